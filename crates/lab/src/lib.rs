@@ -1,0 +1,1 @@
+//! Worlds, plans, sweeps, runs and records

@@ -1,0 +1,1 @@
+//! Drivers: the Target server, the Initiator client, stores and the load generator

@@ -1,0 +1,1 @@
+//! The kernel's TCP: watch it and steer it

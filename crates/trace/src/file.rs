@@ -1,0 +1,1 @@
+//! The Parquet files of a run folder, one per record kind.

@@ -1,0 +1,38 @@
+//! Names of things that records are about.
+
+use core::fmt;
+
+/// A session as both of its ends know it: the initiator's 48-bit ISID above the target's 16-bit
+/// TSIH (RFC 7143 §3.4.3, §11.12.5, §11.12.6). Records of both ends join on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct SessionId(pub u64);
+
+impl SessionId {
+    /// The id of the session with this ISID and TSIH.
+    #[must_use]
+    pub const fn new(isid: [u8; 6], tsih: u16) -> Self {
+        let [a, b, c, d, e, f] = isid;
+        let [g, h] = tsih.to_be_bytes();
+        SessionId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:012x}/{}", self.0 >> 16, self.0 & 0xffff)
+    }
+}
+
+/// A connection's CID inside its session (RFC 7143 §11.12.7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ConnectionId(pub u16);
+
+/// An Initiator Task Tag (RFC 7143 §11.2.1.8). wansan's own initiator hands out each value once
+/// per 2^32 tasks, so inside one run (session, tag) names one I/O. A foreign initiator may use a
+/// tag again at once; then the order of events tells its uses apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TaskTag(pub u32);
+
+/// An interned name of one recorder (a path, say); see [`crate::Recorder::name`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct NameId(pub u16);

@@ -1,0 +1,24 @@
+//! The trace vocabulary: what every part of wansan says about an I/O, in one set of words.
+//!
+//! - [`time`]: one integer [`Instant`] everywhere (CLOCK_MONOTONIC nanoseconds);
+//! - [`clock`]: the one place that reads that clock;
+//! - [`ids`]: sessions, connections, tasks and names;
+//! - [`layer`]: the layers of one I/O, from the application down to the store;
+//! - [`event`]: the record kinds `io`, `pdu`, `tcp`, `packet` and `path`;
+//! - [`recorder`]: the bounded, never-blocking store of records of one thread;
+//! - [`file`]: the Parquet files of a run folder.
+//!
+//! Everything but [`clock`] and [`file`] is pure.
+
+pub mod clock;
+pub mod event;
+pub mod file;
+pub mod ids;
+pub mod layer;
+pub mod recorder;
+pub mod time;
+
+pub use ids::{ConnectionId, NameId, SessionId, TaskTag};
+pub use layer::{Direction, Layer};
+pub use recorder::{Kinds, Recorder};
+pub use time::Instant;
