@@ -1,1 +1,9 @@
-//! The kernel's TCP: watch it and steer it
+//! The kernel's TCP: watch it and steer it.
+//!
+//! - [`info`]: what TCP_INFO says of a socket, as a record of the trace vocabulary;
+//! - [`congestion`]: which congestion control a socket uses.
+
+pub mod congestion;
+pub mod info;
+
+pub use info::TcpInfo;
