@@ -6,7 +6,8 @@
 //! - [`layer`]: the layers of one I/O, from the application down to the store;
 //! - [`event`]: the record kinds `io`, `pdu`, `tcp`, `packet` and `path`;
 //! - [`recorder`]: the bounded, never-blocking store of records of one thread;
-//! - [`file`]: the Parquet files of a run folder.
+//! - [`file`]: the Parquet files of a run folder;
+//! - [`units`]: quantities as people write them (`16ms`, `1Gbit/s`, `512KiB`).
 //!
 //! Everything but [`clock`] and [`file`] is pure.
 
@@ -17,6 +18,7 @@ pub mod ids;
 pub mod layer;
 pub mod recorder;
 pub mod time;
+pub mod units;
 
 pub use ids::{ConnectionId, NameId, SessionId, TaskTag};
 pub use layer::{Direction, Layer};

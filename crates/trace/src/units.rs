@@ -1,0 +1,309 @@
+//! Quantities as people write them: a number and its unit, as in `16ms`, `1Gbit/s` or `512KiB`.
+//!
+//! Every quantity carries its unit, so nobody has to guess whether an `M` is 10^6 or 2^20 and
+//! whether a `b` is a bit or a byte. Parsing is exact: `1.5KiB` is 1536 bytes, and a fraction that
+//! is no whole number of the base unit (bytes, nanoseconds, bits per second) is an error. What
+//! `format_*` writes, `parse_*` reads back to the same number.
+
+use core::time::Duration;
+
+use crate::time::duration_ns;
+
+/// A quantity that could not be read. One line: the value, what is wrong and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnitError {
+    /// There is a number, and no unit behind it.
+    #[error("`{value}` has no unit: write a {quantity} with one of {units}")]
+    Missing {
+        /// The text as given.
+        value: String,
+        /// What it should have been: a size, a time or a rate.
+        quantity: &'static str,
+        /// The units that may be used.
+        units: &'static str,
+    },
+    /// The unit is not one of this quantity.
+    #[error("`{unit}` in `{value}` is no unit of a {quantity}: use one of {units}")]
+    Unknown {
+        /// The text as given.
+        value: String,
+        /// The unit found in it.
+        unit: String,
+        /// What it should have been.
+        quantity: &'static str,
+        /// The units that may be used.
+        units: &'static str,
+    },
+    /// It does not begin with a decimal number.
+    #[error("`{value}` is no {quantity}: write a number with one of {units}")]
+    NotANumber {
+        /// The text as given.
+        value: String,
+        /// What it should have been.
+        quantity: &'static str,
+        /// The units that may be used.
+        units: &'static str,
+    },
+    /// It is a fraction of the base unit.
+    #[error("`{value}` is no whole number of {base}")]
+    Fraction {
+        /// The text as given.
+        value: String,
+        /// The base unit's name.
+        base: &'static str,
+    },
+    /// It does not fit in 64 bits of the base unit.
+    #[error("`{value}` is too large: at most 2^64 - 1 {base}")]
+    TooLarge {
+        /// The text as given.
+        value: String,
+        /// The base unit's name.
+        base: &'static str,
+    },
+}
+
+/// One quantity's units.
+struct Scale {
+    quantity: &'static str,
+    base: &'static str,
+    /// As named in errors.
+    list: &'static str,
+    /// Unit and its size in base units. Formatting takes the first that divides the number, so
+    /// the order is that of preference.
+    units: &'static [(&'static str, u64)],
+}
+
+const BYTES: Scale = Scale {
+    quantity: "size",
+    base: "bytes",
+    list: "B, kB, MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024)",
+    units: &[
+        ("TiB", 1 << 40),
+        ("GiB", 1 << 30),
+        ("MiB", 1 << 20),
+        ("KiB", 1 << 10),
+        ("TB", 1_000_000_000_000),
+        ("GB", 1_000_000_000),
+        ("MB", 1_000_000),
+        ("kB", 1_000),
+        ("B", 1),
+    ],
+};
+
+const TIME: Scale = Scale {
+    quantity: "time",
+    base: "nanoseconds",
+    list: "ns, us, ms, s, min, h",
+    units: &[
+        ("h", 3_600_000_000_000),
+        ("min", 60_000_000_000),
+        ("s", 1_000_000_000),
+        ("ms", 1_000_000),
+        ("us", 1_000),
+        ("ns", 1),
+    ],
+};
+
+const RATE: Scale = Scale {
+    quantity: "rate",
+    base: "bits per second",
+    list: "bit/s, kbit/s, Mbit/s, Gbit/s (powers of 1000)",
+    units: &[
+        ("Gbit/s", 1_000_000_000),
+        ("Mbit/s", 1_000_000),
+        ("kbit/s", 1_000),
+        ("bit/s", 1),
+    ],
+};
+
+/// Reads a size: `512KiB` is 524,288 bytes, `1.5GB` is 1,500,000,000.
+///
+/// # Errors
+/// [`UnitError`] when the number or its unit is missing, unknown, fractional or too large.
+pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
+    BYTES.parse(text)
+}
+
+/// Reads a time: `16ms`, `1.5s`, `250us`, `2min`. It is at most 2^64 − 1 ns (584 years).
+///
+/// # Errors
+/// [`UnitError`] when the number or its unit is missing, unknown, fractional or too large.
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    TIME.parse(text).map(Duration::from_nanos)
+}
+
+/// Reads a rate in bits per second: `1Gbit/s` is 1,000,000,000.
+///
+/// # Errors
+/// [`UnitError`] when the number or its unit is missing, unknown, fractional or too large.
+pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
+    RATE.parse(text)
+}
+
+/// Writes a size with the largest unit that gives a whole number, powers of 1024 first:
+/// 4096 is `4KiB`, 64,000 is `64kB`, 1500 is `1500B`.
+#[must_use]
+pub fn format_bytes(bytes: u64) -> String {
+    BYTES.format(bytes)
+}
+
+/// Writes a time with the largest unit that gives a whole number: 16,000 µs is `16ms`.
+/// Times beyond 584 years are written as that.
+#[must_use]
+pub fn format_duration(duration: Duration) -> String {
+    TIME.format(duration_ns(duration))
+}
+
+/// Writes a rate in bits per second with the largest unit that gives a whole number.
+#[must_use]
+pub fn format_rate(bits_per_s: u64) -> String {
+    RATE.format(bits_per_s)
+}
+
+impl Scale {
+    fn parse(&self, text: &str) -> Result<u64, UnitError> {
+        let value = text.trim();
+        let number_end = value
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(value.len());
+        let (number, unit) = value.split_at(number_end);
+        let unit = unit.trim_start();
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if whole.is_empty()
+            || fraction.contains('.')
+            || (fraction.is_empty() && number.contains('.'))
+        {
+            return Err(UnitError::NotANumber {
+                value: value.to_owned(),
+                quantity: self.quantity,
+                units: self.list,
+            });
+        }
+        if unit.is_empty() {
+            return Err(UnitError::Missing {
+                value: value.to_owned(),
+                quantity: self.quantity,
+                units: self.list,
+            });
+        }
+        let Some((_, factor)) = self.units.iter().find(|(name, _)| *name == unit) else {
+            return Err(UnitError::Unknown {
+                value: value.to_owned(),
+                unit: unit.to_owned(),
+                quantity: self.quantity,
+                units: self.list,
+            });
+        };
+        self.scale(value, whole, fraction, u128::from(*factor))
+    }
+
+    /// `whole.fraction` times `factor`, exactly.
+    fn scale(
+        &self,
+        value: &str,
+        whole: &str,
+        fraction: &str,
+        factor: u128,
+    ) -> Result<u64, UnitError> {
+        let too_large = || UnitError::TooLarge {
+            value: value.to_owned(),
+            base: self.base,
+        };
+        let not_whole = || UnitError::Fraction {
+            value: value.to_owned(),
+            base: self.base,
+        };
+        let whole: u64 = whole.parse().map_err(|_| too_large())?;
+        let fraction = fraction.trim_end_matches('0');
+        // No factor has more than 41 factors of 2 or 5, so longer fractions cannot come out even;
+        // 18 digits times the largest factor stay inside 128 bits.
+        if fraction.len() > 18 {
+            return Err(not_whole());
+        }
+        let parts = 10u128.pow(fraction.len() as u32);
+        let fraction: u128 = if fraction.is_empty() {
+            0
+        } else {
+            fraction.parse().map_err(|_| not_whole())?
+        };
+        if fraction * factor % parts != 0 {
+            return Err(not_whole());
+        }
+        let total = u128::from(whole) * factor + fraction * factor / parts;
+        u64::try_from(total).map_err(|_| too_large())
+    }
+
+    fn format(&self, number: u64) -> String {
+        let fits = |(_, factor): &&(&str, u64)| number >= *factor && number.is_multiple_of(*factor);
+        let base = self.units[self.units.len() - 1];
+        let (unit, factor) = self.units.iter().find(fits).unwrap_or(&base);
+        format!("{}{unit}", number / factor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write() {
+        assert_eq!(parse_bytes("512KiB"), Ok(524_288));
+        assert_eq!(parse_bytes(" 1.5 GB "), Ok(1_500_000_000));
+        assert_eq!(parse_bytes("0B"), Ok(0));
+        assert_eq!(parse_duration("16ms"), Ok(Duration::from_millis(16)));
+        assert_eq!(parse_duration("0.25s"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("2min"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse_rate("1Gbit/s"), Ok(1_000_000_000));
+        assert_eq!(parse_rate("2.5Mbit/s"), Ok(2_500_000));
+    }
+
+    #[test]
+    fn errors_name_the_value_and_the_units() {
+        for (text, part) in [
+            ("16", "has no unit"),
+            ("16 parsecs", "`parsecs` in `16 parsecs`"),
+            ("16MS", "ns, us, ms"),
+            ("fast", "is no time"),
+            ("", "is no time"),
+            ("-1ms", "is no time"),
+            ("1.2.3ms", "is no time"),
+            (".5ms", "is no time"),
+            ("5.ms", "is no time"),
+            ("0.5ns", "whole number of nanoseconds"),
+            ("0.0000000000000000000000001s", "whole number"),
+            ("99999999999999999999s", "too large"),
+            ("9999999999999h", "too large"),
+        ] {
+            let message = parse_duration(text).unwrap_err().to_string();
+            assert!(message.contains(part), "{text}: {message}");
+            assert!(!message.contains('\n'));
+        }
+        assert!(parse_rate("1GB").unwrap_err().to_string().contains("rate"));
+        assert!(parse_bytes("1G").unwrap_err().to_string().contains("GiB"));
+    }
+
+    #[test]
+    fn formats_with_the_largest_exact_unit() {
+        assert_eq!(format_bytes(4096), "4KiB");
+        assert_eq!(format_bytes(64_000), "64kB");
+        assert_eq!(format_bytes(1500), "1500B");
+        assert_eq!(format_bytes(0), "0B");
+        assert_eq!(format_duration(Duration::from_micros(16_000)), "16ms");
+        assert_eq!(format_duration(Duration::from_nanos(1_500)), "1500ns");
+        assert_eq!(format_rate(1_000_000_000), "1Gbit/s");
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        for shift in 0..64 {
+            for offset in [0, 1, 7, 1000] {
+                let number = (1u64 << shift).wrapping_mul(1 + offset);
+                assert_eq!(parse_bytes(&format_bytes(number)), Ok(number));
+                assert_eq!(parse_rate(&format_rate(number)), Ok(number));
+                let duration = Duration::from_nanos(number);
+                assert_eq!(parse_duration(&format_duration(duration)), Ok(duration));
+            }
+        }
+        assert_eq!(parse_bytes(&format_bytes(u64::MAX)), Ok(u64::MAX));
+    }
+}
