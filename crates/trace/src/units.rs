@@ -226,7 +226,7 @@ impl Scale {
         } else {
             fraction.parse().map_err(|_| not_whole())?
         };
-        if fraction * factor % parts != 0 {
+        if !(fraction * factor).is_multiple_of(parts) {
             return Err(not_whole());
         }
         let total = u128::from(whole) * factor + fraction * factor / parts;
