@@ -1,0 +1,132 @@
+//! What can go wrong with a store.
+
+use std::io;
+use std::path::PathBuf;
+
+use core::fmt;
+
+/// What a store was doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operated {
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+    /// Bringing written data to the medium.
+    Flush,
+}
+
+impl fmt::Display for Operated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Operated::Read => "read",
+            Operated::Write => "write",
+            Operated::Flush => "flush",
+        })
+    }
+}
+
+/// An operation that a store could not do.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The caller asked for bytes outside the store. Decoding a CDB checks this first, so it means
+    /// a mistake in wansan.
+    #[error("{bytes} bytes at offset {offset} do not lie in a store of {size_bytes} bytes")]
+    OutOfRange {
+        /// First byte asked for.
+        offset: u64,
+        /// Bytes asked for.
+        bytes: usize,
+        /// The store's size.
+        size_bytes: u64,
+    },
+    /// The file ends before the range asked for: somebody cut it while it was served.
+    #[error("the file ends before byte {end}: it was cut while in use; restore its size")]
+    Short {
+        /// End of the range asked for.
+        end: u64,
+    },
+    /// There is no room for what was written (ENOSPC or EDQUOT).
+    #[error("no room on the file system to write {bytes} bytes at offset {offset}; free some")]
+    NoSpace {
+        /// First byte written.
+        offset: u64,
+        /// Bytes to write.
+        bytes: usize,
+    },
+    /// The machine failed otherwise.
+    #[error("cannot {operated} {bytes} bytes at offset {offset}: {source}")]
+    Machine {
+        /// What was being done.
+        operated: Operated,
+        /// First byte of the range.
+        offset: u64,
+        /// Its length; 0 for a flush.
+        bytes: usize,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// A store that could not be opened. One line each: what, where, what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no such file, and no size to create it with.
+    #[error(
+        "there is no file {}; to create it, say how large: file:{},size=1GiB",
+        path.display(), path.display()
+    )]
+    Missing {
+        /// The file asked for.
+        path: PathBuf,
+    },
+    /// It is a directory, a socket or the like.
+    #[error("{} is neither a regular file nor a block device", path.display())]
+    NotAFile {
+        /// The file asked for.
+        path: PathBuf,
+    },
+    /// An existing file has another size than the one asked for.
+    #[error(
+        "{} has {size_bytes} bytes, not the {asked_bytes} asked for; leave out `size` or remove the file",
+        path.display()
+    )]
+    OtherSize {
+        /// The file asked for.
+        path: PathBuf,
+        /// Its size.
+        size_bytes: u64,
+        /// The size asked for.
+        asked_bytes: u64,
+    },
+    /// The size is zero or no whole number of blocks.
+    #[error(
+        "{what} has {size_bytes} bytes, which is no whole number of {block_bytes}-byte blocks (at least one)"
+    )]
+    Blocks {
+        /// The file or the memory asked for.
+        what: String,
+        /// Its size.
+        size_bytes: u64,
+        /// Size of a logical block.
+        block_bytes: u32,
+    },
+    /// The machine has less memory than that.
+    #[error(
+        "memory:{asked_bytes}B asks for more than this machine's {memory_bytes} bytes of memory"
+    )]
+    Memory {
+        /// Bytes asked for.
+        asked_bytes: u64,
+        /// Bytes of memory in the machine.
+        memory_bytes: u64,
+    },
+    /// The machine refused otherwise.
+    #[error("cannot open {}: {source}", path.display())]
+    Machine {
+        /// The file asked for.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,413 @@
+//! Worker threads that run store operations which may block.
+//!
+//! A [`Pool`] owns the threads; each reactor opens a [`QueuePair`] on it: operations go in with an
+//! owned buffer, completions come back with it, and a descriptor becomes readable when there are
+//! any. A queue pair is bounded in operations and in bytes, counted from submission until the
+//! completion is drained, so a slow store pushes back instead of filling memory.
+
+use core::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use core::num::NonZeroU64;
+
+use rustix::event::{EventfdFlags, eventfd};
+use wansan_trace::{Instant, clock};
+
+use super::{Store, StoreError};
+
+/// One store operation with the buffer it works on.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Fill all of `buffer` with the bytes from `offset` on.
+    Read {
+        /// First byte, in bytes.
+        offset: u64,
+        /// Its length says how much to read; its content is overwritten.
+        buffer: Vec<u8>,
+    },
+    /// Write all of `buffer` from `offset` on.
+    Write {
+        /// First byte, in bytes.
+        offset: u64,
+        /// What to write.
+        buffer: Vec<u8>,
+        /// Force unit access: on the medium before it completes.
+        fua: bool,
+    },
+    /// Bring everything written so far to the medium.
+    Flush,
+}
+
+impl Operation {
+    /// Length of its buffer.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Operation::Read { buffer, .. } | Operation::Write { buffer, .. } => buffer.len(),
+            Operation::Flush => 0,
+        }
+    }
+
+    fn run(&mut self, store: &dyn Store) -> Result<(), StoreError> {
+        match self {
+            Operation::Read { offset, buffer } => store.read_at(*offset, buffer),
+            Operation::Write {
+                offset,
+                buffer,
+                fua,
+            } => store.write_at(*offset, buffer, *fua),
+            Operation::Flush => store.flush(),
+        }
+    }
+}
+
+/// An operation that is over.
+#[derive(Debug)]
+pub struct Completion {
+    /// As given to [`QueuePair::submit`].
+    pub token: u64,
+    /// Whether it was done.
+    pub result: Result<(), StoreError>,
+    /// The operation with its buffer; after a read that was done, the buffer holds the data.
+    pub operation: Operation,
+    /// When it was submitted.
+    pub queued: Instant,
+    /// When the store was asked: a worker took it up, or a server of a
+    /// [`ServiceTimeStore`](super::ServiceTimeStore) did. Until then it waited above the store.
+    pub began: Instant,
+    /// When the store had answered.
+    pub finished: Instant,
+}
+
+/// How much one queue pair may hold, from submission until the completion is drained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueBounds {
+    /// Operations.
+    pub operations: usize,
+    /// Bytes in their buffers. One operation alone is always taken, however large.
+    pub bytes: usize,
+}
+
+/// What a queue pair holds, or has held at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueLoad {
+    /// Operations.
+    pub operations: usize,
+    /// Bytes in their buffers.
+    pub bytes: usize,
+}
+
+/// A few threads that run operations; dropping it ends them (operations not begun are dropped,
+/// and submissions to its queue pairs are refused from then on).
+#[derive(Debug)]
+pub struct Pool {
+    line: Arc<Line>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl Pool {
+    /// Starts `threads` workers, at least one. Fails when the machine refuses a thread.
+    pub fn start(threads: usize) -> io::Result<Pool> {
+        let mut pool = Pool {
+            line: Arc::default(),
+            workers: Vec::new(),
+        };
+        for number in 0..threads.max(1) {
+            let line = Arc::clone(&pool.line);
+            let worker = thread::Builder::new()
+                .name(format!("store-{number}"))
+                .spawn(move || line.work())?;
+            pool.workers.push(worker);
+        }
+        Ok(pool)
+    }
+
+    /// Opens a queue pair on these workers. Fails when the process may have no more descriptors.
+    pub fn queue_pair(&self, bounds: QueueBounds) -> io::Result<QueuePair> {
+        Ok(QueuePair {
+            line: Arc::clone(&self.line),
+            done: Arc::new(CompletionQueue {
+                completions: Mutex::default(),
+                event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            }),
+            drained: Vec::new(),
+            bounds,
+            load: QueueLoad::default(),
+            high_water: QueueLoad::default(),
+        })
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut state = self.line.lock();
+        state.closed = true;
+        state.waiting.clear();
+        drop(state);
+        self.line.changed.notify_all();
+        for worker in self.workers.drain(..) {
+            // A worker that panicked has said so already.
+            let _ = worker.join();
+        }
+    }
+}
+
+/// One reactor's submission and completion queue. Its descriptor ([`AsFd`]) is readable while
+/// completions wait.
+#[derive(Debug)]
+pub struct QueuePair {
+    line: Arc<Line>,
+    done: Arc<CompletionQueue>,
+    drained: Vec<Completion>,
+    bounds: QueueBounds,
+    load: QueueLoad,
+    high_water: QueueLoad,
+}
+
+impl QueuePair {
+    /// Queues `operation` on `store`; its completion will carry `token`.
+    ///
+    /// # Errors
+    /// The operation comes back when the queue pair is at its bounds (try again after draining
+    /// completions) or its pool is gone.
+    pub fn submit(
+        &mut self,
+        token: u64,
+        store: &Arc<dyn Store>,
+        operation: Operation,
+    ) -> Result<(), Operation> {
+        let load = QueueLoad {
+            operations: self.load.operations + 1,
+            bytes: self.load.bytes + operation.bytes(),
+        };
+        let full = load.operations > self.bounds.operations || load.bytes > self.bounds.bytes;
+        if full && self.load.operations > 0 {
+            return Err(operation);
+        }
+        let queued = clock::now();
+        let visit = store.book(queued);
+        let task = Task {
+            due: visit.map_or(queued, |visit| visit.finished),
+            number: 0,
+            began: visit.map(|visit| visit.began),
+            queued,
+            token,
+            store: Arc::clone(store),
+            operation,
+            done: Arc::clone(&self.done),
+        };
+        self.line.push(task).map_err(|task| task.operation)?;
+        self.load = load;
+        self.high_water.operations = self.high_water.operations.max(load.operations);
+        self.high_water.bytes = self.high_water.bytes.max(load.bytes);
+        Ok(())
+    }
+
+    /// Takes all completions there are, oldest first, and makes the descriptor unreadable. What
+    /// the iterator has not yielded when it is dropped is gone.
+    pub fn completions(&mut self) -> impl Iterator<Item = Completion> + '_ {
+        self.done.take(&mut self.drained);
+        for completion in &self.drained {
+            self.load.operations -= 1;
+            self.load.bytes -= completion.operation.bytes();
+        }
+        self.drained.drain(..)
+    }
+
+    /// What it holds now.
+    #[must_use]
+    pub fn load(&self) -> QueueLoad {
+        self.load
+    }
+
+    /// The most it ever held, each number by itself.
+    #[must_use]
+    pub fn high_water(&self) -> QueueLoad {
+        self.high_water
+    }
+}
+
+impl AsFd for QueuePair {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.done.event.as_fd()
+    }
+}
+
+/// Completions on their way back to one reactor.
+#[derive(Debug)]
+struct CompletionQueue {
+    completions: Mutex<Vec<Completion>>,
+    event: OwnedFd,
+}
+
+impl CompletionQueue {
+    fn put(&self, completion: Completion) {
+        let mut completions = lock(&self.completions);
+        completions.push(completion);
+        let was_empty = completions.len() == 1;
+        drop(completions);
+        if was_empty {
+            // Adding 1 to an eventfd fails only at 2^64 - 1, far beyond any queue's bound.
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Swaps what has come in with the empty `into`.
+    fn take(&self, into: &mut Vec<Completion>) {
+        // Clearing the event first: whoever puts one from here on sets it again.
+        // EAGAIN says it was clear already.
+        let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
+        core::mem::swap(&mut *lock(&self.completions), into);
+    }
+}
+
+/// An operation waiting for a worker, with what its completion will say.
+struct Task {
+    /// Not to be run before this moment.
+    due: Instant,
+    /// Place in the line, among those due at one moment.
+    number: u64,
+    /// When a server took it up, if its store books visits.
+    began: Option<Instant>,
+    queued: Instant,
+    token: u64,
+    store: Arc<dyn Store>,
+    operation: Operation,
+    done: Arc<CompletionQueue>,
+}
+
+impl Task {
+    fn run(mut self) {
+        let began = self.began.unwrap_or_else(clock::now);
+        let result = self.operation.run(&*self.store);
+        self.done.put(Completion {
+            token: self.token,
+            result,
+            operation: self.operation,
+            queued: self.queued,
+            began,
+            finished: clock::now(),
+        });
+    }
+}
+
+/// Soonest first: the greatest task of a heap is the one due first.
+impl Ord for Task {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.due, other.number).cmp(&(self.due, self.number))
+    }
+}
+
+impl PartialOrd for Task {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Task {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Task {}
+
+/// The waiting line that all workers of a pool serve. Operations of ordinary stores are due at once
+/// and run in their order; those of stores with a service time are due when their visit ends, and
+/// one idle worker sleeps until then.
+#[derive(Default)]
+struct Line {
+    state: Mutex<LineState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct LineState {
+    waiting: BinaryHeap<Task>,
+    next_number: u64,
+    /// A worker sleeps until the head of the line is due; the others sleep until they are told.
+    watched: bool,
+    closed: bool,
+}
+
+impl core::fmt::Debug for Line {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Line")
+            .field("waiting", &self.lock().waiting.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Line {
+    fn lock(&self) -> MutexGuard<'_, LineState> {
+        lock(&self.state)
+    }
+
+    fn push(&self, mut task: Task) -> Result<(), Box<Task>> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Box::new(task));
+        }
+        task.number = state.next_number;
+        state.next_number += 1;
+        let due_later = task.due > task.queued;
+        let new_head = state.waiting.peek().is_none_or(|head| task > *head);
+        state.waiting.push(task);
+        drop(state);
+        if due_later && new_head {
+            // The worker that watches the head sleeps for the old one: wake it, whichever it is.
+            self.changed.notify_all();
+        } else if !due_later {
+            self.changed.notify_one();
+        }
+        Ok(())
+    }
+
+    fn work(&self) {
+        // The kernel may delay a sleeper by its slack, 50 us as a rule, and a set service time
+        // should be kept better than that. Where it cannot be set, the rate is still exact.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1_000));
+        let mut state = self.lock();
+        while !state.closed {
+            let now = clock::now();
+            match state.waiting.peek().map(|head| head.due) {
+                Some(due) if due <= now => {
+                    let task = state.waiting.pop();
+                    if !state.waiting.is_empty() && !state.watched {
+                        self.changed.notify_one();
+                    }
+                    drop(state);
+                    if let Some(task) = task {
+                        task.run();
+                    }
+                    state = self.lock();
+                }
+                Some(due) if !state.watched => {
+                    state.watched = true;
+                    state = self
+                        .changed
+                        .wait_timeout(state, due - now)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0;
+                    state.watched = false;
+                }
+                _ => {
+                    state = self
+                        .changed
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+/// No code that runs under these locks can leave the data half changed, so a lock poisoned by a
+/// panic elsewhere in its thread is taken like any other.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

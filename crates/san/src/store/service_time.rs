@@ -1,0 +1,94 @@
+//! A store that is slow by a known amount.
+
+use core::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use wansan_trace::Instant;
+
+use super::{Store, StoreError};
+
+/// How slow: operations are served by `servers` servers, first come first served, and each takes
+/// `time` of one server. The store's rate is thus `servers / time` at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceTime {
+    /// Time that one operation, of whatever kind and size, occupies a server; not zero.
+    pub time: Duration,
+    /// Operations served at once, 1 to [`ServiceTime::MAX_SERVERS`].
+    pub servers: u32,
+}
+
+impl ServiceTime {
+    /// Most servers that a store may have.
+    pub const MAX_SERVERS: u32 = 65_536;
+}
+
+/// One operation's stay at a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Visit {
+    /// A server takes it up: the store has been asked.
+    pub began: Instant,
+    /// The server is done with it.
+    pub finished: Instant,
+}
+
+/// Any store behind a set service time and number of servers.
+///
+/// The waiting line is kept as arithmetic: [`book`](Store::book) gives an operation the server that
+/// is free first and says when its service begins and ends, so the rate is exact however late a
+/// thread wakes up. The operation itself is the inner store's and is done when the visit ends.
+/// [`read_at`](Store::read_at) and its siblings called directly, without a booking, pass straight
+/// through; the [`Pool`](super::Pool) books.
+pub struct ServiceTimeStore {
+    inner: Arc<dyn Store>,
+    service: Duration,
+    /// When each server becomes free, soonest on top.
+    free_at: Mutex<BinaryHeap<Reverse<Instant>>>,
+}
+
+impl ServiceTimeStore {
+    /// `inner`, made slow by `service`. A number of servers outside its range is taken to the
+    /// nearest end.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Store>, service: ServiceTime) -> Self {
+        let servers = service.servers.clamp(1, ServiceTime::MAX_SERVERS) as usize;
+        ServiceTimeStore {
+            inner,
+            service: service.time,
+            free_at: Mutex::new(vec![Reverse(Instant::ZERO); servers].into()),
+        }
+    }
+}
+
+impl Store for ServiceTimeStore {
+    fn size_bytes(&self) -> u64 {
+        self.inner.size_bytes()
+    }
+
+    fn read_at(&self, offset: u64, dst: &mut [u8]) -> Result<(), StoreError> {
+        self.inner.read_at(offset, dst)
+    }
+
+    fn write_at(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError> {
+        self.inner.write_at(offset, src, fua)
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        self.inner.flush()
+    }
+
+    /// Never: each operation takes its service time.
+    fn is_memory(&self) -> bool {
+        false
+    }
+
+    fn book(&self, asked: Instant) -> Option<Visit> {
+        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut soonest = free_at.peek_mut()?;
+        let began = soonest.0.max(asked);
+        let finished = began + self.service;
+        *soonest = Reverse(finished);
+        Some(Visit { began, finished })
+    }
+}

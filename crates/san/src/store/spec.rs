@@ -1,0 +1,327 @@
+//! A store as people write it.
+
+use core::fmt;
+use core::str::FromStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use wansan_trace::units::{self, UnitError};
+
+use super::{FileStore, MemoryStore, OpenError, ServiceTime, ServiceTimeStore, Store};
+
+/// Where a logical unit keeps its data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Backing {
+    /// `memory:SIZE`: in this process, zeros at first.
+    Memory {
+        /// Its size.
+        size_bytes: u64,
+    },
+    /// `file:PATH`, a regular file or a block device.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// `size=SIZE`: create it with that size when it does not exist.
+        size_bytes: Option<u64>,
+    },
+}
+
+/// One `--lun`: `memory:1GiB` or `file:disk.img`, then options behind commas, each once at most:
+///
+/// | option | meaning | default |
+/// |---|---|---|
+/// | `size=1GiB` | (file) create the file, sparse, when there is none | the file must exist |
+/// | `block=4096` | bytes of a logical block: 512 or 4096 | 512 |
+/// | `service-time=2ms` | each operation takes this long at one of the store's servers | as fast as it is |
+/// | `servers=4` | (with `service-time`) operations served at once, 1 to 65536 | 1 |
+///
+/// A path cannot hold a comma. What [`Display`](fmt::Display) writes reads back to the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LunSpec {
+    /// Where the data is.
+    pub backing: Backing,
+    /// Size of a logical block: 512 or 4096.
+    pub block_bytes: u32,
+    /// How slow it is made, if it is.
+    pub service: Option<ServiceTime>,
+}
+
+/// A `--lun` that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    /// It does not begin with a kind of store.
+    #[error("LUN `{spec}`: `{kind}` is no kind of store; {}", nearest(kind, &KINDS, ":"))]
+    Kind {
+        /// The text as given.
+        spec: String,
+        /// What stands before the colon.
+        kind: String,
+    },
+    /// The kind of store is not followed by what it needs.
+    #[error("LUN `{spec}`: write {example}")]
+    Empty {
+        /// The text as given.
+        spec: String,
+        /// What it might look like.
+        example: &'static str,
+    },
+    /// An option has another name.
+    #[error("LUN `{spec}`: there is no option `{option}`; {}", nearest(option, &OPTIONS, "="))]
+    Option {
+        /// The text as given.
+        spec: String,
+        /// The option found.
+        option: String,
+    },
+    /// An option stands twice.
+    #[error("LUN `{spec}`: option `{option}` stands twice")]
+    Twice {
+        /// The text as given.
+        spec: String,
+        /// Which.
+        option: &'static str,
+    },
+    /// An option stands without the thing that it is about.
+    #[error("LUN `{spec}`: option `{option}` goes with {needs} only")]
+    Without {
+        /// The text as given.
+        spec: String,
+        /// Which.
+        option: &'static str,
+        /// What it needs.
+        needs: &'static str,
+    },
+    /// An option's value is out of its range.
+    #[error("LUN `{spec}`: `{value}` is no value of `{option}`: write {allowed}")]
+    Value {
+        /// The text as given.
+        spec: String,
+        /// Which option.
+        option: &'static str,
+        /// Its value.
+        value: String,
+        /// What may be written.
+        allowed: &'static str,
+    },
+    /// A size or a time cannot be read.
+    #[error("LUN `{spec}`: {source}")]
+    Unit {
+        /// The text as given.
+        spec: String,
+        /// What is wrong with it.
+        source: UnitError,
+    },
+}
+
+const KINDS: [&str; 2] = ["memory", "file"];
+const OPTIONS: [&str; 4] = ["size", "block", "service-time", "servers"];
+const DEFAULT_BLOCK_BYTES: u32 = 512;
+
+/// "did you mean `x:`?" when a name is near, else the list of all names.
+fn nearest(word: &str, names: &[&str], suffix: &str) -> String {
+    let near = names
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(word, name), name))
+        .min()
+        .filter(|(distance, name)| *distance <= name.len() / 2);
+    match near {
+        Some((_, name)) => format!("did you mean `{name}{suffix}`?"),
+        None => format!("use one of {}", names.join(", ")),
+    }
+}
+
+impl LunSpec {
+    /// Opens the store, creating a file where `size` says so.
+    pub fn open(&self) -> Result<Arc<dyn Store>, OpenError> {
+        let store: Arc<dyn Store> = match &self.backing {
+            Backing::Memory { size_bytes } => Arc::new(self.memory(*size_bytes)?),
+            Backing::File { path, size_bytes } => Arc::new(match size_bytes {
+                Some(size_bytes) => FileStore::open_or_create(path, *size_bytes, self.block_bytes),
+                None => FileStore::open(path, self.block_bytes),
+            }?),
+        };
+        Ok(match self.service {
+            Some(service) => Arc::new(ServiceTimeStore::new(store, service)),
+            None => store,
+        })
+    }
+
+    fn memory(&self, size_bytes: u64) -> Result<MemoryStore, OpenError> {
+        if size_bytes == 0 || !size_bytes.is_multiple_of(u64::from(self.block_bytes)) {
+            return Err(OpenError::Blocks {
+                what: format!("memory:{size_bytes}B"),
+                size_bytes,
+                block_bytes: self.block_bytes,
+            });
+        }
+        let machine = rustix::system::sysinfo();
+        let memory_bytes = machine.totalram as u64 * u64::from(machine.mem_unit.max(1));
+        if size_bytes > memory_bytes {
+            return Err(OpenError::Memory {
+                asked_bytes: size_bytes,
+                memory_bytes,
+            });
+        }
+        Ok(MemoryStore::new(size_bytes))
+    }
+}
+
+/// The options while they are read, as typed.
+#[derive(Default)]
+struct Options<'a> {
+    size: Option<&'a str>,
+    block: Option<&'a str>,
+    service_time: Option<&'a str>,
+    servers: Option<&'a str>,
+}
+
+impl<'a> Options<'a> {
+    fn read(spec: &str, parts: impl Iterator<Item = &'a str>) -> Result<Self, SpecError> {
+        let mut options = Options::default();
+        for part in parts {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            let (place, option) = match key {
+                "size" => (&mut options.size, "size"),
+                "block" => (&mut options.block, "block"),
+                "service-time" => (&mut options.service_time, "service-time"),
+                "servers" => (&mut options.servers, "servers"),
+                _ => {
+                    return Err(SpecError::Option {
+                        spec: spec.to_owned(),
+                        option: key.to_owned(),
+                    });
+                }
+            };
+            if place.replace(value).is_some() {
+                return Err(SpecError::Twice {
+                    spec: spec.to_owned(),
+                    option,
+                });
+            }
+        }
+        Ok(options)
+    }
+}
+
+impl FromStr for LunSpec {
+    type Err = SpecError;
+
+    fn from_str(spec: &str) -> Result<Self, SpecError> {
+        let unit = |source| SpecError::Unit {
+            spec: spec.to_owned(),
+            source,
+        };
+        let value = |option, value: &str, allowed| SpecError::Value {
+            spec: spec.to_owned(),
+            option,
+            value: value.to_owned(),
+            allowed,
+        };
+        let without = |option, needs| SpecError::Without {
+            spec: spec.to_owned(),
+            option,
+            needs,
+        };
+        let empty = |example| SpecError::Empty {
+            spec: spec.to_owned(),
+            example,
+        };
+
+        let mut parts = spec.split(',');
+        let head = parts.next().unwrap_or_default();
+        let (kind, place) = head.split_once(':').unwrap_or((head, ""));
+        let options = Options::read(spec, parts)?;
+        let size_bytes = options
+            .size
+            .map(units::parse_bytes)
+            .transpose()
+            .map_err(unit)?;
+
+        let backing = match (kind, place) {
+            ("memory", "") => return Err(empty("how large: memory:1GiB")),
+            ("memory", size) => {
+                if size_bytes.is_some() {
+                    return Err(without("size", "file:"));
+                }
+                Backing::Memory {
+                    size_bytes: units::parse_bytes(size).map_err(unit)?,
+                }
+            }
+            ("file", "") => return Err(empty("which file: file:disk.img")),
+            ("file", path) => Backing::File {
+                path: Path::new(path).to_owned(),
+                size_bytes,
+            },
+            _ => {
+                return Err(SpecError::Kind {
+                    spec: spec.to_owned(),
+                    kind: kind.to_owned(),
+                });
+            }
+        };
+        let block_bytes = match options.block {
+            None | Some("512") => DEFAULT_BLOCK_BYTES,
+            Some("4096") => 4096,
+            Some(other) => return Err(value("block", other, "512 or 4096")),
+        };
+        let servers = match options.servers {
+            None => None,
+            Some(text) => Some(
+                text.parse()
+                    .ok()
+                    .filter(|servers| (1..=ServiceTime::MAX_SERVERS).contains(servers))
+                    .ok_or_else(|| value("servers", text, "a number from 1 to 65536"))?,
+            ),
+        };
+        let service = match options.service_time {
+            None if servers.is_some() => return Err(without("servers", "service-time=")),
+            None => None,
+            Some(text) => {
+                let time = units::parse_duration(text).map_err(unit)?;
+                if time == Duration::ZERO {
+                    return Err(value(
+                        "service-time",
+                        text,
+                        "a time above zero, such as 2ms",
+                    ));
+                }
+                Some(ServiceTime {
+                    time,
+                    servers: servers.unwrap_or(1),
+                })
+            }
+        };
+        Ok(LunSpec {
+            backing,
+            block_bytes,
+            service,
+        })
+    }
+}
+
+impl fmt::Display for LunSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.backing {
+            Backing::Memory { size_bytes } => {
+                write!(f, "memory:{}", units::format_bytes(*size_bytes))?;
+            }
+            Backing::File { path, size_bytes } => {
+                write!(f, "file:{}", path.display())?;
+                if let Some(size_bytes) = size_bytes {
+                    write!(f, ",size={}", units::format_bytes(*size_bytes))?;
+                }
+            }
+        }
+        if self.block_bytes != DEFAULT_BLOCK_BYTES {
+            write!(f, ",block={}", self.block_bytes)?;
+        }
+        if let Some(service) = &self.service {
+            write!(f, ",service-time={}", units::format_duration(service.time))?;
+            if service.servers != 1 {
+                write!(f, ",servers={}", service.servers)?;
+            }
+        }
+        Ok(())
+    }
+}
