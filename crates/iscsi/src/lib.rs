@@ -1,1 +1,12 @@
-//! RFC 7143 and the SCSI disk as pure state machines
+//! RFC 7143 and the SCSI disk as pure state machines: bytes and `now` go in; bytes, actions and
+//! the next deadline come out.
+//!
+//! - [`wire`]: PDUs as structs, and the framing that finds them in a TCP stream;
+//! - [`digest`]: CRC32C as header and data digests use it;
+//! - [`sequence`]: CmdSN, StatSN and their serial-number arithmetic;
+//! - [`fault`]: whose fault an error is.
+
+pub mod digest;
+pub mod fault;
+pub mod sequence;
+pub mod wire;

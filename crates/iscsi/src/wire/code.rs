@@ -1,0 +1,72 @@
+//! How a one-byte or two-byte code of the standard becomes an enum.
+
+/// An enum of codes that a peer may extend: every other value is kept as `Other`.
+macro_rules! open_code {
+    ($(#[$meta:meta])* $name:ident: $int:ty {
+        $($(#[$variant_meta:meta])* $variant:ident = $value:literal,)+
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant,)+
+            /// A value that the standard reserves or leaves to vendors.
+            Other($int),
+        }
+
+        impl $name {
+            /// The meaning of a value on the wire.
+            #[inline]
+            #[must_use]
+            pub const fn from_wire(value: $int) -> Self {
+                match value {
+                    $($value => $name::$variant,)+
+                    other => $name::Other(other),
+                }
+            }
+
+            /// The value on the wire.
+            #[inline]
+            #[must_use]
+            pub const fn to_wire(self) -> $int {
+                match self {
+                    $($name::$variant => $value,)+
+                    $name::Other(other) => other,
+                }
+            }
+        }
+    };
+}
+
+/// An enum of codes whose other values are errors.
+macro_rules! closed_code {
+    ($(#[$meta:meta])* $name:ident: $int:ty {
+        $($(#[$variant_meta:meta])* $variant:ident = $value:literal,)+
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant,)+
+        }
+
+        impl $name {
+            /// The meaning of a value on the wire; `None` when it has none.
+            #[inline]
+            #[must_use]
+            pub const fn from_wire(value: $int) -> Option<Self> {
+                match value {
+                    $($value => Some($name::$variant),)+
+                    _ => None,
+                }
+            }
+
+            /// The value on the wire.
+            #[inline]
+            #[must_use]
+            pub const fn to_wire(self) -> $int {
+                match self {
+                    $($name::$variant => $value,)+
+                }
+            }
+        }
+    };
+}

@@ -1,0 +1,83 @@
+//! Ready To Transfer (RFC 7143 §11.8).
+
+use super::bhs::{self, FINAL, at};
+use super::{Bhs, Lun, Opcode, ParseError};
+use crate::sequence::Sn;
+use wansan_trace::TaskTag;
+
+/// Ready To Transfer: the target asks for one sequence of Data-Out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct R2t {
+    /// Logical unit.
+    pub lun: Lun,
+    /// Initiator Task Tag.
+    pub task_tag: TaskTag,
+    /// Target Transfer Tag, which the Data-Out PDUs carry.
+    pub transfer_tag: u32,
+    /// StatSN that the target will use next; an R2T does not advance it.
+    pub stat_sn: Sn,
+    /// ExpCmdSN.
+    pub exp_cmd_sn: Sn,
+    /// MaxCmdSN.
+    pub max_cmd_sn: Sn,
+    /// R2TSN: place of the R2T among those of its command, from 0.
+    pub r2t_sn: u32,
+    /// Buffer Offset: where the wanted data begins in the command's whole transfer, in bytes.
+    pub buffer_offset: u32,
+    /// Desired Data Transfer Length, in bytes: 1 to MaxBurstLength.
+    pub desired_data_transfer_length: u32,
+}
+
+impl R2t {
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// [`ParseError::WrongOpcode`]; [`ParseError::InvalidField`] when no data is asked for, or the
+    /// Target Transfer Tag is reserved.
+    #[inline]
+    pub fn parse(bhs: &Bhs) -> Result<Self, ParseError> {
+        bhs::expect(bhs, Opcode::R2t)?;
+        let transfer_tag = bhs::u32_at(bhs, at::TRANSFER_TAG);
+        let desired_data_transfer_length = bhs::u32_at(bhs, at::LAST_WORD);
+        if transfer_tag == super::RESERVED_TAG {
+            return Err(ParseError::InvalidField {
+                pdu: Opcode::R2t,
+                field: "Target Transfer Tag",
+                value: transfer_tag,
+                section: "11.8.5",
+            });
+        }
+        if desired_data_transfer_length == 0 {
+            return Err(ParseError::InvalidField {
+                pdu: Opcode::R2t,
+                field: "Desired Data Transfer Length",
+                value: 0,
+                section: "11.8.4",
+            });
+        }
+        Ok(R2t {
+            lun: Lun(bhs::array(bhs, at::LUN)),
+            task_tag: bhs::task_tag(bhs),
+            transfer_tag,
+            stat_sn: bhs::sn_at(bhs, at::STAT_SN),
+            exp_cmd_sn: bhs::sn_at(bhs, at::EXP_CMD_SN),
+            max_cmd_sn: bhs::sn_at(bhs, at::MAX_CMD_SN),
+            r2t_sn: bhs::u32_at(bhs, at::DATA_SN),
+            buffer_offset: bhs::u32_at(bhs, at::BUFFER_OFFSET),
+            desired_data_transfer_length,
+        })
+    }
+
+    /// Writes the whole header, lengths zero.
+    #[inline]
+    pub fn emit(&self, bhs: &mut Bhs) {
+        bhs::begin(bhs, Opcode::R2t, false, FINAL);
+        bhs::put(bhs, at::LUN, &self.lun.0);
+        bhs::put_u32(bhs, at::TASK_TAG, self.task_tag.0);
+        bhs::put_u32(bhs, at::TRANSFER_TAG, self.transfer_tag);
+        bhs::put_target_numbers(bhs, self.stat_sn, self.exp_cmd_sn, self.max_cmd_sn);
+        bhs::put_u32(bhs, at::DATA_SN, self.r2t_sn);
+        bhs::put_u32(bhs, at::BUFFER_OFFSET, self.buffer_offset);
+        bhs::put_u32(bhs, at::LAST_WORD, self.desired_data_transfer_length);
+    }
+}

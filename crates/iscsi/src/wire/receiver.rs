@@ -1,0 +1,1 @@
+//! Finds PDUs in the bytes of a TCP stream.

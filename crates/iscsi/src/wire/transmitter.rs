@@ -1,0 +1,1 @@
+//! Puts PDUs into the bytes of a TCP stream.
