@@ -1,0 +1,52 @@
+//! What a queue may hold.
+
+use crate::Rate;
+use core::time::Duration;
+use wansan_trace::time::duration_ns;
+
+/// The most that a queue or a delay line may hold, in packets and in bytes; the tighter one binds.
+///
+/// A packet counts as at least one byte here, so a limit in bytes bounds the packets too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// Packets, at most.
+    pub packets: u64,
+    /// Bytes, at most.
+    pub bytes: u64,
+}
+
+impl Limit {
+    /// At most `packets` packets of whatever size.
+    #[must_use]
+    pub const fn packets(packets: u64) -> Self {
+        Limit {
+            packets,
+            bytes: u64::MAX,
+        }
+    }
+
+    /// At most `bytes` bytes in whatever packets.
+    #[must_use]
+    pub const fn bytes(bytes: u64) -> Self {
+        Limit {
+            packets: bytes,
+            bytes,
+        }
+    }
+
+    /// Room for all that a link of `rate` can put on a line of `delay`, in packets of at most
+    /// `largest_packet_bytes`: the bandwidth-delay product and two packets for its ends.
+    #[must_use]
+    pub fn bandwidth_delay(rate: Rate, delay: Duration, largest_packet_bytes: u32) -> Self {
+        let product =
+            u128::from(rate.bits_per_s()) * u128::from(duration_ns(delay)) / (8 * 1_000_000_000);
+        let product_bytes = u64::try_from(product).unwrap_or(u64::MAX);
+        Limit::bytes(product_bytes.saturating_add(2 * u64::from(largest_packet_bytes)))
+    }
+
+    /// Whether a packet of `size_bytes` fits beside `held_packets` and `held_bytes`.
+    pub(crate) fn admits(&self, held_packets: usize, held_bytes: u64, size_bytes: u32) -> bool {
+        (held_packets as u64) < self.packets
+            && held_bytes.saturating_add(u64::from(size_bytes)) <= self.bytes
+    }
+}
