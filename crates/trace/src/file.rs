@@ -1,1 +1,231 @@
 //! The Parquet files of a run folder, one per record kind.
+//!
+//! A program that records calls [`write_part`] when its work is done: one file per kind and host,
+//! `io.initiator-0.part.parquet` say. [`merge_parts`] joins the parts of all hosts, sorted by time,
+//! into `io.parquet`, `pdu.parquet`, `tcp.parquet`, `packet.parquet` and `path.parquet`. [`read`]
+//! (or [`Reader`], batch by batch) reads either.
+//!
+//! pandas, DuckDB and Spark read the files as they are. Columns are the fields of the record types
+//! in [`crate::event`] by the same names, times as `time_ns` and `departed_ns`, with the string
+//! column `host` before them. Layers, directions, events, verdicts, paths and addresses are
+//! dictionary-encoded strings; integers of 64 bits are signed, and −1 in `pacing_bytes_per_s`
+//! means unlimited. `session` is the ISID's 48 bits above the TSIH's 16. Compression is Snappy.
+//!
+//! The key-value metadata say `wansan.schema` (the version of this layout), `wansan.version`,
+//! `wansan.kind`, and for each host `wansan.dropped.HOST`: how many records of the kind its
+//! recorders lost because their memory was used up.
+
+mod column;
+mod kind;
+mod merge;
+mod reader;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+pub use column::Names;
+pub use merge::merge_parts;
+pub use reader::Reader;
+
+use crate::{NameId, Recorder, event};
+use column::{Column, Vocabulary};
+use kind::Columns;
+use writer::Writer;
+
+const SCHEMA_KEY: &str = "wansan.schema";
+const VERSION_KEY: &str = "wansan.version";
+const KIND_KEY: &str = "wansan.kind";
+const DROPPED_KEY: &str = "wansan.dropped.";
+/// The version of the layout that this wansan writes and reads.
+const SCHEMA_VERSION: u32 = 1;
+
+/// How many records of one kind each host's recorders lost.
+pub type Dropped = BTreeMap<String, u64>;
+
+/// A record kind that has files: the record types of [`crate::event`], and no others.
+pub trait Kind: Columns {
+    /// The file's name without `.parquet`.
+    const NAME: &'static str;
+}
+
+/// A record and the host that wrote it. Ids of paths in the record are of the same [`Names`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row<T> {
+    /// The host, by its name in the file.
+    pub host: NameId,
+    /// The record.
+    pub record: T,
+}
+
+/// All rows of one file.
+#[derive(Debug, Clone)]
+pub struct Table<T> {
+    /// The rows in file order: by time in merged files.
+    pub rows: Vec<Row<T>>,
+    /// The hosts and paths that the rows name.
+    pub names: Names,
+    /// Records that were lost before they could be written.
+    pub dropped: Dropped,
+}
+
+/// Why a record file could not be written or read. Each is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The system refused.
+    #[error("cannot {action} {path}: {reason}", path = path.display())]
+    System {
+        /// The file.
+        path: PathBuf,
+        /// "read" or "write".
+        action: &'static str,
+        /// What the system said.
+        reason: String,
+    },
+    /// It is not Parquet, was cut short, or its data do not decode.
+    #[error("{path} is damaged: {reason}", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// It is Parquet, but not a record file of the wanted kind.
+    #[error("{path} is not a record file of the wanted kind: {reason}", path = path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The host's name cannot stand in a file name.
+    #[error("host name \"{}\" is not fit for a file name: use letters, digits, '-' and '_'", host.escape_default())]
+    HostName {
+        /// The name.
+        host: String,
+    },
+}
+
+impl FileError {
+    fn write(path: &Path, error: &dyn std::error::Error) -> Self {
+        FileError::System {
+            path: path.to_owned(),
+            action: "write",
+            reason: error.to_string(),
+        }
+    }
+
+    fn read(path: &Path, error: &dyn std::error::Error) -> Self {
+        FileError::System {
+            path: path.to_owned(),
+            action: "read",
+            reason: error.to_string(),
+        }
+    }
+
+    fn damaged(path: &Path, reason: &str) -> Self {
+        FileError::Damaged {
+            path: path.to_owned(),
+            reason: reason.to_owned(),
+        }
+    }
+
+    fn foreign(path: &Path, reason: &str) -> Self {
+        FileError::Foreign {
+            path: path.to_owned(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+/// The columns of a kind with `host` first.
+fn all_columns<T: Kind>() -> Vec<Column<T>> {
+    let host = column::text(
+        "host",
+        Vocabulary::Word,
+        |row: &Row<T>| row.host.0,
+        |row, code| row.host = NameId(code),
+    );
+    std::iter::once(host).chain(T::columns()).collect()
+}
+
+/// Writes what one program recorded: `FOLDER/<kind>.<host>.part.parquet` for each kind that any of
+/// the recorders keeps, also when nothing of that kind happened. Takes 16 bytes of memory per
+/// record of one kind at a time, and 262,144 rows.
+///
+/// # Errors
+/// [`FileError`] when `host` is not fit for a file name or a file cannot be written.
+pub fn write_part(folder: &Path, host: &str, recorders: &[Recorder]) -> Result<(), FileError> {
+    let fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if host.is_empty() || host.len() > 64 || !host.chars().all(fit) {
+        return Err(FileError::HostName {
+            host: host.to_owned(),
+        });
+    }
+    write_kind::<event::Crossing>(folder, host, recorders)?;
+    write_kind::<event::Pdu>(folder, host, recorders)?;
+    write_kind::<event::Tcp>(folder, host, recorders)?;
+    write_kind::<event::Packet>(folder, host, recorders)?;
+    write_kind::<event::Path>(folder, host, recorders)
+}
+
+fn write_kind<T: Kind>(folder: &Path, host: &str, recorders: &[Recorder]) -> Result<(), FileError> {
+    if !recorders.iter().any(|recorder| T::log(recorder).is_kept()) {
+        return Ok(());
+    }
+    let path = folder.join(format!("{}.{host}.part.parquet", T::NAME));
+    let lost = recorders.iter().map(|r| T::log(r).dropped()).sum();
+    let mut writer = Writer::create(&path, &Dropped::from([(host.to_owned(), lost)]))?;
+    let mut names = Names::default();
+    let host = names
+        .intern(host)
+        .ok_or_else(|| FileError::foreign(&path, "too many names"))?;
+    let mut records: Vec<(&T, &Recorder)> = recorders
+        .iter()
+        .flat_map(|recorder| {
+            T::log(recorder)
+                .iter()
+                .map(move |record| (record, recorder))
+        })
+        .collect();
+    // Stable: records of one thread at the same moment keep their order.
+    records.sort_by_key(|(record, _)| record.time());
+    for (record, recorder) in records {
+        let mut record = *record;
+        if let Some(name) = record.path_mut() {
+            *name = names
+                .intern(recorder.name_of(*name))
+                .ok_or_else(|| FileError::foreign(&path, "more than 65,536 names of paths"))?;
+        }
+        writer.push(Row { host, record }, &mut names)?;
+    }
+    writer.finish(&mut names)
+}
+
+/// Reads a whole file.
+///
+/// # Errors
+/// [`FileError`] when it cannot be read, is damaged, or is something else.
+pub fn read<T: Kind>(path: &Path) -> Result<Table<T>, FileError> {
+    /// A damaged file may claim any number of rows: no more memory than this is taken on its word.
+    const TRUSTED_BYTES: usize = 256 << 20;
+    let mut reader = Reader::<T>::open(path)?;
+    let claimed = usize::try_from(reader.rows()).unwrap_or(usize::MAX);
+    let mut rows = Vec::with_capacity(claimed.min(TRUSTED_BYTES / size_of::<Row<T>>()));
+    while reader.next_batch(&mut rows)? {}
+    let dropped = reader.dropped().clone();
+    Ok(Table {
+        rows,
+        names: reader.into_names(),
+        dropped,
+    })
+}
+
+/// Where the merged file of a kind stands in a cell's folder.
+#[must_use]
+pub fn merged_path<T: Kind>(folder: &Path) -> PathBuf {
+    folder.join(format!("{}.parquet", T::NAME))
+}

@@ -103,6 +103,12 @@ impl<T> Log<T> {
         self.open.is_empty()
     }
 
+    /// Whether records of this kind are kept at all.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.enabled
+    }
+
     /// How many were lost because the recorder's memory was used up.
     #[must_use]
     pub fn dropped(&self) -> u64 {

@@ -1,0 +1,363 @@
+//! Reads one record file, batch by batch.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use parquet::basic::{Repetition, Type as Physical};
+use parquet::column::reader::ColumnReader;
+use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::FileMetaData;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+use super::all_columns;
+use super::column::{Cells, Column, Names};
+use super::{DROPPED_KEY, Dropped, FileError, KIND_KEY, Kind, Row, SCHEMA_KEY, SCHEMA_VERSION};
+use crate::NameId;
+
+/// Rows in one batch.
+const BATCH_ROWS: usize = 32 * 1024;
+
+/// Reads the rows of one file in order.
+///
+/// [`Reader::open`], then [`Reader::next_batch`] until it says `false`. Memory: one batch of
+/// 32,768 rows, one page of each column, and the file's names.
+pub struct Reader<T: Kind> {
+    path: PathBuf,
+    file: SerializedFileReader<File>,
+    columns: Vec<Column<T>>,
+    /// Where each of `columns` stands in the file.
+    places: Vec<usize>,
+    rows: u64,
+    dropped: Dropped,
+    names: Names,
+    next_group: usize,
+    group: Vec<ColumnReader>,
+    group_rows_left: usize,
+    values: Values,
+}
+
+/// Buffers for one column's values of one batch.
+#[derive(Default)]
+struct Values {
+    int64: Vec<i64>,
+    int32: Vec<i32>,
+    text: Vec<ByteArray>,
+}
+
+impl<T: Kind> Reader<T> {
+    /// Opens a file and checks that it is a record file of this kind.
+    ///
+    /// # Errors
+    /// [`FileError`] when it cannot be read, is damaged, or is something else.
+    pub fn open(path: &Path) -> Result<Self, FileError> {
+        let file = File::open(path).map_err(|error| FileError::read(path, &error))?;
+        let file = SerializedFileReader::new(file).map_err(|error| damaged(path, &error))?;
+        let columns = all_columns::<T>();
+        let facts = file.metadata().file_metadata();
+        check_facts::<T>(path, facts)?;
+        let places = find_columns(path, facts, &columns)?;
+        let rows = u64::try_from(facts.num_rows())
+            .map_err(|_| FileError::damaged(path, "it claims a negative number of rows"))?;
+        let dropped = read_dropped(path, facts)?;
+        Ok(Reader {
+            path: path.to_owned(),
+            columns,
+            places,
+            rows,
+            dropped,
+            names: Names::default(),
+            next_group: 0,
+            group: Vec::new(),
+            group_rows_left: 0,
+            values: Values::default(),
+            file,
+        })
+    }
+
+    /// How many rows the file says it has.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Records that each host lost because its recorder was full.
+    #[must_use]
+    pub fn dropped(&self) -> &Dropped {
+        &self.dropped
+    }
+
+    /// The names that the rows read so far use.
+    #[must_use]
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The names, when all rows are read.
+    #[must_use]
+    pub fn into_names(self) -> Names {
+        self.names
+    }
+
+    /// Appends the next rows; `false` when there are none left.
+    ///
+    /// # Errors
+    /// [`FileError::Damaged`] when the file's data do not decode.
+    pub fn next_batch(&mut self, rows: &mut Vec<Row<T>>) -> Result<bool, FileError> {
+        while self.group_rows_left == 0 {
+            if self.next_group == self.file.num_row_groups() {
+                return Ok(false);
+            }
+            self.open_group()?;
+        }
+        let count = self.group_rows_left.min(BATCH_ROWS);
+        let start = rows.len();
+        let blank = Row {
+            host: NameId(0),
+            record: T::BLANK,
+        };
+        rows.resize(start + count, blank);
+        for (column, reader) in self.columns.iter().zip(&mut self.group) {
+            let filled = fill(
+                column,
+                reader,
+                &mut rows[start..],
+                &mut self.values,
+                &mut self.names,
+            );
+            if let Err(reason) = filled {
+                rows.truncate(start);
+                return Err(FileError::Damaged {
+                    path: self.path.clone(),
+                    reason: format!("column {}: {reason}", column.name),
+                });
+            }
+        }
+        self.group_rows_left -= count;
+        Ok(true)
+    }
+
+    fn open_group(&mut self) -> Result<(), FileError> {
+        let group = self
+            .file
+            .get_row_group(self.next_group)
+            .map_err(|error| damaged(&self.path, &error))?;
+        self.group_rows_left = usize::try_from(group.metadata().num_rows())
+            .map_err(|_| FileError::damaged(&self.path, "a row group claims negative rows"))?;
+        self.group.clear();
+        for &place in &self.places {
+            let column = group
+                .get_column_reader(place)
+                .map_err(|error| damaged(&self.path, &error))?;
+            self.group.push(column);
+        }
+        self.next_group += 1;
+        Ok(())
+    }
+}
+
+/// Reads one value of `column` for each of `rows`.
+fn fill<T: Kind>(
+    column: &Column<T>,
+    reader: &mut ColumnReader,
+    rows: &mut [Row<T>],
+    values: &mut Values,
+    names: &mut Names,
+) -> Result<(), String> {
+    let told = |error: ParquetError| one_line(&error);
+    let count = rows.len();
+    let got = match (&column.cells, reader) {
+        (Cells::Int64 { set, .. }, ColumnReader::Int64ColumnReader(reader)) => {
+            values.int64.clear();
+            let (got, _, _) = reader
+                .read_records(count, None, None, &mut values.int64)
+                .map_err(told)?;
+            for (row, &value) in rows.iter_mut().zip(&values.int64) {
+                set(&mut row.record, value as u64);
+            }
+            got
+        }
+        (Cells::UInt { bits, set, .. }, ColumnReader::Int32ColumnReader(reader)) => {
+            values.int32.clear();
+            let (got, _, _) = reader
+                .read_records(count, None, None, &mut values.int32)
+                .map_err(told)?;
+            let most = u32::MAX >> (32 - i32::from(*bits));
+            for (row, &value) in rows.iter_mut().zip(&values.int32) {
+                let value = value as u32;
+                if value > most {
+                    return Err(format!("{value} does not fit in {bits} bits"));
+                }
+                set(&mut row.record, value);
+            }
+            got
+        }
+        (
+            Cells::Text { .. } | Cells::Address { .. },
+            ColumnReader::ByteArrayColumnReader(reader),
+        ) => {
+            values.text.clear();
+            let (got, _, _) = reader
+                .read_records(count, None, None, &mut values.text)
+                .map_err(told)?;
+            set_texts(column, &values.text, rows, names)?;
+            got
+        }
+        _ => return Err("it has another type".to_owned()),
+    };
+    if got == count {
+        Ok(())
+    } else {
+        Err(format!("it ends {} rows early", count - got))
+    }
+}
+
+/// Turns strings into codes. Strings of one dictionary entry share their bytes, so most of them
+/// are known by their address alone.
+fn set_texts<T: Kind>(
+    column: &Column<T>,
+    texts: &[ByteArray],
+    rows: &mut [Row<T>],
+    names: &mut Names,
+) -> Result<(), String> {
+    /// More different strings than this in a batch are looked up one by one.
+    const SEEN: usize = 32;
+    let Some(vocabulary) = column.vocabulary() else {
+        return Err("it has another type".to_owned());
+    };
+    let mut seen: Vec<(*const u8, usize, u16)> = Vec::with_capacity(SEEN);
+    for (row, text) in rows.iter_mut().zip(texts) {
+        let bytes = text.data();
+        let (address, length) = (bytes.as_ptr(), bytes.len());
+        let known = seen
+            .iter()
+            .find(|(a, l, _)| (*a, *l) == (address, length))
+            .map(|(_, _, code)| *code);
+        let code = match known {
+            Some(code) => code,
+            None => {
+                let word = std::str::from_utf8(bytes)
+                    .ok()
+                    .and_then(|word| vocabulary.code(word, names));
+                let Some(code) = word else {
+                    let shown: String = text_shown(bytes);
+                    return Err(format!("it cannot hold \"{shown}\""));
+                };
+                if seen.len() < SEEN {
+                    seen.push((address, length, code));
+                }
+                code
+            }
+        };
+        column.set_code(row, code, names);
+    }
+    Ok(())
+}
+
+/// At most 40 characters of a string from a file, fit for one line of a terminal.
+fn text_shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .take(40)
+        .flat_map(char::escape_default)
+        .collect()
+}
+
+fn check_facts<T: Kind>(path: &Path, facts: &FileMetaData) -> Result<(), FileError> {
+    let find = |key: &str| {
+        facts
+            .key_value_metadata()
+            .and_then(|all| all.iter().find(|fact| fact.key == key))
+            .and_then(|fact| fact.value.as_deref())
+    };
+    let Some(schema) = find(SCHEMA_KEY) else {
+        return Err(FileError::foreign(
+            path,
+            "it was not written by wansan (no wansan.schema)",
+        ));
+    };
+    if schema != SCHEMA_VERSION.to_string() {
+        return Err(FileError::Foreign {
+            path: path.to_owned(),
+            reason: format!(
+                "its schema is version {}, this wansan reads version {SCHEMA_VERSION}",
+                text_shown(schema.as_bytes())
+            ),
+        });
+    }
+    match find(KIND_KEY) {
+        Some(kind) if kind == T::NAME => Ok(()),
+        kind => Err(FileError::Foreign {
+            path: path.to_owned(),
+            reason: format!(
+                "it holds {} records, not {}",
+                text_shown(kind.unwrap_or("unnamed").as_bytes()),
+                T::NAME
+            ),
+        }),
+    }
+}
+
+fn find_columns<T>(
+    path: &Path,
+    facts: &FileMetaData,
+    columns: &[Column<T>],
+) -> Result<Vec<usize>, FileError> {
+    let there = facts.schema_descr().columns();
+    columns
+        .iter()
+        .map(|column| {
+            let wanted = match column.cells {
+                Cells::Int64 { .. } => Physical::INT64,
+                Cells::UInt { .. } => Physical::INT32,
+                Cells::Text { .. } | Cells::Address { .. } => Physical::BYTE_ARRAY,
+            };
+            let place = there
+                .iter()
+                .position(|found| found.path().string() == column.name);
+            let Some(place) = place else {
+                return Err(FileError::Foreign {
+                    path: path.to_owned(),
+                    reason: format!("it has no column {}", column.name),
+                });
+            };
+            let found = &there[place];
+            let required = found.self_type().get_basic_info().repetition() == Repetition::REQUIRED
+                && found.max_def_level() == 0
+                && found.max_rep_level() == 0;
+            if found.physical_type() != wanted || !required {
+                return Err(FileError::Foreign {
+                    path: path.to_owned(),
+                    reason: format!("its column {} is not a required {wanted}", column.name),
+                });
+            }
+            Ok(place)
+        })
+        .collect()
+}
+
+fn read_dropped(path: &Path, facts: &FileMetaData) -> Result<Dropped, FileError> {
+    let mut dropped = Dropped::new();
+    for fact in facts.key_value_metadata().into_iter().flatten() {
+        let Some(host) = fact.key.strip_prefix(DROPPED_KEY) else {
+            continue;
+        };
+        let count = fact.value.as_deref().and_then(|count| count.parse().ok());
+        let Some(count) = count else {
+            return Err(FileError::damaged(path, "a dropped count is not a number"));
+        };
+        dropped.insert(host.to_owned(), count);
+    }
+    Ok(dropped)
+}
+
+fn damaged(path: &Path, error: &ParquetError) -> FileError {
+    FileError::Damaged {
+        path: path.to_owned(),
+        reason: one_line(error),
+    }
+}
+
+fn one_line(error: &ParquetError) -> String {
+    error.to_string().replace(['\n', '\r'], " ")
+}

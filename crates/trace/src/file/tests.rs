@@ -1,0 +1,328 @@
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::*;
+use crate::event::{Crossing, Packet, Pdu, PduDirection, Tcp, TcpEvent, Verdict};
+use crate::{ConnectionId, Direction, Instant, Kinds, Layer, SessionId, TaskTag};
+
+/// A folder of its own per test, removed when the test is over.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("wansan-file-{test}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a temporary folder");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn crossing(ns: u64, layer: Layer, direction: Direction) -> Crossing {
+    Crossing {
+        time: Instant::from_ns(ns),
+        session: SessionId(u64::MAX - 3),
+        task: TaskTag(u32::MAX - ns as u32),
+        connection: ConnectionId(65_535),
+        layer,
+        direction,
+    }
+}
+
+fn record(recorder: &mut Recorder, crossing: Crossing) {
+    recorder.crossing(
+        crossing.time,
+        crossing.session,
+        crossing.connection,
+        crossing.task,
+        crossing.layer,
+        crossing.direction,
+    );
+}
+
+fn pdu(ns: u64) -> Pdu {
+    Pdu {
+        time: Instant::from_ns(ns),
+        session: SessionId(7),
+        connection: ConnectionId(1),
+        direction: PduDirection::Received,
+        opcode: 0x25,
+        flags: 0x81,
+        task: TaskTag(9),
+        transfer_tag: u32::MAX,
+        cmd_sn: 1,
+        stat_sn: 2,
+        exp_cmd_sn: 3,
+        max_cmd_sn: 4,
+        data_sn: 5,
+        buffer_offset: 6,
+        data_bytes: 4096,
+        stream_offset: 1 << 40,
+    }
+}
+
+fn tcp(ns: u64) -> Tcp {
+    Tcp {
+        time: Instant::from_ns(ns),
+        session: SessionId(7),
+        connection: ConnectionId(1),
+        event: TcpEvent::Retransmit,
+        congestion_state: 3,
+        cwnd_packets: 10,
+        ssthresh_packets: i32::MAX as u32,
+        mss_bytes: 1448,
+        in_flight_packets: 9,
+        srtt_ns: 33,
+        min_rtt_ns: 32,
+        rwnd_bytes: u32::MAX,
+        unsent_bytes: 11,
+        acked_bytes: 12,
+        pacing_bytes_per_s: u64::MAX,
+        delivery_bytes_per_s: 13,
+        busy_ns: 14,
+        rwnd_limited_ns: 15,
+        sndbuf_limited_ns: 16,
+        retransmits: 17,
+    }
+}
+
+#[test]
+fn parts_of_all_hosts_are_merged_by_time() {
+    let folder = Folder::new("merge");
+    let mut initiator = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
+    let mut helper = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
+    let mut target = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
+    record(&mut initiator, crossing(1, Layer::App, Direction::Enter));
+    record(&mut initiator, crossing(5, Layer::App, Direction::Leave));
+    record(&mut helper, crossing(4, Layer::Socket, Direction::Leave));
+    record(&mut target, crossing(3, Layer::Store, Direction::Leave));
+    record(&mut target, crossing(2, Layer::Store, Direction::Enter));
+    initiator.pdu(pdu(1));
+    initiator.tcp(tcp(8));
+    write_part(&folder.0, "initiator-0", &[initiator, helper]).unwrap();
+    write_part(&folder.0, "target", &[target]).unwrap();
+    merge_parts(&folder.0).unwrap();
+
+    let io = read::<Crossing>(&merged_path::<Crossing>(&folder.0)).unwrap();
+    let hosts: Vec<_> = io.rows.iter().map(|row| io.names.get(row.host)).collect();
+    assert_eq!(
+        hosts,
+        [
+            "initiator-0",
+            "target",
+            "target",
+            "initiator-0",
+            "initiator-0"
+        ]
+    );
+    let times: Vec<_> = io.rows.iter().map(|row| row.record.time.ns()).collect();
+    assert_eq!(times, [1, 2, 3, 4, 5]);
+    assert_eq!(
+        io.rows[1].record,
+        crossing(2, Layer::Store, Direction::Enter)
+    );
+    let pdus = read::<Pdu>(&merged_path::<Pdu>(&folder.0)).unwrap();
+    assert_eq!(pdus.rows[0].record, pdu(1));
+    let samples = read::<Tcp>(&merged_path::<Tcp>(&folder.0)).unwrap();
+    assert_eq!(samples.rows[0].record, tcp(8));
+    let left: Vec<_> = fs::read_dir(&folder.0)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("part") || name.contains("unfinished"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn packets_and_paths_keep_their_names() {
+    let folder = Folder::new("packets");
+    let source: SocketAddr = "10.0.0.1:40000".parse().unwrap();
+    let destination: SocketAddr = "[fd00::1]:3260".parse().unwrap();
+    let mut sent = Vec::new();
+    for (host, names) in [("a", ["up", "down"]), ("b", ["down", "side"])] {
+        let mut recorder = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
+        for (place, name) in names.into_iter().enumerate() {
+            let path = recorder.name(name);
+            let time = Instant::from_ns(place as u64);
+            let packet = Packet {
+                time,
+                departed: Instant::from_ns(100),
+                path,
+                source,
+                destination,
+                seq: u32::MAX,
+                ack: 1,
+                payload_bytes: 1448,
+                ip_bytes: 1500,
+                window: 65_535,
+                flags: 0x18,
+                ecn: 3,
+                verdict: Verdict::DroppedByLoss,
+            };
+            recorder.packet(packet);
+            recorder.path(event::Path {
+                time,
+                path,
+                busy_ns: 5,
+                ..event::Path::BLANK
+            });
+            sent.push((name, packet));
+        }
+        write_part(&folder.0, host, &[recorder]).unwrap();
+    }
+    merge_parts(&folder.0).unwrap();
+    let packets = read::<Packet>(&merged_path::<Packet>(&folder.0)).unwrap();
+    assert_eq!(packets.rows.len(), 4);
+    for row in &packets.rows {
+        let name = packets.names.get(row.record.path);
+        let known = sent.iter().any(|(sent_name, packet)| {
+            let path = row.record.path;
+            *sent_name == name && Packet { path, ..*packet } == row.record
+        });
+        assert!(known, "{name} {row:?}");
+    }
+    let paths = read::<event::Path>(&merged_path::<event::Path>(&folder.0)).unwrap();
+    let mut names: Vec<_> = paths
+        .rows
+        .iter()
+        .map(|row| paths.names.get(row.record.path))
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["down", "down", "side", "up"]);
+}
+
+#[test]
+fn kept_kinds_without_records_make_valid_files() {
+    let folder = Folder::new("empty");
+    let io_only = Kinds {
+        io: true,
+        ..Kinds::NONE
+    };
+    let recorder = Recorder::new(io_only, Recorder::MIN_BYTES);
+    write_part(&folder.0, "quiet", &[recorder]).unwrap();
+    merge_parts(&folder.0).unwrap();
+    let io = read::<Crossing>(&merged_path::<Crossing>(&folder.0)).unwrap();
+    assert!(io.rows.is_empty());
+    assert_eq!(io.dropped, Dropped::from([("quiet".to_owned(), 0)]));
+    assert!(!merged_path::<Pdu>(&folder.0).exists());
+}
+
+#[test]
+fn dropped_records_are_counted_per_host() {
+    let folder = Folder::new("dropped");
+    for host in ["one", "two"] {
+        let mut recorder = Recorder::new(Kinds::ALL, 256 * 1024);
+        for ns in 0..20_000 {
+            record(&mut recorder, crossing(ns, Layer::App, Direction::Enter));
+        }
+        assert!(recorder.io.dropped() > 0);
+        write_part(&folder.0, host, &[recorder]).unwrap();
+    }
+    merge_parts(&folder.0).unwrap();
+    let io = read::<Crossing>(&merged_path::<Crossing>(&folder.0)).unwrap();
+    assert_eq!(io.dropped.len(), 2);
+    let lost: u64 = io.dropped.values().sum();
+    assert_eq!(io.rows.len() as u64 + lost, 40_000);
+}
+
+#[test]
+fn files_of_many_row_groups_come_back() {
+    let folder = Folder::new("large");
+    let mut recorder = Recorder::new(Kinds::ALL, 64 << 20);
+    let total = 600_000;
+    for ns in 0..total {
+        let layer = Layer::ALL[(ns % 11) as usize];
+        record(&mut recorder, crossing(ns, layer, Direction::Leave));
+    }
+    write_part(&folder.0, "busy", &[recorder]).unwrap();
+    merge_parts(&folder.0).unwrap();
+    let io = read::<Crossing>(&merged_path::<Crossing>(&folder.0)).unwrap();
+    let expected =
+        (0..total).map(|ns| crossing(ns, Layer::ALL[(ns % 11) as usize], Direction::Leave));
+    assert!(io.rows.iter().map(|row| row.record).eq(expected));
+}
+
+fn small_file(folder: &Path) -> PathBuf {
+    let mut recorder = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
+    for ns in 0..300 {
+        let layer = Layer::ALL[(ns % 11) as usize];
+        record(&mut recorder, crossing(ns, layer, Direction::Enter));
+    }
+    recorder.pdu(pdu(1));
+    write_part(folder, "h", &[recorder]).unwrap();
+    merge_parts(folder).unwrap();
+    merged_path::<Crossing>(folder)
+}
+
+fn one_line(error: &FileError) {
+    let text = error.to_string();
+    assert!(!text.contains('\n'), "{text:?}");
+    assert!(text.contains(".parquet"), "{text:?}");
+}
+
+#[test]
+fn cut_files_are_named_as_damaged() {
+    let folder = Folder::new("cut");
+    let path = small_file(&folder.0);
+    let whole = fs::read(&path).unwrap();
+    for length in 0..whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        let error = read::<Crossing>(&path).unwrap_err();
+        assert!(matches!(error, FileError::Damaged { .. }), "{error}");
+        one_line(&error);
+    }
+}
+
+#[test]
+fn flipped_bits_never_panic() {
+    let folder = Folder::new("flipped");
+    let path = small_file(&folder.0);
+    let whole = fs::read(&path).unwrap();
+    for place in 0..whole.len() {
+        for bit in [0x01, 0x10, 0x80, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[place] ^= bit;
+            fs::write(&path, &bytes).unwrap();
+            if let Err(error) = read::<Crossing>(&path) {
+                one_line(&error);
+            }
+        }
+    }
+}
+
+#[test]
+fn other_files_are_named_as_foreign() {
+    let folder = Folder::new("foreign");
+    small_file(&folder.0);
+    let path = merged_path::<Pdu>(&folder.0);
+    let error = read::<Crossing>(&path).unwrap_err();
+    assert!(
+        error.to_string().ends_with("it holds pdu records, not io"),
+        "{error}"
+    );
+    let missing = folder.0.join("tcp.parquet.missing");
+    assert!(matches!(
+        read::<Tcp>(&missing),
+        Err(FileError::System { .. })
+    ));
+    fs::write(folder.0.join("text.parquet"), "PAR? no").unwrap();
+    let error = read::<Tcp>(&folder.0.join("text.parquet")).unwrap_err();
+    one_line(&error);
+}
+
+#[test]
+fn host_names_that_are_no_file_names_are_refused() {
+    let folder = Folder::new("host");
+    for host in ["", "a/b", "..", "a b", "a.part"] {
+        let refused = write_part(&folder.0, host, &[Recorder::off()]);
+        assert!(
+            matches!(refused, Err(FileError::HostName { .. })),
+            "{host:?}"
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! Writes one record file, row group by row group.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parquet::basic::{Compression, ConvertedType, Encoding, Repetition, Type as Physical};
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::{ColumnPath, Type};
+
+use super::column::{Cells, Column, Habit, Names};
+use super::{DROPPED_KEY, Dropped, FileError, KIND_KEY, Kind, Row, SCHEMA_KEY, SCHEMA_VERSION};
+use super::{VERSION_KEY, all_columns};
+
+/// Rows in one row group: what a writer holds in memory.
+const GROUP_ROWS: usize = 256 * 1024;
+/// Values handed to the encoder at once.
+const CHUNK_VALUES: usize = 8 * 1024;
+
+/// Writes rows to a file that takes its final name only when it is complete.
+pub(super) struct Writer<T: Kind> {
+    path: PathBuf,
+    unfinished: PathBuf,
+    file: SerializedFileWriter<BufWriter<File>>,
+    columns: Vec<Column<T>>,
+    group: Vec<Row<T>>,
+}
+
+impl<T: Kind> Writer<T> {
+    pub(super) fn create(path: &Path, dropped: &Dropped) -> Result<Self, FileError> {
+        let unfinished = path.with_extension("parquet.unfinished");
+        let columns = all_columns::<T>();
+        let file = File::create(&unfinished).map_err(|error| FileError::write(path, &error))?;
+        let file = SerializedFileWriter::new(
+            BufWriter::new(file),
+            Arc::new(schema(&columns)),
+            Arc::new(properties::<T>(&columns, dropped)),
+        )
+        .map_err(|error| FileError::write(path, &error))?;
+        Ok(Writer {
+            path: path.to_owned(),
+            unfinished,
+            file,
+            columns,
+            group: Vec::new(),
+        })
+    }
+
+    /// Adds a row; codes in it are of `names`, which only grows between calls.
+    pub(super) fn push(&mut self, row: Row<T>, names: &mut Names) -> Result<(), FileError> {
+        self.group.push(row);
+        if self.group.len() == GROUP_ROWS {
+            self.write_group(names)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left and gives the file its name.
+    pub(super) fn finish(mut self, names: &mut Names) -> Result<(), FileError> {
+        if !self.group.is_empty() {
+            self.write_group(names)?;
+        }
+        let Writer {
+            path,
+            unfinished,
+            file,
+            ..
+        } = self;
+        file.into_inner()
+            .map_err(|error| FileError::write(&path, &error))?
+            .into_inner()
+            .map_err(|error| FileError::write(&path, error.error()))?;
+        std::fs::rename(&unfinished, &path).map_err(|error| FileError::write(&path, &error))
+    }
+
+    fn write_group(&mut self, names: &mut Names) -> Result<(), FileError> {
+        let written = write_rows(&mut self.file, &self.columns, &self.group, names);
+        self.group.clear();
+        written.map_err(|error| FileError::write(&self.path, &error))
+    }
+}
+
+fn write_rows<T: Kind>(
+    file: &mut SerializedFileWriter<BufWriter<File>>,
+    columns: &[Column<T>],
+    rows: &[Row<T>],
+    names: &mut Names,
+) -> Result<(), ParquetError> {
+    let mut group = file.next_row_group()?;
+    for column in columns {
+        let Some(mut writer) = group.next_column()? else {
+            return Err(ParquetError::General("schema has too few columns".into()));
+        };
+        match (writer.untyped(), &column.cells) {
+            (ColumnWriter::Int64ColumnWriter(writer), Cells::Int64 { get, .. }) => {
+                let mut values = Vec::with_capacity(CHUNK_VALUES);
+                for chunk in rows.chunks(CHUNK_VALUES) {
+                    values.clear();
+                    // Same bits: u64::MAX ("unlimited") reads as -1.
+                    values.extend(chunk.iter().map(|row| get(&row.record) as i64));
+                    writer.write_batch(&values, None, None)?;
+                }
+            }
+            (ColumnWriter::Int32ColumnWriter(writer), Cells::UInt { get, .. }) => {
+                let mut values = Vec::with_capacity(CHUNK_VALUES);
+                for chunk in rows.chunks(CHUNK_VALUES) {
+                    values.clear();
+                    // Same bits: the column's annotation says that they are unsigned.
+                    values.extend(chunk.iter().map(|row| get(&row.record) as i32));
+                    writer.write_batch(&values, None, None)?;
+                }
+            }
+            (
+                ColumnWriter::ByteArrayColumnWriter(writer),
+                Cells::Text { .. } | Cells::Address { .. },
+            ) => {
+                let mut texts = Texts::default();
+                let mut values = Vec::with_capacity(CHUNK_VALUES);
+                for chunk in rows.chunks(CHUNK_VALUES) {
+                    values.clear();
+                    for row in chunk {
+                        values.push(texts.of(column, row, names)?);
+                    }
+                    writer.write_batch(&values, None, None)?;
+                }
+            }
+            _ => return Err(ParquetError::General("schema and columns differ".into())),
+        }
+        writer.close()?;
+    }
+    group.close()?;
+    Ok(())
+}
+
+/// The strings of one column by code, made once each.
+#[derive(Default)]
+struct Texts {
+    by_code: Vec<Option<ByteArray>>,
+}
+
+impl Texts {
+    fn of<T>(
+        &mut self,
+        column: &Column<T>,
+        row: &Row<T>,
+        names: &mut Names,
+    ) -> Result<ByteArray, ParquetError> {
+        let (Some(vocabulary), Some(code)) = (column.vocabulary(), column.code_of(row, names))
+        else {
+            return Err(ParquetError::General(format!(
+                "more than 65,536 different values in column {}",
+                column.name
+            )));
+        };
+        let place = usize::from(code);
+        if place >= self.by_code.len() {
+            self.by_code.resize(place + 1, None);
+        }
+        let text = self.by_code[place]
+            .get_or_insert_with(|| ByteArray::from(vocabulary.text(code, names).into_bytes()));
+        Ok(text.clone())
+    }
+}
+
+/// Column type and annotation as pandas, DuckDB and Spark understand them.
+fn schema<T>(columns: &[Column<T>]) -> Type {
+    let fields = columns
+        .iter()
+        .map(|column| {
+            let (physical, converted) = match column.cells {
+                Cells::Int64 { .. } => (Physical::INT64, ConvertedType::NONE),
+                Cells::UInt { bits, .. } => (Physical::INT32, unsigned(bits)),
+                Cells::Text { .. } | Cells::Address { .. } => {
+                    (Physical::BYTE_ARRAY, ConvertedType::UTF8)
+                }
+            };
+            let field = Type::primitive_type_builder(column.name, physical)
+                .with_repetition(Repetition::REQUIRED)
+                .with_converted_type(converted)
+                .build()
+                .expect("the annotations fit the physical types");
+            Arc::new(field)
+        })
+        .collect();
+    Type::group_type_builder("record")
+        .with_fields(fields)
+        .build()
+        .expect("a group of named fields is a schema")
+}
+
+/// The annotation of an unsigned integer of `bits`.
+pub(super) fn unsigned(bits: i8) -> ConvertedType {
+    match bits {
+        8 => ConvertedType::UINT_8,
+        16 => ConvertedType::UINT_16,
+        _ => ConvertedType::UINT_32,
+    }
+}
+
+fn properties<T: Kind>(columns: &[Column<T>], dropped: &Dropped) -> WriterProperties {
+    let mut facts = vec![
+        KeyValue::new(SCHEMA_KEY.to_owned(), SCHEMA_VERSION.to_string()),
+        KeyValue::new(VERSION_KEY.to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+        KeyValue::new(KIND_KEY.to_owned(), T::NAME.to_owned()),
+    ];
+    facts.extend(
+        dropped
+            .iter()
+            .map(|(host, count)| KeyValue::new(format!("{DROPPED_KEY}{host}"), count.to_string())),
+    );
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_created_by(concat!("wansan ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_key_value_metadata(Some(facts));
+    for column in columns {
+        let path = ColumnPath::from(column.name);
+        properties = match column.habit {
+            Habit::Repeats => properties.set_column_dictionary_enabled(path, true),
+            Habit::Varies => properties.set_column_dictionary_enabled(path, false),
+            Habit::Grows => properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
+        };
+    }
+    properties.build()
+}
