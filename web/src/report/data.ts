@@ -1,0 +1,138 @@
+/**
+ * What the page is given: the mirror of `ReportData` in crates/insight/src/report.rs.
+ *
+ * Every part may be missing: a run can fail half-way, record fewer kinds, or have one cell only.
+ */
+
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+/** A series on its cell's time axis; null where nothing was recorded in that step. */
+export type Samples = (number | null)[];
+
+export interface ReportData {
+  plan: string;
+  title: string;
+  /** When and where it ran, with which wansan: the few facts of the heading. */
+  facts: Fact[];
+  /** What failed, is missing or must be read with care, a sentence each. */
+  problems: string[];
+  finding: Finding | null;
+  gain: Gain | null;
+  expectations: Expectation[];
+  cells: Cell[];
+  manifest: Json;
+}
+
+export interface Fact {
+  label: string;
+  text: string;
+}
+
+export interface Finding {
+  limit: string;
+  sentence: string;
+  evidence: string[];
+  /** The boundary that binds: `layer` holds fewer in flight than `above` does. */
+  layer: string | null;
+  above: string | null;
+  advice: string | null;
+  /** The cell that it is told from. */
+  cell: number | null;
+}
+
+/** The advised change, foretold and then measured, on the same cell of the sweep. */
+export interface Gain {
+  /** What was changed, such as "target.command_window = 176". */
+  change: string;
+  planned_cell: number | null;
+  advised_cell: number | null;
+  planned_iops: number;
+  predicted_iops: number | null;
+  measured_iops: number | null;
+}
+
+export interface Expectation {
+  metric: string;
+  /** The comparison and its bound, such as "≥ 1.15". */
+  bound: string;
+  measured: string;
+  /** Null: it could not be judged. */
+  met: boolean | null;
+}
+
+export interface Cell {
+  cell: number;
+  phase: string;
+  repeat: number;
+  parameters: Record<string, Json>;
+  failure: string | null;
+  iops: number | null;
+  bytes_per_s: number | null;
+  latency_p50_ns: number | null;
+  latency_p99_ns: number | null;
+  /** The recorded layers, top to bottom. */
+  layers: LayerSummary[];
+  /** Records lost per kind; a kind that is not listed was not recorded. */
+  dropped: Record<string, number>;
+  time: TimeAxis | null;
+  in_flight: LayerSamples[];
+  connections: ConnectionSamples[];
+  paths: PathSamples[];
+}
+
+export interface LayerSummary {
+  layer: string;
+  in_flight_mean: number;
+  in_flight_max: number;
+  /** Mean time of an I/O from entering the layer above to entering this one; null at the top. */
+  waiting_ns: number | null;
+  /** Mean time from leaving this layer to leaving the layer above; null at the top. */
+  returning_ns: number | null;
+  /** Mean time inside this layer, all below included. */
+  sojourn_ns: number;
+}
+
+/** Step i stands for the time from from_s + i·step_s on, step_s long; 0 s is where measuring began. */
+export interface TimeAxis {
+  from_s: number;
+  step_s: number;
+  steps: number;
+  /** Where measuring ended. */
+  measured_s: number;
+}
+
+export interface LayerSamples {
+  layer: string;
+  values: Samples;
+}
+
+export interface ConnectionSamples {
+  name: string;
+  cwnd_packets: Samples;
+  retransmits: number;
+}
+
+export interface PathSamples {
+  name: string;
+  queue_bytes: Samples;
+  /** Share of each step for which the link was sending, 0 to 1. */
+  utilisation: Samples;
+  queue_drops: number;
+  loss_drops: number;
+}
+
+/** The data that the lab placed in the page, every absent part filled with "nothing". */
+export function readData(text: string): ReportData {
+  const given = JSON.parse(text) as Partial<ReportData>;
+  return {
+    plan: given.plan ?? "",
+    title: given.title ?? "",
+    facts: given.facts ?? [],
+    problems: given.problems ?? [],
+    finding: given.finding ?? null,
+    gain: given.gain ?? null,
+    expectations: given.expectations ?? [],
+    cells: given.cells ?? [],
+    manifest: given.manifest ?? null,
+  };
+}

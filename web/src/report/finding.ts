@@ -1,0 +1,126 @@
+/** The top of the page: what was run, what was found, what to change, and what that brought. */
+
+import type { Expectation, Gain, ReportData } from "./data";
+import { el } from "./dom";
+import { formatChange, formatFixed } from "./units";
+
+export function heading(data: ReportData): HTMLElement {
+  return el(
+    "header",
+    {},
+    el("p", { class: "kicker" }, data.plan === "" ? "wansan run" : `wansan run · ${data.plan}`),
+    el("h1", {}, data.title || data.plan || "A run without a title"),
+    el(
+      "dl",
+      { class: "facts" },
+      ...data.facts.map(({ label, text }) => el("div", {}, el("dt", {}, label), el("dd", {}, text))),
+    ),
+  );
+}
+
+/** What must be read with care stands before anything that it touches. */
+export function problemList(problems: string[]): HTMLElement | null {
+  if (problems.length === 0) {
+    return null;
+  }
+  return el(
+    "section",
+    { class: "problems", "aria-label": "To be read with care" },
+    el("h2", {}, "To be read with care"),
+    el("ul", {}, ...problems.map((problem) => el("li", {}, problem))),
+  );
+}
+
+export function findingBlock({ finding, gain }: ReportData): HTMLElement | null {
+  if (finding === null) {
+    return null;
+  }
+  return el(
+    "section",
+    { id: "finding", "aria-labelledby": "finding-heading" },
+    el("h2", { id: "finding-heading", class: "kicker" }, "Finding"),
+    el("p", { class: "sentence" }, finding.sentence),
+    el(
+      "div",
+      { class: "columns" },
+      finding.evidence.length === 0
+        ? null
+        : el("div", {}, el("h3", {}, "Evidence"), el("ul", {}, ...finding.evidence.map((text) => el("li", {}, text)))),
+      finding.advice === null
+        ? null
+        : el("div", {}, el("h3", {}, "What to change"), el("p", {}, finding.advice)),
+      gain === null ? null : el("div", {}, el("h3", {}, "Gain"), gainBars(gain)),
+    ),
+  );
+}
+
+/** Before, foretold and measured, as bars on one scale from zero. */
+function gainBars(gain: Gain): HTMLElement {
+  const rows: [string, string, number | null][] = [
+    ["planned", "planned", gain.planned_iops],
+    ["predicted", "predicted", gain.predicted_iops],
+    ["measured", "advised", gain.measured_iops],
+  ];
+  const greatest = Math.max(...rows.map(([, , iops]) => iops ?? 0), Number.MIN_VALUE);
+  return el(
+    "div",
+    { class: "gain" },
+    el("p", { class: "reading" }, gain.change, ", IOPS"),
+    el(
+      "table",
+      {},
+      el(
+        "tbody",
+        {},
+        ...rows.map(([name, kind, iops]) => {
+          const bar = el("span", { class: `bar ${kind}` });
+          bar.style.inlineSize = `${((iops ?? 0) / greatest) * 100}%`;
+          return el(
+            "tr",
+            {},
+            el("th", { scope: "row" }, name),
+            el("td", { class: "bar-cell" }, iops === null ? null : bar),
+            el("td", { class: "number" }, iops === null ? "not measured" : formatFixed(iops, 0)),
+            el(
+              "td",
+              { class: "number" },
+              iops === null || name === "planned" || gain.planned_iops <= 0 ? "" : formatChange(iops / gain.planned_iops),
+            ),
+          );
+        }),
+      ),
+    ),
+  );
+}
+
+/** The plan's expectations; met and failed differ in word and sign, not in colour alone. */
+export function expectationTable(expectations: Expectation[]): HTMLElement {
+  return el(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": "Expectations" },
+    el(
+      "table",
+      { class: "data" },
+      el("thead", {}, el("tr", {}, ...["Verdict", "Metric", "Expected", "Measured"].map((name) => el("th", { scope: "col" }, name)))),
+      el(
+        "tbody",
+        {},
+        ...expectations.map((expectation) =>
+          el(
+            "tr",
+            {},
+            el("td", {}, verdict(expectation.met)),
+            el("td", {}, el("code", {}, expectation.metric)),
+            el("td", {}, expectation.bound),
+            el("td", {}, expectation.measured),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+function verdict(met: boolean | null): HTMLElement {
+  const [kind, text] = met === null ? ["unknown", "? not judged"] : met ? ["met", "✓ met"] : ["failed", "✗ failed"];
+  return el("span", { class: `verdict ${kind}` }, text);
+}

@@ -1,0 +1,194 @@
+/** One cell over time: how many I/Os each layer holds, and the ladder of layers beside it. */
+
+import type uPlot from "uplot";
+import { Chart, type ChartGroup, type LineSpec } from "../chart/chart";
+import { colour } from "../chart/theme";
+import type { Cell, Finding, LayerSummary, TimeAxis } from "./data";
+import { el, figure } from "./dom";
+import { layerColour, layerEntered, layerName } from "./layers";
+import type { Selection } from "./selection";
+import { formatFixed, formatNs, formatNumber, formatShare } from "./units";
+
+/** A figure that can be taken down again, with the charts in it. */
+export interface Shown {
+  root: HTMLElement;
+  destroy(): void;
+}
+
+/** The x values of a cell's samples, in seconds from where measuring began. */
+export function timesOf({ from_s, step_s, steps }: TimeAxis): number[] {
+  return Array.from({ length: steps }, (_, step) => from_s + step * step_s);
+}
+
+/** How times are written, as finely as the steps need. */
+export function timeFormat({ step_s }: TimeAxis): (value: number) => string {
+  const decimals = Math.min(Math.max(Math.ceil(-Math.log10(step_s)), 1), 6);
+  return (value) => formatFixed(value, decimals).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+}
+
+/** Dims what was recorded before and after the measured time. */
+export function shadeUnmeasured(time: TimeAxis): (plot: uPlot) => void {
+  return (plot) => {
+    const { ctx, bbox } = plot;
+    const from = Math.min(Math.max(plot.valToPos(0, "x", true), bbox.left), bbox.left + bbox.width);
+    const to = Math.min(Math.max(plot.valToPos(time.measured_s, "x", true), bbox.left), bbox.left + bbox.width);
+    ctx.save();
+    ctx.fillStyle = colour("--unmeasured");
+    ctx.fillRect(bbox.left, bbox.top, from - bbox.left, bbox.height);
+    ctx.fillRect(to, bbox.top, bbox.left + bbox.width - to, bbox.height);
+    ctx.restore();
+  };
+}
+
+/** The figure, with a way to apply the layers' switches without building it anew. */
+export function inFlightFigure(
+  cell: Cell,
+  finding: Finding | null,
+  selection: Selection,
+  group: ChartGroup,
+): Shown & { switchLayers(): void } {
+  const ladder = new Ladder(cell, finding, selection);
+  const { time } = cell;
+  const body: Node[] = [];
+  let chart: Chart | null = null;
+  if (time !== null && cell.in_flight.length > 0) {
+    // Each layer's I/Os are among those of the layer above it, so it is painted over it; what
+    // still shows of the upper layer's colour are the I/Os that have not come further down.
+    const lines: LineSpec[] = cell.in_flight.map(({ layer }) => ({
+      label: layerName(layer),
+      colour: layerColour(layer),
+      filled: true,
+      stepped: true,
+    }));
+    const drawn = new Chart(
+      {
+        description: "I/Os in flight per layer against time",
+        x: { label: "time since measuring began (s)", format: timeFormat(time) },
+        y: { label: "I/Os in flight", format: formatNumber },
+        lines,
+        height: 340,
+        over: shadeUnmeasured(time),
+        onCursor: (place) =>
+          ladder.read(
+            place === null ? null : new Map(cell.in_flight.map(({ layer, values }) => [layer, values[place] ?? null])),
+          ),
+      },
+      [timesOf(time), ...cell.in_flight.map(({ values }) => values)] as uPlot.AlignedData,
+      group,
+    );
+    chart = drawn;
+    body.push(drawn.root);
+  } else {
+    body.push(el("p", { class: "missing" }, "No layer crossings were recorded for this cell."));
+  }
+  const root = figure(
+    "in-flight",
+    "In flight per layer",
+    "How many I/Os had entered each layer and not left it. A band of a layer's colour are I/Os that it holds and the next layer does not: where the band is thick, they wait.",
+    el("div", { class: "beside" }, ...body, ladder.root),
+  );
+  const switchLayers = () => {
+    cell.in_flight.forEach(({ layer }, place) => chart?.showLine(place, !selection.isHidden(layer)));
+    ladder.press(selection);
+  };
+  switchLayers();
+  return { root, switchLayers, destroy: () => chart?.destroy() };
+}
+
+/** The layers top to bottom, each with its numbers: the chart's legend, and its switches. */
+class Ladder {
+  readonly root: HTMLElement;
+  readonly #now = new Map<string, HTMLElement>();
+  readonly #means = new Map<string, string>();
+  readonly #switches = new Map<string, HTMLElement>();
+  readonly #heading: HTMLElement;
+
+  constructor(cell: Cell, finding: Finding | null, selection: Selection) {
+    const deepest = Math.max(...cell.layers.map((layer) => layer.in_flight_mean), Number.MIN_VALUE);
+    const total_ns = cell.layers[0]?.sojourn_ns ?? 0;
+    this.#heading = el("th", { scope: "col", class: "number" }, "mean");
+    this.root = el(
+      "div",
+      { class: "scroll ladder" },
+      el(
+        "table",
+        { class: "data" },
+        el("caption", { class: "spoken" }, "The layers of this cell, top to bottom"),
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            el("th", { scope: "col" }, "layer"),
+            el("th", { scope: "col", "aria-hidden": "true" }, ""),
+            this.#heading,
+            el("th", { scope: "col", class: "number" }, "most"),
+            el("th", { scope: "col", class: "number" }, "waited above"),
+            el("th", { scope: "col", class: "number" }, "share"),
+          ),
+        ),
+        el(
+          "tbody",
+          {},
+          ...cell.layers.map((layer) => this.#row(layer, deepest, total_ns, selection, layer.layer === finding?.layer && cell.cell === finding.cell)),
+        ),
+      ),
+    );
+  }
+
+  /** Shows these numbers in place of the means; null brings the means back. */
+  read(values: Map<string, number | null> | null): void {
+    this.#heading.textContent = values === null ? "mean" : "at cursor";
+    for (const [layer, element] of this.#now) {
+      const value = values?.get(layer);
+      element.textContent = values === null ? (this.#means.get(layer) ?? "") : formatFixed(value ?? null, 1);
+    }
+  }
+
+  press(selection: Selection): void {
+    for (const [layer, button] of this.#switches) {
+      button.setAttribute("aria-pressed", String(!selection.isHidden(layer)));
+    }
+  }
+
+  #row(layer: LayerSummary, deepest: number, total_ns: number, selection: Selection, binds: boolean): HTMLElement {
+    const mean = formatFixed(layer.in_flight_mean, 1);
+    const now = el("td", { class: "number" }, mean);
+    this.#now.set(layer.layer, now);
+    this.#means.set(layer.layer, mean);
+    const swatch = el("span", { class: "swatch" });
+    swatch.style.background = `var(${layerColour(layer.layer)})`;
+    const bar = el("span", { class: "bar" });
+    bar.style.inlineSize = `${(layer.in_flight_mean / deepest) * 100}%`;
+    bar.style.background = `var(${layerColour(layer.layer)})`;
+    const button = el(
+      "button",
+      {
+        type: "button",
+        class: "toggle",
+        "data-layer": layer.layer,
+        title: layerEntered(layer.layer),
+        onclick: () => selection.toggle(layer.layer),
+      },
+      swatch,
+      layerName(layer.layer),
+    );
+    this.#switches.set(layer.layer, button);
+    return el(
+      "tr",
+      binds ? { class: "binds" } : {},
+      el("th", { scope: "row" }, button),
+      el("td", { class: "bar-cell", "aria-hidden": "true" }, bar),
+      now,
+      el("td", { class: "number" }, formatFixed(layer.in_flight_max, 0)),
+      el("td", { class: "number" }, formatNs(layer.waiting_ns)),
+      el(
+        "td",
+        { class: "number" },
+        layer.waiting_ns === null || total_ns <= 0 ? "" : formatShare(layer.waiting_ns / total_ns),
+        binds ? el("span", { class: "mark", title: "Here the finding's limit binds" }, " ◀ binds") : null,
+      ),
+    );
+  }
+}

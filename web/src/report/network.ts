@@ -1,0 +1,88 @@
+/** The TCP and path view of one cell: congestion windows, queue depth and utilisation over time. */
+
+import type uPlot from "uplot";
+import { Chart, type AxisSpec, type ChartGroup, type LineSpec } from "../chart/chart";
+import { Legend } from "../chart/legend";
+import { lineStyle } from "../chart/theme";
+import type { Cell, Samples, TimeAxis } from "./data";
+import { el, figure } from "./dom";
+import { shadeUnmeasured, type Shown, timeFormat, timesOf } from "./inflight";
+import { formatFixed, formatNumber } from "./units";
+
+interface Named {
+  name: string;
+  values: Samples;
+}
+
+export function networkFigures(cell: Cell, group: ChartGroup): Shown {
+  const { time } = cell;
+  const charts: Chart[] = [];
+  const root = el("div", { class: "network" });
+  if (time === null || (cell.connections.length === 0 && cell.paths.length === 0)) {
+    root.append(el("p", { class: "missing" }, "Neither TCP nor the paths were recorded for this cell."));
+    return { root, destroy: () => undefined };
+  }
+  const add = (id: string, title: string, reading: string, y: AxisSpec, series: Named[]) => {
+    if (series.length > 0) {
+      const { chart, legend } = timeChart(title, y, series, time, group);
+      charts.push(chart);
+      root.append(figure(id, title, reading, legend, chart.root));
+    }
+  };
+  add(
+    "cwnd",
+    "Congestion windows",
+    `Segments that TCP lets be on their way, per sending end.${retransmits(cell)}`,
+    { label: "cwnd (segments)", format: formatNumber },
+    cell.connections.map(({ name, cwnd_packets }) => ({ name, values: cwnd_packets })),
+  );
+  add(
+    "queue",
+    "Path queues",
+    `Bytes that wait for the link.${drops(cell)}`,
+    { label: "queue (kB)", format: formatNumber },
+    cell.paths.map(({ name, queue_bytes }) => ({ name, values: queue_bytes.map((bytes) => (bytes === null ? null : bytes / 1000)) })),
+  );
+  add(
+    "utilisation",
+    "Path utilisation",
+    "Share of the time for which the link was sending.",
+    { label: "utilisation (%)", format: (value) => formatFixed(value, 0), least: [0, 100] },
+    cell.paths.map(({ name, utilisation }) => ({ name, values: utilisation.map((share) => (share === null ? null : share * 100)) })),
+  );
+  return { root, destroy: () => charts.forEach((chart) => chart.destroy()) };
+}
+
+function timeChart(title: string, y: AxisSpec, series: Named[], time: TimeAxis, group: ChartGroup) {
+  const lines: LineSpec[] = series.map(({ name }, place) => ({ label: name, ...lineStyle(place) }));
+  const chart = new Chart(
+    {
+      description: `${title} against time`,
+      x: { label: "time since measuring began (s)", format: timeFormat(time) },
+      y,
+      lines,
+      height: 220,
+      over: shadeUnmeasured(time),
+      onCursor: (place) => legend.show(series.map(({ values }) => (place === null ? null : values[place]))),
+    },
+    [timesOf(time), ...series.map(({ values }) => values)] as uPlot.AlignedData,
+    group,
+  );
+  const legend: Legend = new Legend(lines, y.format, (place, show) => chart.showLine(place, show));
+  return { chart, legend: legend.root };
+}
+
+function retransmits(cell: Cell): string {
+  const sum = cell.connections.reduce((sum, connection) => sum + connection.retransmits, 0);
+  return sum === 0 ? " Nothing was sent twice." : ` ${formatFixed(sum, 0)} segments were sent again.`;
+}
+
+function drops(cell: Cell): string {
+  const queue = cell.paths.reduce((sum, path) => sum + path.queue_drops, 0);
+  const loss = cell.paths.reduce((sum, path) => sum + path.loss_drops, 0);
+  const told = [
+    ...(queue > 0 ? [`${formatFixed(queue, 0)} packets dropped by full queues`] : []),
+    ...(loss > 0 ? [`${formatFixed(loss, 0)} packets taken by the loss element`] : []),
+  ];
+  return told.length === 0 ? " No packet was dropped." : ` ${told.join(", ")}.`;
+}

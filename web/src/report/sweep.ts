@@ -1,0 +1,179 @@
+/** Reads a run's cells as a sweep: what was swept, what goes along x, and which series that makes. */
+
+import type { Cell, Json } from "./data";
+import { type Dimension, formatQuantity, formatValue, parseQuantity } from "./units";
+
+/** What runs along the x axis of the sweep's charts. */
+export interface SweepAxis {
+  /** The swept parameter, or null when nothing was swept. */
+  parameter: string | null;
+  /** Its positions, ascending: quantities, or 0, 1, 2 … when its values have no number. */
+  positions: number[];
+  /** What is written at each position. */
+  labels: string[];
+  /** Evenly spaced by factors rather than by differences. */
+  logarithmic: boolean;
+  positionOf(cell: Cell): number | null;
+}
+
+/** Cells that differ in nothing but the x axis and the repeat. */
+export interface SweepSeries {
+  label: string;
+  phase: string;
+  /** The cells at each of the axis' positions: one per repeat, none where none ran. */
+  cells: Cell[][];
+}
+
+export interface Sweep {
+  axis: SweepAxis;
+  series: SweepSeries[];
+}
+
+const key = (value: Json | undefined): string => JSON.stringify(value ?? null);
+
+function distinct(cells: Cell[], parameter: string): Json[] {
+  const seen = new Map<string, Json>();
+  for (const cell of cells) {
+    const value = cell.parameters[parameter];
+    seen.set(key(value), value ?? null);
+  }
+  return [...seen.values()];
+}
+
+/** The phases in the order in which they ran. */
+export function phases(cells: Cell[]): string[] {
+  return [...new Set(cells.map((cell) => cell.phase))];
+}
+
+/**
+ * The parameters with several values inside one phase, in the plan's order. One that changes only
+ * from phase to phase is the advised change: it belongs to the phase's name.
+ */
+export function sweptParameters(cells: Cell[]): string[] {
+  const names = new Set(cells.flatMap((cell) => Object.keys(cell.parameters)));
+  return [...names].filter((name) =>
+    phases(cells).some((phase) => distinct(cells.filter((cell) => cell.phase === phase), name).length > 1),
+  );
+}
+
+/** The parameters that differ between phases but not inside one. */
+function phaseParameters(cells: Cell[]): string[] {
+  const swept = new Set(sweptParameters(cells));
+  const names = new Set(cells.flatMap((cell) => Object.keys(cell.parameters)));
+  return [...names].filter((name) => !swept.has(name) && distinct(cells, name).length > 1);
+}
+
+/** The cells as a sweep: x is the first swept parameter whose values are quantities of one kind. */
+export function readSweep(cells: Cell[]): Sweep {
+  const swept = sweptParameters(cells);
+  const parameter = swept.find((name) => dimensionOf(distinct(cells, name)) !== null) ?? swept[0] ?? null;
+  const axis = parameter === null ? pointAxis() : sweepAxis(cells, parameter);
+  const rest = swept.filter((name) => name !== parameter);
+  return { axis, series: readSeries(cells, axis, rest) };
+}
+
+/** The one dimension that all values have as quantities, or null. */
+function dimensionOf(values: Json[]): Dimension | null {
+  const dimensions = new Set(values.map((value) => parseQuantity(value)?.dimension ?? null));
+  const [only] = dimensions;
+  return dimensions.size === 1 && only !== undefined ? only : null;
+}
+
+function pointAxis(): SweepAxis {
+  return { parameter: null, positions: [0], labels: ["this run"], logarithmic: false, positionOf: () => 0 };
+}
+
+/** From this ratio of greatest to smallest value on, equal factors are given equal room. */
+const LOGARITHMIC_FROM = 50;
+
+function sweepAxis(cells: Cell[], parameter: string): SweepAxis {
+  const values = distinct(cells, parameter);
+  if (dimensionOf(values) === null) {
+    const keys = values.map(key);
+    return {
+      parameter,
+      positions: values.map((_, place) => place),
+      labels: values.map(formatValue),
+      logarithmic: false,
+      positionOf: (cell) => keys.indexOf(key(cell.parameters[parameter])),
+    };
+  }
+  const quantities = values
+    .map((value) => parseQuantity(value))
+    .filter((quantity) => quantity !== null)
+    .sort((a, b) => a.value - b.value);
+  const positions = [...new Set(quantities.map((quantity) => quantity.value))];
+  const dimension = quantities[0]?.dimension ?? "plain";
+  const least = positions[0] ?? 0;
+  const greatest = positions[positions.length - 1] ?? 0;
+  return {
+    parameter,
+    positions,
+    labels: positions.map((value) => formatQuantity({ value, dimension })),
+    logarithmic: least > 0 && greatest / least >= LOGARITHMIC_FROM,
+    positionOf: (cell) => parseQuantity(cell.parameters[parameter])?.value ?? null,
+  };
+}
+
+function readSeries(cells: Cell[], axis: SweepAxis, rest: string[]): SweepSeries[] {
+  const several = phases(cells).length > 1;
+  const changed = phaseParameters(cells);
+  const groups = new Map<string, SweepSeries>();
+  for (const cell of cells) {
+    const label = [
+      ...(several || rest.length === 0 ? [phaseLabel(cell, changed)] : []),
+      ...rest.map((name) => `${shortName(name)} ${formatValue(cell.parameters[name])}`),
+    ].join(", ");
+    const group = groups.get(label) ?? { label, phase: cell.phase, cells: axis.positions.map(() => []) };
+    groups.set(label, group);
+    const position = axis.positionOf(cell);
+    if (position !== null) {
+      group.cells[axis.positions.indexOf(position)]?.push(cell);
+    }
+  }
+  return [...groups.values()];
+}
+
+function phaseLabel(cell: Cell, changed: string[]): string {
+  const with_ = changed
+    .filter((name) => cell.parameters[name] !== undefined)
+    .map((name) => `${shortName(name)} ${formatValue(cell.parameters[name])}`);
+  const name = cell.phase === "" ? "measured" : cell.phase;
+  return with_.length === 0 ? name : `${name} (${with_.join(", ")})`;
+}
+
+/** The last part of a dotted parameter, in words: "target.command_window" is "command window". */
+export function shortName(parameter: string): string {
+  return (parameter.split(".").pop() ?? parameter).replaceAll("_", " ");
+}
+
+/** A cell in one line: its phase and the swept values, and its repeat where there are several. */
+export function cellLabel(cell: Cell, cells: Cell[]): string {
+  const values = sweptParameters(cells).map((name) => `${shortName(name)} ${formatValue(cell.parameters[name])}`);
+  const repeated = cells.some((other) => other.repeat !== cell.repeat);
+  return [
+    ...(cell.phase === "" ? [] : [cell.phase]),
+    ...values,
+    ...(repeated ? [`repeat ${cell.repeat + 1}`] : []),
+    ...(cell.failure === null ? [] : ["failed"]),
+  ].join(" · ") || `cell ${cell.cell}`;
+}
+
+/** A measure's mean over the repeats, with its least and greatest value; null where none has it. */
+export interface Spread {
+  mean: number;
+  least: number;
+  greatest: number;
+}
+
+export function spread(cells: Cell[], measure: (cell: Cell) => number | null): Spread | null {
+  const values = cells.map(measure).filter((value) => value !== null);
+  if (values.length === 0) {
+    return null;
+  }
+  return {
+    mean: values.reduce((sum, value) => sum + value, 0) / values.length,
+    least: Math.min(...values),
+    greatest: Math.max(...values),
+  };
+}
