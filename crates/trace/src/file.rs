@@ -12,9 +12,11 @@
 //! means unlimited. `session` is the ISID's 48 bits above the TSIH's 16. Compression is Snappy.
 //!
 //! The key-value metadata say `wansan.schema` (the version of this layout), `wansan.version`,
-//! `wansan.kind`, and for each host `wansan.dropped.HOST`: how many records of the kind its
+//! `wansan.kind`, `wansan.data_crc32c` (length and CRC32C of all that stands before the footer), and
+//! for each host `wansan.dropped.HOST`: how many records of the kind its
 //! recorders lost because their memory was used up.
 
+mod checksum;
 mod column;
 mod kind;
 mod merge;
@@ -39,6 +41,7 @@ use writer::Writer;
 const SCHEMA_KEY: &str = "wansan.schema";
 const VERSION_KEY: &str = "wansan.version";
 const KIND_KEY: &str = "wansan.kind";
+const CHECKSUM_KEY: &str = "wansan.data_crc32c";
 const DROPPED_KEY: &str = "wansan.dropped.";
 /// The version of the layout that this wansan writes and reads.
 const SCHEMA_VERSION: u32 = 1;

@@ -11,8 +11,11 @@ use parquet::file::metadata::FileMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::all_columns;
+use super::checksum::{check, guarded};
 use super::column::{Cells, Column, Names};
-use super::{DROPPED_KEY, Dropped, FileError, KIND_KEY, Kind, Row, SCHEMA_KEY, SCHEMA_VERSION};
+use super::{
+    CHECKSUM_KEY, DROPPED_KEY, Dropped, FileError, KIND_KEY, Kind, Row, SCHEMA_KEY, SCHEMA_VERSION,
+};
 use crate::NameId;
 
 /// Rows in one batch.
@@ -51,6 +54,10 @@ impl<T: Kind> Reader<T> {
     /// # Errors
     /// [`FileError`] when it cannot be read, is damaged, or is something else.
     pub fn open(path: &Path) -> Result<Self, FileError> {
+        guarded(path, || Self::open_unguarded(path))
+    }
+
+    fn open_unguarded(path: &Path) -> Result<Self, FileError> {
         let file = File::open(path).map_err(|error| FileError::read(path, &error))?;
         let file = SerializedFileReader::new(file).map_err(|error| damaged(path, &error))?;
         let columns = all_columns::<T>();
@@ -104,6 +111,11 @@ impl<T: Kind> Reader<T> {
     /// # Errors
     /// [`FileError::Damaged`] when the file's data do not decode.
     pub fn next_batch(&mut self, rows: &mut Vec<Row<T>>) -> Result<bool, FileError> {
+        let path = self.path.clone();
+        guarded(&path, || self.next_batch_unguarded(rows))
+    }
+
+    fn next_batch_unguarded(&mut self, rows: &mut Vec<Row<T>>) -> Result<bool, FileError> {
         while self.group_rows_left == 0 {
             if self.next_group == self.file.num_row_groups() {
                 return Ok(false);
@@ -263,14 +275,13 @@ fn text_shown(bytes: &[u8]) -> String {
         .collect()
 }
 
+fn fact<'f>(facts: &'f FileMetaData, key: &str) -> Option<&'f str> {
+    let all = facts.key_value_metadata()?;
+    all.iter().find(|fact| fact.key == key)?.value.as_deref()
+}
+
 fn check_facts<T: Kind>(path: &Path, facts: &FileMetaData) -> Result<(), FileError> {
-    let find = |key: &str| {
-        facts
-            .key_value_metadata()
-            .and_then(|all| all.iter().find(|fact| fact.key == key))
-            .and_then(|fact| fact.value.as_deref())
-    };
-    let Some(schema) = find(SCHEMA_KEY) else {
+    let Some(schema) = fact(facts, SCHEMA_KEY) else {
         return Err(FileError::foreign(
             path,
             "it was not written by wansan (no wansan.schema)",
@@ -285,8 +296,8 @@ fn check_facts<T: Kind>(path: &Path, facts: &FileMetaData) -> Result<(), FileErr
             ),
         });
     }
-    match find(KIND_KEY) {
-        Some(kind) if kind == T::NAME => Ok(()),
+    match fact(facts, KIND_KEY) {
+        Some(kind) if kind == T::NAME => check(path, fact(facts, CHECKSUM_KEY).unwrap_or("")),
         kind => Err(FileError::Foreign {
             path: path.to_owned(),
             reason: format!(

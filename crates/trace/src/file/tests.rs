@@ -284,13 +284,11 @@ fn flipped_bits_never_panic() {
     let path = small_file(&folder.0);
     let whole = fs::read(&path).unwrap();
     for place in 0..whole.len() {
-        for bit in [0x01, 0x10, 0x80, 0xff] {
-            let mut bytes = whole.clone();
-            bytes[place] ^= bit;
-            fs::write(&path, &bytes).unwrap();
-            if let Err(error) = read::<Crossing>(&path) {
-                one_line(&error);
-            }
+        let mut bytes = whole.clone();
+        bytes[place] ^= 1 << (place % 8);
+        fs::write(&path, &bytes).unwrap();
+        if let Err(error) = read::<Crossing>(&path) {
+            one_line(&error);
         }
     }
 }

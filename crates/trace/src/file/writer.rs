@@ -1,7 +1,6 @@
 //! Writes one record file, row group by row group.
 
 use std::fs::File;
-use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,9 +13,10 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type};
 
+use super::checksum::Summed;
 use super::column::{Cells, Column, Habit, Names};
+use super::{CHECKSUM_KEY, VERSION_KEY, all_columns};
 use super::{DROPPED_KEY, Dropped, FileError, KIND_KEY, Kind, Row, SCHEMA_KEY, SCHEMA_VERSION};
-use super::{VERSION_KEY, all_columns};
 
 /// Rows in one row group: what a writer holds in memory.
 const GROUP_ROWS: usize = 256 * 1024;
@@ -27,7 +27,7 @@ const CHUNK_VALUES: usize = 8 * 1024;
 pub(super) struct Writer<T: Kind> {
     path: PathBuf,
     unfinished: PathBuf,
-    file: SerializedFileWriter<BufWriter<File>>,
+    file: SerializedFileWriter<Summed>,
     columns: Vec<Column<T>>,
     group: Vec<Row<T>>,
 }
@@ -38,7 +38,7 @@ impl<T: Kind> Writer<T> {
         let columns = all_columns::<T>();
         let file = File::create(&unfinished).map_err(|error| FileError::write(path, &error))?;
         let file = SerializedFileWriter::new(
-            BufWriter::new(file),
+            Summed::new(file),
             Arc::new(schema(&columns)),
             Arc::new(properties::<T>(&columns, dropped)),
         )
@@ -69,13 +69,15 @@ impl<T: Kind> Writer<T> {
         let Writer {
             path,
             unfinished,
-            file,
+            mut file,
             ..
         } = self;
+        file.flush()
+            .map_err(|error| FileError::write(&path, &error))?;
+        let checksum = file.inner().so_far();
+        file.append_key_value_metadata(KeyValue::new(CHECKSUM_KEY.to_owned(), checksum));
         file.into_inner()
-            .map_err(|error| FileError::write(&path, &error))?
-            .into_inner()
-            .map_err(|error| FileError::write(&path, error.error()))?;
+            .map_err(|error| FileError::write(&path, &error))?;
         std::fs::rename(&unfinished, &path).map_err(|error| FileError::write(&path, &error))
     }
 
@@ -87,7 +89,7 @@ impl<T: Kind> Writer<T> {
 }
 
 fn write_rows<T: Kind>(
-    file: &mut SerializedFileWriter<BufWriter<File>>,
+    file: &mut SerializedFileWriter<Summed>,
     columns: &[Column<T>],
     rows: &[Row<T>],
     names: &mut Names,
