@@ -1,5 +1,7 @@
 //! Header and data digests: CRC32C (RFC 7143 §11.2.3, §13.1).
 
+use core::fmt;
+
 /// Length of a digest on the wire.
 pub const DIGEST_BYTES: usize = 4;
 
@@ -29,6 +31,12 @@ impl Digest {
     #[must_use]
     pub const fn to_wire(self) -> [u8; DIGEST_BYTES] {
         self.0.to_le_bytes()
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x}", self.0)
     }
 }
 

@@ -24,6 +24,7 @@ pub mod logout;
 pub mod lun;
 pub mod nop;
 pub mod opcode;
+pub mod pdu;
 pub mod r2t;
 pub mod receiver;
 pub mod reject;
@@ -38,18 +39,19 @@ pub mod transmitter;
 
 pub use ahs::Ahs;
 pub use async_message::{AsyncEvent, AsyncMessage};
-pub use bhs::{BHS_BYTES, Bhs, RESERVED_TAG, RESERVED_TASK_TAG};
+pub use bhs::{BHS_BYTES, Bhs, MAX_DATA_BYTES, RESERVED_TAG, RESERVED_TASK_TAG};
 pub use data_in::DataIn;
 pub use data_out::DataOut;
-pub use error::ParseError;
+pub use error::{FrameError, ParseError};
 pub use header::Header;
 pub use login::{LoginRequest, LoginResponse, LoginStatus, Stage};
 pub use logout::{LogoutReason, LogoutRequest, LogoutResponse, LogoutResult};
 pub use lun::Lun;
 pub use nop::{NopIn, NopOut};
 pub use opcode::Opcode;
+pub use pdu::Pdu;
 pub use r2t::R2t;
-//pub use receiver::{FrameError, Pdu, Receiver};
+pub use receiver::Receiver;
 pub use reject::{Reject, RejectReason};
 pub use residual::Residual;
 pub use scsi_command::{ScsiCommand, TaskAttribute};
@@ -60,4 +62,4 @@ pub use task_management::{
     TaskManagementFunction, TaskManagementRequest, TaskManagementResponse, TaskManagementResult,
 };
 pub use text::{TextRequest, TextResponse};
-//pub use transmitter::Transmitter;
+pub use transmitter::Transmitter;

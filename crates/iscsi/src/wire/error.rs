@@ -1,6 +1,7 @@
-//! What can be wrong with a header.
+//! What can be wrong with a PDU.
 
-use super::{Opcode, RejectReason};
+use super::{Bhs, Opcode, RejectReason};
+use crate::digest::Digest;
 use crate::fault::Fault;
 
 /// A header that has no meaning.
@@ -62,6 +63,74 @@ impl ParseError {
             ParseError::InvalidField { .. } | ParseError::MalformedAhs { .. } => {
                 RejectReason::InvalidPduField
             }
+        }
+    }
+}
+
+/// A PDU that could not be taken out of the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// The header digest does not match. The lengths in the header cannot be trusted, so nothing
+    /// that follows can be found: the connection has to be closed (RFC 7143 §7.8).
+    #[error(
+        "header digest of the PDU at byte {stream_offset} is {received}, computed {computed}: bytes were changed on the way, close the connection"
+    )]
+    HeaderDigest {
+        /// Where the PDU begins in the stream.
+        stream_offset: u64,
+        /// What the PDU carries.
+        received: Digest,
+        /// What its header gives.
+        computed: Digest,
+    },
+    /// The peer sent more data in one PDU than this end has declared to take
+    /// (MaxRecvDataSegmentLength, RFC 7143 §13.12): the connection has to be closed, as skipping
+    /// the data would mean to read it.
+    #[error(
+        "the peer sent a data segment of {data_bytes} bytes at byte {stream_offset}, where MaxRecvDataSegmentLength is {max_data_bytes}: close the connection"
+    )]
+    DataSegmentTooLong {
+        /// The header.
+        bhs: Bhs,
+        /// Where the PDU begins in the stream.
+        stream_offset: u64,
+        /// DataSegmentLength.
+        data_bytes: usize,
+        /// The bound that was in force.
+        max_data_bytes: usize,
+    },
+    /// The data digest does not match. The header is good and the stream still in step: a target
+    /// answers with a Reject, an initiator gives the task up (RFC 7143 §7.8).
+    #[error(
+        "data digest of the PDU at byte {stream_offset} is {received}, computed {computed}: bytes were changed on the way, the data is lost"
+    )]
+    DataDigest {
+        /// The header.
+        bhs: Bhs,
+        /// Where the PDU begins in the stream.
+        stream_offset: u64,
+        /// What the PDU carries.
+        received: Digest,
+        /// What its data and padding give.
+        computed: Digest,
+    },
+}
+
+impl FrameError {
+    /// Whether the stream is out of step for good, so that only closing the connection is left.
+    #[must_use]
+    pub const fn is_fatal(&self) -> bool {
+        !matches!(self, FrameError::DataDigest { .. })
+    }
+
+    /// Whose fault it is.
+    #[must_use]
+    pub const fn fault(&self) -> Fault {
+        match self {
+            FrameError::HeaderDigest { .. } | FrameError::DataDigest { .. } => {
+                Fault::EnvironmentLacks
+            }
+            FrameError::DataSegmentTooLong { .. } => Fault::PeerMisbehaved,
         }
     }
 }

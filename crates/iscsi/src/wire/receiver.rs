@@ -1,1 +1,208 @@
 //! Finds PDUs in the bytes of a TCP stream.
+
+use super::ahs::MAX_AHS_BYTES;
+use super::bhs::{self, BHS_BYTES, MAX_DATA_BYTES};
+use super::{FrameError, Pdu};
+use crate::digest::{DIGEST_BYTES, Digest};
+
+/// MaxRecvDataSegmentLength until another is declared (RFC 7143 §13.12).
+pub const DEFAULT_MAX_DATA_BYTES: usize = 8192;
+
+/// What the buffer begins with: room for one PDU of login.
+const FIRST_BYTES: usize = 16 << 10;
+
+/// How far the buffer grows only to read many PDUs at once.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// Cuts a TCP stream into PDUs, without a copy.
+///
+/// Calls go round: read from the socket into [`space`](Self::space), say how much came with
+/// [`filled`](Self::filled), then take PDUs with [`next`](Self::next) until it gives `None`.
+///
+/// The buffer holds 16 KiB at first. After [`set_max_data_bytes`](Self::set_max_data_bytes) it
+/// doubles when bytes that really came have filled it, up to one PDU of the greatest length or
+/// 256 KiB, whichever is more; what a header merely claims takes no memory.
+#[derive(Debug)]
+pub struct Receiver {
+    /// All of it is initialised, so that it can be lent out without clearing it each time.
+    buffer: Vec<u8>,
+    /// Where the next PDU begins in `buffer`.
+    head: usize,
+    /// Where the received bytes end in `buffer`.
+    tail: usize,
+    /// Offset of `buffer`'s first byte in the stream.
+    base: u64,
+    /// The last read took all the space there was, so more may be waiting.
+    filled_up: bool,
+    /// Upper bound of the buffer's length.
+    limit_bytes: usize,
+    max_data_bytes: usize,
+    header_digest: bool,
+    data_digest: bool,
+}
+
+impl Default for Receiver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Receiver {
+    /// A receiver for the login phase: no digests, data segments of up to 8192 bytes.
+    #[must_use]
+    pub fn new() -> Self {
+        Receiver {
+            buffer: vec![0; FIRST_BYTES],
+            head: 0,
+            tail: 0,
+            base: 0,
+            filled_up: false,
+            limit_bytes: FIRST_BYTES,
+            max_data_bytes: DEFAULT_MAX_DATA_BYTES,
+            header_digest: false,
+            data_digest: false,
+        }
+    }
+
+    /// Switches digests from the next PDU on, even when some of its bytes are here already.
+    pub fn set_digests(&mut self, header: bool, data: bool) {
+        self.header_digest = header;
+        self.data_digest = data;
+    }
+
+    /// Sets the greatest data segment that is taken from the next PDU on: the
+    /// MaxRecvDataSegmentLength that this end declared, in bytes.
+    ///
+    /// # Panics
+    /// Above 2^24 − 1, which DataSegmentLength cannot express.
+    pub fn set_max_data_bytes(&mut self, max_data_bytes: usize) {
+        assert!(
+            max_data_bytes <= MAX_DATA_BYTES,
+            "no data segment has {max_data_bytes} bytes"
+        );
+        self.max_data_bytes = max_data_bytes;
+        self.limit_bytes = greatest_pdu_bytes(max_data_bytes).max(BATCH_BYTES);
+    }
+
+    /// Where to read to. It holds bytes of earlier PDUs. It is never empty, provided that
+    /// [`next`](Self::next) gave `None` before.
+    pub fn space(&mut self) -> &mut [u8] {
+        let wants_batch = self.filled_up && self.buffer.len() < BATCH_BYTES;
+        if self.head > 0 && (self.head == self.tail || wants_batch || self.is_short()) {
+            self.move_to_front();
+        }
+        if wants_batch || self.is_short() {
+            self.grow();
+        }
+        &mut self.buffer[self.tail..]
+    }
+
+    /// `bytes` were read into [`space`](Self::space).
+    ///
+    /// # Panics
+    /// When there was less space than that.
+    pub fn filled(&mut self, bytes: usize) {
+        let space = self.buffer.len() - self.tail;
+        assert!(bytes <= space, "{bytes} bytes do not fit into {space}");
+        self.tail += bytes;
+        self.filled_up = bytes == space;
+    }
+
+    /// The next PDU, if all of it is here.
+    ///
+    /// # Errors
+    /// [`FrameError::DataDigest`] once for each such PDU, after which the stream goes on;
+    /// [`FrameError::HeaderDigest`] and [`FrameError::DataSegmentTooLong`] from then on always.
+    #[inline]
+    #[expect(clippy::should_implement_trait, reason = "a PDU borrows the receiver")]
+    pub fn next(&mut self) -> Result<Option<Pdu<'_>>, FrameError> {
+        let held = &self.buffer[self.head..self.tail];
+        let stream_offset = self.base + self.head as u64;
+        let Some(bhs) = held.first_chunk::<BHS_BYTES>() else {
+            return Ok(None);
+        };
+        let header_end = BHS_BYTES + bhs::ahs_bytes(bhs);
+        let mut data_start = header_end;
+        if self.header_digest {
+            let Some(&received) = held.get(header_end..).and_then(<[u8]>::first_chunk) else {
+                return Ok(None);
+            };
+            let (received, computed) =
+                (Digest::from_wire(received), Digest::of(&held[..header_end]));
+            if received != computed {
+                return Err(FrameError::HeaderDigest {
+                    stream_offset,
+                    received,
+                    computed,
+                });
+            }
+            data_start += DIGEST_BYTES;
+        }
+        let data_bytes = bhs::data_bytes(bhs);
+        if data_bytes > self.max_data_bytes {
+            let max_data_bytes = self.max_data_bytes;
+            return Err(FrameError::DataSegmentTooLong {
+                bhs: *bhs,
+                stream_offset,
+                data_bytes,
+                max_data_bytes,
+            });
+        }
+        let padded_end = data_start + data_bytes.next_multiple_of(4);
+        // No data, no digest of it (RFC 7143 §11.2.3).
+        let has_data_digest = self.data_digest && data_bytes > 0;
+        let end = padded_end + if has_data_digest { DIGEST_BYTES } else { 0 };
+        if held.len() < end {
+            return Ok(None);
+        }
+        self.head += end;
+        if has_data_digest {
+            let mut received = [0; DIGEST_BYTES];
+            received.copy_from_slice(&held[padded_end..end]);
+            let (received, computed) = (
+                Digest::from_wire(received),
+                Digest::of(&held[data_start..padded_end]),
+            );
+            if received != computed {
+                let bhs = *bhs;
+                return Err(FrameError::DataDigest {
+                    bhs,
+                    stream_offset,
+                    received,
+                    computed,
+                });
+            }
+        }
+        Ok(Some(Pdu {
+            bhs,
+            ahs: &held[BHS_BYTES..header_end],
+            data: &held[data_start..data_start + data_bytes],
+            stream_offset,
+        }))
+    }
+
+    /// Whether so little space is left that reading would go in small pieces.
+    fn is_short(&self) -> bool {
+        self.buffer.len() - self.tail < self.buffer.len() / 4
+    }
+
+    /// Drops what was taken. That moves at most the first part of one PDU.
+    fn move_to_front(&mut self) {
+        self.buffer.copy_within(self.head..self.tail, 0);
+        self.base += self.head as u64;
+        self.tail -= self.head;
+        self.head = 0;
+    }
+
+    fn grow(&mut self) {
+        let bytes = (2 * self.buffer.len()).min(self.limit_bytes);
+        if bytes > self.buffer.len() {
+            self.buffer.resize(bytes, 0);
+        }
+    }
+}
+
+/// Length of the greatest PDU with that much data.
+const fn greatest_pdu_bytes(max_data_bytes: usize) -> usize {
+    BHS_BYTES + MAX_AHS_BYTES + DIGEST_BYTES + max_data_bytes.next_multiple_of(4) + DIGEST_BYTES
+}
