@@ -1,0 +1,255 @@
+//! `iscsi-test-cu`: libiscsi's test suite for targets, and what it prints.
+//!
+//! The suite counts a test that finds nothing to test ("[SKIPPED]") as passed, and exits with
+//! status 0 for a name that it does not know. So its printed lines are read here, one test at a
+//! time, and checked against its closing summary.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::process::{Finished, PeerError, run};
+use crate::program::find;
+
+/// How one test ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every assertion held, and nothing was skipped.
+    Passed,
+    /// The test skipped itself, or a part of itself; the reason as it printed it.
+    Skipped(String),
+    /// Assertions failed; the lines that name them.
+    Failed(String),
+}
+
+/// What one test may take; most take milliseconds.
+const TEST_LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs the one test `name` (`FAMILY.SUITE.TEST`), which may overwrite data, on the unit at `url`.
+/// The suite writes files into its working folder, which is `folder`.
+///
+/// # Errors
+/// When the suite is missing, does not end, or did not run exactly this test.
+pub fn run_test(name: &str, url: &str, folder: &Path) -> Result<Outcome, PeerError> {
+    let mut command = Command::new(find("iscsi-test-cu")?);
+    command
+        .current_dir(folder)
+        .args(["-d", "-v", &format!("--test={name}"), url]);
+    let finished = run(&mut command, TEST_LIMIT)?;
+    let tests = parse(&finished.stdout).map_err(|what| finished.failure(what))?;
+    match <[Test; 1]>::try_from(tests) {
+        Ok([test]) => Ok(test.outcome),
+        Err(tests) => Err(not_that_test(&finished, name, tests.len())),
+    }
+}
+
+fn not_that_test(finished: &Finished, name: &str, ran: usize) -> PeerError {
+    finished.failure(format!("{ran} tests ran where {name} was asked for"))
+}
+
+/// One test in what the suite printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Test {
+    /// `SUITE.TEST`.
+    pub name: String,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// Reads what `iscsi-test-cu -v` printed.
+///
+/// # Errors
+/// What is wrong, when a test has no result or the closing summary counts otherwise.
+pub fn parse(printed: &str) -> Result<Vec<Test>, String> {
+    let mut suite = "";
+    let mut tests = Vec::new();
+    let mut open: Option<(String, Vec<&str>)> = None;
+    let mut summary = None;
+    for line in printed.lines() {
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix("Suite: ") {
+            close(&mut open, &mut tests)?;
+            suite = name;
+        } else if let Some((name, rest)) = line.strip_prefix("Test: ").and_then(split_test) {
+            close(&mut open, &mut tests)?;
+            open = Some((format!("{suite}.{name}"), vec![rest.trim()]));
+        } else if line.starts_with("Run Summary:") {
+            close(&mut open, &mut tests)?;
+        } else if let Some(counts) = line.strip_prefix("tests ") {
+            summary = Some(counts);
+        } else if let Some((_, lines)) = &mut open {
+            lines.push(line);
+        }
+    }
+    close(&mut open, &mut tests)?;
+    check_summary(summary, &tests)?;
+    Ok(tests)
+}
+
+/// `NAME ...REST`: the first line of a test.
+fn split_test(line: &str) -> Option<(&str, &str)> {
+    line.split_once(" ...")
+}
+
+fn close(open: &mut Option<(String, Vec<&str>)>, tests: &mut Vec<Test>) -> Result<(), String> {
+    if let Some((name, lines)) = open.take() {
+        let outcome = outcome_of(&lines).ok_or_else(|| format!("{name} has no result"))?;
+        tests.push(Test { name, outcome });
+    }
+    Ok(())
+}
+
+/// The result of a test from its lines. `passed` or `FAILED` starts a line, as other output of the
+/// test ends with a line feed; the suite's own remarks are indented and bracketed ("[FAILED] …" is
+/// a remark that also passing tests make).
+fn outcome_of(lines: &[&str]) -> Option<Outcome> {
+    let verdict = lines.iter().position(|line| is_verdict(line))?;
+    if lines[verdict].starts_with("FAILED") {
+        let reasons = lines
+            .iter()
+            .filter(|line| !line.is_empty() && !is_verdict(line));
+        return Some(Outcome::Failed(
+            reasons.copied().collect::<Vec<_>>().join("\n"),
+        ));
+    }
+    let skipped = lines
+        .iter()
+        .find_map(|line| line.strip_prefix("[SKIPPED]").map(str::trim));
+    Some(match skipped {
+        Some(reason) => Outcome::Skipped(reason.to_owned()),
+        None => Outcome::Passed,
+    })
+}
+
+fn is_verdict(line: &str) -> bool {
+    line.starts_with("passed") || line.starts_with("FAILED")
+}
+
+/// The summary's `tests` line gives Total, Ran, Passed, Failed and Inactive.
+fn check_summary(counts: Option<&str>, tests: &[Test]) -> Result<(), String> {
+    let counts = counts.ok_or("no closing summary")?;
+    let numbers: Vec<usize> = counts
+        .split_ascii_whitespace()
+        .map_while(|field| field.parse().ok())
+        .collect();
+    let failed = tests
+        .iter()
+        .filter(|test| matches!(test.outcome, Outcome::Failed(_)))
+        .count();
+    match numbers[..] {
+        [_, ran, _, failures, _] if ran == tests.len() && failures == failed => Ok(()),
+        _ => Err(format!(
+            "the closing summary counts otherwise: tests {}",
+            counts.trim()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Printed by libiscsi 1.19.0 against tgtd 1.0.85.
+    const SKIPPED: &str = "
+
+     CUnit - A unit testing framework for C - Version 2.1-3
+     http://cunit.sourceforge.net/
+
+
+Suite: Inquiry
+  Test: Standard ...passed
+  Test: BlockLimits ...    [SKIPPED] Logical unit is fully provisioned. Skipping test
+passed
+  Test: Control ...    [WARNING] BUSY_TIMEOUT_PERIOD is undefined.
+passed
+
+Run Summary:    Type  Total    Ran Passed Failed Inactive
+              suites      1      1    n/a      0        0
+               tests      3      3      3      0        0
+             asserts    278    278    278      0      n/a
+
+Elapsed time =    0.005 seconds
+Tests completed with return value: 0
+";
+    const FAILED: &str = "
+Suite: iSCSIcmdsn
+  Test: iSCSICmdSnTooHigh ...passed
+Suite: iSCSIdatasn
+  Test: iSCSIDataSnInvalid ...FAILED
+    1. test_iscsi_datasn_invalid.c:98  - CU_ASSERT_NOT_EQUAL(ret,0)
+    2. test_iscsi_datasn_invalid.c:116  - CU_ASSERT_NOT_EQUAL(ret,0)
+Suite: Reserve6
+  Test: 2Initiators ...    Take out a RESERVE6 from the first initiator
+    MODE SENSE should fail from the second initiator
+    [FAILED] MODESENSE6 successful but should have failed
+FAILED
+    1. test_reserve6_2initiators.c:70  - CU_ASSERT_EQUAL(_r,0)
+  Test: LUNReset ...passed    [FAILED] PRIN command: failed with sense. SENSE KEY:UNIT_ATTENTION
+
+
+Run Summary:    Type  Total    Ran Passed Failed Inactive
+              suites      3      3    n/a      0        0
+               tests      4      4      2      2        0
+             asserts    337    337    333      4      n/a
+";
+
+    #[test]
+    fn skips_are_told_from_passes() {
+        let tests = parse(SKIPPED).unwrap();
+        let outcomes: Vec<_> = tests
+            .iter()
+            .map(|t| (t.name.as_str(), &t.outcome))
+            .collect();
+        let reason = "Logical unit is fully provisioned. Skipping test".to_owned();
+        assert_eq!(
+            outcomes,
+            [
+                ("Inquiry.Standard", &Outcome::Passed),
+                ("Inquiry.BlockLimits", &Outcome::Skipped(reason)),
+                ("Inquiry.Control", &Outcome::Passed),
+            ]
+        );
+    }
+
+    #[test]
+    fn failures_keep_their_reasons() {
+        let tests = parse(FAILED).unwrap();
+        assert_eq!(tests[0].outcome, Outcome::Passed);
+        let Outcome::Failed(reasons) = &tests[1].outcome else {
+            panic!("{:?}", tests[1])
+        };
+        assert!(
+            reasons.contains("test_iscsi_datasn_invalid.c:116"),
+            "{reasons}"
+        );
+        let Outcome::Failed(reasons) = &tests[2].outcome else {
+            panic!("{:?}", tests[2])
+        };
+        assert!(reasons.contains("MODESENSE6 successful"), "{reasons}");
+        assert_eq!(tests[3].outcome, Outcome::Passed);
+    }
+
+    #[test]
+    fn an_unknown_name_runs_nothing() {
+        let printed = "Run Summary:    Type  Total    Ran Passed Failed Inactive\n\
+                       tests      0      0      0      0        0\n";
+        assert_eq!(parse(printed), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_suite_that_died_is_an_error() {
+        let (died, _) = SKIPPED.split_once("\nRun Summary").unwrap();
+        assert_eq!(parse(died), Err("no closing summary".to_owned()));
+        let (died, _) = SKIPPED.split_once("passed\n  Test: Control").unwrap();
+        assert_eq!(
+            parse(died),
+            Err("Inquiry.BlockLimits has no result".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_summary_that_counts_otherwise_is_an_error() {
+        let lying = FAILED.replace("4      4      2      2", "4      4      3      1");
+        assert!(parse(&lying).unwrap_err().contains("counts otherwise"));
+    }
+}

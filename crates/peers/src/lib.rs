@@ -1,0 +1,21 @@
+//! The programs that wansan is held against, and wansan itself as its users start it.
+//!
+//! Tests and benchmarks start real programs on loopback: Debian's `tgtd`, the tools of libiscsi,
+//! `qemu-img`, and the `wansan` binary. This crate finds them, starts and stops them, and reads
+//! what they print. It judges nothing: what has to hold is said by the test or benchmark.
+//!
+//! - [`program`] finds a program, or says which package brings it;
+//! - [`process`] runs one to its end, or keeps one running until it is dropped;
+//! - [`tgtd`] and [`wansan`] are the two targets;
+//! - [`cunit`] and [`perf`] read what `iscsi-test-cu` and `iscsi-perf` print;
+//! - [`cpu`] reads the CPU time that a process has used.
+//!
+//! Nothing here needs root, a fixed port or a folder of its own: several can run side by side.
+
+pub mod cpu;
+pub mod cunit;
+pub mod perf;
+pub mod process;
+pub mod program;
+pub mod tgtd;
+pub mod wansan;

@@ -1,0 +1,336 @@
+//! Running programs: one to its end with a time limit, or one kept until it is dropped.
+
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use crate::program::Missing;
+
+/// How often a waiting loop looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// How long a server has to end itself after SIGTERM before it is killed.
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+
+/// Why a program could not do what was asked of it.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// The program is not on this machine.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// The operating system refused to start or to watch the program.
+    #[error("{program}: {source}")]
+    System {
+        /// The program's name.
+        program: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The program did not do its part in time.
+    #[error("{program}: not {awaited} within {limit:?}; it printed:\n{output}")]
+    TimedOut {
+        /// The program's name.
+        program: String,
+        /// What it was to do.
+        awaited: &'static str,
+        /// The time it had.
+        limit: Duration,
+        /// What it had printed until then.
+        output: String,
+    },
+    /// The program ended with a failure, or printed what cannot be read.
+    #[error("{program}: {what}; it printed:\n{output}")]
+    Failed {
+        /// The program's name.
+        program: String,
+        /// What is wrong.
+        what: String,
+        /// What it had printed.
+        output: String,
+    },
+}
+
+/// A program that has ended, and what it printed.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// The program's name, for messages.
+    pub program: String,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output. Bytes that are not UTF-8 are replaced.
+    pub stdout: String,
+    /// Its standard error, likewise.
+    pub stderr: String,
+    /// From its start to its end.
+    pub elapsed: Duration,
+}
+
+impl Finished {
+    /// Both outputs, one after the other.
+    pub fn output(&self) -> String {
+        format!("{}{}", self.stdout, self.stderr)
+    }
+
+    /// This program, or an error with its output when it did not exit with status 0.
+    ///
+    /// # Errors
+    /// [`PeerError::Failed`] for any other exit status or a signal.
+    pub fn success(self) -> Result<Self, PeerError> {
+        if self.status.success() {
+            Ok(self)
+        } else {
+            Err(self.failure(self.status.to_string()))
+        }
+    }
+
+    /// An error that says what is wrong with this program's result, with its output.
+    pub fn failure(&self, what: impl Into<String>) -> PeerError {
+        PeerError::Failed {
+            program: self.program.clone(),
+            what: what.into(),
+            output: self.output(),
+        }
+    }
+}
+
+/// Runs `command` to its end, and kills it when it takes longer than `limit`.
+///
+/// # Errors
+/// [`PeerError::System`] when it cannot be started, [`PeerError::TimedOut`] when it had to be
+/// killed. An exit status other than 0 is not an error here: see [`Finished::success`].
+pub fn run(command: &mut Command, limit: Duration) -> Result<Finished, PeerError> {
+    let started = Instant::now();
+    let mut running = Running::start(
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped()),
+    )?;
+    let stdout = running.child.stdout.take().map(read_to_end);
+    let stderr = running.child.stderr.take().map(read_to_end);
+    let status = running.wait(limit)?;
+    let program = running.program.clone();
+    let killed = status.is_none();
+    let status = match status {
+        Some(status) => status,
+        None => running.kill()?,
+    };
+    let elapsed = started.elapsed();
+    let finished = Finished {
+        program,
+        status,
+        stdout: text_of(stdout),
+        stderr: text_of(stderr),
+        elapsed,
+    };
+    if killed {
+        return Err(PeerError::TimedOut {
+            output: finished.output(),
+            program: finished.program,
+            awaited: "done",
+            limit,
+        });
+    }
+    Ok(finished)
+}
+
+fn read_to_end(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // A pipe that breaks has given what there was; the exit status says the rest.
+        let _ = pipe.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+fn text_of(reader: Option<JoinHandle<Vec<u8>>>) -> String {
+    let bytes = reader
+        .and_then(|thread| thread.join().ok())
+        .unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A program that runs. Dropping it kills it and waits for its end, by its own process id.
+#[derive(Debug)]
+pub struct Running {
+    program: String,
+    child: Child,
+}
+
+impl Running {
+    /// Starts `command` with its outputs as the caller set them.
+    ///
+    /// # Errors
+    /// [`PeerError::System`] when the system cannot start it.
+    pub fn start(command: &mut Command) -> Result<Self, PeerError> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        match command.spawn() {
+            Ok(child) => Ok(Self { program, child }),
+            Err(source) => Err(PeerError::System { program, source }),
+        }
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The program's standard output, when it was started with a pipe and nobody took it yet.
+    pub fn take_stdout(&mut self) -> Option<std::process::ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    /// Waits up to `limit` for its end; `None` when it still runs.
+    ///
+    /// # Errors
+    /// [`PeerError::System`] when the system cannot tell.
+    pub fn wait(&mut self, limit: Duration) -> Result<Option<ExitStatus>, PeerError> {
+        let until = Instant::now() + limit;
+        loop {
+            let status = self
+                .child
+                .try_wait()
+                .map_err(|source| self.system(source))?;
+            if status.is_some() || Instant::now() >= until {
+                return Ok(status);
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Asks the program to end (SIGTERM) and waits for it.
+    ///
+    /// # Errors
+    /// [`PeerError::TimedOut`] when it does not end; it is then killed.
+    pub fn stop(mut self) -> Result<ExitStatus, PeerError> {
+        self.signal(Signal::TERM)?;
+        match self.wait(STOP_LIMIT)? {
+            Some(status) => Ok(status),
+            None => Err(PeerError::TimedOut {
+                program: self.program.clone(),
+                awaited: "ended after SIGTERM",
+                limit: STOP_LIMIT,
+                output: String::new(),
+            }),
+        }
+    }
+
+    /// Sends `signal` to the program; a program that has ended already is left alone.
+    ///
+    /// # Errors
+    /// [`PeerError::System`] when the system refuses.
+    pub fn signal(&mut self, signal: Signal) -> Result<(), PeerError> {
+        if self.wait(Duration::ZERO)?.is_some() {
+            return Ok(());
+        }
+        let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) else {
+            return Ok(());
+        };
+        rustix::process::kill_process(pid, signal).map_err(|errno| self.system(errno.into()))
+    }
+
+    fn kill(&mut self) -> Result<ExitStatus, PeerError> {
+        self.child.kill().map_err(|source| self.system(source))?;
+        self.child.wait().map_err(|source| self.system(source))
+    }
+
+    fn system(&self, source: std::io::Error) -> PeerError {
+        PeerError::System {
+            program: self.program.clone(),
+            source,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Only a child that has not been waited for still owns its process id.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.kill();
+        }
+    }
+}
+
+/// A loopback address with a port that was free a moment ago. Another program may take it before
+/// it is used, so a caller tries again with another one when its server does not come up.
+///
+/// # Errors
+/// What the system says when it has no port left.
+pub fn free_address() -> std::io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+/// Waits until `server` accepts connections at `address`; `false` when it ended or `limit` passed.
+///
+/// # Errors
+/// [`PeerError::System`] when the system cannot tell whether the server still runs.
+pub fn wait_for_listener(
+    server: &mut Running,
+    address: SocketAddr,
+    limit: Duration,
+) -> Result<bool, PeerError> {
+    let until = Instant::now() + limit;
+    while Instant::now() < until {
+        if TcpStream::connect(address).is_ok() {
+            return Ok(true);
+        }
+        if server.wait(LOOK_AGAIN)?.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finished_program_shows_its_outputs_and_status() {
+        let finished = run(
+            Command::new("sh").args(["-c", "echo out; echo err >&2; exit 3"]),
+            Duration::from_secs(30),
+        )
+        .unwrap();
+        assert_eq!(finished.status.code(), Some(3));
+        assert_eq!(
+            (finished.stdout.as_str(), finished.stderr.as_str()),
+            ("out\n", "err\n")
+        );
+        assert!(
+            finished
+                .success()
+                .unwrap_err()
+                .to_string()
+                .contains("exit status: 3")
+        );
+    }
+
+    #[test]
+    fn a_program_over_its_limit_is_killed_and_shows_what_it_printed() {
+        let error = run(
+            Command::new("sh").args(["-c", "echo begun; exec sleep 600"]),
+            Duration::from_millis(300),
+        )
+        .unwrap_err();
+        assert!(matches!(error, PeerError::TimedOut { ref output, .. } if output == "begun\n"));
+    }
+
+    #[test]
+    fn dropping_ends_the_process() {
+        let running = Running::start(Command::new("sleep").arg("600")).unwrap();
+        let folder = format!("/proc/{}", running.id());
+        assert!(std::path::Path::new(&folder).exists());
+        drop(running);
+        assert!(!std::path::Path::new(&folder).exists());
+    }
+
+    #[test]
+    fn stopping_ends_it_by_signal() {
+        let running = Running::start(Command::new("sleep").arg("600")).unwrap();
+        assert_eq!(running.stop().unwrap().code(), None);
+    }
+}

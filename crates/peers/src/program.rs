@@ -1,0 +1,90 @@
+//! Finding foreign programs, or naming what brings them.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// A program that is not on this machine. A test that needs it counts itself as not run and gives
+/// this as the reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{program} is not installed (Debian package {package})")]
+pub struct Missing {
+    /// The program that was looked for.
+    pub program: String,
+    /// The Debian package that brings it.
+    pub package: &'static str,
+}
+
+/// Folders that hold daemons but are not on an ordinary user's `PATH`.
+const DAEMON_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// Finds `program` on `PATH`, then where Debian keeps daemons.
+///
+/// # Errors
+/// [`Missing`] when no executable file of that name is there.
+pub fn find(program: &str) -> Result<PathBuf, Missing> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    find_in(program, &path).ok_or_else(|| Missing {
+        program: program.to_owned(),
+        package: package_of(program),
+    })
+}
+
+fn find_in(program: &str, path: &OsStr) -> Option<PathBuf> {
+    std::env::split_paths(path)
+        .chain(DAEMON_FOLDERS.iter().map(PathBuf::from))
+        .map(|folder| folder.join(program))
+        .find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// The Debian package that brings `program`.
+fn package_of(program: &str) -> &'static str {
+    match program {
+        "tgtd" | "tgtadm" => "tgt",
+        "qemu-img" => "qemu-utils",
+        // Debian 12's libiscsi-bin does not have every tool of libiscsi yet.
+        "iscsi-md5sum" => "libiscsi-bin, of a release after Debian 12",
+        name if name.starts_with("iscsi-") => "libiscsi-bin",
+        _ => "coreutils",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_on_the_path_is_found() {
+        assert!(find("sh").is_ok());
+    }
+
+    #[test]
+    fn daemons_are_found_without_their_folder_on_the_path() {
+        // Every Linux has some program under /usr/sbin; which one does not matter.
+        let name = std::fs::read_dir("/usr/sbin")
+            .unwrap()
+            .flatten()
+            .find_map(|entry| {
+                is_executable(&entry.path())
+                    .then(|| entry.file_name().into_string().ok())
+                    .flatten()
+            });
+        if let Some(name) = name {
+            assert!(find_in(&name, OsStr::new("/nowhere")).is_some());
+        }
+    }
+
+    #[test]
+    fn what_is_missing_names_its_package() {
+        let missing = find("iscsi-no-such-tool").unwrap_err();
+        assert_eq!(
+            missing.to_string(),
+            "iscsi-no-such-tool is not installed (Debian package libiscsi-bin)"
+        );
+    }
+}

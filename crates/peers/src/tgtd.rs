@@ -1,0 +1,134 @@
+//! `tgtd`: Debian's user-space target, started without root.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::process::{Finished, PeerError, Running, free_address, run, wait_for_listener};
+use crate::program::find;
+
+/// The name of the one target of every [`Tgtd`].
+pub const TARGET_NAME: &str = "iqn.2026-11.net.example:tgt";
+/// How often another port is tried when the one that was free is taken.
+const PORT_TRIES: usize = 5;
+const START_LIMIT: Duration = Duration::from_secs(10);
+const COMMAND_LIMIT: Duration = Duration::from_secs(10);
+
+/// A running `tgtd` with one target and one logical unit, number 1 (tgt keeps 0 for itself),
+/// backed by a file. It ends and leaves nothing when dropped.
+#[derive(Debug)]
+pub struct Tgtd {
+    // Ends before its folder goes: fields drop in order.
+    process: Running,
+    address: SocketAddr,
+    folder: TempDir,
+    admin: PathBuf,
+}
+
+impl Tgtd {
+    /// Starts `tgtd` on a free port of loopback, with `disk` as its unit.
+    ///
+    /// # Errors
+    /// When `tgtd` or `tgtadm` is missing, or does not come up.
+    pub fn start(disk: &Path) -> Result<Self, PeerError> {
+        let daemon = find("tgtd")?;
+        let admin = find("tgtadm")?;
+        let folder = TempDir::with_prefix("wansan-tgtd-").map_err(|source| PeerError::System {
+            program: "temporary folder".to_owned(),
+            source,
+        })?;
+        let mut last = None;
+        for _ in 0..PORT_TRIES {
+            match listen(&daemon, folder.path()) {
+                Ok((process, address)) => {
+                    let tgtd = Self {
+                        process,
+                        address,
+                        folder,
+                        admin,
+                    };
+                    tgtd.serve(disk)?;
+                    return Ok(tgtd);
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.expect("at least one port was tried"))
+    }
+
+    /// The URL of its logical unit, as libiscsi writes it.
+    pub fn url(&self) -> String {
+        format!("iscsi://{}/{TARGET_NAME}/1", self.address)
+    }
+
+    /// The process id of the daemon.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sets the value that the target answers for the login key `name`, with tgt's own spelling
+    /// of keys (for example `MaxRecvDataSegmentLength`, `HeaderDigest`).
+    ///
+    /// # Errors
+    /// When `tgtadm` refuses.
+    pub fn set_parameter(&self, name: &str, value: &str) -> Result<(), PeerError> {
+        self.administer(&[
+            "update", "--mode", "target", "--name", name, "--value", value,
+        ])
+    }
+
+    fn serve(&self, disk: &Path) -> Result<(), PeerError> {
+        self.administer(&["new", "--mode", "target", "-T", TARGET_NAME])?;
+        let disk = disk.to_string_lossy();
+        self.administer(&["new", "--mode", "logicalunit", "--lun", "1", "-b", &disk])?;
+        self.administer(&["bind", "--mode", "target", "-I", "ALL"])
+    }
+
+    fn administer(&self, operation: &[&str]) -> Result<(), PeerError> {
+        let mut command = Command::new(&self.admin);
+        command.env("TGT_IPC_SOCKET", ipc_socket(self.folder.path()));
+        command
+            .args(["--lld", "iscsi", "--tid", "1", "--op"])
+            .args(operation);
+        run(&mut command, COMMAND_LIMIT)
+            .and_then(Finished::success)
+            .map(drop)
+    }
+}
+
+/// The control socket that keeps this daemon apart from every other one on the machine.
+fn ipc_socket(folder: &Path) -> PathBuf {
+    folder.join("control")
+}
+
+fn listen(daemon: &Path, folder: &Path) -> Result<(Running, SocketAddr), PeerError> {
+    let system = |source| PeerError::System {
+        program: "tgtd".to_owned(),
+        source,
+    };
+    let address = free_address().map_err(system)?;
+    let log = folder.join("log");
+    let log_file = File::create(&log).map_err(system)?;
+    let mut command = Command::new(daemon);
+    command
+        .env("TGT_IPC_SOCKET", ipc_socket(folder))
+        .arg("-f")
+        .args(["--iscsi", &format!("portal={address}")])
+        .stdin(Stdio::null())
+        .stdout(log_file.try_clone().map_err(system)?)
+        .stderr(log_file);
+    let mut process = Running::start(&mut command)?;
+    if wait_for_listener(&mut process, address, START_LIMIT)? {
+        return Ok((process, address));
+    }
+    Err(PeerError::TimedOut {
+        program: "tgtd".to_owned(),
+        awaited: "listening",
+        limit: START_LIMIT,
+        output: std::fs::read_to_string(log).unwrap_or_default(),
+    })
+}

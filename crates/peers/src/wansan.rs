@@ -1,0 +1,175 @@
+//! The `wansan` binary, started the way its users start it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{Finished, PeerError, Running, run};
+
+/// The name of the target of every [`Target`].
+pub const TARGET_NAME: &str = "iqn.2026-11.net.example:wansan";
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// A running `wansan target`. It ends and leaves nothing when dropped.
+#[derive(Debug)]
+pub struct Target {
+    // Ends before its folder goes: fields drop in order.
+    process: Running,
+    address: String,
+    folder: TempDir,
+}
+
+impl Target {
+    /// Starts `binary target` on a free port of loopback with `arguments` (its logical units and
+    /// everything else) and waits until it listens.
+    ///
+    /// # Errors
+    /// When it does not come up; the error carries what it printed.
+    pub fn start(binary: &Path, arguments: &[&str]) -> Result<Self, PeerError> {
+        let system = |source| PeerError::System {
+            program: "wansan target".to_owned(),
+            source,
+        };
+        let folder = TempDir::with_prefix("wansan-target-").map_err(system)?;
+        let mut command = Command::new(binary);
+        command
+            .args([
+                "target",
+                "--json",
+                "--listen",
+                "127.0.0.1:0",
+                "--name",
+                TARGET_NAME,
+            ])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(log(folder.path())).map_err(system)?);
+        let mut process = Running::start(&mut command)?;
+        let stdout = process.take_stdout().expect("the command was given a pipe");
+        let (sender, first_line) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut lines = BufReader::new(stdout).lines();
+            // The caller may have stopped waiting; the pipe is read to its end all the same, so
+            // that the target never blocks on it.
+            let _ = sender.send(lines.next());
+            lines.for_each(drop);
+        });
+        let line = first_line.recv_timeout(START_LIMIT);
+        let address = match &line {
+            Ok(Some(Ok(line))) => listening_address(line),
+            _ => None,
+        };
+        match address {
+            Some(address) => Ok(Self {
+                process,
+                address,
+                folder,
+            }),
+            None => Err(PeerError::TimedOut {
+                program: "wansan target".to_owned(),
+                awaited: "listening",
+                limit: START_LIMIT,
+                output: format!("{line:?}\n{}", read_log(folder.path())),
+            }),
+        }
+    }
+
+    /// Its portal, `ADDRESS:PORT`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The URL of logical unit `lun`.
+    pub fn url(&self, lun: u64) -> String {
+        format!("iscsi://{}/{TARGET_NAME}/{lun}", self.address)
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// What it has written to its standard error so far.
+    pub fn log(&self) -> String {
+        read_log(self.folder.path())
+    }
+
+    /// Asks it to end (SIGTERM), as a user does, and says how it ended.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn stop(self) -> Result<ExitStatus, PeerError> {
+        self.process.stop()
+    }
+}
+
+fn log(folder: &Path) -> PathBuf {
+    folder.join("stderr")
+}
+
+fn read_log(folder: &Path) -> String {
+    std::fs::read_to_string(log(folder)).unwrap_or_default()
+}
+
+/// The address in the line that `wansan target --json` prints once it listens.
+fn listening_address(line: &str) -> Option<String> {
+    let event: Value = serde_json::from_str(line).ok()?;
+    (event["event"] == "listening").then(|| event["address"].as_str().map(str::to_owned))?
+}
+
+/// Runs `binary` with `arguments` to its end.
+///
+/// # Errors
+/// When it cannot be started or takes longer than `limit`.
+pub fn command(binary: &Path, arguments: &[&str], limit: Duration) -> Result<Finished, PeerError> {
+    run(Command::new(binary).args(arguments), limit)
+}
+
+/// Runs `binary bench URL --json` with `arguments` and reads the one object that it prints.
+///
+/// # Errors
+/// When it fails or prints anything else.
+pub fn bench(
+    binary: &Path,
+    url: &str,
+    arguments: &[&str],
+    limit: Duration,
+) -> Result<Value, PeerError> {
+    let finished = run(
+        Command::new(binary)
+            .args(["bench", url, "--json"])
+            .args(arguments),
+        limit,
+    )?
+    .success()?;
+    serde_json::from_str(&finished.stdout)
+        .map_err(|error| finished.failure(format!("its output is not one JSON object: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_listening_line_gives_the_address() {
+        assert_eq!(
+            listening_address(r#"{"event":"listening","address":"127.0.0.1:3260"}"#).as_deref(),
+            Some("127.0.0.1:3260")
+        );
+        assert_eq!(listening_address(r#"{"event":"stopped"}"#), None);
+        assert_eq!(listening_address("listening on 127.0.0.1:3260"), None);
+    }
+
+    #[test]
+    fn a_program_that_is_no_target_is_reported_with_what_it_said() {
+        let error = Target::start(Path::new("/bin/ls"), &[]).unwrap_err();
+        assert!(error.to_string().contains("not listening"), "{error}");
+    }
+}
