@@ -8,5 +8,7 @@
 
 pub mod digest;
 pub mod fault;
+pub mod keys;
 pub mod sequence;
+pub mod text;
 pub mod wire;

@@ -1,0 +1,5 @@
+//! Prints `docs/keys.md` from the table of keys.
+
+fn main() {
+    print!("{}", wansan_iscsi::keys::page::page());
+}

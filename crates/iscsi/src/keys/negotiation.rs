@@ -1,0 +1,471 @@
+//! The negotiation of one connection's keys (RFC 7143 §6.2), driven by the table.
+
+use thiserror::Error;
+
+use super::parameters::{SessionType, Wanted};
+use super::table::{KEYS, Key, KeyName, Rule, Senders, TABLE, Use};
+use super::value::{Refusal, Value};
+use crate::fault::Fault;
+use crate::text::{TextError, pairs, push_pair};
+use crate::wire::Stage;
+
+/// Most pairs that one text may bring. The standard has 30 keys; the rest is room for vendors'
+/// keys, each of which costs an answer that is longer than the shortest question.
+pub const MAX_PAIRS: usize = 256;
+
+/// Most addresses that a redirection may bring.
+const MAX_ADDRESSES: usize = 64;
+
+/// Which end of the connection this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Sends commands.
+    Initiator,
+    /// Serves them.
+    Target,
+}
+
+/// A value that this end has offered and the peer has not answered yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer(Value);
+
+/// How far a key has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Standing {
+    /// Nobody has named it: its default is in force.
+    Silent,
+    /// We have.
+    Offered(Offer),
+    /// Both have, or the peer declared it.
+    InForce(Value),
+    /// One end has refused the other's value: its default is in force.
+    Refused,
+}
+
+/// Why a negotiation cannot go on.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum KeyError {
+    /// The text cannot be read.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// More than [`MAX_PAIRS`].
+    #[error("text brings more than {MAX_PAIRS} pairs; the peer must send fewer")]
+    TooManyPairs,
+    /// A key in a stage that does not allow it.
+    #[error(
+        "{key} came in the stage {stage:?}, which does not allow it; the peer must keep to RFC 7143 §{section}"
+    )]
+    WrongStage {
+        /// The key.
+        key: &'static str,
+        /// The stage.
+        stage: Stage,
+        /// Where RFC 7143 says so.
+        section: &'static str,
+    },
+    /// A key that only the other end may send.
+    #[error("{key} came from the wrong end; the peer must keep to RFC 7143 §{section}")]
+    WrongSender {
+        /// The key.
+        key: &'static str,
+        /// Where RFC 7143 says so.
+        section: &'static str,
+    },
+    /// A key for the second time (RFC 7143 §6.3).
+    #[error("{key} came twice; the peer must name a key once in a login (RFC 7143 §6.3)")]
+    Repeated {
+        /// The key.
+        key: &'static str,
+    },
+    /// A declared value that cannot be.
+    #[error(
+        "{key}={value} is not a value that RFC 7143 §{section} allows; the peer must declare another"
+    )]
+    BadDeclaration {
+        /// The key.
+        key: &'static str,
+        /// What came, cut to a readable length.
+        value: String,
+        /// Where RFC 7143 says so.
+        section: &'static str,
+    },
+    /// An answer that does not follow from the offer.
+    #[error(
+        "{key}={answer} cannot be the answer to {key}={offer}; the peer must keep to RFC 7143 §{section}"
+    )]
+    BadAnswer {
+        /// The key.
+        key: &'static str,
+        /// What this end offered.
+        offer: String,
+        /// What came back, cut to a readable length.
+        answer: String,
+        /// Where RFC 7143 says so.
+        section: &'static str,
+    },
+    /// What would be in force is not what this end can do.
+    #[error("{key} would be {in_force}, but this end wants {wanted}; change either end's setting")]
+    Unacceptable {
+        /// The key.
+        key: &'static str,
+        /// What this end wants.
+        wanted: String,
+        /// What would be in force.
+        in_force: String,
+    },
+}
+
+impl KeyError {
+    /// Whose fault it is.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        match self {
+            KeyError::Unacceptable { .. } => Fault::PeerIncompatible,
+            _ => Fault::PeerMisbehaved,
+        }
+    }
+}
+
+/// Cuts a peer's text to what an error message should repeat.
+pub(crate) fn readable(value: &str) -> String {
+    value
+        .chars()
+        .take(64)
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}
+
+/// The negotiation of one connection, on either end.
+///
+/// [`open`](Self::open) writes what this end says of its own accord in a stage;
+/// [`receive`](Self::receive) takes the peer's text and writes the answers to it;
+/// [`finish`](Self::finish) says whether this end can live with the result, which
+/// [`SessionParameters`](super::SessionParameters) and
+/// [`ConnectionParameters`](super::ConnectionParameters) then read.
+#[derive(Debug, Clone)]
+pub struct Negotiation {
+    role: Role,
+    wanted: Wanted,
+    session_type: SessionType,
+    leading: bool,
+    standings: [Standing; KEYS],
+    target_addresses: Vec<String>,
+    own_length_declared: bool,
+}
+
+impl Negotiation {
+    /// Begins. `leading` is whether the connection is the first of its session. A target learns
+    /// the session's type from the initiator; an initiator gives it here.
+    #[must_use]
+    pub fn new(role: Role, wanted: Wanted, leading: bool, session_type: SessionType) -> Self {
+        Negotiation {
+            role,
+            wanted,
+            session_type,
+            leading,
+            standings: [const { Standing::Silent }; KEYS],
+            target_addresses: Vec::new(),
+            own_length_declared: false,
+        }
+    }
+
+    /// Appends what this end says of its own accord in `stage`.
+    ///
+    /// An initiator offers all it has an opinion on. A target, which answers anyway, offers only
+    /// what it could not accept in silence, since each offer of its own costs a round trip. Both
+    /// declare MaxRecvDataSegmentLength.
+    pub fn open(&mut self, stage: Stage, text: &mut Vec<u8>) {
+        for key in TABLE.iter().filter(|key| key.allowed_in(stage)) {
+            let Some(wish) = self.wanted.wish(key.name) else {
+                continue;
+            };
+            if key.name == KeyName::MaxRecvDataSegmentLength {
+                if !self.own_length_declared {
+                    push_pair(text, key.text, &wish.to_string());
+                    self.own_length_declared = true;
+                }
+            } else if *self.standing(key) == Standing::Silent
+                && self.is_relevant(key)
+                && self.is_worth_an_offer(key, &wish)
+            {
+                push_pair(text, key.text, &wish.to_string());
+                self.standings[key.name as usize] = Standing::Offered(Offer(wish));
+            }
+        }
+    }
+
+    fn is_worth_an_offer(&self, key: &Key, wish: &Value) -> bool {
+        // Newer than RFC 3720, so older targets do not know them, and silence says the same.
+        let newer = matches!(key.name, KeyName::TaskReporting | KeyName::ProtocolLevel);
+        let silence_will_do = key
+            .rule
+            .default()
+            .is_some_and(|default| key.rule.admits(wish, &default));
+        !silence_will_do || (self.role == Role::Initiator && !newer)
+    }
+
+    /// Takes the peer's whole text of one sequence and returns the answers to it.
+    ///
+    /// # Errors
+    /// A [`KeyError`] when the peer broke a rule that ends the login.
+    pub fn receive(&mut self, stage: Stage, text: &[u8]) -> Result<Vec<u8>, KeyError> {
+        let pairs = pairs(text)?;
+        if pairs.len() > MAX_PAIRS {
+            return Err(KeyError::TooManyPairs);
+        }
+        let mut answers = Vec::new();
+        let mut known = Vec::new();
+        for pair in pairs {
+            match Key::by_text(pair.name) {
+                Some(key) => known.push((key, pair.value)),
+                // An answer to a key that we never sent is not answered again.
+                None if Refusal::parse(pair.value).is_some() => {}
+                None => push_pair(&mut answers, pair.name, Refusal::NotUnderstood.text()),
+            }
+        }
+        // In the table's order, not in the peer's: see KeyName.
+        known.sort_by_key(|(key, _)| key.name);
+        for (key, value) in known {
+            if !key.allowed_in(stage) {
+                return Err(KeyError::WrongStage {
+                    key: key.text,
+                    stage,
+                    section: key.section,
+                });
+            }
+            if let Some(answer) = self.take(key, value)? {
+                push_pair(&mut answers, key.text, &answer);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Takes one known key; returns the answer to send, if it needs one.
+    fn take(&mut self, key: &'static Key, value: &str) -> Result<Option<String>, KeyError> {
+        if key.rule == Rule::Obsolete {
+            return Ok(Refusal::parse(value)
+                .is_none()
+                .then(|| Refusal::Reject.text().to_owned()));
+        }
+        if !key.is_negotiated() {
+            return self.take_declaration(key, value).map(|()| None);
+        }
+        let offer = match self.standing(key) {
+            Standing::Silent => return Ok(Some(self.answer(key, value))),
+            Standing::Offered(Offer(offer)) => offer.clone(),
+            Standing::InForce(_) | Standing::Refused => {
+                return Err(KeyError::Repeated { key: key.text });
+            }
+        };
+        self.standings[key.name as usize] = if Refusal::parse(value).is_some() {
+            Standing::Refused
+        } else {
+            let result = key
+                .rule
+                .parse(value)
+                .filter(|result| key.rule.admits(&offer, result));
+            Standing::InForce(result.ok_or_else(|| KeyError::BadAnswer {
+                key: key.text,
+                offer: offer.to_string(),
+                answer: readable(value),
+                section: key.section,
+            })?)
+        };
+        Ok(None)
+    }
+
+    /// Answers the peer's offer (§6.2.1, §6.2.2).
+    fn answer(&mut self, key: &'static Key, value: &str) -> String {
+        let (standing, answer) =
+            if key.irrelevant_in_discovery && self.session_type == SessionType::Discovery {
+                (Standing::Refused, Refusal::Irrelevant.text().to_owned())
+            } else {
+                let result = self
+                    .is_relevant(key)
+                    .then(|| key.rule.parse(value))
+                    .flatten()
+                    .zip(self.bounded_wish(key))
+                    .and_then(|(offer, wish)| key.rule.result(&offer, &wish));
+                match result {
+                    Some(result) => (Standing::InForce(result.clone()), result.to_string()),
+                    None => (Standing::Refused, Refusal::Reject.text().to_owned()),
+                }
+            };
+        self.standings[key.name as usize] = standing;
+        answer
+    }
+
+    /// This end's wish; FirstBurstLength must not exceed MaxBurstLength (§13.14).
+    fn bounded_wish(&self, key: &Key) -> Option<Value> {
+        match self.wanted.wish(key.name)? {
+            Value::Number(bytes) if key.name == KeyName::FirstBurstLength => Some(Value::Number(
+                bytes.min(self.number(KeyName::MaxBurstLength)),
+            )),
+            wish => Some(wish),
+        }
+    }
+
+    fn take_declaration(&mut self, key: &'static Key, value: &str) -> Result<(), KeyError> {
+        if Refusal::parse(value).is_some() && self.may_send(key) {
+            // The peer does not care for what we declared.
+            return Ok(());
+        }
+        let from_peer = match self.role {
+            Role::Initiator => Senders::Target,
+            Role::Target => Senders::Initiator,
+        };
+        if key.senders != from_peer && key.senders != Senders::Both {
+            return Err(KeyError::WrongSender {
+                key: key.text,
+                section: key.section,
+            });
+        }
+        let declared = key
+            .rule
+            .parse(value)
+            .ok_or_else(|| KeyError::BadDeclaration {
+                key: key.text,
+                value: readable(value),
+                section: key.section,
+            })?;
+        if let (KeyName::TargetAddress, Value::Text(address)) = (key.name, &declared) {
+            if self.target_addresses.len() < MAX_ADDRESSES {
+                self.target_addresses.push(address.clone());
+            }
+            return Ok(());
+        }
+        if *self.standing(key) != Standing::Silent {
+            return Err(KeyError::Repeated { key: key.text });
+        }
+        if key.name == KeyName::SessionType && value == "Discovery" {
+            self.session_type = SessionType::Discovery;
+        }
+        self.standings[key.name as usize] = Standing::InForce(declared);
+        Ok(())
+    }
+
+    fn may_send(&self, key: &Key) -> bool {
+        match key.senders {
+            Senders::Both => true,
+            Senders::Initiator => self.role == Role::Initiator,
+            Senders::Target => self.role == Role::Target,
+        }
+    }
+
+    fn is_relevant(&self, key: &Key) -> bool {
+        (self.leading || key.used != Use::LeadingOnly)
+            && !(key.irrelevant_in_discovery && self.session_type == SessionType::Discovery)
+    }
+
+    /// Whether the peer still owes an answer to an offer of this end.
+    #[must_use]
+    pub fn awaits_answers(&self) -> bool {
+        self.standings
+            .iter()
+            .any(|standing| matches!(standing, Standing::Offered(_)))
+    }
+
+    /// Whether this end can live with what is in force now. An offer that the peer never answered
+    /// counts as refused: its default is in force.
+    ///
+    /// # Errors
+    /// [`KeyError::Unacceptable`] names the first key that is not what this end can do.
+    pub fn finish(&self) -> Result<(), KeyError> {
+        for key in TABLE
+            .iter()
+            .filter(|key| key.is_negotiated() && self.is_relevant(key))
+        {
+            let (Some(wish), Some(in_force)) =
+                (self.wanted.wish(key.name), self.in_force(key.name))
+            else {
+                continue;
+            };
+            if !key.rule.admits(&wish, &in_force) {
+                return Err(KeyError::Unacceptable {
+                    key: key.text,
+                    wanted: wish.to_string(),
+                    in_force: in_force.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The session's type as it is known by now.
+    #[must_use]
+    pub fn session_type(&self) -> SessionType {
+        self.session_type
+    }
+
+    /// What the peer declared for a key whose value is a text.
+    #[must_use]
+    pub fn declared(&self, name: KeyName) -> Option<&str> {
+        match self.standing(name.key()) {
+            Standing::InForce(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The TargetPortalGroupTag that the target declared.
+    #[must_use]
+    pub fn portal_group_tag(&self) -> Option<u16> {
+        match self.in_force(KeyName::TargetPortalGroupTag) {
+            Some(Value::Number(tag)) => u16::try_from(tag).ok(),
+            _ => None,
+        }
+    }
+
+    /// The TargetAddress values that came, at most 64 of them.
+    #[must_use]
+    pub fn target_addresses(&self) -> &[String] {
+        &self.target_addresses
+    }
+
+    /// The boolean in force; false for a key that is none.
+    #[must_use]
+    pub fn boolean(&self, name: KeyName) -> bool {
+        self.in_force(name) == Some(Value::Boolean(true))
+    }
+
+    /// The number in force; 0 for a key that is none. For MaxRecvDataSegmentLength it is the
+    /// peer's.
+    #[must_use]
+    pub fn number(&self, name: KeyName) -> u32 {
+        match self.in_force(name) {
+            Some(Value::Number(number)) => number,
+            _ => 0,
+        }
+    }
+
+    /// The element of a list in force; empty for a key that is none.
+    #[must_use]
+    pub fn chosen(&self, name: KeyName) -> &'static str {
+        match self.in_force(name) {
+            Some(Value::List(values)) => values.first().copied().unwrap_or_default(),
+            _ => "",
+        }
+    }
+
+    /// The MaxRecvDataSegmentLength that this end has declared, or the default.
+    #[must_use]
+    pub fn own_max_recv_data_bytes(&self) -> u32 {
+        match KeyName::MaxRecvDataSegmentLength.key().rule {
+            Rule::DeclaredNumber {
+                default: Some(default),
+                ..
+            } if !self.own_length_declared => default,
+            _ => self.wanted.max_recv_data_bytes,
+        }
+    }
+
+    fn standing(&self, key: &Key) -> &Standing {
+        &self.standings[key.name as usize]
+    }
+
+    fn in_force(&self, name: KeyName) -> Option<Value> {
+        match self.standing(name.key()) {
+            Standing::InForce(value) => Some(value.clone()),
+            _ => name.key().rule.default(),
+        }
+    }
+}

@@ -1,0 +1,638 @@
+//! The table of keys (RFC 7143 §12.1 and §13).
+
+use crate::wire::Stage;
+
+/// What a key is about (RFC 7143 §13: "Scope").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// SW: the whole session.
+    Session,
+    /// CO: one connection.
+    Connection,
+}
+
+/// When a key may be sent (RFC 7143 §13: "Use").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// IO: in the login of any connection.
+    Initialization,
+    /// LO: in the login of a session's leading connection.
+    LeadingOnly,
+    /// FFPO: in the full feature phase.
+    FullFeature,
+    /// ALL: in login and in the full feature phase.
+    Always,
+}
+
+/// In which stages of login a key may be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginStages {
+    /// The security stage.
+    Security,
+    /// The operational stage.
+    Operational,
+    /// "Any-Stage" keys.
+    Any,
+}
+
+/// Who may send a key (RFC 7143 §13: "Senders").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Senders {
+    /// The initiator.
+    Initiator,
+    /// The target.
+    Target,
+    /// Either.
+    Both,
+}
+
+/// The numbers that a key allows, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// Lowest.
+    pub min: u32,
+    /// Highest.
+    pub max: u32,
+}
+
+impl Range {
+    /// Whether `number` lies inside.
+    #[must_use]
+    pub const fn contains(self, number: u32) -> bool {
+        self.min <= number && number <= self.max
+    }
+}
+
+/// What the value is and how two wishes become one result (RFC 7143 §6.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// Boolean; Yes when either end says Yes.
+    Or {
+        /// In force without negotiation.
+        default: bool,
+    },
+    /// Boolean; Yes when both ends say Yes.
+    And {
+        /// In force without negotiation.
+        default: bool,
+    },
+    /// Number; the smaller wish.
+    Minimum {
+        /// Allowed numbers.
+        range: Range,
+        /// In force without negotiation.
+        default: u32,
+    },
+    /// Number; the larger wish.
+    Maximum {
+        /// Allowed numbers.
+        range: Range,
+        /// In force without negotiation.
+        default: u32,
+    },
+    /// List, most wanted first; the first of the offer that the other end supports (§6.2.1).
+    List {
+        /// The values that the standard knows and this crate can do.
+        values: &'static [&'static str],
+        /// In force without negotiation.
+        default: &'static str,
+    },
+    /// Number that its sender declares; no answer.
+    DeclaredNumber {
+        /// Allowed numbers.
+        range: Range,
+        /// In force without a declaration, if there is such a thing.
+        default: Option<u32>,
+    },
+    /// One of some words, which its sender declares; no answer.
+    DeclaredWord {
+        /// Allowed words.
+        values: &'static [&'static str],
+        /// In force without a declaration.
+        default: &'static str,
+    },
+    /// An iSCSI name that its sender declares; no answer.
+    DeclaredName,
+    /// Free text that its sender declares; no answer.
+    DeclaredText,
+    /// A question of the full feature phase, answered by other keys.
+    Question,
+    /// No longer in the standard: answered with Reject (§13.25).
+    Obsolete,
+}
+
+/// The keys, in the order of [`TABLE`].
+///
+/// A text is worked through in this order, whatever order its pairs came in: SessionType first,
+/// since it says which keys are irrelevant, and MaxBurstLength before FirstBurstLength, which it
+/// bounds.
+#[allow(
+    missing_docs,
+    reason = "each is named as in RFC 7143 and described in its row of TABLE"
+)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyName {
+    SessionType,
+    InitiatorName,
+    InitiatorAlias,
+    TargetName,
+    TargetAlias,
+    TargetAddress,
+    TargetPortalGroupTag,
+    AuthMethod,
+    HeaderDigest,
+    DataDigest,
+    MaxConnections,
+    SendTargets,
+    InitialR2T,
+    ImmediateData,
+    MaxRecvDataSegmentLength,
+    MaxBurstLength,
+    FirstBurstLength,
+    DefaultTime2Wait,
+    DefaultTime2Retain,
+    MaxOutstandingR2T,
+    DataPduInOrder,
+    DataSequenceInOrder,
+    ErrorRecoveryLevel,
+    TaskReporting,
+    ProtocolLevel,
+    NodeArchitecture,
+    IfMarker,
+    OfMarker,
+    IfMarkInt,
+    OfMarkInt,
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Which key.
+    pub name: KeyName,
+    /// Its name on the wire.
+    pub text: &'static str,
+    /// Its section in RFC 7143.
+    pub section: &'static str,
+    /// What it is about.
+    pub scope: Scope,
+    /// When it may be sent.
+    pub used: Use,
+    /// In which stages of login.
+    pub stages: LoginStages,
+    /// Who may send it.
+    pub senders: Senders,
+    /// Its value and rule.
+    pub rule: Rule,
+    /// Irrelevant when SessionType=Discovery.
+    pub irrelevant_in_discovery: bool,
+    /// What it means, for docs/keys.md.
+    pub meaning: &'static str,
+}
+
+impl Key {
+    /// The key with this name on the wire. Names are case-sensitive (§6.1).
+    #[must_use]
+    pub fn by_text(text: &str) -> Option<&'static Key> {
+        TABLE.iter().find(|key| key.text == text)
+    }
+
+    /// Whether a PDU of `stage` may carry the key.
+    #[must_use]
+    pub fn allowed_in(&self, stage: Stage) -> bool {
+        let in_login = self.used != Use::FullFeature;
+        match stage {
+            Stage::SecurityNegotiation => in_login && self.stages != LoginStages::Operational,
+            Stage::OperationalNegotiation => in_login && self.stages != LoginStages::Security,
+            Stage::FullFeaturePhase => matches!(self.used, Use::FullFeature | Use::Always),
+        }
+    }
+
+    /// Whether two ends agree on its value, so that an offer is answered.
+    #[must_use]
+    pub fn is_negotiated(&self) -> bool {
+        matches!(
+            self.rule,
+            Rule::Or { .. }
+                | Rule::And { .. }
+                | Rule::Minimum { .. }
+                | Rule::Maximum { .. }
+                | Rule::List { .. }
+        )
+    }
+}
+
+impl KeyName {
+    /// Its row.
+    #[must_use]
+    pub fn key(self) -> &'static Key {
+        &TABLE[self as usize]
+    }
+}
+
+/// Number of keys.
+pub const KEYS: usize = 30;
+
+const BYTES: Range = Range {
+    min: 512,
+    max: 16_777_215,
+};
+const SECONDS: Range = Range { min: 0, max: 3600 };
+const COUNT: Range = Range {
+    min: 1,
+    max: 65_535,
+};
+
+/// Use LO, both senders, scope session: what most keys are.
+const fn leading(
+    name: KeyName,
+    text: &'static str,
+    section: &'static str,
+    rule: Rule,
+    irrelevant_in_discovery: bool,
+    meaning: &'static str,
+) -> Key {
+    Key {
+        name,
+        text,
+        section,
+        scope: Scope::Session,
+        used: Use::LeadingOnly,
+        stages: LoginStages::Operational,
+        senders: Senders::Both,
+        rule,
+        irrelevant_in_discovery,
+        meaning,
+    }
+}
+
+/// Use IO, both senders, scope connection.
+const fn per_connection(
+    name: KeyName,
+    text: &'static str,
+    section: &'static str,
+    stages: LoginStages,
+    rule: Rule,
+    meaning: &'static str,
+) -> Key {
+    Key {
+        scope: Scope::Connection,
+        used: Use::Initialization,
+        stages,
+        ..leading(name, text, section, rule, false, meaning)
+    }
+}
+
+/// Declarative, Any-Stage, scope session.
+const fn declared(
+    name: KeyName,
+    text: &'static str,
+    section: &'static str,
+    used: Use,
+    senders: Senders,
+    rule: Rule,
+    meaning: &'static str,
+) -> Key {
+    Key {
+        used,
+        stages: LoginStages::Any,
+        senders,
+        ..leading(name, text, section, rule, false, meaning)
+    }
+}
+
+/// RFC 3720's markers, which RFC 7143 took out.
+const fn obsolete(name: KeyName, text: &'static str) -> Key {
+    per_connection(
+        name,
+        text,
+        "13.25",
+        LoginStages::Operational,
+        Rule::Obsolete,
+        "Markers of RFC 3720, no longer in the standard; the answer is always Reject.",
+    )
+}
+
+/// Every key of RFC 7143, in the order of [`KeyName`].
+pub static TABLE: [Key; KEYS] = [
+    declared(
+        KeyName::SessionType,
+        "SessionType",
+        "13.21",
+        Use::LeadingOnly,
+        Senders::Initiator,
+        Rule::DeclaredWord {
+            values: &["Normal", "Discovery"],
+            default: "Normal",
+        },
+        "Whether the session serves I/O or only finds targets.",
+    ),
+    declared(
+        KeyName::InitiatorName,
+        "InitiatorName",
+        "13.5",
+        Use::Initialization,
+        Senders::Initiator,
+        Rule::DeclaredName,
+        "Who logs in; must come in the first request of every connection.",
+    ),
+    declared(
+        KeyName::InitiatorAlias,
+        "InitiatorAlias",
+        "13.7",
+        Use::Always,
+        Senders::Initiator,
+        Rule::DeclaredText,
+        "A name for people.",
+    ),
+    declared(
+        KeyName::TargetName,
+        "TargetName",
+        "13.4",
+        Use::Initialization,
+        Senders::Both,
+        Rule::DeclaredName,
+        "The target wanted; must come in the first request unless the session is for discovery. \
+         A target sends it only in answer to SendTargets.",
+    ),
+    declared(
+        KeyName::TargetAlias,
+        "TargetAlias",
+        "13.6",
+        Use::Always,
+        Senders::Target,
+        Rule::DeclaredText,
+        "A name for people.",
+    ),
+    declared(
+        KeyName::TargetAddress,
+        "TargetAddress",
+        "13.8",
+        Use::Always,
+        Senders::Target,
+        Rule::DeclaredText,
+        "Where the target is, in a redirection or in answer to SendTargets. \
+         The only key that may come more than once.",
+    ),
+    declared(
+        KeyName::TargetPortalGroupTag,
+        "TargetPortalGroupTag",
+        "13.9",
+        Use::Initialization,
+        Senders::Target,
+        Rule::DeclaredNumber {
+            range: Range {
+                min: 0,
+                max: 65_535,
+            },
+            default: None,
+        },
+        "The portal group that serves the login; goes out in the first response.",
+    ),
+    per_connection(
+        KeyName::AuthMethod,
+        "AuthMethod",
+        "12.1",
+        LoginStages::Security,
+        Rule::List {
+            values: &["None"],
+            default: "None",
+        },
+        "How the ends prove who they are.",
+    ),
+    per_connection(
+        KeyName::HeaderDigest,
+        "HeaderDigest",
+        "13.1",
+        LoginStages::Operational,
+        Rule::List {
+            values: &["None", "CRC32C"],
+            default: "None",
+        },
+        "The checksum of each header.",
+    ),
+    per_connection(
+        KeyName::DataDigest,
+        "DataDigest",
+        "13.1",
+        LoginStages::Operational,
+        Rule::List {
+            values: &["None", "CRC32C"],
+            default: "None",
+        },
+        "The checksum of each data segment.",
+    ),
+    leading(
+        KeyName::MaxConnections,
+        "MaxConnections",
+        "13.2",
+        Rule::Minimum {
+            range: COUNT,
+            default: 1,
+        },
+        true,
+        "Most connections in the session.",
+    ),
+    Key {
+        used: Use::FullFeature,
+        senders: Senders::Initiator,
+        ..leading(
+            KeyName::SendTargets,
+            "SendTargets",
+            "13.3",
+            Rule::Question,
+            false,
+            "Which targets there are: All, empty for the session's own, or a name.",
+        )
+    },
+    leading(
+        KeyName::InitialR2T,
+        "InitialR2T",
+        "13.10",
+        Rule::Or { default: true },
+        true,
+        "Yes: unsolicited Data-Out PDUs are forbidden.",
+    ),
+    leading(
+        KeyName::ImmediateData,
+        "ImmediateData",
+        "13.11",
+        Rule::And { default: true },
+        true,
+        "Yes: a SCSI Command PDU may carry data.",
+    ),
+    Key {
+        scope: Scope::Connection,
+        used: Use::Always,
+        ..leading(
+            KeyName::MaxRecvDataSegmentLength,
+            "MaxRecvDataSegmentLength",
+            "13.12",
+            Rule::DeclaredNumber {
+                range: BYTES,
+                default: Some(8192),
+            },
+            false,
+            "The longest data segment, in bytes, that the sender of the key takes. \
+             Each end declares its own.",
+        )
+    },
+    leading(
+        KeyName::MaxBurstLength,
+        "MaxBurstLength",
+        "13.13",
+        Rule::Minimum {
+            range: BYTES,
+            default: 262_144,
+        },
+        true,
+        "Most bytes in a Data-In sequence or in the answer to one R2T.",
+    ),
+    leading(
+        KeyName::FirstBurstLength,
+        "FirstBurstLength",
+        "13.14",
+        Rule::Minimum {
+            range: BYTES,
+            default: 65_536,
+        },
+        true,
+        "Most unsolicited bytes of a command, immediate data included; never above \
+         MaxBurstLength. Irrelevant also when InitialR2T=Yes and ImmediateData=No.",
+    ),
+    leading(
+        KeyName::DefaultTime2Wait,
+        "DefaultTime2Wait",
+        "13.15",
+        Rule::Maximum {
+            range: SECONDS,
+            default: 2,
+        },
+        false,
+        "Least seconds between the loss of a connection and an attempt to recover.",
+    ),
+    leading(
+        KeyName::DefaultTime2Retain,
+        "DefaultTime2Retain",
+        "13.16",
+        Rule::Minimum {
+            range: SECONDS,
+            default: 20,
+        },
+        false,
+        "Most seconds after that wait in which recovery is still possible.",
+    ),
+    leading(
+        KeyName::MaxOutstandingR2T,
+        "MaxOutstandingR2T",
+        "13.17",
+        Rule::Minimum {
+            range: COUNT,
+            default: 1,
+        },
+        true,
+        "Most R2Ts of one task that wait for their data. Held at 1 when \
+         DataSequenceInOrder=Yes and ErrorRecoveryLevel is not 0 (§13.19).",
+    ),
+    leading(
+        KeyName::DataPduInOrder,
+        "DataPDUInOrder",
+        "13.18",
+        Rule::Or { default: true },
+        true,
+        "Yes: the PDUs of a sequence come at rising offsets.",
+    ),
+    leading(
+        KeyName::DataSequenceInOrder,
+        "DataSequenceInOrder",
+        "13.19",
+        Rule::Or { default: true },
+        true,
+        "Yes: the sequences of a task come at rising offsets.",
+    ),
+    leading(
+        KeyName::ErrorRecoveryLevel,
+        "ErrorRecoveryLevel",
+        "13.20",
+        Rule::Minimum {
+            range: Range { min: 0, max: 2 },
+            default: 0,
+        },
+        false,
+        "0: session recovery; 1: also digest failures; 2: also connection failures.",
+    ),
+    leading(
+        KeyName::TaskReporting,
+        "TaskReporting",
+        "13.23",
+        Rule::List {
+            values: &["RFC3720"],
+            default: "RFC3720",
+        },
+        true,
+        "How tasks that a task management function ended are reported. \
+         ResponseFence and FastAbort are not supported.",
+    ),
+    leading(
+        KeyName::ProtocolLevel,
+        "iSCSIProtocolLevel",
+        "13.24",
+        Rule::Minimum {
+            range: Range { min: 0, max: 31 },
+            default: 1,
+        },
+        true,
+        "1: RFC 7143; 2: RFC 7144 as well.",
+    ),
+    declared(
+        KeyName::NodeArchitecture,
+        "X#NodeArchitecture",
+        "13.26",
+        Use::LeadingOnly,
+        Senders::Both,
+        Rule::DeclaredText,
+        "What the sender is made of, for people who look for faults.",
+    ),
+    obsolete(KeyName::IfMarker, "IFMarker"),
+    obsolete(KeyName::OfMarker, "OFMarker"),
+    obsolete(KeyName::IfMarkInt, "IFMarkInt"),
+    obsolete(KeyName::OfMarkInt, "OFMarkInt"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::MAX_NAME_BYTES;
+
+    #[test]
+    fn rows_stand_in_the_order_of_their_names() {
+        for (at, key) in TABLE.iter().enumerate() {
+            assert_eq!(key.name as usize, at, "{}", key.text);
+            assert!(key.text.len() <= MAX_NAME_BYTES);
+            assert_eq!(
+                Key::by_text(key.text).map(|found| found.name),
+                Some(key.name)
+            );
+        }
+    }
+
+    #[test]
+    fn defaults_lie_in_their_ranges() {
+        for key in &TABLE {
+            match key.rule {
+                Rule::Minimum { range, default } | Rule::Maximum { range, default } => {
+                    assert!(range.contains(default), "{}", key.text);
+                }
+                Rule::DeclaredNumber {
+                    range,
+                    default: Some(default),
+                } => {
+                    assert!(range.contains(default), "{}", key.text);
+                }
+                Rule::List { values, default } | Rule::DeclaredWord { values, default } => {
+                    assert!(values.contains(&default), "{}", key.text);
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! key=value text of Login and Text PDUs (RFC 7143 §6.1): writing and reading pairs, text spread
+//! over several PDUs, and discovery with SendTargets.
+//!
+//! - [`pairs`] reads a whole text, [`push_pair`] writes one pair;
+//! - [`continuation`] joins and splits text that does not fit one PDU (the C bit);
+//! - [`send_targets`] builds and reads the answers of SendTargets (Appendix C);
+//! - [`exchange`] leads a Text Request and its Responses from one end to the other.
+
+pub mod continuation;
+pub mod exchange;
+pub mod send_targets;
+
+use thiserror::Error;
+
+use crate::fault::Fault;
+
+/// Longest key name in bytes (RFC 7143 §6.1: a standard-label of at most 63 characters).
+pub const MAX_NAME_BYTES: usize = 63;
+
+/// Longest simple value in bytes, where a key does not say otherwise (RFC 7143 §6.1).
+pub const MAX_VALUE_BYTES: usize = 255;
+
+/// Most bytes of text that one negotiation sequence may bring. RFC 7143 §6.1 asks everybody for
+/// 8192 bytes and for 64 KiB where an authentication method carries large items.
+pub const MAX_TEXT_BYTES: usize = 65_536;
+
+/// One `key=value`, as it stands in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pair<'a> {
+    /// The key's name: 1 to [`MAX_NAME_BYTES`] bytes of visible ASCII without `=`.
+    pub name: &'a str,
+    /// The value, possibly empty.
+    pub value: &'a str,
+}
+
+/// Why a text cannot be read. All of it is the sender's fault.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TextError {
+    /// A pair without `=`, or with an empty or impossible name.
+    #[error("text at byte {at_byte} is no key=value pair; the sender must fix it (RFC 7143 §6.1)")]
+    NotAPair {
+        /// Where the pair begins in the text.
+        at_byte: usize,
+    },
+    /// A key name of more than [`MAX_NAME_BYTES`] bytes.
+    #[error(
+        "key name at byte {at_byte} is longer than 63 bytes; the sender must fix it (RFC 7143 §6.1)"
+    )]
+    NameTooLong {
+        /// Where the pair begins in the text.
+        at_byte: usize,
+    },
+    /// The text is not UTF-8.
+    #[error("text at byte {at_byte} is not UTF-8; the sender must fix it (RFC 7143 §6.1)")]
+    NotUtf8 {
+        /// Where the pair begins in the text.
+        at_byte: usize,
+    },
+    /// More than [`MAX_TEXT_BYTES`] in one sequence.
+    #[error(
+        "text of one sequence is longer than {MAX_TEXT_BYTES} bytes; the sender must send less (RFC 7143 §6.1)"
+    )]
+    TooLong,
+}
+
+impl TextError {
+    /// Whose fault it is.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        Fault::PeerMisbehaved
+    }
+}
+
+/// Appends `name=value` and its closing NUL to `text`.
+pub fn push_pair(text: &mut Vec<u8>, name: &str, value: &str) {
+    text.extend_from_slice(name.as_bytes());
+    text.push(b'=');
+    text.extend_from_slice(value.as_bytes());
+    text.push(0);
+}
+
+/// Reads a whole text into its pairs, in the order in which they stand.
+///
+/// More than one NUL between pairs is skipped (§6.1 allows it), and a missing NUL after the last
+/// pair is forgiven.
+///
+/// # Errors
+/// A [`TextError`] when the text breaks §6.1 or the bounds of this module.
+pub fn pairs(text: &[u8]) -> Result<Vec<Pair<'_>>, TextError> {
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(TextError::TooLong);
+    }
+    let mut found = Vec::new();
+    let mut at_byte = 0;
+    for piece in text.split(|&byte| byte == 0) {
+        if !piece.is_empty() {
+            found.push(pair(piece, at_byte)?);
+        }
+        at_byte += piece.len() + 1;
+    }
+    Ok(found)
+}
+
+fn pair(piece: &[u8], at_byte: usize) -> Result<Pair<'_>, TextError> {
+    let piece = str::from_utf8(piece).map_err(|_| TextError::NotUtf8 { at_byte })?;
+    let (name, value) = piece
+        .split_once('=')
+        .ok_or(TextError::NotAPair { at_byte })?;
+    if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(TextError::NotAPair { at_byte });
+    }
+    if name.len() > MAX_NAME_BYTES {
+        return Err(TextError::NameTooLong { at_byte });
+    }
+    Ok(Pair { name, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn pairs_are_read_as_they_were_written() {
+        let mut text = Vec::new();
+        push_pair(&mut text, "InitiatorName", "iqn.2026-01.com.example:a");
+        push_pair(&mut text, "SendTargets", "");
+        push_pair(&mut text, "X-com.example.k", "a=b");
+        assert_eq!(
+            pairs(&text).unwrap(),
+            [
+                Pair {
+                    name: "InitiatorName",
+                    value: "iqn.2026-01.com.example:a"
+                },
+                Pair {
+                    name: "SendTargets",
+                    value: ""
+                },
+                Pair {
+                    name: "X-com.example.k",
+                    value: "a=b"
+                },
+            ]
+        );
+    }
+
+    #[test]
+    fn extra_nul_and_a_missing_last_nul_are_forgiven() {
+        assert_eq!(pairs(b"\0a=1\0\0b=2").unwrap().len(), 2);
+        assert_eq!(pairs(b"").unwrap(), []);
+    }
+
+    #[test]
+    fn broken_text_is_refused_by_where_it_breaks() {
+        assert_eq!(pairs(b"a=1\0b\0"), Err(TextError::NotAPair { at_byte: 4 }));
+        assert_eq!(pairs(b"=1\0"), Err(TextError::NotAPair { at_byte: 0 }));
+        assert_eq!(pairs(b"a b=1\0"), Err(TextError::NotAPair { at_byte: 0 }));
+        assert_eq!(pairs(b"a=\xff\0"), Err(TextError::NotUtf8 { at_byte: 0 }));
+        let mut long = vec![b'K'; MAX_NAME_BYTES];
+        long.extend_from_slice(b"=1\0");
+        assert!(pairs(&long).is_ok());
+        long.insert(0, b'K');
+        assert_eq!(pairs(&long), Err(TextError::NameTooLong { at_byte: 0 }));
+        assert_eq!(pairs(&vec![0; MAX_TEXT_BYTES + 1]), Err(TextError::TooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(text in proptest::collection::vec(any::<u8>(), 0..600)) {
+            if let Ok(found) = pairs(&text) {
+                let mut again = Vec::new();
+                for pair in &found {
+                    push_pair(&mut again, pair.name, pair.value);
+                }
+                prop_assert_eq!(pairs(&again).unwrap(), found);
+            }
+        }
+    }
+}
