@@ -1,0 +1,225 @@
+//! The emulated wan: moves real frames between hosts, each direction through a [`Chain`].
+//!
+//! Every host's link ends in the wan's namespace; the emulator is the only thing there that
+//! receives and sends. It switches by the Ethernet destination address, so it does not care what
+//! the frames carry. It needs CAP_NET_RAW in the namespace's user namespace and no device file,
+//! so an ordinary user's lab has it.
+//!
+//! Sizes on a path are those of the Ethernet frame: 14 bytes of header before the IP packet, no
+//! preamble, checksum or gap.
+
+mod driver;
+mod meter;
+mod priority;
+mod ring;
+mod segment;
+mod transmit;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use wansan_path::Chain;
+use wansan_trace::Recorder;
+
+use driver::Driver;
+pub use meter::{PathStatistics, Statistics};
+pub use priority::Scheduling;
+
+/// A frame on its way, as the chains carry it.
+#[derive(Debug)]
+pub struct Frame {
+    bytes: Vec<u8>,
+    /// The port to send it to.
+    to: usize,
+}
+
+/// Where a host's link ends in the wan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    /// The interface's name in the wan's namespace.
+    pub interface: String,
+    /// The address of the interface at the link's other end, the host's.
+    pub host_mac: [u8; 6],
+}
+
+/// One direction of a path. Several pairs of hosts may share it.
+#[derive(Debug)]
+pub struct Direction {
+    /// Its name in records, such as `wan:forward`.
+    pub name: String,
+    /// What it does to frames.
+    pub chain: Chain<Frame>,
+}
+
+/// By which direction frames go from one port to another. Places count from 0 in
+/// [`Config::ports`] and [`Config::directions`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// The port where they come from.
+    pub from: usize,
+    /// The port where they go to.
+    pub to: usize,
+    /// The direction that they take.
+    pub direction: usize,
+}
+
+/// What an emulator is to do.
+#[derive(Debug)]
+pub struct Config {
+    /// The hosts' links.
+    pub ports: Vec<Port>,
+    /// The directions.
+    pub directions: Vec<Direction>,
+    /// Which direction leads where. Frames between ports without a route are dropped and counted
+    /// as strays.
+    pub routes: Vec<Route>,
+    /// The largest IP packet on any link, in bytes.
+    pub mtu_bytes: usize,
+    /// Time between two `path` records of a direction, and between two updates of the statistics.
+    pub sample_interval: Duration,
+    /// Where `path` samples and, when it keeps them, `packet` records go.
+    pub recorder: Recorder,
+}
+
+/// Why an emulator does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum EmulatorError {
+    /// The configuration contradicts itself.
+    #[error("emulator: {0}")]
+    CallerMisused(String),
+    /// The kernel refused what the emulator needs.
+    #[error("emulator: cannot {action}: {source}")]
+    EnvironmentLacks {
+        /// What was tried.
+        action: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// What an emulator leaves behind.
+#[derive(Debug)]
+pub struct Report {
+    /// The records.
+    pub recorder: Recorder,
+    /// The statistics at its end.
+    pub statistics: Statistics,
+}
+
+/// A running emulator. Dropping it stops it.
+#[derive(Debug)]
+pub struct Emulator {
+    stop: OwnedFd,
+    statistics: Arc<Mutex<Statistics>>,
+    thread: Option<JoinHandle<Result<Report, EmulatorError>>>,
+}
+
+impl Emulator {
+    /// Starts an emulator in a thread of its own, in the network namespace behind `wan`. It moves
+    /// frames from the moment this returns.
+    ///
+    /// # Errors
+    /// [`EmulatorError`] when the configuration is wrong or the kernel refuses the namespace or a
+    /// packet socket.
+    pub fn start(wan: BorrowedFd<'_>, config: Config) -> Result<Emulator, EmulatorError> {
+        check(&config)?;
+        let wan = wan
+            .try_clone_to_owned()
+            .map_err(lacks("keep the wan's namespace"))?;
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| lacks("make an eventfd")(errno.into()))?;
+        let told_to_stop = stop
+            .try_clone()
+            .map_err(lacks("keep an eventfd"))?;
+        let statistics = Arc::new(Mutex::new(Statistics::default()));
+        let shown = Arc::clone(&statistics);
+        let (ready, started) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name("emulator".to_owned())
+            .spawn(move || {
+                enter(wan.as_fd())?;
+                let driver = Driver::open(config, shown)?;
+                // Whoever starts us waits below for this, or for the end of the thread.
+                let _ = ready.send(());
+                driver.run(told_to_stop.as_fd())
+            })
+            .map_err(lacks("start a thread"))?;
+        let mut emulator = Emulator {
+            stop,
+            statistics,
+            thread: Some(thread),
+        };
+        if started.recv().is_err()
+            && let Some(Err(error)) = emulator.end()
+        {
+            return Err(error);
+        }
+        Ok(emulator)
+    }
+
+    /// The statistics as of the last sample.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Stops it. Frames that are still on their way are lost.
+    ///
+    /// # Errors
+    /// [`EmulatorError::EnvironmentLacks`] when the kernel had stopped it before.
+    pub fn stop(mut self) -> Result<Report, EmulatorError> {
+        self.end().expect("taken here and in drop only")
+    }
+
+    fn end(&mut self) -> Option<Result<Report, EmulatorError>> {
+        let thread = self.thread.take()?;
+        // An eventfd takes a 1 unless it was told 2^64 times before.
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        Some(thread.join().expect("the emulator's thread does not panic"))
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+fn enter(namespace: BorrowedFd<'_>) -> Result<(), EmulatorError> {
+    move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))
+        .map_err(|errno| lacks("enter the wan's namespace")(errno.into()))
+}
+
+fn check(config: &Config) -> Result<(), EmulatorError> {
+    let misused = |what| Err(EmulatorError::CallerMisused(what));
+    for route in &config.routes {
+        if route.from.max(route.to) >= config.ports.len() {
+            return misused(format!("a route names port {}, of {}", route.from.max(route.to), config.ports.len()));
+        }
+        if route.direction >= config.directions.len() {
+            return misused(format!("a route names direction {}, of {}", route.direction, config.directions.len()));
+        }
+    }
+    for (place, port) in config.ports.iter().enumerate() {
+        if config.ports[..place].iter().any(|other| other.host_mac == port.host_mac) {
+            return misused(format!("two ports have the host address of {}", port.interface));
+        }
+    }
+    if config.sample_interval.is_zero() {
+        return misused("the sample interval is zero".to_owned());
+    }
+    Ok(())
+}
+
+fn lacks(action: &str) -> impl FnOnce(io::Error) -> EmulatorError {
+    let action = action.to_owned();
+    |source| EmulatorError::EnvironmentLacks { action, source }
+}

@@ -1,0 +1,353 @@
+//! The emulator's thread: takes frames from the rings, moves them through the chains, sends them
+//! when they are due, and sleeps in between.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use wansan_path::{Departure, Fate, Packet};
+use wansan_trace::time::duration_ns;
+use wansan_trace::{Instant, NameId, Recorder, clock, event};
+
+use super::meter::Lateness;
+use super::priority::{self, Scheduling};
+use super::ring::PacketSocket;
+use super::segment::{ETHERNET_BYTES, Segment};
+use super::transmit::{Due, Transmit};
+use super::{Config, Direction, EmulatorError, Frame, Report, Statistics, lacks};
+
+/// Frames taken from the rings before those that are due get their turn.
+const TAKEN_AT_ONCE: usize = 64;
+/// The longest time between two looks into the rings while frames keep coming.
+const LONGEST_READ_INTERVAL: Duration = Duration::from_micros(500);
+/// Shorter than this, sleeping without watching the rings saves nothing.
+const SHORTEST_READ_INTERVAL: Duration = Duration::from_micros(50);
+
+pub(super) struct Driver {
+    ports: Vec<PortState>,
+    directions: Vec<DirectionState>,
+    /// `routes[from * ports + to]`: the direction.
+    routes: Vec<Option<usize>>,
+    /// Buffers of frames that are gone, for those to come. There are never more than the chains
+    /// and the senders once held.
+    spare: Vec<Vec<u8>>,
+    recorder: Recorder,
+    shown: Arc<Mutex<Statistics>>,
+    sample_interval: Duration,
+    read_interval: Duration,
+    scheduling: Scheduling,
+    ring_drops: u64,
+    strays: u64,
+    offloaded: u64,
+}
+
+struct PortState {
+    socket: PacketSocket,
+    host_mac: [u8; 6],
+    transmit: Transmit,
+}
+
+struct DirectionState {
+    name: String,
+    id: NameId,
+    chain: wansan_path::Chain<Frame>,
+    lateness: Lateness,
+}
+
+impl Driver {
+    pub(super) fn open(
+        config: Config,
+        shown: Arc<Mutex<Statistics>>,
+    ) -> Result<Driver, EmulatorError> {
+        let mut recorder = config.recorder;
+        let mut ports = Vec::with_capacity(config.ports.len());
+        for port in config.ports {
+            let action = format!("open a packet socket on {}", port.interface);
+            let socket = PacketSocket::open(&port.interface, config.mtu_bytes)
+                .map_err(lacks(&action))?;
+            ports.push(PortState {
+                socket,
+                host_mac: port.host_mac,
+                transmit: Transmit::default(),
+            });
+        }
+        let mut routes = vec![None; ports.len() * ports.len()];
+        for route in config.routes {
+            routes[route.from * ports.len() + route.to] = Some(route.direction);
+        }
+        let directions: Vec<DirectionState> = config
+            .directions
+            .into_iter()
+            .map(|Direction { name, chain }| DirectionState {
+                id: recorder.name(&name),
+                name,
+                chain,
+                lateness: Lateness::new(),
+            })
+            .collect();
+        // A frame has to be in its chain before it is due there; half of the least delay leaves
+        // time for that.
+        let delays = directions.iter().map(|direction| direction.chain.delay());
+        let read_interval = delays.min().unwrap_or_default() / 2;
+        Ok(Driver {
+            ports,
+            directions,
+            routes,
+            spare: Vec::new(),
+            recorder,
+            shown,
+            sample_interval: config.sample_interval,
+            read_interval: read_interval.min(LONGEST_READ_INTERVAL),
+            scheduling: priority::prefer(),
+            ring_drops: 0,
+            strays: 0,
+            offloaded: 0,
+        })
+    }
+
+    /// Moves frames until `stop` can be read.
+    pub(super) fn run(mut self, stop: BorrowedFd<'_>) -> Result<Report, EmulatorError> {
+        let mut next_sample = clock::now();
+        let mut last_taken = clock::now();
+        loop {
+            let taken = self.take_frames();
+            let now = clock::now();
+            self.deliver(now);
+            if now >= next_sample {
+                self.sample(now)?;
+                next_sample = (next_sample + self.sample_interval).max(now);
+            }
+            if taken == TAKEN_AT_ONCE {
+                continue;
+            }
+            if taken > 0 {
+                last_taken = now;
+            }
+            // While frames keep coming, it is enough to look into the rings now and then: the
+            // kernel has noted when each came.
+            let frames_keep_coming = now - last_taken < 2 * self.read_interval;
+            let watch = !frames_keep_coming || self.read_interval < SHORTEST_READ_INTERVAL;
+            let mut until = next_sample;
+            if !watch {
+                until = until.min(now + self.read_interval);
+            }
+            for direction in &self.directions {
+                until = direction.chain.next_deadline().map_or(until, |due| until.min(due));
+            }
+            if self.sleep(until, stop, watch)? {
+                break;
+            }
+        }
+        let statistics = self.statistics(clock::now());
+        Ok(Report {
+            recorder: self.recorder,
+            statistics,
+        })
+    }
+
+    /// Takes frames from all rings in the order in which the kernel got them.
+    fn take_frames(&mut self) -> usize {
+        let realtime_ahead_ns = realtime_ahead_ns();
+        for taken in 0..TAKEN_AT_ONCE {
+            let heads = self.ports.iter().enumerate().filter_map(|(from, port)| {
+                let frame = port.socket.oldest()?;
+                Some((frame.realtime_ns, from))
+            });
+            let Some((realtime_ns, from)) = heads.min() else {
+                return taken;
+            };
+            // The realtime clock may be set while we run: no frame comes from the future.
+            let came = Instant::from_ns(realtime_ns.saturating_sub(realtime_ahead_ns));
+            self.take(from, came.min(clock::now()));
+            self.ports[from].socket.release();
+        }
+        TAKEN_AT_ONCE
+    }
+
+    /// Puts the oldest frame of a ring into its chain.
+    fn take(&mut self, from: usize, came: Instant) {
+        let Some(frame) = self.ports[from].socket.oldest() else {
+            return;
+        };
+        if !frame.complete {
+            self.offloaded += 1;
+            return;
+        }
+        let Some((to, direction)) = self.route(from, frame.bytes) else {
+            self.strays += 1;
+            return;
+        };
+        let size_bytes = frame.bytes.len() as u32;
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
+        bytes.extend_from_slice(frame.bytes);
+        self.drain(direction, came);
+        let packet = Packet {
+            size_bytes,
+            payload: Frame { bytes, to },
+        };
+        if let Some(dropped) = self.directions[direction].chain.enqueue(came, packet) {
+            self.leave(direction, dropped);
+        }
+    }
+
+    fn route(&self, from: usize, frame: &[u8]) -> Option<(usize, usize)> {
+        if frame.len() < ETHERNET_BYTES {
+            return None;
+        }
+        let to = self.ports.iter().position(|port| frame.starts_with(&port.host_mac))?;
+        let direction = self.routes[from * self.ports.len() + to]?;
+        Some((to, direction))
+    }
+
+    /// Sends all frames that are due.
+    fn deliver(&mut self, now: Instant) {
+        for direction in 0..self.directions.len() {
+            self.drain(direction, now);
+        }
+        for port in 0..self.ports.len() {
+            self.flush(port);
+        }
+    }
+
+    /// Empties a chain of what has left it by `now`.
+    fn drain(&mut self, direction: usize, now: Instant) {
+        while let Some(departure) = self.directions[direction].chain.poll(now) {
+            self.leave(direction, departure);
+        }
+    }
+
+    fn leave(&mut self, direction: usize, departure: Departure<Frame>) {
+        if self.recorder.keeps_packets() {
+            self.record(direction, &departure);
+        }
+        let Frame { bytes, to } = departure.packet.payload;
+        if departure.fate != Fate::Delivered {
+            self.spare.push(bytes);
+            return;
+        }
+        let transmit = &mut self.ports[to].transmit;
+        transmit.push(Due {
+            bytes,
+            direction,
+            departed: departure.departed,
+        });
+        if transmit.is_full() {
+            self.flush(to);
+        }
+    }
+
+    fn flush(&mut self, port: usize) {
+        let PortState { socket, transmit, .. } = &mut self.ports[port];
+        transmit.flush(socket.as_fd(), |sent| {
+            let lateness = &mut self.directions[sent.direction].lateness;
+            lateness.record(sent.departed, clock::now());
+            self.spare.push(sent.bytes);
+        });
+    }
+
+    fn record(&mut self, direction: usize, departure: &Departure<Frame>) {
+        let Some(segment) = Segment::parse(&departure.packet.payload.bytes) else {
+            return;
+        };
+        let verdict = match departure.fate {
+            Fate::Delivered => event::Verdict::Delivered,
+            Fate::DroppedByLoss => event::Verdict::DroppedByLoss,
+            Fate::DroppedByQueue | Fate::DroppedByDelayLine => event::Verdict::DroppedByQueue,
+        };
+        self.recorder.packet(event::Packet {
+            time: departure.entered,
+            departed: departure.departed,
+            path: self.directions[direction].id,
+            source: segment.source,
+            destination: segment.destination,
+            seq: segment.seq,
+            ack: segment.ack,
+            payload_bytes: segment.payload_bytes,
+            ip_bytes: segment.ip_bytes,
+            window: segment.window,
+            flags: segment.flags,
+            ecn: segment.ecn,
+            verdict,
+        });
+    }
+
+    fn sample(&mut self, now: Instant) -> Result<(), EmulatorError> {
+        for port in &self.ports {
+            let drops = port.socket.take_drops();
+            self.ring_drops += drops.map_err(lacks("ask for a ring's drops"))?;
+        }
+        for direction in &self.directions {
+            let counters = direction.chain.counters(now);
+            self.recorder.path(event::Path {
+                time: now,
+                path: direction.id,
+                queue_packets: u32::try_from(counters.queued.packets).unwrap_or(u32::MAX),
+                queue_bytes: counters.queued.bytes,
+                in_packets: counters.entered.packets,
+                in_bytes: counters.entered.bytes,
+                out_packets: counters.delivered.packets,
+                out_bytes: counters.delivered.bytes,
+                queue_drops: counters.dropped_by_queue.packets
+                    + counters.dropped_by_delay_line.packets,
+                loss_drops: counters.dropped_by_loss.packets,
+                marks: 0,
+                busy_ns: counters.busy_ns,
+            });
+        }
+        let statistics = self.statistics(now);
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = statistics;
+        Ok(())
+    }
+
+    fn statistics(&self, now: Instant) -> Statistics {
+        let paths = self.directions.iter().map(|direction| {
+            let delay_ns = duration_ns(direction.chain.delay());
+            let counters = direction.chain.counters(now);
+            direction.lateness.statistics(&direction.name, counters, delay_ns)
+        });
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        Statistics {
+            time: now,
+            paths: paths.collect(),
+            ring_drops: self.ring_drops,
+            strays: self.strays,
+            offloaded: self.offloaded,
+            send_failures: self.ports.iter().map(|port| port.transmit.failed()).sum(),
+            cpu_ns: cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64,
+            scheduling: self.scheduling,
+        }
+    }
+
+    /// Sleeps until then, or until a frame comes to a ring that is watched. Says whether to stop.
+    fn sleep(
+        &self,
+        until: Instant,
+        stop: BorrowedFd<'_>,
+        watch: bool,
+    ) -> Result<bool, EmulatorError> {
+        let mut watched = Vec::with_capacity(1 + self.ports.len());
+        watched.push(PollFd::from_borrowed_fd(stop, PollFlags::IN));
+        if watch {
+            watched.extend(self.ports.iter().map(|port| PollFd::new(&port.socket, PollFlags::IN)));
+        }
+        let left = until - clock::now();
+        let timeout = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        match poll(&mut watched, Some(&timeout)) {
+            Ok(_) => Ok(!watched[0].revents().is_empty()),
+            Err(Errno::INTR) => Ok(false),
+            Err(errno) => Err(lacks("wait for frames")(errno.into())),
+        }
+    }
+}
+
+/// How far CLOCK_REALTIME, by which the kernel stamps frames, is ahead of CLOCK_MONOTONIC.
+fn realtime_ahead_ns() -> u64 {
+    clock::realtime_ns().saturating_sub(clock::now().ns())
+}

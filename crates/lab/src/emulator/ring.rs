@@ -1,0 +1,242 @@
+//! One end of a virtual Ethernet link as raw frames: a packet socket (packet(7)) with a receive
+//! ring that it shares with the kernel.
+//!
+//! The kernel writes each arriving frame and the time it saw it into the next slot of the ring
+//! (TPACKET_V2), so a frame costs no system call, and its time does not depend on when we wake.
+//! TPACKET_V3 is not used: it hands over blocks, and a partly filled one only after a time-out of
+//! at least a millisecond. Sending uses no ring either: the kernel would send our pages without
+//! copying them and call them free while the receiving host's TCP still holds them.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+
+/// Slots in a ring. The driver looks into it at least every half millisecond, in which a host
+/// that sends a million frames a second fills a quarter of it.
+const SLOTS: usize = 2048;
+/// An Ethernet header and a VLAN tag.
+const LINK_HEADER_BYTES: usize = 14 + 4;
+
+/// A frame in the ring.
+pub(super) struct Received<'a> {
+    /// When the kernel got it: CLOCK_REALTIME, nanoseconds.
+    pub(super) realtime_ns: u64,
+    /// The frame from its Ethernet header on.
+    pub(super) bytes: &'a [u8],
+    /// Whether it is what a wire would carry: as long as it says, with its checksum filled in.
+    pub(super) complete: bool,
+}
+
+/// A packet socket and its ring.
+pub(super) struct PacketSocket {
+    socket: OwnedFd,
+    ring: Ring,
+}
+
+impl PacketSocket {
+    /// Opens the interface of that name in the calling thread's network namespace, for frames of
+    /// at most `mtu_bytes` without their Ethernet header.
+    pub(super) fn open(interface: &str, mtu_bytes: usize) -> io::Result<Self> {
+        // Protocol 0: nothing comes in before the ring is there and the interface is chosen.
+        let socket = socket(AddressFamily::PACKET, SocketType::RAW, None)?;
+        let index = netdevice::name_to_index(&socket, interface)?;
+        set_option(&socket, libc::PACKET_VERSION, &TPACKET_V2)?;
+        set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1)?;
+        set_option(&socket, libc::PACKET_QDISC_BYPASS, &1)?;
+        let ring = Ring::map(&socket, mtu_bytes)?;
+        bind(&socket, index)?;
+        Ok(PacketSocket { socket, ring })
+    }
+
+    /// The oldest frame that has not been released, if one has come.
+    pub(super) fn oldest(&self) -> Option<Received<'_>> {
+        self.ring.oldest()
+    }
+
+    /// Gives the slot of the oldest frame back to the kernel.
+    pub(super) fn release(&mut self) {
+        self.ring.release();
+    }
+
+    /// Frames that the kernel dropped because the ring was full, since the last call.
+    pub(super) fn take_drops(&self) -> io::Result<u64> {
+        statistics(&self.socket).map(|statistics| u64::from(statistics.tp_drops))
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// linux/if_packet.h, `enum tpacket_versions`.
+const TPACKET_V2: libc::c_int = 1;
+
+/// The mapped ring: slots of equal size, filled by the kernel in order.
+struct Ring {
+    memory: NonNull<u8>,
+    memory_bytes: usize,
+    slot_bytes: usize,
+    next: usize,
+}
+
+#[allow(unsafe_code, reason = "the ring is memory shared with the kernel")]
+// SAFETY: the mapping belongs to this value alone; nothing about it is tied to a thread.
+unsafe impl Send for Ring {}
+
+#[allow(unsafe_code, reason = "the ring is memory shared with the kernel")]
+impl Ring {
+    fn map(socket: &OwnedFd, mtu_bytes: usize) -> io::Result<Self> {
+        // Powers of two, so that slots fill the kernel's blocks (of at least a page) without gaps.
+        let slot_bytes =
+            (libc::TPACKET2_HDRLEN + LINK_HEADER_BYTES + mtu_bytes).next_power_of_two();
+        let block_bytes = slot_bytes.max(rustix::param::page_size());
+        let memory_bytes = slot_bytes * SLOTS;
+        let request = libc::tpacket_req {
+            tp_block_size: block_bytes as u32,
+            tp_block_nr: (memory_bytes / block_bytes) as u32,
+            tp_frame_size: slot_bytes as u32,
+            tp_frame_nr: SLOTS as u32,
+        };
+        set_option(socket, libc::PACKET_RX_RING, &request)?;
+        // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
+        let memory = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                memory_bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                socket.as_raw_fd(),
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Ring {
+            memory: NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
+            memory_bytes,
+            slot_bytes,
+            next: 0,
+        })
+    }
+
+    fn slot(&self) -> NonNull<u8> {
+        // SAFETY: `next` is below SLOTS, so the slot lies inside the mapping.
+        unsafe { self.memory.add(self.next * self.slot_bytes) }
+    }
+
+    /// The word by which a slot changes hands: 0 is the kernel's, TP_STATUS_USER ours.
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: a slot begins with a `tpacket2_hdr`, that with its 32-bit status; slots are
+        // aligned to a power of two of at least 64, and both sides access the word atomically.
+        unsafe { self.slot().cast::<AtomicU32>().as_ref() }
+    }
+
+    fn oldest(&self) -> Option<Received<'_>> {
+        let status = self.status().load(Ordering::Acquire);
+        if status & libc::TP_STATUS_USER == 0 {
+            return None;
+        }
+        // SAFETY: the status says that the slot is ours until we release it, which needs this
+        // ring mutably and so ends every borrow; the kernel has filled in the header, whose
+        // padding and alignment the type has as well.
+        let header = unsafe { self.slot().cast::<libc::tpacket2_hdr>().as_ref() };
+        let start = usize::from(header.tp_mac).min(self.slot_bytes);
+        let length = (header.tp_snaplen as usize).min(self.slot_bytes - start);
+        // SAFETY: `start + length` is at most the slot's size, and the slot is ours as above.
+        let bytes = unsafe { std::slice::from_raw_parts(self.slot().add(start).as_ptr(), length) };
+        Some(Received {
+            realtime_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
+            bytes,
+            complete: header.tp_len as usize == length
+                && status & libc::TP_STATUS_CSUMNOTREADY == 0,
+        })
+    }
+
+    fn release(&mut self) {
+        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.next = (self.next + 1) % SLOTS;
+    }
+}
+
+#[allow(unsafe_code, reason = "the ring is memory shared with the kernel")]
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and nothing borrowed from it is left.
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.memory_bytes) };
+    }
+}
+
+#[allow(unsafe_code, reason = "rustix knows no socket options of packet(7)")]
+fn set_option<V: Copy>(socket: &OwnedFd, option: libc::c_int, value: &V) -> io::Result<()> {
+    // SAFETY: the kernel reads at most the given number of bytes, all of them `value`'s.
+    let answer = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            option,
+            std::ptr::from_ref(value).cast(),
+            size_of::<V>() as libc::socklen_t,
+        )
+    };
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[allow(unsafe_code, reason = "rustix knows no socket options of packet(7)")]
+fn statistics(socket: &OwnedFd) -> io::Result<libc::tpacket_stats> {
+    let mut statistics = libc::tpacket_stats {
+        tp_packets: 0,
+        tp_drops: 0,
+    };
+    let mut length = size_of_val(&statistics) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes, which is the size of `statistics`.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            std::ptr::from_mut(&mut statistics).cast(),
+            &raw mut length,
+        )
+    };
+    if answer == 0 {
+        Ok(statistics)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[allow(unsafe_code, reason = "rustix knows no addresses of packet(7)")]
+fn bind(socket: &OwnedFd, interface_index: u32) -> io::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+        sll_ifindex: interface_index as i32,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: the kernel reads one `sockaddr_ll`.
+    let answer = unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of_val(&address) as libc::socklen_t,
+        )
+    };
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

@@ -1,0 +1,136 @@
+//! The TCP segment inside a frame, as far as records need it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Bytes of an Ethernet header without a VLAN tag.
+pub(super) const ETHERNET_BYTES: usize = 14;
+const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
+const PROTOCOL_TCP: u8 = 6;
+
+/// Addresses and header fields of one TCP segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) source: SocketAddr,
+    pub(super) destination: SocketAddr,
+    pub(super) seq: u32,
+    pub(super) ack: u32,
+    pub(super) payload_bytes: u16,
+    pub(super) ip_bytes: u16,
+    pub(super) window: u16,
+    pub(super) flags: u8,
+    pub(super) ecn: u8,
+}
+
+impl Segment {
+    /// The segment in an Ethernet frame, or nothing when it carries something else: not IPv4
+    /// (RFC 791 §3.1), a later fragment, not TCP (RFC 9293 §3.1), or lengths that do not fit.
+    pub(super) fn parse(frame: &[u8]) -> Option<Segment> {
+        if frame.get(12..ETHERNET_BYTES)? != ETHERTYPE_IPV4 {
+            return None;
+        }
+        let ip = &frame[ETHERNET_BYTES..];
+        let header_bytes = usize::from(ip.first()? & 0x0f) * 4;
+        let ip_bytes = be16(ip, 2)?;
+        let fragment_offset = be16(ip, 6)? & 0x1fff;
+        if ip[0] >> 4 != 4 || header_bytes < 20 || fragment_offset != 0 {
+            return None;
+        }
+        if *ip.get(9)? != PROTOCOL_TCP {
+            return None;
+        }
+        let tcp = ip.get(header_bytes..usize::from(ip_bytes))?;
+        let tcp_header_bytes = usize::from(tcp.get(12)? >> 4) * 4;
+        let payload = tcp.get(tcp_header_bytes..)?;
+        if tcp_header_bytes < 20 {
+            return None;
+        }
+        Some(Segment {
+            source: socket_address(ip, 12, be16(tcp, 0)?)?,
+            destination: socket_address(ip, 16, be16(tcp, 2)?)?,
+            seq: be32(tcp, 4)?,
+            ack: be32(tcp, 8)?,
+            payload_bytes: u16::try_from(payload.len()).ok()?,
+            ip_bytes,
+            window: be16(tcp, 14)?,
+            flags: tcp[13],
+            ecn: ip[1] & 0b11,
+        })
+    }
+}
+
+fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+    let field = bytes.get(at..at + 2)?;
+    Some(u16::from_be_bytes(field.try_into().ok()?))
+}
+
+fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+    let field = bytes.get(at..at + 4)?;
+    Some(u32::from_be_bytes(field.try_into().ok()?))
+}
+
+fn socket_address(ip: &[u8], at: usize, port: u16) -> Option<SocketAddr> {
+    let address = Ipv4Addr::from(be32(ip, at)?);
+    Some(SocketAddr::new(IpAddr::V4(address), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ACK with the timestamp option and three bytes of payload, padded to Ethernet's least.
+    fn frame() -> Vec<u8> {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00];
+        frame.extend([0x45, 0b11, 0, 55, 0, 0, 0x40, 0, 64, 6, 0, 0]);
+        frame.extend([10, 83, 0, 2, 10, 83, 0, 1]);
+        frame.extend([0x9c, 0x40, 0x0c, 0xbc, 0, 0, 0, 7, 0, 0, 1, 0]);
+        frame.extend([0x80, 0x18, 0x01, 0xf6, 0, 0, 0, 0]);
+        frame.extend([1; 12]);
+        frame.extend(b"abc");
+        frame.extend([0; 4]);
+        frame
+    }
+
+    #[test]
+    fn reads_every_field() {
+        let segment = Segment::parse(&frame()).unwrap();
+        let expected = Segment {
+            source: "10.83.0.2:40000".parse().unwrap(),
+            destination: "10.83.0.1:3260".parse().unwrap(),
+            seq: 7,
+            ack: 256,
+            payload_bytes: 3,
+            ip_bytes: 55,
+            window: 502,
+            flags: 0x18,
+            ecn: 3,
+        };
+        assert_eq!(segment, expected);
+    }
+
+    #[test]
+    fn a_frame_cut_anywhere_is_no_segment() {
+        let frame = frame();
+        let end = ETHERNET_BYTES + 55;
+        for cut in 0..end {
+            assert_eq!(Segment::parse(&frame[..cut]), None, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn nonsense_lengths_are_no_segment() {
+        for (at, value) in [
+            (12, 0x86),             // another ethertype
+            (ETHERNET_BYTES, 0x65), // another IP version
+            (ETHERNET_BYTES, 0x44), // an IP header too short
+            (ETHERNET_BYTES + 3, 200),
+            (ETHERNET_BYTES + 7, 1),   // a later fragment
+            (ETHERNET_BYTES + 9, 17),  // UDP
+            (ETHERNET_BYTES + 32, 0x40), // a TCP header too short
+            (ETHERNET_BYTES + 32, 0xf0), // and one too long
+        ] {
+            let mut frame = frame();
+            frame[at] = value;
+            assert_eq!(Segment::parse(&frame), None, "byte {at} = {value:#x}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Experiments as they are written: one TOML file each.
+//!
+//! ```toml
+//! title = "Reads over a long path"
+//!
+//! [[host]]
+//! name = "storage"
+//!
+//! [[host]]
+//! name = "client"
+//! count = 4                            # client-1 … client-4
+//!
+//! [[path]]
+//! between = ["client", "storage"]
+//! delay = "16ms"                       # one way
+//! rate = "1Gbit/s"
+//! queue = "4MiB"
+//!
+//! [target]
+//! host = "storage"
+//! luns = ["memory:1GiB"]
+//! command_window = 100
+//!
+//! [[initiator]]
+//! host = "client"
+//!
+//! [workload]
+//! op = "read"
+//! pattern = "random"
+//! block = "4KiB"
+//! time = "3s"
+//!
+//! [sweep]
+//! workload.parallel = [16, 64, 176]
+//!
+//! [[expect]]
+//! metric = "finding.limit"
+//! equals = "command_window"
+//! ```
+//!
+//! A [`Plan`] is read once and checked wholly: every cell of its sweep is resolved before the
+//! first of them runs, so a mistake costs no time and leaves nothing behind.
+
+mod cell;
+mod document;
+mod expect;
+mod mistake;
+mod parameter;
+mod quantity;
+mod scenario;
+
+use std::path::{Path, PathBuf};
+
+pub use cell::{Cell, Phase};
+pub use document::{
+    Document, HostTable, InitiatorTable, Op, PathTable, Pattern, RecordKind, TargetTable, TcpTable,
+    TraceTable, WorkloadTable, WorldKind, WorldTable,
+};
+pub use expect::{Comparison, Expectation, Verdict};
+pub use parameter::Parameter;
+pub use quantity::{Iops, Loss, QueueBound, Rate, Size, Span};
+pub use scenario::{Link, Scenario};
+
+use mistake::Mistake;
+
+/// Most cells that one phase of a plan may have.
+const MAX_CELLS: usize = 10_000;
+/// Longest plan that is read.
+const MAX_PLAN_BYTES: u64 = 1 << 20;
+
+/// What is wrong with a plan, in one line: file, line where there is one, key, value and the
+/// nearest right thing. The user who wrote the plan is who can mend it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}: {mistake}", file.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
+pub struct PlanError {
+    /// The plan's file.
+    pub file: PathBuf,
+    /// The line in it, from 1, where the mistake stands, when it stands on one.
+    pub line: Option<usize>,
+    /// What is wrong and what would be right.
+    pub mistake: String,
+}
+
+/// A plan, read and checked.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    file: PathBuf,
+    table: toml::Table,
+    document: Document,
+    sweep: Vec<(Parameter, Vec<toml::Value>)>,
+    expectations: Vec<Expectation>,
+}
+
+impl Plan {
+    /// Reads the plan in `file`.
+    ///
+    /// # Errors
+    /// [`PlanError`] for whatever is wrong with it, in any cell of its sweep.
+    pub fn read(file: &Path) -> Result<Plan, PlanError> {
+        let fail = |mistake: String| PlanError {
+            file: file.to_owned(),
+            line: None,
+            mistake,
+        };
+        let length = std::fs::metadata(file)
+            .map_err(|error| fail(format!("cannot read the plan: {error}")))?
+            .len();
+        if length > MAX_PLAN_BYTES {
+            return Err(fail(format!(
+                "{length} bytes are too many for a plan (at most {MAX_PLAN_BYTES})"
+            )));
+        }
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| fail(format!("cannot read the plan: {error}")))?;
+        Plan::parse(file, &text)
+    }
+
+    /// Reads a plan from its text; `file` names it in errors and in run folders.
+    ///
+    /// # Errors
+    /// As [`Plan::read`].
+    pub fn parse(file: &Path, text: &str) -> Result<Plan, PlanError> {
+        let located = |mistake: Mistake| PlanError {
+            file: file.to_owned(),
+            line: mistake.line,
+            mistake: mistake.text,
+        };
+        let document = document::from_text(text).map_err(located)?;
+        let table = document::to_table(&document).map_err(located)?;
+        Scenario::resolve(&document).map_err(located)?;
+        let sweep = parameter::sweep(&document.sweep).map_err(located)?;
+        let plan = Plan {
+            file: file.to_owned(),
+            table,
+            expectations: expect::resolve(&document.expect).map_err(located)?,
+            document,
+            sweep,
+        };
+        let cells = plan.cells(Phase::Planned, &[])?;
+        plan.check_filters(&cells)?;
+        Ok(plan)
+    }
+
+    /// The plan's name: its file's, without the extension.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.file.file_stem().map_or_else(
+            || "plan".to_owned(),
+            |stem| stem.to_string_lossy().into_owned(),
+        )
+    }
+
+    /// The file that it was read from.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The plan as written, with every default filled in.
+    #[must_use]
+    pub fn document(&self) -> &Document {
+        &self.document
+    }
+
+    /// The parameters that the sweep varies, first the one that varies slowest.
+    #[must_use]
+    pub fn sweep(&self) -> &[(Parameter, Vec<toml::Value>)] {
+        &self.sweep
+    }
+
+    /// What the plan expects of its results.
+    #[must_use]
+    pub fn expectations(&self) -> &[Expectation] {
+        &self.expectations
+    }
+
+    /// The cells of one phase: the product of the sweep's lists, in the order of the plan, and
+    /// all of it `repeat` times. `changes` are set over every cell first; the advised phase
+    /// sets what the finding advises.
+    ///
+    /// # Errors
+    /// [`PlanError`] when a parameter does not exist or does not take that value.
+    pub fn cells(
+        &self,
+        phase: Phase,
+        changes: &[(Parameter, toml::Value)],
+    ) -> Result<Vec<Cell>, PlanError> {
+        let fail = |mistake: Mistake| PlanError {
+            file: self.file.clone(),
+            line: mistake.line,
+            mistake: mistake.text,
+        };
+        let mut base = self.table.clone();
+        for (parameter, value) in changes {
+            parameter.set(&mut base, value.clone()).map_err(fail)?;
+        }
+        cell::expand(&base, &self.sweep, self.document.repeat, phase, MAX_CELLS).map_err(fail)
+    }
+
+    /// The value that `text` stands for at a parameter: of the type that the plan has there.
+    #[must_use]
+    pub fn value_for(&self, parameter: &Parameter, text: &str) -> toml::Value {
+        parameter.value_like(&self.table, text)
+    }
+
+    /// A filter that no cell can ever match would make its expectation fail without a reason.
+    fn check_filters(&self, cells: &[Cell]) -> Result<(), PlanError> {
+        for expectation in &self.expectations {
+            for filter in expectation.filters() {
+                if !cells.iter().any(|cell| filter.selects_sweep(cell)) {
+                    return Err(PlanError {
+                        file: self.file.clone(),
+                        line: None,
+                        mistake: format!(
+                            "[[expect]] {}: no cell of the sweep has {filter}",
+                            expectation.metric()
+                        ),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,364 @@
+//! The tables of a plan, as typed, with their defaults.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::mistake::Mistake;
+use super::quantity::{Iops, Loss, QueueBound, Rate, Size, Span, whole};
+
+/// A plan as written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Document {
+    /// What the experiment is about, for tables and reports.
+    pub title: String,
+    /// How often the whole sweep is run, 1 to 1000.
+    #[serde(default = "one", deserialize_with = "whole::<1, 1000, _>")]
+    pub repeat: u32,
+    /// Where every pseudo-random choice begins: losses, and the blocks that are read.
+    #[serde(default)]
+    pub seed: u32,
+    /// Whether the sweep is run once more with what the finding advises.
+    #[serde(default)]
+    pub apply_advice: bool,
+    /// Where the experiment runs.
+    #[serde(default)]
+    pub world: WorldTable,
+    /// The hosts.
+    pub host: Vec<HostTable>,
+    /// The paths between them.
+    pub path: Vec<PathTable>,
+    /// The target.
+    pub target: TargetTable,
+    /// The initiators.
+    pub initiator: Vec<InitiatorTable>,
+    /// TCP on every host.
+    #[serde(default)]
+    pub tcp: TcpTable,
+    /// What each initiator does.
+    pub workload: WorkloadTable,
+    /// What is recorded.
+    #[serde(default)]
+    pub trace: TraceTable,
+    /// Dotted parameters and the values that they take.
+    #[serde(default)]
+    pub sweep: toml::Table,
+    /// What the results should be like.
+    #[serde(default)]
+    pub expect: Vec<ExpectTable>,
+}
+
+/// `[world]`: where the experiment runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorldTable {
+    /// The kind of world.
+    pub kind: WorldKind,
+    /// Longest IP packet on every link, 576 B to 9000 B.
+    pub mtu: Size,
+}
+
+/// Kinds of worlds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WorldKind {
+    /// Network namespaces on this computer, with its own kernel's TCP.
+    Netns,
+}
+
+/// `[[host]]`: one host, or several alike.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostTable {
+    /// Its name: small letters, digits and hyphens.
+    pub name: String,
+    /// How many there are, 1 to 250. More than one are called NAME-1, NAME-2 and so on, and NAME
+    /// means all of them.
+    #[serde(default = "one", deserialize_with = "whole::<1, 250, _>")]
+    pub count: u32,
+}
+
+/// `[[path]]`: a link in both directions, shared by all the hosts at its ends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathTable {
+    /// Its name in records and in parameters (`path.NAME.delay`).
+    #[serde(default = "wan")]
+    pub name: String,
+    /// The hosts at its two ends.
+    pub between: [String; 2],
+    /// One-way delay.
+    pub delay: Span,
+    /// What the link carries in each direction; unlimited when it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// What the drop-tail queue in front of the link holds.
+    #[serde(default = "queue")]
+    pub queue: QueueBound,
+    /// Share of the packets that is lost at random, in each direction.
+    #[serde(default = "lossless")]
+    pub loss: Loss,
+}
+
+/// `[target]`: the target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetTable {
+    /// The host that it runs on.
+    pub host: String,
+    /// Its iSCSI name (RFC 7143 §4.2.7).
+    #[serde(default = "target_name")]
+    pub name: String,
+    /// Its logical units, each as `wansan target --lun` takes it. LUN 0 is the one that is used.
+    pub luns: Vec<String>,
+    /// How many commands a session may have open (MaxCmdSN − ExpCmdSN + 1), 1 to 65535.
+    #[serde(default = "command_window", deserialize_with = "whole::<1, 65535, _>")]
+    pub command_window: u32,
+}
+
+/// `[[initiator]]`: one initiator on each host of that name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InitiatorTable {
+    /// The host, or hosts.
+    pub host: String,
+}
+
+/// `[tcp]`: TCP on every host; see tcp(7).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TcpTable {
+    /// Congestion control of every connection.
+    pub congestion_control: String,
+    /// Receive buffer: least, first and greatest.
+    pub rmem: [Size; 3],
+    /// Send buffer: least, first and greatest.
+    pub wmem: [Size; 3],
+    /// Whether ECN is asked for and granted (RFC 3168).
+    pub ecn: bool,
+}
+
+/// `[workload]`: what each initiator does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadTable {
+    /// Read, write, or both.
+    pub op: Op,
+    /// In which order.
+    #[serde(default = "random")]
+    pub pattern: Pattern,
+    /// Bytes per I/O.
+    pub block: Size,
+    /// I/Os that each initiator keeps in flight, 1 to 65535.
+    #[serde(default = "one", deserialize_with = "whole::<1, 65535, _>")]
+    pub parallel: u32,
+    /// How long is measured, 100 ms to 1 h.
+    pub time: Span,
+    /// How long it runs before that.
+    #[serde(default = "warmup")]
+    pub warmup: Span,
+    /// Paces each initiator's load; as fast as it goes when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Iops>,
+    /// Whether the data is compared with what must be there.
+    #[serde(default)]
+    pub verify: bool,
+}
+
+/// What the I/Os do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Op {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// Both in turn.
+    Mix,
+}
+
+/// In which order blocks are visited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pattern {
+    /// One after the other.
+    Sequential,
+    /// Anywhere.
+    Random,
+}
+
+impl Op {
+    /// As `wansan bench --op` takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Mix => "mix",
+        }
+    }
+}
+
+impl Pattern {
+    /// As `wansan bench --pattern` takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Pattern::Sequential => "sequential",
+            Pattern::Random => "random",
+        }
+    }
+}
+
+/// `[trace]`: what is recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TraceTable {
+    /// The kinds of record.
+    pub kinds: Vec<RecordKind>,
+    /// Memory for records in each process; what comes after that is counted as dropped.
+    pub memory: Size,
+}
+
+/// Kinds of record, as in a run folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordKind {
+    /// Layer crossings.
+    Io,
+    /// PDUs.
+    Pdu,
+    /// The kernel's view of each connection.
+    Tcp,
+    /// Every packet in the emulator.
+    Packet,
+    /// The emulated paths, sampled.
+    Path,
+}
+
+impl RecordKind {
+    /// As `--record-kinds` takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            RecordKind::Io => "io",
+            RecordKind::Pdu => "pdu",
+            RecordKind::Tcp => "tcp",
+            RecordKind::Packet => "packet",
+            RecordKind::Path => "path",
+        }
+    }
+}
+
+/// `[[expect]]`: what a number of the results should be.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectTable {
+    /// Dotted way into results.json; `cells.NAME` means that of each cell.
+    pub metric: String,
+    /// Which cells are meant: all, or those with these parameters.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    pub r#where: toml::Table,
+    /// Takes the metric as a ratio to its mean over the cells with these parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relative_to: Option<toml::Table>,
+    /// It is this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub equals: Option<toml::Value>,
+    /// It is this or more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<toml::Value>,
+    /// It is this or less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<toml::Value>,
+}
+
+impl Default for WorldTable {
+    fn default() -> Self {
+        WorldTable {
+            kind: WorldKind::Netns,
+            mtu: Size(1500),
+        }
+    }
+}
+
+impl Default for TcpTable {
+    fn default() -> Self {
+        // Linux's own least and first sizes; the greatest holds the BDP of 10 Gbit/s × 50 ms.
+        TcpTable {
+            congestion_control: "cubic".to_owned(),
+            rmem: [Size(4096), Size(131_072), Size(64 << 20)],
+            wmem: [Size(4096), Size(16_384), Size(64 << 20)],
+            ecn: false,
+        }
+    }
+}
+
+impl Default for TraceTable {
+    fn default() -> Self {
+        TraceTable {
+            kinds: vec![
+                RecordKind::Io,
+                RecordKind::Pdu,
+                RecordKind::Tcp,
+                RecordKind::Packet,
+                RecordKind::Path,
+            ],
+            memory: Size(512 << 20),
+        }
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn wan() -> String {
+    "wan".to_owned()
+}
+
+fn queue() -> QueueBound {
+    QueueBound::Bytes(1 << 20)
+}
+
+fn lossless() -> Loss {
+    Loss(0.0)
+}
+
+fn target_name() -> String {
+    "iqn.2026-11.net.wansan:target".to_owned()
+}
+
+fn command_window() -> u32 {
+    1024
+}
+
+fn random() -> Pattern {
+    Pattern::Random
+}
+
+fn warmup() -> Span {
+    Span(Duration::from_millis(500))
+}
+
+/// Reads a plan's text, with the line of a mistake.
+pub(super) fn from_text(text: &str) -> Result<Document, Mistake> {
+    let syntax = |error: &toml::de::Error| {
+        Mistake::from_toml(error, &serde_path_to_error::Track::new().path(), text)
+    };
+    let deserializer = toml::Deserializer::parse(text).map_err(|error| syntax(&error))?;
+    serde_path_to_error::deserialize(deserializer)
+        .map_err(|error| Mistake::from_toml(error.inner(), error.path(), text))
+}
+
+/// A plan as a table with every default in it: what parameters are set in.
+pub(super) fn to_table(document: &Document) -> Result<toml::Table, Mistake> {
+    toml::Table::try_from(document).map_err(|error| Mistake::new(error.to_string()))
+}
+
+/// Reads a plan from a table in which parameters were set.
+pub(super) fn from_table(table: &toml::Table) -> Result<Document, Mistake> {
+    serde_path_to_error::deserialize(table.clone())
+        .map_err(|error| Mistake::from_toml(error.inner(), error.path(), ""))
+}

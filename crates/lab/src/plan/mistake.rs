@@ -1,0 +1,119 @@
+//! Mistakes in a plan, in words for the person who wrote it.
+
+use std::fmt;
+use std::ops::Range;
+
+/// A mistake and the line it stands on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mistake {
+    pub(super) line: Option<usize>,
+    pub(super) text: String,
+}
+
+impl Mistake {
+    /// A mistake that stands on no single line.
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Mistake {
+            line: None,
+            text: text.into(),
+        }
+    }
+
+    /// Puts where it was found in front.
+    pub(super) fn within(mut self, place: impl fmt::Display) -> Self {
+        self.text = format!("{place}: {}", self.text);
+        self
+    }
+
+    /// What a deserializer found in `text`; `path` is serde's way to the value.
+    pub(super) fn from_toml(
+        error: &toml::de::Error,
+        path: &serde_path_to_error::Path,
+        text: &str,
+    ) -> Self {
+        let line = error.span().map(|span| line_of(text, &span));
+        Mistake {
+            line,
+            text: describe(error.message(), &place(path)),
+        }
+    }
+}
+
+fn line_of(text: &str, span: &Range<usize>) -> usize {
+    let before = text.get(..span.start).unwrap_or(text);
+    before.bytes().filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// Serde's way to a value as a plan's key: `path[0].delay` is `path.delay`, since the line number
+/// says which of several tables is meant.
+fn place(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    let names: Vec<&str> = path
+        .iter()
+        .filter_map(|segment| match segment {
+            Segment::Map { key } => Some(key.as_str()),
+            _ => None,
+        })
+        .collect();
+    names.join(".")
+}
+
+/// Says in the words of plans what serde says in those of Rust. Serde gives unknown and known
+/// names between backticks, the unknown one first.
+fn describe(message: &str, place: &str) -> String {
+    let message = message.lines().next().unwrap_or_default();
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let parent = |key: &str| {
+        let parent = place.strip_suffix(key).unwrap_or(place);
+        match parent.trim_end_matches('.') {
+            "" => "the plan".to_owned(),
+            table => format!("[{table}]"),
+        }
+    };
+    if message.starts_with("unknown field") {
+        let unknown = quoted.next().unwrap_or_default();
+        let known: Vec<&str> = quoted.collect();
+        return format!(
+            "unknown key `{unknown}` in {}; {}",
+            parent(unknown),
+            nearest(unknown, &known)
+        );
+    }
+    if message.starts_with("unknown variant") {
+        let unknown = quoted.next().unwrap_or_default();
+        let known: Vec<&str> = quoted.collect();
+        return format!(
+            "`{place}` cannot be `{unknown}`; {}",
+            nearest(unknown, &known)
+        );
+    }
+    if message.starts_with("missing field") {
+        let missing = quoted.next().unwrap_or_default();
+        return format!("{} lacks `{missing}`", parent(""));
+    }
+    let plain = message
+        .replace("expected u64", "expected a whole number")
+        .replace("expected i64", "expected a whole number")
+        .replace("expected a sequence", "expected a list in [ ]")
+        .replace("expected a map", "expected a table")
+        .replace("invalid type: ", "found ");
+    if place.is_empty() {
+        plain
+    } else {
+        format!("`{place}`: {plain}")
+    }
+}
+
+/// The nearest of the known names, or all of them when none is near.
+pub(super) fn nearest(wrong: &str, known: &[&str]) -> String {
+    let near = known
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(wrong, name), name))
+        .min()
+        .filter(|(distance, name)| *distance <= 1 + name.len() / 3);
+    match near {
+        Some((_, name)) => format!("did you mean `{name}`?"),
+        None if known.is_empty() => "there is none to name".to_owned(),
+        None => format!("known: {}", known.join(", ")),
+    }
+}

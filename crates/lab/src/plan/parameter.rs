@@ -1,0 +1,148 @@
+//! Dotted names of a plan's values, and setting them.
+
+use std::fmt;
+
+use toml::{Table, Value};
+
+use super::mistake::{Mistake, nearest};
+
+/// The name of one value of a plan: `target.command_window`, `workload.parallel`,
+/// `path.wan.delay`. An element of a list of tables goes by its `name`, which may be left out
+/// when it is the only one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Parameter(String);
+
+impl Parameter {
+    /// The parameter of that name. Whether a plan has it shows when it is set.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Parameter(name.into())
+    }
+
+    /// The dotted name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// Sets the value in a plan's table. That the last key exists and takes such a value is
+    /// checked when the plan is read from the table.
+    pub(super) fn set(&self, table: &mut Table, value: Value) -> Result<(), Mistake> {
+        let keys: Vec<&str> = self.0.split('.').collect();
+        let (last, way) = keys.split_last().expect("split gives one part at least");
+        let mut inner = table;
+        let mut way = way.iter().peekable();
+        while let Some(key) = way.next() {
+            let next = inner
+                .entry((*key).to_owned())
+                .or_insert_with(|| Value::Table(Table::new()));
+            inner = match next {
+                Value::Table(table) => table,
+                Value::Array(list) => {
+                    let wanted = way.peek().copied().copied();
+                    let (place, named) = element(list, wanted, key).map_err(|m| m.within(self))?;
+                    if named {
+                        way.next();
+                    }
+                    match &mut list[place] {
+                        Value::Table(table) => table,
+                        _ => return Err(self.is_no_table(key)),
+                    }
+                }
+                _ => return Err(self.is_no_table(key)),
+            };
+        }
+        inner.insert((*last).to_owned(), value);
+        Ok(())
+    }
+
+    /// The value that `text` stands for, of the type that the table has there: advice comes as
+    /// text.
+    pub(super) fn value_like(&self, table: &Table, text: &str) -> Value {
+        let mut current = Some(table);
+        let mut value = None;
+        for key in self.0.split('.') {
+            value = current.and_then(|table| table.get(key));
+            current = value.and_then(Value::as_table);
+        }
+        match value {
+            Some(Value::String(_)) => Value::String(text.to_owned()),
+            _ => text.parse::<i64>().map_or_else(
+                |_| {
+                    text.parse::<bool>()
+                        .map_or_else(|_| Value::String(text.to_owned()), Value::Boolean)
+                },
+                Value::Integer,
+            ),
+        }
+    }
+
+    fn is_no_table(&self, key: &str) -> Mistake {
+        Mistake::new(format!("`{self}` names nothing: `{key}` is a value"))
+    }
+}
+
+impl fmt::Display for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// Which element of a list of tables is meant, and whether `wanted` was its name.
+fn element(list: &[Value], wanted: Option<&str>, key: &str) -> Result<(usize, bool), Mistake> {
+    let names: Vec<&str> = list
+        .iter()
+        .map(|value| {
+            value
+                .get("name")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        })
+        .collect();
+    if let Some(place) = names.iter().position(|name| Some(*name) == wanted) {
+        return Ok((place, true));
+    }
+    if list.len() == 1 {
+        return Ok((0, false));
+    }
+    let wanted = wanted.unwrap_or_default();
+    Err(Mistake::new(format!(
+        "there are {} [[{key}]] and none is named `{wanted}`; {}",
+        list.len(),
+        nearest(wanted, &names)
+    )))
+}
+
+/// The sweep's parameters with their values, in the order of the plan. Keys may be quoted
+/// (`"workload.parallel" = [1, 2]`) or not.
+pub(super) fn sweep(table: &Table) -> Result<Vec<(Parameter, Vec<Value>)>, Mistake> {
+    flatten(table)
+        .into_iter()
+        .map(|(parameter, value)| match value {
+            Value::Array(values) if !values.is_empty() => Ok((parameter, values)),
+            Value::Array(_) => Err(Mistake::new(format!(
+                "[sweep] `{parameter}` has no value: list one at least"
+            ))),
+            other => Err(Mistake::new(format!(
+                "[sweep] `{parameter}` is {}: write a list, such as [{other}]",
+                other.type_str()
+            ))),
+        })
+        .collect()
+}
+
+/// The values of nested tables with their dotted names.
+pub(super) fn flatten(table: &Table) -> Vec<(Parameter, Value)> {
+    let mut flat = Vec::new();
+    for (key, value) in table {
+        match value {
+            Value::Table(inner) => {
+                for (parameter, value) in flatten(inner) {
+                    flat.push((Parameter(format!("{key}.{parameter}")), value));
+                }
+            }
+            other => flat.push((Parameter(key.clone()), other.clone())),
+        }
+    }
+    flat
+}

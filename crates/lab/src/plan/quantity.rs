@@ -1,0 +1,250 @@
+//! The values of a plan that carry a unit.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+use wansan_trace::units;
+
+/// A size in bytes, as in `"512KiB"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+/// A length of time, as in `"16ms"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub Duration);
+
+/// A rate in bits per second, as in `"1Gbit/s"`; never 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate(pub u64);
+
+/// A probability of loss, written in percent, as in `"0.1%"`; from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Loss(pub f64);
+
+/// I/Os per second, as in `"500IOPS"`; never 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Iops(pub u32);
+
+/// How much a queue holds: bytes, as in `"4MiB"`, or packets, as in `"100packets"`; never 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueBound {
+    /// That many bytes.
+    Bytes(u64),
+    /// That many packets, of whatever size.
+    Packets(u32),
+}
+
+impl Size {
+    fn read(text: &str) -> Result<Self, String> {
+        units::parse_bytes(text)
+            .map(Size)
+            .map_err(|e| e.to_string())
+    }
+}
+
+impl Span {
+    fn read(text: &str) -> Result<Self, String> {
+        units::parse_duration(text)
+            .map(Span)
+            .map_err(|e| e.to_string())
+    }
+}
+
+impl Rate {
+    fn read(text: &str) -> Result<Self, String> {
+        match units::parse_rate(text) {
+            Ok(0) => Err(format!("`{text}` carries nothing: a rate is more than 0")),
+            Ok(rate) => Ok(Rate(rate)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Loss {
+    fn read(text: &str) -> Result<Self, String> {
+        let percent = text
+            .trim()
+            .strip_suffix('%')
+            .and_then(|number| number.trim().parse::<f64>().ok())
+            .ok_or_else(|| format!("`{text}` is no loss: write a percentage such as `0.1%`"))?;
+        if (0.0..=100.0).contains(&percent) {
+            Ok(Loss(percent / 100.0))
+        } else {
+            Err(format!("`{text}` is no loss: it goes from 0% to 100%"))
+        }
+    }
+}
+
+impl Iops {
+    fn read(text: &str) -> Result<Self, String> {
+        let number = text.trim().strip_suffix("IOPS").map(str::trim);
+        match number.and_then(|number| number.parse().ok()) {
+            Some(rate @ 1..) => Ok(Iops(rate)),
+            _ => Err(format!(
+                "`{text}` is no I/O rate: write a whole number above 0 and its unit, such as \
+                 `500IOPS`"
+            )),
+        }
+    }
+}
+
+impl QueueBound {
+    fn read(text: &str) -> Result<Self, String> {
+        let bound = match text.trim().strip_suffix("packets") {
+            Some(number) => {
+                let packets = number.trim().parse().map_err(|_| {
+                    format!("`{text}` is no queue: write a whole number such as `100packets`")
+                })?;
+                QueueBound::Packets(packets)
+            }
+            None => QueueBound::Bytes(units::parse_bytes(text).map_err(|error| {
+                format!("{error}, or a number of packets such as `100packets`")
+            })?),
+        };
+        if matches!(bound, QueueBound::Bytes(0) | QueueBound::Packets(0)) {
+            return Err(format!("`{text}` holds nothing: a queue is more than 0"));
+        }
+        Ok(bound)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&units::format_bytes(self.0))
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&units::format_duration(self.0))
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&units::format_rate(self.0))
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Eight decimal places hide that percents are no binary fractions: 0.07 × 100 ≠ 7.
+        write!(f, "{}%", (self.0 * 1e10).round() / 1e8)
+    }
+}
+
+impl fmt::Display for Iops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}IOPS", self.0)
+    }
+}
+
+impl fmt::Display for QueueBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QueueBound::Bytes(bytes) => f.pad(&units::format_bytes(*bytes)),
+            QueueBound::Packets(packets) => write!(f, "{packets}packets"),
+        }
+    }
+}
+
+/// Reads strings with `read`, and tells a number without a unit what it lacks.
+struct Written<T> {
+    what: &'static str,
+    read: fn(&str) -> Result<T, String>,
+}
+
+impl<T> Visitor<'_> for Written<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in quotes with its unit", self.what)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        (self.read)(text).map_err(E::custom)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        self.visit_f64(number as f64)
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
+        (self.read)(&number.to_string()).map_err(E::custom)
+    }
+}
+
+macro_rules! written_as_text {
+    ($($type:ty, $what:literal;)*) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_any(Written { what: $what, read: <$type>::read })
+            }
+        }
+
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+    )*};
+}
+
+written_as_text! {
+    Size, "a size";
+    Span, "a time";
+    Rate, "a rate";
+    Loss, "a loss";
+    Iops, "an I/O rate";
+    QueueBound, "a queue's bound";
+}
+
+/// A whole number between two bounds, for `deserialize_with`.
+pub(super) fn whole<'de, const LEAST: u32, const MOST: u32, D>(
+    deserializer: D,
+) -> Result<u32, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let number = i64::deserialize(deserializer)?;
+    u32::try_from(number)
+        .ok()
+        .filter(|number| (LEAST..=MOST).contains(number))
+        .ok_or_else(|| de::Error::custom(format!("{number} is not within {LEAST} to {MOST}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_quantity_reads_back_what_it_writes() {
+        assert_eq!(Loss::read("0.1%").unwrap().to_string(), "0.1%");
+        assert_eq!(Loss::read("7%").unwrap().to_string(), "7%");
+        assert_eq!(Loss::read("0%").unwrap().to_string(), "0%");
+        assert_eq!(Iops::read("500 IOPS").unwrap().to_string(), "500IOPS");
+        assert_eq!(QueueBound::read("4MiB"), Ok(QueueBound::Bytes(4 << 20)));
+        assert_eq!(QueueBound::read("100packets"), Ok(QueueBound::Packets(100)));
+        assert_eq!(QueueBound::Packets(100).to_string(), "100packets");
+        assert_eq!(Rate::read("1Gbit/s").unwrap().to_string(), "1Gbit/s");
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_the_right_thing() {
+        for (error, part) in [
+            (Loss::read("0.1").unwrap_err(), "0.1%"),
+            (Loss::read("101%").unwrap_err(), "0% to 100%"),
+            (Loss::read("NaN%").unwrap_err(), "0% to 100%"),
+            (Iops::read("0IOPS").unwrap_err(), "above 0"),
+            (Iops::read("500").unwrap_err(), "500IOPS"),
+            (QueueBound::read("0B").unwrap_err(), "more than 0"),
+            (QueueBound::read("4").unwrap_err(), "100packets"),
+            (QueueBound::read("-1packets").unwrap_err(), "whole number"),
+            (Rate::read("0bit/s").unwrap_err(), "more than 0"),
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! A program on a host.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{
+    Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal,
+};
+
+/// Longest line that a program may print; longer ones are cut into several.
+const MAX_LINE_BYTES: u64 = 1 << 20;
+/// How many lines of standard output wait to be read before the program has to.
+const MAX_LINES: usize = 1024;
+/// How much of the end of standard error is kept for messages.
+const STDERR_TAIL_BYTES: usize = 16 * 1024;
+/// How often a program is asked whether it has ended.
+const POLL: Duration = Duration::from_millis(2);
+
+/// What went wrong with a program on a host. Messages carry the end of its standard error.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// It could not be started.
+    #[error("cannot start {title}: {source}")]
+    Start {
+        /// Which program, on which host.
+        title: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It ended before it had said what was waited for, or with a failure.
+    #[error("{title} ended with {status}{stderr}")]
+    Ended {
+        /// Which program, on which host.
+        title: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The end of its standard error on one line, after `: `, or nothing.
+        stderr: String,
+    },
+    /// It took longer than it may.
+    #[error("{title} did not {awaited} within {} s{stderr}", limit.as_secs())]
+    TooLong {
+        /// Which program, on which host.
+        title: String,
+        /// What was waited for.
+        awaited: &'static str,
+        /// How long.
+        limit: Duration,
+        /// The end of its standard error on one line, after `: `, or nothing.
+        stderr: String,
+    },
+    /// The kernel would not tell about it.
+    #[error("cannot wait for {title}: {source}")]
+    Wait {
+        /// Which program, on which host.
+        title: String,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// How a program ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// What it had printed on standard output and nobody had read, as lines.
+    pub lines: Vec<String>,
+    /// The end of its standard error.
+    pub stderr: String,
+}
+
+/// A running program. It gets a process group of its own, so that a Ctrl-C at the terminal
+/// reaches the lab alone, which then ends its programs in order. It is killed when the value is
+/// dropped, and by the kernel when the lab dies without a chance to drop it.
+#[derive(Debug)]
+pub struct Process {
+    title: String,
+    child: Child,
+    lines: Receiver<String>,
+    stderr: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Process {
+    /// Starts `command` as a child of the calling thread: to be called in a thread that outlives
+    /// it, which a host's is.
+    pub(super) fn spawn(title: String, mut command: Command) -> Result<Process, ProcessError> {
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        die_with_parent(&mut command);
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(source) => return Err(ProcessError::Start { title, source }),
+        };
+        let (give, lines) = mpsc::sync_channel(MAX_LINES);
+        let stdout = child.stdout.take().expect("piped above");
+        thread::spawn(move || {
+            let mut reader = BufReader::new(stdout);
+            let mut line = String::new();
+            while matches!((&mut reader).take(MAX_LINE_BYTES).read_line(&mut line), Ok(n) if n > 0)
+            {
+                let text = std::mem::take(&mut line);
+                if give.send(text.trim_end().to_owned()).is_err() {
+                    break;
+                }
+            }
+        });
+        let stderr = Arc::new(Mutex::new(Vec::new()));
+        let tail = Arc::clone(&stderr);
+        let mut pipe = child.stderr.take().expect("piped above");
+        thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(n) = pipe.read(&mut chunk) {
+                if n == 0 {
+                    break;
+                }
+                let mut tail = tail.lock().expect("nobody panics while holding it");
+                tail.extend_from_slice(&chunk[..n]);
+                let excess = tail.len().saturating_sub(STDERR_TAIL_BYTES);
+                tail.drain(..excess);
+            }
+        });
+        Ok(Process {
+            title,
+            child,
+            lines,
+            stderr,
+        })
+    }
+
+    /// The next line of standard output.
+    ///
+    /// # Errors
+    /// [`ProcessError::Ended`] when the program ends first, [`ProcessError::TooLong`] when
+    /// nothing comes within `limit`.
+    pub fn line(&mut self, awaited: &'static str, limit: Duration) -> Result<String, ProcessError> {
+        match self.lines.recv_timeout(limit) {
+            Ok(line) => Ok(line),
+            Err(RecvTimeoutError::Timeout) => Err(self.too_long(awaited, limit)),
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = self.wait(awaited, limit)?;
+                Err(self.ended(status))
+            }
+        }
+    }
+
+    /// Asks the program to end (SIGTERM). One that has ended already is left alone.
+    pub fn terminate(&self) {
+        if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
+            // The child is not yet waited for, so the id is still its own; it may be dead.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// Whether the program is still running.
+    ///
+    /// # Errors
+    /// [`ProcessError::Wait`] when the kernel does not know the program.
+    pub fn is_running(&mut self) -> Result<bool, ProcessError> {
+        match self.child.try_wait() {
+            Ok(status) => Ok(status.is_none()),
+            Err(source) => Err(ProcessError::Wait {
+                title: self.title.clone(),
+                source,
+            }),
+        }
+    }
+
+    /// Waits until the program has ended.
+    ///
+    /// # Errors
+    /// [`ProcessError::TooLong`] when it is still running after `limit`; it is killed then.
+    pub fn end(mut self, limit: Duration) -> Result<Ended, ProcessError> {
+        let deadline = Instant::now() + limit;
+        let mut lines = Vec::new();
+        // Standard output is read meanwhile, or a program with much to say would never end.
+        let status = loop {
+            lines.extend(self.lines.try_iter());
+            match self.wait("end", Duration::ZERO) {
+                Ok(status) => break status,
+                Err(ProcessError::TooLong { .. }) if Instant::now() < deadline => {
+                    thread::sleep(POLL);
+                }
+                Err(ProcessError::TooLong { .. }) => return Err(self.too_long("end", limit)),
+                Err(other) => return Err(other),
+            }
+        };
+        while let Ok(line) = self.lines.recv_timeout(Duration::from_secs(1)) {
+            lines.push(line);
+        }
+        Ok(Ended {
+            status,
+            lines,
+            stderr: self.stderr_tail(),
+        })
+    }
+
+    /// Like [`Process::end`], and an exit status other than 0 is an error too.
+    ///
+    /// # Errors
+    /// [`ProcessError::TooLong`] and [`ProcessError::Ended`].
+    pub fn succeed(self, limit: Duration) -> Result<Vec<String>, ProcessError> {
+        let title = self.title.clone();
+        let ended = self.end(limit)?;
+        if ended.status.success() {
+            Ok(ended.lines)
+        } else {
+            Err(ProcessError::Ended {
+                title,
+                status: ended.status,
+                stderr: one_line(&ended.stderr),
+            })
+        }
+    }
+
+    fn wait(&mut self, awaited: &'static str, limit: Duration) -> Result<ExitStatus, ProcessError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Ok(status),
+                Ok(None) if Instant::now() >= deadline => {
+                    return Err(self.too_long(awaited, limit));
+                }
+                Ok(None) => thread::sleep(POLL),
+                Err(source) => {
+                    return Err(ProcessError::Wait {
+                        title: self.title.clone(),
+                        source,
+                    });
+                }
+            }
+        }
+    }
+
+    fn stderr_tail(&self) -> String {
+        let tail = self.stderr.lock().expect("nobody panics while holding it");
+        String::from_utf8_lossy(&tail).into_owned()
+    }
+
+    fn ended(&self, status: ExitStatus) -> ProcessError {
+        ProcessError::Ended {
+            title: self.title.clone(),
+            status,
+            stderr: one_line(&self.stderr_tail()),
+        }
+    }
+
+    fn too_long(&self, awaited: &'static str, limit: Duration) -> ProcessError {
+        ProcessError::TooLong {
+            title: self.title.clone(),
+            awaited,
+            limit,
+            stderr: one_line(&self.stderr_tail()),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Both fail only when the program is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn one_line(stderr: &str) -> String {
+    let lines: Vec<&str> = stderr
+        .lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty())
+        .collect();
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", lines.join(" | "))
+    }
+}
+
+/// Has the kernel kill the program when the thread that starts it ends (prctl(2),
+/// PR_SET_PDEATHSIG), and so when the lab is killed.
+#[allow(
+    unsafe_code,
+    reason = "a hook between fork and exec is unsafe to install"
+)]
+fn die_with_parent(command: &mut Command) {
+    let lab = getpid();
+    let hook = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The lab may have died between fork and the line above; then nobody will tell.
+        if getppid() == Some(lab) {
+            Ok(())
+        } else {
+            Err(rustix::io::Errno::SRCH.into())
+        }
+    };
+    // SAFETY: between fork and exec only async-signal-safe functions may run; the hook makes two
+    // plain system calls and neither allocates nor locks.
+    unsafe {
+        command.pre_exec(hook);
+    }
+}

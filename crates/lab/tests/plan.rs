@@ -1,0 +1,390 @@
+//! Plans as people write them, right and wrong.
+
+use std::path::Path;
+
+use wansan_lab::plan::{Phase, Plan, PlanError};
+
+const GOOD: &str = r#"
+title = "Reads over a long path"
+apply_advice = true
+
+[[host]]
+name = "storage"
+
+[[host]]
+name = "client"
+count = 2
+
+[[path]]
+between = ["client", "storage"]
+delay = "16ms"
+rate = "1Gbit/s"
+queue = "4MiB"
+
+[target]
+host = "storage"
+luns = ["memory:64MiB"]
+command_window = 100
+
+[[initiator]]
+host = "client"
+
+[workload]
+op = "read"
+block = "4KiB"
+time = "1s"
+
+[sweep]
+workload.parallel = [16, 176]
+path.wan.delay = ["1ms", "16ms", "32ms"]
+
+[[expect]]
+metric = "finding.limit"
+equals = "command_window"
+"#;
+
+fn parse(text: &str) -> Result<Plan, PlanError> {
+    Plan::parse(Path::new("plans/reads.toml"), text)
+}
+
+/// The one-line message for the good plan with `from` replaced by `to`.
+fn mistake(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from} is not in the good plan");
+    let error = parse(&GOOD.replace(from, to)).expect_err(to);
+    let message = error.to_string();
+    assert!(!message.contains('\n'), "{message}");
+    assert!(message.starts_with("plans/reads.toml"), "{message}");
+    message
+}
+
+#[test]
+fn each_mistake_is_named_with_the_right_thing() {
+    for (from, to, parts) in [
+        (
+            "delay = \"16ms\"",
+            "dely = \"16ms\"",
+            &[":14", "`dely`", "[path]", "`delay`"][..],
+        ),
+        (
+            "delay = \"16ms\"",
+            "delay = 16",
+            &[":14", "path.delay", "no unit", "ms"],
+        ),
+        (
+            "delay = \"16ms\"",
+            "delay = \"16 parsecs\"",
+            &[":14", "parsecs", "ns, us, ms"],
+        ),
+        ("delay = \"16ms\"", "delay = \"2min\"", &["60s"]),
+        ("delay = \"16ms\"\n", "", &["[path]", "lacks `delay`"]),
+        (
+            "rate = \"1Gbit/s\"",
+            "rate = \"1GB\"",
+            &[":15", "path.rate", "Gbit/s"],
+        ),
+        (
+            "queue = \"4MiB\"",
+            "queue = \"0B\"",
+            &[":16", "path.queue", "more than 0"],
+        ),
+        (
+            "queue = \"4MiB\"",
+            "loss = \"0.1\"",
+            &[":16", "path.loss", "0.1%"],
+        ),
+        (
+            "[target]",
+            "[tarket]",
+            &["`tarket`", "the plan", "`target`"],
+        ),
+        (
+            "command_window = 100",
+            "command_window = 0",
+            &[":21", "1 to 65535"],
+        ),
+        (
+            "command_window = 100",
+            "command_window = -5",
+            &[":21", "-5"],
+        ),
+        (
+            "command_window = 100",
+            "command_window = \"100\"",
+            &[":21", "target.command_window"],
+        ),
+        ("luns = [\"memory:64MiB\"]", "luns = []", &["memory:1GiB"]),
+        (
+            "luns = [\"memory:64MiB\"]",
+            "luns = \"memory:64MiB\"",
+            &[":20", "list in [ ]"],
+        ),
+        (
+            "host = \"storage\"",
+            "host = \"storag\"",
+            &["`storag`", "`storage`"],
+        ),
+        (
+            "host = \"storage\"",
+            "host = \"client\"",
+            &["runs on one host", "`client-1`"],
+        ),
+        (
+            "[[initiator]]\nhost = \"client\"",
+            "[[initiator]]\nhost = \"storage\"",
+            &["no [[path]]"],
+        ),
+        ("count = 2", "count = 0", &[":10", "1 to 250"]),
+        (
+            "name = \"client\"",
+            "name = \"Client\"",
+            &["\"Client\"", "small letters"],
+        ),
+        (
+            "op = \"read\"",
+            "op = \"reed\"",
+            &[":27", "workload.op", "`reed`", "`read`"],
+        ),
+        (
+            "block = \"4KiB\"",
+            "block = \"1000B\"",
+            &["workload.block", "512B"],
+        ),
+        (
+            "time = \"1s\"",
+            "time = \"1ms\"",
+            &["workload.time", "100ms"],
+        ),
+        ("title = ", "title ", &[":2"]),
+        (
+            "workload.parallel = [16, 176]",
+            "workload.parallel = []",
+            &["workload.parallel", "one"],
+        ),
+        (
+            "workload.parallel = [16, 176]",
+            "workload.parallel = 16",
+            &["workload.parallel", "[16]"],
+        ),
+        (
+            "workload.parallel = [16, 176]",
+            "workload.paralel = [16]",
+            &["[sweep]", "`paralel`", "`parallel`"],
+        ),
+        (
+            "workload.parallel = [16, 176]",
+            "workload.parallel = [16, \"many\"]",
+            &["many"],
+        ),
+        ("path.wan.delay", "path.lan.delay", &["lan"]),
+        (
+            "equals = \"command_window\"",
+            "",
+            &["finding.limit", "`equals`, `at_least`"],
+        ),
+        ("equals =", "equal =", &["`equal`", "`equals`"]),
+        (
+            "metric = \"finding.limit\"",
+            "metric = \"cells.iops\"\nwhere = { workload.parallel = 17 }",
+            &["cells.iops", "workload.parallel = 17"],
+        ),
+        (
+            "metric = \"finding.limit\"",
+            "metric = \"iops\"\nwhere = { workload.parallel = 16 }",
+            &["`cells.iops`"],
+        ),
+        (
+            "apply_advice = true",
+            "repeat = 0",
+            &[":3", "repeat", "1 to 1000"],
+        ),
+        (
+            "apply_advice = true",
+            "[world]\nkind = \"moon\"",
+            &["`moon`", "netns"],
+        ),
+        (
+            "apply_advice = true",
+            "[world]\nmtu = \"64KiB\"",
+            &["world.mtu", "9000B"],
+        ),
+        (
+            "apply_advice = true",
+            "[tcp]\nrmem = [\"4KiB\"]",
+            &["tcp.rmem"],
+        ),
+    ] {
+        let message = mistake(from, to);
+        for part in parts {
+            assert!(
+                message.contains(part),
+                "`{to}` gives `{message}`, without `{part}`"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_plan_that_is_not_there_is_named() {
+    let error = Plan::read(Path::new("/nowhere/plan.toml"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("/nowhere/plan.toml: cannot read"),
+        "{error}"
+    );
+}
+
+#[test]
+fn cells_are_the_product_in_the_order_of_the_plan() {
+    let plan = parse(&GOOD.replace("apply_advice = true", "repeat = 2")).unwrap();
+    assert_eq!(plan.name(), "reads");
+    let cells = plan.cells(Phase::Planned, &[]).unwrap();
+    assert_eq!(cells.len(), 12);
+    let seen: Vec<(u32, u32, u128)> = cells
+        .iter()
+        .map(|cell| {
+            let link = &cell.scenario.links[0];
+            (
+                cell.repeat,
+                cell.document.workload.parallel,
+                link.delay.as_millis(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        &seen[..7],
+        &[
+            (0, 16, 1),
+            (0, 16, 16),
+            (0, 16, 32),
+            (0, 176, 1),
+            (0, 176, 16),
+            (0, 176, 32),
+            (1, 16, 1)
+        ]
+    );
+    let scenario = &cells[0].scenario;
+    assert_eq!(scenario.target_host, "storage");
+    assert_eq!(scenario.initiator_hosts, ["client-1", "client-2"]);
+    assert!(scenario.links[0].joins("storage", "client-2"));
+    assert!(!scenario.links[0].joins("client-1", "client-2"));
+}
+
+#[test]
+fn advice_is_set_over_the_whole_sweep() {
+    let plan = parse(GOOD).unwrap();
+    let window = wansan_lab::plan::Parameter::new("target.command_window");
+    let value = plan.value_for(&window, "176");
+    let cells = plan
+        .cells(Phase::Advised, &[(window.clone(), value)])
+        .unwrap();
+    assert!(
+        cells
+            .iter()
+            .all(|cell| cell.document.target.command_window == 176)
+    );
+    let buffer = wansan_lab::plan::Parameter::new("tcp.ecn");
+    let value = plan.value_for(&buffer, "true");
+    assert!(
+        plan.cells(Phase::Advised, &[(buffer, value)]).unwrap()[0]
+            .document
+            .tcp
+            .ecn
+    );
+    let wrong = plan.value_for(&window, "plenty");
+    assert!(plan.cells(Phase::Advised, &[(window, wrong)]).is_err());
+}
+
+#[test]
+fn a_resolved_plan_reads_back() {
+    let plan = parse(GOOD).unwrap();
+    let again = parse(&toml::to_string(plan.document()).unwrap()).unwrap();
+    assert_eq!(plan.document(), again.document());
+}
+
+#[test]
+fn a_sweep_without_end_is_refused() {
+    let many: Vec<String> = (1..=200).map(|n| n.to_string()).collect();
+    let text = GOOD.replace(
+        "workload.parallel = [16, 176]",
+        &format!(
+            "workload.parallel = [{0}]\ntarget.command_window = [{0}]",
+            many.join(", ")
+        ),
+    );
+    assert!(
+        parse(&text)
+            .unwrap_err()
+            .to_string()
+            .contains("10000 cells")
+    );
+}
+
+fn verdict(expectation: &str, results: &serde_json::Value) -> wansan_lab::plan::Verdict {
+    let (kept, _) = GOOD.split_once("[[expect]]").unwrap();
+    let plan = parse(&format!("{kept}[[expect]]\n{expectation}")).unwrap();
+    plan.expectations()[0].check(results)
+}
+
+#[test]
+fn expectations_can_fail() {
+    let cell = |phase: &str, parallel: u32, iops: f64| {
+        serde_json::json!({
+            "phase": phase,
+            "parameters": {"workload.parallel": parallel},
+            "iops": iops,
+            "latency_p99_ns": 40_000_000,
+            "in_flight": {"app": f64::from(parallel)},
+        })
+    };
+    let results = serde_json::json!({
+        "finding": {"limit": "command_window"},
+        "cells": [cell("planned", 16, 1000.0), cell("planned", 176, 3000.0), cell("advised", 176, 4500.0)],
+    });
+    for (expectation, met) in [
+        (
+            "metric = \"finding.limit\"\nequals = \"command_window\"",
+            true,
+        ),
+        ("metric = \"finding.limit\"\nequals = \"store\"", false),
+        ("metric = \"finding.nothing\"\nequals = 1", false),
+        ("metric = \"finding.limit\"\nat_least = 1", false),
+        ("metric = \"cells.iops\"\nat_least = 1000", true),
+        ("metric = \"cells.iops\"\nat_least = 1001", false),
+        ("metric = \"cells.iops\"\nat_most = 4499.5", false),
+        (
+            "metric = \"cells.latency_p99_ns\"\nat_most = \"40ms\"",
+            true,
+        ),
+        (
+            "metric = \"cells.latency_p99_ns\"\nat_most = \"39ms\"",
+            false,
+        ),
+        ("metric = \"cells.in_flight.app\"\nat_most = 176", true),
+        (
+            "metric = \"cells.parameters.workload.parallel\"\nat_least = 16",
+            true,
+        ),
+        (
+            "metric = \"cells.iops\"\nwhere = { phase = \"planned\", workload.parallel = 176 }\nequals = 3000",
+            true,
+        ),
+        (
+            "metric = \"cells.iops\"\nwhere = { phase = \"advised\" }\n\
+             relative_to = { phase = \"planned\", workload.parallel = 176 }\nat_least = 1.5",
+            true,
+        ),
+        (
+            "metric = \"cells.iops\"\nwhere = { phase = \"advised\" }\n\
+             relative_to = { phase = \"planned\", workload.parallel = 176 }\nat_least = 1.6",
+            false,
+        ),
+        (
+            "metric = \"cells.iops\"\nwhere = { phase = \"dreamt\" }\nat_least = 1",
+            false,
+        ),
+    ] {
+        let verdict = verdict(expectation, &results);
+        assert_eq!(verdict.met, met, "{expectation}: {verdict:?}");
+    }
+}

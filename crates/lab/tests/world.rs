@@ -1,0 +1,319 @@
+//! Worlds of real namespaces, made by root and by an ordinary user.
+//!
+//! Every test runs this program again in a role of its own, since a process can move into a user
+//! namespace only while it has one thread. What a machine does not allow is counted as ignored,
+//! with the reason.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use wansan_lab::world::{HostSpec, TcpSettings, World, isolate};
+
+/// The user that the suite drops to when root starts it.
+const NOBODY: u32 = 65_534;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some("--role") {
+        let role = arguments.next().unwrap_or_default();
+        return match play(&role) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(message) => {
+                eprintln!("{message}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    for arm in arms() {
+        let obstacle = arm.obstacle();
+        if let Some(reason) = &obstacle {
+            eprintln!("not run as {}: {reason}", arm.name);
+        }
+        let ignored = obstacle.is_some();
+        let tests: [(&str, fn(Arm) -> Result<(), Failed>); 4] = [
+            ("hosts are namespaces of their own", |arm| {
+                arm.plays("hosts")
+            }),
+            ("programs are ended in order", |arm| arm.plays("programs")),
+            ("a killed lab leaves nothing", a_killed_lab_leaves_nothing),
+            ("two labs run side by side", two_labs_run_side_by_side),
+        ];
+        for (name, test) in tests {
+            let trial = Trial::test(format!("{name}, as {}", arm.name), move || test(arm));
+            trials.push(trial.with_ignored_flag(ignored));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Who runs a test.
+#[derive(Clone, Copy)]
+struct Arm {
+    name: &'static str,
+    drop_to: Option<u32>,
+}
+
+fn arms() -> Vec<Arm> {
+    let user = Arm {
+        name: "an ordinary user",
+        drop_to: None,
+    };
+    if rustix::process::getuid().is_root() {
+        let root = Arm {
+            name: "root",
+            drop_to: None,
+        };
+        let dropped = Arm {
+            drop_to: Some(NOBODY),
+            ..user
+        };
+        vec![root, dropped]
+    } else {
+        vec![user]
+    }
+}
+
+impl Arm {
+    fn role(self, role: &str) -> Command {
+        let program = std::env::current_exe().expect("a test has a program");
+        let mut command = Command::new(program);
+        command.args(["--role", role]).current_dir("/");
+        if let Some(id) = self.drop_to {
+            command.uid(id).gid(id);
+        }
+        command
+    }
+
+    /// Why this arm cannot make namespaces here, if it cannot.
+    fn obstacle(self) -> Option<String> {
+        match self.role("isolate").output() {
+            Err(error) => Some(format!("the test program cannot be started: {error}")),
+            Ok(output) if output.status.success() => None,
+            Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        }
+    }
+
+    fn plays(self, role: &str) -> Result<(), Failed> {
+        let output = self.role(role).output()?;
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned().into())
+        }
+    }
+
+    /// Starts a lab that holds a program on a host; gives the lab and the program's id.
+    fn hold(self) -> Result<(Child, u32), Failed> {
+        let mut lab = self
+            .role("hold")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()?;
+        let mut line = String::new();
+        BufReader::new(lab.stdout.take().expect("piped")).read_line(&mut line)?;
+        let program = line.trim().parse()?;
+        Ok((lab, program))
+    }
+}
+
+fn a_killed_lab_leaves_nothing(arm: Arm) -> Result<(), Failed> {
+    let (mut lab, program) = arm.hold()?;
+    if !is_alive(program) {
+        return Err("the program did not live".into());
+    }
+    lab.kill()?;
+    lab.wait()?;
+    wait_until(|| !is_alive(program)).map_err(|()| "the program outlived its lab".into())
+}
+
+fn two_labs_run_side_by_side(arm: Arm) -> Result<(), Failed> {
+    let (mut first, program_of_first) = arm.hold()?;
+    let (mut second, program_of_second) = arm.hold()?;
+    arm.plays("hosts")?;
+    let apart = network_of(program_of_first)? != network_of(program_of_second)?;
+    first.kill()?;
+    first.wait()?;
+    let second_lives = is_alive(program_of_second);
+    second.kill()?;
+    second.wait()?;
+    if apart && second_lives {
+        Ok(())
+    } else {
+        Err(format!("apart: {apart}, the second lives: {second_lives}").into())
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    // A dead child of a dead parent is a zombie until init has seen it.
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        !stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .starts_with(" Z")
+    })
+}
+
+fn network_of(pid: u32) -> std::io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/ns/net"))
+}
+
+fn wait_until(done: impl Fn() -> bool) -> Result<(), ()> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < deadline {
+        if done() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(())
+}
+
+fn play(role: &str) -> Result<(), String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    isolate().map_err(|e| text(&e))?;
+    if role == "isolate" {
+        return Ok(());
+    }
+    let tcp = TcpSettings {
+        congestion_control: "reno".to_owned(),
+        rmem_bytes: [4096, 131_072, 50_000_000],
+        wmem_bytes: [4096, 16_384, 40_000_000],
+        ecn: true,
+    };
+    let specs = ["storage", "client-1", "client-2"].map(|name| HostSpec {
+        name: name.to_owned(),
+        tcp: tcp.clone(),
+    });
+    let world = World::build(&specs, 1500).map_err(|e| text(&e))?;
+    match role {
+        "hosts" => hosts(&world),
+        "programs" => programs(&world),
+        "hold" => {
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo $$; exec sleep 1000"]);
+            let mut program = world.hosts()[0]
+                .start("sleep", command)
+                .map_err(|e| text(&e))?;
+            println!("{}", program.line("start", LONG).map_err(|e| text(&e))?);
+            loop {
+                std::thread::park();
+            }
+        }
+        other => Err(format!("no role `{other}`")),
+    }
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn check(holds: bool, what: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what.to_owned()) }
+}
+
+fn output(world: &World, host: usize, script: &str) -> Result<Vec<String>, String> {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    world.hosts()[host]
+        .start(script, command)
+        .and_then(|program| program.succeed(LONG))
+        .map_err(|error| error.to_string())
+}
+
+fn hosts(world: &World) -> Result<(), String> {
+    let namespaces: Vec<Vec<String>> = (0..3)
+        .map(|host| output(world, host, "readlink /proc/self/ns/net"))
+        .collect::<Result<_, _>>()?;
+    check(
+        namespaces[0] != namespaces[1],
+        "two hosts share a namespace",
+    )?;
+    check(
+        namespaces[1] != namespaces[2],
+        "two hosts share a namespace",
+    )?;
+    let devices = output(
+        world,
+        1,
+        "cut -s -d: -f1 /proc/net/dev | tr -d ' ' | grep -v '|' | sort",
+    )?;
+    check(
+        devices.iter().any(|name| name == "wan"),
+        "a host has no `wan`",
+    )?;
+    check(
+        devices.iter().any(|name| name == "lo"),
+        "a host has no `lo`",
+    )?;
+    let neighbours = output(world, 1, "cat /proc/net/arp")?;
+    check(
+        neighbours
+            .iter()
+            .any(|line| line.starts_with("10.83.0.1 ") && line.contains("02:53:41:4e:00:01")),
+        &format!("a neighbour is unknown: {neighbours:?}"),
+    )?;
+    let settings = world.hosts()[2].settings();
+    for (name, value) in [
+        ("net.ipv4.tcp_rmem", "4096 131072 50000000"),
+        ("net.ipv4.tcp_wmem", "4096 16384 40000000"),
+        ("net.ipv4.tcp_ecn", "1"),
+        ("net.ipv4.tcp_congestion_control", "reno"),
+        ("net.ipv4.tcp_no_metrics_save", "1"),
+    ] {
+        let found = settings.get(name).map(String::as_str);
+        check(
+            found == Some(value),
+            &format!("{name} is {found:?}, not {value}"),
+        )?;
+    }
+    // Loopback works, and a connection can be made to a host's own address.
+    let name = world.hosts()[0].address().to_string();
+    let connected = world.hosts()[0].namespace().run(move || {
+        let listener = std::net::TcpListener::bind((name.as_str(), 0))?;
+        std::net::TcpStream::connect(listener.local_addr()?).map(drop)
+    });
+    connected.map_err(|error| format!("a host does not reach itself: {error}"))
+}
+
+fn programs(world: &World) -> Result<(), String> {
+    let host = &world.hosts()[0];
+    let shell = |script: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        host.start("the script", command)
+            .map_err(|error| error.to_string())
+    };
+    let mut polite =
+        shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done")?;
+    let line = polite.line("get ready", LONG).map_err(|e| e.to_string())?;
+    check(line == "ready", "the first line is not the first")?;
+    polite.terminate();
+    let lines = polite.succeed(LONG).map_err(|e| e.to_string())?;
+    check(lines == ["bye"], "the last line is lost")?;
+
+    let failed = shell("echo the disk is on fire >&2; exit 3")?.succeed(LONG);
+    let message = failed.expect_err("it failed").to_string();
+    check(
+        message.contains("the disk is on fire") && message.contains('3'),
+        &message,
+    )?;
+
+    let silent = shell("sleep 1000")?.line("speak", Duration::from_millis(50));
+    let message = silent.expect_err("it said nothing").to_string();
+    check(message.contains("did not speak"), &message)?;
+
+    let talkative = shell("head -c 3000000 /dev/zero | tr '\\0' 'x'; echo; seq 5000")?;
+    let lines = talkative.succeed(LONG).map_err(|e| e.to_string())?;
+    check(
+        lines.last().is_some_and(|line| line == "5000"),
+        "output is lost",
+    )?;
+
+    let missing = host.start("the ghost", Command::new("/nowhere/ghost"));
+    check(missing.is_err(), "a program that is not there was started")
+}
