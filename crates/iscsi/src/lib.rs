@@ -3,12 +3,14 @@
 //!
 //! - [`wire`]: PDUs as structs, and the framing that finds them in a TCP stream;
 //! - [`digest`]: CRC32C as header and data digests use it;
+//! - [`scsi`]: the SCSI disk, from CDB to sense data;
 //! - [`sequence`]: CmdSN, StatSN and their serial-number arithmetic;
 //! - [`fault`]: whose fault an error is.
 
 pub mod digest;
 pub mod fault;
 pub mod keys;
+pub mod scsi;
 pub mod sequence;
 pub mod text;
 pub mod wire;

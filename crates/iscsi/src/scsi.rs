@@ -1,0 +1,53 @@
+//! The SCSI disk: what a CDB asks, and what the answer says (SPC-4, SBC-3, SAM-5).
+//!
+//! For a target, [`TargetDevice::decode`] turns a LUN and a CDB into a [`Decoded`]: either the whole
+//! answer, or the byte range of a store to read, write or flush. It allocates nothing for READ and
+//! WRITE. For an initiator, [`cdb`] builds the CDBs, and [`inquiry::Inquiry`],
+//! [`capacity::Capacity`], [`report_luns::LunList`] and [`Sense`] parse the answers.
+//!
+//! A command is one arm in [`LogicalUnit::decode`] and one function beside its relatives: [`block`]
+//! for the medium, [`inquiry`], [`vpd`], [`capacity`] and [`mode`] for what a unit says of itself,
+//! [`report_luns`] and [`request_sense`] for what its target device or its I_T nexus knows.
+//! Everything else gets INVALID COMMAND OPERATION CODE.
+
+pub mod answer;
+pub mod attention;
+mod block;
+pub mod capacity;
+pub mod cdb;
+pub mod device;
+pub mod inquiry;
+pub mod lun;
+pub mod malformed;
+mod mode;
+pub mod opcode;
+pub mod report_luns;
+mod request_sense;
+pub mod sense;
+pub mod status;
+pub mod unit;
+mod vpd;
+
+pub use answer::{Answer, Decoded, StoreOperation};
+pub use attention::{UnitAttention, UnitAttentions};
+pub use cdb::Cdb;
+pub use device::{DeviceError, Nexus, TargetDevice};
+pub use malformed::Malformed;
+pub use sense::{AdditionalSense, FieldPointer, Sense, SenseKey};
+pub use status::Status;
+pub use unit::{Geometry, GeometryError, Identity, LogicalUnit};
+
+/// The two bytes at `at`, big-endian, as SCSI has all numbers.
+fn be16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// The four bytes at `at`, big-endian.
+fn be32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// The eight bytes at `at`, big-endian.
+fn be64(bytes: &[u8], at: usize) -> u64 {
+    u64::from(be32(bytes, at)) << 32 | u64::from(be32(bytes, at + 4))
+}

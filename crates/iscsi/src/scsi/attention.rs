@@ -1,0 +1,90 @@
+//! Unit attentions: what an initiator has to be told before its next command (SAM-5 5.14).
+
+use super::{AdditionalSense, Sense, SenseKey};
+
+/// A condition to report, in order of precedence: resets before what they imply (SAM-5 5.14).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum UnitAttention {
+    /// The target was started, or reset as a whole.
+    Reset,
+    /// The logical unit was reset.
+    UnitReset,
+    /// The I_T nexus was lost and is back.
+    NexusLoss,
+    /// Another initiator had this one's commands cleared.
+    CommandsCleared,
+}
+
+impl UnitAttention {
+    const ALL: [UnitAttention; 4] = [
+        UnitAttention::Reset,
+        UnitAttention::UnitReset,
+        UnitAttention::NexusLoss,
+        UnitAttention::CommandsCleared,
+    ];
+
+    /// The sense data that reports it.
+    #[must_use]
+    pub const fn sense(self) -> Sense {
+        let additional = match self {
+            UnitAttention::Reset => AdditionalSense::RESET,
+            UnitAttention::UnitReset => AdditionalSense::BUS_DEVICE_RESET,
+            UnitAttention::NexusLoss => AdditionalSense::NEXUS_LOSS,
+            UnitAttention::CommandsCleared => AdditionalSense::COMMANDS_CLEARED,
+        };
+        Sense::new(SenseKey::UnitAttention, additional)
+    }
+}
+
+/// The unit attentions pending for one I_T_L nexus. Each condition is held once, however often it
+/// is established (SAM-5 5.14.2), so the queue cannot grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct UnitAttentions(u8);
+
+impl UnitAttentions {
+    /// Notes `attention`, to be reported once.
+    pub fn establish(&mut self, attention: UnitAttention) {
+        self.0 |= 1 << attention as u8;
+    }
+
+    /// Takes the pending one that takes precedence.
+    pub fn take(&mut self) -> Option<UnitAttention> {
+        let first = UnitAttention::ALL.get(self.0.trailing_zeros() as usize)?;
+        self.0 &= self.0 - 1;
+        Some(*first)
+    }
+
+    /// Whether none is pending.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_reported_once_and_resets_come_first() {
+        let mut attentions = UnitAttentions::default();
+        assert_eq!(attentions.take(), None);
+        for attention in UnitAttention::ALL.into_iter().rev() {
+            attentions.establish(attention);
+            attentions.establish(attention);
+        }
+        for attention in UnitAttention::ALL {
+            assert!(!attentions.is_empty());
+            assert_eq!(attentions.take(), Some(attention));
+        }
+        assert!(attentions.is_empty());
+        assert_eq!(attentions.take(), None);
+    }
+
+    #[test]
+    fn a_reset_is_29_00() {
+        let sense = UnitAttention::Reset.sense().fixed();
+        assert_eq!((sense[2], sense[12], sense[13]), (0x06, 0x29, 0x00));
+    }
+}

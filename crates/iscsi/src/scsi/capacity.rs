@@ -1,0 +1,114 @@
+//! READ CAPACITY (10) and (16): how large a logical unit is (SBC-3).
+
+use super::answer::cut;
+use super::{Cdb, LogicalUnit, Malformed, be32, be64};
+
+/// READ CAPACITY (10). A unit whose last LBA does not fit 32 bits answers all ones: ask with the
+/// 16-byte command.
+pub(super) fn read_10(unit: &LogicalUnit) -> Vec<u8> {
+    let last_lba = u32::try_from(unit.geometry.blocks() - 1).unwrap_or(u32::MAX);
+    let mut data = vec![0; 8];
+    data[0..4].copy_from_slice(&last_lba.to_be_bytes());
+    data[4..8].copy_from_slice(&unit.geometry.block_bytes().to_be_bytes());
+    data
+}
+
+/// READ CAPACITY (16): no protection information, no thin provisioning, aligned at LBA 0.
+pub(super) fn read_16(unit: &LogicalUnit, cdb: &Cdb) -> Vec<u8> {
+    let mut data = vec![0; 32];
+    data[0..8].copy_from_slice(&(unit.geometry.blocks() - 1).to_be_bytes());
+    data[8..12].copy_from_slice(&unit.geometry.block_bytes().to_be_bytes());
+    data[13] = unit.geometry.physical_block_exponent();
+    cut(data, be32(cdb, 10))
+}
+
+/// A logical unit's size, as its initiator learns it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Capacity {
+    /// Number of logical blocks, at least one.
+    pub blocks: u64,
+    /// Size of a logical block, at least one byte.
+    pub block_bytes: u32,
+    /// Logical blocks per physical block, as a power of two; 0 when not reported.
+    pub physical_block_exponent: u8,
+}
+
+impl Capacity {
+    /// Reads the answer to READ CAPACITY (10); `None` when the unit is too large for it and has to
+    /// be asked with READ CAPACITY (16).
+    ///
+    /// # Errors
+    /// When it is shorter than 8 bytes or its blocks have no bytes.
+    pub fn parse_10(data: &[u8]) -> Result<Option<Capacity>, Malformed> {
+        Malformed::check_bytes("READ CAPACITY (10) data", data, 8)?;
+        let last_lba = be32(data, 0);
+        if last_lba == u32::MAX {
+            return Ok(None);
+        }
+        let capacity = Capacity::new(u64::from(last_lba), be32(data, 4), 0)?;
+        Ok(Some(capacity))
+    }
+
+    /// Reads the answer to READ CAPACITY (16).
+    ///
+    /// # Errors
+    /// When it is shorter than 12 bytes, its blocks have no bytes, or the unit has more than
+    /// 2^64 bytes.
+    pub fn parse_16(data: &[u8]) -> Result<Capacity, Malformed> {
+        Malformed::check_bytes("READ CAPACITY (16) data", data, 12)?;
+        let exponent = data.get(13).copied().unwrap_or(0) & 0x0f;
+        Capacity::new(be64(data, 0), be32(data, 8), exponent)
+    }
+
+    fn new(last_lba: u64, block_bytes: u32, exponent: u8) -> Result<Capacity, Malformed> {
+        const WHAT: &str = "READ CAPACITY data";
+        if block_bytes == 0 {
+            return Err(Malformed::value(WHAT, "block length", block_bytes));
+        }
+        last_lba
+            .checked_add(1)
+            .filter(|blocks| blocks.checked_mul(u64::from(block_bytes)).is_some())
+            .map(|blocks| Capacity {
+                blocks,
+                block_bytes,
+                physical_block_exponent: exponent,
+            })
+            .ok_or(Malformed::value(WHAT, "last LBA", last_lba))
+    }
+
+    /// The unit's size.
+    #[must_use]
+    pub const fn size_bytes(&self) -> u64 {
+        self.blocks * self.block_bytes as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_cannot_be_are_refused() {
+        let mut data = [0; 32];
+        assert!(Capacity::parse_16(&data).is_err(), "blocks of no bytes");
+        data[10] = 2;
+        assert_eq!(
+            Capacity::parse_16(&data[..12]).map(|c| c.size_bytes()),
+            Ok(512)
+        );
+        assert!(Capacity::parse_16(&data[..11]).is_err(), "cut off");
+        data[..8].fill(0xff);
+        assert!(Capacity::parse_16(&data).is_err(), "2^64 blocks");
+        data[0] = 0;
+        assert!(
+            Capacity::parse_16(&data).is_err(),
+            "more bytes than 64 bits count"
+        );
+        assert!(Capacity::parse_10(&[0; 8]).is_err());
+        assert!(Capacity::parse_10(&[0, 0, 0, 0, 0, 0, 2]).is_err());
+        assert_eq!(
+            Capacity::parse_10(&[0xff, 0xff, 0xff, 0xff, 0, 0, 2, 0]),
+            Ok(None)
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! Commands as an initiator builds them.
+//!
+//! iSCSI carries every CDB in 16 bytes, padded with zeros (RFC 7143 §11.3.5). READ and WRITE are
+//! built in their 10-byte form where the range fits it, because every target knows that one, and in
+//! their 16-byte form elsewhere.
+
+use super::opcode;
+
+/// A command descriptor block, padded with zeros.
+pub type Cdb = [u8; 16];
+
+/// FUA in byte 1 of READ and WRITE.
+pub(super) const FUA: u8 = 0x08;
+/// IMMED in byte 1 of SYNCHRONIZE CACHE.
+pub(super) const IMMED: u8 = 0x02;
+/// EVPD in byte 1 of INQUIRY.
+pub(super) const EVPD: u8 = 0x01;
+
+/// TEST UNIT READY.
+#[must_use]
+pub const fn test_unit_ready() -> Cdb {
+    // The operation code is 0, and so is everything else.
+    [0; 16]
+}
+
+/// REQUEST SENSE, fixed format.
+#[must_use]
+pub const fn request_sense(allocation_bytes: u8) -> Cdb {
+    let mut cdb = [0; 16];
+    cdb[0] = opcode::REQUEST_SENSE;
+    cdb[4] = allocation_bytes;
+    cdb
+}
+
+/// INQUIRY for the standard data; [`Inquiry`](super::inquiry::Inquiry) parses the answer.
+#[must_use]
+pub fn inquiry(allocation_bytes: u16) -> Cdb {
+    let mut cdb = [0; 16];
+    cdb[0] = opcode::INQUIRY;
+    cdb[3..5].copy_from_slice(&allocation_bytes.to_be_bytes());
+    cdb
+}
+
+/// INQUIRY for a page of vital product data.
+#[must_use]
+pub fn inquiry_page(page: u8, allocation_bytes: u16) -> Cdb {
+    let mut cdb = inquiry(allocation_bytes);
+    cdb[1] = EVPD;
+    cdb[2] = page;
+    cdb
+}
+
+/// READ CAPACITY (10); [`Capacity::parse_10`](super::capacity::Capacity::parse_10) parses the
+/// answer.
+#[must_use]
+pub const fn read_capacity_10() -> Cdb {
+    let mut cdb = [0; 16];
+    cdb[0] = opcode::READ_CAPACITY_10;
+    cdb
+}
+
+/// READ CAPACITY (16); [`Capacity::parse_16`](super::capacity::Capacity::parse_16) parses the
+/// answer.
+#[must_use]
+pub fn read_capacity_16(allocation_bytes: u32) -> Cdb {
+    let mut cdb = [0; 16];
+    cdb[0] = opcode::SERVICE_ACTION_IN_16;
+    cdb[1] = opcode::READ_CAPACITY_16;
+    cdb[10..14].copy_from_slice(&allocation_bytes.to_be_bytes());
+    cdb
+}
+
+/// REPORT LUNS, all that are not well known; [`LunList`](super::report_luns::LunList) parses the
+/// answer. `allocation_bytes` should be 16 at least.
+#[must_use]
+pub fn report_luns(allocation_bytes: u32) -> Cdb {
+    let mut cdb = [0; 16];
+    cdb[0] = opcode::REPORT_LUNS;
+    cdb[6..10].copy_from_slice(&allocation_bytes.to_be_bytes());
+    cdb
+}
+
+/// READ of `blocks` from `lba` on.
+#[must_use]
+pub fn read(lba: u64, blocks: u32, fua: bool) -> Cdb {
+    let mut cdb = ranged(opcode::READ_10, opcode::READ_16, lba, blocks);
+    cdb[1] = if fua { FUA } else { 0 };
+    cdb
+}
+
+/// WRITE of `blocks` from `lba` on.
+#[must_use]
+pub fn write(lba: u64, blocks: u32, fua: bool) -> Cdb {
+    let mut cdb = ranged(opcode::WRITE_10, opcode::WRITE_16, lba, blocks);
+    cdb[1] = if fua { FUA } else { 0 };
+    cdb
+}
+
+/// SYNCHRONIZE CACHE of `blocks` from `lba` on, 0 for all up to the end. With `immediate` the
+/// answer does not wait for the medium.
+#[must_use]
+pub fn synchronize_cache(lba: u64, blocks: u32, immediate: bool) -> Cdb {
+    let mut cdb = ranged(
+        opcode::SYNCHRONIZE_CACHE_10,
+        opcode::SYNCHRONIZE_CACHE_16,
+        lba,
+        blocks,
+    );
+    cdb[1] = if immediate { IMMED } else { 0 };
+    cdb
+}
+
+/// READ, WRITE and SYNCHRONIZE CACHE keep their range in the same places.
+fn ranged(opcode_10: u8, opcode_16: u8, lba: u64, blocks: u32) -> Cdb {
+    let mut cdb = [0; 16];
+    if let (Ok(lba), Ok(blocks)) = (u32::try_from(lba), u16::try_from(blocks)) {
+        cdb[0] = opcode_10;
+        cdb[2..6].copy_from_slice(&lba.to_be_bytes());
+        cdb[7..9].copy_from_slice(&blocks.to_be_bytes());
+    } else {
+        cdb[0] = opcode_16;
+        cdb[2..10].copy_from_slice(&lba.to_be_bytes());
+        cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
+    }
+    cdb
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_bytes() {
+        assert_eq!(test_unit_ready(), [0; 16]);
+        assert_eq!(request_sense(18)[..6], [0x03, 0, 0, 0, 18, 0]);
+        assert_eq!(inquiry(0x1234)[..6], [0x12, 0, 0, 0x12, 0x34, 0]);
+        assert_eq!(inquiry_page(0x83, 255)[..6], [0x12, 1, 0x83, 0, 255, 0]);
+        assert_eq!(read_capacity_10()[..10], [0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            read_capacity_16(32),
+            [0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0]
+        );
+        assert_eq!(
+            report_luns(0x0102_0304)[..12],
+            [0xa0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 0, 0]
+        );
+        assert_eq!(
+            read(0x0102_0304, 0x0506, false)[..10],
+            [0x28, 0, 1, 2, 3, 4, 0, 5, 6, 0]
+        );
+        assert_eq!(
+            write(0x0102_0304, 8, true)[..10],
+            [0x2a, 0x08, 1, 2, 3, 4, 0, 0, 8, 0]
+        );
+        assert_eq!(
+            synchronize_cache(0, 0, true)[..10],
+            [0x35, 0x02, 0, 0, 0, 0, 0, 0, 0, 0]
+        );
+    }
+
+    #[test]
+    fn ranges_that_do_not_fit_ten_bytes_take_sixteen() {
+        assert_eq!(
+            read(1 << 32, 8, true),
+            [0x88, 0x08, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0]
+        );
+        assert_eq!(
+            write(1, 0x1_0000, false),
+            [0x8a, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0]
+        );
+        assert_eq!(synchronize_cache(1 << 32, 0, false)[0], 0x91);
+        assert_eq!(read(u64::from(u32::MAX), 0xffff, false)[0], 0x28);
+    }
+}

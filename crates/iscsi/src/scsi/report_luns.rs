@@ -1,0 +1,55 @@
+//! REPORT LUNS: which logical units a target device has (SPC-4).
+
+use super::answer::cut;
+use super::{Cdb, Malformed, Sense, be32};
+
+/// The answer to REPORT LUNS, from the addresses of all logical units. There are no well known
+/// ones among them.
+pub(super) fn report(addresses: &[[u8; 8]], cdb: &Cdb) -> Result<Vec<u8>, Sense> {
+    let addresses = match cdb[2] {
+        // SELECT REPORT: all but well known ones; all.
+        0x00 | 0x02 => addresses,
+        // Well known ones; administrative ones and their conglomerates' subsidiaries.
+        0x01 | 0x10..=0x12 => &[],
+        _ => return Err(Sense::invalid_field(2, None)),
+    };
+    let mut data = Vec::with_capacity(8 + 8 * addresses.len());
+    data.extend((8 * addresses.len() as u32).to_be_bytes());
+    data.extend([0; 4]);
+    data.extend(addresses.as_flattened());
+    Ok(cut(data, be32(cdb, 6)))
+}
+
+/// The logical units of a target, as an initiator learns them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LunList {
+    /// The addresses that came.
+    pub luns: Vec<[u8; 8]>,
+    /// How many there are; when more than came, ask again with a larger allocation length.
+    pub total: usize,
+}
+
+impl LunList {
+    /// Reads the answer to REPORT LUNS.
+    ///
+    /// # Errors
+    /// When its header of 8 bytes is cut off or the list's length is no multiple of 8.
+    pub fn parse(data: &[u8]) -> Result<LunList, Malformed> {
+        Malformed::check_bytes("REPORT LUNS data", data, 8)?;
+        let list_bytes = be32(data, 0) as usize;
+        if !list_bytes.is_multiple_of(8) {
+            let list_bytes = list_bytes as u64;
+            return Err(Malformed::value(
+                "REPORT LUNS data",
+                "list length",
+                list_bytes,
+            ));
+        }
+        let came = &data[8..];
+        let came = &came[..came.len().min(list_bytes)];
+        Ok(LunList {
+            luns: came.as_chunks().0.to_vec(),
+            total: list_bytes / 8,
+        })
+    }
+}

@@ -1,0 +1,213 @@
+//! A logical unit: a disk as its initiators see it.
+
+use super::answer::Reply;
+use super::{AdditionalSense, Cdb, Sense, block, capacity, inquiry, lun, mode, opcode, vpd};
+
+/// T10 VENDOR IDENTIFICATION, as INQUIRY sends it.
+pub(super) const VENDOR: [u8; 8] = *b"wansan  ";
+/// PRODUCT IDENTIFICATION.
+pub(super) const PRODUCT: [u8; 16] = *b"virtual disk    ";
+/// PRODUCT REVISION LEVEL: four bytes.
+pub(super) const REVISION: &str = concat!(
+    env!("CARGO_PKG_VERSION_MAJOR"),
+    ".",
+    env!("CARGO_PKG_VERSION_MINOR")
+);
+
+/// NACA in the CONTROL byte of a CDB (SAM-5 5.2).
+const NACA: u8 = 0x04;
+
+/// Which logical unit it is. Everything that names it towards initiators follows from this, so the
+/// names stay the same when a target is started again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The iSCSI name of the target, at most 223 bytes (RFC 7143 §4.2.7.1); more is cut off.
+    pub target_name: String,
+    /// The portal group that it is seen through (RFC 7143 §13.9): with the target's name it names
+    /// the target port.
+    pub portal_group_tag: u16,
+    /// Logical unit number, 0 to [`lun::MAX_NUMBER`].
+    pub number: u16,
+}
+
+impl Identity {
+    /// 64 bits that differ between logical units: FNV-1a of the target's name and the number, mixed
+    /// so that near inputs give far results.
+    pub(super) fn unique_id(&self) -> u64 {
+        let bytes = self.target_name.bytes().chain([0]);
+        let hash = bytes
+            .chain(self.number.to_be_bytes())
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+            });
+        let hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hash ^ hash >> 31
+    }
+
+    /// The unit serial number: 16 hexadecimal digits.
+    #[must_use]
+    pub fn serial(&self) -> String {
+        format!("{:016x}", self.unique_id())
+    }
+}
+
+/// A geometry that cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    /// Blocks have another size than 512 or 4096 bytes.
+    #[error("logical blocks have 512 or 4096 bytes, not {0}")]
+    BlockBytes(u32),
+    /// The size is zero or no whole number of blocks.
+    #[error("{size_bytes} bytes are no whole number of {block_bytes}-byte blocks, at least one")]
+    SizeBytes {
+        /// The size asked for.
+        size_bytes: u64,
+        /// Size of a block.
+        block_bytes: u32,
+    },
+}
+
+/// How large a logical unit is, and what it likes to be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Geometry {
+    block_bytes: u32,
+    blocks: u64,
+    optimal_transfer_bytes: u32,
+}
+
+impl Geometry {
+    /// The most that one READ or WRITE may move: 16 MiB, as MAXIMUM TRANSFER LENGTH says. It is
+    /// what an iSCSI burst can hold at most (RFC 7143 §13.13), to the next power of two.
+    pub const MAX_TRANSFER_BYTES: u32 = 1 << 24;
+    /// A physical block, as stores keep data in pages of this size.
+    const PHYSICAL_BLOCK_BYTES: u32 = 4096;
+
+    /// `size_bytes` in blocks of 512 or 4096 bytes. `optimal_transfer_bytes`, MaxBurstLength as a
+    /// rule, goes out as OPTIMAL TRANSFER LENGTH in whole blocks, within the maximum; 0 reports
+    /// none.
+    pub fn new(
+        size_bytes: u64,
+        block_bytes: u32,
+        optimal_transfer_bytes: u32,
+    ) -> Result<Geometry, GeometryError> {
+        if !matches!(block_bytes, 512 | 4096) {
+            return Err(GeometryError::BlockBytes(block_bytes));
+        }
+        if size_bytes == 0 || !size_bytes.is_multiple_of(u64::from(block_bytes)) {
+            return Err(GeometryError::SizeBytes {
+                size_bytes,
+                block_bytes,
+            });
+        }
+        Ok(Geometry {
+            block_bytes,
+            blocks: size_bytes / u64::from(block_bytes),
+            optimal_transfer_bytes: optimal_transfer_bytes.min(Geometry::MAX_TRANSFER_BYTES),
+        })
+    }
+
+    /// Size of a logical block: 512 or 4096.
+    #[must_use]
+    pub const fn block_bytes(&self) -> u32 {
+        self.block_bytes
+    }
+
+    /// Number of logical blocks, at least one.
+    #[must_use]
+    pub const fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Logical blocks per physical block, as a power of two.
+    pub(super) const fn physical_block_exponent(&self) -> u8 {
+        (Geometry::PHYSICAL_BLOCK_BYTES / self.block_bytes).trailing_zeros() as u8
+    }
+
+    /// Most blocks of one READ or WRITE.
+    pub(super) const fn max_transfer_blocks(&self) -> u32 {
+        Geometry::MAX_TRANSFER_BYTES / self.block_bytes
+    }
+
+    /// Blocks that one READ or WRITE should have at most; 0 when nothing is reported.
+    pub(super) const fn optimal_transfer_blocks(&self) -> u32 {
+        self.optimal_transfer_bytes / self.block_bytes
+    }
+}
+
+/// A logical unit: who it is, how large, and how it treats writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogicalUnit {
+    /// Which one it is.
+    pub identity: Identity,
+    /// How large it is.
+    pub geometry: Geometry,
+    /// Writes without FUA are held in a volatile cache until SYNCHRONIZE CACHE (WCE).
+    pub write_cache: bool,
+    /// Writes are refused.
+    pub read_only: bool,
+}
+
+impl LogicalUnit {
+    /// What this unit makes of `cdb`. READ and WRITE allocate nothing.
+    ///
+    /// REPORT LUNS and REQUEST SENSE, which are about more than one unit, are decoded by
+    /// [`TargetDevice`](super::TargetDevice).
+    ///
+    /// # Errors
+    /// The sense data of the CHECK CONDITION that the command ends with.
+    pub fn decode(&self, cdb: &Cdb) -> Result<Reply, Sense> {
+        check_control(cdb)?;
+        match cdb[0] {
+            opcode::READ_6 | opcode::READ_10 | opcode::READ_12 | opcode::READ_16 => {
+                block::read(self, cdb)
+            }
+            opcode::WRITE_6 | opcode::WRITE_10 | opcode::WRITE_12 | opcode::WRITE_16 => {
+                block::write(self, cdb)
+            }
+            opcode::SYNCHRONIZE_CACHE_10 | opcode::SYNCHRONIZE_CACHE_16 => {
+                block::synchronize_cache(self, cdb)
+            }
+            _ => self.parameter_data(cdb).map(Reply::Data),
+        }
+    }
+
+    /// What the commands that do not touch the medium answer.
+    fn parameter_data(&self, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
+        match cdb[0] {
+            opcode::TEST_UNIT_READY => Ok(Vec::new()),
+            opcode::INQUIRY if cdb[1] & super::cdb::EVPD != 0 => vpd::page(self, cdb),
+            opcode::INQUIRY => inquiry::standard(cdb),
+            opcode::READ_CAPACITY_10 => Ok(capacity::read_10(self)),
+            opcode::SERVICE_ACTION_IN_16 => match cdb[1] & 0x1f {
+                opcode::READ_CAPACITY_16 => Ok(capacity::read_16(self, cdb)),
+                _ => Err(Sense::invalid_field(1, Some(4))),
+            },
+            opcode::MODE_SENSE_6 => mode::sense_6(self, cdb),
+            opcode::MODE_SENSE_10 => mode::sense_10(self, cdb),
+            _ => Err(Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE)),
+        }
+    }
+
+    /// The unit's address in the form that REPORT LUNS lists.
+    pub(super) fn address(&self) -> [u8; 8] {
+        lun::address(self.identity.number).unwrap_or_default()
+    }
+}
+
+/// A unit that clears NORMACA in its INQUIRY data refuses NACA in any CDB (SAM-5 5.2). CONTROL is the
+/// last byte of a CDB, whose length its group code tells (SPC-4 4.2.5.1); codes of groups without
+/// a fixed length are no commands here.
+pub(super) fn check_control(cdb: &Cdb) -> Result<(), Sense> {
+    let control = match cdb[0] >> 5 {
+        0 => 5,
+        1 | 2 => 9,
+        4 => 15,
+        5 => 11,
+        _ => return Ok(()),
+    };
+    if cdb[control] & NACA != 0 {
+        return Err(Sense::invalid_field(control as u16, Some(2)));
+    }
+    Ok(())
+}

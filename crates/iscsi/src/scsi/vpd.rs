@@ -1,0 +1,129 @@
+//! Vital product data: the pages of INQUIRY with EVPD (SPC-4, SBC-3).
+
+use super::answer::cut;
+use super::unit::VENDOR;
+use super::{Cdb, LogicalUnit, Sense, inquiry};
+
+/// Supported VPD Pages.
+const SUPPORTED_PAGES: u8 = 0x00;
+/// Unit Serial Number.
+const SERIAL_NUMBER: u8 = 0x80;
+/// Device Identification.
+const IDENTIFICATION: u8 = 0x83;
+/// Block Limits (SBC-3).
+const BLOCK_LIMITS: u8 = 0xb0;
+/// Block Device Characteristics (SBC-3).
+const CHARACTERISTICS: u8 = 0xb1;
+/// Logical Block Provisioning (SBC-3).
+const PROVISIONING: u8 = 0xb2;
+
+/// All pages, in ascending order as page 00h lists them.
+const PAGES: [u8; 6] = [
+    SUPPORTED_PAGES,
+    SERIAL_NUMBER,
+    IDENTIFICATION,
+    BLOCK_LIMITS,
+    CHARACTERISTICS,
+    PROVISIONING,
+];
+
+/// Length of the Block Limits and the Block Device Characteristics page without their headers.
+const LONG_PAGE_BYTES: usize = 0x3c;
+
+/// INQUIRY with EVPD.
+pub(super) fn page(unit: &LogicalUnit, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
+    let body = match cdb[2] {
+        SUPPORTED_PAGES => PAGES.to_vec(),
+        SERIAL_NUMBER => unit.identity.serial().into_bytes(),
+        IDENTIFICATION => identification(unit),
+        BLOCK_LIMITS => block_limits(unit),
+        CHARACTERISTICS => characteristics(),
+        // Not thin: no threshold, no UNMAP, provisioning type not reported.
+        PROVISIONING => vec![0; 4],
+        _ => return Err(Sense::invalid_field(2, None)),
+    };
+    // A disk (peripheral byte 0), the page's code and its length. The longest page is 83h, with
+    // two names of at most 223 bytes.
+    let mut data = vec![0, cdb[2]];
+    data.extend((body.len() as u16).to_be_bytes());
+    data.extend(body);
+    Ok(cut(data, inquiry::allocation_bytes(cdb)))
+}
+
+/// What a designator is about: ASSOCIATION in its place.
+#[derive(Clone, Copy)]
+enum Of {
+    Unit = 0x00,
+    TargetPort = 0x10,
+    TargetDevice = 0x20,
+}
+
+/// Page 83h: the unit by two names of its own, the target port by number, portal group and name, the
+/// target device by name.
+fn identification(unit: &LogicalUnit) -> Vec<u8> {
+    let identity = &unit.identity;
+    let tag = identity.portal_group_tag;
+    let mut data = Vec::new();
+
+    // NAA 3h, locally assigned: wansan has no company id to build a world wide name with.
+    let naa = 0x3 << 60 | identity.unique_id() >> 4;
+    designator(&mut data, Of::Unit, 0x1, 0x3, &naa.to_be_bytes());
+    let t10 = [&VENDOR[..], identity.serial().as_bytes()].concat();
+    designator(&mut data, Of::Unit, 0x2, 0x1, &t10);
+
+    // A target has one port per portal group; relative identifiers begin at 1.
+    let port = u32::from(tag.max(1)).to_be_bytes();
+    designator(&mut data, Of::TargetPort, 0x1, 0x4, &port);
+    let group = u32::from(tag).to_be_bytes();
+    designator(&mut data, Of::TargetPort, 0x1, 0x5, &group);
+    // The name of a target port: RFC 7143 §4.4.4.
+    let port_name = name_string(&identity.target_name, &format!(",t,0x{tag:04x}"));
+    designator(&mut data, Of::TargetPort, 0x3, 0x8, &port_name);
+    let device_name = name_string(&identity.target_name, "");
+    designator(&mut data, Of::TargetDevice, 0x3, 0x8, &device_name);
+    data
+}
+
+/// A SCSI name string: an iSCSI name, at most the 223 bytes that one may have, and what follows
+/// it; ended by a zero and padded to a multiple of four bytes.
+fn name_string(name: &str, suffix: &str) -> Vec<u8> {
+    let name = name.as_bytes();
+    let mut bytes = [&name[..name.len().min(223)], suffix.as_bytes(), &[0]].concat();
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// Appends one designation descriptor. The code set is 1 for binary, 2 for ASCII, 3 for UTF-8.
+fn designator(data: &mut Vec<u8>, of: Of, code_set: u8, kind: u8, value: &[u8]) {
+    // With ports and devices PIV says that the protocol, 5h iSCSI, is named.
+    let (protocol, piv) = match of {
+        Of::Unit => (0x00, 0x00),
+        Of::TargetPort | Of::TargetDevice => (0x50, 0x80),
+    };
+    data.extend([
+        protocol | code_set,
+        piv | of as u8 | kind,
+        0,
+        value.len() as u8,
+    ]);
+    data.extend(value);
+}
+
+/// Page B0h.
+fn block_limits(unit: &LogicalUnit) -> Vec<u8> {
+    let geometry = &unit.geometry;
+    let granularity = 1u16 << geometry.physical_block_exponent();
+    let mut data = vec![0; LONG_PAGE_BYTES];
+    // Offsets are those of the standard, less the page's header of 4 bytes.
+    data[2..4].copy_from_slice(&granularity.to_be_bytes());
+    data[4..8].copy_from_slice(&geometry.max_transfer_blocks().to_be_bytes());
+    data[8..12].copy_from_slice(&geometry.optimal_transfer_blocks().to_be_bytes());
+    data
+}
+
+/// Page B1h.
+fn characteristics() -> Vec<u8> {
+    let mut data = vec![0; LONG_PAGE_BYTES];
+    data[1] = 0x01; // MEDIUM ROTATION RATE 0001h: does not rotate
+    data
+}
