@@ -17,14 +17,12 @@ pub mod capacity;
 pub mod cdb;
 pub mod device;
 pub mod inquiry;
-pub mod lun;
 pub mod malformed;
 mod mode;
 pub mod opcode;
 pub mod report_luns;
 mod request_sense;
 pub mod sense;
-pub mod status;
 pub mod unit;
 mod vpd;
 
@@ -34,7 +32,6 @@ pub use cdb::Cdb;
 pub use device::{DeviceError, Nexus, TargetDevice};
 pub use malformed::Malformed;
 pub use sense::{AdditionalSense, FieldPointer, Sense, SenseKey};
-pub use status::Status;
 pub use unit::{Geometry, GeometryError, Identity, LogicalUnit};
 
 /// The two bytes at `at`, big-endian, as SCSI has all numbers.

@@ -1,12 +1,13 @@
 //! What decoding a CDB comes to.
 
-use super::{Sense, Status};
+use super::Sense;
+use crate::wire::ScsiStatus;
 
 /// A whole answer, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// How the command ended.
-    pub status: Status,
+    pub status: ScsiStatus,
     /// Data-In, already cut to the CDB's allocation length; empty when there is none.
     pub data: Vec<u8>,
     /// With CHECK CONDITION only.
@@ -18,7 +19,7 @@ impl Answer {
     #[must_use]
     pub const fn good(data: Vec<u8>) -> Answer {
         Answer {
-            status: Status::Good,
+            status: ScsiStatus::Good,
             data,
             sense: None,
         }
@@ -28,7 +29,7 @@ impl Answer {
     #[must_use]
     pub const fn check_condition(sense: Sense) -> Answer {
         Answer {
-            status: Status::CheckCondition,
+            status: ScsiStatus::CheckCondition,
             data: Vec::new(),
             sense: Some(sense),
         }

@@ -4,8 +4,9 @@ use super::answer::Reply;
 use super::unit::check_control;
 use super::{
     AdditionalSense, Answer, Cdb, Decoded, LogicalUnit, Sense, UnitAttention, UnitAttentions,
-    inquiry, lun, opcode, report_luns, request_sense,
+    inquiry, opcode, report_luns, request_sense,
 };
+use crate::wire::Lun;
 
 /// Logical units that cannot make a target device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +15,7 @@ pub enum DeviceError {
     #[error("two logical units have number {0}")]
     Duplicate(u16),
     /// A number is too large for one level of LUN.
-    #[error("logical unit number {0} is above {max}", max = lun::MAX_NUMBER)]
+    #[error("logical unit number {0} is above 16383, the largest there is")]
     Number(u16),
 }
 
@@ -23,8 +24,8 @@ pub enum DeviceError {
 pub struct TargetDevice {
     /// In ascending order of their numbers.
     units: Vec<LogicalUnit>,
-    /// Their addresses, in the same order.
-    addresses: Vec<[u8; 8]>,
+    /// Their LUNs, in the same order.
+    luns: Vec<Lun>,
 }
 
 impl TargetDevice {
@@ -36,13 +37,12 @@ impl TargetDevice {
                 return Err(DeviceError::Duplicate(pair[0].identity.number));
             }
         }
-        if let Some(last) = units.last()
-            && last.identity.number > lun::MAX_NUMBER
-        {
-            return Err(DeviceError::Number(last.identity.number));
-        }
-        let addresses = units.iter().map(LogicalUnit::address).collect();
-        Ok(TargetDevice { units, addresses })
+        let luns = units
+            .iter()
+            .map(|unit| unit.identity.number)
+            .map(|number| Lun::single_level(number).ok_or(DeviceError::Number(number)))
+            .collect::<Result<_, _>>()?;
+        Ok(TargetDevice { units, luns })
     }
 
     /// Its logical units, in ascending order of their numbers.
@@ -53,8 +53,8 @@ impl TargetDevice {
 
     /// The place in [`units`](TargetDevice::units) of the unit at that LUN.
     #[must_use]
-    pub fn place(&self, lun: &[u8; 8]) -> Option<usize> {
-        let number = lun::number(lun)?;
+    pub fn place(&self, lun: Lun) -> Option<usize> {
+        let number = lun.number()?;
         let at = |place: usize| self.units.get(place).map(|unit| unit.identity.number);
         // Units are numbered from 0 without a gap as a rule: the number is the place.
         if at(usize::from(number)) == Some(number) {
@@ -76,7 +76,7 @@ impl TargetDevice {
     /// Decodes a command for the unit at `lun` that came over `nexus`. A unit attention that is
     /// pending there goes out instead of the answer, but for INQUIRY and REPORT LUNS, and REQUEST
     /// SENSE reports it as its data (SAM-5 5.14.1).
-    pub fn decode(&self, lun: &[u8; 8], cdb: &Cdb, nexus: &mut Nexus) -> Decoded {
+    pub fn decode(&self, lun: Lun, cdb: &Cdb, nexus: &mut Nexus) -> Decoded {
         let Some(unit) = self.place(lun) else {
             return Decoded::Answer(match self.decode_without_unit(cdb) {
                 Ok(data) => Answer::good(data),
@@ -128,7 +128,7 @@ impl TargetDevice {
 
     fn report_luns(&self, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
         check_control(cdb)?;
-        report_luns::report(&self.addresses, cdb)
+        report_luns::report(&self.luns, cdb)
     }
 }
 

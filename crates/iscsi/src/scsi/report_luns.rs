@@ -2,29 +2,30 @@
 
 use super::answer::cut;
 use super::{Cdb, Malformed, Sense, be32};
+use crate::wire::Lun;
 
-/// The answer to REPORT LUNS, from the addresses of all logical units. There are no well known
-/// ones among them.
-pub(super) fn report(addresses: &[[u8; 8]], cdb: &Cdb) -> Result<Vec<u8>, Sense> {
-    let addresses = match cdb[2] {
+/// The answer to REPORT LUNS, from the LUNs of all logical units. There are no well known ones
+/// among them.
+pub(super) fn report(luns: &[Lun], cdb: &Cdb) -> Result<Vec<u8>, Sense> {
+    let luns = match cdb[2] {
         // SELECT REPORT: all but well known ones; all.
-        0x00 | 0x02 => addresses,
+        0x00 | 0x02 => luns,
         // Well known ones; administrative ones and their conglomerates' subsidiaries.
         0x01 | 0x10..=0x12 => &[],
         _ => return Err(Sense::invalid_field(2, None)),
     };
-    let mut data = Vec::with_capacity(8 + 8 * addresses.len());
-    data.extend((8 * addresses.len() as u32).to_be_bytes());
+    let mut data = Vec::with_capacity(8 + 8 * luns.len());
+    data.extend((8 * luns.len() as u32).to_be_bytes());
     data.extend([0; 4]);
-    data.extend(addresses.as_flattened());
+    data.extend(luns.iter().flat_map(|lun| lun.0));
     Ok(cut(data, be32(cdb, 6)))
 }
 
 /// The logical units of a target, as an initiator learns them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LunList {
-    /// The addresses that came.
-    pub luns: Vec<[u8; 8]>,
+    /// Those that came.
+    pub luns: Vec<Lun>,
     /// How many there are; when more than came, ask again with a larger allocation length.
     pub total: usize,
 }
@@ -48,7 +49,7 @@ impl LunList {
         let came = &data[8..];
         let came = &came[..came.len().min(list_bytes)];
         Ok(LunList {
-            luns: came.as_chunks().0.to_vec(),
+            luns: came.as_chunks().0.iter().copied().map(Lun).collect(),
             total: list_bytes / 8,
         })
     }

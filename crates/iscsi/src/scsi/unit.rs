@@ -1,7 +1,7 @@
 //! A logical unit: a disk as its initiators see it.
 
 use super::answer::Reply;
-use super::{AdditionalSense, Cdb, Sense, block, capacity, inquiry, lun, mode, opcode, vpd};
+use super::{AdditionalSense, Cdb, Sense, block, capacity, inquiry, mode, opcode, vpd};
 
 /// T10 VENDOR IDENTIFICATION, as INQUIRY sends it.
 pub(super) const VENDOR: [u8; 8] = *b"wansan  ";
@@ -26,7 +26,8 @@ pub struct Identity {
     /// The portal group that it is seen through (RFC 7143 §13.9): with the target's name it names
     /// the target port.
     pub portal_group_tag: u16,
-    /// Logical unit number, 0 to [`lun::MAX_NUMBER`].
+    /// Logical unit number, 0 to 16383: what [`Lun::single_level`](crate::wire::Lun::single_level)
+    /// can say.
     pub number: u16,
 }
 
@@ -187,11 +188,6 @@ impl LogicalUnit {
             opcode::MODE_SENSE_10 => mode::sense_10(self, cdb),
             _ => Err(Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE)),
         }
-    }
-
-    /// The unit's address in the form that REPORT LUNS lists.
-    pub(super) fn address(&self) -> [u8; 8] {
-        lun::address(self.identity.number).unwrap_or_default()
     }
 }
 
