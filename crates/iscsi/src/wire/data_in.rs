@@ -55,7 +55,7 @@ impl DataIn {
                 pdu: Opcode::DataIn,
                 field: "S without F in byte 1",
                 value: flags.into(),
-                section: "11.7.1",
+                section: "11.7.3",
             });
         }
         let (status, residual, stat_sn) = if has_status {

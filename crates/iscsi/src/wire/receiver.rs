@@ -206,3 +206,53 @@ impl Receiver {
 const fn greatest_pdu_bytes(max_data_bytes: usize) -> usize {
     BHS_BYTES + MAX_AHS_BYTES + DIGEST_BYTES + max_data_bytes.next_multiple_of(4) + DIGEST_BYTES
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The beginning of a header that claims the greatest data segment there is.
+    const CLAIM: [u8; 8] = [0, 0, 0, 0, 0, 0xff, 0xff, 0xff];
+
+    fn feed(receiver: &mut Receiver, bytes: &[u8]) -> usize {
+        let space = receiver.space();
+        let taken = bytes.len().min(space.len());
+        space[..taken].copy_from_slice(&bytes[..taken]);
+        receiver.filled(taken);
+        taken
+    }
+
+    #[test]
+    fn a_claim_takes_no_memory_and_data_takes_what_it_needs() {
+        let mut receiver = Receiver::new();
+        receiver.set_max_data_bytes(MAX_DATA_BYTES);
+        let mut pdu = vec![0; greatest_pdu_bytes(MAX_DATA_BYTES)];
+        pdu[..8].copy_from_slice(&CLAIM);
+        pdu.truncate(BHS_BYTES + MAX_DATA_BYTES + 1);
+        let mut taken = feed(&mut receiver, &pdu[..BHS_BYTES]);
+        for _ in 0..3 {
+            assert_eq!(receiver.next(), Ok(None));
+            assert_eq!(receiver.space().len(), FIRST_BYTES - BHS_BYTES);
+        }
+        while taken < pdu.len() {
+            assert_eq!(receiver.next(), Ok(None));
+            taken += feed(&mut receiver, &pdu[taken..]);
+            assert!(receiver.buffer.len() <= 4 * taken);
+        }
+        let received = receiver.next().map(|pdu| pdu.map(|pdu| pdu.data.len()));
+        assert_eq!(received, Ok(Some(MAX_DATA_BYTES)));
+        assert!(receiver.buffer.len() <= greatest_pdu_bytes(MAX_DATA_BYTES));
+    }
+
+    #[test]
+    fn reading_in_batches_stops_growing() {
+        let mut receiver = Receiver::new();
+        receiver.set_max_data_bytes(DEFAULT_MAX_DATA_BYTES);
+        let many = vec![0; 10 * BATCH_BYTES];
+        for _ in 0..20 {
+            feed(&mut receiver, &many);
+            while let Ok(Some(_)) = receiver.next() {}
+        }
+        assert_eq!(receiver.buffer.len(), BATCH_BYTES);
+    }
+}
