@@ -357,6 +357,22 @@ impl Negotiation {
             && !(key.irrelevant_in_discovery && self.session_type == SessionType::Discovery)
     }
 
+    /// Takes back what this end has offered and declared, because the peer has not looked at it.
+    pub fn withdraw(&mut self) {
+        for standing in &mut self.standings {
+            if matches!(standing, Standing::Offered(_)) {
+                *standing = Standing::Silent;
+            }
+        }
+        self.own_length_declared = false;
+    }
+
+    /// Whether an offer was refused, so that the two ends have nothing in common for this key.
+    #[must_use]
+    pub fn is_refused(&self, name: KeyName) -> bool {
+        *self.standing(name.key()) == Standing::Refused
+    }
+
     /// Whether the peer still owes an answer to an offer of this end.
     #[must_use]
     pub fn awaits_answers(&self) -> bool {

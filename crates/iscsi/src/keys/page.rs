@@ -111,7 +111,7 @@ fn values(key: &Key) -> String {
         | Rule::Maximum { range, .. }
         | Rule::DeclaredNumber { range, .. } => format!("{} to {}", range.min, range.max),
         Rule::List { values, .. } | Rule::DeclaredWord { values, .. } => values.join(", "),
-        Rule::DeclaredName => "an iSCSI name".to_owned(),
+        Rule::DeclaredName => "a name".to_owned(),
         Rule::DeclaredText => "text".to_owned(),
         Rule::Question => "All, empty, an iSCSI name".to_owned(),
         Rule::Obsolete => "any".to_owned(),

@@ -4,7 +4,6 @@ use core::fmt;
 
 use super::table::Rule;
 use crate::text::MAX_VALUE_BYTES;
-use crate::text::send_targets::is_iscsi_name;
 
 /// The answers that say why there is no value (RFC 7143 §6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +92,7 @@ impl Rule {
             Rule::DeclaredWord { values, .. } => {
                 values.contains(&text).then(|| Value::Text(text.to_owned()))
             }
-            Rule::DeclaredName => is_iscsi_name(text).then(|| Value::Text(text.to_owned())),
+            Rule::DeclaredName => is_name(text).then(|| Value::Text(text.to_owned())),
             Rule::DeclaredText => {
                 (text.len() <= MAX_VALUE_BYTES).then(|| Value::Text(text.to_owned()))
             }
@@ -151,6 +150,13 @@ impl Rule {
             _ => false,
         }
     }
+}
+
+/// Whether `text` can name a node at all: 1 to 223 bytes without blanks (RFC 7143 §4.2.7.1). The
+/// type prefix is not asked for, so that a name which nobody has is answered as not found.
+fn is_name(text: &str) -> bool {
+    let sound = !text.chars().any(|c| c.is_whitespace() || c.is_control());
+    (1..=223).contains(&text.len()) && sound
 }
 
 /// Reads a decimal or hexadecimal numerical value, or one in base64 (RFC 7143 §6.1).

@@ -40,12 +40,13 @@ pub struct Piece {
     pub continued: bool,
 }
 
-/// Text that waits to be sent, cut to what the receiver takes in one PDU.
+/// Text that waits to be sent, cut to what the receiver takes in one PDU. The default has nothing
+/// to send.
 #[derive(Debug, Default)]
 pub struct Splitter {
     text: Vec<u8>,
     sent_bytes: usize,
-    sent_all: bool,
+    unfinished: bool,
 }
 
 impl Splitter {
@@ -55,7 +56,7 @@ impl Splitter {
         Splitter {
             text,
             sent_bytes: 0,
-            sent_all: false,
+            unfinished: true,
         }
     }
 
@@ -66,17 +67,17 @@ impl Splitter {
         let rest = &self.text[self.sent_bytes..];
         let data = rest[..rest.len().min(max_bytes.max(1))].to_vec();
         self.sent_bytes += data.len();
-        self.sent_all = self.sent_bytes == self.text.len();
+        self.unfinished = self.sent_bytes < self.text.len();
         Piece {
             data,
-            continued: !self.sent_all,
+            continued: self.unfinished,
         }
     }
 
     /// Whether pieces are still to be sent.
     #[must_use]
     pub fn has_more(&self) -> bool {
-        !self.sent_all
+        self.unfinished
     }
 }
 

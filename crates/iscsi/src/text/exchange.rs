@@ -125,7 +125,7 @@ impl Responder {
             return Err(ExchangeError::FinalAndContinued);
         }
         self.initiator_is_done = request.is_final;
-        if self.tag.is_some() && self.answer.has_more() {
+        if self.answer.has_more() {
             if !request.data.is_empty() {
                 return Err(ExchangeError::OutOfTurn);
             }
