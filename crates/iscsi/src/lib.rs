@@ -7,10 +7,14 @@
 //! - [`sequence`]: CmdSN, StatSN and their serial-number arithmetic;
 //! - [`fault`]: whose fault an error is.
 
+mod arrival;
 pub mod digest;
 pub mod fault;
+pub mod initiator;
 pub mod keys;
+mod record;
 pub mod scsi;
 pub mod sequence;
+pub mod target;
 pub mod text;
 pub mod wire;

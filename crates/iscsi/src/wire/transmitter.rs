@@ -79,6 +79,37 @@ impl Transmitter {
         data_bytes: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> &Bhs {
+        let all = |space: &mut [u8]| {
+            fill(space);
+            true
+        };
+        self.write(bhs, ahs, data_bytes, all)
+            .expect("a fill that cannot fail has queued its PDU")
+    }
+
+    /// Queues a PDU whose data `fill` may fail to write: when it says `false`, nothing was queued,
+    /// and there is no header to give. Otherwise as [`push_with`](Self::push_with).
+    ///
+    /// # Panics
+    /// When `data_bytes` is above 2^24 − 1.
+    #[inline]
+    pub fn push_if(
+        &mut self,
+        bhs: &Bhs,
+        data_bytes: usize,
+        fill: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Option<&Bhs> {
+        self.write(bhs, &[], data_bytes, fill)
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        bhs: &Bhs,
+        ahs: &[Ahs<'_>],
+        data_bytes: usize,
+        fill: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Option<&Bhs> {
         let ahs_bytes: usize = ahs.iter().map(Ahs::wire_bytes).sum();
         assert!(
             ahs_bytes <= MAX_AHS_BYTES,
@@ -113,16 +144,16 @@ impl Transmitter {
             let digest = Digest::of(&pdu[..header_end]);
             pdu[header_end..data_start].copy_from_slice(&digest.to_wire());
         }
-        fill(&mut pdu[data_start..data_end]);
+        if !fill(&mut pdu[data_start..data_end]) {
+            return None;
+        }
         pdu[data_end..padded_end].fill(0);
         if has_data_digest {
             let digest = Digest::of(&pdu[data_start..padded_end]);
             pdu[padded_end..].copy_from_slice(&digest.to_wire());
         }
         self.tail += end;
-        self.buffer[start..]
-            .first_chunk()
-            .expect("a PDU was just written there")
+        self.buffer[start..].first_chunk()
     }
 
     /// All that is queued and not sent.

@@ -1,0 +1,21 @@
+//! The initiator's side of a session in full feature phase (RFC 7143 §4.2, §5, §11).
+//!
+//! - [`Session`]: the queue, the command window and the tasks, with its connections;
+//! - [`Connection`]: one connection's byte streams;
+//! - [`Command`] goes in, [`Completion`] comes out;
+//! - [`Discovery`]: a discovery session's SendTargets exchange.
+//!
+//! A connection logs in by itself with [`crate::login::InitiatorLogin`] over a [`Handshake`] and
+//! is then given to its session.
+
+mod connection;
+mod error;
+mod incoming;
+mod outgoing;
+mod session;
+mod task;
+
+pub use connection::Connection;
+pub use error::SessionError;
+pub use session::{Event, Full, Session};
+pub use task::{Answer, Command, Completion, TaskError, Transfer};

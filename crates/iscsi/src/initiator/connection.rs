@@ -1,0 +1,130 @@
+//! One connection of a session at the initiator: its two byte streams and its StatSN.
+
+use std::collections::VecDeque;
+
+use wansan_trace::event::PduDirection;
+use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, SessionId, TaskTag};
+
+use crate::arrival::Arrivals;
+use crate::keys::ConnectionParameters;
+use crate::record::pdu_record;
+use crate::sequence::Sn;
+use crate::wire::{Bhs, Receiver, Transmitter};
+
+/// One connection in full feature phase.
+///
+/// Bytes go in by [`Connection::space`] and [`Connection::filled`], and out by
+/// [`Connection::pending`] and [`Connection::sent`]; the session does the rest.
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) receiver: Receiver,
+    pub(super) arrivals: Arrivals,
+    pub(super) link: Link,
+}
+
+/// The sending half and the state of a connection, apart from the receiver whose buffer a PDU
+/// borrows while it is handled.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) id: ConnectionId,
+    pub(super) session: SessionId,
+    pub(super) transmitter: Transmitter,
+    pub(super) parameters: ConnectionParameters,
+    pub(super) exp_stat_sn: Sn,
+    /// Tasks that owe Data-Out on this connection, each once, in turn.
+    pub(super) turns: VecDeque<TaskTag>,
+    /// Commands that the socket has not taken whole: where their PDU ends, and the task.
+    commands: VecDeque<(u64, TaskTag)>,
+}
+
+impl Connection {
+    /// A connection that has just logged in, with the buffers of its login.
+    pub(super) fn new(
+        id: ConnectionId,
+        session: SessionId,
+        receiver: Receiver,
+        transmitter: Transmitter,
+        parameters: ConnectionParameters,
+        exp_stat_sn: Sn,
+    ) -> Self {
+        Connection {
+            receiver,
+            arrivals: Arrivals::default(),
+            link: Link {
+                id,
+                session,
+                transmitter,
+                parameters,
+                exp_stat_sn,
+                turns: VecDeque::new(),
+                commands: VecDeque::new(),
+            },
+        }
+    }
+
+    /// The connection's CID.
+    #[must_use]
+    pub fn id(&self) -> ConnectionId {
+        self.link.id
+    }
+
+    /// Room for bytes from the socket; never empty.
+    pub fn space(&mut self) -> &mut [u8] {
+        self.receiver.space()
+    }
+
+    /// `bytes` of [`Connection::space`] were read from the socket at `now`.
+    pub fn filled(&mut self, bytes: usize, now: Instant) {
+        self.arrivals.read(bytes, now);
+        self.receiver.filled(bytes);
+    }
+
+    /// Bytes for the socket.
+    #[must_use]
+    pub fn pending(&self) -> &[u8] {
+        self.link.transmitter.pending()
+    }
+
+    /// The socket took `bytes` of [`Connection::pending`] at `now`.
+    pub fn sent(&mut self, bytes: usize, now: Instant, trace: &mut Recorder) {
+        let link = &mut self.link;
+        link.transmitter.sent(bytes);
+        let sent_end = link.transmitter.sent_end();
+        while let Some(&(end, task)) = link.commands.front() {
+            if end > sent_end {
+                break;
+            }
+            link.commands.pop_front();
+            trace.crossing(now, link.session, link.id, task, Layer::Socket, Direction::Enter);
+        }
+    }
+}
+
+impl Link {
+    /// Queues a PDU for sending.
+    pub(super) fn push(&mut self, bhs: &Bhs, data: &[u8], now: Instant, trace: &mut Recorder) {
+        let offset = self.transmitter.queued_end();
+        self.transmitter.push(bhs, data);
+        if trace.keeps_pdus() {
+            let mut record =
+                pdu_record(now, self.session, self.id, PduDirection::Sent, bhs, offset);
+            record.data_bytes = data.len() as u32;
+            trace.pdu(record);
+        }
+    }
+
+    /// Remembers that the PDU just queued is `task`'s command, so that its way into the socket is
+    /// recorded.
+    pub(super) fn command_queued(&mut self, task: TaskTag) {
+        self.commands.push_back((self.transmitter.queued_end(), task));
+    }
+
+    /// Whether another PDU may be queued: what waits for the socket is bounded.
+    pub(super) fn has_room(&self) -> bool {
+        self.transmitter.pending().len() < SEND_BACKLOG_BYTES
+    }
+}
+
+/// No new PDU is queued while this much waits for the socket. Enough to fill a system call well
+/// beyond its fixed cost; small enough that a command does not sit behind much data.
+const SEND_BACKLOG_BYTES: usize = 256 * 1024;

@@ -1,0 +1,57 @@
+//! Why a session ends against its will.
+
+use crate::fault::Fault;
+use crate::wire::{FrameError, ParseError};
+
+/// The session cannot go on (error recovery level 0: any protocol error ends it,
+/// RFC 7143 §7.1.4.1).
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The stream could not be cut into PDUs.
+    #[error("the target sent a broken PDU: {0}")]
+    Frame(#[from] FrameError),
+    /// A PDU could not be read.
+    #[error("the target sent a PDU that cannot be read: {0}")]
+    Parse(#[from] ParseError),
+    /// A PDU that an initiator never gets.
+    #[error("the target sent opcode 0x{0:02x}, which is not a target's PDU or not expected now")]
+    UnexpectedOpcode(u8),
+    /// Data-In outside the buffer, out of order, or for a task that reads nothing.
+    #[error("the target sent data for task {task:#x} at offset {offset} where {expected} was next")]
+    DataOutOfPlace {
+        /// The task.
+        task: u32,
+        /// Where the data said it belongs.
+        offset: u32,
+        /// Where the next data belongs.
+        expected: u32,
+    },
+    /// An R2T that the negotiated values forbid.
+    #[error("the target sent an R2T for task {task:#x} that {problem}")]
+    BadR2t {
+        /// The task.
+        task: u32,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// The target asks for more answers than it reads.
+    #[error("the target pings faster than it reads the answers")]
+    PingFlood,
+    /// The target asks the initiator to leave (RFC 7143 §11.9).
+    #[error("the target ended the session: asynchronous event {event} (RFC 7143 §11.9.1)")]
+    TargetLeft {
+        /// The event's code.
+        event: u8,
+    },
+}
+
+impl SessionError {
+    /// Whose fault it is.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        match self {
+            SessionError::TargetLeft { .. } => Fault::EnvironmentLacks,
+            _ => Fault::PeerMisbehaved,
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! What the initiator receives.
+
+use wansan_trace::event::PduDirection;
+use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, TaskTag};
+
+use super::connection::Link;
+use super::error::SessionError;
+use super::session::{Core, Event, Request};
+use super::task::{Answer, Burst, Completion, Stage, Task, TaskError, Transfer};
+use crate::record::pdu_record;
+use crate::sequence::Sn;
+use crate::wire::{
+    AsyncEvent, AsyncMessage, BHS_BYTES, DataIn, LogoutResponse, NopIn, NopOut, Opcode, Pdu, R2t,
+    RESERVED_TAG, RESERVED_TASK_TAG, Reject, Residual, ResponseCode, ScsiResponse, ScsiStatus,
+    TaskManagementFunction, TaskManagementResponse, TaskManagementResult,
+};
+
+impl Core {
+    /// Handles one PDU, whose first byte was read at `first_byte`.
+    pub(super) fn incoming(
+        &mut self,
+        link: &mut Link,
+        pdu: &Pdu<'_>,
+        first_byte: Instant,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), SessionError> {
+        if trace.keeps_pdus() {
+            let (id, from) = (link.id, PduDirection::Received);
+            trace.pdu(pdu_record(now, self.id, id, from, pdu.bhs, pdu.stream_offset));
+        }
+        match pdu.opcode() {
+            Opcode::DataIn => self.data_in(link, pdu, first_byte, now, trace),
+            Opcode::ScsiResponse => self.scsi_response(link, pdu, first_byte, now, trace),
+            Opcode::R2t => self.r2t(link, &R2t::parse(pdu.bhs)?),
+            Opcode::NopIn => self.nop_in(link, pdu, now, trace),
+            Opcode::TaskManagementResponse => {
+                let response = TaskManagementResponse::parse(pdu.bhs)?;
+                link.take_status(response.stat_sn);
+                self.take_window(response.exp_cmd_sn, response.max_cmd_sn);
+                self.managed(&response, now, trace);
+                Ok(())
+            }
+            Opcode::LogoutResponse => {
+                let response = LogoutResponse::parse(pdu.bhs)?;
+                link.take_status(response.stat_sn);
+                if self.take_request(response.task_tag) == Some(Request::Logout) {
+                    self.events.push_back(Event::LoggedOut);
+                }
+                Ok(())
+            }
+            Opcode::Reject => self.reject(link, pdu, now, trace),
+            Opcode::AsyncMessage => self.async_message(link, &AsyncMessage::parse(pdu.bhs)?),
+            other => Err(SessionError::UnexpectedOpcode(other.to_wire())),
+        }
+    }
+
+    /// Takes over ExpCmdSN and MaxCmdSN as RFC 7143 §4.2.2.1 says: never backwards, and neither
+    /// when they contradict each other.
+    fn take_window(&mut self, exp_cmd_sn: Sn, max_cmd_sn: Sn) {
+        if max_cmd_sn.lt(exp_cmd_sn.sub(1)) {
+            return;
+        }
+        if self.exp_cmd_sn.lt(exp_cmd_sn) {
+            self.exp_cmd_sn = exp_cmd_sn;
+        }
+        if self.max_cmd_sn.lt(max_cmd_sn) {
+            self.max_cmd_sn = max_cmd_sn;
+        }
+    }
+
+    fn data_in(
+        &mut self,
+        link: &mut Link,
+        pdu: &Pdu<'_>,
+        first_byte: Instant,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), SessionError> {
+        let data_in = DataIn::parse(pdu.bhs)?;
+        self.take_window(data_in.exp_cmd_sn, data_in.max_cmd_sn);
+        let session = self.id;
+        let Some(task) = self.tasks.get_mut(data_in.task_tag) else {
+            // Data of a task that was aborted in the meantime.
+            if data_in.status.is_some() {
+                link.take_status(data_in.stat_sn);
+            }
+            return Ok(());
+        };
+        task.answer_began(session, link, first_byte, trace);
+        let offset = data_in.buffer_offset as usize;
+        let misplaced = SessionError::DataOutOfPlace {
+            task: data_in.task_tag.0,
+            offset: data_in.buffer_offset,
+            expected: task.got_bytes,
+        };
+        let Transfer::Read(buffer) = &mut task.transfer else { return Err(misplaced) };
+        // DataPDUInOrder and DataSequenceInOrder are always Yes here.
+        if data_in.buffer_offset != task.got_bytes || data_in.data_sn != task.expected_data_sn {
+            return Err(misplaced);
+        }
+        let place = offset.checked_add(pdu.data.len()).and_then(|end| buffer.get_mut(offset..end));
+        place.ok_or(misplaced)?.copy_from_slice(pdu.data);
+        task.got_bytes += pdu.data.len() as u32;
+        task.expected_data_sn += 1;
+        if let Some(status) = data_in.status {
+            link.take_status(data_in.stat_sn);
+            let answer = Answer { status, residual: data_in.residual, sense: Vec::new() };
+            self.answered(data_in.task_tag, answer, now, trace);
+        }
+        Ok(())
+    }
+
+    fn scsi_response(
+        &mut self,
+        link: &mut Link,
+        pdu: &Pdu<'_>,
+        first_byte: Instant,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), SessionError> {
+        let response = ScsiResponse::parse(pdu.bhs)?;
+        link.take_status(response.stat_sn);
+        self.take_window(response.exp_cmd_sn, response.max_cmd_sn);
+        let session = self.id;
+        let Some(task) = self.tasks.get_mut(response.task_tag) else { return Ok(()) };
+        task.answer_began(session, link, first_byte, trace);
+        if response.response != ResponseCode::CommandCompleted {
+            let error = TaskError::Response(response.response.to_wire());
+            self.finish(response.task_tag, Err(error), now, trace);
+            return Ok(());
+        }
+        let sense = sense_of(pdu.data).to_vec();
+        let answer = Answer { status: response.status, residual: response.residual, sense };
+        self.answered(response.task_tag, answer, now, trace);
+        Ok(())
+    }
+
+    /// A status has come: checks that a good read is whole, and completes the task.
+    fn answered(
+        &mut self,
+        tag: TaskTag,
+        answer: Answer,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let Some(task) = self.tasks.get_mut(tag) else { return };
+        let expected_bytes = match (&task.transfer, answer.status, answer.residual) {
+            (Transfer::Read(data), ScsiStatus::Good, Residual::Underflow(missing)) => {
+                (data.len() as u32).saturating_sub(missing)
+            }
+            (Transfer::Read(data), ScsiStatus::Good, _) => data.len() as u32,
+            _ => task.got_bytes,
+        };
+        let got_bytes = task.got_bytes;
+        let outcome = if got_bytes == expected_bytes {
+            Ok(answer)
+        } else {
+            Err(TaskError::DataMissing { got_bytes, expected_bytes })
+        };
+        self.finish(tag, outcome, now, trace);
+    }
+
+    /// Ends a task with its outcome.
+    pub(super) fn finish(
+        &mut self,
+        tag: TaskTag,
+        outcome: Result<Answer, TaskError>,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let Some(task) = self.tasks.remove(tag) else { return };
+        let id = match task.stage {
+            Stage::Queued => ConnectionId(0),
+            Stage::Sent(id) => {
+                trace.crossing(now, self.id, id, tag, Layer::Window, Direction::Leave);
+                id
+            }
+        };
+        trace.crossing(now, self.id, id, tag, Layer::Queue, Direction::Leave);
+        trace.crossing(now, self.id, id, tag, Layer::Scsi, Direction::Leave);
+        let Task { user, transfer, .. } = task;
+        self.completions.push_back(Completion { user, task: tag, transfer, outcome });
+    }
+
+    fn r2t(&mut self, link: &mut Link, r2t: &R2t) -> Result<(), SessionError> {
+        self.take_window(r2t.exp_cmd_sn, r2t.max_cmd_sn);
+        let Some(task) = self.tasks.get_mut(r2t.task_tag) else { return Ok(()) };
+        let bad = |problem| SessionError::BadR2t { task: r2t.task_tag.0, problem };
+        let end_bytes = r2t.buffer_offset.checked_add(r2t.desired_data_transfer_length);
+        let Some(end_bytes) = end_bytes.filter(|end| *end <= task.transfer.len_bytes()) else {
+            return Err(bad("asks for data beyond the command's length"));
+        };
+        if !matches!(task.transfer, Transfer::Write(_)) {
+            return Err(bad("belongs to a command that writes nothing"));
+        }
+        if r2t.desired_data_transfer_length > self.parameters.max_burst_bytes {
+            return Err(bad("asks for more than MaxBurstLength"));
+        }
+        let solicited = task.bursts.iter().filter(|burst| burst.transfer_tag.is_some()).count();
+        if solicited >= usize::from(self.parameters.max_outstanding_r2t) {
+            return Err(bad("is one more than MaxOutstandingR2T"));
+        }
+        if task.bursts.is_empty() {
+            link.turns.push_back(r2t.task_tag);
+        }
+        task.bursts.push_back(Burst {
+            transfer_tag: Some(r2t.transfer_tag),
+            offset_bytes: r2t.buffer_offset,
+            end_bytes,
+            data_sn: 0,
+        });
+        Ok(())
+    }
+
+    fn nop_in(
+        &mut self,
+        link: &mut Link,
+        pdu: &Pdu<'_>,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), SessionError> {
+        let nop = NopIn::parse(pdu.bhs)?;
+        self.take_window(nop.exp_cmd_sn, nop.max_cmd_sn);
+        if nop.task_tag != RESERVED_TASK_TAG {
+            link.take_status(nop.stat_sn);
+            if self.take_request(nop.task_tag) == Some(Request::Ping) {
+                self.events.push_back(Event::Pong { request: nop.task_tag });
+            }
+        }
+        if nop.transfer_tag == RESERVED_TAG {
+            return Ok(());
+        }
+        // A ping of the target's. It may not make us pile up answers that it does not read.
+        if !link.has_room() && link.turns.is_empty() {
+            return Err(SessionError::PingFlood);
+        }
+        let answer = NopOut {
+            immediate: true,
+            lun: nop.lun,
+            task_tag: RESERVED_TASK_TAG,
+            transfer_tag: nop.transfer_tag,
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: link.exp_stat_sn,
+        };
+        let mut bhs = [0; BHS_BYTES];
+        answer.emit(&mut bhs);
+        link.push(&bhs, pdu.data, now, trace);
+        Ok(())
+    }
+
+    fn take_request(&mut self, tag: TaskTag) -> Option<Request> {
+        let place = self.requests.iter().position(|(waiting, _)| *waiting == tag)?;
+        Some(self.requests.swap_remove(place).1)
+    }
+
+    /// A task management function was answered: ends the tasks that it ended (§11.6.1).
+    fn managed(
+        &mut self,
+        response: &TaskManagementResponse,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let Some(request) = self.take_request(response.task_tag) else { return };
+        let Request::Manage { function, lun, referenced, before } = request else { return };
+        if response.response == TaskManagementResult::Complete {
+            for tag in self.tasks.tags() {
+                let Some(task) = self.tasks.get_mut(tag) else { continue };
+                let sent_before = task.stage != Stage::Queued && task.cmd_sn.lt(before);
+                let ended = match function {
+                    TaskManagementFunction::AbortTask => tag == referenced,
+                    TaskManagementFunction::TargetWarmReset
+                    | TaskManagementFunction::TargetColdReset => sent_before,
+                    _ => sent_before && task.lun == lun,
+                };
+                if ended {
+                    self.finish(tag, Err(TaskError::Aborted), now, trace);
+                }
+            }
+        }
+        let result = response.response;
+        self.events.push_back(Event::Managed { request: response.task_tag, result });
+    }
+
+    /// A Reject carries the header it is about (§11.17); if that names a task, the task is over.
+    fn reject(
+        &mut self,
+        link: &mut Link,
+        pdu: &Pdu<'_>,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), SessionError> {
+        let reject = Reject::parse(pdu.bhs)?;
+        link.take_status(reject.stat_sn);
+        self.take_window(reject.exp_cmd_sn, reject.max_cmd_sn);
+        if let Some(tag) = pdu.data.get(16..20) {
+            let tag = TaskTag(u32::from_be_bytes([tag[0], tag[1], tag[2], tag[3]]));
+            self.take_request(tag);
+            let error = TaskError::Rejected(reject.reason.to_wire());
+            self.finish(tag, Err(error), now, trace);
+        }
+        Ok(())
+    }
+
+    fn async_message(
+        &mut self,
+        link: &mut Link,
+        message: &AsyncMessage,
+    ) -> Result<(), SessionError> {
+        link.take_status(message.stat_sn);
+        self.take_window(message.exp_cmd_sn, message.max_cmd_sn);
+        match message.event {
+            AsyncEvent::LogoutRequest | AsyncEvent::DropConnection | AsyncEvent::DropAllConnections => {
+                Err(SessionError::TargetLeft { event: message.event.to_wire() })
+            }
+            // The others ask for nothing that this end has to do: a changed LUN shows as a unit
+            // attention, and no key is open to renegotiation.
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Link {
+    /// A PDU that carries a status took the next StatSN of the connection.
+    fn take_status(&mut self, stat_sn: Sn) {
+        if self.exp_stat_sn.le(stat_sn) {
+            self.exp_stat_sn = stat_sn.next();
+        }
+    }
+}
+
+impl Task {
+    /// Records the first byte of the task's answer.
+    fn answer_began(
+        &mut self,
+        session: wansan_trace::SessionId,
+        link: &Link,
+        first_byte: Instant,
+        trace: &mut Recorder,
+    ) {
+        if !self.answered {
+            self.answered = true;
+            let layer = Layer::Socket;
+            trace.crossing(first_byte, session, link.id, self.tag, layer, Direction::Leave);
+        }
+    }
+}
+
+/// The sense data in a SCSI Response's data segment: a length and that many bytes (§11.4.7.1).
+fn sense_of(data: &[u8]) -> &[u8] {
+    let Some((&[high, low], sense)) = data.split_first_chunk() else { return &[] };
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    sense.get(..length).unwrap_or(sense)
+}

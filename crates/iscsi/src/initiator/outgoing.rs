@@ -1,0 +1,178 @@
+//! What the initiator sends.
+
+use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
+
+use super::connection::Link;
+use super::session::{Core, Request};
+use super::task::{Burst, Stage, Transfer};
+use crate::wire::{
+    BHS_BYTES, DataOut, LogoutReason, LogoutRequest, NopOut, RESERVED_TAG, ScsiCommand,
+    TaskManagementFunction, TaskManagementRequest,
+};
+
+impl Core {
+    /// Queues on `link` what may go now.
+    pub(super) fn outgoing(
+        &mut self,
+        link: &mut Link,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        while link.has_room() {
+            // The target has set buffers aside for this data, and its window slots come back only
+            // when these tasks end: Data-Out goes before new commands.
+            if let Some(task) = link.turns.pop_front() {
+                self.send_data(link, task, now, trace);
+            } else if !self.send_command(link, now, trace) {
+                break;
+            }
+        }
+    }
+
+    /// Sends the oldest queued command if the window is open.
+    fn send_command(
+        &mut self,
+        link: &mut Link,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> bool {
+        if !self.cmd_sn.le(self.max_cmd_sn) {
+            return false;
+        }
+        let Some(tag) = self.queue.pop_front() else { return false };
+        let Some(task) = self.tasks.get_mut(tag) else {
+            return true; // Aborted while it was queued.
+        };
+        task.stage = Stage::Sent(link.id);
+        task.cmd_sn = self.cmd_sn;
+        self.cmd_sn = self.cmd_sn.next();
+        trace.crossing(now, self.id, link.id, tag, Layer::Window, Direction::Enter);
+
+        let expected_bytes = task.transfer.len_bytes();
+        let mut command = ScsiCommand {
+            immediate: false,
+            final_: true,
+            read: matches!(task.transfer, Transfer::Read(_)),
+            write: matches!(task.transfer, Transfer::Write(_)),
+            attribute: task.attribute,
+            lun: task.lun,
+            task_tag: tag,
+            expected_data_transfer_length: expected_bytes,
+            cmd_sn: task.cmd_sn,
+            exp_stat_sn: link.exp_stat_sn,
+            cdb: task.cdb,
+        };
+        let mut bhs = [0; BHS_BYTES];
+        if let Transfer::Write(data) = &task.transfer {
+            let parameters = &self.parameters;
+            let unsolicited = expected_bytes.min(parameters.first_burst_bytes);
+            let immediate = if parameters.immediate_data {
+                unsolicited.min(link.parameters.max_send_data_bytes)
+            } else {
+                0
+            };
+            if !parameters.initial_r2t && immediate < unsolicited {
+                command.final_ = false;
+                task.bursts.push_back(Burst {
+                    transfer_tag: None,
+                    offset_bytes: immediate,
+                    end_bytes: unsolicited,
+                    data_sn: 0,
+                });
+                link.turns.push_back(tag);
+            }
+            command.emit(&mut bhs);
+            link.push(&bhs, &data[..immediate as usize], now, trace);
+        } else {
+            command.emit(&mut bhs);
+            link.push(&bhs, &[], now, trace);
+        }
+        link.command_queued(tag);
+        true
+    }
+
+    /// Sends one PDU of the data that `tag` owes, then lets other tasks have their turn.
+    fn send_data(&mut self, link: &mut Link, tag: TaskTag, now: Instant, trace: &mut Recorder) {
+        let Some(task) = self.tasks.get_mut(tag) else { return };
+        let (Some(burst), Transfer::Write(data)) = (task.bursts.front_mut(), &task.transfer) else {
+            return;
+        };
+        let end = burst.end_bytes.min(
+            burst.offset_bytes.saturating_add(link.parameters.max_send_data_bytes),
+        );
+        let piece = &data[burst.offset_bytes as usize..end as usize];
+        let data_out = DataOut {
+            final_: end == burst.end_bytes,
+            lun: task.lun,
+            task_tag: tag,
+            transfer_tag: burst.transfer_tag.unwrap_or(RESERVED_TAG),
+            exp_stat_sn: link.exp_stat_sn,
+            data_sn: burst.data_sn,
+            buffer_offset: burst.offset_bytes,
+        };
+        let mut bhs = [0; BHS_BYTES];
+        data_out.emit(&mut bhs);
+        link.push(&bhs, piece, now, trace);
+        burst.offset_bytes = end;
+        burst.data_sn += 1;
+        if data_out.final_ {
+            task.bursts.pop_front();
+        }
+        if !task.bursts.is_empty() {
+            link.turns.push_back(tag);
+        }
+    }
+
+    /// Sends a request that is no SCSI command. All go as immediate ones: they must not wait for
+    /// the window that they may be there to free.
+    pub(super) fn send_request(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        request: Request,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let (cmd_sn, exp_stat_sn) = (self.cmd_sn, link.exp_stat_sn);
+        let mut bhs = [0; BHS_BYTES];
+        match request {
+            Request::Manage { function, lun, referenced, .. } => {
+                let ref_cmd_sn = match self.tasks.get_mut(referenced) {
+                    Some(task) if function == TaskManagementFunction::AbortTask => task.cmd_sn,
+                    _ => crate::sequence::Sn(0),
+                };
+                TaskManagementRequest {
+                    immediate: true,
+                    function,
+                    lun,
+                    task_tag: tag,
+                    referenced_task_tag: referenced,
+                    cmd_sn,
+                    exp_stat_sn,
+                    ref_cmd_sn,
+                    exp_data_sn: 0,
+                }
+                .emit(&mut bhs);
+            }
+            Request::Ping => NopOut {
+                immediate: true,
+                lun: crate::wire::Lun::default(),
+                task_tag: tag,
+                transfer_tag: RESERVED_TAG,
+                cmd_sn,
+                exp_stat_sn,
+            }
+            .emit(&mut bhs),
+            Request::Logout => LogoutRequest {
+                immediate: true,
+                reason: LogoutReason::CloseSession,
+                task_tag: tag,
+                cid: link.id.0,
+                cmd_sn,
+                exp_stat_sn,
+            }
+            .emit(&mut bhs),
+        }
+        link.push(&bhs, &[], now, trace);
+    }
+}

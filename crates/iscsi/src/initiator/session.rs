@@ -1,0 +1,276 @@
+//! A session at the initiator: queue, command window, tasks.
+
+use std::collections::VecDeque;
+
+use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, SessionId, TaskTag};
+
+use super::connection::Connection;
+use super::error::SessionError;
+use super::task::{Command, Completion, Stage, Task, TaskError, TaskTable};
+use crate::keys::SessionParameters;
+use crate::sequence::Sn;
+use crate::wire::{Lun, TaskManagementFunction, TaskManagementResult};
+
+/// Something that happened beside completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The target answered a task management function. Tasks that it ended have completions with
+    /// [`TaskError::Aborted`] before this.
+    Managed {
+        /// The tag that [`Session::manage`] gave.
+        request: TaskTag,
+        /// The target's answer.
+        result: TaskManagementResult,
+    },
+    /// The target answered a ping of [`Session::ping`].
+    Pong {
+        /// The tag that [`Session::ping`] gave.
+        request: TaskTag,
+    },
+    /// The target answered the logout: close the connection.
+    LoggedOut,
+}
+
+/// A request other than a SCSI command that waits for its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Request {
+    Manage { function: TaskManagementFunction, lun: Lun, referenced: TaskTag, before: Sn },
+    Ping,
+    Logout,
+}
+
+/// Requests other than SCSI commands that may wait at once; more are refused.
+const MAX_REQUESTS: usize = 16;
+
+/// The session holds as many tasks as it was made for; the command was not taken.
+#[derive(Debug, thiserror::Error)]
+#[error("the session's queue is full: take completions before submitting more")]
+pub struct Full(pub Command);
+
+/// A session in full feature phase.
+///
+/// Who drives it does, in this order, after anything has happened:
+///
+/// 1. bytes from a socket go in: [`Connection::space`], [`Connection::filled`], then
+///    [`Session::receive`];
+/// 2. completions and events come out: [`Session::poll_completion`], [`Session::poll_event`],
+///    until both say `None`;
+/// 3. new commands go in: [`Session::submit`];
+/// 4. [`Session::pump`] turns what may go now into bytes;
+/// 5. [`Connection::pending`] goes to the socket, [`Connection::sent`] says how much was taken, and
+///    4 and 5 repeat while the socket takes bytes.
+///
+/// The session never sends a command beyond MaxCmdSN, and Data-Out that the target waits for goes
+/// before new commands.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) core: Core,
+    pub(super) connections: Vec<Connection>,
+}
+
+/// The session apart from its connections, so that a PDU in a connection's buffer can be handled
+/// while it is borrowed.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) id: SessionId,
+    pub(super) parameters: SessionParameters,
+    /// CmdSN of the next non-immediate command.
+    pub(super) cmd_sn: Sn,
+    pub(super) exp_cmd_sn: Sn,
+    pub(super) max_cmd_sn: Sn,
+    pub(super) tasks: TaskTable,
+    /// Tasks without a CmdSN yet, oldest first.
+    pub(super) queue: VecDeque<TaskTag>,
+    pub(super) requests: Vec<(TaskTag, Request)>,
+    pub(super) completions: VecDeque<Completion>,
+    pub(super) events: VecDeque<Event>,
+}
+
+impl Session {
+    /// A session that begins with a connection that has just logged in; `cmd_sn`, `exp_cmd_sn` and
+    /// `max_cmd_sn` are those of the end of login. It holds at most `tasks` tasks, queued and
+    /// under way.
+    pub(super) fn new(
+        id: SessionId,
+        parameters: SessionParameters,
+        (cmd_sn, exp_cmd_sn, max_cmd_sn): (Sn, Sn, Sn),
+        first: Connection,
+        tasks: usize,
+    ) -> Self {
+        Session {
+            core: Core {
+                id,
+                parameters,
+                cmd_sn,
+                exp_cmd_sn,
+                max_cmd_sn,
+                tasks: TaskTable::new(tasks),
+                queue: VecDeque::new(),
+                requests: Vec::new(),
+                completions: VecDeque::new(),
+                events: VecDeque::new(),
+            },
+            connections: vec![first],
+        }
+    }
+
+    /// The session's id in trace records.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.core.id
+    }
+
+    /// The values in force for the session.
+    #[must_use]
+    pub fn parameters(&self) -> &SessionParameters {
+        &self.core.parameters
+    }
+
+    /// The session's connections; a connection's place is what other calls take.
+    pub fn connections(&mut self) -> &mut [Connection] {
+        &mut self.connections
+    }
+
+    /// Tasks that are queued or under way.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.core.tasks.len()
+    }
+
+    /// Commands that the target would take now beyond those it has been sent.
+    #[must_use]
+    pub fn open_window(&self) -> u32 {
+        let Core { cmd_sn, max_cmd_sn, .. } = self.core;
+        if cmd_sn.le(max_cmd_sn) { max_cmd_sn.distance(cmd_sn) + 1 } else { 0 }
+    }
+
+    /// Takes a command onto the session's queue and gives its tag.
+    ///
+    /// # Errors
+    /// [`Full`] gives the command back.
+    pub fn submit(
+        &mut self,
+        command: Command,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<TaskTag, Full> {
+        if !self.core.tasks.has_room() {
+            return Err(Full(command));
+        }
+        let Command { lun, cdb, attribute, transfer, user } = command;
+        let task = self.core.tasks.insert(|tag| Task {
+            tag,
+            user,
+            lun,
+            cdb,
+            attribute,
+            transfer,
+            stage: Stage::Queued,
+            cmd_sn: Sn(0),
+            bursts: VecDeque::new(),
+            got_bytes: 0,
+            expected_data_sn: 0,
+            answered: false,
+        });
+        for layer in [Layer::App, Layer::Scsi, Layer::Queue] {
+            trace.crossing(now, self.core.id, ConnectionId(0), task, layer, Direction::Enter);
+        }
+        self.core.queue.push_back(task);
+        Ok(task)
+    }
+
+    /// Handles everything that has come on the connection at `place`.
+    ///
+    /// # Errors
+    /// The session is over: close its connections and call [`Session::end`].
+    pub fn receive(
+        &mut self,
+        place: usize,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), SessionError> {
+        let Connection { receiver, arrivals, link } = &mut self.connections[place];
+        while let Some(pdu) = receiver.next()? {
+            let first_byte = arrivals.of(pdu.stream_offset);
+            self.core.incoming(link, &pdu, first_byte, now, trace)?;
+        }
+        Ok(())
+    }
+
+    /// Turns what may go now into bytes on the connections: Data-Out first, then commands inside
+    /// the window, as far as the connections' bounded buffers have room.
+    pub fn pump(&mut self, now: Instant, trace: &mut Recorder) {
+        for connection in &mut self.connections {
+            self.core.outgoing(&mut connection.link, now, trace);
+        }
+    }
+
+    /// The next completion, oldest first.
+    pub fn poll_completion(&mut self, now: Instant, trace: &mut Recorder) -> Option<Completion> {
+        let completion = self.core.completions.pop_front()?;
+        let (session, task) = (self.core.id, completion.task);
+        trace.crossing(now, session, ConnectionId(0), task, Layer::App, Direction::Leave);
+        Some(completion)
+    }
+
+    /// The next event, oldest first.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.core.events.pop_front()
+    }
+
+    /// Sends a task management function at once (as an immediate command, RFC 7143 §11.5).
+    /// `referenced` is the task for ABORT TASK. `None` when too many requests wait, or when the
+    /// task to abort has not been sent: that one is taken off the queue on the spot.
+    pub fn manage(
+        &mut self,
+        function: TaskManagementFunction,
+        lun: Lun,
+        referenced: Option<TaskTag>,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Option<TaskTag> {
+        if let Some(tag) = referenced
+            && self.core.tasks.get_mut(tag).is_some_and(|task| task.stage == Stage::Queued)
+        {
+            self.core.finish(tag, Err(TaskError::Aborted), now, trace);
+            return None;
+        }
+        let referenced = referenced.unwrap_or(crate::wire::RESERVED_TASK_TAG);
+        let before = self.core.cmd_sn;
+        let request = Request::Manage { function, lun, referenced, before };
+        self.request(request, now, trace)
+    }
+
+    /// Asks the target for a sign of life (RFC 7143 §11.18). `None` when too many requests wait.
+    pub fn ping(&mut self, now: Instant, trace: &mut Recorder) -> Option<TaskTag> {
+        self.request(Request::Ping, now, trace)
+    }
+
+    /// Asks the target to close the session (RFC 7143 §11.14). `None` when too many requests wait.
+    pub fn logout(&mut self, now: Instant, trace: &mut Recorder) -> Option<TaskTag> {
+        self.request(Request::Logout, now, trace)
+    }
+
+    fn request(
+        &mut self,
+        request: Request,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Option<TaskTag> {
+        if self.core.requests.len() >= MAX_REQUESTS {
+            return None;
+        }
+        let tag = self.core.tasks.spare_tag();
+        let connection = self.connections.first_mut()?;
+        self.core.requests.push((tag, request));
+        self.core.send_request(&mut connection.link, tag, request, now, trace);
+        Some(tag)
+    }
+
+    /// Ends the session: every task completes with [`TaskError::SessionEnded`].
+    pub fn end(&mut self, now: Instant, trace: &mut Recorder) {
+        for tag in self.core.tasks.tags() {
+            self.core.finish(tag, Err(TaskError::SessionEnded), now, trace);
+        }
+    }
+}

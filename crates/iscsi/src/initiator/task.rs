@@ -1,0 +1,223 @@
+//! The initiator's tasks and the table that finds them by their tag.
+
+use std::collections::VecDeque;
+
+use wansan_trace::{ConnectionId, TaskTag};
+
+use crate::sequence::Sn;
+use crate::wire::{Lun, Residual, ScsiStatus, TaskAttribute};
+
+/// The data that goes with a command. The session owns the buffer while the task runs and gives
+/// it back with the completion, so that callers can use it again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Transfer {
+    /// No data.
+    None,
+    /// Data from the target, put into this buffer; its length is the expected length.
+    Read(Vec<u8>),
+    /// This data goes to the target.
+    Write(Vec<u8>),
+}
+
+impl Transfer {
+    /// The Expected Data Transfer Length, in bytes.
+    #[must_use]
+    pub fn len_bytes(&self) -> u32 {
+        match self {
+            Transfer::None => 0,
+            // `Session::submit` refuses longer ones.
+            Transfer::Read(data) | Transfer::Write(data) => data.len() as u32,
+        }
+    }
+
+    /// The buffer, whichever way it went.
+    #[must_use]
+    pub fn into_buffer(self) -> Vec<u8> {
+        match self {
+            Transfer::None => Vec::new(),
+            Transfer::Read(data) | Transfer::Write(data) => data,
+        }
+    }
+}
+
+/// A SCSI command for [`Session::submit`](super::Session::submit).
+#[derive(Debug)]
+pub struct Command {
+    /// The logical unit.
+    pub lun: Lun,
+    /// The CDB, padded with zeros.
+    pub cdb: [u8; 16],
+    /// How it may be ordered among others.
+    pub attribute: TaskAttribute,
+    /// Its data.
+    pub transfer: Transfer,
+    /// The caller's own number for it; comes back with the completion.
+    pub user: u64,
+}
+
+/// What the target answered to a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// SCSI status.
+    pub status: ScsiStatus,
+    /// How much less or more than the expected length the command moved.
+    pub residual: Residual,
+    /// Sense data, empty unless the status came with some.
+    pub sense: Vec<u8>,
+}
+
+/// Why a command has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TaskError {
+    /// The target answered, but not with a SCSI status (RFC 7143 §11.4.3).
+    #[error("the target failed the command: iSCSI response 0x{0:02x} (RFC 7143 §11.4.3)")]
+    Response(u8),
+    /// The target sent a Reject for it (RFC 7143 §11.17.1).
+    #[error("the target rejected the command: reason 0x{0:02x} (RFC 7143 §11.17.1)")]
+    Rejected(u8),
+    /// Less data came than the answer says.
+    #[error("the target answered GOOD after {got_bytes} of {expected_bytes} bytes")]
+    DataMissing {
+        /// Bytes that came.
+        got_bytes: u32,
+        /// Bytes that should have come.
+        expected_bytes: u32,
+    },
+    /// A task management function ended it.
+    #[error("the command was aborted on request")]
+    Aborted,
+    /// The session ended first.
+    #[error("the session ended before the target answered")]
+    SessionEnded,
+}
+
+/// A command that is done.
+#[derive(Debug)]
+pub struct Completion {
+    /// The caller's number of [`Command::user`].
+    pub user: u64,
+    /// The tag that it had.
+    pub task: TaskTag,
+    /// Its buffer back; after a read, what was read.
+    pub transfer: Transfer,
+    /// What became of it.
+    pub outcome: Result<Answer, TaskError>,
+}
+
+/// Data that the target has asked for, or may be sent unasked.
+#[derive(Debug)]
+pub(super) struct Burst {
+    /// The R2T's Target Transfer Tag; `None` for unsolicited data.
+    pub(super) transfer_tag: Option<u32>,
+    pub(super) offset_bytes: u32,
+    pub(super) end_bytes: u32,
+    pub(super) data_sn: u32,
+}
+
+/// Where a task is on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// On the session's queue.
+    Queued,
+    /// Has a CmdSN and went to this connection.
+    Sent(ConnectionId),
+}
+
+/// One task of the initiator.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) tag: TaskTag,
+    pub(super) user: u64,
+    pub(super) lun: Lun,
+    pub(super) cdb: [u8; 16],
+    pub(super) attribute: TaskAttribute,
+    pub(super) transfer: Transfer,
+    pub(super) stage: Stage,
+    pub(super) cmd_sn: Sn,
+    /// Bursts owed to the target, in the order in which it asked.
+    pub(super) bursts: VecDeque<Burst>,
+    /// Bytes of Data-In so far.
+    pub(super) got_bytes: u32,
+    /// DataSN expected next from the target (Data-In and R2T share it per task).
+    pub(super) expected_data_sn: u32,
+    /// The first byte of the answer has come.
+    pub(super) answered: bool,
+}
+
+/// Tasks by tag.
+///
+/// Tags count up through all 2^32 − 1 values, and a tag's low bits are its task's place, so
+/// finding a task is one look, and a tag of long ago never names a task of today. A place that is
+/// still taken when its turn comes is passed over.
+#[derive(Debug)]
+pub(super) struct TaskTable {
+    places: Vec<Option<Task>>,
+    next: u32,
+    used: usize,
+}
+
+impl TaskTable {
+    /// A table for `tasks` tasks at once (at least 1).
+    pub(super) fn new(tasks: usize) -> Self {
+        // Twice the room keeps passing-over rare.
+        let places = (tasks.max(1) * 2).next_power_of_two();
+        TaskTable { places: (0..places).map(|_| None).collect(), next: 0, used: 0 }
+    }
+
+    fn place_of(&self, tag: TaskTag) -> usize {
+        tag.0 as usize & (self.places.len() - 1)
+    }
+
+    /// Whether another task fits.
+    pub(super) fn has_room(&self) -> bool {
+        self.used * 2 < self.places.len()
+    }
+
+    /// Puts in the task that `make` builds for its new tag. The caller has asked
+    /// [`TaskTable::has_room`].
+    pub(super) fn insert(&mut self, make: impl FnOnce(TaskTag) -> Task) -> TaskTag {
+        let tag = self.spare_tag();
+        let place = self.place_of(tag);
+        self.places[place] = Some(make(tag));
+        self.used += 1;
+        tag
+    }
+
+    /// A tag that no task has, for a request that is no SCSI command.
+    pub(super) fn spare_tag(&mut self) -> TaskTag {
+        let tag = self.free_tag();
+        self.next = tag.0.wrapping_add(1);
+        tag
+    }
+
+    /// The next tag whose place is free.
+    fn free_tag(&self) -> TaskTag {
+        let mut tag = TaskTag(self.next);
+        // 0xffffffff means "no task" (RFC 7143 §11.2.1.8).
+        while tag.0 == u32::MAX || self.places[self.place_of(tag)].is_some() {
+            tag = TaskTag(tag.0.wrapping_add(1));
+        }
+        tag
+    }
+
+    pub(super) fn get_mut(&mut self, tag: TaskTag) -> Option<&mut Task> {
+        let place = self.place_of(tag);
+        self.places[place].as_mut().filter(|task| task.tag == tag)
+    }
+
+    pub(super) fn remove(&mut self, tag: TaskTag) -> Option<Task> {
+        let place = self.place_of(tag);
+        let task = self.places[place].take_if(|task| task.tag == tag)?;
+        self.used -= 1;
+        Some(task)
+    }
+
+    /// The tags of all tasks.
+    pub(super) fn tags(&self) -> Vec<TaskTag> {
+        self.places.iter().flatten().map(|task| task.tag).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.used
+    }
+}

@@ -1,0 +1,279 @@
+//! What the target sends.
+
+use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
+
+use super::connection::Link;
+use super::session::Core;
+use super::task::{Stage, Task};
+use crate::scsi::{Answer, Sense};
+use crate::text::exchange::Message;
+use crate::wire::{
+    BHS_BYTES, Bhs, DataIn, Lun, LogoutResponse, LogoutResult, NopIn, NopOut, RESERVED_TAG,
+    RESERVED_TASK_TAG, Reject, RejectReason, Residual, ResponseCode, ScsiCommand, ScsiResponse,
+    ScsiStatus, TaskManagementResponse, TaskManagementResult, TextResponse,
+};
+
+impl Core {
+    /// Answers a command for which no store has to work.
+    pub(super) fn answer_at_once(
+        &mut self,
+        link: &mut Link,
+        command: &ScsiCommand,
+        answer: &Answer,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let tag = command.task_tag;
+        trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
+        self.release(!command.immediate);
+        let expected_bytes = command.expected_data_transfer_length;
+        let wanted = if command.read { expected_bytes as usize } else { 0 };
+        let data = &answer.data[..answer.data.len().min(wanted)];
+        let residual = Residual::of(expected_bytes, answer.data.len() as u64);
+        if answer.status == ScsiStatus::Good && !data.is_empty() {
+            let mut sent_bytes = 0;
+            let max_bytes = link.parameters.max_send_data_bytes as usize;
+            for (data_sn, piece) in data.chunks(max_bytes).enumerate() {
+                let last = sent_bytes + piece.len() == data.len();
+                let data_in = DataIn {
+                    final_: last,
+                    acknowledge: false,
+                    status: last.then_some(ScsiStatus::Good),
+                    residual: if last { residual } else { Residual::None },
+                    lun: command.lun,
+                    task_tag: tag,
+                    transfer_tag: RESERVED_TAG,
+                    stat_sn: if last { link.take_stat_sn() } else { link.stat_sn },
+                    exp_cmd_sn: self.window.exp_cmd_sn(),
+                    max_cmd_sn: self.window.max_cmd_sn(),
+                    data_sn: data_sn as u32,
+                    buffer_offset: sent_bytes as u32,
+                };
+                let mut bhs = [0; BHS_BYTES];
+                data_in.emit(&mut bhs);
+                link.push(&bhs, piece, now, trace);
+                sent_bytes += piece.len();
+            }
+        } else {
+            let sense = answer.sense.as_ref();
+            self.send_response(link, tag, answer.status, sense, residual, 0, now, trace);
+        }
+        trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Leave);
+    }
+
+    /// Ends a task with CHECK CONDITION.
+    pub(super) fn fail(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        sense: Sense,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let Some(task) = self.tasks.get(&tag) else { return };
+        let residual = Residual::of(task.expected_bytes, 0);
+        self.conclude(link, tag, ScsiStatus::CheckCondition, Some(&sense), residual, now, trace);
+    }
+
+    /// Ends a task with a SCSI Response: its slot is free before the answer says so.
+    #[expect(clippy::too_many_arguments, reason = "an answer has this many parts")]
+    pub(super) fn conclude(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        status: ScsiStatus,
+        sense: Option<&Sense>,
+        residual: Residual,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let Some(task) = self.end(tag) else { return };
+        trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
+        let data_pdus = match &task.stage {
+            Stage::Collecting(collecting) => collecting.r2t_sn,
+            Stage::Ready(progress) | Stage::AtStore(progress) => progress.data_sn,
+            Stage::Refused(_) | Stage::Aborted => 0,
+        };
+        self.send_response(link, tag, status, sense, residual, data_pdus, now, trace);
+        trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Leave);
+    }
+
+    /// Takes a task off the table and gives back what it held.
+    pub(super) fn end(&mut self, tag: TaskTag) -> Option<Task> {
+        let task = self.tasks.remove(&tag)?;
+        self.release(task.holds_slot);
+        self.return_grant(match &task.stage {
+            Stage::Collecting(collecting) => collecting.granted_bytes,
+            Stage::Ready(progress) | Stage::AtStore(progress) => progress.granted_bytes,
+            Stage::Refused(_) | Stage::Aborted => 0,
+        });
+        Some(task)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "an answer has this many parts")]
+    fn send_response(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        status: ScsiStatus,
+        sense: Option<&Sense>,
+        residual: Residual,
+        data_pdus: u32,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let response = ScsiResponse {
+            response: ResponseCode::CommandCompleted,
+            status: status,
+            task_tag: tag,
+            snack_tag: 0,
+            stat_sn: link.take_stat_sn(),
+            exp_cmd_sn: self.window.exp_cmd_sn(),
+            max_cmd_sn: self.window.max_cmd_sn(),
+            exp_data_sn: data_pdus,
+            residual,
+            bidirectional_read_residual: Residual::None,
+        };
+        let mut bhs = [0; BHS_BYTES];
+        response.emit(&mut bhs);
+        match sense {
+            // A length before the sense data itself (§11.4.7).
+            Some(sense) => {
+                let mut data = [0; 2 + Sense::FIXED_BYTES];
+                data[..2].copy_from_slice(&(Sense::FIXED_BYTES as u16).to_be_bytes());
+                data[2..].copy_from_slice(&sense.fixed());
+                link.push(&bhs, &data, now, trace);
+            }
+            None => link.push(&bhs, &[], now, trace),
+        }
+    }
+
+    pub(super) fn send_ping(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
+        // The tag only has to be a valid one: any byte that comes is taken as a sign of life.
+        let (task_tag, transfer_tag) = (RESERVED_TASK_TAG, self.next_transfer_tag);
+        self.send_nop(link, task_tag, transfer_tag, link.stat_sn, &[], now, trace);
+    }
+
+    pub(super) fn send_pong(
+        &mut self,
+        link: &mut Link,
+        nop: &NopOut,
+        data: &[u8],
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let stat_sn = link.take_stat_sn();
+        let echoed = &data[..data.len().min(link.parameters.max_send_data_bytes as usize)];
+        self.send_nop(link, nop.task_tag, RESERVED_TAG, stat_sn, echoed, now, trace);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a NOP-In has this many parts")]
+    fn send_nop(
+        &mut self,
+        link: &mut Link,
+        task_tag: TaskTag,
+        transfer_tag: u32,
+        stat_sn: crate::sequence::Sn,
+        data: &[u8],
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let nop = NopIn {
+            lun: Lun::default(),
+            task_tag,
+            transfer_tag,
+            stat_sn,
+            exp_cmd_sn: self.window.exp_cmd_sn(),
+            max_cmd_sn: self.window.max_cmd_sn(),
+        };
+        let mut bhs = [0; BHS_BYTES];
+        nop.emit(&mut bhs);
+        link.push(&bhs, data, now, trace);
+    }
+
+    pub(super) fn send_text(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        message: &Message,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let response = TextResponse {
+            final_: message.is_final,
+            continue_: message.continued,
+            lun: Lun::default(),
+            task_tag: tag,
+            transfer_tag: message.target_transfer_tag,
+            stat_sn: link.take_stat_sn(),
+            exp_cmd_sn: self.window.exp_cmd_sn(),
+            max_cmd_sn: self.window.max_cmd_sn(),
+        };
+        let mut bhs = [0; BHS_BYTES];
+        response.emit(&mut bhs);
+        link.push(&bhs, &message.data, now, trace);
+    }
+
+    pub(super) fn send_logout(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        result: LogoutResult,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let response = LogoutResponse {
+            response: result,
+            task_tag: tag,
+            stat_sn: link.take_stat_sn(),
+            exp_cmd_sn: self.window.exp_cmd_sn(),
+            max_cmd_sn: self.window.max_cmd_sn(),
+            time2wait_s: self.parameters.time2wait_s,
+            time2retain_s: self.parameters.time2retain_s,
+        };
+        let mut bhs = [0; BHS_BYTES];
+        response.emit(&mut bhs);
+        link.push(&bhs, &[], now, trace);
+    }
+
+    pub(super) fn send_managed(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        result: TaskManagementResult,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let response = TaskManagementResponse {
+            response: result,
+            task_tag: tag,
+            stat_sn: link.take_stat_sn(),
+            exp_cmd_sn: self.window.exp_cmd_sn(),
+            max_cmd_sn: self.window.max_cmd_sn(),
+        };
+        let mut bhs = [0; BHS_BYTES];
+        response.emit(&mut bhs);
+        link.push(&bhs, &[], now, trace);
+    }
+
+    /// Sends a Reject that carries the header it is about (§11.17).
+    pub(super) fn reject(
+        &mut self,
+        link: &mut Link,
+        reason: RejectReason,
+        rejected: &Bhs,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let reject = Reject {
+            reason,
+            stat_sn: link.take_stat_sn(),
+            exp_cmd_sn: self.window.exp_cmd_sn(),
+            max_cmd_sn: self.window.max_cmd_sn(),
+            data_sn: 0,
+        };
+        let mut bhs = [0; BHS_BYTES];
+        reject.emit(&mut bhs);
+        link.push(&bhs, rejected, now, trace);
+    }
+}

@@ -1,0 +1,146 @@
+//! One connection of a session at the target: its two byte streams, its StatSN, its waiting work.
+
+use std::collections::VecDeque;
+
+use wansan_trace::event::PduDirection;
+use wansan_trace::{ConnectionId, Instant, Recorder, SessionId, TaskTag};
+
+use crate::keys::ConnectionParameters;
+use crate::record::pdu_record;
+use crate::sequence::Sn;
+use crate::text::exchange::Responder;
+use crate::wire::{Bhs, Receiver, Transmitter};
+
+/// No read is started while this much waits for the socket: enough to keep a fast path busy
+/// between two system calls.
+const SEND_BACKLOG_BYTES: usize = 1024 * 1024;
+
+/// Nothing more is taken from the peer while this much waits for the socket: a peer that asks and
+/// never reads stops being heard instead of filling the memory.
+const SEND_LIMIT_BYTES: usize = 4 * 1024 * 1024;
+
+/// One connection in full feature phase.
+///
+/// Bytes go in by [`Connection::space`] and [`Connection::filled`], and out by
+/// [`Connection::pending`] and [`Connection::sent`]; the session does the rest.
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) receiver: Receiver,
+    pub(super) link: Link,
+}
+
+/// The sending half and the state of a connection, apart from the receiver whose buffer a PDU
+/// borrows while it is handled.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) id: ConnectionId,
+    pub(super) session: SessionId,
+    pub(super) transmitter: Transmitter,
+    pub(super) parameters: ConnectionParameters,
+    pub(super) stat_sn: Sn,
+    /// Tasks that wait to be asked of a store, oldest first.
+    pub(super) ready: VecDeque<TaskTag>,
+    pub(super) text: Responder,
+    /// A ping of ours that has had no answer.
+    pub(super) pinged: bool,
+}
+
+impl Connection {
+    /// A connection that has just logged in, with the buffers of its login.
+    pub(super) fn new(
+        id: ConnectionId,
+        session: SessionId,
+        receiver: Receiver,
+        transmitter: Transmitter,
+        parameters: ConnectionParameters,
+        stat_sn: Sn,
+    ) -> Self {
+        Connection {
+            receiver,
+            link: Link {
+                id,
+                session,
+                transmitter,
+                parameters,
+                stat_sn,
+                ready: VecDeque::new(),
+                text: Responder::default(),
+                pinged: false,
+            },
+        }
+    }
+
+    /// The connection's CID.
+    #[must_use]
+    pub fn id(&self) -> ConnectionId {
+        self.link.id
+    }
+
+    /// Room for bytes from the socket; never empty.
+    pub fn space(&mut self) -> &mut [u8] {
+        self.receiver.space()
+    }
+
+    /// `bytes` of [`Connection::space`] were read from the socket.
+    pub fn filled(&mut self, bytes: usize) {
+        self.receiver.filled(bytes);
+    }
+
+    /// Bytes for the socket.
+    #[must_use]
+    pub fn pending(&self) -> &[u8] {
+        self.link.transmitter.pending()
+    }
+
+    /// The socket took `bytes` of [`Connection::pending`].
+    pub fn sent(&mut self, bytes: usize) {
+        self.link.transmitter.sent(bytes);
+    }
+
+    /// Whether more may be read from the socket; false while too much waits to be sent.
+    #[must_use]
+    pub fn wants_input(&self) -> bool {
+        self.link.hears()
+    }
+}
+
+impl Link {
+    pub(super) fn hears(&self) -> bool {
+        self.transmitter.pending().len() < SEND_LIMIT_BYTES
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.transmitter.pending().len() < SEND_BACKLOG_BYTES
+    }
+
+    /// The StatSN for a PDU that carries a status; the next one takes the next.
+    pub(super) fn take_stat_sn(&mut self) -> Sn {
+        let stat_sn = self.stat_sn;
+        self.stat_sn = stat_sn.next();
+        stat_sn
+    }
+
+    /// Queues a PDU for sending.
+    pub(super) fn push(&mut self, bhs: &Bhs, data: &[u8], now: Instant, trace: &mut Recorder) {
+        let offset = self.transmitter.queued_end();
+        self.transmitter.push(bhs, data);
+        self.record(bhs, data.len(), offset, now, trace);
+    }
+
+    /// Records a PDU that was queued at `offset` of the stream.
+    pub(super) fn record(
+        &self,
+        bhs: &Bhs,
+        data_bytes: usize,
+        offset: u64,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        if trace.keeps_pdus() {
+            let mut record =
+                pdu_record(now, self.session, self.id, PduDirection::Sent, bhs, offset);
+            record.data_bytes = data_bytes as u32;
+            trace.pdu(record);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Why the target closes a connection.
+
+use crate::fault::Fault;
+use crate::wire::{FrameError, ParseError};
+
+/// The connection must be closed; at error recovery level 0 its session ends with it
+/// (RFC 7143 §7.1.4.1). Where the standard wants a Reject first, it has been queued: send what is
+/// pending before closing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Close {
+    /// The stream could not be cut into PDUs.
+    #[error("the initiator sent a broken PDU: {0}")]
+    Frame(#[from] FrameError),
+    /// A PDU could not be read.
+    #[error("the initiator sent a PDU that cannot be read: {0}")]
+    Parse(#[from] ParseError),
+    /// A PDU that may not come now.
+    #[error("the initiator sent opcode 0x{opcode:02x}, which {why}")]
+    OutOfState {
+        /// The opcode.
+        opcode: u8,
+        /// Why it may not come.
+        why: &'static str,
+    },
+    /// A request breaks a rule that leaves no other way to answer.
+    #[error("the initiator broke the protocol: {0}")]
+    Protocol(&'static str),
+    /// The initiator logged out.
+    #[error("the initiator logged out")]
+    LoggedOut,
+}
+
+impl Close {
+    /// Whose fault it is; `None` for an orderly end.
+    #[must_use]
+    pub fn fault(&self) -> Option<Fault> {
+        match self {
+            Close::LoggedOut => None,
+            _ => Some(Fault::PeerMisbehaved),
+        }
+    }
+}

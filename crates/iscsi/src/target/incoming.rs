@@ -1,0 +1,389 @@
+//! What the target receives.
+
+use wansan_trace::event::PduDirection;
+use wansan_trace::{Direction, Instant, Layer, Recorder};
+
+use super::connection::Link;
+use super::error::Close;
+use super::session::Core;
+use super::task::{Collecting, Progress, Refusal, Stage, Task};
+use super::window::Admission;
+use crate::record::pdu_record;
+use crate::scsi::{AdditionalSense, Decoded, Sense, SenseKey, StoreOperation};
+use crate::sequence::Sn;
+use crate::text::exchange::{Message, Turn};
+use crate::wire::{
+    Bhs, FrameError, LogoutReason, LogoutRequest, LogoutResult, NopOut, Opcode, Pdu,
+    RESERVED_TASK_TAG, RejectReason, ScsiCommand, TaskManagementRequest, TextRequest,
+};
+
+/// A command that waits for those before it.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) place: usize,
+    pub(super) bhs: Bhs,
+    pub(super) data: Vec<u8>,
+}
+
+/// Immediate requests hold no window slot, so they have a bound of their own; RFC 7143 §11.2.1.1
+/// asks for at least two per connection.
+const MAX_IMMEDIATE: usize = 32;
+
+impl Core {
+    /// Handles one PDU: finds out whether it may be delivered now.
+    pub(super) fn incoming(
+        &mut self,
+        place: usize,
+        link: &mut Link,
+        pdu: &Pdu<'_>,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), Close> {
+        link.pinged = false;
+        if trace.keeps_pdus() {
+            let (id, from) = (link.id, PduDirection::Received);
+            trace.pdu(pdu_record(now, self.id, id, from, pdu.bhs, pdu.stream_offset));
+        }
+        match pdu.opcode() {
+            Opcode::DataOut => self.data_out(link, pdu, now, trace),
+            Opcode::ScsiCommand
+            | Opcode::TaskManagementRequest
+            | Opcode::NopOut
+            | Opcode::TextRequest
+            | Opcode::LogoutRequest => {
+                if pdu.immediate() {
+                    return self.deliver(place, link, pdu.bhs, pdu.data, now, trace);
+                }
+                match self.window.admit(cmd_sn_of(pdu.bhs)) {
+                    Admission::Deliver => {
+                        self.held.advance();
+                        self.deliver(place, link, pdu.bhs, pdu.data, now, trace)
+                    }
+                    Admission::Hold(ahead) => {
+                        let held = Held { place, bhs: *pdu.bhs, data: pdu.data.to_vec() };
+                        self.held.put(ahead, held);
+                        Ok(())
+                    }
+                    Admission::Ignore => Ok(()),
+                }
+            }
+            // Error recovery level 0 does not know SNACK (§7.1.4.1).
+            Opcode::Snack => {
+                self.reject(link, RejectReason::SnackReject, pdu.bhs, now, trace);
+                Ok(())
+            }
+            Opcode::LoginRequest => {
+                self.reject(link, RejectReason::ProtocolError, pdu.bhs, now, trace);
+                Err(out_of_state(pdu.bhs, "belongs to the login phase, which is over"))
+            }
+            _ => {
+                self.reject(link, RejectReason::CommandNotSupported, pdu.bhs, now, trace);
+                Err(out_of_state(pdu.bhs, "is not an initiator's PDU"))
+            }
+        }
+    }
+
+    /// The next command in CmdSN order, if it is held.
+    pub(super) fn take_held(&mut self) -> Option<Held> {
+        if !self.held.next_is_here() {
+            return None;
+        }
+        let expected = self.window.exp_cmd_sn();
+        match self.window.admit(expected) {
+            Admission::Deliver => self.held.advance(),
+            Admission::Hold(_) | Admission::Ignore => None,
+        }
+    }
+
+    /// Handles a PDU that was lost to a digest error or is too long.
+    pub(super) fn frame_error(
+        &mut self,
+        link: &mut Link,
+        error: FrameError,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), Close> {
+        match &error {
+            FrameError::DataDigest { bhs, .. } => {
+                let reason = RejectReason::DataDigestError;
+                self.reject(link, reason, bhs, now, trace);
+            }
+            FrameError::DataSegmentTooLong { bhs, .. } => {
+                let reason = RejectReason::InvalidPduField;
+                self.reject(link, reason, bhs, now, trace);
+            }
+            FrameError::HeaderDigest { .. } => {}
+        }
+        // At error recovery level 0 lost data cannot be asked for again, and a lost command would
+        // leave a gap in CmdSN for ever.
+        Err(error.into())
+    }
+
+    /// Handles a request whose turn has come.
+    pub(super) fn deliver(
+        &mut self,
+        place: usize,
+        link: &mut Link,
+        bhs: &Bhs,
+        data: &[u8],
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), Close> {
+        let handled = match Opcode::from_wire(bhs[0] & 0x3f) {
+            Opcode::ScsiCommand => self.scsi_command(place, link, bhs, data, now, trace),
+            Opcode::TaskManagementRequest => TaskManagementRequest::parse(bhs)
+                .map_err(Close::from)
+                .and_then(|request| self.manage(place, link, bhs, &request, now, trace)),
+            Opcode::NopOut => self.nop_out(link, bhs, data, now, trace),
+            Opcode::TextRequest => self.text_request(link, bhs, data, now, trace),
+            _ => self.logout(link, bhs, now, trace),
+        };
+        if let Err(Close::Parse(_)) = handled {
+            self.reject(link, RejectReason::InvalidPduField, bhs, now, trace);
+        }
+        handled
+    }
+
+    fn scsi_command(
+        &mut self,
+        place: usize,
+        link: &mut Link,
+        bhs: &Bhs,
+        data: &[u8],
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), Close> {
+        let command = ScsiCommand::parse(bhs)?;
+        let tag = command.task_tag;
+        if self.discovery {
+            self.reject(link, RejectReason::CommandNotSupported, bhs, now, trace);
+            return Err(out_of_state(bhs, "has no place in a discovery session (§4.3)"));
+        }
+        if command.immediate && self.tasks.len() >= self.max_tasks() {
+            self.reject(link, RejectReason::TooManyImmediateCommands, bhs, now, trace);
+            return Ok(());
+        }
+        if self.tasks.contains_key(&tag) || tag == RESERVED_TASK_TAG {
+            self.reject(link, RejectReason::TaskInProgress, bhs, now, trace);
+            self.release(!command.immediate);
+            return Ok(());
+        }
+        for layer in [Layer::Target, Layer::Device] {
+            trace.crossing(now, self.id, link.id, tag, layer, Direction::Enter);
+        }
+        let decoded =
+            self.config.device.decode(command.lun, &command.cdb, &mut self.nexus);
+        let expected_bytes = command.expected_data_transfer_length;
+        let (unit, operation) = match decoded {
+            Decoded::Answer(answer) if command.final_ => {
+                self.answer_at_once(link, &command, &answer, now, trace);
+                return Ok(());
+            }
+            // Unsolicited data follows, which nobody wants: let it pass, then say so.
+            Decoded::Answer(answer) => {
+                let sense = answer.sense.unwrap_or(Sense::NONE);
+                let mut task = Task::new(place, link, &command, 0, FLUSH_NOTHING, 0);
+                task.stage = Stage::Refused(Refusal { sense });
+                self.tasks.insert(tag, task);
+                return Ok(());
+            }
+            Decoded::Store { unit, operation } => (unit, operation),
+        };
+        let wanted_bytes = match operation {
+            StoreOperation::Read { len_bytes, .. } if command.read => len_bytes,
+            StoreOperation::Write { len_bytes, .. } if command.write => len_bytes,
+            _ => 0,
+        };
+        let moved_bytes = wanted_bytes.min(expected_bytes);
+        let mut task = Task::new(place, link, &command, unit, operation, moved_bytes);
+        if let StoreOperation::Write { .. } = operation {
+            match self.begin_write(&command, data, moved_bytes) {
+                Ok(collecting) => task.stage = Stage::Collecting(collecting),
+                Err(sense) if command.final_ => {
+                    self.tasks.insert(tag, task);
+                    self.fail(link, tag, sense, now, trace);
+                    return Ok(());
+                }
+                Err(sense) => task.stage = Stage::Refused(Refusal { sense }),
+            }
+            self.tasks.insert(tag, task);
+            self.continue_write(link, tag, now, trace);
+        } else {
+            self.tasks.insert(tag, task);
+            link.ready.push_back(tag);
+        }
+        Ok(())
+    }
+
+    /// Takes in a write's immediate data, after checking it against what was negotiated.
+    fn begin_write(
+        &self,
+        command: &ScsiCommand,
+        data: &[u8],
+        moved_bytes: u32,
+    ) -> Result<Collecting, Sense> {
+        let parameters = &self.parameters;
+        let first_burst = parameters
+            .first_burst_bytes
+            .min(command.expected_data_transfer_length);
+        let immediate_allowed = parameters.immediate_data && data.len() <= first_burst as usize;
+        let unsolicited_allowed = command.final_ || !parameters.initial_r2t;
+        if !data.is_empty() && !immediate_allowed || !unsolicited_allowed {
+            return Err(Sense::new(
+                SenseKey::AbortedCommand,
+                AdditionalSense::UNEXPECTED_UNSOLICITED_DATA,
+            ));
+        }
+        let received_bytes = data.len() as u32;
+        let taken = &data[..data.len().min(moved_bytes as usize)];
+        let mut buffer = Vec::new();
+        if command.final_ {
+            buffer.reserve_exact(taken.len());
+        } else {
+            buffer.reserve_exact(first_burst.min(moved_bytes) as usize);
+        }
+        buffer.extend_from_slice(taken);
+        Ok(Collecting {
+            data: buffer,
+            received_bytes,
+            unsolicited_to: (!command.final_).then_some(first_burst),
+            unsolicited_data_sn: 0,
+            asked: std::collections::VecDeque::new(),
+            ask_from: 0,
+            r2t_sn: 0,
+            granted_bytes: 0,
+        })
+    }
+
+    fn nop_out(
+        &mut self,
+        link: &mut Link,
+        bhs: &Bhs,
+        data: &[u8],
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), Close> {
+        let nop = NopOut::parse(bhs)?;
+        self.release(!nop.immediate);
+        // Without a task tag it answers a ping of ours, or just tells ExpStatSN (§11.18).
+        if nop.task_tag != RESERVED_TASK_TAG {
+            self.send_pong(link, &nop, data, now, trace);
+        }
+        Ok(())
+    }
+
+    fn text_request(
+        &mut self,
+        link: &mut Link,
+        bhs: &Bhs,
+        data: &[u8],
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), Close> {
+        let request = TextRequest::parse(bhs)?;
+        self.release(!request.immediate);
+        let message = Message {
+            data: data.to_vec(),
+            is_final: request.final_,
+            continued: request.continue_,
+            target_transfer_tag: request.transfer_tag,
+        };
+        let max_data_bytes = link.parameters.max_send_data_bytes as usize;
+        let answer = match link.text.receive(&message, max_data_bytes) {
+            Ok(Turn::Respond(answer)) => answer,
+            Ok(Turn::Question(question)) => {
+                let Some(text) = self.answer_text(&question) else {
+                    self.reject(link, RejectReason::ProtocolError, bhs, now, trace);
+                    return Ok(());
+                };
+                link.text.answer(text, max_data_bytes)
+            }
+            Err(_) => {
+                self.reject(link, RejectReason::ProtocolError, bhs, now, trace);
+                return Ok(());
+            }
+        };
+        self.send_text(link, request.task_tag, &answer, now, trace);
+        Ok(())
+    }
+
+    /// The answer to a text: SendTargets, and for other keys that none may be changed now.
+    fn answer_text(&self, question: &[u8]) -> Option<Vec<u8>> {
+        let mut answer = Vec::new();
+        for pair in crate::text::pairs(question).ok()? {
+            if pair.name == "SendTargets" {
+                answer.extend(self.config.targets.text(pair.value).unwrap_or_default());
+            } else {
+                crate::text::push_pair(&mut answer, pair.name, "Reject");
+            }
+        }
+        Some(answer)
+    }
+
+    fn logout(
+        &mut self,
+        link: &mut Link,
+        bhs: &Bhs,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), Close> {
+        let request = LogoutRequest::parse(bhs)?;
+        self.release(!request.immediate);
+        let result = match request.reason {
+            LogoutReason::CloseSession => LogoutResult::Closed,
+            LogoutReason::CloseConnection if request.cid == link.id.0 => LogoutResult::Closed,
+            LogoutReason::CloseConnection => LogoutResult::CidNotFound,
+            LogoutReason::RemoveForRecovery => LogoutResult::RecoveryNotSupported,
+        };
+        self.send_logout(link, request.task_tag, result, now, trace);
+        if result == LogoutResult::Closed { Err(Close::LoggedOut) } else { Ok(()) }
+    }
+
+    /// Gives a window slot back if the request held one.
+    pub(super) fn release(&mut self, held_slot: bool) {
+        if held_slot {
+            self.window.release();
+        }
+    }
+
+    /// Tasks that may exist at once: those of the window and the immediate ones.
+    fn max_tasks(&self) -> usize {
+        self.config.command_window as usize + MAX_IMMEDIATE
+    }
+}
+
+/// The operation of a task that has none.
+const FLUSH_NOTHING: StoreOperation =
+    StoreOperation::Flush { offset_bytes: 0, len_bytes: 0, immediate: false };
+
+impl Task {
+    fn new(
+        place: usize,
+        link: &Link,
+        command: &ScsiCommand,
+        unit: usize,
+        operation: StoreOperation,
+        moved_bytes: u32,
+    ) -> Task {
+        Task {
+            lun: command.lun,
+            place,
+            connection: link.id,
+            cmd_sn: command.cmd_sn,
+            holds_slot: !command.immediate,
+            expected_bytes: command.expected_data_transfer_length,
+            unit,
+            operation,
+            moved_bytes,
+            stage: Stage::Ready(Progress::default()),
+        }
+    }
+}
+
+fn cmd_sn_of(bhs: &Bhs) -> Sn {
+    Sn(u32::from_be_bytes([bhs[24], bhs[25], bhs[26], bhs[27]]))
+}
+
+fn out_of_state(bhs: &Bhs, why: &'static str) -> Close {
+    Close::OutOfState { opcode: bhs[0] & 0x3f, why }
+}

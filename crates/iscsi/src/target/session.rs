@@ -1,0 +1,187 @@
+//! A session at the target: command window, tasks, and what its stores are to do.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use wansan_trace::{Instant, Recorder, SessionId, TaskTag};
+
+use super::connection::Connection;
+use super::error::Close;
+use super::hold::HoldQueue;
+use super::incoming::Held;
+use super::management::Management;
+use super::task::Tasks;
+use super::window::CommandWindow;
+use crate::keys::SessionParameters;
+use crate::scsi::{Nexus, TargetDevice};
+use crate::sequence::Sn;
+
+/// What a session is made of beside what login has settled.
+#[derive(Debug, Clone)]
+pub struct SessionConfig {
+    /// The logical units.
+    pub device: Arc<TargetDevice>,
+    /// Commands that may be in hand at once (1 to 65,536).
+    pub command_window: u32,
+    /// The text that answers SendTargets (RFC 7143 Appendix C), for this session's kind.
+    pub targets: Arc<dyn Targets>,
+}
+
+/// What SendTargets is answered with.
+pub trait Targets: std::fmt::Debug + Send + Sync {
+    /// The text for `asked`: `All`, a target's name, or empty for the session's own target.
+    fn text(&self, asked: &str) -> Option<Vec<u8>>;
+}
+
+/// Something that the driver has to tell others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// The tasks of all other sessions at these units are to be ended with
+    /// [`Session::unit_was_reset`].
+    UnitsReset {
+        /// Their places in the device.
+        units: Vec<usize>,
+    },
+}
+
+/// Bound on the bytes of solicited data that one session may have under way or in hand, so that a
+/// few large writes cannot take all memory. One task is always let through, however large.
+pub(super) const SOLICITED_BYTES: u32 = 64 * 1024 * 1024;
+
+/// Bound on the bytes of unsolicited data: the command window is cut so that every command in it
+/// may bring FirstBurstLength.
+const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
+
+/// A session in full feature phase.
+///
+/// Who drives it does, in this order, after anything has happened:
+///
+/// 1. bytes from a socket go in: [`Connection::space`], [`Connection::filled`], then
+///    [`Session::receive`];
+/// 2. [`Session::poll_work`] says what the stores are to do, until it says `None`; each piece of
+///    work is answered, at once or later, with [`Session::read_with`] or [`Session::read_done`],
+///    [`Session::status_done`];
+/// 3. [`Connection::pending`] goes to the socket, [`Connection::sent`] says how much was taken, and
+///    when it took anything, 1 and 2 follow again: what waited for room may go on;
+/// 4. [`Session::poll_notice`] says what other sessions have to know.
+///
+/// Memory is bounded: tasks by the command window, unsolicited data by FirstBurstLength times the
+/// window (256 MiB at most), solicited data by 64 MiB or one task, what waits for a socket by
+/// 4 MiB and one PDU.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) core: Core,
+    pub(super) connections: Vec<Connection>,
+}
+
+/// The session apart from its connections, so that a PDU in a connection's buffer can be handled
+/// while it is borrowed.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) id: SessionId,
+    pub(super) discovery: bool,
+    pub(super) parameters: SessionParameters,
+    pub(super) config: SessionConfig,
+    pub(super) nexus: Nexus,
+    pub(super) window: CommandWindow,
+    pub(super) held: HoldQueue<Held>,
+    pub(super) tasks: Tasks,
+    pub(super) next_transfer_tag: u32,
+    pub(super) solicited_bytes: u32,
+    /// Writes that wait for room in the bound on solicited data, oldest first.
+    pub(super) waiting_for_grant: VecDeque<TaskTag>,
+    pub(super) management: Vec<Management>,
+    pub(super) notices: VecDeque<Notice>,
+}
+
+impl Session {
+    /// A session that begins with a connection that has just logged in; `cmd_sn` is the CmdSN of
+    /// its first command.
+    pub(super) fn new(
+        id: SessionId,
+        discovery: bool,
+        parameters: SessionParameters,
+        config: SessionConfig,
+        nexus: Nexus,
+        cmd_sn: Sn,
+        first: Connection,
+    ) -> Self {
+        let window = config
+            .command_window
+            .min(UNSOLICITED_BYTES / parameters.first_burst_bytes.max(1))
+            .max(1);
+        Session {
+            core: Core {
+                id,
+                discovery,
+                parameters,
+                config,
+                nexus,
+                window: CommandWindow::new(cmd_sn, window),
+                held: HoldQueue::default(),
+                tasks: Tasks::default(),
+                next_transfer_tag: 0,
+                solicited_bytes: 0,
+                waiting_for_grant: VecDeque::new(),
+                management: Vec::new(),
+                notices: VecDeque::new(),
+            },
+            connections: vec![first],
+        }
+    }
+
+    /// The session's id in trace records.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.core.id
+    }
+
+    /// The session's connections; a connection's place is what other calls take.
+    pub fn connections(&mut self) -> &mut [Connection] {
+        &mut self.connections
+    }
+
+    /// Handles what has come on the connection at `place`, as far as its answers have room.
+    ///
+    /// # Errors
+    /// The connection must be closed once its pending bytes are sent, and the session with it.
+    pub fn receive(
+        &mut self,
+        place: usize,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), Close> {
+        loop {
+            let Connection { receiver, link } = &mut self.connections[place];
+            if !link.hears() {
+                return Ok(());
+            }
+            match receiver.next() {
+                Ok(Some(pdu)) => self.core.incoming(place, link, &pdu, now, trace)?,
+                Ok(None) => return Ok(()),
+                Err(error) => self.core.frame_error(link, error, now, trace)?,
+            }
+            while let Some(held) = self.core.take_held() {
+                let link = &mut self.connections[held.place].link;
+                self.core.deliver(held.place, link, &held.bhs, &held.data, now, trace)?;
+            }
+        }
+    }
+
+    /// What other sessions have to know, oldest first.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.core.notices.pop_front()
+    }
+
+    /// Sends a ping on the connection at `place` unless one is unanswered already; says whether it
+    /// did. Any byte from the initiator counts as a sign of life, not only the answer.
+    pub fn ping(&mut self, place: usize, now: Instant, trace: &mut Recorder) -> bool {
+        let link = &mut self.connections[place].link;
+        if link.pinged {
+            return false;
+        }
+        link.pinged = true;
+        self.core.send_ping(link, now, trace);
+        true
+    }
+}

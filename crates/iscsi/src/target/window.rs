@@ -1,0 +1,105 @@
+//! The command window: which commands may come now (RFC 7143 §4.2.2.1).
+
+use crate::sequence::Sn;
+
+/// What is to happen with a command, by its CmdSN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It is the next one: deliver it.
+    Deliver,
+    /// It is this many places ahead of the next one: hold it until the gap has closed.
+    Hold(u32),
+    /// It is outside the window or a duplicate: "the target MUST silently ignore" it.
+    Ignore,
+}
+
+/// One session's command window at the target.
+///
+/// A slot is taken when a command is delivered and given back when its answer is queued, so the
+/// window bounds the commands that the target has in hand, not only those under way to it.
+/// MaxCmdSN never goes back (§4.2.2.1), whatever happens to the size.
+#[derive(Debug)]
+pub struct CommandWindow {
+    expected: Sn,
+    max: Sn,
+    size: u32,
+    in_hand: u32,
+}
+
+impl CommandWindow {
+    /// A window of `size` commands (1 to 2^31 − 1) that opens at CmdSN `first`.
+    #[must_use]
+    pub fn new(first: Sn, size: u32) -> Self {
+        debug_assert!(size >= 1);
+        CommandWindow { expected: first, max: first.add(size - 1), size, in_hand: 0 }
+    }
+
+    /// ExpCmdSN as it goes into every answer.
+    #[must_use]
+    pub fn exp_cmd_sn(&self) -> Sn {
+        self.expected
+    }
+
+    /// MaxCmdSN as it goes into every answer.
+    #[must_use]
+    pub fn max_cmd_sn(&self) -> Sn {
+        self.max
+    }
+
+    /// MaxCmdSN as it will be once a slot has been given back, if `released`.
+    #[must_use]
+    pub fn max_cmd_sn_after(&self, released: bool) -> Sn {
+        let in_hand = self.in_hand - u32::from(released && self.in_hand > 0);
+        // One below ExpCmdSN means "closed" (§4.2.2.1).
+        let open = self.expected.add(self.size.saturating_sub(in_hand)).sub(1);
+        if self.max.lt(open) { open } else { self.max }
+    }
+
+    /// Decides on a non-immediate command that has just come. [`Admission::Deliver`] takes its
+    /// slot and moves on to the next CmdSN.
+    pub fn admit(&mut self, cmd_sn: Sn) -> Admission {
+        if cmd_sn == self.expected && cmd_sn.le(self.max) {
+            self.expected = self.expected.next();
+            self.in_hand += 1;
+            Admission::Deliver
+        } else if self.expected.lt(cmd_sn) && cmd_sn.le(self.max) {
+            Admission::Hold(cmd_sn.distance(self.expected))
+        } else {
+            Admission::Ignore
+        }
+    }
+
+    /// Gives back the slot of a delivered command.
+    pub fn release(&mut self) {
+        debug_assert!(self.in_hand > 0);
+        self.max = self.max_cmd_sn_after(true);
+        self.in_hand = self.in_hand.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closes_when_full_and_opens_by_one_per_release() {
+        let mut window = CommandWindow::new(Sn(u32::MAX - 1), 3);
+        for n in 0..3 {
+            assert_eq!(window.admit(Sn(u32::MAX - 1).add(n)), Admission::Deliver);
+        }
+        assert_eq!(window.admit(Sn(1)), Admission::Ignore);
+        assert_eq!(window.exp_cmd_sn().distance(window.max_cmd_sn()), 1);
+        window.release();
+        assert_eq!(window.max_cmd_sn(), Sn(1));
+        assert_eq!(window.admit(Sn(1)), Admission::Deliver);
+    }
+
+    #[test]
+    fn holds_what_is_ahead_and_ignores_duplicates() {
+        let mut window = CommandWindow::new(Sn(10), 4);
+        assert_eq!(window.admit(Sn(12)), Admission::Hold(2));
+        assert_eq!(window.admit(Sn(10)), Admission::Deliver);
+        assert_eq!(window.admit(Sn(10)), Admission::Ignore);
+        assert_eq!(window.admit(Sn(14)), Admission::Ignore);
+    }
+}

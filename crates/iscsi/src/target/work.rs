@@ -1,0 +1,302 @@
+//! What the stores are to do for a session, and what they have answered.
+
+use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
+
+use super::session::{Core, Session};
+use super::task::Stage;
+use crate::scsi::{Sense, StoreOperation};
+use crate::wire::{BHS_BYTES, DataIn, RESERVED_TAG, Residual, ScsiStatus};
+
+/// Work for the store of a logical unit. Its range lies inside the unit.
+#[derive(Debug)]
+pub enum Work {
+    /// Read these bytes, then call [`Session::read_with`] or [`Session::read_done`].
+    Read {
+        /// The task.
+        task: TaskTag,
+        /// The unit's place in the device.
+        unit: usize,
+        /// First byte.
+        offset_bytes: u64,
+        /// Number of bytes; at most MaxBurstLength, so a long read comes in several pieces.
+        len_bytes: usize,
+    },
+    /// Write these bytes, then call [`Session::status_done`].
+    Write {
+        /// The task.
+        task: TaskTag,
+        /// The unit's place in the device.
+        unit: usize,
+        /// First byte.
+        offset_bytes: u64,
+        /// The bytes.
+        data: Vec<u8>,
+        /// They must have reached the medium.
+        fua: bool,
+    },
+    /// Bring what was written to the medium, then call [`Session::status_done`].
+    Flush {
+        /// The task.
+        task: TaskTag,
+        /// The unit's place in the device.
+        unit: usize,
+    },
+}
+
+impl Session {
+    /// The next piece of work for a task of the connection at `place`. Reads wait while the
+    /// connection has enough to send.
+    pub fn poll_work(&mut self, place: usize) -> Option<Work> {
+        let link = &mut self.connections[place].link;
+        loop {
+            if !link.has_room() {
+                return None;
+            }
+            let tag = link.ready.pop_front()?;
+            // A task that was aborted while it waited is passed over.
+            let Some(task) = self.core.tasks.get_mut(&tag) else { continue };
+            let Stage::Ready(progress) = &mut task.stage else { continue };
+            let mut progress = std::mem::take(progress);
+            let unit = task.unit;
+            let work = match task.operation {
+                StoreOperation::Read { offset_bytes, .. } => {
+                    let left = task.moved_bytes - progress.sent_bytes;
+                    let piece = left.min(self.core.parameters.max_burst_bytes);
+                    Work::Read {
+                        task: tag,
+                        unit,
+                        offset_bytes: offset_bytes + u64::from(progress.sent_bytes),
+                        len_bytes: piece as usize,
+                    }
+                }
+                StoreOperation::Write { offset_bytes, fua, .. } => {
+                    let data = std::mem::take(&mut progress.data);
+                    Work::Write { task: tag, unit, offset_bytes, data, fua }
+                }
+                StoreOperation::Flush { .. } => Work::Flush { task: tag, unit },
+            };
+            task.stage = Stage::AtStore(progress);
+            return Some(work);
+        }
+    }
+
+    /// Answers a read by letting `read` fill the answer's own buffer, PDU by PDU: it is given the
+    /// offset inside the piece and the place for the bytes, and says when the store had answered.
+    /// The store was asked at `asked`. Gives `false` when `read` said `None`, which it may do for
+    /// the first PDU only: nothing has happened then, and the piece must come by
+    /// [`Session::read_done`].
+    pub fn read_with(
+        &mut self,
+        task: TaskTag,
+        len_bytes: usize,
+        asked: Instant,
+        trace: &mut Recorder,
+        mut read: impl FnMut(usize, &mut [u8]) -> Option<Result<Instant, Sense>>,
+    ) -> bool {
+        let Some(place) = self.core.tasks.get(&task).map(|task| task.place) else { return true };
+        let link = &mut self.connections[place].link;
+        let max_bytes = link.parameters.max_send_data_bytes as usize;
+        let mut at = 0;
+        let mut answered = asked;
+        // A piece of no bytes still has its status to send.
+        loop {
+            let length = max_bytes.min(len_bytes - at);
+            let Some(found) = self.core.tasks.get_mut(&task) else { return true };
+            let (expected, actual) = (found.expected_bytes, found.read_bytes());
+            let Stage::AtStore(progress) = &mut found.stage else { break };
+            if length == 0 {
+                break;
+            }
+            let end_of_piece = at + length == len_bytes;
+            let sent_bytes = progress.sent_bytes + length as u32;
+            let last = sent_bytes == found.moved_bytes;
+            let data_in = DataIn {
+                final_: end_of_piece,
+                acknowledge: false,
+                status: last.then_some(ScsiStatus::Good),
+                residual: if last { Residual::of(expected, actual) } else { Residual::None },
+                lun: found.lun,
+                task_tag: task,
+                transfer_tag: RESERVED_TAG,
+                stat_sn: link.stat_sn,
+                // The slot is free as soon as this PDU has its status.
+                exp_cmd_sn: self.core.window.exp_cmd_sn(),
+                max_cmd_sn: self.core.window.max_cmd_sn_after(last && found.holds_slot),
+                data_sn: progress.data_sn,
+                buffer_offset: progress.sent_bytes,
+            };
+            let mut bhs = [0; BHS_BYTES];
+            data_in.emit(&mut bhs);
+            let stream_offset = link.transmitter.queued_end();
+            let mut outcome = None;
+            link.transmitter.push_if(&bhs, length, |space| {
+                outcome = read(at, space);
+                matches!(outcome, Some(Ok(_)))
+            });
+            match outcome {
+                None => return false,
+                Some(Err(sense)) => {
+                    self.store_failed(task, sense, (asked, answered), trace);
+                    return true;
+                }
+                Some(Ok(when)) => answered = when,
+            }
+            progress.sent_bytes = sent_bytes;
+            progress.data_sn += 1;
+            link.record(&bhs, length, stream_offset, answered, trace);
+            at += length;
+        }
+        self.piece_done(task, (asked, answered), trace);
+        true
+    }
+
+    /// Answers a read with the piece's bytes, or with the sense data of an error. The store was
+    /// asked and had answered at these two times.
+    pub fn read_done(
+        &mut self,
+        task: TaskTag,
+        piece: Result<&[u8], Sense>,
+        (asked, answered): (Instant, Instant),
+        trace: &mut Recorder,
+    ) {
+        if self.aborted_at_store(task, answered, trace) {
+            return;
+        }
+        match piece {
+            Ok(data) => {
+                self.read_with(task, data.len(), asked, trace, |at, space| {
+                    space.copy_from_slice(&data[at..at + space.len()]);
+                    Some(Ok(answered))
+                });
+            }
+            Err(sense) => self.store_failed(task, sense, (asked, answered), trace),
+        }
+    }
+
+    /// A piece of a read is queued for sending: ends the task or goes on with the next piece.
+    fn piece_done(
+        &mut self,
+        task: TaskTag,
+        (asked, now): (Instant, Instant),
+        trace: &mut Recorder,
+    ) {
+        self.store_asked(task, asked, trace);
+        let Some(found) = self.core.tasks.get_mut(&task) else { return };
+        let Stage::AtStore(progress) = &mut found.stage else { return };
+        let link = &mut self.connections[found.place].link;
+        if progress.sent_bytes < found.moved_bytes {
+            let progress = std::mem::take(progress);
+            found.stage = Stage::Ready(progress);
+            // Behind the others: a long read does not keep short ones waiting.
+            link.ready.push_back(task);
+            return;
+        }
+        let (id, session) = (link.id, self.core.id);
+        trace.crossing(now, session, id, task, Layer::Store, Direction::Leave);
+        if progress.sent_bytes == 0 {
+            // Nothing to send but the status.
+            let residual = Residual::of(found.expected_bytes, found.read_bytes());
+            self.core.conclude(link, task, ScsiStatus::Good, None, residual, now, trace);
+            return;
+        }
+        link.take_stat_sn();
+        trace.crossing(now, session, id, task, Layer::Device, Direction::Leave);
+        trace.crossing(now, session, id, task, Layer::Target, Direction::Leave);
+        self.core.end(task);
+    }
+
+    /// The store has answered a write or a flush; it was asked and had answered at these times.
+    pub fn status_done(
+        &mut self,
+        task: TaskTag,
+        result: Result<(), Sense>,
+        (asked, answered): (Instant, Instant),
+        trace: &mut Recorder,
+    ) {
+        if self.aborted_at_store(task, answered, trace) {
+            return;
+        }
+        if let Err(sense) = result {
+            self.store_failed(task, sense, (asked, answered), trace);
+            return;
+        }
+        self.store_asked(task, asked, trace);
+        let Some(found) = self.core.tasks.get(&task) else { return };
+        let actual = match found.operation {
+            StoreOperation::Write { len_bytes, .. } => u64::from(len_bytes),
+            _ => 0,
+        };
+        let residual = Residual::of(found.expected_bytes, actual);
+        let link = &mut self.connections[found.place].link;
+        trace.crossing(answered, self.core.id, link.id, task, Layer::Store, Direction::Leave);
+        self.core.conclude(link, task, ScsiStatus::Good, None, residual, answered, trace);
+        self.grant_waiting(answered, trace);
+    }
+
+    fn store_failed(
+        &mut self,
+        task: TaskTag,
+        sense: Sense,
+        (asked, answered): (Instant, Instant),
+        trace: &mut Recorder,
+    ) {
+        self.store_asked(task, asked, trace);
+        let Some(found) = self.core.tasks.get(&task) else { return };
+        let link = &mut self.connections[found.place].link;
+        trace.crossing(answered, self.core.id, link.id, task, Layer::Store, Direction::Leave);
+        self.core.fail(link, task, sense, answered, trace);
+        self.grant_waiting(answered, trace);
+    }
+
+    /// Records that the store was asked, once per task.
+    fn store_asked(&mut self, task: TaskTag, asked: Instant, trace: &mut Recorder) {
+        let Some(found) = self.core.tasks.get_mut(&task) else { return };
+        let Stage::AtStore(progress) = &mut found.stage else { return };
+        if !progress.store_entered {
+            progress.store_entered = true;
+            let (id, layer) = (found.connection, Layer::Store);
+            trace.crossing(asked, self.core.id, id, task, layer, Direction::Enter);
+        }
+    }
+
+    /// Whether the task was ended while the store was at work on it; then it is gone now.
+    fn aborted_at_store(
+        &mut self,
+        task: TaskTag,
+        answered: Instant,
+        trace: &mut Recorder,
+    ) -> bool {
+        let aborted =
+            self.core.tasks.get(&task).is_some_and(|task| matches!(task.stage, Stage::Aborted));
+        if aborted {
+            self.core.end_silently(task, answered, trace);
+            self.management_done(answered, trace);
+        }
+        aborted
+    }
+}
+
+impl super::task::Task {
+    /// Bytes that the command reads, whatever the initiator expects.
+    fn read_bytes(&self) -> u64 {
+        match self.operation {
+            StoreOperation::Read { len_bytes, .. } => u64::from(len_bytes),
+            _ => 0,
+        }
+    }
+}
+
+impl Core {
+    /// Ends a task without an answer.
+    pub(super) fn end_silently(&mut self, tag: TaskTag, now: Instant, trace: &mut Recorder) {
+        let Some(task) = self.end(tag) else { return };
+        let entered = match &task.stage {
+            Stage::Ready(progress) | Stage::AtStore(progress) => progress.store_entered,
+            Stage::Collecting(_) | Stage::Refused(_) | Stage::Aborted => false,
+        };
+        let layers = [Layer::Store, Layer::Device, Layer::Target];
+        for layer in &layers[usize::from(!entered)..] {
+            trace.crossing(now, self.id, task.connection, tag, *layer, Direction::Leave);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! How a write gets its data: unsolicited Data-Out, R2Ts and solicited Data-Out.
+
+use wansan_trace::{Instant, Recorder, TaskTag};
+
+use super::connection::Link;
+use super::error::Close;
+use super::session::{Core, SOLICITED_BYTES, Session};
+use super::task::{Asked, Collecting, Progress, Stage};
+use crate::scsi::{AdditionalSense, Sense, SenseKey};
+use crate::wire::{BHS_BYTES, DataOut, Pdu, R2t, RESERVED_TAG};
+
+impl Core {
+    /// Takes in one Data-Out PDU. One that belongs to no task is let go: its task was aborted.
+    pub(super) fn data_out(
+        &mut self,
+        link: &mut Link,
+        pdu: &Pdu<'_>,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), Close> {
+        let data_out = DataOut::parse(pdu.bhs)?;
+        let tag = data_out.task_tag;
+        let Some(task) = self.tasks.get_mut(&tag) else { return Ok(()) };
+        let moved_bytes = task.moved_bytes;
+        match &mut task.stage {
+            Stage::Collecting(collecting) => {
+                match collecting.take(&data_out, pdu.data, moved_bytes) {
+                    Ok(()) => self.continue_write(link, tag, now, trace),
+                    Err(sense) => self.fail(link, tag, sense, now, trace),
+                }
+                Ok(())
+            }
+            Stage::Refused(refusal) => {
+                if data_out.final_ && data_out.transfer_tag == RESERVED_TAG {
+                    let sense = refusal.sense;
+                    self.fail(link, tag, sense, now, trace);
+                }
+                Ok(())
+            }
+            Stage::Ready(_) | Stage::AtStore(_) => {
+                Err(Close::Protocol("it sent Data-Out for a command that has all its data"))
+            }
+            Stage::Aborted => Ok(()),
+        }
+    }
+
+    /// Asks for what a write still lacks, or hands it to the store when nothing is missing.
+    pub(super) fn continue_write(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let Some(task) = self.tasks.get_mut(&tag) else { return };
+        let moved_bytes = task.moved_bytes;
+        let Stage::Collecting(collecting) = &mut task.stage else { return };
+        if collecting.unsolicited_to.is_some() {
+            return;
+        }
+        let have_bytes = collecting.data.len() as u32;
+        if have_bytes >= moved_bytes {
+            let progress = Progress {
+                data: std::mem::take(&mut collecting.data),
+                granted_bytes: collecting.granted_bytes,
+                ..Progress::default()
+            };
+            task.stage = Stage::Ready(progress);
+            link.ready.push_back(tag);
+            return;
+        }
+        if collecting.granted_bytes == 0 {
+            let needed_bytes = moved_bytes - have_bytes;
+            // Room for the whole rest at once: a task that has begun can always end.
+            if self.solicited_bytes > 0
+                && self.solicited_bytes.saturating_add(needed_bytes) > SOLICITED_BYTES
+            {
+                if !self.waiting_for_grant.contains(&tag) {
+                    self.waiting_for_grant.push_back(tag);
+                }
+                return;
+            }
+            self.solicited_bytes += needed_bytes;
+            collecting.granted_bytes = needed_bytes;
+            collecting.ask_from = have_bytes;
+            collecting.data.reserve_exact(needed_bytes as usize);
+        }
+        self.ask(link, tag, now, trace);
+    }
+
+    /// Sends as many R2Ts as are allowed to be outstanding, all at once.
+    fn ask(&mut self, link: &mut Link, tag: TaskTag, now: Instant, trace: &mut Recorder) {
+        let Some(task) = self.tasks.get_mut(&tag) else { return };
+        let Stage::Collecting(collecting) = &mut task.stage else { return };
+        while collecting.asked.len() < usize::from(self.parameters.max_outstanding_r2t)
+            && collecting.ask_from < task.moved_bytes
+        {
+            let from = collecting.ask_from;
+            let length = (task.moved_bytes - from).min(self.parameters.max_burst_bytes);
+            let transfer_tag = self.next_transfer_tag;
+            self.next_transfer_tag = (transfer_tag + 1) % RESERVED_TAG;
+            let r2t = R2t {
+                lun: task.lun,
+                task_tag: tag,
+                transfer_tag,
+                stat_sn: link.stat_sn,
+                exp_cmd_sn: self.window.exp_cmd_sn(),
+                max_cmd_sn: self.window.max_cmd_sn(),
+                r2t_sn: collecting.r2t_sn,
+                buffer_offset: from,
+                desired_data_transfer_length: length,
+            };
+            let mut bhs = [0; BHS_BYTES];
+            r2t.emit(&mut bhs);
+            link.push(&bhs, &[], now, trace);
+            collecting.asked.push_back(Asked {
+                transfer_tag,
+                next_bytes: from,
+                end_bytes: from + length,
+                data_sn: 0,
+            });
+            collecting.r2t_sn += 1;
+            collecting.ask_from = from + length;
+        }
+    }
+
+    /// Gives back what a write was granted.
+    pub(super) fn return_grant(&mut self, granted_bytes: u32) {
+        self.solicited_bytes -= granted_bytes;
+    }
+}
+
+impl Session {
+    /// Lets writes go on that waited for the room that others have given back.
+    pub(super) fn grant_waiting(&mut self, now: Instant, trace: &mut Recorder) {
+        while let Some(&tag) = self.core.waiting_for_grant.front() {
+            let Some(place) = self.core.tasks.get(&tag).map(|task| task.place) else {
+                self.core.waiting_for_grant.pop_front();
+                continue;
+            };
+            let link = &mut self.connections[place].link;
+            self.core.continue_write(link, tag, now, trace);
+            let task = self.core.tasks.get(&tag);
+            if let Some(Stage::Collecting(collecting)) = task.map(|task| &task.stage)
+                && collecting.granted_bytes == 0
+            {
+                return;
+            }
+            self.core.waiting_for_grant.pop_front();
+        }
+    }
+}
+
+impl Collecting {
+    /// Takes in one PDU's data if it is what may come next.
+    fn take(&mut self, pdu: &DataOut, data: &[u8], moved_bytes: u32) -> Result<(), Sense> {
+        let aborted = |additional| Sense::new(SenseKey::AbortedCommand, additional);
+        let length = data.len() as u32;
+        if pdu.transfer_tag == RESERVED_TAG {
+            let unexpected = aborted(AdditionalSense::UNEXPECTED_UNSOLICITED_DATA);
+            let end = self.unsolicited_to.ok_or(unexpected)?;
+            if pdu.buffer_offset != self.received_bytes
+                || pdu.data_sn != self.unsolicited_data_sn
+                || length > end - self.received_bytes
+            {
+                return Err(unexpected);
+            }
+            self.unsolicited_data_sn += 1;
+            if pdu.final_ {
+                self.unsolicited_to = None;
+            }
+        } else {
+            let wrong = aborted(AdditionalSense::DATA_PHASE_ERROR);
+            // Sequences come in the order of their R2Ts (DataSequenceInOrder=Yes, §13.19).
+            let asked = self.asked.front_mut().ok_or(wrong)?;
+            if pdu.transfer_tag != asked.transfer_tag
+                || pdu.buffer_offset != asked.next_bytes
+                || pdu.data_sn != asked.data_sn
+                || length > asked.end_bytes - asked.next_bytes
+            {
+                return Err(wrong);
+            }
+            asked.next_bytes += length;
+            asked.data_sn += 1;
+            if pdu.final_ {
+                if asked.next_bytes != asked.end_bytes {
+                    return Err(aborted(AdditionalSense::NOT_ENOUGH_UNSOLICITED_DATA));
+                }
+                self.asked.pop_front();
+            }
+        }
+        self.received_bytes += length;
+        let room = moved_bytes as usize - self.data.len();
+        self.data.extend_from_slice(&data[..data.len().min(room)]);
+        Ok(())
+    }
+}
