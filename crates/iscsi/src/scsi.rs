@@ -5,9 +5,9 @@
 //! WRITE. For an initiator, [`cdb`] builds the CDBs, and [`inquiry::Inquiry`],
 //! [`capacity::Capacity`], [`report_luns::LunList`] and [`Sense`] parse the answers.
 //!
-//! A command is one arm in [`LogicalUnit::decode`] and one function beside its relatives: [`block`]
-//! for the medium, [`inquiry`], [`vpd`], [`capacity`] and [`mode`] for what a unit says of itself,
-//! [`report_luns`] and [`request_sense`] for what its target device or its I_T nexus knows.
+//! A command is one arm in [`LogicalUnit::decode`] and one function beside its relatives: `block`
+//! for the medium, [`inquiry`], `vpd`, [`capacity`] and `mode` for what a unit says of itself,
+//! [`report_luns`] and `request_sense` for what its target device or its I_T nexus knows.
 //! Everything else gets INVALID COMMAND OPERATION CODE.
 
 pub mod answer;
@@ -23,6 +23,8 @@ pub mod opcode;
 pub mod report_luns;
 mod request_sense;
 pub mod sense;
+#[cfg(test)]
+mod tests;
 pub mod unit;
 mod vpd;
 

@@ -76,7 +76,7 @@ fn identification(unit: &LogicalUnit) -> Vec<u8> {
     designator(&mut data, Of::TargetPort, 0x1, 0x4, &port);
     let group = u32::from(tag).to_be_bytes();
     designator(&mut data, Of::TargetPort, 0x1, 0x5, &group);
-    // The name of a target port: RFC 7143 §4.4.4.
+    // The name of a target port: RFC 7143 §4.4.2.
     let port_name = name_string(&identity.target_name, &format!(",t,0x{tag:04x}"));
     designator(&mut data, Of::TargetPort, 0x3, 0x8, &port_name);
     let device_name = name_string(&identity.target_name, "");
