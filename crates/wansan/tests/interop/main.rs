@@ -1,0 +1,2 @@
+//! wansan against other implementations of iSCSI, through its binary.
+fn main() {}
