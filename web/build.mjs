@@ -37,15 +37,18 @@ async function buildReport() {
 }
 
 async function buildTests() {
-  const tests = (await readdir("test")).filter((name) => name.endsWith(".test.ts"));
+  const folders = ["test", "test/browser"];
+  const names = await Promise.all(folders.map(async (folder) => (await readdir(folder)).map((name) => `${folder}/${name}`)));
   await build({
-    entryPoints: tests.map((name) => `test/${name}`),
+    entryPoints: names.flat().filter((name) => name.endsWith(".test.ts")),
     outdir: "dist/test",
+    outbase: "test",
     bundle: true,
     platform: "node",
     format: "esm",
     target: "node18",
     external: ["playwright-core"],
+    loader: { ".css": "text" },
     logLevel: "warning",
   });
 }

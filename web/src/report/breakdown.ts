@@ -5,7 +5,7 @@ import { el, figure } from "./dom";
 import { latencyParts, type LatencyPart, layerColour, layerName } from "./layers";
 import { cellLabel } from "./sweep";
 import type { Selection } from "./selection";
-import { formatNs, formatShare } from "./units";
+import { formatFixed, formatNs, formatShare } from "./units";
 
 /** The figure, or null when no cell has layers to tell apart. */
 export function breakdownFigure(cells: Cell[], finding: Finding | null, selection: Selection): HTMLElement | null {
@@ -32,6 +32,11 @@ export function breakdownFigure(cells: Cell[], finding: Finding | null, selectio
 
 function total(cell: Cell): number {
   return cell.layers[0]?.sojourn_ns ?? 0;
+}
+
+/** Decimals of milliseconds that give the longest bar three digits, so that the column aligns. */
+function decimals(greatest_ns: number): number {
+  return Math.min(Math.max(2 - Math.floor(Math.log10(Math.max(greatest_ns, 1) / 1e6)), 0), 6);
 }
 
 function scaleChoice(scale: (shares: boolean) => void): HTMLElement {
@@ -87,7 +92,7 @@ class Bar {
       { type: "button", onclick: () => selection.choose(cell.cell) },
       el("span", { class: "bar-label" }, cellLabel(cell, cells)),
       el("span", { class: "track" }, this.#strip),
-      el("span", { class: "number" }, formatNs(total(cell))),
+      el("span", { class: "number" }, `${formatFixed(total(cell) / 1e6, decimals(greatest_ns))} ms`),
       el(
         "span",
         { class: "spoken" },

@@ -4,7 +4,7 @@ import type { Cell } from "./data";
 import { el } from "./dom";
 import { layerName } from "./layers";
 import type { Selection } from "./selection";
-import { phases, shortName, sweptParameters } from "./sweep";
+import { phases, shortNames, sweptParameters } from "./sweep";
 import { formatFixed, formatValue } from "./units";
 
 /** One column: its heading, its unit, and its text for a cell. */
@@ -26,7 +26,7 @@ export function cellTable(cells: Cell[], selection: Selection): HTMLElement {
         cell.failure === null ? {} : { class: "failed" },
         el("th", { scope: "row" }, button),
         ...columns.map((column) => el("td", { class: "number" }, column.text(cell))),
-        el("td", {}, remark(cell)),
+        el("td", { class: "remark" }, remark(cell)),
       ),
     };
   });
@@ -66,8 +66,8 @@ function tableColumns(cells: Cell[]): Column[] {
   const repeated = new Set(cells.map((cell) => cell.repeat)).size > 1;
   return [
     ...(phases(cells).length > 1 ? [{ heading: "phase", unit: "", text: (cell: Cell) => cell.phase }] : []),
-    ...sweptParameters(cells).map((name) => ({
-      heading: shortName(name),
+    ...[...shortNames(sweptParameters(cells))].map(([name, heading]) => ({
+      heading,
       unit: "",
       text: (cell: Cell) => formatValue(cell.parameters[name]),
     })),

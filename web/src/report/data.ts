@@ -42,9 +42,10 @@ export interface Finding {
 
 /** The advised change, foretold and then measured, on the same cell of the sweep. */
 export interface Gain {
-  /** What was changed, such as "target.command_window = 176". */
-  change: string;
-  planned_cell: number | null;
+  /** The parameter that was changed, and its advised value. */
+  parameter: string;
+  value: string;
+  planned_cell: number;
   advised_cell: number | null;
   planned_iops: number;
   predicted_iops: number | null;
@@ -52,10 +53,9 @@ export interface Gain {
 }
 
 export interface Expectation {
-  metric: string;
-  /** The comparison and its bound, such as "≥ 1.15". */
-  bound: string;
-  measured: string;
+  /** What was expected and what was found, in words. */
+  expected: string;
+  found: string;
   /** Null: it could not be judged. */
   met: boolean | null;
 }
@@ -70,6 +70,8 @@ export interface Cell {
   bytes_per_s: number | null;
   latency_p50_ns: number | null;
   latency_p99_ns: number | null;
+  /** How many sessions the layers' numbers are the sum of. */
+  sessions: number;
   /** The recorded layers, top to bottom. */
   layers: LayerSummary[];
   /** Records lost per kind; a kind that is not listed was not recorded. */
@@ -77,6 +79,8 @@ export interface Cell {
   time: TimeAxis | null;
   in_flight: LayerSamples[];
   connections: ConnectionSamples[];
+  /** Sending ends that carried too little to be shown. */
+  connections_left_out: number;
   paths: PathSamples[];
 }
 
@@ -108,6 +112,7 @@ export interface LayerSamples {
 
 export interface ConnectionSamples {
   name: string;
+  /** The congestion window in segments. */
   cwnd_packets: Samples;
   retransmits: number;
 }

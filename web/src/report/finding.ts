@@ -65,7 +65,7 @@ function gainBars(gain: Gain): HTMLElement {
   return el(
     "div",
     { class: "gain" },
-    el("p", { class: "reading" }, gain.change, ", IOPS"),
+    el("p", { class: "reading" }, `IOPS with ${gain.parameter} = ${gain.value}`),
     el(
       "table",
       {},
@@ -93,7 +93,7 @@ function gainBars(gain: Gain): HTMLElement {
   );
 }
 
-/** The plan's expectations; met and failed differ in word and sign, not in colour alone. */
+/** What the plan expected; met and failed differ in word and sign, not in colour alone. */
 export function expectationTable(expectations: Expectation[]): HTMLElement {
   return el(
     "div",
@@ -101,7 +101,7 @@ export function expectationTable(expectations: Expectation[]): HTMLElement {
     el(
       "table",
       { class: "data" },
-      el("thead", {}, el("tr", {}, ...["Verdict", "Metric", "Expected", "Measured"].map((name) => el("th", { scope: "col" }, name)))),
+      el("thead", {}, el("tr", {}, ...["Verdict", "Expected", "Found"].map((name) => el("th", { scope: "col" }, name)))),
       el(
         "tbody",
         {},
@@ -110,9 +110,8 @@ export function expectationTable(expectations: Expectation[]): HTMLElement {
             "tr",
             {},
             el("td", {}, verdict(expectation.met)),
-            el("td", {}, el("code", {}, expectation.metric)),
-            el("td", {}, expectation.bound),
-            el("td", {}, expectation.measured),
+            el("td", {}, expectation.expected),
+            el("td", {}, expectation.found),
           ),
         ),
       ),

@@ -47,14 +47,19 @@ export function inFlightFigure(
   selection: Selection,
   group: ChartGroup,
 ): Shown & { switchLayers(): void } {
-  const ladder = new Ladder(cell, finding, selection);
   const { time } = cell;
+  const divisor = selection.perSession ? Math.max(cell.sessions, 1) : 1;
+  const ladder = new Ladder(cell, divisor, finding, selection);
+  const populations = cell.in_flight.map(({ layer, values }) => ({
+    layer,
+    values: values.map((value) => (value === null ? null : value / divisor)),
+  }));
   const body: Node[] = [];
   let chart: Chart | null = null;
-  if (time !== null && cell.in_flight.length > 0) {
+  if (time !== null && populations.length > 0) {
     // Each layer's I/Os are among those of the layer above it, so it is painted over it; what
     // still shows of the upper layer's colour are the I/Os that have not come further down.
-    const lines: LineSpec[] = cell.in_flight.map(({ layer }) => ({
+    const lines: LineSpec[] = populations.map(({ layer }) => ({
       label: layerName(layer),
       colour: layerColour(layer),
       filled: true,
@@ -70,10 +75,10 @@ export function inFlightFigure(
         over: shadeUnmeasured(time),
         onCursor: (place) =>
           ladder.read(
-            place === null ? null : new Map(cell.in_flight.map(({ layer, values }) => [layer, values[place] ?? null])),
+            place === null ? null : new Map(populations.map(({ layer, values }) => [layer, values[place] ?? null])),
           ),
       },
-      [timesOf(time), ...cell.in_flight.map(({ values }) => values)] as uPlot.AlignedData,
+      [timesOf(time), ...populations.map(({ values }) => values)] as uPlot.AlignedData,
       group,
     );
     chart = drawn;
@@ -85,6 +90,7 @@ export function inFlightFigure(
     "in-flight",
     "In flight per layer",
     "How many I/Os had entered each layer and not left it. A band of a layer's colour are I/Os that it holds and the next layer does not: where the band is thick, they wait.",
+    cell.sessions > 1 ? sessionChoice(cell.sessions, selection) : null,
     el("div", { class: "beside" }, ...body, ladder.root),
   );
   const switchLayers = () => {
@@ -95,6 +101,33 @@ export function inFlightFigure(
   return { root, switchLayers, destroy: () => chart?.destroy() };
 }
 
+/** One session as the sweep's parameters mean it, or all that the target has to serve. */
+function sessionChoice(sessions: number, selection: Selection): HTMLElement {
+  const choice = (text: string, perSession: boolean) =>
+    el(
+      "label",
+      {},
+      el("input", {
+        type: "radio",
+        name: "sessions",
+        checked: perSession === selection.perSession,
+        onchange: () => selection.countPerSession(perSession),
+      }),
+      text,
+    );
+  return el(
+    "div",
+    { class: "controls" },
+    el(
+      "fieldset",
+      { class: "choice" },
+      el("legend", { class: "spoken" }, "Whose I/Os are counted"),
+      choice("mean of a session", true),
+      choice(`all ${sessions} sessions`, false),
+    ),
+  );
+}
+
 /** The layers top to bottom, each with its numbers: the chart's legend, and its switches. */
 class Ladder {
   readonly root: HTMLElement;
@@ -103,7 +136,7 @@ class Ladder {
   readonly #switches = new Map<string, HTMLElement>();
   readonly #heading: HTMLElement;
 
-  constructor(cell: Cell, finding: Finding | null, selection: Selection) {
+  constructor(cell: Cell, divisor: number, finding: Finding | null, selection: Selection) {
     const deepest = Math.max(...cell.layers.map((layer) => layer.in_flight_mean), Number.MIN_VALUE);
     const total_ns = cell.layers[0]?.sojourn_ns ?? 0;
     this.#heading = el("th", { scope: "col", class: "number" }, "mean");
@@ -131,7 +164,7 @@ class Ladder {
         el(
           "tbody",
           {},
-          ...cell.layers.map((layer) => this.#row(layer, deepest, total_ns, selection, layer.layer === finding?.layer && cell.cell === finding.cell)),
+          ...cell.layers.map((layer) => this.#row(layer, divisor, deepest, total_ns, selection, layer.layer === finding?.layer && cell.cell === finding.cell)),
         ),
       ),
     );
@@ -152,8 +185,8 @@ class Ladder {
     }
   }
 
-  #row(layer: LayerSummary, deepest: number, total_ns: number, selection: Selection, binds: boolean): HTMLElement {
-    const mean = formatFixed(layer.in_flight_mean, 1);
+  #row(layer: LayerSummary, divisor: number, deepest: number, total_ns: number, selection: Selection, binds: boolean): HTMLElement {
+    const mean = formatFixed(layer.in_flight_mean / divisor, 1);
     const now = el("td", { class: "number" }, mean);
     this.#now.set(layer.layer, now);
     this.#means.set(layer.layer, mean);
@@ -181,7 +214,7 @@ class Ladder {
       el("th", { scope: "row" }, button),
       el("td", { class: "bar-cell", "aria-hidden": "true" }, bar),
       now,
-      el("td", { class: "number" }, formatFixed(layer.in_flight_max, 0)),
+      el("td", { class: "number" }, formatFixed(layer.in_flight_max / divisor, 0)),
       el("td", { class: "number" }, formatNs(layer.waiting_ns)),
       el(
         "td",

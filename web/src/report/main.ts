@@ -84,6 +84,7 @@ class CellView {
   readonly #group: ChartGroup;
   readonly #place: HTMLElement;
   #cell: Cell | null = null;
+  #perSession: boolean | null = null;
   #inFlight: (Shown & { switchLayers(): void }) | null = null;
   #network: Shown | null = null;
 
@@ -95,13 +96,15 @@ class CellView {
   }
 
   show(cell: Cell): void {
-    if (cell === this.#cell) {
+    const { perSession } = this.#selection;
+    if (cell === this.#cell && perSession === this.#perSession) {
       this.#inFlight?.switchLayers();
       return;
     }
     this.#inFlight?.destroy();
     this.#network?.destroy();
     this.#cell = cell;
+    this.#perSession = perSession;
     this.#inFlight = inFlightFigure(cell, this.#data.finding, this.#selection, this.#group);
     this.#network = networkFigures(cell, this.#group);
     this.#place.replaceChildren(this.#inFlight.root, this.#network.root);

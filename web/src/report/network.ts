@@ -32,7 +32,7 @@ export function networkFigures(cell: Cell, group: ChartGroup): Shown {
   add(
     "cwnd",
     "Congestion windows",
-    `Segments that TCP lets be on their way, per sending end.${retransmits(cell)}`,
+    `Segments that TCP lets be on their way, per sending end.${retransmits(cell)}${leftOut(cell)}`,
     { label: "cwnd (segments)", format: formatNumber },
     cell.connections.map(({ name, cwnd_packets }) => ({ name, values: cwnd_packets })),
   );
@@ -75,6 +75,11 @@ function timeChart(title: string, y: AxisSpec, series: Named[], time: TimeAxis, 
 function retransmits(cell: Cell): string {
   const sum = cell.connections.reduce((sum, connection) => sum + connection.retransmits, 0);
   return sum === 0 ? " Nothing was sent twice." : ` ${formatFixed(sum, 0)} segments were sent again.`;
+}
+
+function leftOut(cell: Cell): string {
+  const ends = cell.connections_left_out;
+  return ends === 0 ? "" : ` Not shown: ${ends} ${ends === 1 ? "end that sends" : "ends that send"} little.`;
 }
 
 function drops(cell: Cell): string {

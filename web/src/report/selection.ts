@@ -1,9 +1,10 @@
-/** Which cell the reader looks at, and which layers are hidden. */
+/** Which cell the reader looks at, which layers are hidden, and whose I/Os are counted. */
 
 import type { ReportData } from "./data";
 
 export class Selection {
   #cell: number | null;
+  #perSession = true;
   readonly #hidden = new Set<string>();
   readonly #listeners: (() => void)[] = [];
   readonly #cells: number[];
@@ -35,6 +36,18 @@ export class Selection {
     const next = this.#cells[place + by];
     if (next !== undefined) {
       this.choose(next);
+    }
+  }
+
+  /** Whether layers hold the mean of a session's I/Os, or those of all sessions together. */
+  get perSession(): boolean {
+    return this.#perSession;
+  }
+
+  countPerSession(perSession: boolean): void {
+    if (perSession !== this.#perSession) {
+      this.#perSession = perSession;
+      this.#changed();
     }
   }
 

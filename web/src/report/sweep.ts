@@ -1,6 +1,6 @@
 /** Reads a run's cells as a sweep: what was swept, what goes along x, and which series that makes. */
 
-import type { Cell, Json } from "./data";
+import type { Cell, Gain, Json } from "./data";
 import { type Dimension, formatQuantity, formatValue, parseQuantity } from "./units";
 
 /** What runs along the x axis of the sweep's charts. */
@@ -45,31 +45,22 @@ export function phases(cells: Cell[]): string[] {
   return [...new Set(cells.map((cell) => cell.phase))];
 }
 
-/**
- * The parameters with several values inside one phase, in the plan's order. One that changes only
- * from phase to phase is the advised change: it belongs to the phase's name.
- */
+/** The parameters with several values, in the plan's order. */
 export function sweptParameters(cells: Cell[]): string[] {
   const names = new Set(cells.flatMap((cell) => Object.keys(cell.parameters)));
-  return [...names].filter((name) =>
-    phases(cells).some((phase) => distinct(cells.filter((cell) => cell.phase === phase), name).length > 1),
-  );
+  return [...names].filter((name) => distinct(cells, name).length > 1);
 }
 
-/** The parameters that differ between phases but not inside one. */
-function phaseParameters(cells: Cell[]): string[] {
-  const swept = new Set(sweptParameters(cells));
-  const names = new Set(cells.flatMap((cell) => Object.keys(cell.parameters)));
-  return [...names].filter((name) => !swept.has(name) && distinct(cells, name).length > 1);
-}
-
-/** The cells as a sweep: x is the first swept parameter whose values are quantities of one kind. */
-export function readSweep(cells: Cell[]): Sweep {
+/**
+ * The cells as a sweep: x is the first swept parameter whose values are quantities of one kind.
+ * `gain` tells what the advised phase changed.
+ */
+export function readSweep(cells: Cell[], gain: Gain | null): Sweep {
   const swept = sweptParameters(cells);
   const parameter = swept.find((name) => dimensionOf(distinct(cells, name)) !== null) ?? swept[0] ?? null;
   const axis = parameter === null ? pointAxis() : sweepAxis(cells, parameter);
   const rest = swept.filter((name) => name !== parameter);
-  return { axis, series: readSeries(cells, axis, rest) };
+  return { axis, series: readSeries(cells, axis, rest, gain) };
 }
 
 /** The one dimension that all values have as quantities, or null. */
@@ -115,14 +106,14 @@ function sweepAxis(cells: Cell[], parameter: string): SweepAxis {
   };
 }
 
-function readSeries(cells: Cell[], axis: SweepAxis, rest: string[]): SweepSeries[] {
+function readSeries(cells: Cell[], axis: SweepAxis, rest: string[], gain: Gain | null): SweepSeries[] {
   const several = phases(cells).length > 1;
-  const changed = phaseParameters(cells);
+  const names = shortNames(sweptParameters(cells));
   const groups = new Map<string, SweepSeries>();
   for (const cell of cells) {
     const label = [
-      ...(several || rest.length === 0 ? [phaseLabel(cell, changed)] : []),
-      ...rest.map((name) => `${shortName(name)} ${formatValue(cell.parameters[name])}`),
+      ...(several || rest.length === 0 ? [phaseLabel(cell, gain)] : []),
+      ...rest.map((name) => `${names.get(name)} ${formatValue(cell.parameters[name])}`),
     ].join(", ");
     const group = groups.get(label) ?? { label, phase: cell.phase, cells: axis.positions.map(() => []) };
     groups.set(label, group);
@@ -134,22 +125,40 @@ function readSeries(cells: Cell[], axis: SweepAxis, rest: string[]): SweepSeries
   return [...groups.values()];
 }
 
-function phaseLabel(cell: Cell, changed: string[]): string {
-  const with_ = changed
-    .filter((name) => cell.parameters[name] !== undefined)
-    .map((name) => `${shortName(name)} ${formatValue(cell.parameters[name])}`);
-  const name = cell.phase === "" ? "measured" : cell.phase;
-  return with_.length === 0 ? name : `${name} (${with_.join(", ")})`;
+function phaseLabel(cell: Cell, gain: Gain | null): string {
+  if (cell.phase === "advised" && gain !== null) {
+    return `advised (${lastParts(gain.parameter, 1)} ${gain.value})`;
+  }
+  return cell.phase || "measured";
 }
 
-/** The last part of a dotted parameter, in words: "target.command_window" is "command window". */
-export function shortName(parameter: string): string {
-  return (parameter.split(".").pop() ?? parameter).replaceAll("_", " ");
+function lastParts(parameter: string, count: number): string {
+  return parameter.split(".").slice(-count).join(" ").replaceAll("_", " ");
+}
+
+/** Dotted parameters in words, each as short as tells it from the others. */
+export function shortNames(parameters: string[]): Map<string, string> {
+  const names = new Map<string, string>();
+  for (const parameter of parameters) {
+    const parts = parameter.split(".").length;
+    let count = 1;
+    while (count < parts && parameters.filter((other) => lastParts(other, count) === lastParts(parameter, count)).length > 1) {
+      count += 1;
+    }
+    names.set(parameter, lastParts(parameter, count));
+  }
+  return names;
+}
+
+/** What a swept parameter is called where there is room for it. */
+export function longName(parameter: string): string {
+  return parameter === "workload.parallel" ? "parallel I/Os per initiator" : lastParts(parameter, 1);
 }
 
 /** A cell in one line: its phase and the swept values, and its repeat where there are several. */
 export function cellLabel(cell: Cell, cells: Cell[]): string {
-  const values = sweptParameters(cells).map((name) => `${shortName(name)} ${formatValue(cell.parameters[name])}`);
+  const names = shortNames(sweptParameters(cells));
+  const values = [...names].map(([name, short]) => `${short} ${formatValue(cell.parameters[name])}`);
   const repeated = cells.some((other) => other.repeat !== cell.repeat);
   return [
     ...(cell.phase === "" ? [] : [cell.phase]),

@@ -6,7 +6,7 @@ import { Legend } from "../chart/legend";
 import { colour, lineStyle } from "../chart/theme";
 import type { Cell, ReportData } from "./data";
 import { el, figure } from "./dom";
-import { readSweep, shortName, spread, type Spread, type Sweep } from "./sweep";
+import { longName, readSweep, spread, type Spread, type Sweep } from "./sweep";
 import type { Selection } from "./selection";
 import { formatFixed, formatNumber } from "./units";
 
@@ -17,13 +17,13 @@ interface MeasuredLine extends LineSpec {
 
 /** The charts' box, or null when the run swept nothing. */
 export function sweepCharts(data: ReportData, selection: Selection): HTMLElement | null {
-  const sweep = readSweep(data.cells);
+  const sweep = readSweep(data.cells, data.gain);
   if (sweep.axis.parameter === null || sweep.axis.positions.length < 2) {
     return null;
   }
   const group = new ChartGroup("sweep");
   const x = xAxis(sweep);
-  const name = shortName(sweep.axis.parameter);
+  const name = longName(sweep.axis.parameter);
   const draw = (lines: MeasuredLine[], y: AxisSpec, description: string): HTMLElement[] => {
     const table = [sweep.axis.positions, ...lines.map((line) => line.spreads.map((s) => s?.mean ?? null))] as uPlot.AlignedData;
     const chart = new Chart(
@@ -76,7 +76,7 @@ function milliseconds(value_ns: number | null): number | null {
 function xAxis(sweep: Sweep): AxisSpec {
   const { axis } = sweep;
   return {
-    label: axis.parameter ?? "",
+    label: axis.parameter === null ? "" : `${longName(axis.parameter)} (${axis.parameter})`,
     ticks: axis.positions,
     format: (value) => axis.labels[axis.positions.indexOf(value)] ?? formatFixed(value, 1),
     logarithmic: axis.logarithmic,

@@ -1,0 +1,207 @@
+/** Opens the built page with sample runs in a real browser, without a network. */
+
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { type BrowserContext, chromium, type Locator, type Page } from "playwright-core";
+import type { ReportData } from "../../src/report/data";
+import { emptyRun, failedRun, sampleRun, singleCellRun, twoParameterRun } from "../sample";
+
+const CHROMIUM = "/usr/bin/chromium";
+const skip = existsSync(CHROMIUM) ? false : "not run: no chromium";
+
+const folder = mkdtempSync(join(tmpdir(), "wansan-web-"));
+let browser: BrowserContext;
+
+before(async () => {
+  if (skip !== false) {
+    return;
+  }
+  browser = await chromium.launchPersistentContext(join(folder, "profile"), {
+    executablePath: CHROMIUM,
+    viewport: { width: 1280, height: 900 },
+    args: [
+      ...(process.getuid?.() === 0 ? ["--no-sandbox"] : []),
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
+      "--no-first-run",
+      "--disable-gpu",
+      "--disable-quic",
+    ],
+  });
+});
+
+after(async () => {
+  await browser?.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** The page as the lab would write it, opened from disk; whatever goes wrong in it is collected. */
+async function open(data: ReportData | Record<string, never>): Promise<{ page: Page; wrong: string[] }> {
+  const place = '<script id="run-data" type="application/json">{}</script>';
+  const json = JSON.stringify(data).replaceAll("<", "\\u003c");
+  const html = readFileSync("dist/report.html", "utf8");
+  assert.equal(html.split(place).length, 2);
+  const file = join(folder, "report.html");
+  writeFileSync(file, html.replace(place, () => place.replace("{}", () => json)));
+  const url = pathToFileURL(file).href;
+  const page = await browser.newPage();
+  const wrong: string[] = [];
+  page.on("console", (message) => message.type() !== "log" && wrong.push(`console: ${message.text()}`));
+  page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
+  page.on("dialog", (dialog) => (wrong.push(`dialog: ${dialog.message()}`), dialog.dismiss()));
+  page.on("request", (request) => request.url() !== url && !request.url().startsWith("data:") && wrong.push(`request: ${request.url()}`));
+  await page.goto(url);
+  await page.waitForSelector("h1");
+  return { page, wrong };
+}
+
+/** How many different colours a chart's canvas shows. */
+async function colours(chart: Locator): Promise<number> {
+  return chart.locator("canvas").evaluate((canvas) => {
+    const { width, height } = canvas as HTMLCanvasElement;
+    const { data } = (canvas as HTMLCanvasElement).getContext("2d")!.getImageData(0, 0, width, height);
+    return new Set(new Uint32Array(data.buffer)).size;
+  });
+}
+
+async function picture(chart: Locator): Promise<string> {
+  return chart.locator("canvas").evaluate((canvas) => (canvas as HTMLCanvasElement).toDataURL());
+}
+
+/** Drags from one share of a chart's width to another. */
+async function drag(page: Page, chart: Locator, from: number, to: number): Promise<void> {
+  await chart.scrollIntoViewIfNeeded();
+  const box = (await chart.locator(".u-over").boundingBox())!;
+  await page.mouse.move(box.x + box.width * from, box.y + box.height / 2);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * to, box.y + box.height / 2, { steps: 5 });
+  await page.mouse.up();
+}
+
+test("the sample run's page draws all charts and asks nobody for anything", { skip }, async () => {
+  const { page, wrong } = await open(sampleRun());
+  for (const id of ["throughput", "latency", "in-flight", "cwnd", "queue", "utilisation"]) {
+    assert.ok((await colours(page.locator(`#${id} .chart`))) > 8, `${id} is drawn`);
+  }
+  assert.match((await page.textContent("#finding .sentence")) ?? "", /command window/);
+  assert.equal(await page.locator("#cells tbody tr").count(), 22);
+  assert.equal(await page.locator("#breakdown .bars li").count(), 22);
+  assert.match((await page.textContent("#expectations")) ?? "", /✓ met.*✗ failed/s);
+  assert.match((await page.textContent("#manifest .tree")) ?? "", /<\/script><img src=x/);
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
+test("another cell is shown by menu, by table and by a click on a point", { skip }, async () => {
+  const { page, wrong } = await open(sampleRun());
+  const numbers = page.locator("#cell .numbers");
+  const chart = page.locator("#in-flight .chart");
+  const before = await picture(chart);
+  await page.selectOption("#cell-menu", "21");
+  assert.match((await numbers.textContent()) ?? "", /18,993 IOPS/);
+  assert.notEqual(await picture(chart), before);
+  await page.getByRole("button", { name: "Look at cell 3", exact: true }).click();
+  assert.equal(await page.inputValue("#cell-menu"), "3");
+  await page.getByRole("button", { name: "Next cell" }).click();
+  assert.equal(await page.inputValue("#cell-menu"), "4");
+  const over = page.locator("#throughput .u-over");
+  const box = (await over.boundingBox())!;
+  await over.click({ position: { x: box.width - 12, y: 40 } });
+  assert.equal(await page.inputValue("#cell-menu"), "10");
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
+test("charts zoom by drag, wheel and keys, together, and a double click shows all", { skip }, async () => {
+  const { page, wrong } = await open(sampleRun());
+  const chart = page.locator("#in-flight .chart");
+  const other = page.locator("#queue .chart");
+  const whole = [await picture(chart), await picture(other)];
+  const zoomed = async () => [await chart.locator(".reset").isVisible(), await other.locator(".reset").isVisible()];
+  await drag(page, chart, 0.3, 0.5);
+  assert.deepEqual(await zoomed(), [true, true]);
+  assert.notEqual(await picture(chart), whole[0]);
+  assert.notEqual(await picture(other), whole[1]);
+  await chart.locator(".u-over").dblclick();
+  assert.deepEqual(await zoomed(), [false, false]);
+  await chart.locator(".u-over").hover();
+  await page.mouse.wheel(0, -300);
+  assert.deepEqual(await zoomed(), [true, true]);
+  await chart.press("0");
+  assert.deepEqual(await zoomed(), [false, false]);
+  await other.press("+");
+  assert.deepEqual(await zoomed(), [true, true]);
+  await other.locator(".reset").click();
+  assert.deepEqual(await zoomed(), [false, false]);
+  await chart.press("ArrowRight");
+  assert.match((await chart.locator(".spoken").textContent()) ?? "", /application/);
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
+test("a page that is scrolled past does not zoom", { skip }, async () => {
+  const { page } = await open(sampleRun());
+  const chart = page.locator("#throughput .chart");
+  await chart.locator(".u-over").hover();
+  await page.mouse.wheel(0, 200);
+  assert.equal(await chart.locator(".reset").isVisible(), false);
+  await page.close();
+});
+
+test("layers are hidden and shown, per session and in total", { skip }, async () => {
+  const { page, wrong } = await open(sampleRun());
+  const chart = page.locator("#in-flight .chart");
+  const before = await picture(chart);
+  await page.locator('.ladder [data-layer="tcp_initiator"]').click();
+  assert.notEqual(await picture(chart), before);
+  await page.locator('.ladder [data-layer="tcp_initiator"]').click();
+  assert.equal(await picture(chart), before);
+  const row = page.locator(".ladder tr", { has: page.locator('[data-layer="window"]') });
+  assert.match((await row.textContent()) ?? "", /100\.0.*binds/);
+  await page.getByLabel("all 4 sessions").check();
+  assert.match((await row.textContent()) ?? "", /400\.0/);
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
+test("the manifest can be searched", { skip }, async () => {
+  const { page, wrong } = await open(sampleRun());
+  const leaf = page.locator(".tree .leaf", { hasText: "tcp_congestion_control" });
+  assert.equal(await leaf.isVisible(), false);
+  await page.getByLabel("Search the manifest").fill("CONGESTION");
+  assert.equal(await leaf.isVisible(), true);
+  assert.equal(await page.locator(".tree .leaf", { hasText: "seed" }).isVisible(), false);
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
+test("nothing is wider than the window, and dark is dark", { skip }, async () => {
+  const { page, wrong } = await open(sampleRun());
+  const chart = page.locator("#throughput .chart");
+  const light = await picture(chart);
+  await page.emulateMedia({ colorScheme: "dark" });
+  assert.notEqual(await picture(chart), light);
+  for (const width of [375, 768, 1280, 2560]) {
+    await page.setViewportSize({ width, height: 800 });
+    const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+    assert.equal(content, window);
+  }
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
+for (const [name, data] of Object.entries({ emptyRun: emptyRun(), failedRun: failedRun(), singleCellRun: singleCellRun(), twoParameterRun: twoParameterRun(), "no data at all": {} })) {
+  test(`${name} has a page that makes sense`, { skip }, async () => {
+    const { page, wrong } = await open(data as ReportData);
+    assert.equal(await page.locator("h1").count(), 1);
+    const text = (await page.textContent("#report")) ?? "";
+    assert.doesNotMatch(text, /undefined|NaN|\[object|null/);
+    assert.deepEqual(wrong, []);
+    await page.close();
+  });
+}
