@@ -133,9 +133,7 @@ impl Emulator {
             .map_err(lacks("keep the wan's namespace"))?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|errno| lacks("make an eventfd")(errno.into()))?;
-        let told_to_stop = stop
-            .try_clone()
-            .map_err(lacks("keep an eventfd"))?;
+        let told_to_stop = stop.try_clone().map_err(lacks("keep an eventfd"))?;
         let statistics = Arc::new(Mutex::new(Statistics::default()));
         let shown = Arc::clone(&statistics);
         let (ready, started) = mpsc::channel();
@@ -202,15 +200,29 @@ fn check(config: &Config) -> Result<(), EmulatorError> {
     let misused = |what| Err(EmulatorError::CallerMisused(what));
     for route in &config.routes {
         if route.from.max(route.to) >= config.ports.len() {
-            return misused(format!("a route names port {}, of {}", route.from.max(route.to), config.ports.len()));
+            return misused(format!(
+                "a route names port {}, of {}",
+                route.from.max(route.to),
+                config.ports.len()
+            ));
         }
         if route.direction >= config.directions.len() {
-            return misused(format!("a route names direction {}, of {}", route.direction, config.directions.len()));
+            return misused(format!(
+                "a route names direction {}, of {}",
+                route.direction,
+                config.directions.len()
+            ));
         }
     }
     for (place, port) in config.ports.iter().enumerate() {
-        if config.ports[..place].iter().any(|other| other.host_mac == port.host_mac) {
-            return misused(format!("two ports have the host address of {}", port.interface));
+        if config.ports[..place]
+            .iter()
+            .any(|other| other.host_mac == port.host_mac)
+        {
+            return misused(format!(
+                "two ports have the host address of {}",
+                port.interface
+            ));
         }
     }
     if config.sample_interval.is_zero() {

@@ -66,8 +66,8 @@ impl Driver {
         let mut ports = Vec::with_capacity(config.ports.len());
         for port in config.ports {
             let action = format!("open a packet socket on {}", port.interface);
-            let socket = PacketSocket::open(&port.interface, config.mtu_bytes)
-                .map_err(lacks(&action))?;
+            let socket =
+                PacketSocket::open(&port.interface, config.mtu_bytes).map_err(lacks(&action))?;
             ports.push(PortState {
                 socket,
                 host_mac: port.host_mac,
@@ -135,7 +135,10 @@ impl Driver {
                 until = until.min(now + self.read_interval);
             }
             for direction in &self.directions {
-                until = direction.chain.next_deadline().map_or(until, |due| until.min(due));
+                until = direction
+                    .chain
+                    .next_deadline()
+                    .map_or(until, |due| until.min(due));
             }
             if self.sleep(until, stop, watch)? {
                 break;
@@ -198,7 +201,10 @@ impl Driver {
         if frame.len() < ETHERNET_BYTES {
             return None;
         }
-        let to = self.ports.iter().position(|port| frame.starts_with(&port.host_mac))?;
+        let to = self
+            .ports
+            .iter()
+            .position(|port| frame.starts_with(&port.host_mac))?;
         let direction = self.routes[from * self.ports.len() + to]?;
         Some((to, direction))
     }
@@ -241,7 +247,9 @@ impl Driver {
     }
 
     fn flush(&mut self, port: usize) {
-        let PortState { socket, transmit, .. } = &mut self.ports[port];
+        let PortState {
+            socket, transmit, ..
+        } = &mut self.ports[port];
         transmit.flush(socket.as_fd(), |sent| {
             let lateness = &mut self.directions[sent.direction].lateness;
             lateness.record(sent.departed, clock::now());
@@ -307,7 +315,9 @@ impl Driver {
         let paths = self.directions.iter().map(|direction| {
             let delay_ns = duration_ns(direction.chain.delay());
             let counters = direction.chain.counters(now);
-            direction.lateness.statistics(&direction.name, counters, delay_ns)
+            direction
+                .lateness
+                .statistics(&direction.name, counters, delay_ns)
         });
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         Statistics {
@@ -332,7 +342,11 @@ impl Driver {
         let mut watched = Vec::with_capacity(1 + self.ports.len());
         watched.push(PollFd::from_borrowed_fd(stop, PollFlags::IN));
         if watch {
-            watched.extend(self.ports.iter().map(|port| PollFd::new(&port.socket, PollFlags::IN)));
+            watched.extend(
+                self.ports
+                    .iter()
+                    .map(|port| PollFd::new(&port.socket, PollFlags::IN)),
+            );
         }
         let left = until - clock::now();
         let timeout = Timespec {

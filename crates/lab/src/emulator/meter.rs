@@ -60,7 +60,12 @@ impl Lateness {
         self.0.saturating_record((sent - due).as_nanos() as u64);
     }
 
-    pub(super) fn statistics(&self, name: &str, counters: Counters, delay_ns: u64) -> PathStatistics {
+    pub(super) fn statistics(
+        &self,
+        name: &str,
+        counters: Counters,
+        delay_ns: u64,
+    ) -> PathStatistics {
         PathStatistics {
             name: name.to_owned(),
             counters,

@@ -159,7 +159,8 @@ impl Ring {
     }
 
     fn release(&mut self) {
-        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.status()
+            .store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % SLOTS;
     }
 }

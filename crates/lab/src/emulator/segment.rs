@@ -123,8 +123,8 @@ mod tests {
             (ETHERNET_BYTES, 0x65), // another IP version
             (ETHERNET_BYTES, 0x44), // an IP header too short
             (ETHERNET_BYTES + 3, 200),
-            (ETHERNET_BYTES + 7, 1),   // a later fragment
-            (ETHERNET_BYTES + 9, 17),  // UDP
+            (ETHERNET_BYTES + 7, 1),     // a later fragment
+            (ETHERNET_BYTES + 9, 17),    // UDP
             (ETHERNET_BYTES + 32, 0x40), // a TCP header too short
             (ETHERNET_BYTES + 32, 0xf0), // and one too long
         ] {
