@@ -1,1 +1,36 @@
-//! Joins the events of all layers and hosts, and names the layer that holds a SAN back
+//! Joins the events of all layers and hosts, and names the layer that holds a SAN back.
+//!
+//! - [`run`] reads a run folder's index, [`cell`] the record files of one cell;
+//! - [`join`] makes one task per I/O out of the crossings of all hosts, and [`wire`] adds the
+//!   crossings of the wire from packets and PDUs;
+//! - [`population`] counts who is where at each moment, `waiting` where each I/O's latency goes,
+//!   [`little`] checks that the two agree;
+//! - [`command_window`], [`transport`], [`path`] and [`load`] look at what may hold I/Os back;
+//! - [`summary`] puts a cell into numbers; [`finding`] names what binds, what to change and the
+//!   gain to expect; [`gain`] puts that beside what was measured.
+//!
+//! Everything but [`run`] and [`cell`] is pure. Nothing here looks at a plan's settings: a finding
+//! comes from recorded events alone.
+
+pub mod cell;
+pub mod command_window;
+pub mod finding;
+pub mod gain;
+pub mod join;
+pub mod latency;
+pub mod little;
+pub mod load;
+pub mod path;
+pub mod population;
+pub mod run;
+pub mod summary;
+pub mod transport;
+mod waiting;
+pub mod window;
+pub mod wire;
+
+pub use cell::{Cell, ReadError};
+pub use finding::{Finding, Observed, explain};
+pub use run::Run;
+pub use summary::{CellSummary, summarise};
+pub use window::Window;

@@ -1,0 +1,163 @@
+//! How a session used the command window that its target granted (RFC 7143 §4.2.2.1), read from
+//! the PDUs alone.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use wansan_trace::event::{Pdu, PduDirection};
+use wansan_trace::file::Row;
+use wansan_trace::{NameId, SessionId};
+
+use crate::population::Population;
+use crate::window::Window;
+
+/// SCSI Command (RFC 7143 §11.2.1.2).
+const SCSI_COMMAND: u8 = 0x01;
+/// SCSI Response.
+const SCSI_RESPONSE: u8 = 0x21;
+/// SCSI Data-In.
+const DATA_IN: u8 = 0x25;
+/// The S bit of a Data-In: it carries the status (RFC 7143 §11.7.3).
+const STATUS_BIT: u8 = 0x01;
+/// Opcodes from here on are the target's.
+const FIRST_TARGET_OPCODE: u8 = 0x20;
+
+/// The command window of one session in the measured window.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CommandWindowUse {
+    /// Most commands that the target let be outstanding at once: commands without an answer, plus
+    /// MaxCmdSN − CmdSN of the newest command.
+    pub slots: u64,
+    /// The share of the time in which the window was closed: the newest command's CmdSN was
+    /// MaxCmdSN.
+    pub closed_share: f64,
+    /// The share in which it was closed of the time in which commands waited for it; 0 when none
+    /// waited.
+    pub closed_while_waiting_share: f64,
+}
+
+/// The uses of all sessions whose commands were recorded. `waiting` gives, per session, the
+/// commands between [`wansan_trace::Layer::Queue`] and [`wansan_trace::Layer::Window`].
+#[must_use]
+pub fn command_window_use(
+    pdus: &[Row<Pdu>],
+    window: Window,
+    waiting: &BTreeMap<SessionId, Population>,
+) -> BTreeMap<SessionId, CommandWindowUse> {
+    let mut watches: BTreeMap<SessionId, BTreeMap<NameId, Watch>> = BTreeMap::new();
+    for row in pdus {
+        let watch = watches
+            .entry(row.record.session)
+            .or_default()
+            .entry(row.host)
+            .or_default();
+        watch.see(&row.record);
+    }
+    let mut uses = BTreeMap::new();
+    for (session, ends) in watches {
+        // The initiator's view counts; a foreign initiator's is taken from the target.
+        let view = ends
+            .into_values()
+            .filter(|watch| watch.commands > 0)
+            .max_by_key(|watch| watch.sent_commands);
+        if let Some(view) = view {
+            uses.insert(session, view.finish(window, waiting.get(&session)));
+        }
+    }
+    uses
+}
+
+/// Follows CmdSN and MaxCmdSN as one end sees them pass.
+#[derive(Default)]
+struct Watch {
+    commands: u64,
+    sent_commands: bool,
+    newest_cmd_sn: u32,
+    max_cmd_sn: Option<u32>,
+    outstanding: u64,
+    slots: u64,
+    closed_since_ns: Option<u64>,
+    closed_ns: Vec<(u64, u64)>,
+}
+
+/// Whether `a` is at or after `b` in serial number arithmetic (RFC 1982, SERIAL_BITS 32).
+fn at_or_after(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b) < 1 << 31
+}
+
+impl Watch {
+    fn see(&mut self, pdu: &Pdu) {
+        if pdu.opcode == SCSI_COMMAND {
+            if self.commands == 0 || at_or_after(pdu.cmd_sn, self.newest_cmd_sn) {
+                self.newest_cmd_sn = pdu.cmd_sn;
+            }
+            self.commands += 1;
+            self.outstanding += 1;
+            self.sent_commands |= pdu.direction == PduDirection::Sent;
+        } else if pdu.opcode >= FIRST_TARGET_OPCODE {
+            let status = pdu.opcode == DATA_IN && pdu.flags & STATUS_BIT != 0;
+            if pdu.opcode == SCSI_RESPONSE || status {
+                self.outstanding = self.outstanding.saturating_sub(1);
+            }
+            if self
+                .max_cmd_sn
+                .is_none_or(|known| at_or_after(pdu.max_cmd_sn, known))
+            {
+                self.max_cmd_sn = Some(pdu.max_cmd_sn);
+            }
+        } else {
+            return;
+        }
+        let Some(max_cmd_sn) = self.max_cmd_sn.filter(|_| self.commands > 0) else {
+            return;
+        };
+        let free = max_cmd_sn.wrapping_sub(self.newest_cmd_sn);
+        let closed = free == 0 || free >= 1 << 31;
+        if !closed {
+            self.slots = self.slots.max(self.outstanding + u64::from(free));
+        } else {
+            self.slots = self.slots.max(self.outstanding);
+        }
+        let now_ns = pdu.time.ns();
+        match (closed, self.closed_since_ns) {
+            (true, None) => self.closed_since_ns = Some(now_ns),
+            (false, Some(since_ns)) => {
+                self.closed_ns.push((since_ns, now_ns));
+                self.closed_since_ns = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(mut self, window: Window, waiting: Option<&Population>) -> CommandWindowUse {
+        if let Some(since_ns) = self.closed_since_ns {
+            self.closed_ns.push((since_ns, window.to_ns));
+        }
+        let overlap = |window: Window| -> u64 {
+            let first = self
+                .closed_ns
+                .partition_point(|&(_, to_ns)| to_ns <= window.from_ns);
+            self.closed_ns[first..]
+                .iter()
+                .take_while(|(from_ns, _)| *from_ns < window.to_ns)
+                .map(|&(from_ns, to_ns)| window.overlap_ns(from_ns, to_ns))
+                .sum()
+        };
+        let mut waited_ns = 0;
+        let mut closed_then_ns = 0;
+        if let Some(waiting) = waiting {
+            for step in waiting.steps(window).filter(|step| step.count > 0) {
+                waited_ns += step.to_ns - step.from_ns;
+                closed_then_ns += overlap(Window {
+                    from_ns: step.from_ns,
+                    to_ns: step.to_ns,
+                });
+            }
+        }
+        CommandWindowUse {
+            slots: self.slots,
+            closed_share: overlap(window) as f64 / window.length_ns().max(1) as f64,
+            closed_while_waiting_share: closed_then_ns as f64 / waited_ns.max(1) as f64,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What holds the load back, and what to change. `docs/finding.md` says how it is decided.
+
+mod advice;
+mod limits;
+mod predict;
+mod sentence;
+mod sweep;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+use wansan_trace::Layer;
+
+use crate::summary::CellSummary;
+
+pub use advice::Advice;
+pub use predict::{Prediction, predict};
+pub use sweep::explain;
+
+/// What binds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The backing store.
+    Store,
+    /// The rate of the path.
+    PathRate,
+    /// The receive window of the end that takes the data.
+    ReceiveWindow,
+    /// The send buffer of the end that sends the data.
+    SendBuffer,
+    /// Congestion control of the end that sends the data.
+    CongestionWindow,
+    /// The session's command window, MaxCmdSN (RFC 7143 §4.2.2.1).
+    CommandWindow,
+    /// Too few I/Os asked for: the application waits for answers before it asks for more.
+    TooFewIos,
+    /// Nothing: the application itself leaves gaps, or no recorded limit explains the waiting.
+    Nothing,
+}
+
+impl Limit {
+    /// Its name in files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Limit::Store => "store",
+            Limit::PathRate => "path_rate",
+            Limit::ReceiveWindow => "receive_window",
+            Limit::SendBuffer => "send_buffer",
+            Limit::CongestionWindow => "congestion_window",
+            Limit::CommandWindow => "command_window",
+            Limit::TooFewIos => "too_few_ios",
+            Limit::Nothing => "nothing",
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A cell of a run as it is explained: its numbers, and what was varied, which only labels them.
+#[derive(Debug, Clone, Serialize)]
+pub struct Observed {
+    /// The cell's number in the run.
+    pub cell: u64,
+    /// The parameters of the sweep by dotted name.
+    pub parameters: BTreeMap<String, serde_json::Value>,
+    /// What was recorded.
+    pub summary: CellSummary,
+}
+
+/// The finding of a run.
+///
+/// `wanted` and `got` are means per session in the cell that the finding speaks of: the first
+/// cell (by I/Os in flight) in which the limit binds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// What binds.
+    pub limit: Limit,
+    /// The first layer that holds fewer than the one above, if one does.
+    #[serde(serialize_with = "name_of")]
+    pub layer: Option<Layer>,
+    /// The layer above.
+    #[serde(serialize_with = "name_of")]
+    pub above: Option<Layer>,
+    /// Mean number that had entered the layer above: how many wanted in.
+    pub wanted: f64,
+    /// Mean number that had entered the layer: how many got in.
+    pub got: f64,
+    /// The share of the latency spent waiting for it, 0 to 1.
+    pub waiting_share: f64,
+    /// The cell that the numbers above are from.
+    pub cell: u64,
+    /// The cells in which the limit binds.
+    pub binds_in_cells: Vec<u64>,
+    /// Facts that the finding rests on, a line each.
+    pub evidence: Vec<String>,
+    /// The finding as a storage engineer would say it.
+    pub sentence: String,
+    /// What to change, if there is something.
+    pub advice: Option<Advice>,
+    /// What each cell would do once the advice is followed; none when the gain cannot be told.
+    pub predicted: Option<Vec<Prediction>>,
+}
+
+fn name_of<S: Serializer>(layer: &Option<Layer>, serializer: S) -> Result<S::Ok, S::Error> {
+    match layer {
+        Some(layer) => serializer.serialize_some(layer.name()),
+        None => serializer.serialize_none(),
+    }
+}

@@ -1,0 +1,67 @@
+//! What to change.
+
+use serde::Serialize;
+
+use super::{Limit, Observed};
+
+/// Command windows are advised in multiples of this.
+const COMMAND_WINDOW_STEP: u64 = 8;
+
+/// What to change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// In words.
+    pub text: String,
+    /// The plan's parameter, when one number does it.
+    pub parameter: Option<String>,
+    /// Its value as a plan writes it.
+    pub value: Option<String>,
+}
+
+/// The advice against `limit` in these cells; none when nothing binds.
+pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
+    if limit == Limit::CommandWindow {
+        let window = most_wanted(binding)
+            .div_ceil(COMMAND_WINDOW_STEP)
+            .saturating_mul(COMMAND_WINDOW_STEP);
+        return Some(Advice {
+            text: format!("raise the target's command window (`--command-window`) to {window}"),
+            parameter: Some("target.command_window".to_owned()),
+            value: Some(window.to_string()),
+        });
+    }
+    let text = match limit {
+        Limit::Store => "use a store that serves more I/Os at once or each one faster",
+        Limit::PathRate => "use a path of a higher rate, or ask for fewer bytes",
+        Limit::ReceiveWindow => {
+            "let the receive buffer grow (`net.ipv4.tcp_rmem`, no fixed SO_RCVBUF) to the \
+             bandwidth-delay product or more"
+        }
+        Limit::SendBuffer => {
+            "let the send buffer grow (`net.ipv4.tcp_wmem`, no fixed SO_SNDBUF) to twice the \
+             bandwidth-delay product or more"
+        }
+        Limit::CongestionWindow => {
+            "use a congestion control made for long paths (`--congestion-control`), deepen the \
+             bottleneck's queue, or find what loses packets"
+        }
+        Limit::TooFewIos => "keep more I/Os in flight (`--parallel`)",
+        Limit::CommandWindow | Limit::Nothing => return None,
+    };
+    Some(Advice {
+        text: text.to_owned(),
+        parameter: None,
+        value: None,
+    })
+}
+
+/// The most that any session of any cell ever wanted to have in flight.
+fn most_wanted(binding: &[&Observed]) -> u64 {
+    binding
+        .iter()
+        .flat_map(|observed| &observed.summary.sessions)
+        .filter_map(|session| session.scope.above(wansan_trace::Layer::Window))
+        .map(|above| above.in_flight_max)
+        .max()
+        .unwrap_or(0)
+}

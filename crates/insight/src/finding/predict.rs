@@ -1,0 +1,96 @@
+//! The gain to expect: a closed queueing model with asymptotic bounds.
+//!
+//! A closed loop of N I/Os with time R inside the limit has throughput X = min(N, W) ÷ R, W being
+//! the limit. Once the limit is gone X = N ÷ R, but never more than the next limit lets through:
+//! for the path X ÷ utilisation, and for a store whose k servers are busy u of the time X ÷ u.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use wansan_trace::Layer;
+
+use super::limits::FULL_UTILISATION;
+use super::{Limit, Observed};
+use crate::summary::CellSummary;
+
+/// What one cell would do once the advice is followed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Prediction {
+    /// The cell.
+    pub cell: u64,
+    /// The parameters of the sweep.
+    pub parameters: BTreeMap<String, serde_json::Value>,
+    /// Mean in flight per session at the top layer, as measured.
+    pub in_flight: f64,
+    /// I/Os per second as measured.
+    pub iops: f64,
+    /// I/Os per second predicted.
+    pub predicted_iops: f64,
+    /// `predicted_iops` ÷ `iops` − 1.
+    pub gain: f64,
+    /// What bounds the prediction.
+    pub bound: Limit,
+}
+
+/// The prediction for a cell when its command window no longer binds.
+#[must_use]
+pub fn predict(observed: &Observed) -> Prediction {
+    let summary = &observed.summary;
+    let total = &summary.total;
+    let iops = total.iops;
+    let freed = match (total.above(Layer::Window), total.layer(Layer::Window)) {
+        (Some(above), Some(window)) if window.in_flight_mean > 0.0 => {
+            iops * above.in_flight_mean / window.in_flight_mean
+        }
+        _ => iops,
+    };
+    let bounds = [
+        (Limit::TooFewIos, Some(freed)),
+        (Limit::PathRate, path_bound(summary)),
+        (Limit::Store, store_bound(summary)),
+    ];
+    let (bound, predicted_iops) = bounds
+        .into_iter()
+        .filter_map(|(limit, iops)| Some((limit, iops?)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .unwrap_or((Limit::Nothing, iops));
+    let predicted_iops = predicted_iops.max(iops);
+    let top = total.layers.first().map_or(0.0, |held| held.in_flight_mean);
+    Prediction {
+        cell: observed.cell,
+        parameters: observed.parameters.clone(),
+        in_flight: top / summary.sessions.len().max(1) as f64,
+        iops,
+        predicted_iops,
+        gain: if iops > 0.0 {
+            predicted_iops / iops - 1.0
+        } else {
+            0.0
+        },
+        bound,
+    }
+}
+
+/// The rate at which the fullest path would be full.
+fn path_bound(summary: &CellSummary) -> Option<f64> {
+    let utilisation = summary
+        .paths
+        .iter()
+        .map(|path| path.utilisation)
+        .max_by(f64::total_cmp)
+        .filter(|utilisation| *utilisation > 0.0)?;
+    Some(summary.total.iops * FULL_UTILISATION / utilisation)
+}
+
+/// The rate at which the store's servers would always be busy. How many there are shows only when
+/// somebody waited for them: then they are as many as were ever busy at once.
+fn store_bound(summary: &CellSummary) -> Option<f64> {
+    /// A queue that is seen for less of the time than this may be chance.
+    const SEEN_SHARE: f64 = 0.05;
+    let store = summary.total.layer(Layer::Store)?;
+    if summary.total.store_queue_share < SEEN_SHARE || store.in_flight_mean <= 0.0 {
+        return None;
+    }
+    let utilisation = store.in_flight_mean / store.in_flight_max.max(1) as f64;
+    Some(summary.total.iops / utilisation)
+}

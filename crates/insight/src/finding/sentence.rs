@@ -1,0 +1,96 @@
+//! The finding in words.
+
+use super::{Finding, Limit, Observed};
+
+/// The finding as a storage engineer would say it. `observed` is the cell it speaks of.
+pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> String {
+    let total = &observed.summary.total;
+    let latency = format!("{:.1} ms", total.latency.mean_ns / 1e6);
+    let share = format!("{:.0} %", finding.waiting_share * 100.0);
+    let (wanted, got) = (finding.wanted.round(), finding.got.round());
+    let sessions = observed.summary.sessions.len();
+    let each = if sessions == 1 {
+        ""
+    } else {
+        " in each session"
+    };
+    let from = if cells > finding.binds_in_cells.len() {
+        let in_flight = total.layers.first().map_or(0.0, |held| held.in_flight_mean);
+        let in_flight = in_flight / sessions.max(1) as f64;
+        format!("From {in_flight:.0} in flight per session on: ")
+    } else {
+        String::new()
+    };
+    let said = match finding.limit {
+        Limit::CommandWindow => format!(
+            "commands wait for the command window: {wanted} wanted in, {got} got in{each}; {share} \
+             of the latency of {latency} is spent waiting for a CmdSN slot"
+        ),
+        Limit::Store => format!(
+            "I/Os wait for the store: {wanted} wanted in, {got} got in{each}; {share} of the \
+             latency of {latency} is the store's"
+        ),
+        Limit::PathRate => format!(
+            "the path is full: {wanted} I/Os are between the ends{each}, where an empty path would \
+             hold {got}; {share} of the latency of {latency} is spent waiting for the link"
+        ),
+        Limit::ReceiveWindow => format!(
+            "data wait for the receiver's TCP window: {share} of the latency of {latency} is spent \
+             waiting between the ends"
+        ),
+        Limit::SendBuffer => format!(
+            "data wait for room in the sender's TCP buffer: {share} of the latency of {latency} is \
+             spent waiting between the ends"
+        ),
+        Limit::CongestionWindow => format!(
+            "data wait for the sender's congestion window: {share} of the latency of {latency} is \
+             spent waiting between the ends"
+        ),
+        Limit::TooFewIos => format!(
+            "too few I/Os are asked for: {wanted} in flight{each} and nothing waits; the latency \
+             of {latency} is the way there and back"
+        ),
+        Limit::Nothing => match finding.evidence.last() {
+            Some(_) if total.ios == 0 => "no I/O was completed in the measured time".to_owned(),
+            _ => format!(
+                "nothing binds: {got:.0} in flight{each} on average at a latency of {latency}, and \
+                 no recorded limit holds them back"
+            ),
+        },
+    };
+    let advice = match &finding.advice {
+        Some(advice) => format!("; {}{}", advice.text, gain(finding)),
+        None => String::new(),
+    };
+    let whole = format!("{from}{said}{advice}.");
+    if from.is_empty() {
+        capitalised(&whole)
+    } else {
+        whole
+    }
+}
+
+/// The largest gain predicted, and where.
+fn gain(finding: &Finding) -> String {
+    let best = finding
+        .predicted
+        .iter()
+        .flatten()
+        .max_by(|a, b| a.gain.total_cmp(&b.gain));
+    match best {
+        Some(best) => format!(
+            ": expect {:+.0} % at {:.0} parallel",
+            best.gain * 100.0,
+            best.in_flight
+        ),
+        None => String::new(),
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) => first.to_uppercase().chain(letters).collect(),
+        None => String::new(),
+    }
+}

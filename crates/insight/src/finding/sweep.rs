@@ -1,0 +1,143 @@
+//! The finding of a whole sweep.
+
+use std::collections::BTreeMap;
+
+use super::advice::advice;
+use super::limits::{Verdict, judge};
+use super::sentence::sentence;
+use super::{Finding, Limit, Observed, predict};
+
+/// Explains the cells of one sweep, in any order.
+///
+/// Each cell is judged by itself. The finding is the limit that takes most of the latency over
+/// all cells; a limit is preferred to too few I/Os, and that to nothing. Its numbers are those of
+/// the binding cell with the fewest I/Os in flight: from there on it binds.
+#[must_use]
+pub fn explain(cells: &[Observed]) -> Finding {
+    let judged: Vec<(&Observed, Verdict)> = cells
+        .iter()
+        .map(|observed| (observed, judge(&observed.summary)))
+        .collect();
+    let limit = strongest(&judged);
+    let mut binding: Vec<&(&Observed, Verdict)> = judged
+        .iter()
+        .filter(|(_, verdict)| verdict.limit == limit)
+        .collect();
+    binding.sort_by(|a, b| in_flight(a.0).total_cmp(&in_flight(b.0)));
+    let Some((observed, verdict)) = binding.first() else {
+        return nothing_observed();
+    };
+    let observed_binding: Vec<&Observed> = binding.iter().map(|(observed, _)| *observed).collect();
+    let advice = advice(limit, &observed_binding);
+    let predicted = (limit == Limit::CommandWindow).then(|| cells.iter().map(predict).collect());
+    let mut evidence = verdict.evidence.clone();
+    evidence.extend(other_limits(&judged, limit));
+    evidence.extend(cells.iter().flat_map(doubts));
+    let mut finding = Finding {
+        limit,
+        layer: verdict.layer,
+        above: verdict.above,
+        wanted: verdict.wanted,
+        got: verdict.got,
+        waiting_share: verdict.waiting_share,
+        cell: observed.cell,
+        binds_in_cells: observed_binding.iter().map(|bound| bound.cell).collect(),
+        evidence,
+        sentence: String::new(),
+        advice,
+        predicted,
+    };
+    finding.sentence = sentence(&finding, observed, cells.len());
+    finding
+}
+
+/// Mean in flight at the top layer.
+fn in_flight(observed: &Observed) -> f64 {
+    let top = observed.summary.total.layers.first();
+    top.map_or(0.0, |held| held.in_flight_mean)
+}
+
+fn strongest(judged: &[(&Observed, Verdict)]) -> Limit {
+    let mut shares: BTreeMap<Limit, f64> = BTreeMap::new();
+    for (_, verdict) in judged {
+        // A limit that stops TCP may show no waiting above the least: it counts all the same.
+        *shares.entry(verdict.limit).or_default() += verdict.waiting_share.max(0.01);
+    }
+    let any_limit = shares
+        .iter()
+        .filter(|(limit, _)| !matches!(limit, Limit::TooFewIos | Limit::Nothing))
+        .max_by(|a, b| a.1.total_cmp(b.1))
+        .map(|(limit, _)| *limit);
+    any_limit.unwrap_or_else(|| {
+        if shares.contains_key(&Limit::TooFewIos) {
+            Limit::TooFewIos
+        } else {
+            Limit::Nothing
+        }
+    })
+}
+
+/// What binds in the cells where the finding does not.
+fn other_limits(judged: &[(&Observed, Verdict)], limit: Limit) -> Vec<String> {
+    let mut others: BTreeMap<Limit, Vec<String>> = BTreeMap::new();
+    for (observed, verdict) in judged.iter().filter(|(_, v)| v.limit != limit) {
+        let cells = others.entry(verdict.limit).or_default();
+        cells.push(observed.cell.to_string());
+    }
+    others
+        .into_iter()
+        .map(|(limit, cells)| {
+            let plural = if cells.len() == 1 { "" } else { "s" };
+            format!("in cell{plural} {}: {limit}", cells.join(", "))
+        })
+        .collect()
+}
+
+/// What makes a cell's numbers doubtful.
+fn doubts(observed: &Observed) -> Vec<String> {
+    let cell = observed.cell;
+    let losses = &observed.summary.losses;
+    let mut doubts = Vec::new();
+    for (kind, hosts) in &losses.dropped {
+        for (host, count) in hosts {
+            doubts.push(format!(
+                "cell {cell}: {host} lost {count} {kind} records: its recorder was full \
+                 (`--record-memory`)"
+            ));
+        }
+    }
+    if losses.missing_crossings > 0 {
+        doubts.push(format!(
+            "cell {cell}: {} crossings are missing",
+            losses.missing_crossings
+        ));
+    }
+    for held in &observed.summary.total.layers {
+        if !held.little.agrees {
+            doubts.push(format!(
+                "cell {cell}: Little's law does not hold at {}: N = {:.2}, X·W = {:.2}",
+                held.layer,
+                held.little.in_flight_mean,
+                held.little.left_per_s * held.little.inside_mean_ns / 1e9,
+            ));
+        }
+    }
+    doubts
+}
+
+fn nothing_observed() -> Finding {
+    Finding {
+        limit: Limit::Nothing,
+        layer: None,
+        above: None,
+        wanted: 0.0,
+        got: 0.0,
+        waiting_share: 0.0,
+        cell: 0,
+        binds_in_cells: Vec::new(),
+        evidence: Vec::new(),
+        sentence: "No cell was recorded: there is nothing to explain.".to_owned(),
+        advice: None,
+        predicted: None,
+    }
+}

@@ -1,0 +1,275 @@
+//! Joins the crossings of all hosts: one [`Task`] per I/O.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use wansan_trace::event::Crossing;
+use wansan_trace::file::Row;
+use wansan_trace::{ConnectionId, Direction, Layer, SessionId, TaskTag};
+
+use crate::window::Window;
+
+/// How many layers there are.
+pub const LAYERS: usize = Layer::ALL.len();
+
+/// "Not recorded" among times.
+const NEVER: u64 = u64::MAX;
+
+/// One I/O: when it entered and left each layer, as any host recorded it.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// Its session.
+    pub session: SessionId,
+    /// Its tag in the session.
+    pub tag: TaskTag,
+    /// The connection that carried it; 0 when only layers above the connection were recorded.
+    pub connection: ConnectionId,
+    enter_ns: [u64; LAYERS],
+    leave_ns: [u64; LAYERS],
+    /// The use of the same tag before this one.
+    earlier: Option<u32>,
+}
+
+impl Task {
+    fn new(session: SessionId, tag: TaskTag, earlier: Option<u32>) -> Self {
+        Task {
+            session,
+            tag,
+            connection: ConnectionId(0),
+            enter_ns: [NEVER; LAYERS],
+            leave_ns: [NEVER; LAYERS],
+            earlier,
+        }
+    }
+
+    /// When it entered the layer, if that was recorded.
+    #[must_use]
+    pub fn enter_ns(&self, layer: Layer) -> Option<u64> {
+        Some(self.enter_ns[layer.depth()]).filter(|&ns| ns != NEVER)
+    }
+
+    /// When it left the layer, if that was recorded.
+    #[must_use]
+    pub fn leave_ns(&self, layer: Layer) -> Option<u64> {
+        Some(self.leave_ns[layer.depth()]).filter(|&ns| ns != NEVER)
+    }
+
+    /// When it entered and left the layer, if both were recorded.
+    #[must_use]
+    pub fn both_ns(&self, layer: Layer) -> Option<(u64, u64)> {
+        Some((self.enter_ns(layer)?, self.leave_ns(layer)?))
+    }
+
+    /// Whether anything was recorded of it at that layer.
+    #[must_use]
+    pub fn passed(&self, layer: Layer) -> bool {
+        self.enter_ns[layer.depth()] != NEVER || self.leave_ns[layer.depth()] != NEVER
+    }
+
+    /// Sets a crossing that was derived from other records.
+    pub(crate) fn set(&mut self, layer: Layer, enter_ns: Option<u64>, leave_ns: Option<u64>) {
+        self.enter_ns[layer.depth()] = enter_ns.unwrap_or(NEVER);
+        self.leave_ns[layer.depth()] = leave_ns.unwrap_or(NEVER);
+    }
+
+    /// From when to when it was inside the layer, with what was not recorded filled in: an entry
+    /// that is missing is put at the entry of the layer above or else at the beginning of the
+    /// records, an exit at the exit of the layer above or else at their end.
+    #[must_use]
+    pub fn span_ns(&self, layer: Layer, records: Window) -> Option<(u64, u64)> {
+        let depth = layer.depth();
+        if !self.passed(layer) {
+            return None;
+        }
+        let nearest = |times: &[u64; LAYERS]| {
+            times[..=depth]
+                .iter()
+                .rev()
+                .copied()
+                .find(|&ns| ns != NEVER)
+        };
+        let enter_ns = nearest(&self.enter_ns).unwrap_or(records.from_ns);
+        let leave_ns = nearest(&self.leave_ns).unwrap_or(records.to_ns);
+        Some((enter_ns, leave_ns.max(enter_ns)))
+    }
+}
+
+/// All I/Os of one cell.
+#[derive(Debug, Clone)]
+pub struct Joined {
+    /// In the order in which they were first seen.
+    pub tasks: Vec<Task>,
+    /// The layers of which crossings were recorded, top to bottom.
+    pub layers: Vec<Layer>,
+    /// The sessions, sorted.
+    pub sessions: Vec<SessionId>,
+    /// From the first crossing to just after the last one.
+    pub records: Window,
+    /// I/Os of which an entry or an exit is missing at the top layer: they had begun before the
+    /// recording or were not done at its end.
+    pub incomplete: u64,
+    /// Crossings missing at lower layers of I/Os that are complete at the top: records were lost.
+    pub missing_crossings: u64,
+    /// Crossings that came twice for one use of a tag and were left out.
+    pub repeated_crossings: u64,
+}
+
+/// Mixes the bits of small keys; the keys come from a file that the user chose to read.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+type Newest = HashMap<(SessionId, TaskTag), u32, BuildHasherDefault<KeyHasher>>;
+
+/// Joins crossings that are sorted by time.
+///
+/// A tag names one I/O until a layer is entered a second time: then a new use of the tag has
+/// begun (foreign initiators use tags again at once). A crossing that the newest use already has
+/// or cannot have yet belongs to the use before it, if that one lacks it.
+#[must_use]
+pub fn join(rows: &[Row<Crossing>]) -> Joined {
+    let mut tasks: Vec<Task> = Vec::new();
+    let mut newest = Newest::default();
+    let mut repeated_crossings = 0;
+    for row in rows {
+        let crossing = &row.record;
+        let key = (crossing.session, crossing.task);
+        let depth = crossing.layer.depth();
+        let place = newest.get(&key).copied();
+        let place = match (place, crossing.direction) {
+            (Some(place), Direction::Enter) if tasks[place as usize].enter_ns[depth] == NEVER => {
+                place
+            }
+            (Some(place), Direction::Leave) => {
+                match use_to_leave(&tasks, place, depth, &mut repeated_crossings) {
+                    Some(place) => place,
+                    None => continue,
+                }
+            }
+            (earlier, _) => {
+                // Fewer than 2^32 tasks: each takes 192 bytes of memory.
+                let place = tasks.len() as u32;
+                tasks.push(Task::new(crossing.session, crossing.task, earlier));
+                newest.insert(key, place);
+                place
+            }
+        };
+        let task = &mut tasks[place as usize];
+        let times = match crossing.direction {
+            Direction::Enter => &mut task.enter_ns,
+            Direction::Leave => &mut task.leave_ns,
+        };
+        times[depth] = crossing.time.ns();
+        if crossing.connection.0 != 0 {
+            task.connection = crossing.connection;
+        }
+    }
+    let records = Window {
+        from_ns: rows.first().map_or(0, |row| row.record.time.ns()),
+        to_ns: rows.last().map_or(0, |row| row.record.time.ns() + 1),
+    };
+    let mut joined = Joined {
+        layers: Vec::new(),
+        sessions: Vec::new(),
+        records,
+        incomplete: 0,
+        missing_crossings: 0,
+        repeated_crossings,
+        tasks,
+    };
+    joined.take_stock();
+    joined
+}
+
+/// Which use of a tag leaves a layer: the newest, or the one before when the newest has not
+/// entered that layer or has left it already.
+fn use_to_leave(tasks: &[Task], newest: u32, depth: usize, repeated: &mut u64) -> Option<u32> {
+    let task = &tasks[newest as usize];
+    let open = |task: &Task| task.enter_ns[depth] != NEVER && task.leave_ns[depth] == NEVER;
+    if open(task) {
+        return Some(newest);
+    }
+    if let Some(earlier) = task.earlier
+        && open(&tasks[earlier as usize])
+    {
+        return Some(earlier);
+    }
+    if task.leave_ns[depth] == NEVER {
+        return Some(newest);
+    }
+    *repeated += 1;
+    None
+}
+
+impl Joined {
+    /// Fills in what is known only when all tasks are: layers, sessions and what is missing.
+    pub(crate) fn take_stock(&mut self) {
+        let passed_by_any = |layer: &Layer| self.tasks.iter().any(|task| task.passed(*layer));
+        self.layers = Layer::ALL.into_iter().filter(passed_by_any).collect();
+        self.sessions = self.tasks.iter().map(|task| task.session).collect();
+        self.sessions.sort_unstable();
+        self.sessions.dedup();
+        self.incomplete = 0;
+        self.missing_crossings = 0;
+        for task in &self.tasks {
+            let Some(top) = self.layers.iter().find(|layer| task.passed(**layer)) else {
+                continue;
+            };
+            let complete = Some(*top) == self.top() && task.both_ns(*top).is_some();
+            if !complete {
+                self.incomplete += 1;
+                continue;
+            }
+            for &layer in &self.layers {
+                if task.passed(layer) && task.both_ns(layer).is_none() {
+                    self.missing_crossings += 1;
+                }
+            }
+        }
+    }
+
+    /// The highest layer that was recorded.
+    #[must_use]
+    pub fn top(&self) -> Option<Layer> {
+        self.layers.first().copied()
+    }
+
+    /// The time in which the load ran at full strength, judged from the events alone: from the
+    /// first completion to the last submission at the top layer.
+    #[must_use]
+    pub fn busy_window(&self) -> Window {
+        let Some(top) = self.top() else {
+            return self.records;
+        };
+        let first_done = self
+            .tasks
+            .iter()
+            .filter_map(|task| task.leave_ns(top))
+            .min();
+        let last_begun = self
+            .tasks
+            .iter()
+            .filter_map(|task| task.enter_ns(top))
+            .max();
+        match (first_done, last_begun) {
+            (Some(from_ns), Some(to_ns)) if from_ns < to_ns => Window { from_ns, to_ns },
+            _ => self.records,
+        }
+    }
+}

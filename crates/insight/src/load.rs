@@ -1,0 +1,88 @@
+//! Whether the application keeps a fixed number of I/Os in flight or leaves gaps of its own.
+
+use serde::Serialize;
+
+use crate::population::Population;
+use crate::window::Window;
+
+/// The mean in flight of a load that is pinned at its maximum is at least this share of it.
+const PINNED_RATIO: f64 = 0.9;
+/// In a closed loop the typical submission follows the latest completion within this share of the
+/// mean time between submissions.
+const GAP_RATIO: f64 = 0.2;
+/// Start-up tells open from closed loops only when the first I/O takes this long.
+const TELLING_LATENCY_NS: u64 = 1_000_000;
+
+/// How one session's application submits.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LoadUse {
+    /// Mean in flight at the top layer over the most in flight there, 0 to 1.
+    pub pinned_ratio: f64,
+    /// Median time from the latest completion to a submission, over the mean time between
+    /// submissions.
+    pub gap_ratio: f64,
+    /// Whether the load is a closed loop pinned at its maximum: each completion is followed at
+    /// once by the next submission.
+    pub closed_loop: bool,
+}
+
+/// How a session submits, from when each of its I/Os was submitted and completed.
+#[must_use]
+pub fn load_use(spans_ns: &[(u64, u64)], window: Window) -> LoadUse {
+    let population = Population::of(spans_ns.iter().copied());
+    let most = population.max(window);
+    let pinned_ratio = population.mean(window) / most.max(1) as f64;
+    let gap_ratio = gap_ratio(spans_ns, window);
+    let closed_loop = most > 0
+        && pinned_ratio >= PINNED_RATIO
+        && gap_ratio <= GAP_RATIO
+        && began_at_once(spans_ns, most);
+    LoadUse {
+        pinned_ratio,
+        gap_ratio,
+        closed_loop,
+    }
+}
+
+/// See [`LoadUse::gap_ratio`]; infinite when nothing was submitted after a completion.
+fn gap_ratio(spans_ns: &[(u64, u64)], window: Window) -> f64 {
+    let mut submitted_ns: Vec<u64> = spans_ns.iter().map(|span| span.0).collect();
+    let mut completed_ns: Vec<u64> = spans_ns.iter().map(|span| span.1).collect();
+    submitted_ns.sort_unstable();
+    completed_ns.sort_unstable();
+    let mut completed = 0;
+    let mut gaps_ns = Vec::new();
+    for &time_ns in submitted_ns.iter().filter(|&&ns| window.contains(ns)) {
+        while completed_ns.get(completed).is_some_and(|&ns| ns <= time_ns) {
+            completed += 1;
+        }
+        if completed > 0 {
+            gaps_ns.push(time_ns - completed_ns[completed - 1]);
+        }
+    }
+    if gaps_ns.is_empty() {
+        return f64::INFINITY;
+    }
+    let between_ns = window.length_ns() as f64 / gaps_ns.len() as f64;
+    let middle = gaps_ns.len() / 2;
+    let (_, median_ns, _) = gaps_ns.select_nth_unstable(middle);
+    *median_ns as f64 / between_ns
+}
+
+/// Whether half of the most ever in flight was submitted in the first quarter of the first I/O's
+/// latency, as a closed loop does. A paced load submits a quarter by then, so this tells one whose
+/// pace happens to fall just behind its completions. True when the start does not tell.
+fn began_at_once(spans_ns: &[(u64, u64)], most: u64) -> bool {
+    let Some(&(first_ns, first_done_ns)) = spans_ns.iter().min() else {
+        return true;
+    };
+    let latency_ns = first_done_ns - first_ns;
+    if latency_ns < TELLING_LATENCY_NS {
+        return true;
+    }
+    let early = spans_ns
+        .iter()
+        .filter(|span| span.0 <= first_ns + latency_ns / 4)
+        .count() as u64;
+    early * 2 >= most
+}

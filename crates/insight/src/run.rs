@@ -1,0 +1,245 @@
+//! Reads the index of a run folder.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::cell::{Cell, ReadError};
+use crate::finding::Observed;
+use crate::summary::summarise;
+use crate::window::Window;
+
+/// A run folder's index: which cells there are and what was varied.
+///
+/// Records are read cell by cell, when they are asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The plan's name, if `results.json` says it.
+    pub plan: String,
+    /// The plan's title, if `results.json` says it.
+    pub title: String,
+    /// The cells in the order in which they ran.
+    pub cells: Vec<RunCell>,
+}
+
+/// One cell of a run.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct RunCell {
+    /// Its number.
+    pub cell: u64,
+    /// "planned", or "advised" when the finding's advice was applied.
+    #[serde(default = "planned")]
+    pub phase: String,
+    /// What was varied, by dotted name.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, serde_json::Value>,
+    /// Which repeat of the same parameters, from 0.
+    #[serde(default)]
+    pub repeat: u64,
+    #[serde(default)]
+    measured_from_ns: Option<u64>,
+    #[serde(default)]
+    measured_to_ns: Option<u64>,
+}
+
+fn planned() -> String {
+    "planned".to_owned()
+}
+
+impl RunCell {
+    /// The time that the load generators measured, without warm-up.
+    #[must_use]
+    pub fn window(&self) -> Option<Window> {
+        let window = Window {
+            from_ns: self.measured_from_ns?,
+            to_ns: self.measured_to_ns?,
+        };
+        (window.length_ns() > 0).then_some(window)
+    }
+}
+
+/// The part of `results.json` that an explanation may look at: never the results themselves.
+#[derive(Deserialize)]
+struct Index {
+    #[serde(default)]
+    plan: String,
+    #[serde(default)]
+    title: String,
+    cells: Vec<RunCell>,
+}
+
+impl Run {
+    /// Reads the index of a run folder. A folder without `results.json`, as an interrupted run
+    /// leaves it, is read by its `cell-NNN` folders, and a single cell's folder is a run of one.
+    ///
+    /// # Errors
+    /// [`ReadError`] when there is no run in that folder or its index does not parse.
+    pub fn read(folder: &Path) -> Result<Run, ReadError> {
+        let index = folder.join("results.json");
+        if index.exists() {
+            return read_index(folder, &index);
+        }
+        let numbers = cell_numbers(folder)?;
+        let only = folder.join("io.parquet").exists();
+        if numbers.is_empty() && !only {
+            return Err(ReadError::NotARun {
+                path: folder.to_owned(),
+                reason: not_a_run(folder),
+            });
+        }
+        let cell = |cell| RunCell {
+            cell,
+            phase: planned(),
+            parameters: BTreeMap::new(),
+            repeat: 0,
+            measured_from_ns: None,
+            measured_to_ns: None,
+        };
+        Ok(Run {
+            folder: folder.to_owned(),
+            plan: String::new(),
+            title: String::new(),
+            cells: if only {
+                vec![cell(0)]
+            } else {
+                numbers.into_iter().map(cell).collect()
+            },
+        })
+    }
+
+    /// Where a cell's records are.
+    #[must_use]
+    pub fn cell_folder(&self, cell: &RunCell) -> PathBuf {
+        let folder = self.folder.join(format!("cell-{:03}", cell.cell));
+        if folder.exists() {
+            folder
+        } else {
+            self.folder.clone()
+        }
+    }
+
+    /// Reads a cell's records and puts them into numbers.
+    ///
+    /// # Errors
+    /// [`ReadError`] when the records cannot be read.
+    pub fn observe(&self, cell: &RunCell) -> Result<Observed, ReadError> {
+        let records = Cell::read(&self.cell_folder(cell))?;
+        Ok(Observed {
+            cell: cell.cell,
+            parameters: cell.parameters.clone(),
+            summary: summarise(&records, cell.window()),
+        })
+    }
+
+    /// All cells of a phase ("planned" or "advised"), one after the other.
+    ///
+    /// # Errors
+    /// [`ReadError`] when the records of one cannot be read.
+    pub fn observe_phase(&self, phase: &str) -> Result<Vec<Observed>, ReadError> {
+        self.cells
+            .iter()
+            .filter(|cell| cell.phase == phase)
+            .map(|cell| self.observe(cell))
+            .collect()
+    }
+}
+
+fn read_index(folder: &Path, index: &Path) -> Result<Run, ReadError> {
+    let wrong = |reason: String| ReadError::NotARun {
+        path: index.to_owned(),
+        reason,
+    };
+    let text = fs::read_to_string(index).map_err(|error| wrong(error.to_string()))?;
+    let parsed: Index = serde_json::from_str(&text)
+        .map_err(|error| wrong(format!("not a run's index: {error}")))?;
+    Ok(Run {
+        folder: folder.to_owned(),
+        plan: parsed.plan,
+        title: parsed.title,
+        cells: parsed.cells,
+    })
+}
+
+/// The numbers of the `cell-NNN` folders in a folder, sorted.
+fn cell_numbers(folder: &Path) -> Result<Vec<u64>, ReadError> {
+    let mut numbers: Vec<u64> = subfolders(folder)?
+        .iter()
+        .filter_map(|name| name.strip_prefix("cell-")?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn subfolders(folder: &Path) -> Result<Vec<String>, ReadError> {
+    let wrong = |error: std::io::Error| ReadError::NotARun {
+        path: folder.to_owned(),
+        reason: error.to_string(),
+    };
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(wrong)? {
+        let entry = entry.map_err(wrong)?;
+        if entry.path().is_dir() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Says what is missing, and names a run folder below if there is one.
+fn not_a_run(folder: &Path) -> String {
+    let below = subfolders(folder).unwrap_or_default();
+    let run = below
+        .iter()
+        .rev()
+        .find(|name| folder.join(name).join("results.json").exists());
+    match run {
+        Some(run) => format!(
+            "not a run folder; did you mean {}?",
+            folder.join(run).display()
+        ),
+        None => "not a run folder: it has neither results.json nor cell-000 nor io.parquet".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_index_is_taken_from_the_results() {
+        let folder = std::env::temp_dir().join(format!("wansan-run-{}", std::process::id()));
+        let run = folder.join("2026-01-01");
+        fs::create_dir_all(&run).unwrap();
+        let results = r#"{"plan": "p2", "title": "t", "finding": {"limit": "store"}, "cells": [
+            {"cell": 0, "parameters": {"initiator.parallel": 16}, "repeat": 0, "iops": 1.5,
+             "measured_from_ns": 5, "measured_to_ns": 9},
+            {"cell": 1, "phase": "advised", "parameters": {"initiator.parallel": 16}}]}"#;
+        fs::write(run.join("results.json"), results).unwrap();
+        let read = Run::read(&run).unwrap();
+        assert_eq!(read.plan, "p2");
+        let window = Window {
+            from_ns: 5,
+            to_ns: 9,
+        };
+        assert_eq!(read.cells[0].window(), Some(window));
+        assert_eq!(read.cells[0].phase, "planned");
+        assert_eq!(read.cells[1].window(), None);
+
+        let error = Run::read(&folder).unwrap_err().to_string();
+        assert!(error.contains("did you mean") && error.contains("2026-01-01"));
+        fs::write(run.join("results.json"), "{").unwrap();
+        let error = Run::read(&run).unwrap_err().to_string();
+        assert!(
+            error.contains("results.json") && !error.contains('\n'),
+            "{error}"
+        );
+        fs::remove_dir_all(&folder).unwrap();
+        let gone = Run::read(&folder).unwrap_err().to_string();
+        assert!(!gone.contains('\n'), "{gone}");
+    }
+}

@@ -1,0 +1,287 @@
+//! One cell in numbers.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+use wansan_trace::{Layer, SessionId};
+
+use crate::cell::Cell;
+use crate::command_window::{CommandWindowUse, command_window_use};
+use crate::join::{Joined, Task};
+use crate::latency::Latency;
+use crate::little::{self, LittleCheck};
+use crate::load::{LoadUse, load_use};
+use crate::path::{PathUse, path_use};
+use crate::population::Population;
+use crate::transport::{TransportUse, transport_use};
+use crate::waiting::{Least, Parts, Sums};
+use crate::window::Window;
+
+/// What one layer held, and the time spent getting into and out of it.
+///
+/// Times are means over the I/Os that were completed in the window; waits and the time in the
+/// last layer add up to the mean latency over all layers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LayerUse {
+    /// The layer.
+    #[serde(serialize_with = "name_of")]
+    pub layer: Layer,
+    /// Mean in flight.
+    pub in_flight_mean: f64,
+    /// Most in flight.
+    pub in_flight_max: u64,
+    /// Mean number that had entered the layer above, but not this one.
+    pub waiting_in_mean: f64,
+    /// From entering the layer above to entering this one.
+    pub way_in_ns: f64,
+    /// The part of it above the least seen in the session: waiting, not propagation.
+    pub way_in_excess_ns: f64,
+    /// From leaving this layer to leaving the layer above.
+    pub way_out_ns: f64,
+    /// The part of it above the least seen in the session.
+    pub way_out_excess_ns: f64,
+    /// Time in this layer of I/Os that went no deeper: its service.
+    pub service_ns: f64,
+    /// The part of it above the least seen in the session.
+    pub service_excess_ns: f64,
+    /// Little's law at this layer.
+    pub little: LittleCheck,
+}
+
+/// Some I/Os: those of one session, or all.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Scope {
+    /// I/Os completed in the window of which all crossings were recorded.
+    pub ios: u64,
+    /// The same per second.
+    pub iops: f64,
+    /// Their latency at the top layer.
+    pub latency: Latency,
+    /// The layers that were recorded, top to bottom.
+    pub layers: Vec<LayerUse>,
+    /// The share of the window in which at least one I/O waited to get from the device server
+    /// into the store.
+    pub store_queue_share: f64,
+}
+
+impl Scope {
+    /// The layer's numbers, if it was recorded.
+    #[must_use]
+    pub fn layer(&self, layer: Layer) -> Option<&LayerUse> {
+        self.layers.iter().find(|held| held.layer == layer)
+    }
+
+    /// The recorded layer just above.
+    #[must_use]
+    pub fn above(&self, layer: Layer) -> Option<&LayerUse> {
+        self.layers.iter().rev().find(|held| held.layer < layer)
+    }
+}
+
+/// One session.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SessionUse {
+    /// ISID/TSIH.
+    pub session: String,
+    /// Its I/Os.
+    pub scope: Scope,
+    /// How its application submits.
+    pub load: LoadUse,
+    /// How it used its command window, if its PDUs were recorded.
+    pub command_window: Option<CommandWindowUse>,
+}
+
+/// What is missing from the records.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Losses {
+    /// I/Os that had begun before the recording or were not done at its end.
+    pub incomplete_ios: u64,
+    /// Crossings missing of I/Os that are complete at the top.
+    pub missing_crossings: u64,
+    /// Crossings that came twice.
+    pub repeated_crossings: u64,
+    /// Records that recorders lost because their memory was used up, by kind and host.
+    pub dropped: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// One cell in numbers; see [`summarise`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CellSummary {
+    /// The window that the numbers are about.
+    pub window: Window,
+    /// All sessions together.
+    pub total: Scope,
+    /// Each session.
+    pub sessions: Vec<SessionUse>,
+    /// TCP, each end of each connection.
+    pub transport: Vec<TransportUse>,
+    /// The emulated paths.
+    pub paths: Vec<PathUse>,
+    /// What is missing from the records.
+    pub losses: Losses,
+}
+
+impl CellSummary {
+    /// Mean in flight by layer, all sessions together.
+    #[must_use]
+    pub fn in_flight(&self) -> BTreeMap<&'static str, f64> {
+        let pair = |held: &LayerUse| (held.layer.name(), held.in_flight_mean);
+        self.total.layers.iter().map(pair).collect()
+    }
+}
+
+fn name_of<S: Serializer>(layer: &Layer, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(layer.name())
+}
+
+/// Reduces a cell to numbers over `window`, or over the time of full load when none is given
+/// (see [`Joined::busy_window`]).
+#[must_use]
+pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
+    let joined = &cell.joined;
+    let window = window.unwrap_or_else(|| joined.busy_window());
+    let by_session = by_session(joined);
+    let waiting: BTreeMap<SessionId, Population> = by_session
+        .iter()
+        .map(|(session, tasks)| (*session, way_in(tasks, joined, Layer::Window)))
+        .collect();
+    let mut windows = cell
+        .pdu
+        .as_ref()
+        .map(|table| command_window_use(&table.rows, window, &waiting))
+        .unwrap_or_default();
+    let mut sessions = Vec::new();
+    let mut total = Sums::NONE;
+    let mut all_latencies_ns = Vec::new();
+    for (session, tasks) in &by_session {
+        let (sums, latencies_ns) = add_up(tasks, joined, window);
+        total.merge(&sums);
+        all_latencies_ns.extend_from_slice(&latencies_ns);
+        sessions.push(SessionUse {
+            session: session.to_string(),
+            scope: scope(tasks, joined, window, &sums, latencies_ns),
+            load: load_use(&top_spans(tasks, joined), window),
+            command_window: windows.remove(session),
+        });
+    }
+    let everything: Vec<&Task> = joined.tasks.iter().collect();
+    CellSummary {
+        window,
+        total: scope(&everything, joined, window, &total, all_latencies_ns),
+        sessions,
+        transport: cell
+            .tcp
+            .as_ref()
+            .map(|table| transport_use(table, window))
+            .unwrap_or_default(),
+        paths: cell
+            .path
+            .as_ref()
+            .map(|table| path_use(table, window))
+            .unwrap_or_default(),
+        losses: Losses {
+            incomplete_ios: joined.incomplete,
+            missing_crossings: joined.missing_crossings,
+            repeated_crossings: joined.repeated_crossings,
+            dropped: cell.dropped(),
+        },
+    }
+}
+
+fn by_session(joined: &Joined) -> BTreeMap<SessionId, Vec<&Task>> {
+    let mut sessions: BTreeMap<SessionId, Vec<&Task>> = BTreeMap::new();
+    for task in &joined.tasks {
+        sessions.entry(task.session).or_default().push(task);
+    }
+    sessions
+}
+
+fn top_spans(tasks: &[&Task], joined: &Joined) -> Vec<(u64, u64)> {
+    let Some(top) = joined.top() else {
+        return Vec::new();
+    };
+    let span = |task: &&Task| task.span_ns(top, joined.records);
+    tasks.iter().filter_map(span).collect()
+}
+
+/// The I/Os that have entered the layer above, but not `layer` itself. One that never enters it
+/// counts only when it was still in the layer above at the end of the records.
+fn way_in(tasks: &[&Task], joined: &Joined, layer: Layer) -> Population {
+    let span = |task: &&Task| {
+        let mut above = joined.layers.iter().rev().filter(|upper| **upper < layer);
+        if let Some(enter_ns) = task.enter_ns(layer) {
+            let from_ns = above.find_map(|upper| task.enter_ns(*upper))?;
+            return Some((from_ns, enter_ns));
+        }
+        let just_above = *above.next()?;
+        let stuck = task.leave_ns(just_above).is_none() && !task.passed(layer);
+        let from_ns = task.enter_ns(just_above)?;
+        stuck.then_some((from_ns, joined.records.to_ns))
+    };
+    Population::of(tasks.iter().filter_map(span))
+}
+
+/// Sums over the I/Os of one session that were completed in the window, and their latencies.
+fn add_up(tasks: &[&Task], joined: &Joined, window: Window) -> (Sums, Vec<u64>) {
+    let parts: Vec<(u64, Parts)> = tasks
+        .iter()
+        .filter_map(|task| {
+            let done_ns = task.leave_ns(joined.top()?)?;
+            Some((done_ns, Parts::of(task, &joined.layers)?))
+        })
+        .collect();
+    let mut least = Least::NOTHING;
+    for (_, parts) in &parts {
+        least.see(parts);
+    }
+    let mut sums = Sums::NONE;
+    let mut latencies_ns = Vec::new();
+    for (done_ns, parts) in &parts {
+        if window.contains(*done_ns) {
+            sums.add(parts, &least);
+            latencies_ns.push(parts.latency_ns);
+        }
+    }
+    (sums, latencies_ns)
+}
+
+fn scope(
+    tasks: &[&Task],
+    joined: &Joined,
+    window: Window,
+    sums: &Sums,
+    latencies_ns: Vec<u64>,
+) -> Scope {
+    let mean = |sum: u128| sum as f64 / sums.ios.max(1) as f64;
+    let layers = joined
+        .layers
+        .iter()
+        .map(|&layer| {
+            let depth = layer.depth();
+            let spans = tasks
+                .iter()
+                .filter_map(|task| task.span_ns(layer, joined.records));
+            let little = little::check(tasks.iter().copied(), layer, joined, window);
+            LayerUse {
+                layer,
+                in_flight_mean: little.in_flight_mean,
+                in_flight_max: Population::of(spans).max(window),
+                waiting_in_mean: way_in(tasks, joined, layer).mean(window),
+                way_in_ns: mean(sums.way_in_ns[depth]),
+                way_in_excess_ns: mean(sums.way_in_excess_ns[depth]),
+                way_out_ns: mean(sums.way_out_ns[depth]),
+                way_out_excess_ns: mean(sums.way_out_excess_ns[depth]),
+                service_ns: mean(sums.last_ns[depth]),
+                service_excess_ns: mean(sums.last_excess_ns[depth]),
+                little,
+            }
+        })
+        .collect();
+    Scope {
+        ios: sums.ios,
+        iops: sums.ios as f64 / window.seconds().max(1e-9),
+        latency: Latency::of(latencies_ns),
+        layers,
+        store_queue_share: way_in(tasks, joined, Layer::Store).share(window, |count| count > 0),
+    }
+}

@@ -1,0 +1,153 @@
+//! What the kernel's TCP did in the measured window, connection by connection and end by end.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use wansan_trace::event::{Tcp, TcpEvent};
+use wansan_trace::file::Table;
+use wansan_trace::{ConnectionId, NameId, SessionId};
+
+use crate::window::Window;
+
+/// How one end of one connection fared as a sender.
+///
+/// Shares are of the measured window unless they say otherwise, 0 to 1. Means are over samples.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TransportUse {
+    /// The host that sends and took the samples.
+    pub host: String,
+    /// The session, as ISID/TSIH.
+    pub session: String,
+    /// The connection's CID.
+    pub connection: u16,
+    /// Samples in the window.
+    pub samples: u64,
+    /// Bytes that the other end acknowledged.
+    pub acked_bytes: u64,
+    /// Time with data to send.
+    pub busy_share: f64,
+    /// Time stopped by the other end's receive window.
+    pub rwnd_limited_share: f64,
+    /// Time stopped by a full send buffer of its own.
+    pub sndbuf_limited_share: f64,
+    /// Samples in which data waited to be sent though neither window nor buffer of an end was in
+    /// the way, as a share of all samples: congestion control held them back.
+    pub congestion_limited_share: f64,
+    /// Mean congestion window, in segments.
+    pub cwnd_packets: f64,
+    /// Mean number of segments sent and not acknowledged.
+    pub in_flight_packets: f64,
+    /// Mean number of bytes that waited in the send buffer.
+    pub unsent_bytes: f64,
+    /// Least receive window that the other end advertised, in bytes.
+    pub rwnd_min_bytes: u32,
+    /// Mean smoothed round-trip time.
+    pub srtt_ns: f64,
+    /// Least round-trip time of the connection so far.
+    pub min_rtt_ns: u64,
+    /// Mean delivery rate, bytes per second.
+    pub delivery_bytes_per_s: f64,
+    /// Standard deviation of the delivery rate over its mean.
+    pub delivery_variation: f64,
+    /// Segments sent again.
+    pub retransmits: u32,
+    /// Reductions of the window without a loss.
+    pub cwr_events: u64,
+    /// Fast recoveries.
+    pub recovery_events: u64,
+    /// Retransmission time-outs.
+    pub loss_events: u64,
+}
+
+/// The use of all connections' ends that were sampled, by host, session and connection.
+#[must_use]
+pub fn transport_use(table: &Table<Tcp>, window: Window) -> Vec<TransportUse> {
+    let mut ends: BTreeMap<(NameId, SessionId, ConnectionId), Vec<&Tcp>> = BTreeMap::new();
+    for row in &table.rows {
+        let record = &row.record;
+        ends.entry((row.host, record.session, record.connection))
+            .or_default()
+            .push(record);
+    }
+    ends.into_iter()
+        .filter_map(|((host, session, connection), records)| {
+            let mut found = one_end(&records, window)?;
+            table.names.get(host).clone_into(&mut found.host);
+            found.session = session.to_string();
+            found.connection = connection.0;
+            Some(found)
+        })
+        .collect()
+}
+
+/// The use of one end from its records, which are sorted by time; `None` when fewer than two
+/// samples are in the window.
+fn one_end(records: &[&Tcp], window: Window) -> Option<TransportUse> {
+    let inside: Vec<&Tcp> = records
+        .iter()
+        .copied()
+        .filter(|record| window.contains(record.time.ns()))
+        .collect();
+    let samples: Vec<&Tcp> = inside
+        .iter()
+        .copied()
+        .filter(|record| record.event == TcpEvent::Sample)
+        .collect();
+    let (first, last) = (samples.first()?, samples.last()?);
+    let passed_ns = (last.time - first.time).as_nanos() as f64;
+    if passed_ns <= 0.0 {
+        return None;
+    }
+    let share = |counter: fn(&Tcp) -> u64| {
+        (counter(last).saturating_sub(counter(first)) as f64 / passed_ns).min(1.0)
+    };
+    let mean = |value: fn(&Tcp) -> f64| {
+        samples.iter().map(|sample| value(sample)).sum::<f64>() / samples.len() as f64
+    };
+    let count = |event| inside.iter().filter(|record| record.event == event).count() as u64;
+    let delivery_bytes_per_s = mean(|sample| sample.delivery_bytes_per_s as f64);
+    let variance = samples
+        .iter()
+        .map(|sample| (sample.delivery_bytes_per_s as f64 - delivery_bytes_per_s).powi(2))
+        .sum::<f64>()
+        / samples.len() as f64;
+    Some(TransportUse {
+        host: String::new(),
+        session: String::new(),
+        connection: 0,
+        samples: samples.len() as u64,
+        acked_bytes: last.acked_bytes.saturating_sub(first.acked_bytes),
+        busy_share: share(|sample| sample.busy_ns),
+        rwnd_limited_share: share(|sample| sample.rwnd_limited_ns),
+        sndbuf_limited_share: share(|sample| sample.sndbuf_limited_ns),
+        congestion_limited_share: congestion_limited_share(&samples),
+        cwnd_packets: mean(|sample| f64::from(sample.cwnd_packets)),
+        in_flight_packets: mean(|sample| f64::from(sample.in_flight_packets)),
+        unsent_bytes: mean(|sample| f64::from(sample.unsent_bytes)),
+        rwnd_min_bytes: samples.iter().map(|s| s.rwnd_bytes).min().unwrap_or(0),
+        srtt_ns: mean(|sample| sample.srtt_ns as f64),
+        min_rtt_ns: last.min_rtt_ns,
+        delivery_bytes_per_s,
+        delivery_variation: variance.sqrt() / delivery_bytes_per_s.max(1.0),
+        retransmits: last.retransmits.saturating_sub(first.retransmits),
+        cwr_events: count(TcpEvent::Cwr),
+        recovery_events: count(TcpEvent::Recovery),
+        loss_events: count(TcpEvent::Loss),
+    })
+}
+
+/// The share of intervals between samples at whose end a segment or more waited unsent, and in
+/// which the receive window was in the way for less than half of the time.
+fn congestion_limited_share(samples: &[&Tcp]) -> f64 {
+    let limited = samples
+        .windows(2)
+        .filter(|pair| {
+            let passed_ns = (pair[1].time - pair[0].time).as_nanos() as u64;
+            let rwnd_ns = pair[1]
+                .rwnd_limited_ns
+                .saturating_sub(pair[0].rwnd_limited_ns);
+            pair[1].unsent_bytes > pair[1].mss_bytes && rwnd_ns * 2 < passed_ns
+        })
+        .count();
+    limited as f64 / (samples.len() - 1).max(1) as f64
+}

@@ -1,0 +1,156 @@
+//! Where the latency goes: the time between layers on the way down, in the last layer, and
+//! between layers on the way up.
+//!
+//! For an I/O that passed the layers A, B, …, Z, the parts
+//! (enter A → enter B) + … + (enter Z → leave Z) + … + (leave B → leave A) are its latency, exactly.
+
+use wansan_trace::Layer;
+
+use crate::join::{LAYERS, Task};
+
+/// A time per layer.
+pub(crate) type PerLayer = [u64; LAYERS];
+
+/// The parts of one I/O's latency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Parts {
+    /// From entering the layer above to entering this one.
+    pub(crate) way_in_ns: PerLayer,
+    /// From leaving this layer to leaving the one above.
+    pub(crate) way_out_ns: PerLayer,
+    /// The layers that it passed.
+    pub(crate) passed: [bool; LAYERS],
+    /// The last layer, and the time in it.
+    pub(crate) last: (Layer, u64),
+    /// All of it together.
+    pub(crate) latency_ns: u64,
+}
+
+impl Parts {
+    /// The parts of an I/O whose crossings of all layers it passed were recorded; `None` when one
+    /// is missing.
+    pub(crate) fn of(task: &Task, layers: &[Layer]) -> Option<Parts> {
+        let top = *layers.first()?;
+        let (top_enter_ns, top_leave_ns) = task.both_ns(top)?;
+        let mut parts = Parts {
+            way_in_ns: [0; LAYERS],
+            way_out_ns: [0; LAYERS],
+            passed: [false; LAYERS],
+            last: (top, top_leave_ns.saturating_sub(top_enter_ns)),
+            latency_ns: top_leave_ns.saturating_sub(top_enter_ns),
+        };
+        parts.passed[top.depth()] = true;
+        let (mut above_enter_ns, mut above_leave_ns) = (top_enter_ns, top_leave_ns);
+        for &layer in &layers[1..] {
+            if !task.passed(layer) {
+                continue;
+            }
+            let (enter_ns, leave_ns) = task.both_ns(layer)?;
+            let depth = layer.depth();
+            parts.passed[depth] = true;
+            parts.way_in_ns[depth] = enter_ns.saturating_sub(above_enter_ns);
+            parts.way_out_ns[depth] = above_leave_ns.saturating_sub(leave_ns);
+            parts.last = (layer, leave_ns.saturating_sub(enter_ns));
+            (above_enter_ns, above_leave_ns) = (enter_ns, leave_ns);
+        }
+        Some(parts)
+    }
+}
+
+/// The least time seen for each part: what it takes when nobody is in the way. On a long path
+/// that is mostly propagation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Least {
+    way_in_ns: PerLayer,
+    way_out_ns: PerLayer,
+    last_ns: PerLayer,
+}
+
+impl Least {
+    /// Nothing seen yet.
+    pub(crate) const NOTHING: Least = Least {
+        way_in_ns: [u64::MAX; LAYERS],
+        way_out_ns: [u64::MAX; LAYERS],
+        last_ns: [u64::MAX; LAYERS],
+    };
+
+    /// Takes another I/O into account.
+    pub(crate) fn see(&mut self, parts: &Parts) {
+        for depth in 0..LAYERS {
+            if parts.passed[depth] {
+                self.way_in_ns[depth] = self.way_in_ns[depth].min(parts.way_in_ns[depth]);
+                self.way_out_ns[depth] = self.way_out_ns[depth].min(parts.way_out_ns[depth]);
+            }
+        }
+        let (layer, ns) = parts.last;
+        self.last_ns[layer.depth()] = self.last_ns[layer.depth()].min(ns);
+    }
+}
+
+/// Sums over many I/Os, in nanoseconds.
+#[derive(Debug, Clone)]
+pub(crate) struct Sums {
+    /// How many.
+    pub(crate) ios: u64,
+    /// Their latencies.
+    pub(crate) latency_ns: u128,
+    /// [`Parts::way_in_ns`].
+    pub(crate) way_in_ns: [u128; LAYERS],
+    /// The part of it above the least seen in the session.
+    pub(crate) way_in_excess_ns: [u128; LAYERS],
+    /// [`Parts::way_out_ns`].
+    pub(crate) way_out_ns: [u128; LAYERS],
+    /// The part of it above the least seen in the session.
+    pub(crate) way_out_excess_ns: [u128; LAYERS],
+    /// Time in the layer, of I/Os that went no deeper.
+    pub(crate) last_ns: [u128; LAYERS],
+    /// The part of it above the least seen in the session.
+    pub(crate) last_excess_ns: [u128; LAYERS],
+}
+
+impl Sums {
+    /// Of no I/O.
+    pub(crate) const NONE: Sums = Sums {
+        ios: 0,
+        latency_ns: 0,
+        way_in_ns: [0; LAYERS],
+        way_in_excess_ns: [0; LAYERS],
+        way_out_ns: [0; LAYERS],
+        way_out_excess_ns: [0; LAYERS],
+        last_ns: [0; LAYERS],
+        last_excess_ns: [0; LAYERS],
+    };
+
+    /// Adds an I/O of a session where `least` was seen.
+    pub(crate) fn add(&mut self, parts: &Parts, least: &Least) {
+        self.ios += 1;
+        self.latency_ns += u128::from(parts.latency_ns);
+        for depth in (0..LAYERS).filter(|&depth| parts.passed[depth]) {
+            let (way_in, way_out) = (parts.way_in_ns[depth], parts.way_out_ns[depth]);
+            self.way_in_ns[depth] += u128::from(way_in);
+            self.way_out_ns[depth] += u128::from(way_out);
+            self.way_in_excess_ns[depth] +=
+                u128::from(way_in.saturating_sub(least.way_in_ns[depth]));
+            self.way_out_excess_ns[depth] +=
+                u128::from(way_out.saturating_sub(least.way_out_ns[depth]));
+        }
+        let (layer, ns) = parts.last;
+        self.last_ns[layer.depth()] += u128::from(ns);
+        self.last_excess_ns[layer.depth()] +=
+            u128::from(ns.saturating_sub(least.last_ns[layer.depth()]));
+    }
+
+    /// Adds the sums of another session.
+    pub(crate) fn merge(&mut self, other: &Sums) {
+        self.ios += other.ios;
+        self.latency_ns += other.latency_ns;
+        for depth in 0..LAYERS {
+            self.way_in_ns[depth] += other.way_in_ns[depth];
+            self.way_in_excess_ns[depth] += other.way_in_excess_ns[depth];
+            self.way_out_ns[depth] += other.way_out_ns[depth];
+            self.way_out_excess_ns[depth] += other.way_out_excess_ns[depth];
+            self.last_ns[depth] += other.last_ns[depth];
+            self.last_excess_ns[depth] += other.last_excess_ns[depth];
+        }
+    }
+}
