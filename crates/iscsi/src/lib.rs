@@ -12,6 +12,7 @@ pub mod digest;
 pub mod fault;
 pub mod initiator;
 pub mod keys;
+pub mod login;
 mod record;
 pub mod scsi;
 pub mod sequence;

@@ -13,9 +13,6 @@ use crate::wire::Stage;
 /// keys, each of which costs an answer that is longer than the shortest question.
 pub const MAX_PAIRS: usize = 256;
 
-/// Most addresses that a redirection may bring.
-const MAX_ADDRESSES: usize = 64;
-
 /// Which end of the connection this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -149,7 +146,6 @@ pub struct Negotiation {
     session_type: SessionType,
     leading: bool,
     standings: [Standing; KEYS],
-    target_addresses: Vec<String>,
     own_length_declared: bool,
 }
 
@@ -164,7 +160,6 @@ impl Negotiation {
             session_type,
             leading,
             standings: [const { Standing::Silent }; KEYS],
-            target_addresses: Vec::new(),
             own_length_declared: false,
         }
     }
@@ -328,10 +323,8 @@ impl Negotiation {
                 value: readable(value),
                 section: key.section,
             })?;
-        if let (KeyName::TargetAddress, Value::Text(address)) = (key.name, &declared) {
-            if self.target_addresses.len() < MAX_ADDRESSES {
-                self.target_addresses.push(address.clone());
-            }
+        if key.name == KeyName::TargetAddress {
+            // May come more than once; of use in redirections and SendTargets only.
             return Ok(());
         }
         if *self.standing(key) != Standing::Silent {
@@ -429,12 +422,6 @@ impl Negotiation {
             Some(Value::Number(tag)) => u16::try_from(tag).ok(),
             _ => None,
         }
-    }
-
-    /// The TargetAddress values that came, at most 64 of them.
-    #[must_use]
-    pub fn target_addresses(&self) -> &[String] {
-        &self.target_addresses
     }
 
     /// The boolean in force; false for a key that is none.

@@ -1,0 +1,39 @@
+//! The login phase as a machine per connection (RFC 7143 §6.3, §11.12, §11.13).
+//!
+//! - [`TargetLogin`] takes Login Requests and says which Response to send; its caller decides
+//!   about targets and sessions through [`Sessions`];
+//! - [`InitiatorLogin`] begins a login and takes Login Responses.
+//!
+//! Both walk the same stages, security and operational negotiation and full feature phase, of
+//! which either of the first two may be skipped. Where the initiator needs no authentication it
+//! begins in the operational stage with everything it has to say and asks for the full feature
+//! phase at once, so that a login takes one round trip.
+
+pub mod initiator;
+pub mod security;
+pub mod target;
+
+pub use initiator::{Established, InitiatorLogin, InitiatorLoginError, InitiatorSettings, Next};
+pub use security::AuthMethod;
+pub use target::{
+    Accepted, Admitted, AnnouncedWindow, Candidate, Found, Refusal, Reply, Sessions, Step,
+    TargetLogin, TargetLoginError,
+};
+
+use crate::wire::Stage;
+
+/// Most PDUs that one login may take from one end. The longest text allowed, in segments of 512
+/// bytes, takes 128.
+pub const MAX_PDUS: u32 = 256;
+
+/// The longest data segment of a login PDU: MaxRecvDataSegmentLength has its default until login
+/// is over (RFC 7143 §13.12).
+pub const MAX_DATA_BYTES: usize = 8192;
+
+/// The version of the protocol (RFC 7143 §11.12.4).
+pub const VERSION: u8 = 0;
+
+/// Whether login may go from stage `from` to stage `to` (RFC 7143 §11.12.3).
+fn leads_on(from: Stage, to: Stage) -> bool {
+    from.to_wire() < to.to_wire() && to != Stage::SecurityNegotiation
+}

@@ -1,0 +1,616 @@
+//! The target's side of a login.
+
+use thiserror::Error;
+use wansan_trace::TaskTag;
+
+use super::security::AuthMethod;
+use super::{MAX_DATA_BYTES, MAX_PDUS, VERSION, leads_on};
+use crate::fault::Fault;
+use crate::keys::{
+    ConnectionParameters, KeyError, KeyName, Negotiation, Role, SessionParameters, SessionType,
+    Wanted,
+};
+use crate::sequence::Sn;
+use crate::text::continuation::{Joiner, Splitter};
+use crate::text::push_pair;
+use crate::text::send_targets::TargetAddress;
+use crate::wire::{LoginRequest, LoginResponse, LoginStatus, Stage};
+
+/// A login as its first whole text describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate<'a> {
+    /// InitiatorName.
+    pub initiator_name: &'a str,
+    /// SessionType.
+    pub session_type: SessionType,
+    /// TargetName; always there in a normal session.
+    pub target_name: Option<&'a str>,
+    /// ISID.
+    pub isid: [u8; 6],
+    /// TSIH: 0 to begin a session (or to reinstate one, when the initiator has a session of this
+    /// ISID with the same portal group), else the session that the connection is to join.
+    pub tsih: u16,
+    /// CID.
+    pub cid: u16,
+    /// CmdSN.
+    pub cmd_sn: Sn,
+}
+
+/// The bounds of CmdSN that a target announces (RFC 7143 §4.2.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnnouncedWindow {
+    /// ExpCmdSN.
+    pub exp_cmd_sn: Sn,
+    /// MaxCmdSN.
+    pub max_cmd_sn: Sn,
+}
+
+/// What [`Sessions::find`] knows about a candidate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The portal group that serves the connection (§13.9).
+    pub portal_group_tag: u16,
+    /// The target's name for people (§13.6).
+    pub target_alias: Option<String>,
+    /// The session that the candidate's TSIH names: its parameters in force and its window.
+    pub session: Option<(SessionParameters, AnnouncedWindow)>,
+}
+
+/// What [`Sessions::admit`] has made of a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admitted {
+    /// The session's TSIH, not 0.
+    pub tsih: u16,
+    /// The session's command window. ExpCmdSN of a new session is the candidate's CmdSN.
+    pub window: AnnouncedWindow,
+}
+
+/// Why a candidate may not come in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// The status says why: NotFound, AuthorizationFailure, TooManyConnections, …
+    Status(LoginStatus),
+    /// The target is elsewhere.
+    Moved {
+        /// For good, not just for now.
+        permanently: bool,
+        /// Where.
+        address: TargetAddress,
+    },
+}
+
+/// What a target's login asks of the one who knows the targets and the sessions.
+pub trait Sessions {
+    /// Asked once, when the first whole text is in: is there such a target, may this initiator
+    /// see it, and, when TSIH is not 0, which session is meant. Changes nothing: the initiator
+    /// has not proved yet who it is.
+    ///
+    /// # Errors
+    /// The status, or the address, to refuse the candidate with.
+    fn find(&mut self, candidate: &Candidate<'_>) -> Result<Found, Refusal>;
+
+    /// Asked once, when the login has succeeded and before its last response: begin the session
+    /// (ending an old one that it reinstates, §6.3.5) or add the connection to it (ending an old
+    /// connection of the same CID, §6.3.4).
+    ///
+    /// # Errors
+    /// The status to refuse the candidate with after all.
+    fn admit(
+        &mut self,
+        candidate: &Candidate<'_>,
+        session: &SessionParameters,
+        connection: &ConnectionParameters,
+    ) -> Result<Admitted, Refusal>;
+}
+
+/// A Login Response and its data segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The header.
+    pub response: LoginResponse,
+    /// The text.
+    pub data: Vec<u8>,
+}
+
+/// A connection that has logged in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// InitiatorName.
+    pub initiator_name: String,
+    /// InitiatorAlias, a name for people.
+    pub initiator_alias: Option<String>,
+    /// SessionType.
+    pub session_type: SessionType,
+    /// TargetName; always there in a normal session.
+    pub target_name: Option<String>,
+    /// ISID.
+    pub isid: [u8; 6],
+    /// The session's TSIH.
+    pub tsih: u16,
+    /// Whether the connection joined a session instead of beginning it.
+    pub joined: bool,
+    /// CID.
+    pub cid: u16,
+    /// What is in force for the session.
+    pub session: SessionParameters,
+    /// What is in force for the connection.
+    pub connection: ConnectionParameters,
+    /// The command window that was announced.
+    pub window: AnnouncedWindow,
+    /// The StatSN of the connection's next response.
+    pub stat_sn: Sn,
+}
+
+/// What to do after a Login Request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Send the response; the login goes on.
+    Continue(Reply),
+    /// Send the response; the full feature phase begins behind it, digests included.
+    Done(Reply, Box<Accepted>),
+    /// Send the response and close the connection.
+    Failed(Reply, TargetLoginError),
+}
+
+/// Why a login failed at the target.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TargetLoginError {
+    /// The text or one of its keys.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// More than [`MAX_PDUS`] requests.
+    #[error("login takes more than {MAX_PDUS} requests; the initiator must come to an end")]
+    Endless,
+    /// No version in common.
+    #[error(
+        "initiator speaks version {version_min} and up, this target version 0 (RFC 7143 §11.12.4)"
+    )]
+    UnsupportedVersion {
+        /// The initiator's Version-min.
+        version_min: u8,
+    },
+    /// CSG, NSG, T and C that do not fit the login so far.
+    #[error(
+        "login request with CSG {csg:?}, NSG {nsg:?}, C {continued} cannot come here; the initiator must keep to RFC 7143 §11.12.3"
+    )]
+    WrongStage {
+        /// CSG.
+        csg: Stage,
+        /// NSG, when T is set.
+        nsg: Option<Stage>,
+        /// C.
+        continued: bool,
+    },
+    /// Text while the target's own text is not over.
+    #[error(
+        "login request interrupts the target's text; the initiator must answer with an empty request (RFC 7143 §6.2)"
+    )]
+    OutOfTurn,
+    /// A field that must stay the same through a login.
+    #[error(
+        "{field} changed in the middle of a login; the initiator must keep it (RFC 7143 §11.12)"
+    )]
+    Changed {
+        /// The field.
+        field: &'static str,
+    },
+    /// A key that the first text must bring.
+    #[error("login comes without {key}; the initiator must send it first (RFC 7143 §{section})")]
+    MissingName {
+        /// The key.
+        key: &'static str,
+        /// Where RFC 7143 says so.
+        section: &'static str,
+    },
+    /// A discovery session has one connection.
+    #[error(
+        "a connection asks to join a discovery session; the initiator must begin a new one (RFC 7143 §13.21)"
+    )]
+    JoinsDiscovery,
+    /// No authentication method in common.
+    #[error("no authentication method in common; offer None (RFC 7143 §12.1)")]
+    AuthenticationFailed,
+    /// The caller refused the candidate.
+    #[error("login refused with {0:?}")]
+    Refused(LoginStatus),
+    /// The caller sent the candidate elsewhere.
+    #[error("login sent on to {address}")]
+    Moved {
+        /// For good, not just for now.
+        permanently: bool,
+        /// Where to.
+        address: TargetAddress,
+    },
+    /// A PDU other than a Login Request before login was over, or a Login Request after it.
+    #[error(
+        "PDU is not valid in this phase of the connection; the initiator must log in once, first (RFC 7143 §6.3)"
+    )]
+    InvalidDuringLogin,
+}
+
+impl TargetLoginError {
+    /// What the Login Response says (RFC 7143 §11.13.5).
+    #[must_use]
+    pub fn status(&self) -> LoginStatus {
+        match self {
+            TargetLoginError::Key(_)
+            | TargetLoginError::Endless
+            | TargetLoginError::WrongStage { .. }
+            | TargetLoginError::OutOfTurn
+            | TargetLoginError::Changed { .. } => LoginStatus::InitiatorError,
+            TargetLoginError::UnsupportedVersion { .. } => LoginStatus::UnsupportedVersion,
+            TargetLoginError::MissingName { .. } => LoginStatus::MissingParameter,
+            TargetLoginError::JoinsDiscovery => LoginStatus::CannotIncludeInSession,
+            TargetLoginError::AuthenticationFailed => LoginStatus::AuthenticationFailure,
+            TargetLoginError::Refused(status) => *status,
+            TargetLoginError::Moved {
+                permanently: true, ..
+            } => LoginStatus::TargetMovedPermanently,
+            TargetLoginError::Moved {
+                permanently: false, ..
+            } => LoginStatus::TargetMovedTemporarily,
+            TargetLoginError::InvalidDuringLogin => LoginStatus::InvalidDuringLogin,
+        }
+    }
+
+    /// Whose fault it is.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        match self {
+            TargetLoginError::Key(error) => error.fault(),
+            TargetLoginError::UnsupportedVersion { .. }
+            | TargetLoginError::AuthenticationFailed
+            | TargetLoginError::Moved { .. } => Fault::PeerIncompatible,
+            TargetLoginError::Refused(status) if status.class() == 3 => Fault::EnvironmentLacks,
+            TargetLoginError::Refused(_) => Fault::PeerIncompatible,
+            _ => Fault::PeerMisbehaved,
+        }
+    }
+}
+
+impl From<Refusal> for TargetLoginError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Status(status) => TargetLoginError::Refused(status),
+            Refusal::Moved {
+                permanently,
+                address,
+            } => TargetLoginError::Moved {
+                permanently,
+                address,
+            },
+        }
+    }
+}
+
+/// The target's side of one connection's login.
+///
+/// [`handle`](Self::handle) takes each Login Request with its data segment until it returns
+/// [`Step::Done`] or [`Step::Failed`]; any other PDU goes to
+/// [`not_a_login`](Self::not_a_login). How long a login may take is the caller's to limit.
+#[derive(Debug)]
+pub struct TargetLogin {
+    wanted: Wanted,
+    requests: u32,
+    stat_sn: Sn,
+    /// From the first request on.
+    dialogue: Option<Dialogue>,
+    is_over: bool,
+}
+
+impl TargetLogin {
+    /// Awaits the first request. `wanted` must pass [`Wanted::check`].
+    #[must_use]
+    pub fn new(wanted: Wanted) -> Self {
+        TargetLogin {
+            wanted,
+            requests: 0,
+            stat_sn: Sn(0),
+            dialogue: None,
+            is_over: false,
+        }
+    }
+
+    /// Takes a Login Request and the data segment that came with it.
+    pub fn handle(
+        &mut self,
+        request: &LoginRequest,
+        data: &[u8],
+        sessions: &mut dyn Sessions,
+    ) -> Step {
+        self.advance(request, data, sessions)
+            .unwrap_or_else(|error| self.fail(request.task_tag, error))
+    }
+
+    /// Answers a PDU that is no Login Request, or one whose header cannot be read: the login
+    /// fails with "invalid during login" (RFC 7143 §11.13.5).
+    pub fn not_a_login(&mut self, task_tag: TaskTag) -> Step {
+        self.fail(task_tag, TargetLoginError::InvalidDuringLogin)
+    }
+
+    fn advance(
+        &mut self,
+        request: &LoginRequest,
+        data: &[u8],
+        sessions: &mut dyn Sessions,
+    ) -> Result<Step, TargetLoginError> {
+        if self.is_over {
+            return Err(TargetLoginError::InvalidDuringLogin);
+        }
+        self.requests += 1;
+        if self.requests > MAX_PDUS {
+            return Err(TargetLoginError::Endless);
+        }
+        if request.version_min > VERSION {
+            return Err(TargetLoginError::UnsupportedVersion {
+                version_min: request.version_min,
+            });
+        }
+        let dialogue = self.dialogue.get_or_insert_with(|| {
+            // A reinstated connection goes on counting where the initiator left off (§11.12.9).
+            self.stat_sn = request.exp_stat_sn;
+            Dialogue::new(request, self.wanted.clone())
+        });
+        dialogue.check(request)?;
+        let (data, continued) = dialogue.exchange(request, data, sessions)?;
+        let next = request.nsg.filter(|_| !continued && dialogue.may_move_on());
+        let mut response = LoginResponse {
+            continue_: continued,
+            csg: request.csg,
+            nsg: next,
+            version_max: VERSION,
+            version_active: VERSION,
+            isid: request.isid,
+            tsih: request.tsih,
+            task_tag: request.task_tag,
+            stat_sn: self.stat_sn,
+            exp_cmd_sn: dialogue.window.exp_cmd_sn,
+            max_cmd_sn: dialogue.window.max_cmd_sn,
+            status: LoginStatus::Success,
+        };
+        match next {
+            Some(Stage::FullFeaturePhase) => {
+                let stat_sn = self.stat_sn.next();
+                let accepted = dialogue.conclude(stat_sn, sessions)?;
+                response.tsih = accepted.tsih;
+                response.exp_cmd_sn = accepted.window.exp_cmd_sn;
+                response.max_cmd_sn = accepted.window.max_cmd_sn;
+                self.stat_sn = stat_sn;
+                self.is_over = true;
+                Ok(Step::Done(Reply { response, data }, Box::new(accepted)))
+            }
+            next => {
+                dialogue.stage = next.unwrap_or(dialogue.stage);
+                self.stat_sn = self.stat_sn.next();
+                Ok(Step::Continue(Reply { response, data }))
+            }
+        }
+    }
+
+    fn fail(&mut self, task_tag: TaskTag, error: TargetLoginError) -> Step {
+        self.is_over = true;
+        let mut data = Vec::new();
+        if let TargetLoginError::Moved { address, .. } = &error {
+            // A redirection leaves the portal group tag out (§13.8).
+            let address = TargetAddress {
+                portal_group_tag: None,
+                ..address.clone()
+            };
+            push_pair(&mut data, "TargetAddress", &address.to_string());
+        }
+        let first = self.dialogue.as_ref().map(|dialogue| dialogue.first);
+        let response = LoginResponse {
+            continue_: false,
+            csg: first.map_or(Stage::SecurityNegotiation, |first| first.csg),
+            nsg: None,
+            version_max: VERSION,
+            version_active: VERSION,
+            isid: first.map_or([0; 6], |first| first.isid),
+            tsih: first.map_or(0, |first| first.tsih),
+            task_tag,
+            stat_sn: self.stat_sn,
+            exp_cmd_sn: first.map_or(Sn(0), |first| first.cmd_sn),
+            max_cmd_sn: first.map_or(Sn(0), |first| first.cmd_sn),
+            status: error.status(),
+        };
+        self.stat_sn = self.stat_sn.next();
+        Step::Failed(Reply { response, data }, error)
+    }
+}
+
+/// A login under way.
+#[derive(Debug)]
+struct Dialogue {
+    /// The first request: what must not change.
+    first: LoginRequest,
+    stage: Stage,
+    negotiation: Negotiation,
+    question: Joiner,
+    answer: Splitter,
+    /// What the caller found, once asked.
+    found: Option<Found>,
+    window: AnnouncedWindow,
+}
+
+impl Dialogue {
+    fn new(first: &LoginRequest, wanted: Wanted) -> Self {
+        Dialogue {
+            first: *first,
+            stage: first.csg,
+            negotiation: Negotiation::new(
+                Role::Target,
+                wanted,
+                first.tsih == 0,
+                SessionType::Normal,
+            ),
+            question: Joiner::default(),
+            answer: Splitter::default(),
+            found: None,
+            // Login Requests are immediate, so this window only has to be a sound one.
+            window: AnnouncedWindow {
+                exp_cmd_sn: first.cmd_sn,
+                max_cmd_sn: first.cmd_sn,
+            },
+        }
+    }
+
+    /// Checks a request against the first one and the stage.
+    fn check(&self, request: &LoginRequest) -> Result<(), TargetLoginError> {
+        // CmdSN moves on while the session's other connections send commands.
+        let same_cmd_sn = self.first.tsih != 0 || request.cmd_sn == self.first.cmd_sn;
+        for (field, same) in [
+            ("ISID", request.isid == self.first.isid),
+            ("TSIH", request.tsih == self.first.tsih),
+            ("CID", request.cid == self.first.cid),
+            ("CmdSN", same_cmd_sn),
+        ] {
+            if !same {
+                return Err(TargetLoginError::Changed { field });
+            }
+        }
+        let in_stage = request.csg == self.stage && self.stage != Stage::FullFeaturePhase;
+        let leads_on = request
+            .nsg
+            .is_none_or(|nsg| leads_on(request.csg, nsg) && !request.continue_);
+        if in_stage && leads_on {
+            Ok(())
+        } else {
+            Err(TargetLoginError::WrongStage {
+                csg: request.csg,
+                nsg: request.nsg,
+                continued: request.continue_,
+            })
+        }
+    }
+
+    /// Takes the request's text and gives the response's, with its C bit.
+    fn exchange(
+        &mut self,
+        request: &LoginRequest,
+        data: &[u8],
+        sessions: &mut dyn Sessions,
+    ) -> Result<(Vec<u8>, bool), TargetLoginError> {
+        if self.answer.has_more() {
+            if !data.is_empty() || request.continue_ {
+                return Err(TargetLoginError::OutOfTurn);
+            }
+        } else if let Some(text) = self
+            .question
+            .join(data, request.continue_)
+            .map_err(KeyError::from)?
+        {
+            self.answer = Splitter::new(self.respond(&text, sessions)?);
+        }
+        let piece = self.answer.next_piece(MAX_DATA_BYTES);
+        Ok((piece.data, piece.continued))
+    }
+
+    /// Answers a whole text.
+    fn respond(
+        &mut self,
+        text: &[u8],
+        sessions: &mut dyn Sessions,
+    ) -> Result<Vec<u8>, TargetLoginError> {
+        let answers = self.negotiation.receive(self.stage, text)?;
+        let mut response = Vec::new();
+        if self.found.is_none() {
+            let found = sessions.find(&self.candidate()?)?;
+            if self.first.tsih != 0 {
+                let session = found
+                    .session
+                    .ok_or(Refusal::Status(LoginStatus::SessionDoesNotExist))?;
+                self.window = session.1;
+            }
+            // §13.9: the first response whose login names a target brings the tag.
+            if self.negotiation.declared(KeyName::TargetName).is_some() {
+                let tag = found.portal_group_tag.to_string();
+                push_pair(&mut response, "TargetPortalGroupTag", &tag);
+                if let Some(alias) = &found.target_alias {
+                    push_pair(&mut response, "TargetAlias", alias);
+                }
+            }
+            self.found = Some(found);
+        }
+        self.is_authenticated()?;
+        response.extend_from_slice(&answers);
+        self.negotiation.open(self.stage, &mut response);
+        Ok(response)
+    }
+
+    /// Whether the initiator has proved who it is, by the method that is in force.
+    fn is_authenticated(&self) -> Result<bool, TargetLoginError> {
+        match AuthMethod::in_force(&self.negotiation) {
+            Some(AuthMethod::None) => Ok(true),
+            None => Err(TargetLoginError::AuthenticationFailed),
+        }
+    }
+
+    /// Whether this end has nothing left to say or to hear in the stage.
+    fn may_move_on(&self) -> bool {
+        self.is_authenticated() == Ok(true)
+            && !self.question.is_joining()
+            && !self.negotiation.awaits_answers()
+    }
+
+    /// Who logs in where. Fails when the first text lacks a name that it must bring.
+    fn candidate(&self) -> Result<Candidate<'_>, TargetLoginError> {
+        let name = |name: KeyName| {
+            self.negotiation
+                .declared(name)
+                .ok_or(TargetLoginError::MissingName {
+                    key: name.key().text,
+                    section: name.key().section,
+                })
+        };
+        let session_type = self.negotiation.session_type();
+        if session_type == SessionType::Discovery && self.first.tsih != 0 {
+            return Err(TargetLoginError::JoinsDiscovery);
+        }
+        Ok(Candidate {
+            initiator_name: name(KeyName::InitiatorName)?,
+            session_type,
+            target_name: match session_type {
+                SessionType::Normal => Some(name(KeyName::TargetName)?),
+                SessionType::Discovery => self.negotiation.declared(KeyName::TargetName),
+            },
+            isid: self.first.isid,
+            tsih: self.first.tsih,
+            cid: self.first.cid,
+            cmd_sn: self.first.cmd_sn,
+        })
+    }
+
+    /// Settles the parameters and lets the connection in.
+    fn conclude(
+        &mut self,
+        stat_sn: Sn,
+        sessions: &mut dyn Sessions,
+    ) -> Result<Accepted, TargetLoginError> {
+        self.negotiation.finish()?;
+        let candidate = self.candidate()?;
+        let joined = self.found.as_ref().and_then(|found| found.session);
+        let session = match joined {
+            Some((parameters, _)) if self.first.tsih != 0 => parameters,
+            _ => SessionParameters::in_force(&self.negotiation),
+        };
+        let connection = ConnectionParameters::in_force(&self.negotiation);
+        let admission = sessions.admit(&candidate, &session, &connection)?;
+        Ok(Accepted {
+            initiator_name: candidate.initiator_name.to_owned(),
+            initiator_alias: self
+                .negotiation
+                .declared(KeyName::InitiatorAlias)
+                .map(str::to_owned),
+            session_type: candidate.session_type,
+            target_name: candidate.target_name.map(str::to_owned),
+            isid: candidate.isid,
+            tsih: admission.tsih,
+            joined: candidate.tsih != 0,
+            cid: candidate.cid,
+            session,
+            connection,
+            window: admission.window,
+            stat_sn,
+        })
+    }
+}
