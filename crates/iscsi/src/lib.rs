@@ -3,8 +3,12 @@
 //!
 //! - [`wire`]: PDUs as structs, and the framing that finds them in a TCP stream;
 //! - [`digest`]: CRC32C as header and data digests use it;
-//! - [`scsi`]: the SCSI disk, from CDB to sense data;
 //! - [`sequence`]: CmdSN, StatSN and their serial-number arithmetic;
+//! - [`keys`]: the one table of text keys and their negotiation rules;
+//! - [`text`]: keys and values as bytes, and the exchange of Text PDUs;
+//! - [`login`]: login of one connection, at both ends;
+//! - [`scsi`]: the SCSI disk, from CDB to sense data;
+//! - [`target`] and [`initiator`]: sessions and connections of the two ends;
 //! - [`fault`]: whose fault an error is.
 
 mod arrival;

@@ -21,25 +21,29 @@ const WORD_36: u32 = 0x6061_6263;
 const WORD_40: u32 = 0x7071_7273;
 const WORD_44: u32 = 0x8081_8283;
 
-/// Checks both ways. `words` are the twelve words of the header.
-fn check(header: impl Into<Header>, words: [u32; 12]) {
-    let header = header.into();
-    let mut expected = [0; BHS_BYTES];
-    for (bytes, word) in expected.chunks_exact_mut(4).zip(words) {
+/// A header's twelve words, in rows of 16 bytes.
+type Rows = [[u32; 4]; 3];
+
+fn bytes_of(rows: Rows) -> Bhs {
+    let mut bhs = [0; BHS_BYTES];
+    for (bytes, word) in bhs.chunks_exact_mut(4).zip(rows.as_flattened()) {
         bytes.copy_from_slice(&word.to_be_bytes());
     }
+    bhs
+}
+
+/// Checks both ways.
+fn check(header: impl Into<Header>, rows: Rows) {
+    let header = header.into();
+    let expected = bytes_of(rows);
     let mut emitted: Bhs = [0xee; BHS_BYTES];
     header.emit(&mut emitted);
     assert_eq!(emitted, expected, "{header:?}");
     assert_eq!(Header::parse(&expected), Ok(header));
 }
 
-fn rejected(words: [u32; 12]) -> ParseError {
-    let mut bhs = [0; BHS_BYTES];
-    for (bytes, word) in bhs.chunks_exact_mut(4).zip(words) {
-        bytes.copy_from_slice(&word.to_be_bytes());
-    }
-    let error = Header::parse(&bhs).expect_err("a forbidden header");
+fn rejected(rows: Rows) -> ParseError {
+    let error = Header::parse(&bytes_of(rows)).expect_err("a forbidden header");
     assert_eq!(error.reject_reason(), RejectReason::InvalidPduField);
     error
 }
@@ -62,11 +66,11 @@ fn scsi_command() {
         cdb: *b"\x28\0\0\0\0\x64\0\0\x08\0......",
     };
     let [lun0, lun1] = LUN_WORDS;
-    let tail = [0x2800_0000, 0x0064_0000, 0x0800_2e2e, 0x2e2e_2e2e];
     let words = |first| {
         [
-            first, 0, lun0, lun1, ITT.0, 0x1000, SN_24.0, SN_28.0, tail[0], tail[1], tail[2],
-            tail[3],
+            [first, 0, lun0, lun1],
+            [ITT.0, 0x1000, SN_24.0, SN_28.0],
+            [0x2800_0000, 0x0064_0000, 0x0800_2e2e, 0x2e2e_2e2e],
         ]
     };
     check(command, words(0x01c1_0000));
@@ -100,20 +104,10 @@ fn scsi_response() {
         bidirectional_read_residual: Residual::None,
     };
     let words = |first, read_residual, residual| {
-        let sns = [SN_24.0, SN_28.0, SN_32.0];
         [
-            first,
-            0,
-            0,
-            0,
-            ITT.0,
-            0,
-            sns[0],
-            sns[1],
-            sns[2],
-            WORD_36,
-            read_residual,
-            residual,
+            [first, 0, 0, 0],
+            [ITT.0, 0, SN_24.0, SN_28.0],
+            [SN_32.0, WORD_36, read_residual, residual],
         ]
     };
     check(response, words(0x2182_0002, 0, WORD_44));
@@ -143,22 +137,12 @@ fn task_management() {
         exp_data_sn: WORD_36,
     };
     let [lun0, lun1] = LUN_WORDS;
-    let sns = [SN_24.0, SN_28.0, SN_32.0];
     check(
         request,
         [
-            0x4281_0000,
-            0,
-            lun0,
-            lun1,
-            ITT.0,
-            TTT,
-            sns[0],
-            sns[1],
-            sns[2],
-            WORD_36,
-            0,
-            0,
+            [0x4281_0000, 0, lun0, lun1],
+            [ITT.0, TTT, SN_24.0, SN_28.0],
+            [SN_32.0, WORD_36, 0, 0],
         ],
     );
     let response = TaskManagementResponse {
@@ -171,18 +155,9 @@ fn task_management() {
     check(
         response,
         [
-            0x2280_ff00,
-            0,
-            0,
-            0,
-            ITT.0,
-            0,
-            sns[0],
-            sns[1],
-            sns[2],
-            0,
-            0,
-            0,
+            [0x2280_ff00, 0, 0, 0],
+            [ITT.0, 0, SN_24.0, SN_28.0],
+            [SN_32.0, 0, 0, 0],
         ],
     );
 }
@@ -201,7 +176,9 @@ fn data_out() {
     let [lun0, lun1] = LUN_WORDS;
     let words = |first| {
         [
-            first, 0, lun0, lun1, ITT.0, TTT, 0, SN_28.0, 0, WORD_36, WORD_40, 0,
+            [first, 0, lun0, lun1],
+            [ITT.0, TTT, 0, SN_28.0],
+            [0, WORD_36, WORD_40, 0],
         ]
     };
     check(data_out, words(0x0580_0000));
@@ -232,9 +209,10 @@ fn data_in() {
     };
     let [lun0, lun1] = LUN_WORDS;
     let words = |first, stat_sn, residual| {
-        let sns = [SN_28.0, SN_32.0];
         [
-            first, 0, lun0, lun1, ITT.0, TTT, stat_sn, sns[0], sns[1], WORD_36, WORD_40, residual,
+            [first, 0, lun0, lun1],
+            [ITT.0, TTT, stat_sn, SN_28.0],
+            [SN_32.0, WORD_36, WORD_40, residual],
         ]
     };
     check(last, words(0x25c5_0004, SN_24.0, WORD_44));
@@ -266,20 +244,10 @@ fn r2t() {
     };
     let [lun0, lun1] = LUN_WORDS;
     let words = |transfer_tag, wanted| {
-        let sns = [SN_24.0, SN_28.0, SN_32.0];
         [
-            0x3180_0000,
-            0,
-            lun0,
-            lun1,
-            ITT.0,
-            transfer_tag,
-            sns[0],
-            sns[1],
-            sns[2],
-            WORD_36,
-            WORD_40,
-            wanted,
+            [0x3180_0000, 0, lun0, lun1],
+            [ITT.0, transfer_tag, SN_24.0, SN_28.0],
+            [SN_32.0, WORD_36, WORD_40, wanted],
         ]
     };
     check(r2t, words(TTT, WORD_44));
@@ -303,20 +271,10 @@ fn login() {
         exp_stat_sn: SN_28,
     };
     let request_words = |first| {
-        let sns = [SN_24.0, SN_28.0];
         [
-            first,
-            0,
-            0x8001_0203,
-            0x0405_0607,
-            ITT.0,
-            0x0809_0000,
-            sns[0],
-            sns[1],
-            0,
-            0,
-            0,
-            0,
+            [first, 0, 0x8001_0203, 0x0405_0607],
+            [ITT.0, 0x0809_0000, SN_24.0, SN_28.0],
+            [0, 0, 0, 0],
         ]
     };
     check(request, request_words(0x4387_0000));
@@ -347,20 +305,10 @@ fn login() {
         status: LoginStatus::NotFound,
     };
     let response_words = |first, status| {
-        let sns = [SN_24.0, SN_28.0, SN_32.0];
         [
-            first,
-            0,
-            0x8001_0203,
-            0x0405_0607,
-            ITT.0,
-            0,
-            sns[0],
-            sns[1],
-            sns[2],
-            status,
-            0,
-            0,
+            [first, 0, 0x8001_0203, 0x0405_0607],
+            [ITT.0, 0, SN_24.0, SN_28.0],
+            [SN_32.0, status, 0, 0],
         ]
     };
     check(response, response_words(0x2381_0100, 0x0203_0000));
@@ -381,8 +329,13 @@ fn text() {
         exp_stat_sn: SN_28,
     };
     let [lun0, lun1] = LUN_WORDS;
-    let sns = [SN_24.0, SN_28.0, SN_32.0];
-    let words = |first| [first, 0, lun0, lun1, ITT.0, TTT, sns[0], sns[1], 0, 0, 0, 0];
+    let words = |first| {
+        [
+            [first, 0, lun0, lun1],
+            [ITT.0, TTT, SN_24.0, SN_28.0],
+            [0, 0, 0, 0],
+        ]
+    };
     check(request, words(0x0480_0000));
     let more = TextRequest {
         immediate: true,
@@ -405,18 +358,9 @@ fn text() {
     check(
         response,
         [
-            0x2480_0000,
-            0,
-            lun0,
-            lun1,
-            ITT.0,
-            RESERVED_TAG,
-            sns[0],
-            sns[1],
-            sns[2],
-            0,
-            0,
-            0,
+            [0x2480_0000, 0, lun0, lun1],
+            [ITT.0, RESERVED_TAG, SN_24.0, SN_28.0],
+            [SN_32.0, 0, 0, 0],
         ],
     );
 }
@@ -424,7 +368,6 @@ fn text() {
 #[test]
 fn nop() {
     let [lun0, lun1] = LUN_WORDS;
-    let sns = [SN_24.0, SN_28.0, SN_32.0];
     let out = NopOut {
         immediate: true,
         lun: LUN,
@@ -436,18 +379,9 @@ fn nop() {
     check(
         out,
         [
-            0x4080_0000,
-            0,
-            lun0,
-            lun1,
-            RESERVED_TAG,
-            TTT,
-            sns[0],
-            sns[1],
-            0,
-            0,
-            0,
-            0,
+            [0x4080_0000, 0, lun0, lun1],
+            [RESERVED_TAG, TTT, SN_24.0, SN_28.0],
+            [0, 0, 0, 0],
         ],
     );
     let in_ = NopIn {
@@ -461,18 +395,9 @@ fn nop() {
     check(
         in_,
         [
-            0x2080_0000,
-            0,
-            lun0,
-            lun1,
-            ITT.0,
-            RESERVED_TAG,
-            sns[0],
-            sns[1],
-            sns[2],
-            0,
-            0,
-            0,
+            [0x2080_0000, 0, lun0, lun1],
+            [ITT.0, RESERVED_TAG, SN_24.0, SN_28.0],
+            [SN_32.0, 0, 0, 0],
         ],
     );
 }
@@ -487,21 +412,11 @@ fn logout() {
         cmd_sn: SN_24,
         exp_stat_sn: SN_28,
     };
-    let sns = [SN_24.0, SN_28.0, SN_32.0];
     let words = |first| {
         [
-            first,
-            0,
-            0,
-            0,
-            ITT.0,
-            0x0809_0000,
-            sns[0],
-            sns[1],
-            0,
-            0,
-            0,
-            0,
+            [first, 0, 0, 0],
+            [ITT.0, 0x0809_0000, SN_24.0, SN_28.0],
+            [0, 0, 0, 0],
         ]
     };
     check(request, words(0x4681_0000));
@@ -519,18 +434,9 @@ fn logout() {
     check(
         response,
         [
-            0x2680_0100,
-            0,
-            0,
-            0,
-            ITT.0,
-            0,
-            sns[0],
-            sns[1],
-            sns[2],
-            0,
-            0x0002_0014,
-            0,
+            [0x2680_0100, 0, 0, 0],
+            [ITT.0, 0, SN_24.0, SN_28.0],
+            [SN_32.0, 0, 0x0002_0014, 0],
         ],
     );
 }
@@ -549,18 +455,9 @@ fn snack() {
     let [lun0, lun1] = LUN_WORDS;
     let words = |first| {
         [
-            first,
-            0,
-            lun0,
-            lun1,
-            RESERVED_TAG,
-            TTT,
-            0,
-            SN_28.0,
-            0,
-            0,
-            WORD_40,
-            WORD_44,
+            [first, 0, lun0, lun1],
+            [RESERVED_TAG, TTT, 0, SN_28.0],
+            [0, 0, WORD_40, WORD_44],
         ]
     };
     check(snack, words(0x1082_0000));
@@ -569,7 +466,6 @@ fn snack() {
 
 #[test]
 fn reject_and_async_message() {
-    let sns = [SN_24.0, SN_28.0, SN_32.0];
     let reject = Reject {
         reason: RejectReason::DataDigestError,
         stat_sn: SN_24,
@@ -580,18 +476,9 @@ fn reject_and_async_message() {
     check(
         reject,
         [
-            0x3f80_0200,
-            0,
-            0,
-            0,
-            RESERVED_TAG,
-            0,
-            sns[0],
-            sns[1],
-            sns[2],
-            WORD_36,
-            0,
-            0,
+            [0x3f80_0200, 0, 0, 0],
+            [RESERVED_TAG, 0, SN_24.0, SN_28.0],
+            [SN_32.0, WORD_36, 0, 0],
         ],
     );
     let message = AsyncMessage {
@@ -606,22 +493,12 @@ fn reject_and_async_message() {
         parameter3: 0x0e0f,
     };
     let [lun0, lun1] = LUN_WORDS;
-    let tail = [0x0209_0a0b, 0x0c0d_0e0f];
     check(
         message,
         [
-            0x3280_0000,
-            0,
-            lun0,
-            lun1,
-            RESERVED_TAG,
-            0,
-            sns[0],
-            sns[1],
-            sns[2],
-            tail[0],
-            tail[1],
-            0,
+            [0x3280_0000, 0, lun0, lun1],
+            [RESERVED_TAG, 0, SN_24.0, SN_28.0],
+            [SN_32.0, 0x0209_0a0b, 0x0c0d_0e0f, 0],
         ],
     );
 }
