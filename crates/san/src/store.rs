@@ -22,6 +22,8 @@ mod memory;
 pub mod pool;
 mod service_time;
 mod spec;
+#[cfg(test)]
+mod tests;
 
 pub use error::{OpenError, Operated, StoreError};
 pub use file::FileStore;

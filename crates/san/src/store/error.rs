@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use core::fmt;
 
+use wansan_iscsi::scsi::{AdditionalSense, Sense, SenseKey};
+
 /// What a store was doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operated {
@@ -66,6 +68,34 @@ pub enum StoreError {
         /// What the kernel said.
         source: io::Error,
     },
+}
+
+impl StoreError {
+    /// What the initiator is told: the data could not be read or written, or the medium has no
+    /// room. An operation out of range is this target's own mistake.
+    #[must_use]
+    pub fn sense(&self) -> Sense {
+        let (key, additional) = match self {
+            StoreError::OutOfRange { .. } => (
+                SenseKey::HardwareError,
+                AdditionalSense::INTERNAL_TARGET_FAILURE,
+            ),
+            StoreError::NoSpace { .. } => (
+                SenseKey::DataProtect,
+                AdditionalSense::SPACE_ALLOCATION_FAILED,
+            ),
+            StoreError::Short { .. }
+            | StoreError::Machine {
+                operated: Operated::Read,
+                ..
+            } => (
+                SenseKey::MediumError,
+                AdditionalSense::UNRECOVERED_READ_ERROR,
+            ),
+            StoreError::Machine { .. } => (SenseKey::MediumError, AdditionalSense::WRITE_ERROR),
+        };
+        Sense::new(key, additional)
+    }
 }
 
 /// A store that could not be opened. One line each: what, where, what to do.

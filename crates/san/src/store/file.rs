@@ -211,3 +211,33 @@ impl Store for FileStore {
         Some(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_file_system_says_so() {
+        // /dev/full refuses every write with ENOSPC, as a full file system does.
+        let file = OpenOptions::new().read(true).write(true).open("/dev/full");
+        let store = FileStore {
+            file: file.expect("every Linux has it"),
+            size_bytes: 1 << 20,
+            on_tmpfs: false,
+            nowait: AtomicBool::new(true),
+        };
+        let error = store.write_at(4096, &[0; 512], false);
+        assert!(matches!(
+            error,
+            Err(StoreError::NoSpace {
+                offset: 4096,
+                bytes: 512
+            })
+        ));
+        let sense = error.map_err(|error| error.sense().fixed());
+        assert!(matches!(
+            sense,
+            Err([_, _, 0x07, _, _, _, _, _, _, _, _, _, 0x27, 0x07, ..])
+        ));
+    }
+}

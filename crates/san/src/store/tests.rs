@@ -1,0 +1,34 @@
+//! All stores keep what is written to them, whoever asks and how; and the errors say what is wrong.
+
+mod files;
+mod model;
+mod pool;
+mod specs;
+
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::{Completion, QueuePair};
+
+/// Waits until there are completions, and takes them.
+fn wait(queue_pair: &mut QueuePair) -> Vec<Completion> {
+    let mut fds = [PollFd::new(&*queue_pair, PollFlags::IN)];
+    poll(&mut fds, None).expect("poll");
+    queue_pair.completions().collect()
+}
+
+/// Waits until exactly `count` completions have come, and takes them.
+fn wait_for(queue_pair: &mut QueuePair, count: usize) -> Vec<Completion> {
+    let mut completions = Vec::new();
+    while completions.len() < count {
+        completions.extend(wait(queue_pair));
+    }
+    assert_eq!(completions.len(), count);
+    completions
+}
+
+/// `store` as sessions share it.
+fn shared<S: super::Store + 'static>(store: S) -> Arc<dyn super::Store> {
+    Arc::new(store)
+}
