@@ -1,0 +1,329 @@
+//! Wrong arguments, URLs, units, plans and run folders: one line that says what is wrong, exit
+//! status 2, and nothing left behind.
+
+use std::ffi::OsString;
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use wansan_peers::process::{Finished, run};
+use wansan_peers::wansan::Target;
+
+const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
+const LIMIT: Duration = Duration::from_secs(60);
+const URL: &str = "iscsi://127.0.0.1:3260/iqn.2026-11.net.example:x/0";
+
+/// Runs wansan in a folder that holds only `files`.
+fn run_beside(files: &[(&str, &[u8])], arguments: &[&str]) -> (Finished, TempDir) {
+    let folder = TempDir::with_prefix("wansan-bad-input-").unwrap();
+    for (name, bytes) in files {
+        fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let mut command = Command::new(WANSAN);
+    (
+        run(command.current_dir(folder.path()).args(arguments), LIMIT).unwrap(),
+        folder,
+    )
+}
+
+/// Fails unless wansan refuses `arguments` with one line that holds every one of `words`, status 2,
+/// and no file but those it was given.
+#[track_caller]
+fn refused_beside(files: &[(&str, &[u8])], arguments: &[&str], words: &[&str]) {
+    let (finished, folder) = run_beside(files, arguments);
+    let said = finished.stderr.trim_end();
+    assert_eq!(
+        finished.status.code(),
+        Some(2),
+        "{arguments:?}: {}",
+        finished.output()
+    );
+    assert_eq!(
+        said.lines().count(),
+        1,
+        "{arguments:?} does not give one line:\n{said}"
+    );
+    assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+    assert_eq!(
+        finished.stdout, "",
+        "{arguments:?} printed something besides"
+    );
+    for word in words {
+        assert!(said.contains(word), "{arguments:?}: no '{word}' in: {said}");
+    }
+    let mut left: Vec<OsString> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    left.sort();
+    let mut given: Vec<OsString> = files.iter().map(|(name, _)| (*name).into()).collect();
+    given.sort();
+    assert_eq!(
+        left, given,
+        "{arguments:?} left something behind or took something away"
+    );
+}
+
+#[track_caller]
+fn refused(arguments: &[&str], words: &[&str]) {
+    refused_beside(&[], arguments, words);
+}
+
+#[track_caller]
+fn bench_refused(url: &str, more: &[&str], words: &[&str]) {
+    refused(&[&["bench", url, "--count", "1"], more].concat(), words);
+}
+
+#[track_caller]
+fn target_refused(files: &[(&str, &[u8])], more: &[&str], words: &[&str]) {
+    let name = "iqn.2026-11.net.example:x";
+    let whole = ["target", "--listen", "127.0.0.1:0", "--name", name];
+    refused_beside(files, &[&whole[..], more].concat(), words);
+}
+
+#[test]
+fn an_unknown_command_names_the_nearest() {
+    refused(&["targt"], &["targt", "target"]);
+}
+
+#[test]
+fn an_unknown_argument_is_named() {
+    bench_refused(URL, &["--blok", "4KiB"], &["--blok", "--block"]);
+}
+
+#[test]
+fn a_url_that_is_none() {
+    bench_refused(
+        "http://127.0.0.1/x",
+        &[],
+        &["http://127.0.0.1/x", "iscsi://"],
+    );
+}
+
+#[test]
+fn a_url_without_a_target() {
+    bench_refused("iscsi://127.0.0.1:3260", &[], &["iscsi://127.0.0.1:3260"]);
+}
+
+#[test]
+fn a_url_with_an_impossible_port() {
+    bench_refused("iscsi://127.0.0.1:99999/iqn.x/0", &[], &["port"]);
+}
+
+#[test]
+fn a_url_with_a_lun_that_is_no_number() {
+    bench_refused("iscsi://127.0.0.1/iqn.x/first", &[], &["first", "LUN"]);
+}
+
+#[test]
+fn an_unknown_operation_names_those_there_are() {
+    bench_refused(URL, &["--op", "raed"], &["raed", "read"]);
+}
+
+#[test]
+fn a_quantity_with_a_wrong_unit_names_the_units() {
+    bench_refused(URL, &["--block", "4Kib"], &["4Kib", "KiB"]);
+    bench_refused(URL, &["--time", "5 parsecs"], &["5 parsecs"]);
+}
+
+#[test]
+fn nothing_in_flight_is_no_load() {
+    bench_refused(URL, &["--parallel", "0"], &["0"]);
+}
+
+#[test]
+fn a_portal_where_nobody_listens() {
+    // Port 1 is tcpmux, which nothing serves.
+    bench_refused(
+        "iscsi://127.0.0.1:1/iqn.2026-11.net.example:x/0",
+        &[],
+        &["127.0.0.1:1"],
+    );
+}
+
+#[test]
+fn a_target_of_another_name() {
+    let target = Target::start(Path::new(WANSAN), &["--lun", "memory:1MiB"]).unwrap();
+    let url = format!(
+        "iscsi://{}/iqn.2026-11.net.example:nobody/0",
+        target.address()
+    );
+    bench_refused(&url, &[], &["nobody"]);
+}
+
+#[test]
+fn a_unit_that_the_target_does_not_have() {
+    let target = Target::start(Path::new(WANSAN), &["--lun", "memory:1MiB"]).unwrap();
+    bench_refused(&target.url(5), &[], &["5"]);
+}
+
+#[test]
+fn blocks_that_are_no_multiple_of_the_units() {
+    let target = Target::start(Path::new(WANSAN), &["--lun", "memory:1MiB"]).unwrap();
+    bench_refused(&target.url(0), &["--block", "1000B"], &["512"]);
+}
+
+#[test]
+fn a_unit_of_an_unknown_kind() {
+    target_refused(
+        &[],
+        &["--lun", "floppy:1MiB"],
+        &["floppy", "memory", "file"],
+    );
+}
+
+#[test]
+fn a_memory_unit_of_no_size() {
+    target_refused(&[], &["--lun", "memory:12Q"], &["12Q", "MiB"]);
+    target_refused(&[], &["--lun", "memory:"], &["memory"]);
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    target_refused(&[], &["--lun", "file:disk.img"], &["disk.img"]);
+}
+
+#[test]
+fn a_file_that_is_a_folder() {
+    target_refused(&[], &["--lun", "file:/"], &["/"]);
+}
+
+#[test]
+fn a_file_that_is_no_whole_number_of_blocks() {
+    target_refused(
+        &[("disk.img", &[0; 1000])],
+        &["--lun", "file:disk.img"],
+        &["disk.img", "512"],
+    );
+}
+
+#[test]
+fn a_file_without_a_block() {
+    target_refused(
+        &[("disk.img", &[])],
+        &["--lun", "file:disk.img"],
+        &["disk.img"],
+    );
+}
+
+#[test]
+fn an_option_of_a_unit_that_there_is_not() {
+    target_refused(
+        &[],
+        &["--lun", "memory:1MiB,service-tim=2ms"],
+        &["service-tim", "service-time"],
+    );
+}
+
+#[test]
+fn an_address_that_is_none() {
+    let arguments = [
+        "target",
+        "--name",
+        "iqn.2026-11.net.example:x",
+        "--lun",
+        "memory:1MiB",
+    ];
+    refused(
+        &[&arguments[..], &["--listen", "nowhere"]].concat(),
+        &["nowhere"],
+    );
+}
+
+#[test]
+fn an_address_that_is_taken() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let arguments = [
+        "target",
+        "--name",
+        "iqn.2026-11.net.example:x",
+        "--lun",
+        "memory:1MiB",
+    ];
+    refused(
+        &[&arguments[..], &["--listen", &address]].concat(),
+        &[&address],
+    );
+}
+
+#[test]
+fn a_target_name_that_is_none() {
+    let arguments = ["target", "--listen", "127.0.0.1:0", "--lun", "memory:1MiB"];
+    refused(
+        &[&arguments[..], &["--name", "my disk"]].concat(),
+        &["my disk", "iqn."],
+    );
+}
+
+#[test]
+fn a_command_window_that_lets_nothing_in() {
+    target_refused(
+        &[],
+        &["--lun", "memory:1MiB", "--command-window", "0"],
+        &["0"],
+    );
+}
+
+#[test]
+fn a_congestion_control_that_the_kernel_does_not_have() {
+    let arguments = ["--lun", "memory:1MiB", "--congestion-control", "hasty"];
+    target_refused(&[], &arguments, &["hasty"]);
+}
+
+#[test]
+fn a_plan_that_is_not_there() {
+    refused(&["lab", "run", "plan.toml"], &["plan.toml"]);
+}
+
+#[test]
+fn a_plan_that_is_no_toml() {
+    let plan: &[u8] = b"title = \"x\"\n[world\n";
+    refused_beside(
+        &[("plan.toml", plan)],
+        &["lab", "run", "plan.toml"],
+        &["plan.toml", "2"],
+    );
+}
+
+#[test]
+fn a_plan_with_an_unknown_key_names_the_nearest() {
+    let plan: &[u8] = b"titel = \"x\"\n";
+    refused_beside(
+        &[("plan.toml", plan)],
+        &["lab", "run", "plan.toml"],
+        &["titel", "title"],
+    );
+}
+
+#[test]
+fn a_plan_that_is_no_text() {
+    let plan: &[u8] = &[0xff, 0xfe, 0, 1];
+    refused_beside(
+        &[("plan.toml", plan)],
+        &["lab", "run", "plan.toml"],
+        &["plan.toml"],
+    );
+}
+
+#[test]
+fn a_run_folder_that_is_not_there() {
+    refused(&["explain", "runs/none"], &["runs/none"]);
+}
+
+#[test]
+fn a_run_folder_that_is_none() {
+    refused(&["explain", "."], &["manifest.json"]);
+}
+
+#[test]
+fn a_run_folder_with_a_broken_manifest() {
+    refused_beside(
+        &[("manifest.json", b"{")],
+        &["explain", "."],
+        &["manifest.json"],
+    );
+}

@@ -1,0 +1,254 @@
+//! Our initiator against our target, as two processes that a user starts.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use wansan_peers::process::Running;
+use wansan_peers::wansan::Target;
+
+use crate::stage::{
+    BLOCK_BYTES, LIMIT, Stop, WANSAN, empty_disk, folder, load, own_target, require, text,
+};
+use crate::trial;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial("pair::what_is_written_is_read_back_from_memory", || {
+            read_back("memory:64MiB")
+        }),
+        trial(
+            "pair::what_is_written_is_read_back_from_a_file",
+            read_back_from_a_file,
+        ),
+        trial(
+            "pair::every_block_size_from_one_block_to_4_mib",
+            block_sizes,
+        ),
+        trial(
+            "pair::several_initiators_share_a_target",
+            several_initiators,
+        ),
+        trial("pair::units_are_kept_apart", units_are_kept_apart),
+        trial("pair::a_narrow_command_window_is_kept_to", narrow_window),
+        trial("pair::the_rate_asked_for_is_kept_to", paced),
+        trial("pair::records_are_left_by_both_ends", records),
+        trial(
+            "pair::a_target_that_goes_away_ends_the_load",
+            target_goes_away,
+        ),
+        trial(
+            "pair::the_target_ends_by_signal_with_status_0",
+            ends_by_signal,
+        ),
+    ]
+}
+
+/// Writes a unit of 64 MiB from end to end and reads it back in another order, all verified.
+fn read_back(unit: &str) -> Result<(), Stop> {
+    let target = own_target(&[unit])?;
+    fill_and_verify(&target, 0)
+}
+
+fn fill_and_verify(target: &Target, lun: u64) -> Result<(), Stop> {
+    let url = target.url(lun);
+    let whole = [
+        "--pattern",
+        "sequential",
+        "--block",
+        "64KiB",
+        "--parallel",
+        "32",
+        "--verify",
+    ];
+    load(&url, 1024, &[&["--op", "write"], &whole[..]].concat())?;
+    load(&url, 1024, &[&["--op", "read"], &whole[..]].concat())?;
+    let random = [
+        "--pattern",
+        "random",
+        "--block",
+        "4KiB",
+        "--parallel",
+        "32",
+        "--verify",
+    ];
+    load(&url, 4000, &[&["--op", "read"], &random[..]].concat())?;
+    load(&url, 4000, &[&["--op", "mix"], &random[..]].concat())?;
+    Ok(())
+}
+
+fn read_back_from_a_file() -> Result<(), Stop> {
+    let folder = folder()?;
+    let disk = empty_disk(folder.path(), "disk.img", 64)?;
+    read_back(&format!("file:{}", text(&disk)))
+}
+
+fn block_sizes() -> Result<(), Stop> {
+    let target = own_target(&["memory:64MiB"])?;
+    let mut block_bytes = BLOCK_BYTES;
+    while block_bytes <= 4 << 20 {
+        let block = format!("{block_bytes}B");
+        let arguments = [
+            "--pattern",
+            "sequential",
+            "--block",
+            &block,
+            "--parallel",
+            "8",
+        ];
+        for op in ["write", "read"] {
+            load(
+                &target.url(0),
+                16,
+                &[&["--op", op, "--verify"], &arguments[..]].concat(),
+            )?;
+        }
+        block_bytes *= 8;
+    }
+    Ok(())
+}
+
+fn several_initiators() -> Result<(), Stop> {
+    let target = own_target(&["memory:64MiB", "memory:64MiB", "memory:64MiB"])?;
+    std::thread::scope(|scope| {
+        let loads = [0, 1, 2].map(|lun| {
+            let target = &target;
+            scope.spawn(move || fill_and_verify(target, lun))
+        });
+        loads.into_iter().try_for_each(|load| {
+            load.join()
+                .unwrap_or_else(|_| Err(Stop::Failed("a load panicked".to_owned())))
+        })
+    })
+}
+
+fn units_are_kept_apart() -> Result<(), Stop> {
+    let folder = folder()?;
+    let disks = ["a.img", "b.img"].map(|name| empty_disk(folder.path(), name, 1));
+    let [a, b] = disks;
+    let (a, b) = (a?, b?);
+    let units = [format!("file:{}", text(&a)), format!("file:{}", text(&b))];
+    let target = own_target(&[&units[0], &units[1]])?;
+    let write = [
+        "--op",
+        "write",
+        "--pattern",
+        "sequential",
+        "--block",
+        "4KiB",
+        "--parallel",
+        "8",
+    ];
+    load(&target.url(1), 256, &write)?;
+    target.stop()?;
+    let only_zeros = |path: &Path| -> Result<bool, Stop> {
+        Ok(std::fs::read(path)?.iter().all(|byte| *byte == 0))
+    };
+    require(only_zeros(&a)?, || {
+        "a write to unit 1 reached unit 0".to_owned()
+    })?;
+    require(!only_zeros(&b)?, || {
+        "a write to unit 1 did not reach its file".to_owned()
+    })
+}
+
+fn narrow_window() -> Result<(), Stop> {
+    let arguments = ["--lun", "memory:64MiB", "--command-window", "2"];
+    let target = Target::start(Path::new(WANSAN), &arguments)?;
+    fill_and_verify(&target, 0)
+}
+
+/// An open loop cannot be faster than its rate, however fast the machine is.
+fn paced() -> Result<(), Stop> {
+    let target = own_target(&["memory:64MiB"])?;
+    let arguments = [
+        "--op",
+        "read",
+        "--pattern",
+        "random",
+        "--block",
+        "4KiB",
+        "--parallel",
+        "8",
+    ];
+    let printed = load(
+        &target.url(0),
+        200,
+        &[&arguments[..], &["--rate", "200"]].concat(),
+    )?;
+    let elapsed_s = printed["elapsed_s"].as_f64().unwrap_or_default();
+    require(elapsed_s > 0.9, || {
+        format!("200 I/Os at 200 per second took {elapsed_s} s")
+    })
+}
+
+fn records() -> Result<(), Stop> {
+    let folder = folder()?;
+    let path = text(folder.path());
+    let record = |host| ["--record", path, "--host", host];
+    let arguments = [&["--lun", "memory:64MiB"][..], &record("target")].concat();
+    let target = Target::start(Path::new(WANSAN), &arguments)?;
+    let arguments = [
+        "--op",
+        "read",
+        "--pattern",
+        "random",
+        "--block",
+        "4KiB",
+        "--parallel",
+        "8",
+    ];
+    load(
+        &target.url(0),
+        100,
+        &[&arguments[..], &record("initiator")].concat(),
+    )?;
+    target.stop()?;
+    for part in ["io.target", "io.initiator", "pdu.target", "pdu.initiator"] {
+        let file = folder.path().join(format!("{part}.part.parquet"));
+        let bytes = file.metadata().map(|meta| meta.len()).unwrap_or_default();
+        require(bytes > 0, || format!("{} was not written", file.display()))?;
+    }
+    Ok(())
+}
+
+/// A load whose target dies ends soon with one line, and does not wait for ever.
+fn target_goes_away() -> Result<(), Stop> {
+    let target = own_target(&["memory:64MiB"])?;
+    let mut command = Command::new(WANSAN);
+    command.args([
+        "bench",
+        &target.url(0),
+        "--op",
+        "read",
+        "--pattern",
+        "random",
+    ]);
+    command.args(["--block", "4KiB", "--parallel", "8", "--time", "600s"]);
+    let folder = folder()?;
+    let log = folder.path().join("stderr");
+    command
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(&log)?);
+    let mut running = Running::start(&mut command)?;
+    std::thread::sleep(Duration::from_millis(500));
+    drop(target);
+    let since = Instant::now();
+    let status = running.wait(LIMIT)?;
+    let printed = std::fs::read_to_string(&log)?;
+    let status = status.ok_or_else(|| Stop::Failed("the load never ended".to_owned()))?;
+    require(!status.success(), || {
+        format!("the load ended well after {:?}", since.elapsed())
+    })?;
+    require(
+        !printed.contains("panicked") && !printed.trim().is_empty(),
+        || format!("the load did not say why it ended: '{printed}'"),
+    )
+}
+
+fn ends_by_signal() -> Result<(), Stop> {
+    let target = own_target(&["memory:64MiB"])?;
+    let status = target.stop()?;
+    require(status.success(), || format!("it ended with {status}"))
+}
