@@ -1,7 +1,16 @@
 //! Experiments: what to run, where to run it, and what is written down.
 //!
 //! - [`plan`]: the TOML file of an experiment, checked and resolved into cells;
-//! - [`world`]: hosts as network namespaces, joined by virtual Ethernet, with processes in them.
+//! - [`world`]: hosts as network namespaces, joined by virtual Ethernet, with processes in them;
+//! - [`emulator`]: the wide-area path between the hosts;
+//! - [`run`]: a plan carried out cell by cell in fresh worlds, with the same programs that a user
+//!   starts by hand;
+//! - [`record`]: the run folder: manifest, results and report.
+//!
+//! Nothing here draws on a terminal: progress goes out through [`run::Observer`].
 
+pub mod emulator;
 pub mod plan;
+pub mod record;
+pub mod run;
 pub mod world;

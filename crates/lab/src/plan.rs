@@ -197,10 +197,21 @@ impl Plan {
         cell::expand(&base, &self.sweep, self.document.repeat, phase, MAX_CELLS).map_err(fail)
     }
 
+    /// The value that the plan has for a parameter, if it has one.
+    #[must_use]
+    pub fn value_of(&self, parameter: &Parameter) -> Option<toml::Value> {
+        parameter.get(&self.table)
+    }
+
     /// The value that `text` stands for at a parameter: of the type that the plan has there.
     #[must_use]
     pub fn value_for(&self, parameter: &Parameter, text: &str) -> toml::Value {
-        parameter.value_like(&self.table, text)
+        match self.value_of(parameter) {
+            Some(toml::Value::Integer(_)) => text.parse().map(toml::Value::Integer).ok(),
+            Some(toml::Value::Boolean(_)) => text.parse().map(toml::Value::Boolean).ok(),
+            _ => None,
+        }
+        .unwrap_or_else(|| toml::Value::String(text.to_owned()))
     }
 
     /// A filter that no cell can ever match would make its expectation fail without a reason.

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
             eprintln!("not run as {}: {reason}", arm.name);
         }
         let ignored = obstacle.is_some();
-        let tests: [(&str, fn(Arm) -> Result<(), Failed>); 4] = [
+        let tests: [(&str, Test); 4] = [
             ("hosts are namespaces of their own", |arm| {
                 arm.plays("hosts")
             }),
@@ -51,6 +51,8 @@ fn main() -> ExitCode {
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
+
+type Test = fn(Arm) -> Result<(), Failed>;
 
 /// Who runs a test.
 #[derive(Clone, Copy)]

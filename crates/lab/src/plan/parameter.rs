@@ -56,25 +56,25 @@ impl Parameter {
         Ok(())
     }
 
-    /// The value that `text` stands for, of the type that the table has there: advice comes as
-    /// text.
-    pub(super) fn value_like(&self, table: &Table, text: &str) -> Value {
-        let mut current = Some(table);
-        let mut value = None;
-        for key in self.0.split('.') {
-            value = current.and_then(|table| table.get(key));
-            current = value.and_then(Value::as_table);
+    /// The value in a plan's table, if there is one.
+    pub(super) fn get(&self, table: &Table) -> Option<Value> {
+        let mut inner = table;
+        let mut keys = self.0.split('.').peekable();
+        while let Some(key) = keys.next() {
+            let value = inner.get(key)?;
+            inner = match value {
+                Value::Table(table) => table,
+                Value::Array(list) if keys.peek().is_some() => {
+                    let (place, named) = element(list, keys.peek().copied(), key).ok()?;
+                    if named {
+                        keys.next();
+                    }
+                    list[place].as_table()?
+                }
+                other => return keys.next().is_none().then(|| other.clone()),
+            };
         }
-        match value {
-            Some(Value::String(_)) => Value::String(text.to_owned()),
-            _ => text.parse::<i64>().map_or_else(
-                |_| {
-                    text.parse::<bool>()
-                        .map_or_else(|_| Value::String(text.to_owned()), Value::Boolean)
-                },
-                Value::Integer,
-            ),
-        }
+        None
     }
 
     fn is_no_table(&self, key: &str) -> Mistake {

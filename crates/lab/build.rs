@@ -1,0 +1,40 @@
+//! Finds out what is built into the lab: the commit, and the report's page.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    println!("cargo::rustc-env=WANSAN_COMMIT={}", commit(&root));
+    let page = root.join("web/dist/report.html");
+    println!("cargo::rerun-if-changed={}", page.display());
+    if !page.exists() {
+        println!(
+            "cargo::error={} is missing: run `make web` first (it needs Node.js)",
+            page.display()
+        );
+        return ExitCode::FAILURE;
+    }
+    println!("cargo::rustc-env=WANSAN_REPORT_PAGE={}", page.display());
+    ExitCode::SUCCESS
+}
+
+/// The commit that is checked out, or `unknown` outside a repository.
+fn commit(root: &Path) -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git")
+            .arg("-C")
+            .arg(root)
+            .args(arguments)
+            .output()
+            .ok()
+            .filter(|output| output.status.success())?;
+        Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+    };
+    // The log of HEAD grows with every commit and every change of branch.
+    if let Some(folder) = git(&["rev-parse", "--absolute-git-dir"]) {
+        let log = PathBuf::from(folder).join("logs/HEAD");
+        println!("cargo::rerun-if-changed={}", log.display());
+    }
+    git(&["rev-parse", "HEAD"]).unwrap_or_else(|| "unknown".to_owned())
+}

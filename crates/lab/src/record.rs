@@ -1,0 +1,35 @@
+//! What a run leaves behind: a folder that says all about itself.
+//!
+//! ```text
+//! runs/<plan>/<UTC time>-<short hash of the resolved plan>/
+//!   manifest.json   the resolved plan, the machine, the world and its settings, clock anchors
+//!   results.json    the numbers of each cell, the finding, the expectations
+//!   report.html     both, to be looked at
+//!   cell-000/       the records of each cell, one Parquet file per kind
+//! ```
+
+mod folder;
+mod machine;
+mod manifest;
+mod report;
+mod results;
+
+use std::path::PathBuf;
+
+pub use folder::RunFolder;
+pub use machine::Machine;
+pub use manifest::{CellFacts, ClockAnchor, HostFacts, Manifest, PathFacts};
+pub use report::page;
+pub use results::{Advised, CellResult, MeasuredGain, Results};
+
+/// The run folder could not be written: a matter of the disk or of its rights.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}: {source}", path.display())]
+pub struct RecordError {
+    /// What was tried.
+    pub action: &'static str,
+    /// With which file or folder.
+    pub path: PathBuf,
+    /// The kernel's answer.
+    pub source: std::io::Error,
+}

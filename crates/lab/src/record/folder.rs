@@ -1,0 +1,182 @@
+//! The folder of one run.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
+use time::macros::format_description;
+
+use super::RecordError;
+use crate::plan::Plan;
+
+/// A run's folder. Until [`RunFolder::keep`] is called, dropping it removes it again, so that a
+/// run which never started leaves nothing.
+#[derive(Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+    kept: bool,
+}
+
+impl RunFolder {
+    /// Makes the folder `<root>/<plan>/<UTC time>-<short hash>`.
+    ///
+    /// # Errors
+    /// [`RecordError`] when it cannot be made.
+    pub fn create(root: &Path, plan: &Plan) -> Result<RunFolder, RecordError> {
+        let parent = root.join(plan.name());
+        fs::create_dir_all(&parent).map_err(failed("make the folder", &parent))?;
+        let stem = format!("{}-{}", time_stamp(), plan_hash(plan));
+        // Two labs may start the same plan in the same second.
+        let mut number = 1u32;
+        loop {
+            let name = if number == 1 {
+                stem.clone()
+            } else {
+                format!("{stem}-{number}")
+            };
+            let path = parent.join(name);
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(RunFolder { path, kept: false }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(failed("make the folder", &path)(error)),
+            }
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the folder of a cell.
+    ///
+    /// # Errors
+    /// [`RecordError`] when it cannot be made.
+    pub fn cell(&self, number: usize) -> Result<PathBuf, RecordError> {
+        let path = self.path.join(format!("cell-{number:03}"));
+        fs::create_dir(&path).map_err(failed("make the folder", &path))?;
+        Ok(path)
+    }
+
+    /// Whether the folder stays when it is dropped.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.kept
+    }
+
+    /// From now on the folder stays, however the run ends.
+    pub fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    /// Writes a JSON file, wholly or not at all.
+    ///
+    /// # Errors
+    /// [`RecordError`] when it cannot be written.
+    pub fn write_json(&self, name: &str, content: &impl Serialize) -> Result<(), RecordError> {
+        let mut text = serde_json::to_string_pretty(content)
+            .map_err(|error| failed("write", &self.path.join(name))(error.into()))?;
+        text.push('\n');
+        self.write(name, &text)
+    }
+
+    /// Writes a file, wholly or not at all.
+    ///
+    /// # Errors
+    /// [`RecordError`] when it cannot be written.
+    pub fn write(&self, name: &str, text: &str) -> Result<(), RecordError> {
+        let path = self.path.join(name);
+        let unfinished = self.path.join(format!(".{name}.unfinished"));
+        fs::write(&unfinished, text)
+            .and_then(|()| fs::rename(&unfinished, &path))
+            .map_err(failed("write", &path))
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        if !self.kept {
+            // Best effort: what cannot be removed was made by somebody else meanwhile. The
+            // plan's folder and the root go only when nothing else is in them.
+            let _ = fs::remove_dir_all(&self.path);
+            if let Some(parent) = self.path.parent() {
+                let _ = fs::remove_dir(parent);
+                if let Some(root) = parent.parent() {
+                    let _ = fs::remove_dir(root);
+                }
+            }
+        }
+    }
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecordError {
+    let path = path.to_owned();
+    move |source| RecordError {
+        action,
+        path,
+        source,
+    }
+}
+
+fn time_stamp() -> String {
+    let format = format_description!("[year][month][day]T[hour][minute][second]Z");
+    OffsetDateTime::now_utc()
+        .format(&format)
+        .expect("the format has no part that can fail")
+}
+
+/// Eight hexadecimal digits of the resolved plan's SHA-256: the same for plans that mean the same.
+fn plan_hash(plan: &Plan) -> String {
+    let text = serde_json::to_string(plan.document()).expect("a plan is plain data");
+    let digest = Sha256::digest(text.as_bytes());
+    digest
+        .iter()
+        .take(4)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = "title = \"t\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
+        [[path]]\nbetween = [\"a\", \"b\"]\ndelay = \"1ms\"\n\
+        [target]\nhost = \"a\"\nluns = [\"memory:1MiB\"]\n[[initiator]]\nhost = \"b\"\n\
+        [workload]\nop = \"read\"\nblock = \"4KiB\"\ntime = \"1s\"\n";
+
+    #[test]
+    fn a_folder_that_is_not_kept_goes_away() {
+        let root = tempfile::tempdir().unwrap();
+        let plan = Plan::parse(Path::new("trial.toml"), PLAN).unwrap();
+        let runs = root.path().join("runs");
+        let path = {
+            let folder = RunFolder::create(&runs, &plan).unwrap();
+            folder.cell(0).unwrap();
+            folder.write_json("results.json", &1).unwrap();
+            folder.path().to_owned()
+        };
+        assert!(!path.exists());
+        assert!(!runs.exists());
+    }
+
+    #[test]
+    fn folders_of_the_same_second_are_told_apart() {
+        let root = tempfile::tempdir().unwrap();
+        let plan = Plan::parse(Path::new("trial.toml"), PLAN).unwrap();
+        let mut folders: Vec<RunFolder> = (0..3)
+            .map(|_| RunFolder::create(root.path(), &plan).unwrap())
+            .collect();
+        folders.iter_mut().for_each(RunFolder::keep);
+        let same = Plan::parse(Path::new("trial.toml"), &PLAN.replace("1ms", "1000us")).unwrap();
+        assert_eq!(plan_hash(&plan), plan_hash(&same));
+        let other = Plan::parse(Path::new("trial.toml"), &PLAN.replace("1ms", "2ms")).unwrap();
+        assert_ne!(plan_hash(&plan), plan_hash(&other));
+        drop(folders);
+        assert_eq!(fs::read_dir(root.path().join("trial")).unwrap().count(), 3);
+    }
+}

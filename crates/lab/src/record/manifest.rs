@@ -1,0 +1,185 @@
+//! manifest.json: everything that a later reader needs to trust a result or to repeat it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use wansan_trace::clock;
+
+use super::Machine;
+use crate::emulator::Statistics;
+use crate::plan::{Document, Plan};
+use crate::world::{Host, Rights, World};
+
+/// The content of manifest.json.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Manifest {
+    /// The plan's name.
+    pub plan: String,
+    /// The file that it was read from.
+    pub plan_file: String,
+    /// The plan with every default in it.
+    pub document: Document,
+    /// The parameters set over the plan in the advised phase.
+    pub advised: BTreeMap<String, String>,
+    /// Where all randomness began.
+    pub seed: u32,
+    /// wansan's version.
+    pub wansan_version: &'static str,
+    /// The commit that it was built from, or `unknown`.
+    pub wansan_commit: &'static str,
+    /// How the lab got the right to make namespaces.
+    pub rights: &'static str,
+    /// The machine.
+    pub machine: Machine,
+    /// Readings of both clocks, to convert between them: records are CLOCK_MONOTONIC.
+    pub clock_anchors: Vec<ClockAnchor>,
+    /// Switched off on every link, by ethtool's names.
+    pub offloads_off: Vec<&'static str>,
+    /// What a byte on a path is.
+    pub path_bytes: &'static str,
+    /// What was built and measured in each cell.
+    pub cells: Vec<CellFacts>,
+}
+
+/// CLOCK_MONOTONIC and CLOCK_REALTIME at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ClockAnchor {
+    /// CLOCK_MONOTONIC.
+    pub monotonic_ns: u64,
+    /// CLOCK_REALTIME, since 1970.
+    pub realtime_ns: u64,
+    /// How long reading both took: the anchor's uncertainty.
+    pub uncertainty_ns: u64,
+}
+
+/// The world of one cell.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CellFacts {
+    /// The cell's number.
+    pub cell: usize,
+    /// Its hosts.
+    pub hosts: Vec<HostFacts>,
+    /// The command line of every program, by host.
+    pub programs: BTreeMap<String, String>,
+    /// What the emulator achieved on each direction of each path.
+    pub paths: Vec<PathFacts>,
+    /// Frames lost because the emulator did not run for too long.
+    pub emulator_ring_drops: u64,
+    /// Frames that had nowhere to go.
+    pub emulator_strays: u64,
+    /// Frames that no wire would carry, dropped.
+    pub emulator_offloaded: u64,
+    /// Frames that the kernel refused to send.
+    pub emulator_send_failures: u64,
+    /// Processor time of the emulator.
+    pub emulator_cpu_ns: u64,
+    /// How the emulator's thread was scheduled.
+    pub emulator_scheduling: &'static str,
+}
+
+/// One host of a cell's world.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HostFacts {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: String,
+    /// The kernel settings in force in its namespace.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// One direction of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PathFacts {
+    /// Its name.
+    pub name: String,
+    /// The one-way delay that was asked for.
+    pub delay_ns: u64,
+    /// How much later half of the frames left than they should have.
+    pub lateness_p50_ns: u64,
+    /// The same for 99 of 100 frames.
+    pub lateness_p99_ns: u64,
+    /// The same for all frames.
+    pub lateness_max_ns: u64,
+    /// Packets that came in.
+    pub in_packets: u64,
+    /// Packets that came out.
+    pub out_packets: u64,
+    /// Packets dropped by the queue.
+    pub queue_drops: u64,
+    /// Packets dropped by the loss element.
+    pub loss_drops: u64,
+}
+
+impl Manifest {
+    /// The manifest of a run that begins now.
+    #[must_use]
+    pub fn begin(plan: &Plan, rights: Rights) -> Manifest {
+        Manifest {
+            plan: plan.name(),
+            plan_file: plan.file().display().to_string(),
+            document: plan.document().clone(),
+            advised: BTreeMap::new(),
+            seed: plan.document().seed,
+            wansan_version: env!("CARGO_PKG_VERSION"),
+            wansan_commit: env!("WANSAN_COMMIT"),
+            rights: rights.name(),
+            machine: Machine::here(),
+            clock_anchors: vec![ClockAnchor::now()],
+            offloads_off: World::offloads_off(),
+            path_bytes: "Ethernet frame without preamble, checksum and gap: IP packet + 14 bytes",
+            cells: Vec::new(),
+        }
+    }
+}
+
+impl ClockAnchor {
+    /// Both clocks, now.
+    #[must_use]
+    pub fn now() -> ClockAnchor {
+        let before = clock::now();
+        let realtime_ns = clock::realtime_ns();
+        let uncertainty = clock::now() - before;
+        ClockAnchor {
+            monotonic_ns: (before + uncertainty / 2).ns(),
+            realtime_ns,
+            uncertainty_ns: uncertainty.as_nanos() as u64,
+        }
+    }
+}
+
+impl HostFacts {
+    /// What is known about a host.
+    #[must_use]
+    pub fn of(host: &Host) -> HostFacts {
+        HostFacts {
+            name: host.name().to_owned(),
+            address: host.address().to_string(),
+            settings: host.settings().clone(),
+        }
+    }
+}
+
+impl CellFacts {
+    /// Adds what the emulator did.
+    pub fn add_statistics(&mut self, statistics: &Statistics) {
+        self.emulator_ring_drops = statistics.ring_drops;
+        self.emulator_strays = statistics.strays;
+        self.emulator_offloaded = statistics.offloaded;
+        self.emulator_send_failures = statistics.send_failures;
+        self.emulator_cpu_ns = statistics.cpu_ns;
+        self.emulator_scheduling = statistics.scheduling.name();
+        let facts = |path: &crate::emulator::PathStatistics| PathFacts {
+            name: path.name.clone(),
+            delay_ns: path.delay_ns,
+            lateness_p50_ns: path.lateness_p50_ns,
+            lateness_p99_ns: path.lateness_p99_ns,
+            lateness_max_ns: path.lateness_max_ns,
+            in_packets: path.counters.entered.packets,
+            out_packets: path.counters.delivered.packets,
+            queue_drops: path.counters.dropped_by_queue.packets,
+            loss_drops: path.counters.dropped_by_loss.packets,
+        };
+        self.paths = statistics.paths.iter().map(facts).collect();
+    }
+}

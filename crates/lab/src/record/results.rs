@@ -1,0 +1,157 @@
+//! results.json: the numbers of each cell, and what they say.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use wansan_insight::finding::Finding;
+use wansan_insight::gain::Gain;
+
+use crate::plan::{Cell, Plan, Verdict};
+
+/// The content of results.json.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Results {
+    /// The plan's name.
+    pub plan: String,
+    /// The plan's title.
+    pub title: String,
+    /// The cells in the order in which they ran.
+    pub cells: Vec<CellResult>,
+    /// What holds the system back, in the planned phase; null when the run did not get that far.
+    pub finding: Option<Finding>,
+    /// What the advised change brought; null when there was none.
+    pub advised: Option<Advised>,
+    /// How the plan's expectations turned out.
+    pub expectations: Vec<Verdict>,
+}
+
+/// The numbers of one cell.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CellResult {
+    /// Its number, from 0.
+    pub cell: usize,
+    /// `planned` or `advised`.
+    pub phase: &'static str,
+    /// Which repetition of the sweep, from 0.
+    pub repeat: u32,
+    /// What the sweep has set, by dotted name; see [`Advised`] for what the advice has.
+    pub parameters: Map<String, Value>,
+    /// Why it failed, if it did; what follows is empty then.
+    pub failure: Option<String>,
+    /// From when on all initiators were measured, CLOCK_MONOTONIC.
+    pub measured_from_ns: u64,
+    /// Until when all of them were.
+    pub measured_to_ns: u64,
+    /// What each initiator's `wansan bench` says, with its host.
+    pub initiators: Vec<Value>,
+    /// I/Os per second of all initiators together.
+    pub iops: f64,
+    /// Bytes of data per second of all initiators together.
+    pub bytes_per_s: f64,
+    /// Half of all I/Os took at most this long.
+    pub latency_p50_ns: Option<u64>,
+    /// All I/Os but one in a hundred took at most this long.
+    pub latency_p99_ns: Option<u64>,
+    /// Mean number of I/Os in flight at each recorded layer, of all initiators together.
+    pub in_flight: BTreeMap<String, f64>,
+}
+
+/// The advised change.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Advised {
+    /// The parameter that was changed.
+    pub parameter: String,
+    /// What it was in the planned phase, if the plan has a value for it.
+    pub planned_value: Option<Value>,
+    /// What it was changed to.
+    pub value: Value,
+    /// What that brought.
+    #[serde(flatten)]
+    pub gain: MeasuredGain,
+}
+
+/// The gain of the advised change, foretold and measured. The single numbers are those of the
+/// point of the sweep where most was foretold.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MeasuredGain {
+    /// The cell before the change.
+    pub planned_cell: u64,
+    /// The cell after it.
+    pub advised_cell: u64,
+    /// I/Os per second before the change.
+    pub planned_iops: f64,
+    /// I/Os per second that were foretold.
+    pub predicted_iops: f64,
+    /// I/Os per second after it.
+    pub measured_iops: f64,
+    /// `predicted_iops` ÷ `planned_iops` − 1.
+    pub predicted_gain: f64,
+    /// `measured_iops` ÷ `planned_iops` − 1.
+    pub measured_gain: f64,
+    /// Every point of the sweep.
+    pub gains: Vec<Gain>,
+}
+
+impl Results {
+    /// Results without a cell.
+    #[must_use]
+    pub fn begin(plan: &Plan) -> Results {
+        Results {
+            plan: plan.name(),
+            title: plan.document().title.clone(),
+            cells: Vec::new(),
+            finding: None,
+            advised: None,
+            expectations: Vec::new(),
+        }
+    }
+}
+
+impl CellResult {
+    /// The result of a cell that has not been measured.
+    #[must_use]
+    pub fn begin(number: usize, cell: &Cell) -> CellResult {
+        let parameters = cell.parameters.iter().map(|(parameter, value)| {
+            let value = serde_json::to_value(value).expect("a plan is plain data");
+            (parameter.name().to_owned(), value)
+        });
+        CellResult {
+            cell: number,
+            phase: cell.phase.name(),
+            repeat: cell.repeat,
+            parameters: parameters.collect(),
+            failure: None,
+            measured_from_ns: 0,
+            measured_to_ns: 0,
+            initiators: Vec::new(),
+            iops: 0.0,
+            bytes_per_s: 0.0,
+            latency_p50_ns: None,
+            latency_p99_ns: None,
+            in_flight: BTreeMap::new(),
+        }
+    }
+
+    /// Sums up what the initiators say; `reports` are the objects that `wansan bench --json`
+    /// prints, each with its host.
+    pub fn add_reports(&mut self, reports: Vec<Value>) {
+        let number = |report: &Value, name: &str| report.get(name).and_then(Value::as_f64);
+        let sum = |name: &str| {
+            reports
+                .iter()
+                .filter_map(|report| number(report, name))
+                .sum()
+        };
+        self.iops = sum("iops");
+        self.bytes_per_s = sum("bytes_per_s");
+        let moment = |name: &'static str| {
+            reports
+                .iter()
+                .filter_map(move |report| report.get(name).and_then(Value::as_u64))
+        };
+        self.measured_from_ns = moment("measured_from_ns").max().unwrap_or(0);
+        self.measured_to_ns = moment("measured_to_ns").min().unwrap_or(0);
+        self.initiators = reports;
+    }
+}

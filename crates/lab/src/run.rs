@@ -1,0 +1,138 @@
+//! A plan carried out.
+//!
+//! Each cell of the sweep gets a world of its own: fresh namespaces, fresh programs, fresh
+//! connections, so that nothing of one cell can be felt in the next. When the plan asks for it,
+//! the sweep runs a second time with what the finding of the first advises.
+
+mod cell;
+mod clock;
+mod emulation;
+mod explain;
+mod phase;
+mod program;
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use wansan_insight::cell::ReadError;
+use wansan_insight::report::PageError;
+
+use crate::emulator::EmulatorError;
+use crate::plan::{Phase, PlanError};
+use crate::record::{CellResult, RecordError, Results};
+use crate::world::{ProcessError, Rights, WorldError};
+
+pub use phase::run;
+
+/// How a plan is to be run.
+#[derive(Debug, Clone)]
+pub struct Options<'a> {
+    /// The `wansan` binary that the hosts run.
+    pub program: PathBuf,
+    /// The folder in which run folders are made.
+    pub out: PathBuf,
+    /// What [`crate::world::isolate`] gave.
+    pub rights: Rights,
+    /// Set by a signal's handler to end the run early.
+    pub stop: &'a AtomicBool,
+}
+
+/// Whoever wants to know how a run gets on.
+pub trait Observer {
+    /// A phase of so many cells begins; `left` is a guess of how long the whole run still takes.
+    fn phase(&mut self, phase: Phase, cells: usize, left: Duration);
+    /// Time passes: `done` of the run's `cells` have ended, and `left` is a guess as above.
+    fn progress(&mut self, done: usize, cells: usize, left: Duration);
+    /// A cell has ended well.
+    fn cell(&mut self, result: &CellResult);
+    /// The planned phase has ended and its finding stands in `results`.
+    fn found(&mut self, results: &Results);
+}
+
+/// A run that was carried out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its results.
+    pub results: Results,
+}
+
+impl Outcome {
+    /// Whether every expectation of the plan was met.
+    #[must_use]
+    pub fn as_expected(&self) -> bool {
+        self.results.expectations.iter().all(|verdict| verdict.met)
+    }
+}
+
+/// Why a run was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A cell failed. The folder is kept; cells before that one are complete.
+    #[error("cell {cell} failed: {source} (see {})", folder.display())]
+    Cell {
+        /// The cell's number.
+        cell: usize,
+        /// The run's folder.
+        folder: PathBuf,
+        /// Why.
+        source: Box<CellError>,
+    },
+    /// The first cell failed before anything was measured; nothing is left of the run.
+    #[error(transparent)]
+    NotStarted(Box<CellError>),
+    /// It was told to stop. What is complete is kept.
+    #[error("interrupted{}", folder.as_ref().map(|folder| format!("; what is complete stands in {}", folder.display())).unwrap_or_default())]
+    Interrupted {
+        /// The run's folder, if there was anything to keep.
+        folder: Option<PathBuf>,
+    },
+    /// The advice does not fit the plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The folder cannot be written.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The report cannot be made.
+    #[error(transparent)]
+    Page(#[from] PageError),
+}
+
+/// Why a cell failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CellError {
+    /// Its world could not be built.
+    #[error(transparent)]
+    World(#[from] WorldError),
+    /// Its paths could not be emulated.
+    #[error(transparent)]
+    Emulator(#[from] EmulatorError),
+    /// One of its programs failed.
+    #[error(transparent)]
+    Program(#[from] ProcessError),
+    /// A program said something that the lab does not understand: the program is of another
+    /// version than the lab.
+    #[error("{title} says `{said}`, which is no {awaited}")]
+    Babble {
+        /// Which program.
+        title: String,
+        /// What was waited for.
+        awaited: &'static str,
+        /// What came.
+        said: String,
+    },
+    /// Its records could not be written or joined.
+    #[error(transparent)]
+    Records(#[from] wansan_trace::file::FileError),
+    /// Its folder could not be written.
+    #[error(transparent)]
+    Folder(#[from] RecordError),
+    /// Its records could not be explained.
+    #[error(transparent)]
+    Explain(#[from] ReadError),
+    /// The run was told to stop.
+    #[error("interrupted")]
+    Interrupted,
+}

@@ -1,0 +1,159 @@
+//! One cell: a world built, loaded, recorded and taken down again.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use wansan_trace::file;
+
+use super::program::{self, Programs};
+use super::{CellError, Options, emulation};
+use crate::emulator::Emulator;
+use crate::plan::Cell;
+use crate::record::{CellFacts, HostFacts};
+use crate::world::{Process, World};
+
+/// How long a target may take to make its stores and to listen.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long a program may take beyond its measured time: login, warm-up of long paths, last I/Os
+/// and writing its records.
+const END_LIMIT: Duration = Duration::from_secs(120);
+/// How often the initiators are looked at, and progress is told.
+const POLL: Duration = Duration::from_millis(50);
+/// The host name of the emulator's records.
+const WAN: &str = "wan";
+
+/// What a cell has given.
+pub(super) struct Measured {
+    /// What each initiator's bench says, with its host.
+    pub(super) reports: Vec<Value>,
+    /// Its world, for the manifest.
+    pub(super) facts: CellFacts,
+}
+
+/// Somebody to be told how far a cell has got.
+pub(super) trait Watch {
+    /// The initiators have been started: from now on there is something to keep.
+    fn started(&mut self);
+    /// It is still running.
+    fn running(&mut self);
+}
+
+/// Builds the cell's world, runs its programs and gathers its records in `folder`.
+pub(super) fn measure(
+    number: usize,
+    cell: &Cell,
+    folder: &Path,
+    options: &Options<'_>,
+    watch: &mut dyn Watch,
+) -> Result<Measured, CellError> {
+    let scenario = &cell.scenario;
+    let document = &cell.document;
+    let seed = u64::from(document.seed) << 32 | u64::from(cell.repeat) << 16;
+    let world = World::build(&scenario.hosts, scenario.mtu_bytes)?;
+    let memory_bytes = document.trace.memory.0;
+    let emulator = emulation::start(&world, scenario, seed, &document.trace.kinds, memory_bytes)?;
+    let programs = Programs {
+        binary: &options.program,
+        document,
+        folder,
+    };
+    let mut facts = facts(number, &world);
+
+    let target_host = world
+        .host(&scenario.target_host)
+        .expect("the world has every host of its scenario");
+    let address = target_host.address().to_string();
+    let command = programs.target(target_host.name(), &address);
+    note(&mut facts, target_host.name(), &command);
+    let title = format!("the target on `{}`", target_host.name());
+    let mut target = target_host.start(&title, command)?;
+    let line = target.line("listen", START_LIMIT)?;
+    program::expect_listening(&title, &line)?;
+
+    let mut initiators = Vec::new();
+    for (place, name) in scenario.initiator_hosts.iter().enumerate() {
+        let host = world.host(name).expect("as above");
+        let command = programs.bench(name, &address, seed + 1 + place as u64);
+        note(&mut facts, name, &command);
+        let title = format!("the initiator on `{name}`");
+        let process = host.start(&title, command)?;
+        initiators.push((title, name, process));
+    }
+    watch.started();
+    let limit = document.workload.warmup.0 + document.workload.time.0 + END_LIMIT;
+    wait(&mut target, &mut initiators, limit, options, watch)?;
+    let mut reports = Vec::new();
+    for (title, host, process) in initiators {
+        let lines = process.succeed(END_LIMIT)?;
+        reports.push(program::report(&title, host, &lines)?);
+    }
+    target.terminate();
+    target.succeed(END_LIMIT)?;
+    gather(emulator, folder, &mut facts)?;
+    drop(world);
+    file::merge_parts(folder)?;
+    Ok(Measured { reports, facts })
+}
+
+/// Waits until every initiator has ended, and no longer than the target lives.
+fn wait(
+    target: &mut Process,
+    initiators: &mut [(String, &String, Process)],
+    limit: Duration,
+    options: &Options<'_>,
+    watch: &mut dyn Watch,
+) -> Result<(), CellError> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let mut running = false;
+        for (_, _, process) in initiators.iter_mut() {
+            running |= process.is_running()?;
+        }
+        // After the deadline `succeed` says which one is late.
+        if !running || Instant::now() > deadline {
+            return Ok(());
+        }
+        if options.stop.load(Ordering::Relaxed) {
+            return Err(CellError::Interrupted);
+        }
+        if !target.is_running()? {
+            // It never ends by itself: say why it did.
+            target.line("serve", Duration::from_secs(1))?;
+        }
+        watch.running();
+        thread::sleep(POLL);
+    }
+}
+
+/// Stops the emulator and writes its records down.
+fn gather(emulator: Emulator, folder: &Path, facts: &mut CellFacts) -> Result<(), CellError> {
+    let report = emulator.stop()?;
+    facts.add_statistics(&report.statistics);
+    file::write_part(folder, WAN, &[report.recorder])?;
+    Ok(())
+}
+
+fn facts(number: usize, world: &World) -> CellFacts {
+    CellFacts {
+        cell: number,
+        hosts: world.hosts().iter().map(HostFacts::of).collect(),
+        programs: BTreeMap::new(),
+        paths: Vec::new(),
+        emulator_ring_drops: 0,
+        emulator_strays: 0,
+        emulator_offloaded: 0,
+        emulator_send_failures: 0,
+        emulator_cpu_ns: 0,
+        emulator_scheduling: "",
+    }
+}
+
+fn note(facts: &mut CellFacts, host: &str, command: &std::process::Command) {
+    facts
+        .programs
+        .insert(host.to_owned(), program::shown(command));
+}

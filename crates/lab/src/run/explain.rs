@@ -1,0 +1,70 @@
+//! What insight makes of a run's records.
+
+use std::path::Path;
+
+use wansan_insight::cell::{Cell as Records, ReadError};
+use wansan_insight::finding::{Finding, Observed};
+use wansan_insight::gain;
+use wansan_insight::report::CellCharts;
+use wansan_insight::summary::summarise;
+use wansan_insight::window::Window;
+
+use crate::record::{CellResult, MeasuredGain};
+
+/// Reads a cell's records and adds to its result what only they can tell. The parameters that
+/// label it are the sweep's alone, so that cells of both phases can be compared.
+pub(super) fn cell(
+    folder: &Path,
+    result: &mut CellResult,
+) -> Result<(Observed, CellCharts), ReadError> {
+    let records = Records::read(folder)?;
+    let window = Window {
+        from_ns: result.measured_from_ns,
+        to_ns: result.measured_to_ns,
+    };
+    let summary = summarise(&records, Some(window));
+    let latency = summary.total.latency;
+    result.latency_p50_ns = Some(latency.p50_ns);
+    result.latency_p99_ns = Some(latency.p99_ns);
+    result.in_flight = summary
+        .in_flight()
+        .into_iter()
+        .map(|(layer, mean)| (layer.to_owned(), mean))
+        .collect();
+    let charts = CellCharts::of(&records, &summary);
+    let observed = Observed {
+        cell: result.cell as u64,
+        parameters: result.parameters.clone().into_iter().collect(),
+        summary,
+    };
+    Ok((observed, charts))
+}
+
+/// What holds the planned sweep back.
+pub(super) fn finding(planned: &[Observed]) -> Finding {
+    wansan_insight::finding::explain(planned)
+}
+
+/// What the change from the planned to the advised sweep has brought. The point that stands for
+/// all is the one where most was foretold.
+pub(super) fn advised(planned: &[Observed], advised: &[Observed]) -> Option<MeasuredGain> {
+    let gains = gain::compare(planned, advised);
+    let greatest = gains
+        .iter()
+        .max_by(|a, b| a.predicted_gain.total_cmp(&b.predicted_gain))?
+        .clone();
+    let place = |cells: &[Observed]| {
+        let same = |cell: &&Observed| cell.parameters == greatest.parameters;
+        cells.iter().find(same).map(|observed| observed.cell)
+    };
+    Some(MeasuredGain {
+        planned_cell: place(planned)?,
+        advised_cell: place(advised)?,
+        planned_iops: greatest.planned_iops,
+        predicted_iops: greatest.predicted_iops,
+        measured_iops: greatest.advised_iops,
+        predicted_gain: greatest.predicted_gain,
+        measured_gain: greatest.measured_gain,
+        gains,
+    })
+}

@@ -1,0 +1,195 @@
+//! A run from its first cell to its report.
+
+use std::collections::BTreeMap;
+
+use wansan_insight::finding::Observed;
+use wansan_insight::report::CellCharts;
+
+use super::cell::{self, Watch};
+use super::clock::Clock;
+use super::explain;
+use super::{CellError, Observer, Options, Outcome, RunError};
+use crate::plan::{Cell, Parameter, Phase, Plan};
+use crate::record::{self, Advised, CellResult, ClockAnchor, Manifest, Results, RunFolder};
+
+/// Carries out `plan`: the sweep, the finding, the advised sweep when the plan asks for one, the
+/// expectations and the report. [`crate::world::isolate`] has to have been called.
+///
+/// # Errors
+/// [`RunError`]; it says what is kept.
+pub fn run(
+    plan: &Plan,
+    options: &Options<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, RunError> {
+    let cells = plan.cells(Phase::Planned, &[])?;
+    let phases = if plan.document().apply_advice { 2 } else { 1 };
+    let mut run = Run {
+        options,
+        observer,
+        folder: RunFolder::create(&options.out, plan)?,
+        manifest: Manifest::begin(plan, options.rights),
+        results: Results::begin(plan),
+        clock: Clock::new(phases * cells.len()),
+        charts: BTreeMap::new(),
+    };
+    let outcome = run.carry_out(plan, &cells);
+    run.manifest.clock_anchors.push(ClockAnchor::now());
+    // What has been measured is written down, whatever happened after it.
+    run.write()?;
+    let page = record::page(&run.manifest, &run.results, &run.charts)?;
+    run.folder.write("report.html", &page)?;
+    outcome.map(|()| Outcome {
+        folder: run.folder.path().to_owned(),
+        results: run.results,
+    })
+}
+
+/// A run under way.
+struct Run<'a> {
+    options: &'a Options<'a>,
+    observer: &'a mut dyn Observer,
+    folder: RunFolder,
+    manifest: Manifest,
+    results: Results,
+    clock: Clock,
+    charts: BTreeMap<u64, CellCharts>,
+}
+
+impl Run<'_> {
+    fn carry_out(&mut self, plan: &Plan, cells: &[Cell]) -> Result<(), RunError> {
+        let planned = self.phase(Phase::Planned, cells)?;
+        let finding = explain::finding(&planned);
+        let advice = finding.advice.clone();
+        self.results.finding = Some(finding);
+        self.write()?;
+        self.observer.found(&self.results);
+        if plan.document().apply_advice
+            && let Some(advice) = advice
+            && let (Some(parameter), Some(value)) = (advice.parameter, advice.value)
+        {
+            self.apply(plan, &Parameter::new(parameter), &value, &planned)?;
+        }
+        let results = serde_json::to_value(&self.results).expect("results are plain data");
+        let expectations = plan.expectations().iter();
+        self.results.expectations = expectations.map(|e| e.check(&results)).collect();
+        Ok(())
+    }
+
+    /// Runs the sweep again with the advice set over all of it. Advice about a parameter that
+    /// the sweep varies is no change: its values have been measured.
+    fn apply(
+        &mut self,
+        plan: &Plan,
+        parameter: &Parameter,
+        text: &str,
+        planned: &[Observed],
+    ) -> Result<(), RunError> {
+        if plan.sweep().iter().any(|(swept, _)| swept == parameter) {
+            return Ok(());
+        }
+        let change = (parameter.clone(), plan.value_for(parameter, text));
+        let cells = plan.cells(Phase::Advised, std::slice::from_ref(&change))?;
+        let name = parameter.name().to_owned();
+        self.manifest.advised.insert(name, text.to_owned());
+        let advised = self.phase(Phase::Advised, &cells)?;
+        let json = |value: &toml::Value| serde_json::to_value(value).expect("plain data");
+        let before = plan.value_of(parameter);
+        self.results.advised = explain::advised(planned, &advised).map(|gain| Advised {
+            parameter: parameter.name().to_owned(),
+            planned_value: before.as_ref().map(json),
+            value: json(&change.1),
+            gain,
+        });
+        Ok(())
+    }
+
+    /// Measures and explains every cell of a phase.
+    fn phase(&mut self, phase: Phase, cells: &[Cell]) -> Result<Vec<Observed>, RunError> {
+        let first = self.results.cells.len();
+        self.clock.cell_begins();
+        self.observer
+            .phase(phase, cells.len(), self.clock.left(&cells[0]));
+        let mut observed = Vec::with_capacity(cells.len());
+        for (place, cell) in cells.iter().enumerate() {
+            let number = first + place;
+            self.clock.cell_begins();
+            match self.cell(number, cell) {
+                Ok(of_cell) => observed.push(of_cell),
+                Err(error) => return Err(self.failed(number, cell, error)),
+            }
+            self.clock.cell_ends(cell);
+            // A lab that is killed leaves the cells that were complete.
+            self.write()?;
+        }
+        Ok(observed)
+    }
+
+    fn cell(&mut self, number: usize, cell: &Cell) -> Result<Observed, CellError> {
+        let folder = self.folder.cell(number)?;
+        let mut watch = Progress {
+            folder: &mut self.folder,
+            observer: self.observer,
+            clock: &self.clock,
+            cell,
+        };
+        let measured = cell::measure(number, cell, &folder, self.options, &mut watch)?;
+        self.manifest.cells.push(measured.facts);
+        let mut result = CellResult::begin(number, cell);
+        result.add_reports(measured.reports);
+        let (observed, charts) = explain::cell(&folder, &mut result)?;
+        self.charts.insert(observed.cell, charts);
+        self.observer.cell(&result);
+        self.results.cells.push(result);
+        Ok(observed)
+    }
+
+    fn failed(&mut self, number: usize, cell: &Cell, error: CellError) -> RunError {
+        if !self.folder.is_kept() {
+            return match error {
+                CellError::Interrupted => RunError::Interrupted { folder: None },
+                other => RunError::NotStarted(Box::new(other)),
+            };
+        }
+        let folder = self.folder.path().to_owned();
+        if matches!(error, CellError::Interrupted) {
+            return RunError::Interrupted {
+                folder: Some(folder),
+            };
+        }
+        let mut result = CellResult::begin(number, cell);
+        result.failure = Some(error.to_string());
+        self.results.cells.push(result);
+        RunError::Cell {
+            cell: number,
+            folder,
+            source: Box::new(error),
+        }
+    }
+
+    fn write(&self) -> Result<(), RunError> {
+        self.folder.write_json("manifest.json", &self.manifest)?;
+        self.folder.write_json("results.json", &self.results)?;
+        Ok(())
+    }
+}
+
+/// Passes on how far a cell has got.
+struct Progress<'a> {
+    folder: &'a mut RunFolder,
+    observer: &'a mut dyn Observer,
+    clock: &'a Clock,
+    cell: &'a Cell,
+}
+
+impl Watch for Progress<'_> {
+    fn started(&mut self) {
+        self.folder.keep();
+    }
+
+    fn running(&mut self) {
+        let left = self.clock.left(self.cell);
+        self.observer
+            .progress(self.clock.done(), self.clock.cells(), left);
+    }
+}

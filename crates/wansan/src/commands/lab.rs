@@ -1,0 +1,233 @@
+//! `wansan lab`: experiments.
+
+mod text;
+
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use wansan_lab::plan::{Phase, Plan};
+use wansan_lab::record::{CellResult, Results};
+use wansan_lab::run::{Observer, Options, RunError};
+use wansan_lab::{run, world};
+
+/// Exit status of a program that was interrupted, as shells count it: 128 + SIGINT.
+const INTERRUPTED: u8 = 130;
+
+/// Arguments of `wansan lab`.
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum LabCommand {
+    /// Run a plan: build its worlds, measure every cell, say what holds the system back
+    Run(RunArgs),
+    /// Check a plan and list its cells without running them
+    Check(CheckArgs),
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// The plan, a TOML file
+    plan: PathBuf,
+    /// Where run folders are made
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    out: PathBuf,
+    /// Print the content of results.json instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    /// The plan, a TOML file
+    plan: PathBuf,
+    /// Print the cells as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Carries out `wansan lab`. The process must have one thread: see
+/// [`wansan_lab::world::isolate`].
+///
+/// # Errors
+/// Whatever keeps the plan from being read or run; the exit status is 2 then.
+pub fn run(args: LabArgs) -> Result<ExitCode> {
+    match args.command {
+        LabCommand::Run(args) => run_plan(&args),
+        LabCommand::Check(args) => check(&args),
+    }
+}
+
+fn check(args: &CheckArgs) -> Result<ExitCode> {
+    let plan = Plan::read(&args.plan)?;
+    let cells = plan.cells(Phase::Planned, &[])?;
+    let mut out = stdout().lock();
+    if args.json {
+        let cells: Vec<CellResult> = cells
+            .iter()
+            .enumerate()
+            .map(|(number, cell)| CellResult::begin(number, cell))
+            .collect();
+        let listed: Vec<_> = cells.iter().map(|cell| &cell.parameters).collect();
+        serde_json::to_writer_pretty(&mut out, &listed)?;
+        writeln!(out)?;
+    } else {
+        writeln!(out, "{}: {}", plan.name(), plan.document().title)?;
+        for (number, cell) in cells.iter().enumerate() {
+            let result = CellResult::begin(number, cell);
+            writeln!(out, "cell {number:3}  {}", text::parameters(&result))?;
+        }
+        for expectation in plan.expectations() {
+            writeln!(out, "expects   {expectation}")?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_plan(args: &RunArgs) -> Result<ExitCode> {
+    let plan = Plan::read(&args.plan)?;
+    // Before anything starts a thread.
+    let rights = world::isolate()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // The second one ends the lab at once; the kernel then ends its programs.
+        signal_hook::flag::register_conditional_shutdown(
+            signal,
+            i32::from(INTERRUPTED),
+            Arc::clone(&stop),
+        )?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let options = Options {
+        program: std::env::current_exe().context("cannot find the wansan binary")?,
+        out: args.out.clone(),
+        rights,
+        stop: &stop,
+    };
+    let mut console = Console::new(&plan, args.json);
+    let outcome = match run::run(&plan, &options, &mut console) {
+        Ok(outcome) => outcome,
+        Err(error @ RunError::Interrupted { .. }) => {
+            console.bar.finish_and_clear();
+            eprintln!("wansan: {error}");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        Err(error) => {
+            console.bar.finish_and_clear();
+            return Err(error.into());
+        }
+    };
+    console.bar.finish_and_clear();
+    if args.json {
+        let text = std::fs::read_to_string(outcome.folder.join("results.json"))?;
+        stdout().write_all(text.as_bytes())?;
+    } else {
+        conclude(&outcome.results, &outcome.folder)?;
+    }
+    if outcome.as_expected() {
+        Ok(ExitCode::SUCCESS)
+    } else {
+        Ok(ExitCode::FAILURE)
+    }
+}
+
+/// What is said once a run is over.
+fn conclude(results: &Results, folder: &Path) -> Result<()> {
+    let mut out = stdout().lock();
+    if let Some(advised) = &results.advised {
+        writeln!(out, "{}", text::table(results, Phase::Advised))?;
+        writeln!(out, "{}", text::gains(advised))?;
+    }
+    for verdict in &results.expectations {
+        let word = if verdict.met {
+            "as expected"
+        } else {
+            "NOT AS EXPECTED"
+        };
+        writeln!(
+            out,
+            "{word}: {} (found {})",
+            verdict.expected, verdict.found
+        )?;
+    }
+    writeln!(out, "\nReport: {}", folder.join("report.html").display())?;
+    Ok(())
+}
+
+/// Tells a person at a terminal, or a log, how a run gets on.
+struct Console {
+    bar: ProgressBar,
+    /// Whether anything goes to standard output meanwhile.
+    json: bool,
+    /// Whether somebody watches; a log gets a line for each cell instead of a bar.
+    watched: bool,
+}
+
+impl Console {
+    fn new(plan: &Plan, json: bool) -> Console {
+        if !json {
+            println!("{}\n", plan.document().title);
+        }
+        let style = ProgressStyle::with_template("{msg:8} {wide_bar} {prefix}")
+            .expect("the template is well-formed");
+        Console {
+            bar: ProgressBar::new(0).with_style(style),
+            json,
+            watched: stderr().is_terminal(),
+        }
+    }
+}
+
+impl Observer for Console {
+    fn phase(&mut self, phase: Phase, cells: usize, left: Duration) {
+        self.bar.set_message(phase.name());
+        if !self.watched {
+            eprintln!(
+                "{} sweep of {cells} cells, about {} s left",
+                phase.name(),
+                left.as_secs()
+            );
+        }
+    }
+
+    fn progress(&mut self, done: usize, cells: usize, left: Duration) {
+        // The bar runs with time, so that long cells do not make it stand still.
+        let elapsed = self.bar.elapsed();
+        self.bar.set_length((elapsed + left).as_millis() as u64);
+        self.bar.set_position(elapsed.as_millis() as u64);
+        self.bar.set_prefix(format!(
+            "cell {} of {cells}, {} s left",
+            done + 1,
+            left.as_secs() + 1
+        ));
+    }
+
+    fn cell(&mut self, result: &CellResult) {
+        if !self.watched {
+            eprintln!("{}", text::cell(result));
+        }
+    }
+
+    fn found(&mut self, results: &Results) {
+        if self.json {
+            return;
+        }
+        self.bar.suspend(|| {
+            println!("{}", text::table(results, Phase::Planned));
+            if let Some(finding) = &results.finding {
+                println!("{}", text::finding(finding));
+            }
+        });
+    }
+}

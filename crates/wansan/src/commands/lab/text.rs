@@ -1,0 +1,181 @@
+//! What `wansan lab` prints.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use wansan_insight::finding::Finding;
+use wansan_lab::plan::Phase;
+use wansan_lab::record::{Advised, CellResult, Results};
+use wansan_trace::Layer;
+
+/// The cells of a phase: what was set, and what came of it. Numbers in flight are means of one
+/// initiator, so that they stand beside the number it was asked to keep in flight.
+pub(super) fn table(results: &Results, phase: Phase) -> String {
+    let cells: Vec<&CellResult> = results
+        .cells
+        .iter()
+        .filter(|cell| cell.phase == phase.name())
+        .collect();
+    let layers: Vec<Layer> = Layer::ALL
+        .into_iter()
+        .filter(|layer| {
+            cells
+                .iter()
+                .any(|cell| cell.in_flight.contains_key(layer.name()))
+        })
+        .collect();
+    let names: Vec<&String> = cells
+        .first()
+        .map_or_else(Vec::new, |cell| cell.parameters.keys().collect());
+
+    let mut table = Table::new();
+    table
+        .load_preset(presets::UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Disabled);
+    let mut header: Vec<String> = names.iter().map(|name| name.replace('.', "\n")).collect();
+    header.extend(["IOPS", "p50\nms", "p99\nms"].map(str::to_owned));
+    header.extend(layers.iter().map(|layer| layer.name().replace('_', "\n")));
+    table.set_header(header);
+    for cell in &cells {
+        let initiators = cell.initiators.len().max(1) as f64;
+        let mut row: Vec<String> = names
+            .iter()
+            .map(|name| cell.parameters.get(*name).map_or_else(String::new, value))
+            .collect();
+        row.push(grouped(cell.iops));
+        row.push(cell.latency_p50_ns.map_or_else(String::new, milliseconds));
+        row.push(cell.latency_p99_ns.map_or_else(String::new, milliseconds));
+        row.extend(layers.iter().map(|layer| {
+            cell.in_flight
+                .get(layer.name())
+                .map_or_else(String::new, |mean| format!("{:.1}", mean / initiators))
+        }));
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!(
+        "{table}\nIOPS are those of all initiators together; the layers' columns are the mean \
+         number in flight of one.\n"
+    )
+}
+
+/// The finding with what it rests on and what to do.
+pub(super) fn finding(finding: &Finding) -> String {
+    let mut text = format!("{}\n", finding.sentence);
+    for fact in &finding.evidence {
+        let _ = writeln!(text, "  - {fact}");
+    }
+    if let Some(advice) = &finding.advice {
+        let _ = writeln!(text, "To change: {}.", advice.text);
+    }
+    text
+}
+
+/// Predicted and measured gain of the advised change, side by side.
+pub(super) fn gains(advised: &Advised) -> String {
+    let mut table = Table::new();
+    table
+        .load_preset(presets::UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header([
+            "",
+            "planned\nIOPS",
+            "advised\nIOPS",
+            "predicted\ngain",
+            "measured\ngain",
+        ]);
+    for gain in &advised.gain.gains {
+        let point: Vec<String> = gain
+            .parameters
+            .iter()
+            .map(|(name, set)| format!("{name} {}", value(set)))
+            .collect();
+        table.add_row([
+            point.join(", "),
+            grouped(gain.planned_iops),
+            grouped(gain.advised_iops),
+            percent(gain.predicted_gain),
+            percent(gain.measured_gain),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let before = advised
+        .planned_value
+        .as_ref()
+        .map_or_else(String::new, |before| {
+            format!(" instead of {}", value(before))
+        });
+    format!(
+        "With {} = {}{before}:\n{table}\n",
+        advised.parameter,
+        value(&advised.value)
+    )
+}
+
+/// One cell on one line, for logs.
+pub(super) fn cell(result: &CellResult) -> String {
+    format!(
+        "cell {}: {}: {} IOPS",
+        result.cell,
+        parameters(result),
+        grouped(result.iops)
+    )
+}
+
+/// What the sweep has set in a cell.
+pub(super) fn parameters(result: &CellResult) -> String {
+    if result.parameters.is_empty() {
+        return "as the plan says".to_owned();
+    }
+    let set: Vec<String> = result
+        .parameters
+        .iter()
+        .map(|(name, set)| format!("{name} = {}", value(set)))
+        .collect();
+    set.join(", ")
+}
+
+fn value(value: &serde_json::Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn milliseconds(ns: u64) -> String {
+    format!("{:.2}", ns as f64 / 1e6)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:+.0} %", share * 100.0)
+}
+
+/// A whole number with its thousands apart.
+fn grouped(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!(grouped(0.4), "0");
+        assert_eq!(grouped(999.0), "999");
+        assert_eq!(grouped(12_345.6), "12,346");
+        assert_eq!(grouped(1_000_000.0), "1,000,000");
+        assert_eq!(percent(0.756), "+76 %");
+    }
+}
