@@ -11,14 +11,15 @@
 
 pub mod initiator;
 pub mod security;
+pub mod sessions;
 pub mod target;
 
-pub use initiator::{Established, InitiatorLogin, InitiatorLoginError, InitiatorSettings, Next};
-pub use security::AuthMethod;
-pub use target::{
-    Accepted, Admitted, AnnouncedWindow, Candidate, Found, Refusal, Reply, Sessions, Step,
-    TargetLogin, TargetLoginError,
+pub use initiator::{
+    Established, InitiatorLogin, InitiatorLoginError, InitiatorSettings, Next, Request,
 };
+pub use security::AuthMethod;
+pub use sessions::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions};
+pub use target::{Accepted, Reply, Step, TargetLogin, TargetLoginError};
 
 use crate::wire::Stage;
 
