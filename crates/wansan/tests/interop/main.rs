@@ -1,8 +1,9 @@
 //! wansan against other implementations of iSCSI, and against itself, through its binary.
 //!
 //! Every test starts what it needs on free ports of loopback and ends it by its own process id.
-//! A test whose peer is not on this machine prints `not run: TEST: REASON` and counts as ignored;
-//! so does a test of libiscsi's suite that skips itself, which that suite would count as passed.
+//! A test whose peer is not on this machine counts as ignored, with a line `not run: TEST: REASON`
+//! at the end; so does a test of libiscsi's suite that skips itself, which that suite would count
+//! as passed.
 
 mod conformance;
 mod foreign_target;
@@ -10,6 +11,8 @@ mod libiscsi_tools;
 mod own_pair;
 mod qemu;
 mod stage;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libtest_mimic::{Arguments, Completion, Trial};
 
@@ -24,7 +27,18 @@ fn main() {
         foreign_target::trials(),
         own_pair::trials(),
     ];
-    libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit();
+    let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
+    for line in not_run().iter() {
+        println!("{line}");
+    }
+    conclusion.exit();
+}
+
+/// The tests that could not run, with their reasons: libtest-mimic does not print them, and a line
+/// in the middle of its own would tear that apart.
+fn not_run() -> MutexGuard<'static, Vec<String>> {
+    static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    LINES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A test by the name of its function.
@@ -36,7 +50,7 @@ fn trial(
     Trial::ignorable_test(name.clone(), move || match body() {
         Ok(()) => Ok(Completion::Completed),
         Err(Stop::NotRun(reason)) => {
-            println!("not run: {name}: {reason}");
+            not_run().push(format!("not run: {name}: {reason}"));
             Ok(Completion::ignored_with(reason))
         }
         Err(Stop::Failed(reason)) => Err(reason.into()),

@@ -1,0 +1,68 @@
+# `make help` says what there is to make.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+# Where rustup puts cargo; a shell that was open before does not know it yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+WANSAN := $(or $(CARGO_TARGET_DIR),target)/release/wansan
+DEMO_PLAN := plans/papers/p2-command-window.toml
+PAGE := web/dist/report.html
+PACKAGES := web/node_modules/.package-lock.json
+PAGE_SOURCES := $(shell find web/src web/test -type f) \
+	web/build.mjs web/package.json web/tsconfig.json
+
+.PHONY: help setup build web demo test check bench clean
+
+help:
+	@echo 'make demo    build everything, then run $(DEMO_PLAN)'
+	@echo 'make test    the whole test suite; no root needed'
+	@echo 'make check   format, lints, types, dependency licences and advisories'
+	@echo 'make bench   wansan beside its peers, as ratios'
+	@echo 'make build   the release binary, $(WANSAN)'
+	@echo 'make web     the page of the reports, $(PAGE)'
+	@echo 'make setup   install (or name) what building and testing need'
+	@echo 'make clean   remove what was built; run folders stay'
+
+setup:
+	@setup/need build test check
+
+build: web
+	@setup/need build
+	@cargo build --release --locked --package wansan
+
+demo: build
+	@$(WANSAN) lab run $(DEMO_PLAN)
+
+web: $(PAGE)
+
+test: web
+	@setup/need build test
+	@setup/run-tests
+
+check: web
+	@setup/need build check
+	@cargo fmt --all --check
+	@cargo clippy --workspace --all-targets --locked -- -D warnings
+	@npm --prefix web run --silent check
+	@setup/check-dependencies
+
+bench: web
+	@setup/need build test
+	@setup/run-benches
+
+clean:
+	@cargo clean --quiet
+	@rm -rf web/dist web/node_modules
+
+$(PACKAGES): web/package.json web/package-lock.json
+	@setup/need node
+	@npm --prefix web ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(PAGE): $(PAGE_SOURCES) $(PACKAGES)
+	@npm --prefix web run --silent build

@@ -1,0 +1,56 @@
+# Counts the tests in what their runners printed: cargo's, libtest-mimic's and Node's.
+
+# `test NAME ... ignored, REASON`; a test that found out while running gives its reason by itself.
+/^test .* \.\.\. +ignored/ {
+    name = $0
+    sub(/^test +/, "", name)
+    sub(/ +\.\.\. +ignored.*/, "", name)
+    reason = $0
+    if (!sub(/.*\.\.\. +ignored, /, "", reason)) reason = ""
+    ignored[++ignored_count] = name
+    if (reason != "") reasons[name] = reason
+}
+
+/^not run: / {
+    line = $0
+    sub(/^not run: /, "", line)
+    at = index(line, ": ")
+    if (at > 0) reasons[substr(line, 1, at - 1)] = substr(line, at + 2)
+}
+
+# A reason that several tests share.
+/^not run [^:]*: / { shared[++shared_count] = $0 }
+
+/^test result: / {
+    for (field = 2; field <= NF; field++) {
+        if ($field == "passed;") passed += $(field - 1)
+        if ($field == "failed;") failed += $(field - 1)
+        if ($field == "ignored;") skipped += $(field - 1)
+    }
+}
+
+# Node's closing lines: `# pass 3` as TAP, `ℹ pass 3` for people.
+/^(#|ℹ) pass [0-9]+$/ { passed += $3 }
+/^(#|ℹ) fail [0-9]+$/ { failed += $3 }
+/^(#|ℹ) skipped [0-9]+$/ { skipped += $3 }
+/^ *(ok [0-9]+ - |﹣ ).*# / {
+    line = $0
+    sub(/^ *(ok [0-9]+ - |﹣ )/, "", line)
+    sub(/ (\([0-9.]+ms\) )?# (SKIP )?/, ": ", line)
+    shared[++shared_count] = "not run: " line
+}
+
+# A runner that ended before its tests did, for example because they did not compile.
+/^error: could not compile|^npm (ERR!|error)/ { broken++ }
+
+END {
+    for (i = 1; i <= ignored_count; i++) {
+        name = ignored[i]
+        if (name in reasons) print "not run: " name ": " reasons[name]
+        else unexplained = unexplained "\nnot run: " name
+    }
+    for (i = 1; i <= shared_count; i++) print shared[i]
+    if (unexplained != "") print substr(unexplained, 2)
+    if (broken) print "a runner ended before its tests did: see its error above"
+    printf "wansan: %d passed, %d failed, %d skipped\n", passed, failed, skipped
+}
