@@ -1,0 +1,411 @@
+//! Runs from plan to report, with a stand-in for the programs on the hosts.
+//!
+//! The stand-in is this test program: its `target` answers requests of 48 bytes with 4144 bytes
+//! over the real path, and it can be told to fail in every way that a program may. What real
+//! programs do is tested where they are built.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use wansan_lab::plan::{Phase, Plan};
+use wansan_lab::record::{CellResult, Results};
+use wansan_lab::run::{Observer, Options, RunError, run};
+use wansan_lab::world::isolate;
+use wansan_trace::{ConnectionId, Direction, Kinds, Layer, Recorder, SessionId, TaskTag, clock};
+
+const REQUEST_BYTES: usize = 48;
+const ANSWER_BYTES: usize = 48 + 4096;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let played = match arguments.first().map(String::as_str) {
+        Some("--role") => play(&arguments[1]),
+        Some("target") => target(&arguments),
+        Some("bench") => bench(&arguments),
+        _ => return test(),
+    };
+    match played {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The user that the suite drops to when root starts it.
+const NOBODY: u32 = 65_534;
+
+/// A test's name and the role that plays it.
+const TESTS: [(&str, &str); 8] = [
+    ("a run leaves all its files", "whole"),
+    ("delays are those of the plan", "delays"),
+    ("an unmet expectation is told", "unmet"),
+    ("a target that does not start leaves nothing", "no-target"),
+    (
+        "an initiator that fails is told with its words",
+        "bad-bench",
+    ),
+    ("a target that dies ends the cell", "dying-target"),
+    ("babble is told from a report", "babble"),
+    ("an interrupted run keeps what is complete", "interrupted"),
+];
+
+fn test() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let mut arms = vec![("an ordinary user", None)];
+    if rustix::process::getuid().is_root() {
+        arms = vec![("root", None), ("an ordinary user", Some(NOBODY))];
+    }
+    let mut trials = Vec::new();
+    for (arm, drop_to) in arms {
+        let obstacle = plays("isolate", drop_to).err();
+        if let Some(reason) = &obstacle {
+            eprintln!("not run as {arm}: {}", reason.message().unwrap_or_default());
+        }
+        for (name, role) in TESTS {
+            let trial = Trial::test(format!("{name}, as {arm}"), move || plays(role, drop_to));
+            trials.push(trial.with_ignored_flag(obstacle.is_some()));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn plays(role: &str, drop_to: Option<u32>) -> Result<(), Failed> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--role", role]).current_dir("/");
+    if let Some(id) = drop_to {
+        command.uid(id).gid(id);
+    }
+    let output = command.output()?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned().into())
+    }
+}
+
+fn play(role: &str) -> Result<(), String> {
+    let rights = isolate().map_err(|error| error.to_string())?;
+    if role == "isolate" {
+        return Ok(());
+    }
+    let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let stop = AtomicBool::new(role == "interrupted");
+    let trial = Lab {
+        options: Options {
+            program: std::env::current_exe().map_err(|error| error.to_string())?,
+            out: scratch.path().join("runs"),
+            rights,
+            stop: &stop,
+        },
+    };
+    match role {
+        "whole" => trial.whole(),
+        "delays" => trial.delays(),
+        "unmet" => trial.unmet(),
+        "no-target" => trial.no_target(),
+        "bad-bench" => trial.fails_with(
+            "break",
+            &["the initiator on `client-", "the disk is on fire"],
+        ),
+        "dying-target" => trial.fails_with("die", &["the target on `storage`", "out of order"]),
+        "babble" => trial.fails_with("babble", &["no report of a bench", "hello"]),
+        "interrupted" => trial.interrupted(),
+        other => Err(format!("no role `{other}`")),
+    }
+}
+
+/// The plan of all trials; the target's name tells the stand-in how to behave.
+fn plan(behaviour: &str, more: &str) -> Plan {
+    let text = format!(
+        "title = \"Trial\"\n{more}\n\
+         [[host]]\nname = \"storage\"\n[[host]]\nname = \"client\"\ncount = 2\n\
+         [[path]]\nbetween = [\"client\", \"storage\"]\ndelay = \"5ms\"\nrate = \"1Gbit/s\"\n\
+         [target]\nhost = \"storage\"\nname = \"{behaviour}\"\nluns = [\"memory:1MiB\"]\n\
+         [[initiator]]\nhost = \"client\"\n\
+         [workload]\nop = \"read\"\nblock = \"4KiB\"\ntime = \"300ms\"\nwarmup = \"50ms\"\n\
+         [trace]\nkinds = [\"io\", \"path\", \"packet\"]\nmemory = \"32MiB\"\n\
+         [sweep]\nworkload.parallel = [1, 4]\n"
+    );
+    Plan::parse(Path::new("trial.toml"), &text).expect("the trial's plan is right")
+}
+
+fn check(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+struct Lab<'a> {
+    options: Options<'a>,
+}
+
+#[derive(Default)]
+struct Seen {
+    phases: usize,
+    cells: usize,
+    found: usize,
+}
+
+impl Observer for Seen {
+    fn phase(&mut self, _phase: Phase, _cells: usize, _left: Duration) {
+        self.phases += 1;
+    }
+    fn progress(&mut self, _done: usize, _cells: usize, _left: Duration) {}
+    fn cell(&mut self, _result: &CellResult) {
+        self.cells += 1;
+    }
+    fn found(&mut self, _results: &Results) {
+        self.found += 1;
+    }
+}
+
+impl Lab<'_> {
+    fn whole(&self) -> Result<(), String> {
+        let mut seen = Seen::default();
+        let outcome =
+            run(&plan("well", ""), &self.options, &mut seen).map_err(|e| e.to_string())?;
+        check((seen.phases, seen.cells, seen.found) == (1, 2, 1), || {
+            "a call is missing".into()
+        })?;
+        for name in [
+            "manifest.json",
+            "results.json",
+            "report.html",
+            "cell-000/io.parquet",
+            "cell-001/path.parquet",
+            "cell-001/packet.parquet",
+        ] {
+            check(outcome.folder.join(name).exists(), || {
+                format!("{name} is missing")
+            })?;
+        }
+        let parts =
+            std::fs::read_dir(outcome.folder.join("cell-000")).map_err(|e| e.to_string())?;
+        for part in parts.flatten() {
+            let name = part.file_name().to_string_lossy().into_owned();
+            check(!name.contains(".part."), || format!("{name} is left"))?;
+        }
+        let manifest = read_json(&outcome.folder.join("manifest.json"))?;
+        let settings = &manifest["cells"][0]["hosts"][0]["settings"];
+        check(settings["net.ipv4.tcp_ecn"] == "0", || {
+            format!("{settings}")
+        })?;
+        let paths = manifest["cells"][1]["paths"].as_array().map_or(0, Vec::len);
+        check(paths == 2, || format!("{paths} directions"))?;
+        for name in [
+            "emulator_ring_drops",
+            "emulator_strays",
+            "emulator_offloaded",
+        ] {
+            let count = &manifest["cells"][1][name];
+            check(count == 0, || format!("{name} is {count}"))?;
+        }
+        let results = read_json(&outcome.folder.join("results.json"))?;
+        check(
+            results["cells"][1]["initiators"][1]["host"] == "client-2",
+            || results.to_string(),
+        )?;
+        check(!results["finding"].is_null(), || {
+            "there is no finding".into()
+        })
+    }
+
+    fn delays(&self) -> Result<(), String> {
+        let expectations = "[[expect]]\nmetric = \"cells.latency_p50_ns\"\nat_least = \"10ms\"\n";
+        let outcome = run(
+            &plan("well", expectations),
+            &self.options,
+            &mut Seen::default(),
+        )
+        .map_err(|error| error.to_string())?;
+        check(outcome.as_expected(), || {
+            format!("{:?}", outcome.results.expectations)
+        })?;
+        // Four in flight over the same round trip make up to four times as many I/Os.
+        let cells = &outcome.results.cells;
+        let ratio = cells[1].iops / cells[0].iops;
+        check(ratio > 1.5, || format!("4 in flight make {ratio} times 1"))
+    }
+
+    fn unmet(&self) -> Result<(), String> {
+        let expectations = "[[expect]]\nmetric = \"cells.latency_p50_ns\"\nat_most = \"9ms\"\n";
+        let outcome = run(
+            &plan("well", expectations),
+            &self.options,
+            &mut Seen::default(),
+        )
+        .map_err(|error| error.to_string())?;
+        check(!outcome.as_expected(), || "light has been overtaken".into())
+    }
+
+    fn no_target(&self) -> Result<(), String> {
+        let error = run(&plan("refuse", ""), &self.options, &mut Seen::default())
+            .map(|_| ())
+            .expect_err("the target refuses");
+        let message = error.to_string();
+        check(matches!(error, RunError::NotStarted(_)), || message.clone())?;
+        check(message.contains("I will not"), || message.clone())?;
+        check(!self.options.out.exists(), || "a folder is left".into())
+    }
+
+    fn fails_with(&self, behaviour: &str, parts: &[&str]) -> Result<(), String> {
+        let error = run(&plan(behaviour, ""), &self.options, &mut Seen::default())
+            .map(|_| ())
+            .expect_err("it is to fail");
+        let message = error.to_string();
+        for part in parts {
+            check(message.contains(part), || {
+                format!("no `{part}` in: {message}")
+            })?;
+        }
+        let RunError::Cell {
+            cell: 0, folder, ..
+        } = error
+        else {
+            return Err(message);
+        };
+        let results = read_json(&folder.join("results.json"))?;
+        let told = results["cells"][0]["failure"].as_str().unwrap_or_default();
+        check(parts.iter().all(|part| told.contains(part)), || {
+            results.to_string()
+        })?;
+        check(folder.join("report.html").exists(), || {
+            "there is no report".into()
+        })
+    }
+
+    fn interrupted(&self) -> Result<(), String> {
+        match run(&plan("well", ""), &self.options, &mut Seen::default()) {
+            Err(RunError::Interrupted {
+                folder: Some(folder),
+            }) => check(folder.join("manifest.json").exists(), || {
+                "there is no manifest".into()
+            }),
+            other => Err(format!("{:?}", other.map(|outcome| outcome.folder))),
+        }
+    }
+}
+
+fn read_json(path: &Path) -> Result<serde_json::Value, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    serde_json::from_str(&text).map_err(|error| error.to_string())
+}
+
+/// The value behind a flag of the stand-in's command line.
+fn flag<'a>(arguments: &'a [String], name: &str) -> &'a str {
+    let place = arguments.iter().position(|argument| argument == name);
+    place
+        .and_then(|place| arguments.get(place + 1))
+        .map_or("", String::as_str)
+}
+
+fn target(arguments: &[String]) -> Result<(), String> {
+    let behaviour = flag(arguments, "--name");
+    if behaviour == "refuse" {
+        return Err("I will not".to_owned());
+    }
+    let listener = TcpListener::bind(flag(arguments, "--listen")).map_err(|e| e.to_string())?;
+    println!(
+        "{{\"event\":\"listening\",\"address\":\"{}\"}}",
+        flag(arguments, "--listen")
+    );
+    if behaviour == "die" {
+        std::thread::sleep(Duration::from_millis(100));
+        return Err("out of order".to_owned());
+    }
+    let ended = std::sync::Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, ended.clone())
+        .map_err(|e| e.to_string())?;
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+fn serve(mut stream: TcpStream) {
+    let _ = stream.set_nodelay(true);
+    let mut request = [0; REQUEST_BYTES];
+    let answer = vec![0; ANSWER_BYTES];
+    while stream.read_exact(&mut request).is_ok() && stream.write_all(&answer).is_ok() {}
+}
+
+fn bench(arguments: &[String]) -> Result<(), String> {
+    let url = arguments[1].trim_start_matches("iscsi://");
+    let (address, behaviour) = url.split_once('/').ok_or("no target in the URL")?;
+    match behaviour.trim_end_matches("/0") {
+        "break" => return Err("the disk is on fire".to_owned()),
+        "babble" => {
+            println!("hello");
+            return Ok(());
+        }
+        _ => {}
+    }
+    let parallel: u32 = flag(arguments, "--parallel")
+        .parse()
+        .map_err(|_| "no --parallel")?;
+    let mut stream = TcpStream::connect(address).map_err(|e| e.to_string())?;
+    stream.set_nodelay(true).map_err(|e| e.to_string())?;
+    let kinds = Kinds {
+        io: true,
+        ..Kinds::NONE
+    };
+    let mut recorder = Recorder::new(kinds, 32 << 20);
+    let session = SessionId::new(
+        [0, 0, 0, 0, 0, arguments[1].len() as u8],
+        std::process::id() as u16,
+    );
+    let mut cross = |task: u32, direction| {
+        recorder.crossing(
+            clock::now(),
+            session,
+            ConnectionId(0),
+            TaskTag(task),
+            Layer::App,
+            direction,
+        );
+    };
+    let mut answer = vec![0; ANSWER_BYTES];
+    let from = clock::now();
+    let mut asked = 0u32;
+    let mut answered = 0u32;
+    let ends = from + Duration::from_millis(350);
+    while clock::now() < ends || answered < asked {
+        while asked < answered + parallel && clock::now() < ends {
+            cross(asked, Direction::Enter);
+            stream
+                .write_all(&[0; REQUEST_BYTES])
+                .map_err(|e| e.to_string())?;
+            asked += 1;
+        }
+        if answered < asked {
+            stream.read_exact(&mut answer).map_err(|e| e.to_string())?;
+            cross(answered, Direction::Leave);
+            answered += 1;
+        }
+    }
+    let folder = PathBuf::from(flag(arguments, "--record"));
+    wansan_trace::file::write_part(&folder, flag(arguments, "--host"), &[recorder])
+        .map_err(|e| e.to_string())?;
+    let to = clock::now();
+    let seconds = (to - from).as_secs_f64();
+    println!(
+        "{}",
+        serde_json::json!({
+            "ios": answered, "iops": f64::from(answered) / seconds,
+            "bytes_per_s": f64::from(answered) * 4096.0 / seconds, "errors": 0,
+            "measured_from_ns": from.ns(), "measured_to_ns": to.ns(),
+        })
+    );
+    Ok(())
+}
