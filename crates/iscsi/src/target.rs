@@ -10,6 +10,7 @@
 mod answering;
 mod connection;
 mod error;
+mod handshake;
 mod hold;
 mod incoming;
 mod management;
@@ -21,7 +22,8 @@ mod writing;
 
 pub use connection::Connection;
 pub use error::Close;
+pub use handshake::{Handshake, HandshakeError};
 pub use hold::HoldQueue;
-pub use session::{Notice, Session, SessionConfig, Targets};
+pub use session::{Notice, Session, SessionConfig};
 pub use window::{Admission, CommandWindow};
 pub use work::Work;

@@ -1,21 +1,20 @@
 //! Waiting for sockets, mail and deadlines: epoll with timeouts in nanoseconds.
 
+use core::mem::MaybeUninit;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use wansan_trace::Instant;
 
 /// What one wait may report at most; more stays for the next wait.
-const EVENTS_PER_WAIT: usize = 256;
+const EVENTS_PER_WAIT: usize = 64;
 
 /// An epoll instance whose sources are named by numbers that its owner hands out.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: OwnedFd,
-    events: Vec<Event>,
 }
 
 /// One source is ready.
@@ -23,18 +22,14 @@ pub(crate) struct Poller {
 pub(crate) struct Ready {
     /// The source's number.
     pub(crate) source: u64,
-    /// Reading will not block (it may say that the peer has closed).
+    /// Reading will not block (it may say that the peer has closed); else it is writing that will
+    /// not.
     pub(crate) read: bool,
-    /// Writing will not block.
-    pub(crate) write: bool,
 }
 
 impl Poller {
     pub(crate) fn new() -> io::Result<Poller> {
-        Ok(Poller {
-            epoll: epoll::create(CreateFlags::CLOEXEC)?,
-            events: Vec::with_capacity(EVENTS_PER_WAIT),
-        })
+        Ok(Poller { epoll: epoll::create(CreateFlags::CLOEXEC)? })
     }
 
     /// Waits for `source` to become readable from now on.
@@ -58,7 +53,7 @@ impl Poller {
 
     /// Waits until something is ready or `deadline` has come, and puts what is ready into `ready`.
     pub(crate) fn wait(
-        &mut self,
+        &self,
         now: Instant,
         deadline: Option<Instant>,
         ready: &mut Vec<Ready>,
@@ -67,20 +62,20 @@ impl Poller {
             Timespec::try_from(deadline.since(now))
                 .unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
         });
-        self.events.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
+        let mut space = [const { MaybeUninit::<Event>::uninit() }; EVENTS_PER_WAIT];
         ready.clear();
-        ready.extend(self.events.iter().map(|event| {
+        let events = match epoll::wait(&self.epoll, &mut space, timeout.as_ref()) {
+            Ok((events, _)) => events,
+            Err(rustix::io::Errno::INTR) => return Ok(()),
+            Err(errno) => return Err(errno.into()),
+        };
+        ready.extend(events.iter().map(|event| {
             // A packed field must be copied out before it is used.
             let (flags, data) = (event.flags, event.data);
             let ended = flags.intersects(EventFlags::HUP | EventFlags::ERR);
             Ready {
                 source: data.u64(),
                 read: ended || flags.contains(EventFlags::IN),
-                write: ended || flags.contains(EventFlags::OUT),
             }
         }));
         Ok(())

@@ -161,8 +161,13 @@ impl Recorder {
         Recorder::new(Kinds::NONE, 0)
     }
 
-    /// Whether the kinds of [`Recorder::crossing`] and [`Recorder::pdu`] are kept: callers that
-    /// would have to gather facts first may ask.
+    /// Whether layer crossings are kept: callers that would have to look at a clock first may ask.
+    #[must_use]
+    pub fn keeps_io(&self) -> bool {
+        self.io.enabled
+    }
+
+    /// Whether PDUs are kept.
     #[must_use]
     pub fn keeps_pdus(&self) -> bool {
         self.pdu.enabled

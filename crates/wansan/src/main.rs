@@ -1,3 +1,48 @@
-//! The one binary.
+//! `wansan`: block storage over long distances. This crate is arguments and output, nothing else.
 
-fn main() {}
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Exit status for bad input or an environment that lacks something.
+const BAD_INPUT: u8 = 2;
+
+/// Block storage over long distances: build it, watch it, explain it
+#[derive(Debug, Parser)]
+#[command(name = "wansan", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve disks over iSCSI
+    Target(commands::target::TargetArgs),
+    /// Load a disk over iSCSI and measure it
+    Bench(commands::bench::BenchArgs),
+    /// Run experiments in networks of this one computer
+    Lab(commands::lab::LabArgs),
+    // Say again what held a run back, from its files
+    //Explain(commands::explain::ExplainArgs),
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return commands::usage(&error),
+    };
+    let done = match arguments.command {
+        Command::Target(args) => commands::target::run(&args),
+        Command::Bench(args) => commands::bench::run(&args),
+        Command::Lab(args) => commands::lab::run(args),
+        //Command::Explain(args) => commands::explain::run(args),
+    };
+    done.unwrap_or_else(|error| {
+        // Causes are in the text already, one line in all.
+        eprintln!("wansan: {}", commands::one_line(&error));
+        ExitCode::from(BAD_INPUT)
+    })
+}

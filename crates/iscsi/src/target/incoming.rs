@@ -11,6 +11,7 @@ use super::window::Admission;
 use crate::record::pdu_record;
 use crate::scsi::{AdditionalSense, Decoded, Sense, SenseKey, StoreOperation};
 use crate::sequence::Sn;
+use crate::text::send_targets::{Asked, push_record};
 use crate::text::exchange::{Message, Turn};
 use crate::wire::{
     Bhs, FrameError, LogoutReason, LogoutRequest, LogoutResult, NopOut, Opcode, Pdu,
@@ -155,7 +156,7 @@ impl Core {
     ) -> Result<(), Close> {
         let command = ScsiCommand::parse(bhs)?;
         let tag = command.task_tag;
-        if self.discovery {
+        if self.target.is_none() {
             self.reject(link, RejectReason::CommandNotSupported, bhs, now, trace);
             return Err(out_of_state(bhs, "has no place in a discovery session (§4.3)"));
         }
@@ -312,7 +313,12 @@ impl Core {
         let mut answer = Vec::new();
         for pair in crate::text::pairs(question).ok()? {
             if pair.name == "SendTargets" {
-                answer.extend(self.config.targets.text(pair.value).unwrap_or_default());
+                let asked = Asked::parse(pair.value)?;
+                for record in self.targets.iter() {
+                    if asked.includes(&record.name, self.target.as_deref()) {
+                        push_record(&mut answer, record);
+                    }
+                }
             } else {
                 crate::text::push_pair(&mut answer, pair.name, "Reject");
             }

@@ -15,6 +15,7 @@ use super::window::CommandWindow;
 use crate::keys::SessionParameters;
 use crate::scsi::{Nexus, TargetDevice};
 use crate::sequence::Sn;
+use crate::text::send_targets::TargetRecord;
 
 /// What a session is made of beside what login has settled.
 #[derive(Debug, Clone)]
@@ -23,14 +24,16 @@ pub struct SessionConfig {
     pub device: Arc<TargetDevice>,
     /// Commands that may be in hand at once (1 to 65,536).
     pub command_window: u32,
-    /// The text that answers SendTargets (RFC 7143 Appendix C), for this session's kind.
-    pub targets: Arc<dyn Targets>,
 }
 
-/// What SendTargets is answered with.
-pub trait Targets: std::fmt::Debug + Send + Sync {
-    /// The text for `asked`: `All`, a target's name, or empty for the session's own target.
-    fn text(&self, asked: &str) -> Option<Vec<u8>>;
+impl SessionConfig {
+    /// The command window of a session with these parameters, for its login to announce: what was
+    /// asked for, cut so that every command in it may bring FirstBurstLength unsolicited.
+    #[must_use]
+    pub fn window(&self, parameters: &SessionParameters) -> u32 {
+        let bound = UNSOLICITED_BYTES / parameters.first_burst_bytes.max(1);
+        self.command_window.min(bound).max(1)
+    }
 }
 
 /// Something that the driver has to tell others.
@@ -48,8 +51,8 @@ pub enum Notice {
 /// few large writes cannot take all memory. One task is always let through, however large.
 pub(super) const SOLICITED_BYTES: u32 = 64 * 1024 * 1024;
 
-/// Bound on the bytes of unsolicited data: the command window is cut so that every command in it
-/// may bring FirstBurstLength.
+/// Bound on the bytes of unsolicited data: the command window is cut by it
+/// ([`SessionConfig::window`]).
 const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 
 /// A session in full feature phase.
@@ -79,7 +82,10 @@ pub struct Session {
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) id: SessionId,
-    pub(super) discovery: bool,
+    /// The session's target; a discovery session has none.
+    pub(super) target: Option<String>,
+    /// What SendTargets knows.
+    pub(super) targets: Arc<[TargetRecord]>,
     pub(super) parameters: SessionParameters,
     pub(super) config: SessionConfig,
     pub(super) nexus: Nexus,
@@ -99,21 +105,20 @@ impl Session {
     /// its first command.
     pub(super) fn new(
         id: SessionId,
-        discovery: bool,
+        target: Option<String>,
+        targets: Arc<[TargetRecord]>,
         parameters: SessionParameters,
         config: SessionConfig,
-        nexus: Nexus,
         cmd_sn: Sn,
         first: Connection,
     ) -> Self {
-        let window = config
-            .command_window
-            .min(UNSOLICITED_BYTES / parameters.first_burst_bytes.max(1))
-            .max(1);
+        let window = config.window(&parameters);
+        let nexus = config.device.nexus();
         Session {
             core: Core {
                 id,
-                discovery,
+                target,
+                targets,
                 parameters,
                 config,
                 nexus,

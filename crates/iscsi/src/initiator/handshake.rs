@@ -1,0 +1,178 @@
+//! A connection at the initiator until it has logged in.
+
+use wansan_trace::{ConnectionId, SessionId, TaskTag};
+
+use super::connection::Connection;
+use super::session::Session;
+use crate::keys::Wanted;
+use crate::login::{
+    Established, InitiatorLogin, InitiatorLoginError, InitiatorSettings, Next,
+};
+use crate::sequence::Sn;
+use crate::text::send_targets::TargetAddress;
+use crate::wire::{
+    BHS_BYTES, FrameError, LoginResponse, Opcode, ParseError, Receiver, Stage, Transmitter,
+};
+
+/// A connection in the login phase.
+///
+/// Bytes go out by [`Handshake::pending`] and [`Handshake::sent`], and in by [`Handshake::space`],
+/// [`Handshake::filled`] and [`Handshake::receive`], until [`Handshake::is_done`]; then
+/// [`Handshake::into_session`] makes the session.
+#[derive(Debug)]
+pub struct Handshake {
+    receiver: Receiver,
+    transmitter: Transmitter,
+    login: InitiatorLogin,
+    isid: [u8; 6],
+    cid: u16,
+    established: Option<Box<Established>>,
+}
+
+/// Why a login failed.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// The stream could not be cut into PDUs.
+    #[error("the target sent a broken PDU: {0}")]
+    Frame(#[from] FrameError),
+    /// A PDU could not be read.
+    #[error("the target sent a PDU that cannot be read: {0}")]
+    Parse(#[from] ParseError),
+    /// A PDU other than a Login Response.
+    #[error("the target sent opcode 0x{0:02x} in the login phase (RFC 7143 §6.3)")]
+    NotALogin(u8),
+    /// Login itself.
+    #[error(transparent)]
+    Login(#[from] InitiatorLoginError),
+    /// The target is elsewhere.
+    #[error("the target has moved to {}", list(addresses))]
+    Moved {
+        /// Where to.
+        addresses: Vec<TargetAddress>,
+    },
+}
+
+fn list(addresses: &[TargetAddress]) -> String {
+    let each: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    each.join(", ")
+}
+
+/// The CID of a session's first connection; RFC 7143 §11.12.7 leaves the choice to the initiator.
+const FIRST_CID: u16 = 0;
+
+impl Handshake {
+    /// Begins the login of a session's first connection with `target`, or of a discovery session
+    /// when there is none.
+    ///
+    /// # Errors
+    /// When a setting breaks a rule of the standard.
+    pub fn begin(
+        initiator: &str,
+        isid: [u8; 6],
+        target: Option<&str>,
+        wanted: Wanted,
+    ) -> Result<Self, HandshakeError> {
+        let mut login = InitiatorLogin::new(InitiatorSettings {
+            initiator_name: initiator.to_owned(),
+            initiator_alias: None,
+            target_name: target.map(str::to_owned),
+            isid,
+            joins: None,
+            cid: FIRST_CID,
+            cmd_sn: Sn(1),
+            task_tag: TaskTag(0),
+            begins_in: Stage::OperationalNegotiation,
+            wanted,
+        })?;
+        let first = login.start();
+        let mut handshake = Handshake {
+            receiver: Receiver::new(),
+            transmitter: Transmitter::new(),
+            login,
+            isid,
+            cid: FIRST_CID,
+            established: None,
+        };
+        handshake.push(&first);
+        Ok(handshake)
+    }
+
+    fn push(&mut self, request: &crate::login::initiator::Request) {
+        let mut bhs = [0; BHS_BYTES];
+        request.request.emit(&mut bhs);
+        self.transmitter.push(&bhs, &request.data);
+    }
+
+    /// Room for bytes from the socket; never empty.
+    pub fn space(&mut self) -> &mut [u8] {
+        self.receiver.space()
+    }
+
+    /// `bytes` of [`Handshake::space`] were read from the socket.
+    pub fn filled(&mut self, bytes: usize) {
+        self.receiver.filled(bytes);
+    }
+
+    /// Bytes for the socket.
+    #[must_use]
+    pub fn pending(&self) -> &[u8] {
+        self.transmitter.pending()
+    }
+
+    /// The socket took `bytes` of [`Handshake::pending`].
+    pub fn sent(&mut self, bytes: usize) {
+        self.transmitter.sent(bytes);
+    }
+
+    /// Whether login is over and the session can begin.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.established.is_some()
+    }
+
+    /// Goes on with the login as far as what has come allows.
+    ///
+    /// # Errors
+    /// Login has failed: close the connection.
+    pub fn receive(&mut self) -> Result<(), HandshakeError> {
+        while self.established.is_none() {
+            let Some(pdu) = self.receiver.next()? else { return Ok(()) };
+            if pdu.opcode() != Opcode::LoginResponse {
+                return Err(HandshakeError::NotALogin(pdu.opcode().to_wire()));
+            }
+            let response = LoginResponse::parse(pdu.bhs)?;
+            match self.login.handle(&response, pdu.data) {
+                Next::Send(request) => self.push(&request),
+                Next::Done(established) => {
+                    let digests = established.connection;
+                    self.receiver.set_digests(digests.header_digest, digests.data_digest);
+                    self.receiver.set_max_data_bytes(digests.max_recv_data_bytes as usize);
+                    self.transmitter.set_digests(digests.header_digest, digests.data_digest);
+                    self.established = Some(established);
+                }
+                Next::Redirect { addresses, .. } => {
+                    return Err(HandshakeError::Moved { addresses });
+                }
+                Next::Failed(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the session, for at most `tasks` tasks at once; `None` before login is over.
+    #[must_use]
+    pub fn into_session(self, tasks: usize) -> Option<Session> {
+        let established = self.established?;
+        let id = SessionId::new(self.isid, established.tsih);
+        let connection = Connection::new(
+            ConnectionId(self.cid),
+            id,
+            self.receiver,
+            self.transmitter,
+            established.connection,
+            established.exp_stat_sn,
+        );
+        let numbers = (Sn(1), established.exp_cmd_sn, established.max_cmd_sn);
+        Some(Session::new(id, established.session, numbers, connection, tasks))
+    }
+}

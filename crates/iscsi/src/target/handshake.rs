@@ -1,0 +1,125 @@
+//! A connection at the target until it has logged in.
+
+use std::sync::Arc;
+
+use wansan_trace::{ConnectionId, SessionId};
+
+use super::connection::Connection;
+use super::session::{Session, SessionConfig};
+use crate::keys::{SessionType, Wanted};
+use crate::login::{Accepted, Sessions, Step, TargetLogin, TargetLoginError};
+use crate::text::send_targets::TargetRecord;
+use crate::wire::{BHS_BYTES, FrameError, LoginRequest, Opcode, Receiver, Transmitter};
+
+/// A connection in the login phase. It costs 16 KiB for what comes and one response for what goes.
+///
+/// Bytes go in by [`Handshake::space`] and [`Handshake::filled`], then [`Handshake::receive`];
+/// they go out by [`Handshake::pending`] and [`Handshake::sent`]. When login is over,
+/// [`Handshake::into_session`] makes the session; bytes that came behind the login go with it.
+#[derive(Debug)]
+pub struct Handshake {
+    receiver: Receiver,
+    transmitter: Transmitter,
+    login: TargetLogin,
+}
+
+/// Why a login ended without a session. What is pending goes out before the connection closes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HandshakeError {
+    /// The stream could not be cut into PDUs.
+    #[error("login: {0}")]
+    Frame(#[from] FrameError),
+    /// Login failed.
+    #[error("login: {0}")]
+    Login(#[from] TargetLoginError),
+}
+
+impl Handshake {
+    /// Awaits a login that negotiates for `wanted`, which must pass [`Wanted::check`].
+    #[must_use]
+    pub fn new(wanted: Wanted) -> Self {
+        Handshake {
+            receiver: Receiver::new(),
+            transmitter: Transmitter::new(),
+            login: TargetLogin::new(wanted),
+        }
+    }
+
+    /// Room for bytes from the socket; never empty.
+    pub fn space(&mut self) -> &mut [u8] {
+        self.receiver.space()
+    }
+
+    /// `bytes` of [`Handshake::space`] were read from the socket.
+    pub fn filled(&mut self, bytes: usize) {
+        self.receiver.filled(bytes);
+    }
+
+    /// Bytes for the socket.
+    #[must_use]
+    pub fn pending(&self) -> &[u8] {
+        self.transmitter.pending()
+    }
+
+    /// The socket took `bytes` of [`Handshake::pending`].
+    pub fn sent(&mut self, bytes: usize) {
+        self.transmitter.sent(bytes);
+    }
+
+    /// Goes on with the login as far as what has come allows. `Some` when it is over: nothing that
+    /// follows it has been looked at.
+    ///
+    /// # Errors
+    /// Send what is pending and close the connection.
+    pub fn receive(
+        &mut self,
+        sessions: &mut dyn Sessions,
+    ) -> Result<Option<Box<Accepted>>, HandshakeError> {
+        while let Some(pdu) = self.receiver.next()? {
+            let step = match pdu.opcode() {
+                Opcode::LoginRequest => match LoginRequest::parse(pdu.bhs) {
+                    Ok(request) => self.login.handle(&request, pdu.data, sessions),
+                    Err(_) => self.login.not_a_login(pdu.task_tag()),
+                },
+                _ => self.login.not_a_login(pdu.task_tag()),
+            };
+            let (Step::Continue(reply) | Step::Done(reply, _) | Step::Failed(reply, _)) = &step;
+            let mut bhs = [0; BHS_BYTES];
+            reply.response.emit(&mut bhs);
+            self.transmitter.push(&bhs, &reply.data);
+            match step {
+                Step::Continue(_) => {}
+                Step::Done(_, accepted) => return Ok(Some(accepted)),
+                Step::Failed(_, error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes the session that `accepted` begins. `targets` answers SendTargets.
+    #[must_use]
+    pub fn into_session(
+        mut self,
+        accepted: Accepted,
+        config: SessionConfig,
+        targets: Arc<[TargetRecord]>,
+    ) -> Session {
+        let id = SessionId::new(accepted.isid, accepted.tsih);
+        let parameters = accepted.connection;
+        self.receiver.set_digests(parameters.header_digest, parameters.data_digest);
+        self.receiver.set_max_data_bytes(parameters.max_recv_data_bytes as usize);
+        self.transmitter.set_digests(parameters.header_digest, parameters.data_digest);
+        let connection = Connection::new(
+            ConnectionId(accepted.cid),
+            id,
+            self.receiver,
+            self.transmitter,
+            parameters,
+            accepted.stat_sn,
+        );
+        let discovery = accepted.session_type == SessionType::Discovery;
+        let name = accepted.target_name.filter(|_| !discovery);
+        let exp_cmd_sn = accepted.window.exp_cmd_sn;
+        Session::new(id, name, targets, accepted.session, config, exp_cmd_sn, connection)
+    }
+}

@@ -1,0 +1,405 @@
+//! The loop of the load generator.
+
+use std::time::Duration;
+
+use wansan_iscsi::initiator::{Command, Completion, Transfer};
+use wansan_iscsi::scsi::capacity::Capacity;
+use wansan_iscsi::scsi::{Cdb, Malformed, Sense, SenseKey, cdb};
+use wansan_iscsi::wire::{Lun, Residual, ScsiStatus, TaskAttribute};
+use wansan_trace::{Instant, clock};
+
+use super::content;
+use super::report::{Meter, Report};
+use super::verify::Written;
+use super::workload::{Operation, Pattern, Request, Workload};
+use crate::initiator::{Initiator, InitiatorError};
+
+/// When a load ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// After this time, warm-up not counted.
+    Time(Duration),
+    /// After this many I/Os, those of the warm-up not counted.
+    Count(u64),
+}
+
+/// What to ask of a LUN.
+#[derive(Debug, Clone)]
+pub struct LoadConfig {
+    /// Reads, writes or both.
+    pub operation: Operation,
+    /// Where.
+    pub pattern: Pattern,
+    /// Bytes per I/O: a multiple of the LUN's block.
+    pub block_bytes: u32,
+    /// I/Os in flight: as many as this in a closed loop, at most this many when paced.
+    pub parallel: usize,
+    /// When to end.
+    pub limit: Limit,
+    /// What of the beginning is not measured.
+    pub warmup: Duration,
+    /// I/Os per second to ask for, evenly spaced; `None` is a closed loop.
+    pub rate_per_s: Option<f64>,
+    /// Of the order of the I/Os and of the content of verified blocks.
+    pub seed: u64,
+    /// Compare what is read with what belongs there: reads with what an earlier load with the same
+    /// seed has written, writes and mixes with what this one has.
+    pub verify: bool,
+}
+
+/// A load could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The session failed.
+    #[error(transparent)]
+    Session(#[from] InitiatorError),
+    /// The LUN did not tell its size.
+    #[error("LUN {lun} cannot be used: {problem}")]
+    Unusable {
+        /// Its number.
+        lun: u16,
+        /// What it said.
+        problem: String,
+    },
+    /// The LUN's capacity makes no sense.
+    #[error("LUN {lun} cannot be used: {source}")]
+    Malformed {
+        /// Its number.
+        lun: u16,
+        /// What is wrong.
+        source: Malformed,
+    },
+    /// The block size does not fit the LUN.
+    #[error(
+        "I/Os of {block_bytes} bytes do not fit LUN {lun} with {capacity_bytes} bytes in blocks of {lun_block_bytes}: \
+         use a multiple of its block, no longer than the LUN"
+    )]
+    Block {
+        /// Bytes per I/O.
+        block_bytes: u32,
+        /// The LUN's number.
+        lun: u16,
+        /// The LUN's size.
+        capacity_bytes: u64,
+        /// The LUN's block.
+        lun_block_bytes: u32,
+    },
+}
+
+/// How far a load is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// From 0 to 1.
+    pub fraction: f64,
+    /// I/Os per second since the load began.
+    pub iops: f64,
+}
+
+/// Runs a load on one LUN of a session. `progress` is called a few times per second.
+///
+/// # Errors
+/// [`LoadError`]. An I/O that fails is counted in the report and is no error of the load.
+pub fn run(
+    initiator: &mut Initiator,
+    lun: u16,
+    config: &LoadConfig,
+    mut progress: impl FnMut(Progress),
+) -> Result<Report, LoadError> {
+    let capacity = capacity(initiator, lun)?;
+    let lun_block_bytes = capacity.block_bytes;
+    let capacity_bytes = capacity.blocks.saturating_mul(u64::from(lun_block_bytes));
+    let block_bytes = config.block_bytes;
+    if block_bytes == 0
+        || !block_bytes.is_multiple_of(lun_block_bytes)
+        || u64::from(block_bytes) > capacity_bytes
+    {
+        return Err(LoadError::Block { block_bytes, lun, capacity_bytes, lun_block_bytes });
+    }
+    let pieces = capacity_bytes / u64::from(block_bytes);
+    let mut load = Load {
+        initiator,
+        lun: address(lun)?,
+        config,
+        blocks_per_io: block_bytes / lun_block_bytes,
+        slots: (0..config.parallel).map(|_| Slot::default()).collect(),
+        idle: (0..config.parallel).rev().collect(),
+        written: config.verify.then(|| Written::new(pieces)),
+        meter: Meter::new(),
+    };
+    let workload = Workload::new(config.operation, config.pattern, pieces, config.seed);
+    let (from, to) = load.measure(workload, &mut progress)?;
+    if config.operation == Operation::Write {
+        load.read_back()?;
+    }
+    Ok(load.meter.report(from, to, block_bytes, config.parallel))
+}
+
+/// The size of a LUN. What it has to say of its past (unit attentions) is taken note of first.
+fn capacity(initiator: &mut Initiator, lun: u16) -> Result<Capacity, LoadError> {
+    const ANSWER_BYTES: u32 = 32;
+    /// More unit attentions than a target queues.
+    const TRIES: u32 = 8;
+    let mut problem = String::new();
+    for _ in 0..TRIES {
+        let transfer = Transfer::Read(vec![0; ANSWER_BYTES as usize]);
+        let command = command(address(lun)?, cdb::read_capacity_16(ANSWER_BYTES), transfer, 0);
+        let done = initiator.execute(command)?;
+        match failure(&done) {
+            None => {
+                let data = done.transfer.into_buffer();
+                return Capacity::parse_16(&data).map_err(|source| LoadError::Malformed { lun, source });
+            }
+            Some(failed) => problem = failed,
+        }
+        let attention = done.outcome.ok().and_then(|answer| Sense::parse(&answer.sense).ok());
+        if attention.is_none_or(|sense| sense.key != SenseKey::UnitAttention) {
+            break;
+        }
+    }
+    Err(LoadError::Unusable { lun, problem })
+}
+
+fn address(lun: u16) -> Result<Lun, LoadError> {
+    Lun::single_level(lun).ok_or_else(|| LoadError::Unusable {
+        lun,
+        problem: "16383 is the highest LUN there is".to_owned(),
+    })
+}
+
+fn command(lun: Lun, cdb: Cdb, transfer: Transfer, user: u64) -> Command {
+    Command { lun, cdb, attribute: TaskAttribute::Simple, transfer, user }
+}
+
+/// Why a command failed, or `None` when it has done all it was asked.
+fn failure(done: &Completion) -> Option<String> {
+    match &done.outcome {
+        Err(error) => Some(error.to_string()),
+        Ok(answer) if answer.status != ScsiStatus::Good => match Sense::parse(&answer.sense) {
+            Ok(sense) => Some(format!("{:?}: {:?}, {}", answer.status, sense.key, sense.additional)),
+            Err(_) => Some(format!("{:?} without sense data", answer.status)),
+        },
+        Ok(answer) => match answer.residual {
+            Residual::None | Residual::Underflow(_) => None,
+            Residual::Overflow(bytes) => Some(format!("{bytes} bytes more than asked for")),
+        },
+    }
+}
+
+/// One I/O's place.
+#[derive(Debug, Default)]
+struct Slot {
+    buffer: Vec<u8>,
+    request: Option<Request>,
+    submitted: Instant,
+}
+
+struct Load<'a> {
+    initiator: &'a mut Initiator,
+    lun: Lun,
+    config: &'a LoadConfig,
+    blocks_per_io: u32,
+    slots: Vec<Slot>,
+    /// Slots without an I/O.
+    idle: Vec<usize>,
+    written: Option<Written>,
+    meter: Meter,
+}
+
+/// How often `progress` is told.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+
+impl Load<'_> {
+    /// Runs warm-up and measurement, and waits for the last I/Os. Gives what was measured.
+    fn measure(
+        &mut self,
+        mut workload: Workload,
+        progress: &mut impl FnMut(Progress),
+    ) -> Result<(Instant, Instant), LoadError> {
+        let begun = clock::now();
+        let from = begun + self.config.warmup;
+        let (end, count) = match self.config.limit {
+            Limit::Time(time) => (from + time, u64::MAX),
+            Limit::Count(count) => (Instant::FAR_FUTURE, count),
+        };
+        let mut pace = self.config.rate_per_s.map(|rate| Pace::new(begun, rate));
+        let mut next_progress = begun;
+        let (mut asked, mut measured, mut all) = (0, 0, 0);
+        let mut now = begun;
+        while now < end && measured < count {
+            while (now < from || asked < count)
+                && !self.idle.is_empty()
+                && pace.as_mut().is_none_or(|pace| pace.is_due(now))
+            {
+                asked += u64::from(now >= from);
+                self.submit(workload.next_request(), now);
+            }
+            let due = match &pace {
+                Some(pace) if !self.idle.is_empty() => pace.next,
+                _ => Instant::FAR_FUTURE,
+            };
+            let wake = due.min(end).min(if now < from { from } else { Instant::FAR_FUTURE });
+            self.initiator.turn(wake.min(now + PROGRESS_INTERVAL))?;
+            now = clock::now();
+            while let Some(done) = self.initiator.poll_completion(now) {
+                all += 1;
+                if let Some(latency_ns) = self.complete(done, now)
+                    && now >= from
+                    && now < end
+                {
+                    self.meter.completed(latency_ns);
+                    measured += 1;
+                }
+            }
+            if now >= next_progress {
+                next_progress = now + PROGRESS_INTERVAL;
+                let by_time = now.since(begun).as_secs_f64() / end.since(begun).as_secs_f64();
+                let fraction = by_time.max(measured as f64 / count as f64).min(1.0);
+                let iops = f64::from(all) / now.since(begun).as_secs_f64().max(1e-9);
+                progress(Progress { fraction, iops });
+            }
+        }
+        let to = now.min(end);
+        self.drain()?;
+        Ok((from, to))
+    }
+
+    /// Waits for what is in flight.
+    fn drain(&mut self) -> Result<(), LoadError> {
+        while self.idle.len() < self.slots.len() {
+            self.initiator.turn(Instant::FAR_FUTURE)?;
+            let now = clock::now();
+            while let Some(done) = self.initiator.poll_completion(now) {
+                self.complete(done, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all that was written and compares it.
+    fn read_back(&mut self) -> Result<(), LoadError> {
+        let Some(written) = self.written.take() else { return Ok(()) };
+        let mut next = written.next_from(0);
+        self.written = Some(written);
+        while next.is_some() || self.idle.len() < self.slots.len() {
+            let now = clock::now();
+            while let Some(piece) = next.filter(|_| !self.idle.is_empty()) {
+                self.submit(Request { write: false, piece }, now);
+                next = self.written.as_ref().and_then(|written| written.next_from(piece + 1));
+            }
+            self.initiator.turn(Instant::FAR_FUTURE)?;
+            while let Some(done) = self.initiator.poll_completion(now) {
+                self.complete(done, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, mut request: Request, now: Instant) {
+        let Some(place) = self.idle.pop() else { return };
+        if let Some(written) = &self.written
+            && self.config.operation == Operation::Mix
+            && !written.is_set(request.piece)
+        {
+            // What nobody has written cannot be compared: a mix writes it first.
+            request.write = true;
+        }
+        let slot = &mut self.slots[place];
+        let mut buffer = std::mem::take(&mut slot.buffer);
+        let fresh = buffer.is_empty();
+        buffer.resize(self.config.block_bytes as usize, 0);
+        let lba = request.piece * u64::from(self.blocks_per_io);
+        let (cdb, transfer) = if request.write {
+            if fresh || self.config.verify {
+                let offset = request.piece * u64::from(self.config.block_bytes);
+                content::fill(&mut buffer, offset, self.config.seed);
+            }
+            (cdb::write(lba, self.blocks_per_io, false), Transfer::Write(buffer))
+        } else {
+            (cdb::read(lba, self.blocks_per_io, false), Transfer::Read(buffer))
+        };
+        slot.request = Some(request);
+        slot.submitted = now;
+        let command = command(self.lun, cdb, transfer, place as u64);
+        if let Err(full) = self.initiator.submit(command, now) {
+            // The session was made for as many tasks as there are slots; if its caller made it
+            // smaller, the load keeps that many in flight.
+            self.slots[place].buffer = full.0.transfer.into_buffer();
+            self.slots[place].request = None;
+            self.idle.insert(0, place);
+        }
+    }
+
+    /// Takes a completion in; gives the latency of an I/O that has done what it should.
+    fn complete(&mut self, done: Completion, now: Instant) -> Option<u64> {
+        let failed = failure(&done);
+        let place = done.user as usize;
+        let slot = self.slots.get_mut(place)?;
+        let request = slot.request.take()?;
+        slot.buffer = done.transfer.into_buffer();
+        self.idle.push(place);
+        if let Some(failed) = failed {
+            self.meter.failed(|| failed);
+            return None;
+        }
+        if self.config.verify {
+            if request.write {
+                if let Some(written) = &mut self.written {
+                    written.set(request.piece);
+                }
+            } else {
+                let offset = request.piece * u64::from(self.config.block_bytes);
+                self.meter.verified += 1;
+                if let Some(at) = content::first_difference(&slot.buffer, offset, self.config.seed) {
+                    self.meter.corrupt += 1;
+                    self.meter.failed(|| format!("wrong content at byte {at} of the LUN"));
+                    return None;
+                }
+            }
+        }
+        Some(wansan_trace::time::duration_ns(now.since(slot.submitted)))
+    }
+}
+
+/// Evenly spaced moments.
+#[derive(Debug)]
+struct Pace {
+    begun: Instant,
+    interval_ns: f64,
+    given: u64,
+    next: Instant,
+}
+
+impl Pace {
+    fn new(begun: Instant, rate_per_s: f64) -> Self {
+        Pace { begun, interval_ns: 1e9 / rate_per_s, given: 0, next: begun }
+    }
+
+    /// Whether an I/O is due; if so, it counts as asked for. Moments that were missed because all
+    /// slots were taken are made up for.
+    fn is_due(&mut self, now: Instant) -> bool {
+        if now < self.next {
+            return false;
+        }
+        self.given += 1;
+        let offset_ns = self.interval_ns * self.given as f64;
+        self.next = self.begun + Duration::from_nanos(offset_ns as u64);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pace_is_kept_without_drift() {
+        let mut pace = Pace::new(Instant::ZERO, 3.0);
+        let mut given = 0;
+        for ms in 0..=10_000 {
+            while pace.is_due(Instant::from_ns(ms * 1_000_000)) {
+                given += 1;
+            }
+        }
+        assert_eq!(given, 31);
+    }
+}

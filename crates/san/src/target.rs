@@ -1,0 +1,244 @@
+//! The target server: threads that serve sessions over real sockets from real stores.
+//!
+//! Each session belongs to one thread, which owns its state, so nothing on an I/O's way is locked.
+//! Threads talk by mail ([`mailbox`]): a new connection goes to the thread with the next number, a
+//! reset of a unit goes to all.
+
+mod login;
+mod mailbox;
+mod reactor;
+mod registry;
+mod serve;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use wansan_iscsi::keys::{Wanted, WantedError};
+use wansan_iscsi::scsi::{DeviceError, Geometry, GeometryError, Identity, LogicalUnit, TargetDevice};
+use wansan_iscsi::target::SessionConfig;
+use wansan_iscsi::text::send_targets::is_iscsi_name;
+use wansan_tcp::congestion::{self, CongestionError};
+use wansan_trace::{Kinds, Recorder};
+
+use crate::store::{LunSpec, OpenError, Pool, Store};
+use mailbox::{Mail, Mailbox};
+use reactor::Reactor;
+use registry::Registry;
+
+/// What a target serves, and how.
+#[derive(Debug, Clone)]
+pub struct TargetConfig {
+    /// Where to listen: `ADDRESS:PORT`; port 0 takes a free one.
+    pub listen: String,
+    /// The target's iSCSI name.
+    pub name: String,
+    /// Its logical units, numbered from 0.
+    pub luns: Vec<LunSpec>,
+    /// Commands of one session that may be in hand at once, 1 to 65,536.
+    pub command_window: u32,
+    /// What to negotiate for.
+    pub wanted: Wanted,
+    /// The kernel's congestion control for connections, or its default.
+    pub congestion_control: Option<String>,
+    /// Threads that serve sessions, at least 1.
+    pub threads: usize,
+    /// What to record.
+    pub kinds: Kinds,
+    /// Memory for each thread's records, in bytes.
+    pub record_bytes: usize,
+    /// How often TCP_INFO of each connection is recorded.
+    pub tcp_interval: Duration,
+    /// Is told, in one line, of connections that end in trouble.
+    pub report: fn(&str),
+}
+
+/// A target could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// Not a name.
+    #[error("'{name}' is no iSCSI name: it begins with iqn., eui. or naa. (RFC 7143 §4.2.7)")]
+    Name {
+        /// What was given.
+        name: String,
+    },
+    /// No logical unit.
+    #[error("a target needs at least one LUN, for example memory:1GiB")]
+    NoLun,
+    /// A store could not be opened.
+    #[error("LUN {spec}: {source}")]
+    Open {
+        /// Which.
+        spec: String,
+        /// Why.
+        source: OpenError,
+    },
+    /// A store's size makes no disk.
+    #[error("LUN {spec}: {source}")]
+    Geometry {
+        /// Which.
+        spec: String,
+        /// Why.
+        source: GeometryError,
+    },
+    /// The logical units make no device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A setting is out of its range.
+    #[error(transparent)]
+    Wanted(#[from] WantedError),
+    /// The portal cannot be had.
+    #[error("cannot listen at {address}: {source}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The congestion control cannot be had.
+    #[error(transparent)]
+    Congestion(#[from] CongestionError),
+    /// The machine gives no thread or descriptor.
+    #[error("cannot start the target's threads: {0}")]
+    Machine(#[from] io::Error),
+}
+
+/// A running target.
+#[derive(Debug)]
+pub struct Target {
+    address: SocketAddr,
+    threads: Vec<(Arc<Mailbox>, JoinHandle<Recorder>)>,
+    /// Dropped after the threads that use it.
+    _pool: Arc<Pool>,
+}
+
+/// What all threads of a target share; none of it changes while it runs.
+struct Shared {
+    name: String,
+    address: SocketAddr,
+    wanted: Wanted,
+    session: SessionConfig,
+    stores: Vec<Arc<dyn Store>>,
+    registry: Registry,
+    mailboxes: Vec<Arc<Mailbox>>,
+    tcp_interval: Duration,
+    report: fn(&str),
+}
+
+/// All portals of a target are one group (RFC 7143 §13.9).
+const PORTAL_GROUP_TAG: u16 = 1;
+
+/// Threads of the pool that runs what may block. Disks take a queue of about this depth well.
+const STORE_THREADS: usize = 16;
+
+impl Target {
+    /// Opens the stores, listens and starts to serve.
+    ///
+    /// # Errors
+    /// [`TargetError`] says what is wrong; nothing is left behind.
+    pub fn start(config: &TargetConfig) -> Result<Target, TargetError> {
+        if !is_iscsi_name(&config.name) {
+            return Err(TargetError::Name { name: config.name.clone() });
+        }
+        if config.luns.is_empty() {
+            return Err(TargetError::NoLun);
+        }
+        config.wanted.check()?;
+        let (device, stores) = open_luns(config)?;
+        let listener = listen(&config.listen)?;
+        if let Some(name) = &config.congestion_control {
+            // Accepted connections inherit it.
+            congestion::choose(&listener, name)?;
+        }
+        let address = listener.local_addr()?;
+        let pool = Arc::new(Pool::start(STORE_THREADS)?);
+        let mailboxes = (0..config.threads.max(1))
+            .map(|_| Mailbox::new().map(Arc::new))
+            .collect::<Result<Vec<_>, _>>()?;
+        let shared = Arc::new(Shared {
+            name: config.name.clone(),
+            address,
+            wanted: config.wanted.clone(),
+            session: SessionConfig {
+                device: Arc::new(device),
+                command_window: config.command_window,
+            },
+            stores,
+            registry: Registry::default(),
+            mailboxes,
+            tcp_interval: config.tcp_interval,
+            report: config.report,
+        });
+        let mut target = Target { address, threads: Vec::new(), _pool: Arc::clone(&pool) };
+        let mut listener = Some(listener);
+        for (number, mailbox) in shared.mailboxes.iter().enumerate() {
+            let trace = Recorder::new(config.kinds, config.record_bytes);
+            let reactor =
+                Reactor::new(number, Arc::clone(&shared), listener.take(), &pool, trace)?;
+            let thread = thread::Builder::new()
+                .name(format!("target-{number}"))
+                .spawn(move || reactor.run())?;
+            target.threads.push((Arc::clone(mailbox), thread));
+        }
+        Ok(target)
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Closes all connections, ends the threads and gives their records.
+    #[must_use]
+    pub fn stop(mut self) -> Vec<Recorder> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Vec<Recorder> {
+        for (mailbox, _) in &self.threads {
+            mailbox.put(Mail::Stop);
+        }
+        // A thread that panicked has said so already; its records are lost with it.
+        self.threads.drain(..).filter_map(|(_, thread)| thread.join().ok()).collect()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn listen(address: &str) -> Result<TcpListener, TargetError> {
+    let failed = |source| TargetError::Listen { address: address.to_owned(), source };
+    let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
+    let listener = TcpListener::bind(&addresses[..]).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+fn open_luns(config: &TargetConfig) -> Result<(TargetDevice, Vec<Arc<dyn Store>>), TargetError> {
+    let mut units = Vec::new();
+    let mut stores = Vec::new();
+    for (number, spec) in (0..).zip(&config.luns) {
+        let store = spec
+            .open()
+            .map_err(|source| TargetError::Open { spec: spec.to_string(), source })?;
+        let burst_bytes = config.wanted.max_burst_bytes;
+        let geometry = Geometry::new(store.size_bytes(), spec.block_bytes, burst_bytes)
+            .map_err(|source| TargetError::Geometry { spec: spec.to_string(), source })?;
+        let identity = Identity {
+            target_name: config.name.clone(),
+            portal_group_tag: PORTAL_GROUP_TAG,
+            number,
+        };
+        // Only what lies in memory alone has no cache in front of it.
+        let write_cache = !store.is_memory();
+        units.push(LogicalUnit { identity, geometry, write_cache, read_only: false });
+        stores.push(store);
+    }
+    Ok((TargetDevice::new(units)?, stores))
+}

@@ -1,0 +1,65 @@
+//! Mail between the threads of a target.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+use wansan_trace::SessionId;
+
+/// What one thread tells another.
+#[derive(Debug)]
+pub(super) enum Mail {
+    /// Serve this connection.
+    Connection(TcpStream),
+    /// Another session has reset these units.
+    UnitsReset {
+        /// Who did.
+        by: SessionId,
+        /// Their places in the device.
+        units: Vec<usize>,
+    },
+    /// End this session: its initiator has begun anew (RFC 7143 §6.3.5).
+    EndSession(SessionId),
+    /// End.
+    Stop,
+}
+
+/// One thread's mailbox: a queue with a descriptor to wait on. What goes through it is rare (new
+/// connections, resets), never an I/O.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    queue: Mutex<VecDeque<Mail>>,
+    event: OwnedFd,
+}
+
+impl Mailbox {
+    pub(super) fn new() -> io::Result<Mailbox> {
+        Ok(Mailbox {
+            queue: Mutex::default(),
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// Puts mail in and wakes the owner.
+    pub(super) fn put(&self, mail: Mail) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(mail);
+        // Adding 1 to an eventfd fails only at 2^64 − 1.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+
+    /// Takes all mail out.
+    pub(super) fn take(&self) -> VecDeque<Mail> {
+        // Cleared first: mail that comes from here on sets it again. EAGAIN: it was clear.
+        let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
+        std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl AsFd for Mailbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}

@@ -1,0 +1,374 @@
+//! One connection of a target: its socket and what it is served with.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use wansan_iscsi::scsi::{AdditionalSense, Sense, SenseKey};
+use wansan_iscsi::target::{Handshake, Session, Work};
+use wansan_iscsi::text::send_targets::{TargetAddress, TargetRecord};
+use wansan_trace::{Instant, Recorder, TaskTag, clock};
+
+use super::login::Desk;
+use super::mailbox::Mail;
+use super::{PORTAL_GROUP_TAG, Shared};
+use crate::store::{Completion, Operation, QueuePair, StoreError};
+
+/// A connection and its place in its life.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) stream: TcpStream,
+    pub(super) phase: Phase,
+    pub(super) last_heard: Instant,
+    /// When it came, for the bound on the time of a login.
+    pub(super) came: Instant,
+    /// Names this connection among those that had the same slot.
+    pub(super) generation: u16,
+    /// What the poller waits for: reading, writing.
+    pub(super) interest: (bool, bool),
+}
+
+/// Where a connection is in its life.
+#[derive(Debug)]
+pub(super) enum Phase {
+    Login(Box<Handshake>),
+    Session(Box<Session>),
+    /// Nothing more is heard; the rest is sent, then the peer is waited for to close.
+    Closing(VecDeque<u8>),
+}
+
+/// Why a connection ends.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum End {
+    #[error("{0}")]
+    Login(#[from] wansan_iscsi::target::HandshakeError),
+    #[error("{0}")]
+    Session(#[from] wansan_iscsi::target::Close),
+    #[error("the initiator closed the connection")]
+    Closed,
+    #[error("{0}")]
+    Socket(#[from] io::Error),
+}
+
+impl End {
+    /// Whether the socket is of no more use.
+    pub(super) fn socket_is_dead(&self) -> bool {
+        matches!(self, End::Closed | End::Socket(_))
+    }
+
+    /// Whether an operator should hear of it.
+    pub(super) fn is_trouble(&self) -> bool {
+        !matches!(
+            self,
+            End::Closed | End::Session(wansan_iscsi::target::Close::LoggedOut)
+        )
+    }
+}
+
+/// What a thread's connections share.
+pub(super) struct Context {
+    pub(super) number: usize,
+    pub(super) shared: Arc<Shared>,
+    pub(super) trace: Recorder,
+    pub(super) queue_pair: QueuePair,
+    /// Operations that found the queue pair full. The command windows bound them.
+    pub(super) backlog: VecDeque<(u64, usize, Operation)>,
+}
+
+/// Names an operation at the stores: the slot, the generation and the task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) slot: u16,
+    pub(super) generation: u16,
+    pub(super) task: TaskTag,
+}
+
+impl Token {
+    fn to_u64(self) -> u64 {
+        u64::from(self.slot) << 48 | u64::from(self.generation) << 32 | u64::from(self.task.0)
+    }
+
+    pub(super) fn from_u64(token: u64) -> Self {
+        Token {
+            slot: (token >> 48) as u16,
+            generation: (token >> 32) as u16,
+            task: TaskTag(token as u32),
+        }
+    }
+}
+
+impl Peer {
+    /// Reads what has come, once, if the connection wants to hear more. Says whether all of the
+    /// space was filled, so that more may be waiting.
+    fn read(&mut self, now: Instant) -> Result<bool, End> {
+        let space = match &mut self.phase {
+            Phase::Login(handshake) => handshake.space(),
+            Phase::Session(session) => {
+                let connection = &mut session.connections()[0];
+                if !connection.wants_input() {
+                    return Ok(false);
+                }
+                connection.space()
+            }
+            Phase::Closing(_) => &mut [0; 4096],
+        };
+        let room = space.len();
+        let bytes = match recv(&self.stream, space, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return Err(End::Closed),
+            Ok((bytes, _)) => bytes,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(false),
+            Err(errno) => return Err(End::Socket(errno.into())),
+        };
+        self.last_heard = now;
+        match &mut self.phase {
+            Phase::Login(handshake) => handshake.filled(bytes),
+            Phase::Session(session) => session.connections()[0].filled(bytes),
+            Phase::Closing(_) => {}
+        }
+        Ok(bytes == room)
+    }
+
+    /// Sends what is pending as far as the socket takes it; says whether all of it went.
+    fn write(&mut self) -> Result<bool, End> {
+        loop {
+            let pending = match &mut self.phase {
+                Phase::Login(handshake) => handshake.pending(),
+                Phase::Session(session) => session.connections()[0].pending(),
+                Phase::Closing(rest) => rest.make_contiguous(),
+            };
+            if pending.is_empty() {
+                return Ok(true);
+            }
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            let bytes = match send(&self.stream, pending, flags) {
+                Ok(bytes) => bytes,
+                Err(rustix::io::Errno::AGAIN) => return Ok(false),
+                Err(rustix::io::Errno::INTR) => 0,
+                Err(errno) => return Err(End::Socket(errno.into())),
+            };
+            match &mut self.phase {
+                Phase::Login(handshake) => handshake.sent(bytes),
+                Phase::Session(session) => session.connections()[0].sent(bytes),
+                Phase::Closing(rest) => drop(rest.drain(..bytes)),
+            }
+        }
+    }
+
+    /// Serves the connection until there is nothing more to do for now. `readable`: the socket may
+    /// have something.
+    pub(super) fn serve(
+        &mut self,
+        slot: u16,
+        mut readable: bool,
+        context: &mut Context,
+    ) -> Result<(), End> {
+        loop {
+            let now = clock::now();
+            if readable {
+                readable = self.read(now)?;
+            }
+            self.advance(slot, now, context)?;
+            let anything = !self.pending_is_empty();
+            let all_sent = self.write()?;
+            // When much was sent, work or input that had no room may go on.
+            if !readable && (!anything || !all_sent) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn pending_is_empty(&mut self) -> bool {
+        match &mut self.phase {
+            Phase::Login(handshake) => handshake.pending().is_empty(),
+            Phase::Session(session) => session.connections()[0].pending().is_empty(),
+            Phase::Closing(rest) => rest.is_empty(),
+        }
+    }
+
+    fn advance(&mut self, slot: u16, now: Instant, context: &mut Context) -> Result<(), End> {
+        if let Phase::Login(handshake) = &mut self.phase {
+            let shared = Arc::clone(&context.shared);
+            let owner = context.number;
+            let mut desk = Desk { shared: &shared, owner, replaced: None };
+            let accepted = handshake.receive(&mut desk)?;
+            if let Some(replaced) = desk.replaced {
+                let mailbox = &shared.mailboxes[replaced.owner];
+                mailbox.put(Mail::EndSession(replaced.session));
+            }
+            let Some(accepted) = accepted else { return Ok(()) };
+            let targets = self.targets(&shared);
+            let handshake = std::mem::replace(
+                &mut self.phase,
+                Phase::Closing(VecDeque::new()),
+            );
+            if let Phase::Login(handshake) = handshake {
+                let config = shared.session.clone();
+                let session = handshake.into_session(*accepted, config, targets);
+                self.phase = Phase::Session(Box::new(session));
+            }
+        }
+        let Phase::Session(session) = &mut self.phase else { return Ok(()) };
+        let received = session.receive(0, now, &mut context.trace);
+        while let Some(work) = session.poll_work(0) {
+            context.work(slot, self.generation, session, work, now);
+        }
+        while let Some(notice) = session.poll_notice() {
+            context.tell(session.id(), notice);
+        }
+        Ok(received?)
+    }
+
+    /// What SendTargets says on this connection: the target, at the address that it was reached at.
+    fn targets(&self, shared: &Shared) -> Arc<[TargetRecord]> {
+        let address = self.stream.local_addr().unwrap_or(shared.address);
+        let portal = TargetAddress {
+            host: address.ip().to_string(),
+            port: address.port(),
+            portal_group_tag: Some(PORTAL_GROUP_TAG),
+        };
+        Arc::new([TargetRecord { name: shared.name.clone(), addresses: vec![portal] }])
+    }
+
+    /// Goes into [`Phase::Closing`] with what is still to be sent. Gives the session that ended.
+    pub(super) fn close(&mut self) -> Option<Box<Session>> {
+        let rest = match &mut self.phase {
+            Phase::Login(handshake) => handshake.pending().to_vec(),
+            Phase::Session(session) => session.connections()[0].pending().to_vec(),
+            Phase::Closing(_) => return None,
+        };
+        match std::mem::replace(&mut self.phase, Phase::Closing(rest.into())) {
+            Phase::Session(session) => Some(session),
+            Phase::Login(_) | Phase::Closing(_) => None,
+        }
+    }
+
+    /// In [`Phase::Closing`]: sends the rest and says that nothing more will come. The socket stays
+    /// until the peer has closed too: closing it first would throw away what the peer has not read.
+    pub(super) fn finish(&mut self) -> Result<(), End> {
+        if self.write()? {
+            self.stream.shutdown(Shutdown::Write)?;
+        }
+        Ok(())
+    }
+}
+
+impl Context {
+    /// Has a store do a piece of work: at once if that takes no longer than a copy in memory.
+    pub(super) fn work(
+        &mut self,
+        slot: u16,
+        generation: u16,
+        session: &mut Session,
+        work: Work,
+        now: Instant,
+    ) {
+        let shared = Arc::clone(&self.shared);
+        // The store's time is worth a look at the clock only when it is recorded.
+        let recorded = self.trace.keeps_io();
+        let time = || if recorded { clock::now() } else { now };
+        let asked = time();
+        match work {
+            Work::Read { task, unit, offset_bytes, len_bytes } => {
+                let store = &shared.stores[unit];
+                let done =
+                    session.read_with(task, len_bytes, asked, &mut self.trace, |at, space| {
+                        let read = store.try_read_now(offset_bytes + at as u64, space)?;
+                        Some(read.map(|()| time()).map_err(|error| sense_of(&error)))
+                    });
+                if !done {
+                    let buffer = vec![0; len_bytes];
+                    let operation = Operation::Read { offset: offset_bytes, buffer };
+                    self.submit(Token { slot, generation, task }, unit, operation);
+                }
+            }
+            Work::Write { task, unit, offset_bytes, data, fua } => {
+                match shared.stores[unit].try_write_now(offset_bytes, &data, fua) {
+                    Some(result) => {
+                        let result = result.map_err(|error| sense_of(&error));
+                        session.status_done(task, result, (asked, time()), &mut self.trace);
+                    }
+                    None => {
+                        let operation =
+                            Operation::Write { offset: offset_bytes, buffer: data, fua };
+                        self.submit(Token { slot, generation, task }, unit, operation);
+                    }
+                }
+            }
+            Work::Flush { task, unit } => match shared.stores[unit].try_flush_now() {
+                Some(result) => {
+                    let result = result.map_err(|error| sense_of(&error));
+                    session.status_done(task, result, (asked, time()), &mut self.trace);
+                }
+                None => self.submit(Token { slot, generation, task }, unit, Operation::Flush),
+            },
+        }
+    }
+
+    fn submit(&mut self, token: Token, unit: usize, operation: Operation) {
+        let token = token.to_u64();
+        if !self.backlog.is_empty() {
+            self.backlog.push_back((token, unit, operation));
+            return;
+        }
+        let store = &self.shared.stores[unit];
+        if let Err(operation) = self.queue_pair.submit(token, store, operation) {
+            self.backlog.push_back((token, unit, operation));
+        }
+    }
+
+    /// Submits what found no room before.
+    pub(super) fn submit_backlog(&mut self) {
+        while let Some((token, unit, operation)) = self.backlog.pop_front() {
+            let store = &self.shared.stores[unit];
+            if let Err(operation) = self.queue_pair.submit(token, store, operation) {
+                self.backlog.push_front((token, unit, operation));
+                return;
+            }
+        }
+    }
+
+    /// Tells the other threads, and this one's own other sessions, by mail.
+    fn tell(&self, by: wansan_trace::SessionId, notice: wansan_iscsi::target::Notice) {
+        let wansan_iscsi::target::Notice::UnitsReset { units } = notice;
+        for mailbox in &self.shared.mailboxes {
+            mailbox.put(Mail::UnitsReset { by, units: units.clone() });
+        }
+    }
+}
+
+/// Gives a store's answer to the session that asked.
+pub(super) fn answered(session: &mut Session, completion: Completion, trace: &mut Recorder) {
+    let task = Token::from_u64(completion.token).task;
+    let times = (completion.began, completion.finished);
+    let result = completion.result.map_err(|error| sense_of(&error));
+    match completion.operation {
+        Operation::Read { buffer, .. } => {
+            session.read_done(task, result.map(|()| &buffer[..]), times, trace);
+        }
+        Operation::Write { .. } | Operation::Flush => {
+            session.status_done(task, result, times, trace);
+        }
+    }
+}
+
+/// What the initiator is told of a store's failure.
+fn sense_of(error: &StoreError) -> Sense {
+    match error {
+        StoreError::NoSpace { .. } => {
+            Sense::new(SenseKey::DataProtect, AdditionalSense::SPACE_ALLOCATION_FAILED)
+        }
+        StoreError::Machine { operated: crate::store::Operated::Read, .. }
+        | StoreError::Short { .. } => {
+            Sense::new(SenseKey::MediumError, AdditionalSense::UNRECOVERED_READ_ERROR)
+        }
+        StoreError::Machine { .. } => {
+            Sense::new(SenseKey::MediumError, AdditionalSense::WRITE_ERROR)
+        }
+        // The device server has checked the range: this end is at fault.
+        StoreError::OutOfRange { .. } => {
+            Sense::new(SenseKey::HardwareError, AdditionalSense::INTERNAL_TARGET_FAILURE)
+        }
+    }
+}

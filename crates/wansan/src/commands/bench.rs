@@ -1,0 +1,226 @@
+//! `wansan bench`: loads a disk and measures it.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use wansan_san::load::workload::{Operation, Pattern};
+use wansan_san::load::{self, Limit, LoadConfig, LoadError, Report};
+use wansan_san::url::IscsiUrl;
+use wansan_san::{Initiator, InitiatorConfig};
+use wansan_trace::{Recorder, clock, units};
+
+use super::record::RecordArgs;
+use super::session::SessionArgs;
+
+/// Arguments of `wansan bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// The disk: iscsi://HOST[:PORT]/TARGET-IQN/LUN
+    url: IscsiUrl,
+    /// What to do; a mix is seven reads to three writes
+    #[arg(long, value_enum, default_value = "read")]
+    op: Op,
+    /// In which order
+    #[arg(long, value_enum, default_value = "random")]
+    pattern: Order,
+    /// Size of one I/O
+    #[arg(long, value_name = "BYTES", default_value = "4KiB", value_parser = block)]
+    block: u32,
+    /// I/Os to keep in flight
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 32,
+        value_parser = clap::value_parser!(u32).range(1..=65_536)
+    )]
+    parallel: u32,
+    /// How long to measure [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, conflicts_with = "count")]
+    time: Option<Duration>,
+    /// How many I/Os to measure, instead of a time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// What of the beginning is not measured
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::parse_duration)]
+    warmup: Duration,
+    /// Ask for this many I/Os per second, evenly spaced, instead of as many as come back
+    #[arg(long, value_name = "IOPS", value_parser = rate)]
+    rate: Option<f64>,
+    /// Seed of the order and of the content
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Compare what is read: reads with what a write with the same seed has left, writes and mixes
+    /// with what they have written themselves. WRITES DESTROY what is on the disk, as always
+    #[arg(long)]
+    verify: bool,
+    /// This initiator's iSCSI name
+    #[arg(long, value_name = "IQN", default_value = "iqn.2026-01.net.wansan:bench")]
+    initiator_name: String,
+    /// TCP congestion control of the connection, by the kernel's name for it
+    #[arg(long, value_name = "NAME")]
+    congestion_control: Option<String>,
+    /// How long login may take, and how long the target may be silent
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
+    patience: Duration,
+    /// How often TCP's own view of the connection is recorded
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = units::parse_duration)]
+    tcp_interval: Duration,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    record: RecordArgs,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Op {
+    Read,
+    Write,
+    Mix,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Order {
+    Sequential,
+    Random,
+}
+
+/// How long is measured when neither a time nor a count is given.
+const DEFAULT_TIME: Duration = Duration::from_secs(5);
+
+/// The longest I/O: what one command may move (MAXIMUM TRANSFER LENGTH of our own targets).
+const MAX_BLOCK_BYTES: u64 = 16 << 20;
+
+fn block(text: &str) -> Result<u32, String> {
+    let bytes = units::parse_bytes(text).map_err(|error| error.to_string())?;
+    if bytes == 0 || bytes > MAX_BLOCK_BYTES {
+        return Err(format!("an I/O has from 1B to {}", units::format_bytes(MAX_BLOCK_BYTES)));
+    }
+    Ok(bytes as u32)
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| "not a number of I/Os per second".to_owned())?;
+    if rate.is_finite() && rate > 0.0 {
+        Ok(rate)
+    } else {
+        Err("a rate is above 0".to_owned())
+    }
+}
+
+/// Carries out `wansan bench`.
+///
+/// # Errors
+/// What makes it impossible to measure.
+pub fn run(args: &BenchArgs) -> Result<ExitCode> {
+    args.record.prepare()?;
+    let trace = Recorder::new(args.record.kinds(), args.record.budget_bytes());
+    let config = InitiatorConfig {
+        name: args.initiator_name.clone(),
+        isid: isid(),
+        wanted: args.session.wanted(),
+        tasks: args.parallel as usize,
+        congestion_control: args.congestion_control.clone(),
+        patience: args.patience,
+        tcp_interval: args.tcp_interval,
+    };
+    let mut initiator = Initiator::connect(&args.url, &config, trace)?;
+    let measured = measure(args, &mut initiator);
+    let trace = match &measured {
+        Ok(_) | Err(LoadError::Unusable { .. } | LoadError::Block { .. }) => initiator.logout(),
+        Err(_) => initiator.into_records(),
+    };
+    let mut report = measured?;
+    report.records_dropped = trace.dropped();
+    args.record.write(&[trace])?;
+    if args.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        print(&report);
+    }
+    if report.corrupt > 0 || report.errors > 0 {
+        let first = report.first_error.as_deref().unwrap_or_default();
+        eprintln!("wansan: {} of the I/Os failed, the first with: {first}", report.errors);
+        return Ok(ExitCode::FAILURE);
+    }
+    if report.ios == 0 {
+        bail!("no I/O was completed in the time given: measure longer");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(args: &BenchArgs, initiator: &mut Initiator) -> Result<Report, LoadError> {
+    let bar = if args.json || !std::io::stderr().is_terminal() {
+        ProgressBar::hidden()
+    } else {
+        let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {eta} left  {msg}");
+        ProgressBar::new(1000).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    };
+    let config = LoadConfig {
+        operation: match args.op {
+            Op::Read => Operation::Read,
+            Op::Write => Operation::Write,
+            Op::Mix => Operation::Mix,
+        },
+        pattern: match args.pattern {
+            Order::Sequential => Pattern::Sequential,
+            Order::Random => Pattern::Random,
+        },
+        block_bytes: args.block,
+        parallel: args.parallel as usize,
+        limit: match args.count {
+            Some(count) => Limit::Count(count),
+            None => Limit::Time(args.time.unwrap_or(DEFAULT_TIME)),
+        },
+        warmup: args.warmup,
+        rate_per_s: args.rate,
+        seed: args.seed,
+        verify: args.verify,
+    };
+    let report = load::run(initiator, args.url.lun, &config, |progress| {
+        bar.set_position((progress.fraction * 1000.0) as u64);
+        bar.set_message(format!("{:.0} IOPS", progress.iops));
+    });
+    bar.finish_and_clear();
+    report
+}
+
+fn print(report: &Report) {
+    println!("IOPS        {:>12.0}", report.iops);
+    println!("throughput  {:>12.1} MiB/s", report.bytes_per_s / f64::from(1 << 20));
+    println!("I/Os        {:>12}  in {:.2} s, {} in flight", report.ios, report.elapsed_s, report.parallel);
+    if let Some(latency) = &report.latency_ns {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        println!(
+            "latency     {:>12.3} ms mean, {:.3} p50, {:.3} p90, {:.3} p99, {:.3} p99.9, {:.3} max",
+            latency.mean / 1e6,
+            ms(latency.p50),
+            ms(latency.p90),
+            ms(latency.p99),
+            ms(latency.p99_9),
+            ms(latency.max)
+        );
+    }
+    if report.verified > 0 {
+        println!("verified    {:>12}  {} wrong", report.verified, report.corrupt);
+    }
+    if report.records_dropped > 0 {
+        println!("records     {:>12}  dropped: give --record-memory more", report.records_dropped);
+    }
+}
+
+/// An ISID that no other process on this or another machine has by chance: the random format of
+/// RFC 7143 §11.12.5, filled from the time and the process id.
+fn isid() -> [u8; 6] {
+    let mixed = clock::realtime_ns()
+        .wrapping_add(u64::from(std::process::id()) << 32)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let [_, _, _, a, b, c, d, e] = mixed.to_be_bytes();
+    [0x80, a, b, c, d, e]
+}

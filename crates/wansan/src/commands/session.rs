@@ -1,0 +1,80 @@
+//! The arguments of iSCSI negotiation, which both ends have.
+
+use clap::Args;
+use wansan_iscsi::keys::{DigestKind, Wanted};
+use wansan_trace::units;
+
+/// What to negotiate for. The defaults fit long paths.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Negotiation (RFC 7143 §13)")]
+pub(super) struct SessionArgs {
+    /// CRC32C over headers: never, if the other end wants it, or always
+    #[arg(long, value_name = "WHEN", default_value = "accept")]
+    header_digest: Digest,
+    /// CRC32C over data: never, if the other end wants it, or always
+    #[arg(long, value_name = "WHEN", default_value = "accept")]
+    data_digest: Digest,
+    /// Data-Out may be sent only when the target asks for it
+    #[arg(long, value_name = "YES|NO", default_value = "no")]
+    initial_r2t: YesNo,
+    /// Data may come along with a write command
+    #[arg(long, value_name = "YES|NO", default_value = "yes")]
+    immediate_data: YesNo,
+    /// Most data that may be sent unasked with one command
+    #[arg(long, value_name = "BYTES", default_value = "256KiB", value_parser = bytes)]
+    first_burst: u32,
+    /// Most data in one sequence
+    #[arg(long, value_name = "BYTES", default_value = "1MiB", value_parser = bytes)]
+    max_burst: u32,
+    /// Most data in one PDU that this end takes
+    #[arg(long, value_name = "BYTES", default_value = "256KiB", value_parser = bytes)]
+    max_recv_data_segment: u32,
+    /// R2Ts of one command that may be outstanding at once
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    max_outstanding_r2t: u16,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Digest {
+    Never,
+    Accept,
+    Always,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum YesNo {
+    Yes,
+    No,
+}
+
+fn bytes(text: &str) -> Result<u32, String> {
+    let bytes = units::parse_bytes(text).map_err(|error| error.to_string())?;
+    u32::try_from(bytes).map_err(|_| format!("{text} is more than a sequence can have (16777215B)"))
+}
+
+impl Digest {
+    fn wanted(self) -> Vec<DigestKind> {
+        match self {
+            Digest::Never => vec![DigestKind::None],
+            Digest::Accept => vec![DigestKind::None, DigestKind::Crc32c],
+            Digest::Always => vec![DigestKind::Crc32c],
+        }
+    }
+}
+
+impl SessionArgs {
+    /// As negotiation takes it.
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted {
+            header_digest: self.header_digest.wanted(),
+            data_digest: self.data_digest.wanted(),
+            initial_r2t: self.initial_r2t == YesNo::Yes,
+            immediate_data: self.immediate_data == YesNo::Yes,
+            first_burst_bytes: self.first_burst,
+            max_burst_bytes: self.max_burst,
+            max_recv_data_bytes: self.max_recv_data_segment,
+            max_outstanding_r2t: self.max_outstanding_r2t,
+            ..Wanted::default()
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `wansan target`: serves disks.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use wansan_san::store::LunSpec;
+use wansan_san::{Target, TargetConfig};
+use wansan_trace::units;
+
+use super::record::RecordArgs;
+use super::session::SessionArgs;
+
+/// Arguments of `wansan target`.
+#[derive(Debug, Args)]
+pub struct TargetArgs {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3260")]
+    listen: String,
+    /// The target's iSCSI name
+    #[arg(long, value_name = "IQN")]
+    name: String,
+    /// A logical unit, numbered from 0 in the order given: memory:SIZE or file:PATH, then
+    /// ,size=SIZE (makes the file) ,block=512|4096 ,service-time=TIME ,servers=N
+    #[arg(long = "lun", value_name = "STORE", required = true)]
+    luns: Vec<LunSpec>,
+    /// Commands of one session that may be in hand at once
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1024,
+        value_parser = clap::value_parser!(u32).range(1..=65_536)
+    )]
+    command_window: u32,
+    /// Threads that serve sessions
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = default_threads(),
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
+    threads: u16,
+    /// TCP congestion control of the connections, by the kernel's name for it
+    #[arg(long, value_name = "NAME")]
+    congestion_control: Option<String>,
+    /// How often TCP's own view of each connection is recorded
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = units::parse_duration)]
+    tcp_interval: Duration,
+    /// Say what happens in JSON, a line each
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    record: RecordArgs,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// More threads than sessions that are busy at once bring nothing.
+fn default_threads() -> u16 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    u16::try_from(cores.min(8)).unwrap_or(1)
+}
+
+/// Carries out `wansan target`: serves until SIGINT or SIGTERM.
+///
+/// # Errors
+/// What makes it impossible to serve.
+pub fn run(args: &TargetArgs) -> Result<ExitCode> {
+    args.record.prepare()?;
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
+    let target = Target::start(&TargetConfig {
+        listen: args.listen.clone(),
+        name: args.name.clone(),
+        luns: args.luns.clone(),
+        command_window: args.command_window,
+        wanted: args.session.wanted(),
+        congestion_control: args.congestion_control.clone(),
+        threads: usize::from(args.threads),
+        kinds: args.record.kinds(),
+        record_bytes: args.record.budget_bytes(),
+        tcp_interval: args.tcp_interval,
+        report: |line| eprintln!("wansan target: {line}"),
+    })?;
+    let address = target.address();
+    let line = if args.json {
+        serde_json::json!({ "event": "listening", "address": address.to_string() }).to_string()
+    } else {
+        format!("{} at {address}, {} LUN(s)", args.name, args.luns.len())
+    };
+    // Whoever started it may wait for this line and close the pipe then.
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+    signals.forever().next();
+    let recorders = target.stop();
+    args.record.write(&recorders)?;
+    Ok(ExitCode::SUCCESS)
+}
