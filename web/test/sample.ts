@@ -48,7 +48,7 @@ function sampleCell(number: number, phase: string, parallel: number, window: num
     cell: number,
     phase,
     repeat: 0,
-    parameters: { "workload.parallel": parallel },
+    parameters: { "workload.parallel": parallel, "target.command_window": window },
     failure: null,
     iops,
     bytes_per_s: iops * 4096,
@@ -57,16 +57,24 @@ function sampleCell(number: number, phase: string, parallel: number, window: num
     sessions: INITIATORS,
     layers: LAYERS.map((layer, depth) => {
       const outside = (sojourn_ns[depth - 1] ?? 0) - (sojourn_ns[depth] ?? 0);
+      // Only the command window is waited for on the way in alone; the rest is mostly propagation.
+      const wayIn = depth === 3 ? 1 : 0.5;
+      const excess = depth === 3 ? 1 : 0.08;
       return {
         layer,
         in_flight_mean: means[depth] ?? 0,
         in_flight_max: Math.ceil(means[depth] ?? 0),
-        waiting_ns: depth === 0 ? null : depth === 3 ? outside * 0.998 : outside * 0.5,
-        returning_ns: depth === 0 ? null : depth === 3 ? outside * 0.002 : outside * 0.5,
-        sojourn_ns: sojourn_ns[depth] ?? 0,
+        way_in_ns: depth === 0 ? 0 : outside * wayIn,
+        way_in_excess_ns: depth === 0 ? 0 : outside * wayIn * excess,
+        way_out_ns: depth === 0 ? 0 : outside * (1 - wayIn),
+        way_out_excess_ns: depth === 0 ? 0 : outside * (1 - wayIn) * excess,
+        service_ns: depth === LAYERS.length - 1 ? (sojourn_ns[depth] ?? 0) : 0,
+        service_excess_ns: depth === LAYERS.length - 1 ? (sojourn_ns[depth] ?? 0) * excess : 0,
       };
     }),
-    dropped: { io: 0, tcp: 0, path: 0 },
+    dropped: {},
+    missing_crossings: 0,
+    little_disagrees: [],
     time: { from_s: -WARM_UP_S, step_s: STEP_S, steps: STEPS, measured_s: STEPS * STEP_S - WARM_UP_S - 0.05 },
     in_flight: LAYERS.map((layer, depth) => ({ layer, values: wobble(means[depth] ?? 0, depth) })),
     connections: Array.from({ length: INITIATORS }, (_, i) => ({
@@ -117,7 +125,7 @@ export function failedRun(): ReportData {
   run.problems = ["Cell 0 failed: the target ended with status 2."];
   run.cells = [
     { ...cell, ...bare, failure: "the target ended with status 2", iops: null, bytes_per_s: null, latency_p50_ns: null, latency_p99_ns: null },
-    { ...cell, ...bare, cell: 1, parameters: { "workload.parallel": 32 } },
+    { ...cell, ...bare, cell: 1, parameters: { ...cell.parameters, "workload.parallel": 32 } },
   ];
   run.expectations = [{ expected: 'finding.limit equals "command_window"', found: "nothing", met: false }];
   return run;
@@ -135,6 +143,7 @@ export function emptyRun(): ReportData {
   return {
     plan: "sample",
     title: "A sample",
+    started_ns: null,
     facts: [],
     problems: [],
     finding: null,
@@ -155,24 +164,24 @@ export function sampleRun(): ReportData {
   const after = advised[10]?.iops ?? 1;
   const lossy = planned[9];
   if (lossy !== undefined) {
-    lossy.dropped = { io: 1234, tcp: 0, path: 0 };
+    lossy.dropped = { io: 1234 };
   }
   return {
     plan: "p2-command-window",
     title: "Many parallel reads over 16 ms, and the command window that holds them back",
+    started_ns: 1_763_721_972_000_000_000,
     facts: [
-      { label: "started", text: "2025-11-21 10:46:12 UTC" },
       { label: "wansan", text: "0.1.0 (9fe86b1)" },
       { label: "kernel", text: "Linux 6.18.1" },
       { label: "seed", text: "7" },
     ],
-    problems: ["Cell 9: 1,234 io records were dropped, so its numbers per layer are a lower bound."],
+    problems: ["Cell 9: 1234 io records were lost because a recorder was full; what is drawn from them ends early."],
     finding: {
       limit: "command_window",
       sentence:
-        "The command window holds this SAN back: 448 I/Os wait to be sent, but MaxCmdSN lets in 400, and each spends 11 % of its latency waiting for a CmdSN.",
+        "The command window holds this SAN back: of 112 I/Os that each session wants in flight MaxCmdSN lets in 100, and an I/O spends 11 % of its latency waiting for a CmdSN.",
       evidence: [
-        "queue holds 448.0 I/Os in flight on average, window 400.0: it is the first layer with fewer than the one above.",
+        "The iSCSI queue holds 112.0 I/Os of a session on average, the command window 100.0: it is the first layer with fewer than the one above.",
         "MaxCmdSN − ExpCmdSN + 1 was 0 for 96 % of the measured time in all four sessions.",
         "Little's law agrees within 0.3 % at every layer.",
       ],

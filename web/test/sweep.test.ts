@@ -1,22 +1,22 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { latencyParts } from "../src/report/layers";
+import { latency, latencyParts } from "../src/report/layers";
 import { cellLabel, readSweep, shortNames, spread } from "../src/report/sweep";
 import { emptyRun, failedRun, sampleRun, singleCellRun, twoParameterRun } from "./sample";
 
 test("a sweep of one number has a line per phase", () => {
   const run = sampleRun();
-  const { axis, series } = readSweep(run.cells, run.gain);
+  const { axis, series } = readSweep(run.cells);
   assert.equal(axis.parameter, "workload.parallel");
   assert.deepEqual(axis.positions, [16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176]);
-  assert.deepEqual(series.map(({ label }) => label), ["planned", "advised (command window 176)"]);
+  assert.deepEqual(series.map(({ label }) => label), ["planned (command window 100)", "advised (command window 176)"]);
   assert.ok(series.every(({ cells }) => cells.every((here) => here.length === 1)));
   assert.equal(axis.logarithmic, false);
 });
 
 test("x is the first numeric parameter and the rest make the series", () => {
   const { cells } = twoParameterRun();
-  const { axis, series } = readSweep(cells, null);
+  const { axis, series } = readSweep(cells);
   assert.equal(axis.parameter, "path.wan.delay");
   assert.deepEqual(axis.positions.map((s) => Math.round(s * 1000)), [2, 16, 64]);
   assert.deepEqual(axis.labels, ["2 ms", "16 ms", "64 ms"]);
@@ -27,19 +27,19 @@ test("x is the first numeric parameter and the rest make the series", () => {
 test("values without numbers stand side by side in the plan's order", () => {
   const { cells } = twoParameterRun();
   const controls = cells.map((cell) => ({ ...cell, parameters: { "tcp.congestion_control": cell.parameters["tcp.congestion_control"] ?? null } }));
-  const { axis } = readSweep(controls, null);
+  const { axis } = readSweep(controls);
   assert.deepEqual(axis.positions, [0, 1]);
   assert.deepEqual(axis.labels, ["reno", "cubic"]);
 });
 
 test("wide ranges get equal room for equal factors", () => {
   const cells = sampleRun().cells.slice(0, 3).map((cell, i) => ({ ...cell, parameters: { "workload.block": ["4KiB", "64KiB", "1MiB"][i] ?? null } }));
-  assert.equal(readSweep(cells, null).axis.logarithmic, true);
+  assert.equal(readSweep(cells).axis.logarithmic, true);
 });
 
 test("runs without a sweep have no axis", () => {
   for (const { cells } of [emptyRun(), singleCellRun()]) {
-    assert.equal(readSweep(cells, null).axis.parameter, null);
+    assert.equal(readSweep(cells).axis.parameter, null);
   }
 });
 
@@ -64,11 +64,12 @@ test("spreads leave out what was not measured", () => {
 });
 
 test("the parts of the latency add up to the whole", () => {
-  const layers = sampleRun().cells[6]?.layers ?? [];
+  const cell = sampleRun().cells[6];
+  const layers = cell?.layers ?? [];
   const parts = latencyParts(layers);
-  const sum = parts.reduce((sum, part) => sum + part.mean_ns, 0);
-  const whole = layers[0]?.sojourn_ns ?? 0;
-  assert.ok(whole > 0 && Math.abs(sum / whole - 1) < 1e-9);
+  // Little's law: the sample's latency is its population over its throughput.
+  const whole = ((layers[0]?.in_flight_mean ?? 0) / (cell?.iops ?? 1)) * 1e9;
+  assert.ok(Math.abs(latency(layers) / whole - 1) < 1e-9);
   assert.equal(parts.length, 2 * layers.length - 1);
   assert.deepEqual(parts.filter((part) => part.way === "inside").map((part) => part.layer), ["store"]);
   assert.deepEqual(latencyParts([]), []);

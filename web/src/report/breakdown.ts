@@ -2,7 +2,7 @@
 
 import type { Cell, Finding } from "./data";
 import { el, figure } from "./dom";
-import { latencyParts, type LatencyPart, layerColour, layerName } from "./layers";
+import { latency, latencyParts, type LatencyPart, layerColour, layerName } from "./layers";
 import { cellLabel } from "./sweep";
 import type { Selection } from "./selection";
 import { formatFixed, formatNs, formatShare } from "./units";
@@ -24,14 +24,14 @@ export function breakdownFigure(cells: Cell[], finding: Finding | null, selectio
   return figure(
     "breakdown",
     "Where the latency goes",
-    "A mean I/O from left to right: down through the layers (full colour, named by the layer that holds it), inside the deepest one, and up again (striped).",
+    "A mean I/O from left to right: down through the layers, inside the deepest one, and up again (striped). Each part has the colour of the layer that holds the I/O meanwhile: full where it waits, pale for what the part took at the least, as it does when nobody is in the way.",
     el("div", { class: "controls" }, scaleChoice(scale), key(broken)),
     list,
   );
 }
 
 function total(cell: Cell): number {
-  return cell.layers[0]?.sojourn_ns ?? 0;
+  return latency(cell.layers);
 }
 
 /** Decimals of milliseconds that give the longest bar three digits, so that the column aligns. */
@@ -79,13 +79,7 @@ class Bar {
     this.#strip = el(
       "span",
       { class: "strip" },
-      ...parts.map((part) => {
-        const binds = cell.cell === finding?.cell && part.way === "down" && part.towards === finding.layer;
-        const element = el("span", { class: `part ${part.way}${binds ? " binds" : ""}`, title: describe(part, whole_ns) });
-        element.style.flexGrow = String(part.mean_ns);
-        element.style.setProperty("--part", `var(${layerColour(part.layer)})`);
-        return element;
-      }),
+      ...parts.map((part) => partOfBar(part, whole_ns, cell.cell === finding?.cell && part.way === "down" && part.towards === finding.layer)),
     );
     this.#button = el(
       "button",
@@ -111,6 +105,18 @@ class Bar {
   }
 }
 
+/** A part as long as it took, of which the waiting has the full colour. */
+function partOfBar(part: LatencyPart, whole_ns: number, binds: boolean): HTMLElement {
+  const element = el("span", { class: `part ${part.way}${binds ? " binds" : ""}`, title: describe(part, whole_ns) });
+  element.style.flexGrow = String(part.mean_ns);
+  element.style.setProperty("--part", `var(${layerColour(part.layer)})`);
+  const waiting = el("span", { class: "waiting" });
+  waiting.style.inlineSize = `${(part.waiting_ns / Math.max(part.mean_ns, 1)) * 100}%`;
+  element.append(waiting);
+  return element;
+}
+
 function describe(part: LatencyPart, whole_ns: number): string {
-  return `${part.label}: ${formatNs(part.mean_ns)} (${formatShare(part.mean_ns / whole_ns)})`;
+  const share = formatShare(part.mean_ns / whole_ns);
+  return `${part.label}: ${formatNs(part.mean_ns)} (${share}), of it waiting ${formatNs(part.waiting_ns)}`;
 }

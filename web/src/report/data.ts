@@ -12,7 +12,9 @@ export type Samples = (number | null)[];
 export interface ReportData {
   plan: string;
   title: string;
-  /** When and where it ran, with which wansan: the few facts of the heading. */
+  /** When it began, in nanoseconds since 1970. */
+  started_ns: number | null;
+  /** With which wansan it ran, and on what. */
   facts: Fact[];
   /** What failed, is missing or must be read with care, a sentence each. */
   problems: string[];
@@ -40,16 +42,16 @@ export interface Finding {
   cell: number | null;
 }
 
-/** The advised change, foretold and then measured, on the same cell of the sweep. */
+/** The advised change, foretold and then measured, at the point where most was foretold. */
 export interface Gain {
   /** The parameter that was changed, and its advised value. */
   parameter: string;
   value: string;
   planned_cell: number;
-  advised_cell: number | null;
+  advised_cell: number;
   planned_iops: number;
-  predicted_iops: number | null;
-  measured_iops: number | null;
+  predicted_iops: number;
+  measured_iops: number;
 }
 
 export interface Expectation {
@@ -74,8 +76,12 @@ export interface Cell {
   sessions: number;
   /** The recorded layers, top to bottom. */
   layers: LayerSummary[];
-  /** Records lost per kind; a kind that is not listed was not recorded. */
+  /** Records lost because a recorder was full, by kind. */
   dropped: Record<string, number>;
+  /** Crossings that are missing of I/Os whose beginning and end were recorded. */
+  missing_crossings: number;
+  /** Layers where Little's law does not hold between the numbers shown. */
+  little_disagrees: string[];
   time: TimeAxis | null;
   in_flight: LayerSamples[];
   connections: ConnectionSamples[];
@@ -84,16 +90,23 @@ export interface Cell {
   paths: PathSamples[];
 }
 
+/**
+ * One layer's part in a mean I/O. Over all layers, ways in, ways out and service add up to the
+ * mean latency; each one's excess is its part above the least seen: waiting.
+ */
 export interface LayerSummary {
   layer: string;
   in_flight_mean: number;
   in_flight_max: number;
-  /** Mean time of an I/O from entering the layer above to entering this one; null at the top. */
-  waiting_ns: number | null;
-  /** Mean time from leaving this layer to leaving the layer above; null at the top. */
-  returning_ns: number | null;
-  /** Mean time inside this layer, all below included. */
-  sojourn_ns: number;
+  /** From entering the layer above to entering this one; 0 at the top. */
+  way_in_ns: number;
+  way_in_excess_ns: number;
+  /** From leaving this layer to leaving the one above; 0 at the top. */
+  way_out_ns: number;
+  way_out_excess_ns: number;
+  /** Inside this layer, for I/Os that went no deeper. */
+  service_ns: number;
+  service_excess_ns: number;
 }
 
 /** Step i stands for the time from from_s + i·step_s on, step_s long; 0 s is where measuring began. */
@@ -132,6 +145,7 @@ export function readData(text: string): ReportData {
   return {
     plan: given.plan ?? "",
     title: given.title ?? "",
+    started_ns: given.started_ns ?? null,
     facts: given.facts ?? [],
     problems: given.problems ?? [],
     finding: given.finding ?? null,

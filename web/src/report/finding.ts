@@ -1,6 +1,6 @@
 /** The top of the page: what was run, what was found, what to change, and what that brought. */
 
-import type { Expectation, Gain, ReportData } from "./data";
+import type { Expectation, Fact, Gain, ReportData } from "./data";
 import { el } from "./dom";
 import { formatChange, formatFixed } from "./units";
 
@@ -13,9 +13,17 @@ export function heading(data: ReportData): HTMLElement {
     el(
       "dl",
       { class: "facts" },
-      ...data.facts.map(({ label, text }) => el("div", {}, el("dt", {}, label), el("dd", {}, text))),
+      ...[...started(data), ...data.facts].map(({ label, text }) => el("div", {}, el("dt", {}, label), el("dd", {}, text))),
     ),
   );
+}
+
+function started({ started_ns }: ReportData): Fact[] {
+  if (started_ns === null) {
+    return [];
+  }
+  const text = new Date(started_ns / 1e6).toISOString().slice(0, 19).replace("T", " ");
+  return [{ label: "started", text: `${text} UTC` }];
 }
 
 /** What must be read with care stands before anything that it touches. */
@@ -56,12 +64,12 @@ export function findingBlock({ finding, gain }: ReportData): HTMLElement | null 
 
 /** Before, foretold and measured, as bars on one scale from zero. */
 function gainBars(gain: Gain): HTMLElement {
-  const rows: [string, string, number | null][] = [
+  const rows: [string, string, number][] = [
     ["planned", "planned", gain.planned_iops],
     ["predicted", "predicted", gain.predicted_iops],
     ["measured", "advised", gain.measured_iops],
   ];
-  const greatest = Math.max(...rows.map(([, , iops]) => iops ?? 0), Number.MIN_VALUE);
+  const greatest = Math.max(...rows.map(([, , iops]) => iops), Number.MIN_VALUE);
   return el(
     "div",
     { class: "gain" },
@@ -74,17 +82,17 @@ function gainBars(gain: Gain): HTMLElement {
         {},
         ...rows.map(([name, kind, iops]) => {
           const bar = el("span", { class: `bar ${kind}` });
-          bar.style.inlineSize = `${((iops ?? 0) / greatest) * 100}%`;
+          bar.style.inlineSize = `${(iops / greatest) * 100}%`;
           return el(
             "tr",
             {},
             el("th", { scope: "row" }, name),
-            el("td", { class: "bar-cell" }, iops === null ? null : bar),
-            el("td", { class: "number" }, iops === null ? "not measured" : formatFixed(iops, 0)),
+            el("td", { class: "bar-cell" }, bar),
+            el("td", { class: "number" }, formatFixed(iops, 0)),
             el(
               "td",
               { class: "number" },
-              iops === null || name === "planned" || gain.planned_iops <= 0 ? "" : formatChange(iops / gain.planned_iops),
+              name === "planned" || gain.planned_iops <= 0 ? "" : formatChange(iops / gain.planned_iops),
             ),
           );
         }),

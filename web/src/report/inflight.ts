@@ -5,7 +5,7 @@ import { Chart, type ChartGroup, type LineSpec } from "../chart/chart";
 import { colour } from "../chart/theme";
 import type { Cell, Finding, LayerSummary, TimeAxis } from "./data";
 import { el, figure } from "./dom";
-import { layerColour, layerEntered, layerName } from "./layers";
+import { latency, layerColour, layerEntered, layerName } from "./layers";
 import type { Selection } from "./selection";
 import { formatFixed, formatNs, formatNumber, formatShare } from "./units";
 
@@ -138,7 +138,7 @@ class Ladder {
 
   constructor(cell: Cell, divisor: number, finding: Finding | null, selection: Selection) {
     const deepest = Math.max(...cell.layers.map((layer) => layer.in_flight_mean), Number.MIN_VALUE);
-    const total_ns = cell.layers[0]?.sojourn_ns ?? 0;
+    const total_ns = latency(cell.layers);
     this.#heading = el("th", { scope: "col", class: "number" }, "mean");
     this.root = el(
       "div",
@@ -157,8 +157,8 @@ class Ladder {
             el("th", { scope: "col", "aria-hidden": "true" }, ""),
             this.#heading,
             el("th", { scope: "col", class: "number" }, "most"),
-            el("th", { scope: "col", class: "number" }, "waited above"),
-            el("th", { scope: "col", class: "number" }, "share"),
+            el("th", { scope: "col", class: "number" }, "way in"),
+            el("th", { scope: "col", class: "number" }, "of it waiting"),
           ),
         ),
         el(
@@ -215,11 +215,12 @@ class Ladder {
       el("td", { class: "bar-cell", "aria-hidden": "true" }, bar),
       now,
       el("td", { class: "number" }, formatFixed(layer.in_flight_max / divisor, 0)),
-      el("td", { class: "number" }, formatNs(layer.waiting_ns)),
+      el("td", { class: "number" }, formatNs(layer.way_in_ns)),
       el(
         "td",
         { class: "number" },
-        layer.waiting_ns === null || total_ns <= 0 ? "" : formatShare(layer.waiting_ns / total_ns),
+        formatNs(layer.way_in_excess_ns),
+        el("span", { class: "share" }, total_ns > 0 ? formatShare(layer.way_in_excess_ns / total_ns) : ""),
         binds ? el("span", { class: "mark", title: "Here the finding's limit binds" }, " ◀ binds") : null,
       ),
     );

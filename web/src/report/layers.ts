@@ -36,7 +36,7 @@ export function layerColour(layer: string): string {
   return layer in LAYERS ? `--layer-${layer.replaceAll("_", "-")}` : "--ink-3";
 }
 
-/** One part of an I/O's time. */
+/** One part of a mean I/O's time. */
 export interface LatencyPart {
   label: string;
   /** The layer whose colour it has: the one that holds the I/O meanwhile. */
@@ -45,42 +45,52 @@ export interface LatencyPart {
   /** The layer it waits to enter, on the way down. */
   towards: string | null;
   mean_ns: number;
+  /** What of it is above the least seen: waiting. */
+  waiting_ns: number;
 }
 
 /**
- * The parts of a mean I/O in the order it lives through them: down from layer to layer, inside the
- * deepest one recorded, and up again. They add up to the topmost layer's time.
+ * The parts of a mean I/O in the order it lives through them: down from layer to layer, inside
+ * where it goes no deeper, and up again. They add up to its latency.
  */
 export function latencyParts(layers: LayerSummary[]): LatencyPart[] {
-  const deepest = layers[layers.length - 1];
-  if (deepest === undefined) {
-    return [];
-  }
   const down: LatencyPart[] = [];
   const up: LatencyPart[] = [];
   for (const [place, below] of layers.entries()) {
     const above = layers[place - 1];
-    if (above === undefined) {
-      continue;
+    if (above !== undefined) {
+      down.push({
+        label: `${layerName(above.layer)} → ${layerName(below.layer)}`,
+        layer: above.layer,
+        way: "down",
+        towards: below.layer,
+        mean_ns: below.way_in_ns,
+        waiting_ns: below.way_in_excess_ns,
+      });
+      up.unshift({
+        label: `${layerName(below.layer)} → ${layerName(above.layer)}, answer`,
+        layer: above.layer,
+        way: "up",
+        towards: null,
+        mean_ns: below.way_out_ns,
+        waiting_ns: below.way_out_excess_ns,
+      });
     }
-    down.push({
-      label: `${layerName(above.layer)} → ${layerName(below.layer)}`,
-      layer: above.layer,
-      way: "down",
-      towards: below.layer,
-      mean_ns: below.waiting_ns ?? 0,
-    });
-    up.unshift({
-      label: `${layerName(below.layer)} → ${layerName(above.layer)}, answer`,
-      layer: above.layer,
-      way: "up",
-      towards: null,
-      mean_ns: below.returning_ns ?? 0,
-    });
+    if (below.service_ns > 0) {
+      down.push({
+        label: `inside ${layerName(below.layer)}`,
+        layer: below.layer,
+        way: "inside",
+        towards: null,
+        mean_ns: below.service_ns,
+        waiting_ns: below.service_excess_ns,
+      });
+    }
   }
-  return [
-    ...down,
-    { label: `inside ${layerName(deepest.layer)}`, layer: deepest.layer, way: "inside", towards: null, mean_ns: deepest.sojourn_ns },
-    ...up,
-  ];
+  return [...down, ...up];
+}
+
+/** The mean latency that the layers' parts add up to. */
+export function latency(layers: LayerSummary[]): number {
+  return latencyParts(layers).reduce((sum, part) => sum + part.mean_ns, 0);
 }

@@ -1,6 +1,6 @@
 /** Reads a run's cells as a sweep: what was swept, what goes along x, and which series that makes. */
 
-import type { Cell, Gain, Json } from "./data";
+import type { Cell, Json } from "./data";
 import { type Dimension, formatQuantity, formatValue, parseQuantity } from "./units";
 
 /** What runs along the x axis of the sweep's charts. */
@@ -45,22 +45,32 @@ export function phases(cells: Cell[]): string[] {
   return [...new Set(cells.map((cell) => cell.phase))];
 }
 
-/** The parameters with several values, in the plan's order. */
-export function sweptParameters(cells: Cell[]): string[] {
-  const names = new Set(cells.flatMap((cell) => Object.keys(cell.parameters)));
-  return [...names].filter((name) => distinct(cells, name).length > 1);
+function parameterNames(cells: Cell[]): string[] {
+  return [...new Set(cells.flatMap((cell) => Object.keys(cell.parameters)))];
 }
 
 /**
- * The cells as a sweep: x is the first swept parameter whose values are quantities of one kind.
- * `gain` tells what the advised phase changed.
+ * The parameters with several values inside one phase, in the plan's order. One that changes only
+ * from phase to phase is the advised change: it belongs to the phase's name.
  */
-export function readSweep(cells: Cell[], gain: Gain | null): Sweep {
+export function sweptParameters(cells: Cell[]): string[] {
+  const inPhases = phases(cells).map((phase) => cells.filter((cell) => cell.phase === phase));
+  return parameterNames(cells).filter((name) => inPhases.some((inPhase) => distinct(inPhase, name).length > 1));
+}
+
+/** The parameters that differ between phases but not inside one. */
+function changedParameters(cells: Cell[]): string[] {
+  const swept = sweptParameters(cells);
+  return parameterNames(cells).filter((name) => !swept.includes(name) && distinct(cells, name).length > 1);
+}
+
+/** The cells as a sweep: x is the first swept parameter whose values are quantities of one kind. */
+export function readSweep(cells: Cell[]): Sweep {
   const swept = sweptParameters(cells);
   const parameter = swept.find((name) => dimensionOf(distinct(cells, name)) !== null) ?? swept[0] ?? null;
   const axis = parameter === null ? pointAxis() : sweepAxis(cells, parameter);
   const rest = swept.filter((name) => name !== parameter);
-  return { axis, series: readSeries(cells, axis, rest, gain) };
+  return { axis, series: readSeries(cells, axis, rest) };
 }
 
 /** The one dimension that all values have as quantities, or null. */
@@ -106,13 +116,14 @@ function sweepAxis(cells: Cell[], parameter: string): SweepAxis {
   };
 }
 
-function readSeries(cells: Cell[], axis: SweepAxis, rest: string[], gain: Gain | null): SweepSeries[] {
+function readSeries(cells: Cell[], axis: SweepAxis, rest: string[]): SweepSeries[] {
   const several = phases(cells).length > 1;
   const names = shortNames(sweptParameters(cells));
+  const changed = changedParameters(cells);
   const groups = new Map<string, SweepSeries>();
   for (const cell of cells) {
     const label = [
-      ...(several || rest.length === 0 ? [phaseLabel(cell, gain)] : []),
+      ...(several || rest.length === 0 ? [phaseLabel(cell, changed)] : []),
       ...rest.map((name) => `${names.get(name)} ${formatValue(cell.parameters[name])}`),
     ].join(", ");
     const group = groups.get(label) ?? { label, phase: cell.phase, cells: axis.positions.map(() => []) };
@@ -125,11 +136,11 @@ function readSeries(cells: Cell[], axis: SweepAxis, rest: string[], gain: Gain |
   return [...groups.values()];
 }
 
-function phaseLabel(cell: Cell, gain: Gain | null): string {
-  if (cell.phase === "advised" && gain !== null) {
-    return `advised (${lastParts(gain.parameter, 1)} ${gain.value})`;
-  }
-  return cell.phase || "measured";
+function phaseLabel(cell: Cell, changed: string[]): string {
+  const values = changed
+    .filter((name) => cell.parameters[name] !== undefined)
+    .map((name) => `${lastParts(name, 1)} ${formatValue(cell.parameters[name])}`);
+  return `${cell.phase || "measured"}${values.length === 0 ? "" : ` (${values.join(", ")})`}`;
 }
 
 function lastParts(parameter: string, count: number): string {

@@ -17,7 +17,7 @@ interface MeasuredLine extends LineSpec {
 
 /** The charts' box, or null when the run swept nothing. */
 export function sweepCharts(data: ReportData, selection: Selection): HTMLElement | null {
-  const sweep = readSweep(data.cells, data.gain);
+  const sweep = readSweep(data.cells);
   if (sweep.axis.parameter === null || sweep.axis.positions.length < 2) {
     return null;
   }

@@ -1,0 +1,272 @@
+//! What the page shows of one cell's records.
+
+use super::network;
+use super::time_axis::rounded;
+use super::{CellCharts, LayerReport, LayerSamples, TimeAxis};
+use crate::cell::Cell;
+use crate::join::Joined;
+use crate::population::Population;
+use crate::summary::{CellSummary, LayerUse};
+
+impl CellCharts {
+    /// The charts of a cell whose numbers are `summary`; the summary's window is what was
+    /// measured.
+    #[must_use]
+    pub fn of(cell: &Cell, summary: &CellSummary) -> CellCharts {
+        let mut charts = CellCharts {
+            sessions: summary.sessions.len(),
+            layers: summary.total.layers.iter().map(LayerReport::of).collect(),
+            dropped: dropped(summary),
+            missing_crossings: summary.losses.missing_crossings,
+            little_disagrees: little_disagrees(summary),
+            ..CellCharts::default()
+        };
+        if let Some(axis) = TimeAxis::new(cell.joined.records, summary.window) {
+            charts.time = Some(axis);
+            charts.in_flight = in_flight(&cell.joined, &axis);
+            if let Some(tcp) = &cell.tcp {
+                (charts.connections, charts.connections_left_out) =
+                    network::connections(tcp, &axis);
+            }
+            if let Some(path) = &cell.path {
+                charts.paths = network::paths(path, &axis);
+            }
+        }
+        charts
+    }
+}
+
+impl LayerReport {
+    fn of(held: &LayerUse) -> LayerReport {
+        LayerReport {
+            layer: held.layer.name(),
+            in_flight_mean: rounded(held.in_flight_mean),
+            in_flight_max: held.in_flight_max,
+            way_in_ns: held.way_in_ns.round(),
+            way_in_excess_ns: held.way_in_excess_ns.round(),
+            way_out_ns: held.way_out_ns.round(),
+            way_out_excess_ns: held.way_out_excess_ns.round(),
+            service_ns: held.service_ns.round(),
+            service_excess_ns: held.service_excess_ns.round(),
+        }
+    }
+}
+
+fn dropped(summary: &CellSummary) -> std::collections::BTreeMap<String, u64> {
+    let by_kind = summary.losses.dropped.iter();
+    by_kind
+        .map(|(kind, hosts)| (kind.clone(), hosts.values().sum()))
+        .collect()
+}
+
+fn little_disagrees(summary: &CellSummary) -> Vec<&'static str> {
+    let layers = summary.total.layers.iter();
+    layers
+        .filter(|held| !held.little.agrees)
+        .map(|held| held.layer.name())
+        .collect()
+}
+
+fn in_flight(joined: &Joined, axis: &TimeAxis) -> Vec<LayerSamples> {
+    let samples = |&layer: &wansan_trace::Layer| {
+        let spans = joined
+            .tasks
+            .iter()
+            .filter_map(|task| task.span_ns(layer, joined.records));
+        LayerSamples {
+            layer: layer.name(),
+            values: axis.means(&Population::of(spans)),
+        }
+    };
+    joined.layers.iter().map(samples).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::{Value, json};
+    use wansan_trace::event::{Path, Tcp, TcpEvent};
+    use wansan_trace::{
+        ConnectionId, Direction, Instant, Kinds, Layer, NameId, Recorder, SessionId, TaskTag, file,
+    };
+
+    use super::*;
+    use crate::report::{RunRecord, data};
+    use crate::summary::summarise;
+    use crate::window::Window;
+
+    const MS: u64 = 1_000_000;
+    const LAYERS: [Layer; 3] = [Layer::App, Layer::Window, Layer::Store];
+
+    /// Two sessions that keep two I/Os each in flight for 100 ms. Each I/O waits 4 ms for the
+    /// window, takes 1 ms to the store, 3 ms in it, and 2 ms back.
+    fn record() -> Recorder {
+        let mut recorder = Recorder::new(Kinds::ALL, 8 * Recorder::MIN_BYTES);
+        let mut cross = |ns, session, task, layer, direction| {
+            let (session, task) = (SessionId(session), TaskTag(task));
+            recorder.crossing(
+                Instant::from_ns(ns),
+                session,
+                ConnectionId(0),
+                task,
+                layer,
+                direction,
+            );
+        };
+        for session in 1..=2 {
+            for task in 0..20 {
+                let began_ns = u64::from(task / 2) * 10 * MS;
+                for (layer, ms) in LAYERS.into_iter().zip([0, 4, 5]) {
+                    cross(began_ns + ms * MS, session, task, layer, Direction::Enter);
+                }
+                for (layer, ms) in LAYERS.into_iter().zip([10, 10, 8]) {
+                    cross(began_ns + ms * MS, session, task, layer, Direction::Leave);
+                }
+            }
+        }
+        recorder
+    }
+
+    fn tcp(host_sends: bool, time_ns: u64) -> Tcp {
+        Tcp {
+            time: Instant::from_ns(time_ns),
+            session: SessionId(1),
+            connection: ConnectionId(0),
+            event: TcpEvent::Sample,
+            congestion_state: 0,
+            cwnd_packets: 10 + (time_ns / MS) as u32,
+            ssthresh_packets: 0,
+            mss_bytes: 1448,
+            in_flight_packets: 0,
+            srtt_ns: 0,
+            min_rtt_ns: 0,
+            rwnd_bytes: 0,
+            unsent_bytes: 0,
+            acked_bytes: if host_sends { time_ns } else { time_ns / 100 },
+            pacing_bytes_per_s: 0,
+            delivery_bytes_per_s: 0,
+            busy_ns: 0,
+            rwnd_limited_ns: 0,
+            sndbuf_limited_ns: 0,
+            retransmits: (time_ns / (40 * MS)) as u32,
+        }
+    }
+
+    fn path(name: NameId, time_ns: u64) -> Path {
+        Path {
+            time: Instant::from_ns(time_ns),
+            path: name,
+            queue_packets: 1,
+            queue_bytes: 1500,
+            in_packets: 0,
+            in_bytes: 0,
+            out_packets: 0,
+            out_bytes: 0,
+            queue_drops: 0,
+            loss_drops: 0,
+            marks: 0,
+            busy_ns: time_ns / 4,
+        }
+    }
+
+    /// The charts of those records, after they went through files as in a run.
+    fn charts() -> CellCharts {
+        let folder = tempfile::tempdir().unwrap();
+        let mut client = record();
+        let mut server = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
+        let name = client.name("client to server");
+        for ms in [0, 20, 60, 90] {
+            client.tcp(tcp(false, ms * MS));
+            client.path(path(name, ms * MS));
+            server.tcp(tcp(true, ms * MS));
+        }
+        file::write_part(folder.path(), "client", &[client]).unwrap();
+        file::write_part(folder.path(), "server", &[server]).unwrap();
+        file::merge_parts(folder.path()).unwrap();
+        let cell = Cell::read(folder.path()).unwrap();
+        let window = Window {
+            from_ns: 20 * MS,
+            to_ns: 80 * MS,
+        };
+        CellCharts::of(&cell, &summarise(&cell, Some(window)))
+    }
+
+    #[test]
+    fn layers_and_samples_tell_where_the_ios_are() {
+        let charts = charts();
+        assert_eq!(charts.sessions, 2);
+        let names: Vec<_> = charts.layers.iter().map(|layer| layer.layer).collect();
+        assert_eq!(names, ["app", "window", "store"]);
+        let window = &charts.layers[1];
+        assert_eq!((window.in_flight_mean, window.in_flight_max), (2.4, 4));
+        assert_eq!((window.way_in_ns, window.way_in_excess_ns), (4e6, 0.0));
+        let parts = |layer: &LayerReport| layer.way_in_ns + layer.way_out_ns + layer.service_ns;
+        assert_eq!(charts.layers.iter().map(parts).sum::<f64>(), 10e6);
+        let axis = charts.time.unwrap();
+        assert_eq!((axis.from_s, axis.measured_s), (-0.02, 0.06));
+        let app = &charts.in_flight[0].values;
+        assert_eq!(app.len(), axis.steps);
+        assert_eq!((app[0], app[300]), (Some(4.0), Some(4.0)));
+        // From 4 to 10 ms of each 10 ms.
+        let steps_per_ms = 6;
+        let window = &charts.in_flight[1].values;
+        assert_eq!(window[2 * steps_per_ms], Some(0.0));
+        assert_eq!(window[7 * steps_per_ms], Some(4.0));
+        assert!(charts.dropped.is_empty() && charts.little_disagrees.is_empty());
+    }
+
+    #[test]
+    fn only_the_end_that_sends_has_its_window_shown() {
+        let charts = charts();
+        assert_eq!(charts.connections.len(), 1);
+        assert_eq!(charts.connections_left_out, 1);
+        let server = &charts.connections[0];
+        assert_eq!(server.name, "server to client");
+        assert_eq!(server.retransmits, 2);
+        let cwnd = &server.cwnd_packets;
+        assert_eq!(
+            (cwnd[0], cwnd[121], cwnd[599]),
+            (Some(10.0), Some(30.0), None)
+        );
+        assert_eq!(charts.paths[0].name, "client to server");
+        assert_eq!(charts.paths[0].utilisation[100], Some(0.25));
+    }
+
+    /// The page's types are written by hand in TypeScript: every name must be there.
+    #[test]
+    fn the_page_knows_every_name() {
+        let mirror = concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/src/report/data.ts");
+        let mirror = std::fs::read_to_string(mirror).unwrap();
+        let results = json!({
+            "cells": [{"cell": 0}],
+            "finding": {},
+            "advised": {"parameter": "p", "value": 1, "planned_cell": 0, "advised_cell": 1,
+                "planned_iops": 1.0, "predicted_iops": 1.0, "measured_iops": 1.0},
+            "expectations": [{}],
+        });
+        let report = data(&RunRecord {
+            manifest: &json!({"seed": 1}),
+            results: &results,
+            charts: &BTreeMap::from([(0, charts())]),
+        });
+        let mut report = serde_json::to_value(report).unwrap();
+        report["manifest"] = Value::Null;
+        let mut values = vec![&report];
+        let mut names = 0;
+        while let Some(value) = values.pop() {
+            match value {
+                Value::Array(list) => values.extend(list),
+                Value::Object(members) => {
+                    for (name, member) in members {
+                        assert!(mirror.contains(&format!("\n  {name}: ")), "{name}");
+                        values.push(member);
+                        names += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        assert!(names > 60);
+    }
+}

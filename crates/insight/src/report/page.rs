@@ -1,0 +1,89 @@
+//! Putting the data into the page.
+
+use super::ReportData;
+
+/// The element of the template that takes the data, as `web/src/report/template.html` writes it.
+const PLACE: &str = r#"<script id="run-data" type="application/json">{}</script>"#;
+
+/// Why no page could be made. wansan brings its template along, so it is wansan's own fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PageError {
+    /// The template has no place, or several places, for the data.
+    #[error("the report's template has {0} places for the data instead of one: build web/ again")]
+    Places(usize),
+    /// The data cannot be written as JSON.
+    #[error("the report's data cannot be written as JSON: {0}")]
+    Json(String),
+}
+
+/// The page that `web/` builds, with `data` in it.
+///
+/// The data stands in a `<script>` element, whose text a browser does not decode: each `<` is
+/// written `\u003c`, so that no title or parameter can end the element or open a comment (HTML
+/// Living Standard §4.12.1.3).
+///
+/// # Errors
+/// [`PageError`] when `template` is not the page that `web/` builds.
+pub fn html(template: &str, data: &ReportData) -> Result<String, PageError> {
+    let mut parts = template.split(PLACE);
+    let (Some(before), Some(after), None) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(PageError::Places(template.matches(PLACE).count()));
+    };
+    let json = serde_json::to_string(data).map_err(|error| PageError::Json(error.to_string()))?;
+    let open = PLACE.trim_end_matches("{}</script>");
+    let json = json.replace('<', "\\u003c");
+    Ok(format!("{before}{open}{json}</script>{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{RunRecord, data};
+    use serde_json::Value;
+    use std::collections::BTreeMap;
+
+    fn empty_report() -> ReportData {
+        data(&RunRecord {
+            manifest: &Value::Null,
+            results: &Value::Null,
+            charts: &BTreeMap::new(),
+        })
+    }
+
+    const TEMPLATE: &str = concat!(
+        "<main></main>",
+        r#"<script id="run-data" type="application/json">{}</script>"#,
+        "<script>show()</script>"
+    );
+
+    #[test]
+    fn hostile_text_stays_text() {
+        let mut data = empty_report();
+        data.title = "</script><!--<script>alert(1)</script>".to_owned();
+        let page = html(TEMPLATE, &data).unwrap();
+        assert_eq!(page.matches("</script>").count(), 2);
+        assert!(!page.contains("<!--"));
+        let json = page.split(r#"json">"#).nth(1).unwrap();
+        let json = json.split("</script>").next().unwrap();
+        let read: Value = serde_json::from_str(json).unwrap();
+        assert_eq!(read["title"], Value::String(data.title));
+    }
+
+    #[test]
+    fn a_template_without_its_place_is_refused() {
+        let data = empty_report();
+        assert_eq!(html("<html></html>", &data), Err(PageError::Places(0)));
+        let twice = TEMPLATE.repeat(2);
+        assert_eq!(html(&twice, &data), Err(PageError::Places(2)));
+    }
+
+    #[test]
+    fn the_template_of_web_has_the_place() {
+        let template = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../web/src/report/template.html"
+        );
+        let template = std::fs::read_to_string(template).unwrap();
+        assert_eq!(template.matches(PLACE).count(), 1);
+    }
+}

@@ -1,0 +1,176 @@
+//! What a reader must know before trusting a number: failures, lost records, doubts.
+
+use serde_json::Value;
+
+use super::CellReport;
+use super::assemble::{list, whole};
+
+/// Most cells that one sentence names.
+const MAX_NAMED: usize = 8;
+
+/// What failed, is missing or is doubtful, the worst first.
+pub(super) fn problems(cells: &[CellReport], manifest: &Value) -> Vec<String> {
+    let mut problems = Vec::new();
+    if cells.is_empty() {
+        problems.push("No cell was measured.".to_owned());
+    }
+    problems.extend(failures(cells));
+    problems.extend(lost(cells));
+    problems.extend(emulator(manifest));
+    let incomplete = those(cells, |cell| cell.charts.missing_crossings > 0);
+    if !incomplete.is_empty() {
+        problems.push(format!(
+            "{}: crossings of layers are missing in the records, so numbers per layer leave some \
+             I/Os out.",
+            named(&incomplete)
+        ));
+    }
+    let disagreeing = those(cells, |cell| !cell.charts.little_disagrees.is_empty());
+    if !disagreeing.is_empty() {
+        problems.push(format!(
+            "{}: populations and times do not agree as Little's law demands, so numbers per layer \
+             are doubtful.",
+            named(&disagreeing)
+        ));
+    }
+    let unread = those(cells, |cell| {
+        cell.failure.is_none() && cell.charts.layers.is_empty()
+    });
+    if !unread.is_empty() {
+        problems.push(format!(
+            "{}: no layer crossings were recorded.",
+            named(&unread)
+        ));
+    }
+    problems
+}
+
+fn failures(cells: &[CellReport]) -> impl Iterator<Item = String> {
+    cells.iter().filter_map(|cell| {
+        let failure = cell.failure.as_deref()?;
+        Some(format!(
+            "Cell {} failed: {}.",
+            cell.cell,
+            failure.trim_end_matches('.')
+        ))
+    })
+}
+
+/// Records that were lost, a sentence for each kind.
+fn lost(cells: &[CellReport]) -> Vec<String> {
+    let mut kinds: Vec<&String> = cells
+        .iter()
+        .flat_map(|cell| cell.charts.dropped.keys())
+        .collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let of = |cell: &CellReport, kind: &String| cell.charts.dropped.get(kind).copied().unwrap_or(0);
+    kinds
+        .into_iter()
+        .map(|kind| {
+            let total: u64 = cells.iter().map(|cell| of(cell, kind)).sum();
+            format!(
+                "{}: {total} {kind} records were lost because a recorder was full; what is drawn \
+                 from them ends early.",
+                named(&those(cells, |cell| of(cell, kind) > 0))
+            )
+        })
+        .collect()
+}
+
+/// Frames that the emulator lost by its own fault: the path was not what the plan says.
+fn emulator(manifest: &Value) -> Option<String> {
+    let faults = [
+        "emulator_ring_drops",
+        "emulator_send_failures",
+        "emulator_offloaded",
+    ];
+    let lost: u64 = list(manifest, "cells")
+        .iter()
+        .flat_map(|cell| faults.iter().filter_map(|name| whole(cell, name)))
+        .sum();
+    (lost > 0).then(|| {
+        format!(
+            "The emulator itself lost {lost} frames: the paths were worse than the plan says (see \
+             the manifest)."
+        )
+    })
+}
+
+fn those(cells: &[CellReport], test: impl Fn(&CellReport) -> bool) -> Vec<u64> {
+    cells
+        .iter()
+        .filter(|cell| test(cell))
+        .map(|cell| cell.cell)
+        .collect()
+}
+
+/// "Cell 3" or "Cells 1, 2 and 5 more".
+fn named(cells: &[u64]) -> String {
+    let shown: Vec<String> = cells.iter().take(MAX_NAMED).map(u64::to_string).collect();
+    let plural = if cells.len() == 1 { "" } else { "s" };
+    let more = match cells.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("Cell{plural} {}{more}", shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{CellCharts, LayerReport};
+    use serde_json::{Map, json};
+    use std::collections::BTreeMap;
+
+    fn cell(number: u64) -> CellReport {
+        CellReport {
+            cell: number,
+            phase: "planned".to_owned(),
+            repeat: 0,
+            parameters: Map::new(),
+            failure: None,
+            iops: Some(1.0),
+            bytes_per_s: None,
+            latency_p50_ns: None,
+            latency_p99_ns: None,
+            charts: CellCharts {
+                layers: vec![LayerReport {
+                    layer: "app",
+                    in_flight_mean: 1.0,
+                    in_flight_max: 1,
+                    way_in_ns: 0.0,
+                    way_in_excess_ns: 0.0,
+                    way_out_ns: 0.0,
+                    way_out_excess_ns: 0.0,
+                    service_ns: 1.0,
+                    service_excess_ns: 0.0,
+                }],
+                ..CellCharts::default()
+            },
+        }
+    }
+
+    #[test]
+    fn a_clean_run_has_none() {
+        assert!(problems(&[cell(0), cell(1)], &json!({})).is_empty());
+    }
+
+    #[test]
+    fn losses_are_counted_and_their_cells_named() {
+        let mut cells: Vec<CellReport> = (0..12).map(cell).collect();
+        for cell in &mut cells {
+            cell.charts.dropped = BTreeMap::from([("io".to_owned(), 100)]);
+        }
+        cells[3].charts.layers.clear();
+        cells[4].charts.little_disagrees = vec!["wire"];
+        let manifest =
+            json!({"cells": [{"emulator_ring_drops": 2}, {"emulator_send_failures": 1}]});
+        let told = problems(&cells, &manifest);
+        assert_eq!(told.len(), 4);
+        assert!(told[0].starts_with("Cells 0, 1, 2, 3, 4, 5, 6, 7 and 4 more: 1200 io records"));
+        assert!(told[1].contains("lost 3 frames"));
+        assert!(told[2].starts_with("Cell 4: populations"));
+        assert!(told[3].starts_with("Cell 3: no layer"));
+    }
+}
