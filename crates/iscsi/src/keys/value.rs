@@ -67,6 +67,10 @@ impl Rule {
     /// the range, or is longer than the standard allows.
     #[must_use]
     pub fn parse(&self, text: &str) -> Option<Value> {
+        let one_value = !matches!(self, Rule::List { .. });
+        if one_value && text.len() > MAX_VALUE_BYTES {
+            return None;
+        }
         match self {
             Rule::Or { .. } | Rule::And { .. } => match text {
                 "Yes" => Some(Value::Boolean(true)),
@@ -93,9 +97,7 @@ impl Rule {
                 values.contains(&text).then(|| Value::Text(text.to_owned()))
             }
             Rule::DeclaredName => is_name(text).then(|| Value::Text(text.to_owned())),
-            Rule::DeclaredText => {
-                (text.len() <= MAX_VALUE_BYTES).then(|| Value::Text(text.to_owned()))
-            }
+            Rule::DeclaredText => Some(Value::Text(text.to_owned())),
             Rule::Question | Rule::Obsolete => None,
         }
     }
@@ -270,6 +272,35 @@ mod tests {
         ] {
             assert_eq!(burst.parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn values_have_at_most_255_bytes() {
+        let long = format!("0x{:0>253}", 1);
+        assert_eq!(
+            rule(KeyName::MaxConnections).parse(&long),
+            Some(Value::Number(1))
+        );
+        assert_eq!(
+            rule(KeyName::MaxConnections).parse(&format!("{long}0")),
+            None
+        );
+        assert!(
+            rule(KeyName::InitiatorAlias)
+                .parse(&"a".repeat(255))
+                .is_some()
+        );
+        assert!(
+            rule(KeyName::InitiatorAlias)
+                .parse(&"a".repeat(256))
+                .is_none()
+        );
+        let list = format!("{},None", "Y".repeat(255));
+        assert_eq!(
+            rule(KeyName::DataDigest).parse(&list),
+            Some(Value::List(vec!["None"]))
+        );
+        assert_eq!(rule(KeyName::DataDigest).parse(&format!("Y{list}")), None);
     }
 
     #[test]

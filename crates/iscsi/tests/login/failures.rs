@@ -138,6 +138,9 @@ fn settings_that_cannot_be_are_the_callers_fault() {
     }
 }
 
+/// What it is, the requests, and the status that the last of them gets.
+type Case<'a> = (&'a str, Vec<(LoginRequest, &'a [u8])>, LoginStatus);
+
 /// §11.13.5: every failure has the status that the standard names.
 #[test]
 fn failures_have_their_status() {
@@ -151,7 +154,7 @@ fn failures_have_their_status() {
     let go = request(Operational, Some(Full));
     let stay = request(Operational, None);
     let long = vec![b'a'; 65_537];
-    let cases: Vec<(&str, Vec<(LoginRequest, &[u8])>, LoginStatus)> = vec![
+    let cases: Vec<Case<'_>> = vec![
         (
             "no InitiatorName",
             vec![(go, nobody.as_bytes())],
