@@ -408,6 +408,21 @@ mod tests {
     }
 
     #[test]
+    fn descriptors_that_are_too_short_are_passed_over() {
+        let mut bytes = vec![0x72, 5, 0x24, 0, 0, 0, 0, 26];
+        bytes.extend([0, 8, 0x80, 0, 0, 0, 0, 0, 0, 7]); // information of 6 bytes
+        bytes.extend([2, 4, 0, 0, 0xc0, 0]); // a field pointer cut in two
+        bytes.extend([0x80, 0]); // a vendor's, of no bytes
+        bytes.extend([2, 6, 0, 0, 0xc0, 0, 4, 0]);
+        let sense = Sense::parse(&bytes);
+        assert_eq!(sense, Ok(Sense::invalid_field(4, None)));
+        bytes.truncate(30); // in the middle of the last one
+        let sense = Sense::parse(&bytes);
+        let bare = Sense::illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
+        assert_eq!(sense, Ok(bare));
+    }
+
+    #[test]
     fn it_reads_well() {
         assert_eq!(
             Sense::invalid_field(2, Some(5)).to_string(),
