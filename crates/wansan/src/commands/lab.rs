@@ -23,7 +23,7 @@ const INTERRUPTED: u8 = 130;
 
 /// Arguments of `wansan lab`.
 #[derive(Debug, Args)]
-pub struct LabArgs {
+pub(crate) struct LabArgs {
     #[command(subcommand)]
     command: LabCommand,
 }
@@ -62,7 +62,7 @@ struct CheckArgs {
 ///
 /// # Errors
 /// Whatever keeps the plan from being read or run; the exit status is 2 then.
-pub fn run(args: LabArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
     match args.command {
         LabCommand::Run(args) => run_plan(&args),
         LabCommand::Check(args) => check(&args),

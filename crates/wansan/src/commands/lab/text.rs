@@ -2,11 +2,15 @@
 
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use wansan_insight::finding::Finding;
 use wansan_lab::plan::Phase;
 use wansan_lab::record::{Advised, CellResult, Results};
 use wansan_trace::Layer;
+
+/// Columns stand apart by spaces; one line below the header.
+const STYLE: TableStyle =
+    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
 /// The cells of a phase: what was set, and what came of it. Numbers in flight are means of one
 /// initiator, so that they stand beside the number it was asked to keep in flight.
@@ -30,7 +34,7 @@ pub(super) fn table(results: &Results, phase: Phase) -> String {
 
     let mut table = Table::new();
     table
-        .load_preset(presets::UTF8_HORIZONTAL_ONLY)
+        .load_style(STYLE)
         .set_content_arrangement(ContentArrangement::Disabled);
     let mut header: Vec<String> = names.iter().map(|name| name.replace('.', "\n")).collect();
     header.extend(["IOPS", "p50\nms", "p99\nms"].map(str::to_owned));
@@ -77,7 +81,7 @@ pub(super) fn finding(finding: &Finding) -> String {
 pub(super) fn gains(advised: &Advised) -> String {
     let mut table = Table::new();
     table
-        .load_preset(presets::UTF8_HORIZONTAL_ONLY)
+        .load_style(STYLE)
         .set_content_arrangement(ContentArrangement::Disabled)
         .set_header([
             "",
