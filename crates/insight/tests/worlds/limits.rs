@@ -1,0 +1,237 @@
+//! The finder on worlds where the answer is known.
+
+use crate::simulation::{MS, Stop, US, World, observe};
+use wansan_insight::finding::{Finding, Limit};
+use wansan_insight::{Observed, explain, gain};
+use wansan_trace::Layer;
+
+fn seen(world: &World) -> Observed {
+    let folder = tempfile::tempdir().unwrap();
+    observe(world, folder.path())
+}
+
+fn found(world: &World) -> Finding {
+    let finding = explain(&[seen(world)]);
+    println!("{}\n{:#?}", finding.sentence, finding.evidence);
+    finding
+}
+
+fn close(a: f64, b: f64, tolerance: f64) -> bool {
+    (a - b).abs() <= tolerance * b.abs()
+}
+
+#[test]
+fn a_sweep_over_the_command_window_names_it_and_predicts_the_gain() {
+    let sweep = |command_window| -> Vec<Observed> {
+        [16, 96, 112, 176]
+            .into_iter()
+            .enumerate()
+            .map(|(cell, parallel)| {
+                let world = World {
+                    parallel,
+                    command_window,
+                    sessions: 2,
+                    duration_ns: 500 * MS,
+                    ..World::wan()
+                };
+                let mut observed = seen(&world);
+                observed.cell = cell as u64;
+                let parameter = ("initiator.parallel".to_owned(), parallel.into());
+                observed.parameters = [parameter].into();
+                observed
+            })
+            .collect()
+    };
+    let planned = sweep(100);
+    let finding = explain(&planned);
+    assert_eq!(finding.limit, Limit::CommandWindow, "{finding:#?}");
+    assert_eq!(finding.binds_in_cells, [2, 3]);
+    assert_eq!(
+        (finding.above, finding.layer),
+        (Some(Layer::Queue), Some(Layer::Window))
+    );
+    assert!(close(finding.wanted, 112.0, 0.01), "{}", finding.wanted);
+    assert!(close(finding.got, 100.0, 0.01), "{}", finding.got);
+    assert!(close(finding.waiting_share, 12.0 / 112.0, 0.1));
+    let advice = finding.advice.expect("something to change");
+    assert_eq!(advice.parameter.as_deref(), Some("target.command_window"));
+    assert_eq!(advice.value.as_deref(), Some("176"));
+    assert!(
+        finding
+            .sentence
+            .contains("112 wanted in, 100 got in in each session"),
+        "{}",
+        finding.sentence
+    );
+    assert!(finding.sentence.contains("+76 % at 176 parallel"));
+
+    for point in gain::compare(&planned, &sweep(176)) {
+        assert!(
+            close(point.advised_iops, point.predicted_iops, 0.03),
+            "{point:?}"
+        );
+    }
+}
+
+#[test]
+fn the_path_bounds_what_a_larger_window_brings() {
+    let world = World {
+        parallel: 176,
+        command_window: 100,
+        link_ns: 250 * US,
+        ..World::wan()
+    };
+    let finding = found(&world);
+    assert_eq!(finding.limit, Limit::CommandWindow);
+    let prediction = &finding.predicted.expect("a prediction")[0];
+    assert_eq!(prediction.bound, Limit::PathRate);
+    assert!(
+        prediction.gain > 0.1 && prediction.gain < 0.4,
+        "{prediction:?}"
+    );
+}
+
+#[test]
+fn too_few_ios() {
+    let finding = found(&World::wan());
+    assert_eq!(finding.limit, Limit::TooFewIos);
+    assert_eq!(finding.layer, Some(Layer::App));
+    assert!(close(finding.wanted, 16.0, 0.01));
+}
+
+#[test]
+fn one_io_at_a_time_is_too_few() {
+    let world = World {
+        parallel: 1,
+        ..World::wan()
+    };
+    assert_eq!(found(&world).limit, Limit::TooFewIos);
+}
+
+#[test]
+fn a_paced_load_is_held_by_nothing() {
+    // 33 in flight of 64 allowed; then one whose pace falls just behind its completions.
+    for pace_ns in [MS, 100 * US, 32_045 * US / 10, 10 * MS] {
+        for jitter_ns in [0, 100 * US] {
+            let world = World {
+                parallel: 1000,
+                pace_ns: Some(pace_ns),
+                jitter_ns,
+                ..World::wan()
+            };
+            let finding = found(&world);
+            assert_eq!(finding.limit, Limit::Nothing, "{pace_ns} {jitter_ns}");
+            assert_eq!(finding.advice, None);
+        }
+    }
+}
+
+#[test]
+fn a_full_path_is_the_path_also_when_the_command_window_closes() {
+    for command_window in [1024, 100] {
+        let world = World {
+            parallel: 128,
+            command_window,
+            link_ns: MS,
+            duration_ns: 3_000 * MS,
+            ..World::wan()
+        };
+        let finding = found(&world);
+        assert_eq!(finding.limit, Limit::PathRate);
+        // A read's answer wants into the initiator.
+        assert_eq!(finding.layer, Some(Layer::Socket));
+        assert_eq!(finding.above, Some(Layer::Target));
+    }
+}
+
+#[test]
+fn a_full_path_that_was_not_sampled_shows_in_tcp() {
+    let world = World {
+        parallel: 128,
+        link_ns: MS,
+        duration_ns: 3_000 * MS,
+        sample_path: false,
+        ..World::wan()
+    };
+    assert_eq!(found(&world).limit, Limit::PathRate);
+}
+
+#[test]
+fn slow_stores() {
+    let few_servers = World {
+        parallel: 64,
+        servers: 2,
+        service_ns: 2 * MS,
+        duration_ns: 2_000 * MS,
+        ..World::wan()
+    };
+    let finding = found(&few_servers);
+    assert_eq!(finding.limit, Limit::Store);
+    assert!(close(finding.got, 2.0, 0.02), "{}", finding.got);
+    // The same store behind a command window that closes.
+    let behind_window = World {
+        command_window: 50,
+        ..few_servers.clone()
+    };
+    assert_eq!(found(&behind_window).limit, Limit::Store);
+    // As many servers as I/Os, on a short path: nobody waits, but the time is the store's.
+    let slow = World {
+        servers: 64,
+        one_way_ns: 100 * US,
+        duration_ns: 200 * MS,
+        ..few_servers
+    };
+    assert_eq!(found(&slow).limit, Limit::Store);
+}
+
+#[test]
+fn stops_of_tcp_are_told_apart() {
+    for (stop, limit) in [
+        (Stop::ReceiveWindow, Limit::ReceiveWindow),
+        (Stop::SendBuffer, Limit::SendBuffer),
+        (Stop::CongestionWindow, Limit::CongestionWindow),
+    ] {
+        for command_window in [1024, 48] {
+            let world = World {
+                parallel: 64,
+                command_window,
+                stop: Some((16, stop)),
+                ..World::wan()
+            };
+            let finding = found(&world);
+            assert_eq!(finding.limit, limit);
+            assert!(finding.advice.is_some());
+        }
+    }
+}
+
+#[test]
+fn the_same_limits_on_a_short_path() {
+    let short = World {
+        one_way_ns: 100 * US,
+        link_ns: 3 * US,
+        jitter_ns: 20 * US,
+        duration_ns: 50 * MS,
+        ..World::wan()
+    };
+    assert_eq!(found(&short).limit, Limit::TooFewIos);
+    let window = World {
+        parallel: 48,
+        command_window: 32,
+        ..short.clone()
+    };
+    assert_eq!(found(&window).limit, Limit::CommandWindow);
+    let paced = World {
+        parallel: 64,
+        pace_ns: Some(100 * US),
+        ..short
+    };
+    assert_eq!(found(&paced).limit, Limit::Nothing);
+}
+
+#[test]
+fn nothing_recorded_is_said_and_not_judged() {
+    let finding = explain(&[]);
+    assert_eq!(finding.limit, Limit::Nothing);
+    assert!(finding.sentence.contains("nothing to explain"));
+}

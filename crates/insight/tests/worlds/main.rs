@@ -1,0 +1,5 @@
+//! Simulated worlds whose populations and limits are known.
+
+mod limits;
+mod populations;
+mod simulation;

@@ -1,0 +1,408 @@
+//! A small queueing network whose populations and limits are known: closed or paced loads, a
+//! command window, a link of fixed rate, a sender that may have only so many answers in flight,
+//! and a store with servers of fixed service time. It writes the records that real programs would.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::path::Path;
+
+use rand_core::Rng;
+use rand_pcg::Pcg32;
+use wansan_insight::{Observed, Run};
+use wansan_trace::event::{self, Pdu, PduDirection, Tcp, TcpEvent};
+use wansan_trace::{
+    ConnectionId, Direction, Instant, Kinds, Layer, Recorder, SessionId, TaskTag, file,
+};
+
+pub(crate) const US: u64 = 1_000;
+pub(crate) const MS: u64 = 1_000_000;
+const BLOCK_BYTES: u64 = 4096;
+const SAMPLE_NS: u64 = 5 * MS;
+
+/// What stops the target's TCP when it has `answers_in_flight` of them outstanding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    ReceiveWindow,
+    SendBuffer,
+    CongestionWindow,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    pub(crate) sessions: usize,
+    pub(crate) parallel: usize,
+    /// Time between submissions of a session; a closed loop when none.
+    pub(crate) pace_ns: Option<u64>,
+    pub(crate) command_window: u32,
+    pub(crate) one_way_ns: u64,
+    /// Time that an answer takes on the link.
+    pub(crate) link_ns: u64,
+    pub(crate) stop: Option<(usize, Stop)>,
+    pub(crate) servers: usize,
+    pub(crate) service_ns: u64,
+    /// Most that is added to each way, at random.
+    pub(crate) jitter_ns: u64,
+    pub(crate) duration_ns: u64,
+    pub(crate) sample_path: bool,
+}
+
+impl World {
+    /// 16 ms each way, 1 Gbit/s, a quick store, one session.
+    pub(crate) fn wan() -> World {
+        World {
+            sessions: 1,
+            parallel: 16,
+            pace_ns: None,
+            command_window: 1024,
+            one_way_ns: 16 * MS,
+            link_ns: 33 * US,
+            stop: None,
+            servers: 64,
+            service_ns: 10 * US,
+            jitter_ns: 100 * US,
+            duration_ns: 1_000 * MS,
+            sample_path: true,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Submit(usize),
+    AtTarget(usize, u32),
+    Stored(usize, u32),
+    AtInitiator(usize, u32),
+    Acknowledged(usize),
+    Sample,
+}
+
+#[derive(Default)]
+struct Session {
+    next_tag: u32,
+    in_flight: usize,
+    queue: VecDeque<u32>,
+    sent: u32,
+    done: u32,
+    granted: u32,
+    /// Answers that wait for TCP, and those that are under way.
+    unsent: VecDeque<u32>,
+    under_way: usize,
+    acked_bytes: u64,
+    stopped_since: Option<u64>,
+    stopped_ns: u64,
+}
+
+struct Simulation {
+    world: World,
+    now: u64,
+    order: u64,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    sessions: Vec<Session>,
+    initiators: Vec<Recorder>,
+    target: Recorder,
+    emulator: Recorder,
+    store_queue: VecDeque<(usize, u32)>,
+    store_busy: usize,
+    link_free_ns: u64,
+    link_busy_ns: u64,
+    random: Pcg32,
+}
+
+/// Plays `world` and explains nothing yet: cell 0 of a run with no index.
+pub(crate) fn observe(world: &World, folder: &Path) -> Observed {
+    play(world, folder);
+    let run = Run::read(folder).expect("a run");
+    run.observe(&run.cells[0]).expect("readable records")
+}
+
+/// Plays `world` and leaves its merged records in `folder`.
+pub(crate) fn play(world: &World, folder: &Path) {
+    let kinds = Kinds {
+        packet: false,
+        ..Kinds::ALL
+    };
+    let recorder = || Recorder::new(kinds, 1 << 30);
+    let mut simulation = Simulation {
+        now: 1_000 * MS,
+        order: 0,
+        events: BinaryHeap::new(),
+        sessions: (0..world.sessions).map(|_| Session::default()).collect(),
+        initiators: (0..world.sessions).map(|_| recorder()).collect(),
+        target: recorder(),
+        emulator: recorder(),
+        store_queue: VecDeque::new(),
+        store_busy: 0,
+        link_free_ns: 0,
+        link_busy_ns: 0,
+        random: Pcg32::new(7, 11),
+        world: world.clone(),
+    };
+    simulation.run();
+    for (place, initiator) in simulation.initiators.into_iter().enumerate() {
+        file::write_part(folder, &format!("initiator-{place}"), &[initiator]).unwrap();
+    }
+    file::write_part(folder, "target", &[simulation.target]).unwrap();
+    if world.sample_path {
+        file::write_part(folder, "emulator", &[simulation.emulator]).unwrap();
+    }
+    file::merge_parts(folder).unwrap();
+}
+
+fn session_id(session: usize) -> SessionId {
+    SessionId::new([0x80, 0, 0, 0, 0, session as u8], session as u16 + 1)
+}
+
+impl Simulation {
+    fn run(&mut self) {
+        let end = self.now + self.world.duration_ns;
+        for session in 0..self.world.sessions {
+            self.sessions[session].granted = self.world.command_window;
+            let at_once = match self.world.pace_ns {
+                Some(_) => 1,
+                None => self.world.parallel,
+            };
+            for place in 0..at_once {
+                self.at(self.now + place as u64, Event::Submit(session));
+            }
+        }
+        self.at(self.now, Event::Sample);
+        while let Some(Reverse((time, _, event))) = self.events.pop() {
+            if time > end {
+                break;
+            }
+            self.now = time;
+            match event {
+                Event::Submit(session) => self.submit(session),
+                Event::AtTarget(session, tag) => self.at_target(session, tag),
+                Event::Stored(session, tag) => self.stored(session, tag),
+                Event::AtInitiator(session, tag) => self.at_initiator(session, tag),
+                Event::Acknowledged(session) => {
+                    self.sessions[session].under_way -= 1;
+                    self.sessions[session].acked_bytes += BLOCK_BYTES;
+                    self.transmit(session);
+                }
+                Event::Sample => self.sample(),
+            }
+        }
+    }
+
+    fn at(&mut self, time: u64, event: Event) {
+        self.order += 1;
+        self.events.push(Reverse((time, self.order, event)));
+    }
+
+    fn jitter(&mut self) -> u64 {
+        u64::from(self.random.next_u32()) % (self.world.jitter_ns + 1)
+    }
+
+    fn cross(&mut self, session: usize, tag: u32, layer: Layer, direction: Direction) {
+        let recorder = if layer <= Layer::Socket {
+            &mut self.initiators[session]
+        } else {
+            &mut self.target
+        };
+        recorder.crossing(
+            Instant::from_ns(self.now),
+            session_id(session),
+            ConnectionId(1),
+            TaskTag(tag),
+            layer,
+            direction,
+        );
+    }
+
+    fn submit(&mut self, session: usize) {
+        if let Some(pace_ns) = self.world.pace_ns {
+            self.at(self.now + pace_ns, Event::Submit(session));
+        }
+        if self.sessions[session].in_flight == self.world.parallel {
+            return;
+        }
+        let tag = self.sessions[session].next_tag;
+        self.sessions[session].next_tag += 1;
+        self.sessions[session].in_flight += 1;
+        for layer in [Layer::App, Layer::Scsi, Layer::Queue] {
+            self.cross(session, tag, layer, Direction::Enter);
+        }
+        self.sessions[session].queue.push_back(tag);
+        self.send_commands(session);
+    }
+
+    fn send_commands(&mut self, session: usize) {
+        while self.sessions[session].sent < self.sessions[session].granted {
+            let Some(tag) = self.sessions[session].queue.pop_front() else {
+                return;
+            };
+            self.sessions[session].sent += 1;
+            for layer in [Layer::Window, Layer::Socket] {
+                self.cross(session, tag, layer, Direction::Enter);
+            }
+            let cmd_sn = self.sessions[session].sent;
+            self.pdu(session, tag, 0x01, cmd_sn, PduDirection::Sent);
+            let arrival = self.now + self.world.one_way_ns + self.jitter();
+            self.at(arrival, Event::AtTarget(session, tag));
+        }
+    }
+
+    fn pdu(&mut self, session: usize, tag: u32, opcode: u8, sn: u32, direction: PduDirection) {
+        let command = opcode == 0x01;
+        let pdu = Pdu {
+            time: Instant::from_ns(self.now),
+            session: session_id(session),
+            connection: ConnectionId(1),
+            direction,
+            opcode,
+            flags: if command { 0xc0 } else { 0x81 },
+            task: TaskTag(tag),
+            transfer_tag: u32::MAX,
+            // Close to the wrap of serial numbers, on purpose.
+            cmd_sn: if command { sn.wrapping_sub(50) } else { 0 },
+            stat_sn: 0,
+            exp_cmd_sn: 0,
+            max_cmd_sn: if command { 0 } else { sn.wrapping_sub(50) },
+            data_sn: 0,
+            buffer_offset: 0,
+            data_bytes: if command { 0 } else { BLOCK_BYTES as u32 },
+            stream_offset: 0,
+        };
+        self.initiators[session].pdu(pdu);
+    }
+
+    fn at_target(&mut self, session: usize, tag: u32) {
+        for layer in [Layer::Target, Layer::Device] {
+            self.cross(session, tag, layer, Direction::Enter);
+        }
+        self.store_queue.push_back((session, tag));
+        self.serve();
+    }
+
+    fn serve(&mut self) {
+        while self.store_busy < self.world.servers {
+            let Some((session, tag)) = self.store_queue.pop_front() else {
+                return;
+            };
+            self.store_busy += 1;
+            self.cross(session, tag, Layer::Store, Direction::Enter);
+            self.at(
+                self.now + self.world.service_ns,
+                Event::Stored(session, tag),
+            );
+        }
+    }
+
+    fn stored(&mut self, session: usize, tag: u32) {
+        self.store_busy -= 1;
+        for layer in [Layer::Store, Layer::Device, Layer::Target] {
+            self.cross(session, tag, layer, Direction::Leave);
+        }
+        self.sessions[session].unsent.push_back(tag);
+        self.transmit(session);
+        self.serve();
+    }
+
+    fn transmit(&mut self, session: usize) {
+        let most = self.world.stop.map_or(usize::MAX, |(most, _)| most);
+        while self.sessions[session].under_way < most {
+            let Some(tag) = self.sessions[session].unsent.pop_front() else {
+                break;
+            };
+            self.sessions[session].under_way += 1;
+            let start = self.now.max(self.link_free_ns);
+            self.link_free_ns = start + self.world.link_ns;
+            self.link_busy_ns += self.world.link_ns;
+            let arrival = self.link_free_ns + self.world.one_way_ns + self.jitter();
+            self.at(arrival, Event::AtInitiator(session, tag));
+        }
+        let now = self.now;
+        let held = &mut self.sessions[session];
+        match (held.unsent.is_empty(), held.stopped_since) {
+            (false, None) => held.stopped_since = Some(now),
+            (true, Some(since)) => {
+                held.stopped_ns += now - since;
+                held.stopped_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn at_initiator(&mut self, session: usize, tag: u32) {
+        self.sessions[session].done += 1;
+        self.sessions[session].granted = self.sessions[session].done + self.world.command_window;
+        self.cross(session, tag, Layer::Socket, Direction::Leave);
+        let max_cmd_sn = self.sessions[session].granted;
+        self.pdu(session, tag, 0x25, max_cmd_sn, PduDirection::Received);
+        for layer in [Layer::Window, Layer::Queue, Layer::Scsi, Layer::App] {
+            self.cross(session, tag, layer, Direction::Leave);
+        }
+        self.sessions[session].in_flight -= 1;
+        self.at(
+            self.now + self.world.one_way_ns,
+            Event::Acknowledged(session),
+        );
+        if self.world.pace_ns.is_none() {
+            self.at(self.now + US, Event::Submit(session));
+        }
+        self.send_commands(session);
+    }
+
+    fn sample(&mut self) {
+        self.at(self.now + SAMPLE_NS, Event::Sample);
+        let path = self.emulator.name("down");
+        let backlog_ns = self.link_free_ns.saturating_sub(self.now);
+        self.emulator.path(event::Path {
+            time: Instant::from_ns(self.now),
+            path,
+            queue_packets: (backlog_ns / self.world.link_ns.max(1)) as u32,
+            queue_bytes: 0,
+            in_packets: 0,
+            in_bytes: 0,
+            out_packets: 0,
+            out_bytes: 0,
+            queue_drops: 0,
+            loss_drops: 0,
+            marks: 0,
+            busy_ns: self.link_busy_ns - backlog_ns,
+        });
+        for session in 0..self.world.sessions {
+            let held = &self.sessions[session];
+            let stopped_ns =
+                held.stopped_ns + held.stopped_since.map_or(0, |since| self.now - since);
+            let stop = self.world.stop.map(|(_, stop)| stop);
+            let counted = |kind| if stop == Some(kind) { stopped_ns } else { 0 };
+            let unsent_bytes = match stop {
+                Some(Stop::SendBuffer) => 0,
+                _ => (held.unsent.len() as u64 * BLOCK_BYTES) as u32,
+            };
+            let sample = Tcp {
+                time: Instant::from_ns(self.now),
+                session: session_id(session),
+                connection: ConnectionId(1),
+                event: TcpEvent::Sample,
+                congestion_state: 0,
+                cwnd_packets: held.under_way.max(10) as u32,
+                ssthresh_packets: i32::MAX as u32,
+                mss_bytes: 1448,
+                in_flight_packets: held.under_way as u32,
+                srtt_ns: 2 * self.world.one_way_ns + backlog_ns,
+                min_rtt_ns: 2 * self.world.one_way_ns,
+                rwnd_bytes: 65_535,
+                unsent_bytes,
+                acked_bytes: held.acked_bytes,
+                pacing_bytes_per_s: u64::MAX,
+                delivery_bytes_per_s: BLOCK_BYTES * 1_000_000_000 / self.world.link_ns.max(1),
+                busy_ns: self.now,
+                rwnd_limited_ns: counted(Stop::ReceiveWindow),
+                sndbuf_limited_ns: counted(Stop::SendBuffer),
+                retransmits: 0,
+            };
+            self.target.tcp(sample);
+            self.initiators[session].tcp(Tcp {
+                acked_bytes: u64::from(held.done) * 48,
+                unsent_bytes: 0,
+                rwnd_limited_ns: 0,
+                sndbuf_limited_ns: 0,
+                ..sample
+            });
+        }
+    }
+}
