@@ -71,7 +71,7 @@ export function inFlightFigure(
         x: { label: "time since measuring began (s)", format: timeFormat(time) },
         y: { label: "I/Os in flight", format: formatNumber },
         lines,
-        height: 340,
+        height: 404,
         over: shadeUnmeasured(time),
         onCursor: (place) =>
           ladder.read(
@@ -89,7 +89,7 @@ export function inFlightFigure(
   const root = figure(
     "in-flight",
     "In flight per layer",
-    "How many I/Os had entered each layer and not left it. A band of a layer's colour are I/Os that it holds and the next layer does not: where the band is thick, they wait.",
+    "How many I/Os had entered each layer and not left it. A band of a layer's colour are I/Os that it holds and the next layer does not: they wait there, or are on their way. Beside it, the mean time from the layer above into each layer, and what of it is more than the least seen.",
     cell.sessions > 1 ? sessionChoice(cell.sessions, selection) : null,
     el("div", { class: "beside" }, ...body, ladder.root),
   );
@@ -159,6 +159,7 @@ class Ladder {
             el("th", { scope: "col", class: "number" }, "most"),
             el("th", { scope: "col", class: "number" }, "way in"),
             el("th", { scope: "col", class: "number" }, "of it waiting"),
+            el("th", { scope: "col", class: "number" }, "share"),
           ),
         ),
         el(
@@ -216,11 +217,11 @@ class Ladder {
       now,
       el("td", { class: "number" }, formatFixed(layer.in_flight_max / divisor, 0)),
       el("td", { class: "number" }, formatNs(layer.way_in_ns)),
+      el("td", { class: "number" }, formatNs(layer.way_in_excess_ns)),
       el(
         "td",
         { class: "number" },
-        formatNs(layer.way_in_excess_ns),
-        el("span", { class: "share" }, total_ns > 0 ? formatShare(layer.way_in_excess_ns / total_ns) : ""),
+        total_ns > 0 ? formatShare(layer.way_in_excess_ns / total_ns) : "",
         binds ? el("span", { class: "mark", title: "Here the finding's limit binds" }, " ◀ binds") : null,
       ),
     );

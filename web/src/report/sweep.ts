@@ -19,6 +19,8 @@ export interface SweepAxis {
 /** Cells that differ in nothing but the x axis and the repeat. */
 export interface SweepSeries {
   label: string;
+  /** The label without what the phase changed, for where it is said already. */
+  short: string;
   phase: string;
   /** The cells at each of the axis' positions: one per repeat, none where none ran. */
   cells: Cell[][];
@@ -122,11 +124,10 @@ function readSeries(cells: Cell[], axis: SweepAxis, rest: string[]): SweepSeries
   const changed = changedParameters(cells);
   const groups = new Map<string, SweepSeries>();
   for (const cell of cells) {
-    const label = [
-      ...(several || rest.length === 0 ? [phaseLabel(cell, changed)] : []),
-      ...rest.map((name) => `${names.get(name)} ${formatValue(cell.parameters[name])}`),
-    ].join(", ");
-    const group = groups.get(label) ?? { label, phase: cell.phase, cells: axis.positions.map(() => []) };
+    const values = rest.map((name) => `${names.get(name)} ${formatValue(cell.parameters[name])}`);
+    const named = (phase: string) => [...(several || rest.length === 0 ? [phase] : []), ...values].join(", ");
+    const label = named(phaseLabel(cell, changed));
+    const group = groups.get(label) ?? { label, short: named(phaseLabel(cell, [])), phase: cell.phase, cells: axis.positions.map(() => []) };
     groups.set(label, group);
     const position = axis.positionOf(cell);
     if (position !== null) {

@@ -85,7 +85,7 @@ function xAxis(sweep: Sweep): AxisSpec {
 
 function measuredLines(sweep: Sweep, measure: (cell: Cell) => number | null, suffix?: string): MeasuredLine[] {
   return sweep.series.map((series, place) => ({
-    label: suffix === undefined ? series.label : `${series.label}, ${suffix}`,
+    label: suffix === undefined ? series.label : `${series.short}, ${suffix}`,
     ...lineStyle(place),
     marks: place % 2 === 0 ? "full" : "hollow",
     spreads: series.cells.map((cells) => spread(cells, measure)),
