@@ -121,7 +121,7 @@ export function twoParameterRun(): ReportData {
 export function failedRun(): ReportData {
   const run = emptyRun();
   const cell = sampleCell(0, "planned", 16, 100);
-  const bare = { layers: [], in_flight: [], connections: [], paths: [], time: null, dropped: {} };
+  const bare = { sessions: 0, layers: [], in_flight: [], connections: [], paths: [], time: null, dropped: {} };
   run.problems = ["Cell 0 failed: the target ended with status 2."];
   run.cells = [
     { ...cell, ...bare, failure: "the target ended with status 2", iops: null, bytes_per_s: null, latency_p50_ns: null, latency_p99_ns: null },

@@ -50,9 +50,13 @@ test("names are as short as tells them apart", () => {
 
 test("cells are named by what was swept", () => {
   const { cells } = failedRun();
-  assert.deepEqual(cells.map((cell) => cellLabel(cell, cells)), ["planned · parallel 16 · failed", "planned · parallel 32"]);
+  assert.deepEqual(cells.map((cell) => cellLabel(cell, cells)), ["parallel 16 · failed", "parallel 32"]);
   const several = twoParameterRun().cells;
-  assert.equal(cellLabel(several[1]!, several), "planned · congestion control reno · delay 2ms · repeat 2");
+  assert.equal(cellLabel(several[1]!, several), "congestion control reno · delay 2ms · repeat 2");
+  const phases = sampleRun().cells;
+  assert.equal(cellLabel(phases[21]!, phases), "advised · parallel 176");
+  const [single] = singleCellRun().cells;
+  assert.equal(cellLabel(single!, [single!]), "cell 0");
 });
 
 test("spreads leave out what was not measured", () => {

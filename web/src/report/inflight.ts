@@ -91,7 +91,7 @@ export function inFlightFigure(
     "In flight per layer",
     "How many I/Os had entered each layer and not left it. A band of a layer's colour are I/Os that it holds and the next layer does not: they wait there, or are on their way. Beside it, the mean time from the layer above into each layer, and what of it is more than the least seen.",
     cell.sessions > 1 ? sessionChoice(cell.sessions, selection) : null,
-    el("div", { class: "beside" }, ...body, ladder.root),
+    el("div", { class: "beside" }, ...body, cell.layers.length > 0 ? ladder.root : null),
   );
   const switchLayers = () => {
     cell.in_flight.forEach(({ layer }, place) => chart?.showLine(place, !selection.isHidden(layer)));

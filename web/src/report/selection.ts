@@ -69,9 +69,10 @@ export class Selection {
   }
 }
 
-/** The cell to open with: the finding's, or the last that worked, or any. */
+/** The cell to open with: the finding's, or the last that has records, or one that worked, or any. */
 export function firstCell(data: ReportData): number | null {
   const told = data.cells.find((cell) => cell.cell === data.finding?.cell);
-  const worked = data.cells.filter((cell) => cell.failure === null && cell.in_flight.length > 0);
-  return (told ?? worked[worked.length - 1] ?? data.cells[0])?.cell ?? null;
+  const worked = data.cells.filter((cell) => cell.failure === null);
+  const recorded = worked.filter((cell) => cell.in_flight.length > 0);
+  return (told ?? recorded[recorded.length - 1] ?? worked[0] ?? data.cells[0])?.cell ?? null;
 }

@@ -167,13 +167,13 @@ export function longName(parameter: string): string {
   return parameter === "workload.parallel" ? "parallel I/Os per initiator" : lastParts(parameter, 1);
 }
 
-/** A cell in one line: its phase and the swept values, and its repeat where there are several. */
+/** A cell in one line: the swept values, and its phase and repeat where there are several. */
 export function cellLabel(cell: Cell, cells: Cell[]): string {
   const names = shortNames(sweptParameters(cells));
   const values = [...names].map(([name, short]) => `${short} ${formatValue(cell.parameters[name])}`);
   const repeated = cells.some((other) => other.repeat !== cell.repeat);
   return [
-    ...(cell.phase === "" ? [] : [cell.phase]),
+    ...(phases(cells).length > 1 ? [cell.phase] : []),
     ...values,
     ...(repeated ? [`repeat ${cell.repeat + 1}`] : []),
     ...(cell.failure === null ? [] : ["failed"]),
