@@ -12,6 +12,7 @@ use wansan_trace::TaskTag;
 
 use crate::ends::{
     INITIATOR, Registry, TARGET, drive, first_answer, names, request, response, settings, text_of,
+    window,
 };
 
 #[test]
@@ -249,4 +250,51 @@ fn authentication_methods_are_chosen_from_the_offer() {
     let text = names() + "AuthMethod=CHAP,None\0";
     let step = drive([(request(Security, Some(Operational)), text.as_bytes())]);
     assert!(text_of(&step).ends_with("AuthMethod=None;"));
+}
+
+#[test]
+fn a_silent_initiator_is_asked_before_login_ends() {
+    let wanted = Wanted {
+        immediate_data: false,
+        ..Wanted::default()
+    };
+    let mut target = TargetLogin::new(wanted);
+    let mut registry = Registry::default();
+    let go = request(Operational, Some(Full));
+    let step = target.handle(&go, names().as_bytes(), &mut registry);
+    assert!(
+        matches!(&step, Step::Continue(reply) if reply.response.nsg.is_none()),
+        "{step:?}"
+    );
+    assert!(text_of(&step).ends_with("ImmediateData=No;MaxRecvDataSegmentLength=262144;"));
+    let step = target.handle(&go, b"ImmediateData=No\0", &mut registry);
+    let Step::Done(_, accepted) = step else {
+        panic!("{step:?}")
+    };
+    assert!(!accepted.session.immediate_data);
+}
+
+#[test]
+fn a_joining_connection_hears_the_sessions_window_at_once() {
+    let mut registry = Registry::default();
+    let named = names();
+    let step = TargetLogin::new(Wanted::default()).handle(
+        &request(Operational, Some(Full)),
+        named.as_bytes(),
+        &mut registry,
+    );
+    assert!(matches!(step, Step::Done(..)), "{step:?}");
+    let join = LoginRequest {
+        tsih: 1,
+        cid: 2,
+        ..request(Security, Some(Operational))
+    };
+    let step = TargetLogin::new(Wanted::default()).handle(&join, named.as_bytes(), &mut registry);
+    let Step::Continue(reply) = step else {
+        panic!("{step:?}")
+    };
+    // Not the request's CmdSN, which would acknowledge commands that have not arrived.
+    let session = window(Sn(500));
+    assert_eq!(reply.response.exp_cmd_sn, session.exp_cmd_sn);
+    assert_eq!(reply.response.max_cmd_sn, session.max_cmd_sn);
 }
