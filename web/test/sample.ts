@@ -187,7 +187,7 @@ export function sampleRun(): ReportData {
       ],
       layer: "window",
       above: "queue",
-      advice: "Raise the target's command window to 176, the most that any session asked for.",
+      advice: "raise the target's command window (`--command-window`) to 176",
       cell: told,
     },
     gain: {

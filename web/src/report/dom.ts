@@ -26,7 +26,16 @@ export function el<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** A numbered figure: what it shows, how to read it, and the thing itself. */
+/** Sentences in which `names` stand between backquotes, as wansan writes them everywhere. */
+export function prose(text: string): DocumentFragment {
+  const pieces = text.split("`");
+  const whole = pieces.length % 2 === 1;
+  const fragment = document.createDocumentFragment();
+  fragment.append(...(whole ? pieces.map((piece, i) => (i % 2 === 1 ? el("code", {}, piece) : piece)) : [text]));
+  return fragment;
+}
+
+/** A figure: what it shows, how to read it, and the thing itself. */
 export function figure(id: string, title: string, reading: string, ...body: Child[]): HTMLElement {
   return el(
     "figure",

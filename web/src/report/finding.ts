@@ -1,7 +1,7 @@
 /** The top of the page: what was run, what was found, what to change, and what that brought. */
 
 import type { Expectation, Fact, Gain, ReportData } from "./data";
-import { el } from "./dom";
+import { el, prose } from "./dom";
 import { formatChange, formatFixed } from "./units";
 
 export function heading(data: ReportData): HTMLElement {
@@ -35,7 +35,7 @@ export function problemList(problems: string[]): HTMLElement | null {
     "section",
     { class: "problems", "aria-label": "To be read with care" },
     el("h2", {}, "To be read with care"),
-    el("ul", {}, ...problems.map((problem) => el("li", {}, problem))),
+    el("ul", {}, ...problems.map((problem) => el("li", {}, prose(problem)))),
   );
 }
 
@@ -47,16 +47,16 @@ export function findingBlock({ finding, gain }: ReportData): HTMLElement | null 
     "section",
     { id: "finding", "aria-labelledby": "finding-heading" },
     el("h2", { id: "finding-heading", class: "kicker" }, "Finding"),
-    el("p", { class: "sentence" }, finding.sentence),
+    el("p", { class: "sentence" }, prose(finding.sentence)),
     el(
       "div",
       { class: "columns" },
       finding.evidence.length === 0
         ? null
-        : el("div", {}, el("h3", {}, "Evidence"), el("ul", {}, ...finding.evidence.map((text) => el("li", {}, text)))),
+        : el("div", {}, el("h3", {}, "Evidence"), el("ul", {}, ...finding.evidence.map((text) => el("li", {}, prose(text))))),
       finding.advice === null
         ? null
-        : el("div", {}, el("h3", {}, "What to change"), el("p", {}, finding.advice)),
+        : el("div", {}, el("h3", {}, "What to change"), el("p", {}, prose(finding.advice))),
       gain === null ? null : el("div", {}, el("h3", {}, "Gain"), gainBars(gain)),
     ),
   );

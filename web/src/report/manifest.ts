@@ -72,7 +72,7 @@ function node(name: string, value: Json): Node_ {
     };
   }
   const children = childrenOf(value);
-  const size = Array.isArray(value) ? `${value.length} items` : "";
+  const size = Array.isArray(value) ? `${value.length} ${value.length === 1 ? "item" : "items"}` : "";
   return {
     element: el(
       "details",

@@ -89,6 +89,7 @@ test("the sample run's page draws all charts and asks nobody for anything", { sk
     assert.ok((await colours(page.locator(`#${id} .chart`))) > 8, `${id} is drawn`);
   }
   assert.match((await page.textContent("#finding .sentence")) ?? "", /command window/);
+  assert.equal(await page.textContent("#finding code"), "--command-window");
   assert.equal(await page.locator("#cells tbody tr").count(), 22);
   assert.equal(await page.locator("#breakdown .bars li").count(), 22);
   assert.match((await page.textContent("#expectations")) ?? "", /✓ met.*✗ failed/s);
