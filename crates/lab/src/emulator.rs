@@ -16,12 +16,13 @@ mod segment;
 mod transmit;
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use wansan_path::Chain;
 use wansan_trace::Recorder;
@@ -29,6 +30,10 @@ use wansan_trace::Recorder;
 use driver::Driver;
 pub use meter::{PathStatistics, Statistics};
 pub use priority::Scheduling;
+
+/// The sample intervals that do not stop the emulator from moving frames or from stopping.
+const SAMPLE_INTERVALS: RangeInclusive<Duration> =
+    Duration::from_micros(100)..=Duration::from_secs(1);
 
 /// A frame on its way, as the chains carry it.
 #[derive(Debug)]
@@ -80,7 +85,8 @@ pub struct Config {
     pub routes: Vec<Route>,
     /// The largest IP packet on any link, in bytes.
     pub mtu_bytes: usize,
-    /// Time between two `path` records of a direction, and between two updates of the statistics.
+    /// Time between two `path` records of a direction, and between two updates of the statistics:
+    /// from 100 µs to 1 s.
     pub sample_interval: Duration,
     /// Where `path` samples and, when it keeps them, `packet` records go.
     pub recorder: Recorder,
@@ -114,7 +120,7 @@ pub struct Report {
 /// A running emulator. Dropping it stops it.
 #[derive(Debug)]
 pub struct Emulator {
-    stop: OwnedFd,
+    stop: Arc<AtomicBool>,
     statistics: Arc<Mutex<Statistics>>,
     thread: Option<JoinHandle<Result<Report, EmulatorError>>>,
 }
@@ -131,9 +137,8 @@ impl Emulator {
         let wan = wan
             .try_clone_to_owned()
             .map_err(lacks("keep the wan's namespace"))?;
-        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| lacks("make an eventfd")(errno.into()))?;
-        let told_to_stop = stop.try_clone().map_err(lacks("keep an eventfd"))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let told_to_stop = Arc::clone(&stop);
         let statistics = Arc::new(Mutex::new(Statistics::default()));
         let shown = Arc::clone(&statistics);
         let (ready, started) = mpsc::channel();
@@ -144,7 +149,7 @@ impl Emulator {
                 let driver = Driver::open(config, shown)?;
                 // Whoever starts us waits below for this, or for the end of the thread.
                 let _ = ready.send(());
-                driver.run(told_to_stop.as_fd())
+                driver.run(&told_to_stop)
             })
             .map_err(lacks("start a thread"))?;
         let mut emulator = Emulator {
@@ -169,7 +174,7 @@ impl Emulator {
             .clone()
     }
 
-    /// Stops it. Frames that are still on their way are lost.
+    /// Stops it, at its next sample at the latest. Frames that are still on their way are lost.
     ///
     /// # Errors
     /// [`EmulatorError::EnvironmentLacks`] when the kernel had stopped it before.
@@ -179,8 +184,7 @@ impl Emulator {
 
     fn end(&mut self) -> Option<Result<Report, EmulatorError>> {
         let thread = self.thread.take()?;
-        // An eventfd takes a 1 unless it was told 2^64 times before.
-        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        self.stop.store(true, Ordering::Relaxed);
         Some(thread.join().expect("the emulator's thread does not panic"))
     }
 }
@@ -225,8 +229,11 @@ fn check(config: &Config) -> Result<(), EmulatorError> {
             ));
         }
     }
-    if config.sample_interval.is_zero() {
-        return misused("the sample interval is zero".to_owned());
+    if !SAMPLE_INTERVALS.contains(&config.sample_interval) {
+        return misused(format!(
+            "the sample interval is {:?}, not from 100 µs to 1 s",
+            config.sample_interval
+        ));
     }
     Ok(())
 }

@@ -27,8 +27,8 @@ pub struct PathStatistics {
 /// An emulator's statistics; counters run from its start.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Statistics {
-    /// When they were gathered.
-    pub time: Instant,
+    /// Time since the emulator began.
+    pub elapsed_ns: u64,
     /// Each direction's, in the order of the configuration.
     pub paths: Vec<PathStatistics>,
     /// Frames lost because the emulator did not run for so long that a ring filled up.

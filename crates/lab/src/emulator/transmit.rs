@@ -5,11 +5,11 @@ use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
-use wansan_trace::Instant;
+use wansan_trace::{Instant, clock};
 
 /// Frames handed over in one system call. The kernel carries each one through the receiving
 /// host's network stack before it takes the next, so a large batch would make its last frame late.
-const BATCH_FRAMES: usize = 32;
+const BATCH_FRAMES: usize = 16;
 
 /// A frame that is due.
 pub(super) struct Due {
@@ -42,8 +42,8 @@ impl Transmit {
         self.failed
     }
 
-    /// Hands all frames to the kernel, and each that is through to `sent`.
-    pub(super) fn flush(&mut self, socket: BorrowedFd<'_>, mut sent: impl FnMut(Due)) {
+    /// Hands all frames to the kernel, and each that is through to `sent` with the time.
+    pub(super) fn flush(&mut self, socket: BorrowedFd<'_>, mut sent: impl FnMut(Due, Instant)) {
         while !self.due.is_empty() {
             let batch = self.due.len().min(BATCH_FRAMES);
             let accepted = match send(socket, &self.due[..batch]) {
@@ -56,7 +56,10 @@ impl Transmit {
                     1
                 }
             };
-            self.due.drain(..accepted).for_each(&mut sent);
+            let now = clock::now();
+            for frame in self.due.drain(..accepted) {
+                sent(frame, now);
+            }
         }
     }
 }

@@ -1,0 +1,436 @@
+//! Real frames through emulated paths, as root and as an ordinary user.
+//!
+//! Every test runs this program again in a role of its own, since a process can move into a user
+//! namespace only while it has one thread. What a machine does not allow is counted as ignored,
+//! with the reason.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use wansan_lab::emulator::{Config, Direction, Emulator, EmulatorError, Port, Report, Route};
+use wansan_lab::world::{HostSpec, TcpSettings, World, isolate};
+use wansan_path::{Bernoulli, Chain, Delay, DropTail, Element, Limit, Link, Rate};
+use wansan_trace::event::{self, Verdict};
+use wansan_trace::{Kinds, Recorder, clock};
+
+/// The user that the suite drops to when root starts it.
+const NOBODY: u32 = 65_534;
+const DELAY: Duration = Duration::from_millis(20);
+/// Longer than any machine takes for what these tests do.
+const LONG: Duration = Duration::from_secs(20);
+
+type Role = fn(&World) -> Result<(), String>;
+
+const ROLES: [(&str, Role); 6] = [
+    (
+        "TCP's bytes arrive over a lossy path",
+        tcp_over_a_lossy_path,
+    ),
+    ("no packet is early", no_packet_is_early),
+    (
+        "a seed drops the same packets again",
+        a_seed_drops_the_same_packets,
+    ),
+    ("a link is shared by all who send on it", a_link_is_shared),
+    ("records and counters agree", records_and_counters_agree),
+    (
+        "a wrong configuration is refused",
+        a_wrong_configuration_is_refused,
+    ),
+];
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some("--role") {
+        let role = arguments.next().unwrap_or_default();
+        return match play(&role) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(message) => {
+                eprintln!("{message}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let arguments = Arguments::from_args();
+    let root = rustix::process::getuid().is_root();
+    let mut arms = vec![("an ordinary user", root.then_some(NOBODY))];
+    if root {
+        arms.push(("root", None));
+    }
+    let mut trials = Vec::new();
+    for (arm, drop_to) in arms {
+        let obstacle = run_as(drop_to, "isolate").err();
+        if let Some(reason) = &obstacle {
+            eprintln!("not run as {arm}: {reason}");
+        }
+        for (role, _) in ROLES {
+            let run = move || run_as(drop_to, role).map_err(Failed::from);
+            let trial = Trial::test(format!("{role}, as {arm}"), run);
+            trials.push(trial.with_ignored_flag(obstacle.is_some()));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn run_as(drop_to: Option<u32>, role: &str) -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(program);
+    command.args(["--role", role]).current_dir("/");
+    if let Some(id) = drop_to {
+        command.uid(id).gid(id);
+    }
+    let output = command.output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
+}
+
+fn play(role: &str) -> Result<(), String> {
+    isolate().map_err(|error| error.to_string())?;
+    if role == "isolate" {
+        return Ok(());
+    }
+    let (_, play) = ROLES
+        .iter()
+        .find(|(name, _)| *name == role)
+        .ok_or_else(|| format!("no role `{role}`"))?;
+    let hosts = ["storage", "client-1", "client-2"].map(|name| HostSpec {
+        name: name.to_owned(),
+        tcp: TcpSettings {
+            congestion_control: "reno".to_owned(),
+            rmem_bytes: [4_096, 131_072, 6_291_456],
+            wmem_bytes: [4_096, 16_384, 4_194_304],
+            ecn: false,
+        },
+    });
+    let world = World::build(&hosts, 1500).map_err(|error| error.to_string())?;
+    play(&world)
+}
+
+/// What both directions between the storage and its clients are like.
+#[derive(Clone, Copy)]
+struct Way {
+    loss: f64,
+    bits_per_s: u64,
+    delay: Duration,
+}
+
+const CLEAN: Way = Way {
+    loss: 0.0,
+    bits_per_s: 1_000_000_000,
+    delay: DELAY,
+};
+
+fn config(world: &World, way: Way) -> Config {
+    let direction = |name: &str, seed| {
+        let rate = Rate::from_bits_per_s(way.bits_per_s).expect("not zero");
+        let loss = Bernoulli::new(way.loss, seed).expect("a probability");
+        let line = Limit::bandwidth_delay(rate, way.delay, 1514);
+        let chain = Chain::new(vec![
+            Element::Loss(loss),
+            Element::Link(Link::new(rate, DropTail::new(Limit::bytes(4 << 20)))),
+            Element::Delay(Delay::new(way.delay, line)),
+        ]);
+        Direction {
+            name: name.to_owned(),
+            chain: chain.expect("a delay ends it"),
+        }
+    };
+    let ports = world.hosts().iter().map(|host| Port {
+        interface: host.wan_interface().to_owned(),
+        host_mac: host.mac(),
+    });
+    let routes = [1, 2].into_iter().flat_map(|client| {
+        let route = |from, to, direction| Route {
+            from,
+            to,
+            direction,
+        };
+        [route(client, 0, 0), route(0, client, 1)]
+    });
+    Config {
+        ports: ports.collect(),
+        directions: vec![direction("wan:forward", 1), direction("wan:back", 2)],
+        routes: routes.collect(),
+        mtu_bytes: 1500,
+        sample_interval: Duration::from_millis(1),
+        recorder: Recorder::new(Kinds::ALL, 64 << 20),
+    }
+}
+
+fn start(world: &World, way: Way) -> Result<Emulator, String> {
+    Emulator::start(world.wan().handle(), config(world, way)).map_err(|error| error.to_string())
+}
+
+fn stop(emulator: Emulator) -> Result<Report, String> {
+    emulator.stop().map_err(|error| error.to_string())
+}
+
+fn check(holds: bool, what: impl Into<String>) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what.into()) }
+}
+
+/// Sends `bytes` over TCP from client 1 to the storage; what it got.
+fn transfer(world: &World, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+    let [storage, client, _] = world.hosts() else {
+        return Err("three hosts".to_owned());
+    };
+    let address = storage.address();
+    let listener = storage
+        .namespace()
+        .run(move || TcpListener::bind((address, 3260)));
+    let listener = listener.map_err(|error| format!("listen: {error}"))?;
+    let sender = client
+        .namespace()
+        .run(move || thread::spawn(move || TcpStream::connect((address, 3260))?.write_all(&bytes)));
+    let mut received = Vec::new();
+    let (mut stream, _) = listener
+        .accept()
+        .map_err(|error| format!("accept: {error}"))?;
+    let read = stream.read_to_end(&mut received);
+    read.map_err(|error| format!("read: {error}"))?;
+    let sent = sender
+        .join()
+        .map_err(|_| "the sender panicked".to_owned())?;
+    sent.map_err(|error| format!("send: {error}"))?;
+    Ok(received)
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length)
+        .map(|place| (place * 31 + place / 251) as u8)
+        .collect()
+}
+
+fn tcp_over_a_lossy_path(world: &World) -> Result<(), String> {
+    let emulator = start(
+        world,
+        Way {
+            loss: 0.01,
+            ..CLEAN
+        },
+    )?;
+    let bytes = pattern(1 << 20);
+    check(
+        transfer(world, bytes.clone())? == bytes,
+        "other bytes arrived",
+    )?;
+    let statistics = stop(emulator)?.statistics;
+    let lost = statistics.paths[0].counters.dropped_by_loss.packets;
+    // 1 % of some 730 segments: none at all has a chance of 1 in 1500, and the seed is fixed.
+    check(lost > 0, "nothing was lost, so nothing was tested")?;
+    check(statistics.offloaded == 0, "frames came with an offload on")
+}
+
+/// A socket of a host, by its place in the world.
+fn socket(world: &World, host: usize) -> Result<(UdpSocket, Ipv4Addr), String> {
+    let address = world.hosts()[host].address();
+    let socket = world.hosts()[host].namespace().run(move || {
+        let socket = UdpSocket::bind((address, 7))?;
+        socket.set_read_timeout(Some(LONG)).map(|()| socket)
+    });
+    socket
+        .map(|socket| (socket, address))
+        .map_err(|error| format!("bind: {error}"))
+}
+
+fn receive(socket: &UdpSocket) -> Result<u64, String> {
+    let mut payload = [0; 8];
+    let received = socket.recv(&mut payload);
+    received.map_err(|error| format!("nothing arrives: {error}"))?;
+    Ok(u64::from_ne_bytes(payload))
+}
+
+fn no_packet_is_early(world: &World) -> Result<(), String> {
+    let emulator = start(world, CLEAN)?;
+    let (storage, address) = socket(world, 0)?;
+    for client in [1, 2] {
+        let (client, _) = socket(world, client)?;
+        for _ in 0..50 {
+            let sent = clock::now();
+            client
+                .send_to(&sent.ns().to_ne_bytes(), (address, 7))
+                .map_err(|error| format!("send: {error}"))?;
+            check(receive(&storage)? == sent.ns(), "another packet arrived")?;
+            let took = clock::now() - sent;
+            check(took >= DELAY, format!("a packet took {took:?} only"))?;
+        }
+    }
+    stop(emulator).map(drop)
+}
+
+fn a_seed_drops_the_same_packets(world: &World) -> Result<(), String> {
+    let survivors = || {
+        let way = Way {
+            loss: 0.2,
+            delay: Duration::from_millis(1),
+            ..CLEAN
+        };
+        let emulator = start(world, way)?;
+        let (storage, address) = socket(world, 0)?;
+        let (client, _) = socket(world, 1)?;
+        for number in 0..200u64 {
+            client
+                .send_to(&number.to_ne_bytes(), (address, 7))
+                .map_err(|error| format!("send: {error}"))?;
+        }
+        let lost = || {
+            emulator
+                .statistics()
+                .paths
+                .first()
+                .map(|path| path.counters)
+        };
+        let arrived = loop {
+            match lost() {
+                Some(counters) if counters.entered.packets == 200 && counters.held.packets == 0 => {
+                    break counters.delivered.packets;
+                }
+                _ => thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        let survivors: Result<Vec<u64>, String> = (0..arrived).map(|_| receive(&storage)).collect();
+        stop(emulator)?;
+        survivors
+    };
+    let first = survivors()?;
+    check(
+        (100..200).contains(&first.len()),
+        format!("{} of 200 survive 20 % loss", first.len()),
+    )?;
+    check(first == survivors()?, "the same seed dropped other packets")
+}
+
+fn a_link_is_shared(world: &World) -> Result<(), String> {
+    // One byte takes one microsecond: what both clients send in an instant takes its time.
+    let way = Way {
+        bits_per_s: 8_000_000,
+        ..CLEAN
+    };
+    let emulator = start(world, way)?;
+    let (storage, address) = socket(world, 0)?;
+    let payload = [0; 958];
+    let began = clock::now();
+    for client in [1, 2] {
+        let (client, _) = socket(world, client)?;
+        for _ in 0..50 {
+            client
+                .send_to(&payload, (address, 7))
+                .map_err(|error| format!("send: {error}"))?;
+        }
+    }
+    for _ in 0..100 {
+        receive(&storage)?;
+    }
+    let took = clock::now() - began;
+    let ideal = DELAY + Duration::from_millis(100);
+    check(took >= ideal, format!("100 packets took {took:?} only"))?;
+    let counters = stop(emulator)?.statistics.paths[0].counters;
+    check(
+        counters.busy_ns == 100_000_000 && counters.delivered.bytes == 100_000,
+        format!(
+            "the link was sending {} bytes for {} ns",
+            counters.delivered.bytes, counters.busy_ns
+        ),
+    )
+}
+
+fn records_and_counters_agree(world: &World) -> Result<(), String> {
+    let emulator = start(
+        world,
+        Way {
+            loss: 0.01,
+            ..CLEAN
+        },
+    )?;
+    let bytes = pattern(300_000);
+    transfer(world, bytes.clone())?;
+    let report = stop(emulator)?;
+    let recorder = &report.recorder;
+
+    let forward: Vec<&event::Packet> = recorder
+        .packet
+        .iter()
+        .filter(|packet| recorder.name_of(packet.path) == "wan:forward")
+        .collect();
+    let count = |verdict| {
+        forward
+            .iter()
+            .filter(|packet| packet.verdict == verdict)
+            .count() as u64
+    };
+    let counters = report.statistics.paths[0].counters;
+    check(
+        count(Verdict::Delivered) == counters.delivered.packets
+            && count(Verdict::DroppedByLoss) == counters.dropped_by_loss.packets,
+        format!("{} records, but {counters:?}", forward.len()),
+    )?;
+    let delivered = forward
+        .iter()
+        .filter(|packet| packet.verdict == Verdict::Delivered);
+    let early = delivered
+        .clone()
+        .filter(|packet| packet.departed - packet.time < DELAY);
+    check(early.count() == 0, "a record says that a packet was early")?;
+    let payload: usize = delivered
+        .map(|packet| usize::from(packet.payload_bytes))
+        .sum();
+    check(
+        payload >= bytes.len(),
+        format!("{payload} bytes of payload recorded"),
+    )?;
+    let opening = forward.first().ok_or("no record")?;
+    check(
+        opening.flags == 0x02 && opening.destination.port() == 3260,
+        format!("the first segment is no SYN: {opening:?}"),
+    )?;
+
+    let samples: Vec<&event::Path> = recorder
+        .path
+        .iter()
+        .filter(|sample| recorder.name_of(sample.path) == "wan:forward")
+        .collect();
+    check(
+        samples.is_sorted_by_key(|sample| (sample.time, sample.in_bytes, sample.out_bytes)),
+        "samples do not follow each other",
+    )?;
+    let last = samples.last().ok_or("no sample")?;
+    check(
+        last.out_packets > 0 && last.busy_ns > 0 && last.out_bytes <= last.in_bytes,
+        format!("the last sample is {last:?}"),
+    )
+}
+
+fn a_wrong_configuration_is_refused(world: &World) -> Result<(), String> {
+    let refused = |spoil: &dyn Fn(&mut Config)| {
+        let mut config = config(world, CLEAN);
+        spoil(&mut config);
+        Emulator::start(world.wan().handle(), config).err()
+    };
+    let misuses: [&dyn Fn(&mut Config); 4] = [
+        &|config| config.routes[0].to = 3,
+        &|config| config.routes[0].direction = 2,
+        &|config| config.ports[1].host_mac = config.ports[0].host_mac,
+        &|config| config.sample_interval = Duration::ZERO,
+    ];
+    for (number, misuse) in misuses.into_iter().enumerate() {
+        let error = refused(misuse);
+        check(
+            matches!(error, Some(EmulatorError::CallerMisused(_))),
+            format!("misuse {number} gives {error:?}"),
+        )?;
+    }
+    let error = refused(&|config| config.ports[0].interface = "nowhere".to_owned());
+    let message = error.map(|error| error.to_string()).unwrap_or_default();
+    check(
+        message.contains("nowhere"),
+        format!("a missing link gives `{message}`"),
+    )
+}
