@@ -69,20 +69,34 @@ fn gap_ratio(spans_ns: &[(u64, u64)], window: Window) -> f64 {
     *median_ns as f64 / between_ns
 }
 
-/// Whether half of the most ever in flight was submitted in the first quarter of the first I/O's
-/// latency, as a closed loop does. A paced load submits a quarter by then, so this tells one whose
-/// pace happens to fall just behind its completions. True when the start does not tell.
+/// Whether the load first came from a quarter to three quarters of its number in flight in less
+/// than a fifth of the typical latency, as a closed loop does. A paced load needs half of the
+/// latency, so this tells one whose pace happens to fall just behind its completions. One I/O at
+/// a time does not count: that is how a session is set up. True when the start does not tell.
 fn began_at_once(spans_ns: &[(u64, u64)], most: u64) -> bool {
-    let Some(&(first_ns, first_done_ns)) = spans_ns.iter().min() else {
-        return true;
-    };
-    let latency_ns = first_done_ns - first_ns;
-    if latency_ns < TELLING_LATENCY_NS {
+    let mut latencies_ns: Vec<u64> = spans_ns.iter().map(|span| span.1 - span.0).collect();
+    if latencies_ns.is_empty() {
         return true;
     }
-    let early = spans_ns
-        .iter()
-        .filter(|span| span.0 <= first_ns + latency_ns / 4)
-        .count() as u64;
-    early * 2 >= most
+    let middle = latencies_ns.len() / 2;
+    let (_, &mut latency_ns, _) = latencies_ns.select_nth_unstable(middle);
+    let (quarter, most_of_it) = (most.div_ceil(4).max(2), (most * 3).div_ceil(4));
+    if latency_ns < TELLING_LATENCY_NS || most_of_it <= quarter {
+        return true;
+    }
+    let everything = Window {
+        from_ns: 0,
+        to_ns: u64::MAX,
+    };
+    let population = Population::of(spans_ns.iter().copied());
+    let reached = |count: u64| {
+        let step = population
+            .steps(everything)
+            .find(|step| step.count >= count);
+        step.map(|step| step.from_ns)
+    };
+    match (reached(quarter), reached(most_of_it)) {
+        (Some(quarter_ns), Some(most_ns)) => most_ns - quarter_ns <= latency_ns / 5,
+        _ => true,
+    }
 }

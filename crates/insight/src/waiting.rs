@@ -29,29 +29,42 @@ pub(crate) struct Parts {
 impl Parts {
     /// The parts of an I/O whose crossings of all layers it passed were recorded; `None` when one
     /// is missing.
+    ///
+    /// An answer of several PDUs may reach the initiator before its last PDU is queued, and threads
+    /// write crossings down a little late: an exit counts as no earlier than the exits below it,
+    /// an entry as no earlier than the entries above it, so that the parts always add up.
     pub(crate) fn of(task: &Task, layers: &[Layer]) -> Option<Parts> {
         let top = *layers.first()?;
         let (top_enter_ns, top_leave_ns) = task.both_ns(top)?;
+        let top_leave_ns = top_leave_ns.max(top_enter_ns);
         let mut parts = Parts {
             way_in_ns: [0; LAYERS],
             way_out_ns: [0; LAYERS],
             passed: [false; LAYERS],
-            last: (top, top_leave_ns.saturating_sub(top_enter_ns)),
-            latency_ns: top_leave_ns.saturating_sub(top_enter_ns),
+            last: (top, 0),
+            latency_ns: top_leave_ns - top_enter_ns,
         };
-        parts.passed[top.depth()] = true;
-        let (mut above_enter_ns, mut above_leave_ns) = (top_enter_ns, top_leave_ns);
-        for &layer in &layers[1..] {
-            if !task.passed(layer) {
-                continue;
+        let mut above_enter_ns = top_enter_ns;
+        for &layer in layers.iter().filter(|layer| task.passed(**layer)) {
+            let (enter_ns, _) = task.both_ns(layer)?;
+            let enter_ns = enter_ns.clamp(above_enter_ns, top_leave_ns);
+            parts.passed[layer.depth()] = true;
+            parts.way_in_ns[layer.depth()] = enter_ns - above_enter_ns;
+            parts.last.0 = layer;
+            above_enter_ns = enter_ns;
+        }
+        let mut below: Option<(Layer, u64)> = None;
+        for &layer in layers.iter().rev().filter(|layer| task.passed(**layer)) {
+            let (_, leave_ns) = task.both_ns(layer)?;
+            let least_ns = below.map_or(above_enter_ns, |(_, leave_ns)| leave_ns);
+            let leave_ns = leave_ns.clamp(least_ns, top_leave_ns);
+            match below {
+                Some((below, below_leave_ns)) => {
+                    parts.way_out_ns[below.depth()] = leave_ns - below_leave_ns;
+                }
+                None => parts.last.1 = leave_ns - above_enter_ns,
             }
-            let (enter_ns, leave_ns) = task.both_ns(layer)?;
-            let depth = layer.depth();
-            parts.passed[depth] = true;
-            parts.way_in_ns[depth] = enter_ns.saturating_sub(above_enter_ns);
-            parts.way_out_ns[depth] = above_leave_ns.saturating_sub(leave_ns);
-            parts.last = (layer, leave_ns.saturating_sub(enter_ns));
-            (above_enter_ns, above_leave_ns) = (enter_ns, leave_ns);
+            below = Some((layer, leave_ns));
         }
         Some(parts)
     }

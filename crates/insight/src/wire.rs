@@ -50,7 +50,11 @@ pub fn derive(joined: &mut Joined, pdus: &[Row<Pdu>], packets: &Table<Packet>) {
         let Some(place) = place else { continue };
         let Some(flow) = fits[place] else { continue };
         let (enter_ns, leave_ns) = crossings(task, &connections[place], &flows[flow]);
-        task.set(Layer::Wire, enter_ns, leave_ns);
+        // Half a passage of an I/O that is done would count as lost records.
+        let done = task.leave_ns(Layer::Socket).is_some();
+        if enter_ns.is_some() && (leave_ns.is_some() || !done) {
+            task.set(Layer::Wire, enter_ns, leave_ns);
+        }
     }
     joined.take_stock();
 }
@@ -282,10 +286,10 @@ fn crossings(task: &Task, connection: &Connection, flow: &Flow) -> (Option<u64>,
     let leave_ns = first(connection.answers_of.get(&task.tag), begun_ns.unwrap_or(0))
         .and_then(|place| flow.answers.passed_ns(place));
     let enter_below = below.iter().find_map(|layer| task.enter_ns(*layer));
-    let leave_below = below.iter().find_map(|layer| task.leave_ns(*layer));
     (
         enter_ns.and_then(|ns| between(ns, begun_ns, enter_below)),
-        leave_ns.and_then(|ns| between(ns, leave_below, done_ns)),
+        // The first byte of a long answer passes before its last one is queued.
+        leave_ns.and_then(|ns| between(ns, enter_ns, done_ns)),
     )
 }
 

@@ -10,6 +10,9 @@ use crate::transport::TransportUse;
 
 /// A store's queue is standing when someone is in it for this share of the time.
 const STANDING_QUEUE_SHARE: f64 = 0.8;
+/// A store that holds fewer than this on average is idle: what waits above it waits for another
+/// thing, such as room to answer in.
+const IDLE_STORE_IN_FLIGHT: f64 = 0.8;
 /// A store whose time in service is this many times the least is serving its queue inside.
 const CROWDED_SERVICE_RATIO: f64 = 2.0;
 /// Waiting for a store counts from this share of the latency on.
@@ -101,6 +104,18 @@ impl Network {
             network.way_out_ns += held.way_out_excess_ns;
             network.transit_ns += held.way_in_ns + held.way_out_ns;
         }
+        // Data that the store has given and that TCP does not take keep the device server waiting.
+        if let Some(store) = total.layer(Layer::Store) {
+            network.waiting_ns += store.way_out_excess_ns;
+            network.way_out_ns += store.way_out_excess_ns;
+            network.transit_ns += store.way_out_ns;
+            // So do commands that wait for an idle store: the target has no room for answers.
+            if store.in_flight_mean < IDLE_STORE_IN_FLIGHT {
+                network.waiting_ns += store.way_in_excess_ns;
+                network.way_out_ns += store.way_in_excess_ns;
+                network.transit_ns += store.way_in_ns;
+            }
+        }
         network
     }
 }
@@ -127,7 +142,7 @@ impl<'s> View<'s> {
             let same = |other: &&TransportUse| {
                 other.session == end.session && other.connection == end.connection
             };
-            match senders.iter().position(|other| same(other)) {
+            match senders.iter().position(same) {
                 Some(place) if senders[place].acked_bytes < end.acked_bytes => senders[place] = end,
                 Some(_) => {}
                 None => senders.push(end),
@@ -197,14 +212,14 @@ fn store(view: &View<'_>) -> Option<Verdict> {
     let waiting_share = (store.way_in_ns + store.service_excess_ns) / view.latency_ns;
     let service_share = store.service_ns / view.latency_ns;
     let least_ns = (store.service_ns - store.service_excess_ns).max(1.0);
-    let standing = total.store_queue_share >= STANDING_QUEUE_SHARE;
+    let standing = total.store_queue_share >= STANDING_QUEUE_SHARE
+        && store.in_flight_mean >= IDLE_STORE_IN_FLIGHT;
     let crowded = store.service_ns / least_ns >= CROWDED_SERVICE_RATIO;
     let queued = waiting_share >= STORE_WAITING_SHARE && (standing || crowded);
     if !queued && service_share < STORE_SERVICE_SHARE {
         return None;
     }
-    // A queue that the whole command window cannot shorten belongs to the store only if it is
-    // longer than what waits further up for the network.
+    // The deeper of two queues is the store's; but the longer one is where the waiting piles up.
     if waiting_share + service_share < view.network.waiting_ns / view.latency_ns {
         return None;
     }
@@ -333,7 +348,9 @@ fn congestion_window(view: &View<'_>) -> Option<Verdict> {
             view.weighted(|end| end.in_flight_packets),
             view.weighted(|end| end.cwnd_packets),
         ),
-        format!("{resent} segments were sent again, in {recoveries} recoveries or time-outs"),
+        format!(
+            "{resent} segments were sent again; {recoveries} recoveries or time-outs were seen"
+        ),
     ];
     if let Some(path) = view.fullest_path() {
         evidence.push(format!(

@@ -7,7 +7,7 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
     let total = &observed.summary.total;
     let latency = format!("{:.1} ms", total.latency.mean_ns / 1e6);
     let share = format!("{:.0} %", finding.waiting_share * 100.0);
-    let (wanted, got) = (finding.wanted.round(), finding.got.round());
+    let (wanted, got) = (count(finding.wanted), count(finding.got));
     let sessions = observed.summary.sessions.len();
     let each = if sessions == 1 {
         ""
@@ -50,13 +50,11 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
             "too few I/Os are asked for: {wanted} in flight{each} and nothing waits; the latency \
              of {latency} is the way there and back"
         ),
-        Limit::Nothing => match finding.evidence.last() {
-            Some(_) if total.ios == 0 => "no I/O was completed in the measured time".to_owned(),
-            _ => format!(
-                "nothing binds: {got:.0} in flight{each} on average at a latency of {latency}, and \
-                 no recorded limit holds them back"
-            ),
-        },
+        Limit::Nothing if total.ios == 0 => "no I/O was completed in the measured time".to_owned(),
+        Limit::Nothing => format!(
+            "nothing binds: {got} in flight{each} on average at a latency of {latency}, and no \
+             recorded limit holds them back"
+        ),
     };
     let advice = match &finding.advice {
         Some(advice) => format!("; {}{}", advice.text, gain(finding)),
@@ -67,6 +65,15 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
         capitalised(&whole)
     } else {
         whole
+    }
+}
+
+/// A mean number of I/Os: whole, but for small ones.
+fn count(mean: f64) -> String {
+    if mean >= 9.95 || (mean - mean.round()).abs() < 0.05 {
+        format!("{mean:.0}")
+    } else {
+        format!("{mean:.1}")
     }
 }
 
