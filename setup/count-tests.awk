@@ -1,4 +1,5 @@
 # Counts the tests in what their runners printed: cargo's, libtest-mimic's and Node's.
+# -v status=N: the exit status of the runner that failed last, or 0.
 
 # `test NAME ... ignored, REASON`; a test that found out while running gives its reason by itself.
 /^test .* \.\.\. +ignored/ {
@@ -19,7 +20,7 @@
 }
 
 # A reason that several tests share.
-/^not run [^:]*: / { shared[++shared_count] = $0 }
+/^not run [^:]*: / { shared[$0] }
 
 /^test result: / {
     for (field = 2; field <= NF; field++) {
@@ -36,12 +37,9 @@
 /^ *(ok [0-9]+ - |﹣ ).*# / {
     line = $0
     sub(/^ *(ok [0-9]+ - |﹣ )/, "", line)
-    sub(/ (\([0-9.]+ms\) )?# (SKIP )?/, ": ", line)
-    shared[++shared_count] = "not run: " line
+    sub(/ (\([0-9.]+ms\) )?# (SKIP )?(not run: )?/, ": ", line)
+    shared["not run: " line]
 }
-
-# A runner that ended before its tests did, for example because they did not compile.
-/^error: could not compile|^npm (ERR!|error)/ { broken++ }
 
 END {
     for (i = 1; i <= ignored_count; i++) {
@@ -49,8 +47,8 @@ END {
         if (name in reasons) print "not run: " name ": " reasons[name]
         else unexplained = unexplained "\nnot run: " name
     }
-    for (i = 1; i <= shared_count; i++) print shared[i]
+    for (line in shared) print line
     if (unexplained != "") print substr(unexplained, 2)
-    if (broken) print "a runner ended before its tests did: see its error above"
+    if (status && !failed) print "a runner ended before its tests did: see its error above"
     printf "wansan: %d passed, %d failed, %d skipped\n", passed, failed, skipped
 }

@@ -8,6 +8,7 @@
 mod conformance;
 mod foreign_target;
 mod libiscsi_tools;
+mod negotiation;
 mod own_pair;
 mod qemu;
 mod stage;
@@ -26,6 +27,7 @@ fn main() {
         conformance::trials(),
         foreign_target::trials(),
         own_pair::trials(),
+        negotiation::trials(),
     ];
     let conclusion = libtest_mimic::run(&arguments, trials.into_iter().flatten().collect());
     for line in not_run().iter() {

@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use wansan_peers::process::Running;
+use serde_json::Value;
+use wansan_peers::process::{Running, run};
 use wansan_peers::wansan::Target;
 
 use crate::stage::{
@@ -25,6 +26,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial(
             "pair::every_block_size_from_one_block_to_4_mib",
             block_sizes,
+        ),
+        trial(
+            "pair::a_block_that_changed_underneath_is_found",
+            changed_underneath,
         ),
         trial(
             "pair::several_initiators_share_a_target",
@@ -107,6 +112,41 @@ fn block_sizes() -> Result<(), Stop> {
         block_bytes *= 8;
     }
     Ok(())
+}
+
+/// What `--verify` is worth: one flipped bit in the file, and the load says so and fails.
+fn changed_underneath() -> Result<(), Stop> {
+    let folder = folder()?;
+    let disk = empty_disk(folder.path(), "disk.img", 1)?;
+    let unit = format!("file:{}", text(&disk));
+    let whole = [
+        "--pattern",
+        "sequential",
+        "--block",
+        "4KiB",
+        "--count",
+        "256",
+        "--verify",
+    ];
+    let target = own_target(&[&unit])?;
+    load(
+        &target.url(0),
+        256,
+        &[&["--op", "write"], &whole[..4], &["--verify"]].concat(),
+    )?;
+    target.stop()?;
+    let mut bytes = std::fs::read(&disk)?;
+    bytes[123_456] ^= 1;
+    std::fs::write(&disk, bytes)?;
+    let target = own_target(&[&unit])?;
+    let url = target.url(0);
+    let arguments = [&["bench", &url, "--json", "--op", "read"], &whole[..]].concat();
+    let finished = run(Command::new(WANSAN).args(arguments), LIMIT)?;
+    let printed: Value = serde_json::from_str(&finished.stdout).unwrap_or_default();
+    let found = printed["corrupt"] == 1 && finished.status.code() == Some(1);
+    require(found, || {
+        format!("{}, {}", finished.status, finished.output())
+    })
 }
 
 fn several_initiators() -> Result<(), Stop> {
