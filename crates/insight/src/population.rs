@@ -38,6 +38,15 @@ impl Population {
         Population { begins_ns, ends_ns }
     }
 
+    /// Adds those of another population.
+    pub fn merge(&mut self, other: &Population) {
+        self.begins_ns.extend_from_slice(&other.begins_ns);
+        self.ends_ns.extend_from_slice(&other.ends_ns);
+        // Two sorted runs: the stable sort only merges them.
+        self.begins_ns.sort();
+        self.ends_ns.sort();
+    }
+
     /// How many are there at a moment.
     #[must_use]
     pub fn at(&self, time_ns: u64) -> u64 {
@@ -174,6 +183,15 @@ mod tests {
         assert!((three().share(WINDOW, |count| count == 2) - 0.5).abs() < 1e-12);
         assert_eq!(three().at(22), 2);
         assert_eq!(three().at(40), 0);
+    }
+
+    #[test]
+    fn merged_populations_add_up() {
+        let mut sum = three();
+        sum.merge(&Population::of([(1, 21)]));
+        assert_eq!(sum.at(20), 3);
+        assert_eq!(sum.at(21), 2);
+        assert!((sum.mean(WINDOW) - (1.5 + 11.0 / 20.0)).abs() < 1e-12);
     }
 
     #[test]

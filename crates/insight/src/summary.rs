@@ -143,7 +143,10 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
     let by_session = by_session(joined);
     let waiting: BTreeMap<SessionId, Population> = by_session
         .iter()
-        .map(|(session, tasks)| (*session, way_in(tasks, joined, Layer::Window)))
+        .map(|(session, tasks)| {
+            let spans = way_in_spans(tasks, joined, Layer::Window);
+            (*session, Population::of(spans))
+        })
         .collect();
     let mut windows = cell
         .pdu
@@ -153,13 +156,18 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
     let mut sessions = Vec::new();
     let mut total = Sums::NONE;
     let mut all_latencies_ns = Vec::new();
+    let mut all_held = vec![Population::default(); joined.layers.len()];
     for (session, tasks) in &by_session {
         let (sums, latencies_ns) = add_up(tasks, joined, window);
+        let held = populations(tasks, joined);
+        for (all, held) in all_held.iter_mut().zip(&held) {
+            all.merge(held);
+        }
         total.merge(&sums);
         all_latencies_ns.extend_from_slice(&latencies_ns);
         sessions.push(SessionUse {
             session: session.to_string(),
-            scope: scope(tasks, joined, window, &sums, latencies_ns),
+            scope: scope(tasks, joined, window, &held, &sums, latencies_ns),
             load: load_use(&top_spans(tasks, joined), window),
             command_window: windows.remove(session),
         });
@@ -167,7 +175,14 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
     let everything: Vec<&Task> = joined.tasks.iter().collect();
     CellSummary {
         window,
-        total: scope(&everything, joined, window, &total, all_latencies_ns),
+        total: scope(
+            &everything,
+            joined,
+            window,
+            &all_held,
+            &total,
+            all_latencies_ns,
+        ),
         sessions,
         transport: cell
             .tcp
@@ -206,8 +221,12 @@ fn top_spans(tasks: &[&Task], joined: &Joined) -> Vec<(u64, u64)> {
 
 /// The I/Os that have entered the layer above, but not `layer` itself. One that never enters it
 /// counts only when it was still in the layer above at the end of the records.
-fn way_in(tasks: &[&Task], joined: &Joined, layer: Layer) -> Population {
-    let span = |task: &&Task| {
+fn way_in_spans(
+    tasks: &[&Task],
+    joined: &Joined,
+    layer: Layer,
+) -> impl Iterator<Item = (u64, u64)> {
+    let span = move |task: &&Task| {
         let mut above = joined.layers.iter().rev().filter(|upper| **upper < layer);
         if let Some(enter_ns) = task.enter_ns(layer) {
             let from_ns = above.find_map(|upper| task.enter_ns(*upper))?;
@@ -218,7 +237,16 @@ fn way_in(tasks: &[&Task], joined: &Joined, layer: Layer) -> Population {
         let from_ns = task.enter_ns(just_above)?;
         stuck.then_some((from_ns, joined.records.to_ns))
     };
-    Population::of(tasks.iter().filter_map(span))
+    tasks.iter().filter_map(span)
+}
+
+/// Who is in each of the recorded layers.
+fn populations(tasks: &[&Task], joined: &Joined) -> Vec<Population> {
+    let held = |layer: &Layer| {
+        let span = |task: &&Task| task.span_ns(*layer, joined.records);
+        Population::of(tasks.iter().filter_map(span))
+    };
+    joined.layers.iter().map(held).collect()
 }
 
 /// Sums over the I/Os of one session that were completed in the window, and their latencies.
@@ -249,6 +277,7 @@ fn scope(
     tasks: &[&Task],
     joined: &Joined,
     window: Window,
+    held: &[Population],
     sums: &Sums,
     latencies_ns: Vec<u64>,
 ) -> Scope {
@@ -256,17 +285,18 @@ fn scope(
     let layers = joined
         .layers
         .iter()
-        .map(|&layer| {
+        .zip(held)
+        .map(|(&layer, held)| {
             let depth = layer.depth();
-            let spans = tasks
-                .iter()
-                .filter_map(|task| task.span_ns(layer, joined.records));
+            let waited_ns: u128 = way_in_spans(tasks, joined, layer)
+                .map(|(from_ns, to_ns)| u128::from(window.overlap_ns(from_ns, to_ns)))
+                .sum();
             let little = little::check(tasks.iter().copied(), layer, joined, window);
             LayerUse {
                 layer,
                 in_flight_mean: little.in_flight_mean,
-                in_flight_max: Population::of(spans).max(window),
-                waiting_in_mean: way_in(tasks, joined, layer).mean(window),
+                in_flight_max: held.max(window),
+                waiting_in_mean: waited_ns as f64 / window.length_ns().max(1) as f64,
                 way_in_ns: mean(sums.way_in_ns[depth]),
                 way_in_excess_ns: mean(sums.way_in_excess_ns[depth]),
                 way_out_ns: mean(sums.way_out_ns[depth]),
@@ -282,6 +312,7 @@ fn scope(
         iops: sums.ios as f64 / window.seconds().max(1e-9),
         latency: Latency::of(latencies_ns),
         layers,
-        store_queue_share: way_in(tasks, joined, Layer::Store).share(window, |count| count > 0),
+        store_queue_share: Population::of(way_in_spans(tasks, joined, Layer::Store))
+            .share(window, |count| count > 0),
     }
 }

@@ -3,3 +3,4 @@
 mod limits;
 mod populations;
 mod simulation;
+mod wire;

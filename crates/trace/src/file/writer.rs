@@ -218,7 +218,7 @@ fn properties<T: Kind>(columns: &[Column<T>], dropped: &Dropped) -> WriterProper
     );
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
-        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_statistics_enabled(EnabledStatistics::None)
         .set_created_by(concat!("wansan ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_key_value_metadata(Some(facts));
     for column in columns {
@@ -226,7 +226,9 @@ fn properties<T: Kind>(columns: &[Column<T>], dropped: &Dropped) -> WriterProper
         properties = match column.habit {
             Habit::Repeats => properties.set_column_dictionary_enabled(path, true),
             Habit::Varies => properties.set_column_dictionary_enabled(path, false),
+            // Least and largest time of a row group let readers skip it.
             Habit::Grows => properties
+                .set_column_statistics_enabled(path.clone(), EnabledStatistics::Chunk)
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
         };
