@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
 const NOBODY: u32 = 65_534;
 
 /// A test's name and the role that plays it.
-const TESTS: [(&str, &str); 8] = [
+const TESTS: [(&str, &str); 9] = [
     ("a run leaves all its files", "whole"),
     ("delays are those of the plan", "delays"),
     ("an unmet expectation is told", "unmet"),
@@ -55,6 +55,10 @@ const TESTS: [(&str, &str); 8] = [
     ("a target that dies ends the cell", "dying-target"),
     ("babble is told from a report", "babble"),
     ("an interrupted run keeps what is complete", "interrupted"),
+    (
+        "a run interrupted at once leaves nothing",
+        "interrupted at once",
+    ),
 ];
 
 fn test() -> ExitCode {
@@ -97,7 +101,7 @@ fn play(role: &str) -> Result<(), String> {
         return Ok(());
     }
     let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let stop = AtomicBool::new(role == "interrupted");
+    let stop = AtomicBool::new(role == "interrupted at once");
     let trial = Lab {
         options: Options {
             program: std::env::current_exe().map_err(|error| error.to_string())?,
@@ -118,6 +122,7 @@ fn play(role: &str) -> Result<(), String> {
         "dying-target" => trial.fails_with("die", &["the target on `storage`", "out of order"]),
         "babble" => trial.fails_with("babble", &["no report of a bench", "hello"]),
         "interrupted" => trial.interrupted(),
+        "interrupted at once" => trial.interrupted_at_once(),
         other => Err(format!("no role `{other}`")),
     }
 }
@@ -281,15 +286,45 @@ impl Lab<'_> {
     }
 
     fn interrupted(&self) -> Result<(), String> {
-        match run(&plan("well", ""), &self.options, &mut Seen::default()) {
+        let mut after_one = StopAfterOne(self.options.stop);
+        match run(&plan("well", ""), &self.options, &mut after_one) {
             Err(RunError::Interrupted {
                 folder: Some(folder),
-            }) => check(folder.join("manifest.json").exists(), || {
-                "there is no manifest".into()
-            }),
+            }) => {
+                let results = read_json(&folder.join("results.json"))?;
+                let cells = results["cells"].as_array().map_or(0, Vec::len);
+                check(cells == 1, || results.to_string())?;
+                check(folder.join("cell-000/io.parquet").exists(), || {
+                    "records are gone".into()
+                })?;
+                check(!folder.join("cell-001").exists(), || {
+                    "half a cell is left".into()
+                })
+            }
             other => Err(format!("{:?}", other.map(|outcome| outcome.folder))),
         }
     }
+
+    fn interrupted_at_once(&self) -> Result<(), String> {
+        match run(&plan("well", ""), &self.options, &mut Seen::default()) {
+            Err(RunError::Interrupted { folder: None }) => {
+                check(!self.options.out.exists(), || "a folder is left".into())
+            }
+            other => Err(format!("{:?}", other.map(|outcome| outcome.folder))),
+        }
+    }
+}
+
+/// Interrupts the run once its first cell has ended.
+struct StopAfterOne<'a>(&'a AtomicBool);
+
+impl Observer for StopAfterOne<'_> {
+    fn phase(&mut self, _phase: Phase, _cells: usize, _left: Duration) {}
+    fn progress(&mut self, _done: usize, _cells: usize, _left: Duration) {}
+    fn cell(&mut self, _result: &CellResult) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+    fn found(&mut self, _results: &Results) {}
 }
 
 fn read_json(path: &Path) -> Result<serde_json::Value, String> {
@@ -327,7 +362,7 @@ fn target(arguments: &[String]) -> Result<(), String> {
             std::thread::spawn(move || serve(stream));
         }
     });
-    while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+    while !ended.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())

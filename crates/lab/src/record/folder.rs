@@ -57,7 +57,7 @@ impl RunFolder {
     /// # Errors
     /// [`RecordError`] when it cannot be made.
     pub fn cell(&self, number: usize) -> Result<PathBuf, RecordError> {
-        let path = self.path.join(format!("cell-{number:03}"));
+        let path = self.cell_path(number);
         fs::create_dir(&path).map_err(failed("make the folder", &path))?;
         Ok(path)
     }
@@ -71,6 +71,17 @@ impl RunFolder {
     /// From now on the folder stays, however the run ends.
     pub fn keep(&mut self) {
         self.kept = true;
+    }
+
+    /// Removes the folder of a cell that was not completed, and the whole when it was the first.
+    pub fn discard(&mut self, cell: usize) {
+        self.kept &= cell > 0;
+        // What cannot be removed was made by somebody else meanwhile.
+        let _ = fs::remove_dir_all(self.cell_path(cell));
+    }
+
+    fn cell_path(&self, number: usize) -> PathBuf {
+        self.path.join(format!("cell-{number:03}"))
     }
 
     /// Writes a JSON file, wholly or not at all.

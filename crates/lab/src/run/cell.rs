@@ -14,13 +14,15 @@ use super::{CellError, Options, emulation};
 use crate::emulator::Emulator;
 use crate::plan::Cell;
 use crate::record::{CellFacts, HostFacts};
-use crate::world::{Process, World};
+use crate::world::{Process, ProcessError, World};
 
 /// How long a target may take to make its stores and to listen.
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long a program may take beyond its measured time: login, warm-up of long paths, last I/Os
 /// and writing its records.
 const END_LIMIT: Duration = Duration::from_secs(120);
+/// How long a dying target's exit may take to be seen.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How often the initiators are looked at, and progress is told.
 const POLL: Duration = Duration::from_millis(50);
 /// The host name of the emulator's records.
@@ -88,7 +90,9 @@ pub(super) fn measure(
     wait(&mut target, &mut initiators, limit, options, watch)?;
     let mut reports = Vec::new();
     for (title, host, process) in initiators {
-        let lines = process.succeed(END_LIMIT)?;
+        let lines = process
+            .succeed(END_LIMIT)
+            .map_err(|error| first_cause(&mut target, error))?;
         reports.push(program::report(&title, host, &lines)?);
     }
     target.terminate();
@@ -122,10 +126,18 @@ fn wait(
         }
         if !target.is_running()? {
             // It never ends by itself: say why it did.
-            target.line("serve", Duration::from_secs(1))?;
+            target.line("serve", LAST_WORDS)?;
         }
         watch.running();
         thread::sleep(POLL);
+    }
+}
+
+/// An initiator fails when its target has died: then the target is what failed.
+fn first_cause(target: &mut Process, of_initiator: ProcessError) -> ProcessError {
+    match target.line("serve", LAST_WORDS) {
+        Err(of_target @ ProcessError::Ended { .. }) => of_target,
+        _ => of_initiator,
     }
 }
 

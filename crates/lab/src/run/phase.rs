@@ -145,18 +145,19 @@ impl Run<'_> {
     }
 
     fn failed(&mut self, number: usize, cell: &Cell, error: CellError) -> RunError {
-        if !self.folder.is_kept() {
-            return match error {
-                CellError::Interrupted => RunError::Interrupted { folder: None },
-                other => RunError::NotStarted(Box::new(other)),
-            };
+        if matches!(error, CellError::Interrupted) {
+            self.folder.discard(number);
         }
         let folder = self.folder.path().to_owned();
-        if matches!(error, CellError::Interrupted) {
-            return RunError::Interrupted {
-                folder: Some(folder),
-            };
-        }
+        let kept = self.folder.is_kept();
+        let error = match error {
+            CellError::Interrupted => {
+                let folder = kept.then_some(folder);
+                return RunError::Interrupted { folder };
+            }
+            other if !kept => return RunError::NotStarted(Box::new(other)),
+            other => other,
+        };
         let mut result = CellResult::begin(number, cell);
         result.failure = Some(error.to_string());
         self.results.cells.push(result);
