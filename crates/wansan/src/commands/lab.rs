@@ -165,6 +165,11 @@ fn conclude(results: &Results, folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Prints while the run goes on, and goes on without a reader: results are kept in files.
+fn say(text: &str) {
+    let _ = writeln!(stdout(), "{text}");
+}
+
 /// Tells a person at a terminal, or a log, how a run gets on.
 struct Console {
     bar: ProgressBar,
@@ -177,7 +182,7 @@ struct Console {
 impl Console {
     fn new(plan: &Plan, json: bool) -> Console {
         if !json {
-            println!("{}\n", plan.document().title);
+            say(&format!("{}\n", plan.document().title));
         }
         let style = ProgressStyle::with_template("{msg:8} {wide_bar} {prefix}")
             .expect("the template is well-formed");
@@ -224,9 +229,9 @@ impl Observer for Console {
             return;
         }
         self.bar.suspend(|| {
-            println!("{}", text::table(results, Phase::Planned));
+            say(&text::table(results, Phase::Planned));
             if let Some(finding) = &results.finding {
-                println!("{}", text::finding(finding));
+                say(&text::finding(finding));
             }
         });
     }
