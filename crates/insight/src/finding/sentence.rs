@@ -12,12 +12,12 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
     let each = if sessions == 1 {
         ""
     } else {
-        " in each session"
+        " per session"
     };
     let from = if cells > finding.binds_in_cells.len() {
         let in_flight = total.layers.first().map_or(0.0, |held| held.in_flight_mean);
         let in_flight = in_flight / sessions.max(1) as f64;
-        format!("From {in_flight:.0} in flight per session on: ")
+        format!("From {in_flight:.0} in flight per session on, ")
     } else {
         String::new()
     };
