@@ -121,12 +121,19 @@ impl Initiator {
     ) -> Result<Initiator, InitiatorError> {
         let portal = format!("{}:{}", url.host, url.port);
         let deadline = clock::now() + config.patience;
-        let stream = connect(&url.host, url.port, config.patience)
-            .map_err(|source| InitiatorError::Connect { portal: portal.clone(), source })?;
+        let stream = connect(&url.host, url.port, config.patience).map_err(|source| {
+            InitiatorError::Connect {
+                portal: portal.clone(),
+                source,
+            }
+        })?;
         if let Some(name) = &config.congestion_control {
             congestion::choose(&stream, name)?;
         }
-        let login = |source| InitiatorError::Login { portal: portal.clone(), source };
+        let login = |source| InitiatorError::Login {
+            portal: portal.clone(),
+            source,
+        };
         let target = Some(url.target.as_str());
         let mut handshake =
             Handshake::begin(&config.name, config.isid, target, config.wanted.clone())
@@ -137,7 +144,10 @@ impl Initiator {
                     Ok(bytes) => handshake.sent(bytes),
                     Err(rustix::io::Errno::INTR) => {}
                     Err(errno) => {
-                        return Err(InitiatorError::Socket { portal, source: errno.into() });
+                        return Err(InitiatorError::Socket {
+                            portal,
+                            source: errno.into(),
+                        });
                     }
                 }
             }
@@ -146,7 +156,10 @@ impl Initiator {
             }
             let left = deadline.since(clock::now());
             if left.is_zero() {
-                return Err(InitiatorError::Silent { portal, patience: config.patience });
+                return Err(InitiatorError::Silent {
+                    portal,
+                    patience: config.patience,
+                });
             }
             if !wait(&stream, true, false, left).unwrap_or(true) {
                 continue;
@@ -155,14 +168,24 @@ impl Initiator {
                 Ok((0, _)) => return Err(InitiatorError::Closed { portal }),
                 Ok((bytes, _)) => handshake.filled(bytes),
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(InitiatorError::Socket { portal, source: errno.into() }),
+                Err(errno) => {
+                    return Err(InitiatorError::Socket {
+                        portal,
+                        source: errno.into(),
+                    });
+                }
             }
             handshake
                 .receive()
-                .map_err(|source| InitiatorError::Login { portal: portal.clone(), source })?;
+                .map_err(|source| InitiatorError::Login {
+                    portal: portal.clone(),
+                    source,
+                })?;
         }
         let now = clock::now();
-        let closed = || InitiatorError::Closed { portal: portal.clone() };
+        let closed = || InitiatorError::Closed {
+            portal: portal.clone(),
+        };
         let session = handshake.into_session(config.tasks).ok_or_else(closed)?;
         Ok(Initiator {
             stream,
@@ -207,7 +230,8 @@ impl Initiator {
         lun: wansan_iscsi::wire::Lun,
         referenced: Option<TaskTag>,
     ) -> Option<TaskTag> {
-        self.session.manage(function, lun, referenced, clock::now(), &mut self.trace)
+        self.session
+            .manage(function, lun, referenced, clock::now(), &mut self.trace)
     }
 
     /// Sends what may go, waits until something has come or `deadline`, and takes it in.
@@ -253,14 +277,21 @@ impl Initiator {
     fn receive(&mut self) -> Result<(), InitiatorError> {
         let connection = &mut self.session.connections()[0];
         match recv(&self.stream, connection.space(), RecvFlags::DONTWAIT) {
-            Ok((0, _)) => return Err(InitiatorError::Closed { portal: self.portal.clone() }),
+            Ok((0, _)) => {
+                return Err(InitiatorError::Closed {
+                    portal: self.portal.clone(),
+                });
+            }
             Ok((bytes, _)) => {
                 let now = clock::now();
                 connection.filled(bytes, now);
                 self.last_heard = now;
                 let received = self.session.receive(0, now, &mut self.trace);
                 let portal = &self.portal;
-                received.map_err(|source| InitiatorError::Session { portal: portal.clone(), source })
+                received.map_err(|source| InitiatorError::Session {
+                    portal: portal.clone(),
+                    source,
+                })
             }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => self.check_silence(),
             Err(errno) => Err(self.socket_error(errno.into())),
@@ -298,7 +329,8 @@ impl Initiator {
     /// # Panics
     /// When the session's queue is full, which it is not when nothing else is under way.
     pub fn execute(&mut self, command: Command) -> Result<Completion, InitiatorError> {
-        self.submit(command, clock::now()).expect("an idle session takes a command");
+        self.submit(command, clock::now())
+            .expect("an idle session takes a command");
         loop {
             if let Some(completion) = self.poll_completion(clock::now()) {
                 return Ok(completion);
@@ -330,7 +362,10 @@ impl Initiator {
     }
 
     fn socket_error(&self, source: io::Error) -> InitiatorError {
-        InitiatorError::Socket { portal: self.portal.clone(), source }
+        InitiatorError::Socket {
+            portal: self.portal.clone(),
+            source,
+        }
     }
 }
 
@@ -355,8 +390,10 @@ fn wait(stream: &TcpStream, read: bool, write: bool, left: Duration) -> io::Resu
     let mut flags = PollFlags::empty();
     flags.set(PollFlags::IN, read);
     flags.set(PollFlags::OUT, write);
-    let timeout =
-        Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+    let timeout = Timespec {
+        tv_sec: left.as_secs() as i64,
+        tv_nsec: i64::from(left.subsec_nanos()),
+    };
     match poll(&mut [PollFd::new(stream, flags)], Some(&timeout)) {
         Ok(ready) => Ok(ready > 0),
         Err(rustix::io::Errno::INTR) => Ok(false),

@@ -29,12 +29,19 @@ pub(crate) struct Ready {
 
 impl Poller {
     pub(crate) fn new() -> io::Result<Poller> {
-        Ok(Poller { epoll: epoll::create(CreateFlags::CLOEXEC)? })
+        Ok(Poller {
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+        })
     }
 
     /// Waits for `source` to become readable from now on.
     pub(crate) fn add(&self, fd: impl AsFd, source: u64) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(source), EventFlags::IN)?)
+        Ok(epoll::add(
+            &self.epoll,
+            fd,
+            EventData::new_u64(source),
+            EventFlags::IN,
+        )?)
     }
 
     /// Chooses what to wait for.
@@ -48,7 +55,12 @@ impl Poller {
         let mut flags = EventFlags::empty();
         flags.set(EventFlags::IN, read);
         flags.set(EventFlags::OUT, write);
-        Ok(epoll::modify(&self.epoll, fd, EventData::new_u64(source), flags)?)
+        Ok(epoll::modify(
+            &self.epoll,
+            fd,
+            EventData::new_u64(source),
+            flags,
+        )?)
     }
 
     /// Waits until something is ready or `deadline` has come, and puts what is ready into `ready`.
@@ -59,8 +71,10 @@ impl Poller {
         ready: &mut Vec<Ready>,
     ) -> io::Result<()> {
         let timeout = deadline.map(|deadline| {
-            Timespec::try_from(deadline.since(now))
-                .unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
+            Timespec::try_from(deadline.since(now)).unwrap_or(Timespec {
+                tv_sec: i64::MAX,
+                tv_nsec: 0,
+            })
         });
         let mut space = [const { MaybeUninit::<Event>::uninit() }; EVENTS_PER_WAIT];
         ready.clear();

@@ -17,7 +17,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use wansan_iscsi::keys::{Wanted, WantedError};
-use wansan_iscsi::scsi::{DeviceError, Geometry, GeometryError, Identity, LogicalUnit, TargetDevice};
+use wansan_iscsi::scsi::{
+    DeviceError, Geometry, GeometryError, Identity, LogicalUnit, TargetDevice,
+};
 use wansan_iscsi::target::SessionConfig;
 use wansan_iscsi::text::send_targets::is_iscsi_name;
 use wansan_tcp::congestion::{self, CongestionError};
@@ -140,7 +142,9 @@ impl Target {
     /// [`TargetError`] says what is wrong; nothing is left behind.
     pub fn start(config: &TargetConfig) -> Result<Target, TargetError> {
         if !is_iscsi_name(&config.name) {
-            return Err(TargetError::Name { name: config.name.clone() });
+            return Err(TargetError::Name {
+                name: config.name.clone(),
+            });
         }
         if config.luns.is_empty() {
             return Err(TargetError::NoLun);
@@ -171,12 +175,15 @@ impl Target {
             tcp_interval: config.tcp_interval,
             report: config.report,
         });
-        let mut target = Target { address, threads: Vec::new(), _pool: Arc::clone(&pool) };
+        let mut target = Target {
+            address,
+            threads: Vec::new(),
+            _pool: Arc::clone(&pool),
+        };
         let mut listener = Some(listener);
         for (number, mailbox) in shared.mailboxes.iter().enumerate() {
             let trace = Recorder::new(config.kinds, config.record_bytes);
-            let reactor =
-                Reactor::new(number, Arc::clone(&shared), listener.take(), &pool, trace)?;
+            let reactor = Reactor::new(number, Arc::clone(&shared), listener.take(), &pool, trace)?;
             let thread = thread::Builder::new()
                 .name(format!("target-{number}"))
                 .spawn(move || reactor.run())?;
@@ -202,7 +209,10 @@ impl Target {
             mailbox.put(Mail::Stop);
         }
         // A thread that panicked has said so already; its records are lost with it.
-        self.threads.drain(..).filter_map(|(_, thread)| thread.join().ok()).collect()
+        self.threads
+            .drain(..)
+            .filter_map(|(_, thread)| thread.join().ok())
+            .collect()
     }
 }
 
@@ -213,7 +223,10 @@ impl Drop for Target {
 }
 
 fn listen(address: &str) -> Result<TcpListener, TargetError> {
-    let failed = |source| TargetError::Listen { address: address.to_owned(), source };
+    let failed = |source| TargetError::Listen {
+        address: address.to_owned(),
+        source,
+    };
     let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
     let listener = TcpListener::bind(&addresses[..]).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
@@ -224,12 +237,18 @@ fn open_luns(config: &TargetConfig) -> Result<(TargetDevice, Vec<Arc<dyn Store>>
     let mut units = Vec::new();
     let mut stores = Vec::new();
     for (number, spec) in (0..).zip(&config.luns) {
-        let store = spec
-            .open()
-            .map_err(|source| TargetError::Open { spec: spec.to_string(), source })?;
+        let store = spec.open().map_err(|source| TargetError::Open {
+            spec: spec.to_string(),
+            source,
+        })?;
         let burst_bytes = config.wanted.max_burst_bytes;
-        let geometry = Geometry::new(store.size_bytes(), spec.block_bytes, burst_bytes)
-            .map_err(|source| TargetError::Geometry { spec: spec.to_string(), source })?;
+        let geometry =
+            Geometry::new(store.size_bytes(), spec.block_bytes, burst_bytes).map_err(|source| {
+                TargetError::Geometry {
+                    spec: spec.to_string(),
+                    source,
+                }
+            })?;
         let identity = Identity {
             target_name: config.name.clone(),
             portal_group_tag: PORTAL_GROUP_TAG,
@@ -237,7 +256,12 @@ fn open_luns(config: &TargetConfig) -> Result<(TargetDevice, Vec<Arc<dyn Store>>
         };
         // Only what lies in memory alone has no cache in front of it.
         let write_cache = !store.is_memory();
-        units.push(LogicalUnit { identity, geometry, write_cache, read_only: false });
+        units.push(LogicalUnit {
+            identity,
+            geometry,
+            write_cache,
+            read_only: false,
+        });
         stores.push(store);
     }
     Ok((TargetDevice::new(units)?, stores))

@@ -21,8 +21,10 @@ pub struct IscsiUrl {
 
 /// What is wrong with a URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("URL '{url}': {problem}; expected iscsi://HOST[:PORT]/TARGET-IQN/LUN, for example \
-         iscsi://127.0.0.1:3260/iqn.2026-01.net.example:disk/0")]
+#[error(
+    "URL '{url}': {problem}; expected iscsi://HOST[:PORT]/TARGET-IQN/LUN, for example \
+         iscsi://127.0.0.1:3260/iqn.2026-01.net.example:disk/0"
+)]
 pub struct UrlError {
     url: String,
     problem: &'static str,
@@ -32,16 +34,27 @@ impl FromStr for IscsiUrl {
     type Err = UrlError;
 
     fn from_str(url: &str) -> Result<Self, UrlError> {
-        parse(url).map_err(|problem| UrlError { url: url.to_owned(), problem })
+        parse(url).map_err(|problem| UrlError {
+            url: url.to_owned(),
+            problem,
+        })
     }
 }
 
 fn parse(url: &str) -> Result<IscsiUrl, &'static str> {
-    let rest = url.strip_prefix("iscsi://").ok_or("it does not begin with iscsi://")?;
+    let rest = url
+        .strip_prefix("iscsi://")
+        .ok_or("it does not begin with iscsi://")?;
     let mut parts = rest.split('/');
     let portal = parts.next().unwrap_or_default();
-    let target = parts.next().filter(|name| !name.is_empty()).ok_or("the target's name is missing")?;
-    let lun = parts.next().filter(|lun| !lun.is_empty()).ok_or("the LUN is missing")?;
+    let target = parts
+        .next()
+        .filter(|name| !name.is_empty())
+        .ok_or("the target's name is missing")?;
+    let lun = parts
+        .next()
+        .filter(|lun| !lun.is_empty())
+        .ok_or("the LUN is missing")?;
     if parts.next().is_some() {
         return Err("there is something after the LUN");
     }
@@ -52,13 +65,24 @@ fn parse(url: &str) -> Result<IscsiUrl, &'static str> {
         return Err("the target's name is longer than 223 bytes (RFC 7143 §4.2.7.1)");
     }
     let (host, port) = split_portal(portal)?;
-    let lun = lun.parse().ok().filter(|lun| *lun <= 16383).ok_or("the LUN is not a number from 0 to 16383")?;
-    Ok(IscsiUrl { host: host.to_owned(), port, target: target.to_owned(), lun })
+    let lun = lun
+        .parse()
+        .ok()
+        .filter(|lun| *lun <= 16383)
+        .ok_or("the LUN is not a number from 0 to 16383")?;
+    Ok(IscsiUrl {
+        host: host.to_owned(),
+        port,
+        target: target.to_owned(),
+        lun,
+    })
 }
 
 fn split_portal(portal: &str) -> Result<(&str, u16), &'static str> {
     let (host, port) = if let Some(bracketed) = portal.strip_prefix('[') {
-        let (host, after) = bracketed.split_once(']').ok_or("an IPv6 address lacks its ']'")?;
+        let (host, after) = bracketed
+            .split_once(']')
+            .ok_or("an IPv6 address lacks its ']'")?;
         match after.strip_prefix(':') {
             Some(port) => (host, Some(port)),
             None if after.is_empty() => (host, None),
@@ -90,9 +114,17 @@ fn split_portal(portal: &str) -> Result<(&str, u16), &'static str> {
 impl fmt::Display for IscsiUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
-            write!(f, "iscsi://[{}]:{}/{}/{}", self.host, self.port, self.target, self.lun)
+            write!(
+                f,
+                "iscsi://[{}]:{}/{}/{}",
+                self.host, self.port, self.target, self.lun
+            )
         } else {
-            write!(f, "iscsi://{}:{}/{}/{}", self.host, self.port, self.target, self.lun)
+            write!(
+                f,
+                "iscsi://{}:{}/{}/{}",
+                self.host, self.port, self.target, self.lun
+            )
         }
     }
 }
@@ -103,8 +135,13 @@ mod tests {
 
     #[test]
     fn reads_what_libiscsi_reads() {
-        let url: IscsiUrl = "iscsi://127.0.0.1/iqn.2026-01.net.example:a/1".parse().unwrap();
-        assert_eq!((url.host.as_str(), url.port, url.lun), ("127.0.0.1", 3260, 1));
+        let url: IscsiUrl = "iscsi://127.0.0.1/iqn.2026-01.net.example:a/1"
+            .parse()
+            .unwrap();
+        assert_eq!(
+            (url.host.as_str(), url.port, url.lun),
+            ("127.0.0.1", 3260, 1)
+        );
         assert_eq!(url.target, "iqn.2026-01.net.example:a");
         let url: IscsiUrl = "iscsi://[::1]:3261/iqn.a/0".parse().unwrap();
         assert_eq!((url.host.as_str(), url.port), ("::1", 3261));
@@ -126,7 +163,10 @@ mod tests {
             ("iscsi://me%pw@h/iqn/0", "CHAP"),
         ] {
             let error = url.parse::<IscsiUrl>().unwrap_err().to_string();
-            assert!(error.contains(problem) && error.contains(url), "{url}: {error}");
+            assert!(
+                error.contains(problem) && error.contains(url),
+                "{url}: {error}"
+            );
             assert!(!error.contains('\n'));
         }
     }

@@ -1,17 +1,17 @@
 //! One module per command, and what they share: how errors look.
 
-pub mod bench;
-//pub mod explain;
-pub mod lab;
+pub(crate) mod bench;
+pub(crate) mod explain;
+pub(crate) mod lab;
 mod record;
 mod session;
-pub mod target;
+pub(crate) mod target;
 
 use std::process::ExitCode;
 
 /// An error and its causes in one line, each cause once.
 #[must_use]
-pub fn one_line(error: &anyhow::Error) -> String {
+pub(crate) fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
         let text = cause.to_string().replace('\n', " ");
@@ -27,7 +27,7 @@ pub fn one_line(error: &anyhow::Error) -> String {
 
 /// Answers arguments that cannot be used: help and version as asked for, an error in one line.
 #[must_use]
-pub fn usage(error: &clap::Error) -> ExitCode {
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         // Nothing to be done if the terminal is gone.
         let _ = error.print();
@@ -37,7 +37,10 @@ pub fn usage(error: &clap::Error) -> ExitCode {
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         eprint!("{text}");
     } else {
-        let told = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+        let told = text
+            .lines()
+            .map(str::trim)
+            .take_while(|line| !line.starts_with("Usage:"));
         let told: Vec<&str> = told.filter(|line| !line.is_empty()).collect();
         let line = told.join("; ");
         eprintln!("wansan: {}", line.strip_prefix("error: ").unwrap_or(&line));

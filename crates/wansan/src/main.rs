@@ -25,8 +25,8 @@ enum Command {
     Bench(commands::bench::BenchArgs),
     /// Run experiments in networks of this one computer
     Lab(commands::lab::LabArgs),
-    // Say again what held a run back, from its files
-    //Explain(commands::explain::ExplainArgs),
+    /// Say again what held a run back, from its files
+    Explain(commands::explain::ExplainArgs),
 }
 
 fn main() -> ExitCode {
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         Command::Target(args) => commands::target::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::Lab(args) => commands::lab::run(args),
-        //Command::Explain(args) => commands::explain::run(args),
+        Command::Explain(args) => commands::explain::run(&args),
     };
     done.unwrap_or_else(|error| {
         // Causes are in the text already, one line in all.

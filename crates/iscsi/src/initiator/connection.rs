@@ -95,7 +95,14 @@ impl Connection {
                 break;
             }
             link.commands.pop_front();
-            trace.crossing(now, link.session, link.id, task, Layer::Socket, Direction::Enter);
+            trace.crossing(
+                now,
+                link.session,
+                link.id,
+                task,
+                Layer::Socket,
+                Direction::Enter,
+            );
         }
     }
 }
@@ -116,7 +123,8 @@ impl Link {
     /// Remembers that the PDU just queued is `task`'s command, so that its way into the socket is
     /// recorded.
     pub(super) fn command_queued(&mut self, task: TaskTag) {
-        self.commands.push_back((self.transmitter.queued_end(), task));
+        self.commands
+            .push_back((self.transmitter.queued_end(), task));
     }
 
     /// Whether another PDU may be queued: what waits for the socket is bounded.

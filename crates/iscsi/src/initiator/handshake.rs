@@ -5,9 +5,7 @@ use wansan_trace::{ConnectionId, SessionId, TaskTag};
 use super::connection::Connection;
 use super::session::Session;
 use crate::keys::Wanted;
-use crate::login::{
-    Established, InitiatorLogin, InitiatorLoginError, InitiatorSettings, Next,
-};
+use crate::login::{Established, InitiatorLogin, InitiatorLoginError, InitiatorSettings, Next};
 use crate::sequence::Sn;
 use crate::text::send_targets::TargetAddress;
 use crate::wire::{
@@ -136,7 +134,9 @@ impl Handshake {
     /// Login has failed: close the connection.
     pub fn receive(&mut self) -> Result<(), HandshakeError> {
         while self.established.is_none() {
-            let Some(pdu) = self.receiver.next()? else { return Ok(()) };
+            let Some(pdu) = self.receiver.next()? else {
+                return Ok(());
+            };
             if pdu.opcode() != Opcode::LoginResponse {
                 return Err(HandshakeError::NotALogin(pdu.opcode().to_wire()));
             }
@@ -145,9 +145,12 @@ impl Handshake {
                 Next::Send(request) => self.push(&request),
                 Next::Done(established) => {
                     let digests = established.connection;
-                    self.receiver.set_digests(digests.header_digest, digests.data_digest);
-                    self.receiver.set_max_data_bytes(digests.max_recv_data_bytes as usize);
-                    self.transmitter.set_digests(digests.header_digest, digests.data_digest);
+                    self.receiver
+                        .set_digests(digests.header_digest, digests.data_digest);
+                    self.receiver
+                        .set_max_data_bytes(digests.max_recv_data_bytes as usize);
+                    self.transmitter
+                        .set_digests(digests.header_digest, digests.data_digest);
                     self.established = Some(established);
                 }
                 Next::Redirect { addresses, .. } => {
@@ -173,6 +176,12 @@ impl Handshake {
             established.exp_stat_sn,
         );
         let numbers = (Sn(1), established.exp_cmd_sn, established.max_cmd_sn);
-        Some(Session::new(id, established.session, numbers, connection, tasks))
+        Some(Session::new(
+            id,
+            established.session,
+            numbers,
+            connection,
+            tasks,
+        ))
     }
 }

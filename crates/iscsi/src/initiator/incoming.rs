@@ -27,7 +27,14 @@ impl Core {
     ) -> Result<(), SessionError> {
         if trace.keeps_pdus() {
             let (id, from) = (link.id, PduDirection::Received);
-            trace.pdu(pdu_record(now, self.id, id, from, pdu.bhs, pdu.stream_offset));
+            trace.pdu(pdu_record(
+                now,
+                self.id,
+                id,
+                from,
+                pdu.bhs,
+                pdu.stream_offset,
+            ));
         }
         match pdu.opcode() {
             Opcode::DataIn => self.data_in(link, pdu, first_byte, now, trace),
@@ -94,18 +101,26 @@ impl Core {
             offset: data_in.buffer_offset,
             expected: task.got_bytes,
         };
-        let Transfer::Read(buffer) = &mut task.transfer else { return Err(misplaced) };
+        let Transfer::Read(buffer) = &mut task.transfer else {
+            return Err(misplaced);
+        };
         // DataPDUInOrder and DataSequenceInOrder are always Yes here.
         if data_in.buffer_offset != task.got_bytes || data_in.data_sn != task.expected_data_sn {
             return Err(misplaced);
         }
-        let place = offset.checked_add(pdu.data.len()).and_then(|end| buffer.get_mut(offset..end));
+        let place = offset
+            .checked_add(pdu.data.len())
+            .and_then(|end| buffer.get_mut(offset..end));
         place.ok_or(misplaced)?.copy_from_slice(pdu.data);
         task.got_bytes += pdu.data.len() as u32;
         task.expected_data_sn += 1;
         if let Some(status) = data_in.status {
             link.take_status(data_in.stat_sn);
-            let answer = Answer { status, residual: data_in.residual, sense: Vec::new() };
+            let answer = Answer {
+                status,
+                residual: data_in.residual,
+                sense: Vec::new(),
+            };
             self.answered(data_in.task_tag, answer, now, trace);
         }
         Ok(())
@@ -123,7 +138,9 @@ impl Core {
         link.take_status(response.stat_sn);
         self.take_window(response.exp_cmd_sn, response.max_cmd_sn);
         let session = self.id;
-        let Some(task) = self.tasks.get_mut(response.task_tag) else { return Ok(()) };
+        let Some(task) = self.tasks.get_mut(response.task_tag) else {
+            return Ok(());
+        };
         task.answer_began(session, link, first_byte, trace);
         if response.response != ResponseCode::CommandCompleted {
             let error = TaskError::Response(response.response.to_wire());
@@ -131,20 +148,20 @@ impl Core {
             return Ok(());
         }
         let sense = sense_of(pdu.data).to_vec();
-        let answer = Answer { status: response.status, residual: response.residual, sense };
+        let answer = Answer {
+            status: response.status,
+            residual: response.residual,
+            sense,
+        };
         self.answered(response.task_tag, answer, now, trace);
         Ok(())
     }
 
     /// A status has come: checks that a good read is whole, and completes the task.
-    fn answered(
-        &mut self,
-        tag: TaskTag,
-        answer: Answer,
-        now: Instant,
-        trace: &mut Recorder,
-    ) {
-        let Some(task) = self.tasks.get_mut(tag) else { return };
+    fn answered(&mut self, tag: TaskTag, answer: Answer, now: Instant, trace: &mut Recorder) {
+        let Some(task) = self.tasks.get_mut(tag) else {
+            return;
+        };
         let expected_bytes = match (&task.transfer, answer.status, answer.residual) {
             (Transfer::Read(data), ScsiStatus::Good, Residual::Underflow(missing)) => {
                 (data.len() as u32).saturating_sub(missing)
@@ -156,7 +173,10 @@ impl Core {
         let outcome = if got_bytes == expected_bytes {
             Ok(answer)
         } else {
-            Err(TaskError::DataMissing { got_bytes, expected_bytes })
+            Err(TaskError::DataMissing {
+                got_bytes,
+                expected_bytes,
+            })
         };
         self.finish(tag, outcome, now, trace);
     }
@@ -169,7 +189,9 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) {
-        let Some(task) = self.tasks.remove(tag) else { return };
+        let Some(task) = self.tasks.remove(tag) else {
+            return;
+        };
         let id = match task.stage {
             Stage::Queued => ConnectionId(0),
             Stage::Sent(id) => {
@@ -180,14 +202,26 @@ impl Core {
         trace.crossing(now, self.id, id, tag, Layer::Queue, Direction::Leave);
         trace.crossing(now, self.id, id, tag, Layer::Scsi, Direction::Leave);
         let Task { user, transfer, .. } = task;
-        self.completions.push_back(Completion { user, task: tag, transfer, outcome });
+        self.completions.push_back(Completion {
+            user,
+            task: tag,
+            transfer,
+            outcome,
+        });
     }
 
     fn r2t(&mut self, link: &mut Link, r2t: &R2t) -> Result<(), SessionError> {
         self.take_window(r2t.exp_cmd_sn, r2t.max_cmd_sn);
-        let Some(task) = self.tasks.get_mut(r2t.task_tag) else { return Ok(()) };
-        let bad = |problem| SessionError::BadR2t { task: r2t.task_tag.0, problem };
-        let end_bytes = r2t.buffer_offset.checked_add(r2t.desired_data_transfer_length);
+        let Some(task) = self.tasks.get_mut(r2t.task_tag) else {
+            return Ok(());
+        };
+        let bad = |problem| SessionError::BadR2t {
+            task: r2t.task_tag.0,
+            problem,
+        };
+        let end_bytes = r2t
+            .buffer_offset
+            .checked_add(r2t.desired_data_transfer_length);
         let Some(end_bytes) = end_bytes.filter(|end| *end <= task.transfer.len_bytes()) else {
             return Err(bad("asks for data beyond the command's length"));
         };
@@ -197,7 +231,11 @@ impl Core {
         if r2t.desired_data_transfer_length > self.parameters.max_burst_bytes {
             return Err(bad("asks for more than MaxBurstLength"));
         }
-        let solicited = task.bursts.iter().filter(|burst| burst.transfer_tag.is_some()).count();
+        let solicited = task
+            .bursts
+            .iter()
+            .filter(|burst| burst.transfer_tag.is_some())
+            .count();
         if solicited >= usize::from(self.parameters.max_outstanding_r2t) {
             return Err(bad("is one more than MaxOutstandingR2T"));
         }
@@ -225,7 +263,9 @@ impl Core {
         if nop.task_tag != RESERVED_TASK_TAG {
             link.take_status(nop.stat_sn);
             if self.take_request(nop.task_tag) == Some(Request::Ping) {
-                self.events.push_back(Event::Pong { request: nop.task_tag });
+                self.events.push_back(Event::Pong {
+                    request: nop.task_tag,
+                });
             }
         }
         if nop.transfer_tag == RESERVED_TAG {
@@ -250,22 +290,32 @@ impl Core {
     }
 
     fn take_request(&mut self, tag: TaskTag) -> Option<Request> {
-        let place = self.requests.iter().position(|(waiting, _)| *waiting == tag)?;
+        let place = self
+            .requests
+            .iter()
+            .position(|(waiting, _)| *waiting == tag)?;
         Some(self.requests.swap_remove(place).1)
     }
 
     /// A task management function was answered: ends the tasks that it ended (§11.6.1).
-    fn managed(
-        &mut self,
-        response: &TaskManagementResponse,
-        now: Instant,
-        trace: &mut Recorder,
-    ) {
-        let Some(request) = self.take_request(response.task_tag) else { return };
-        let Request::Manage { function, lun, referenced, before } = request else { return };
+    fn managed(&mut self, response: &TaskManagementResponse, now: Instant, trace: &mut Recorder) {
+        let Some(request) = self.take_request(response.task_tag) else {
+            return;
+        };
+        let Request::Manage {
+            function,
+            lun,
+            referenced,
+            before,
+        } = request
+        else {
+            return;
+        };
         if response.response == TaskManagementResult::Complete {
             for tag in self.tasks.tags() {
-                let Some(task) = self.tasks.get_mut(tag) else { continue };
+                let Some(task) = self.tasks.get_mut(tag) else {
+                    continue;
+                };
                 let sent_before = task.stage != Stage::Queued && task.cmd_sn.lt(before);
                 let ended = match function {
                     TaskManagementFunction::AbortTask => tag == referenced,
@@ -279,7 +329,10 @@ impl Core {
             }
         }
         let result = response.response;
-        self.events.push_back(Event::Managed { request: response.task_tag, result });
+        self.events.push_back(Event::Managed {
+            request: response.task_tag,
+            result,
+        });
     }
 
     /// A Reject carries the header it is about (§11.17); if that names a task, the task is over.
@@ -310,9 +363,11 @@ impl Core {
         link.take_status(message.stat_sn);
         self.take_window(message.exp_cmd_sn, message.max_cmd_sn);
         match message.event {
-            AsyncEvent::LogoutRequest | AsyncEvent::DropConnection | AsyncEvent::DropAllConnections => {
-                Err(SessionError::TargetLeft { event: message.event.to_wire() })
-            }
+            AsyncEvent::LogoutRequest
+            | AsyncEvent::DropConnection
+            | AsyncEvent::DropAllConnections => Err(SessionError::TargetLeft {
+                event: message.event.to_wire(),
+            }),
             // The others ask for nothing that this end has to do: a changed LUN shows as a unit
             // attention, and no key is open to renegotiation.
             _ => Ok(()),
@@ -341,14 +396,23 @@ impl Task {
         if !self.answered {
             self.answered = true;
             let layer = Layer::Socket;
-            trace.crossing(first_byte, session, link.id, self.tag, layer, Direction::Leave);
+            trace.crossing(
+                first_byte,
+                session,
+                link.id,
+                self.tag,
+                layer,
+                Direction::Leave,
+            );
         }
     }
 }
 
 /// The sense data in a SCSI Response's data segment: a length and that many bytes (§11.4.7.1).
 fn sense_of(data: &[u8]) -> &[u8] {
-    let Some((&[high, low], sense)) = data.split_first_chunk() else { return &[] };
+    let Some((&[high, low], sense)) = data.split_first_chunk() else {
+        return &[];
+    };
     let length = usize::from(u16::from_be_bytes([high, low]));
     sense.get(..length).unwrap_or(sense)
 }

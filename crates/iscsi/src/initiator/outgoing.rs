@@ -12,12 +12,7 @@ use crate::wire::{
 
 impl Core {
     /// Queues on `link` what may go now.
-    pub(super) fn outgoing(
-        &mut self,
-        link: &mut Link,
-        now: Instant,
-        trace: &mut Recorder,
-    ) {
+    pub(super) fn outgoing(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
         while link.has_room() {
             // The target has set buffers aside for this data, and its window slots come back only
             // when these tasks end: Data-Out goes before new commands.
@@ -30,16 +25,13 @@ impl Core {
     }
 
     /// Sends the oldest queued command if the window is open.
-    fn send_command(
-        &mut self,
-        link: &mut Link,
-        now: Instant,
-        trace: &mut Recorder,
-    ) -> bool {
+    fn send_command(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) -> bool {
         if !self.cmd_sn.le(self.max_cmd_sn) {
             return false;
         }
-        let Some(tag) = self.queue.pop_front() else { return false };
+        let Some(tag) = self.queue.pop_front() else {
+            return false;
+        };
         let Some(task) = self.tasks.get_mut(tag) else {
             return true; // Aborted while it was queued.
         };
@@ -93,12 +85,16 @@ impl Core {
 
     /// Sends one PDU of the data that `tag` owes, then lets other tasks have their turn.
     fn send_data(&mut self, link: &mut Link, tag: TaskTag, now: Instant, trace: &mut Recorder) {
-        let Some(task) = self.tasks.get_mut(tag) else { return };
+        let Some(task) = self.tasks.get_mut(tag) else {
+            return;
+        };
         let (Some(burst), Transfer::Write(data)) = (task.bursts.front_mut(), &task.transfer) else {
             return;
         };
         let end = burst.end_bytes.min(
-            burst.offset_bytes.saturating_add(link.parameters.max_send_data_bytes),
+            burst
+                .offset_bytes
+                .saturating_add(link.parameters.max_send_data_bytes),
         );
         let piece = &data[burst.offset_bytes as usize..end as usize];
         let data_out = DataOut {
@@ -136,7 +132,12 @@ impl Core {
         let (cmd_sn, exp_stat_sn) = (self.cmd_sn, link.exp_stat_sn);
         let mut bhs = [0; BHS_BYTES];
         match request {
-            Request::Manage { function, lun, referenced, .. } => {
+            Request::Manage {
+                function,
+                lun,
+                referenced,
+                ..
+            } => {
                 let ref_cmd_sn = match self.tasks.get_mut(referenced) {
                     Some(task) if function == TaskManagementFunction::AbortTask => task.cmd_sn,
                     _ => crate::sequence::Sn(0),

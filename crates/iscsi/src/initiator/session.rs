@@ -34,7 +34,12 @@ pub enum Event {
 /// A request other than a SCSI command that waits for its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
-    Manage { function: TaskManagementFunction, lun: Lun, referenced: TaskTag, before: Sn },
+    Manage {
+        function: TaskManagementFunction,
+        lun: Lun,
+        referenced: TaskTag,
+        before: Sn,
+    },
     Ping,
     Logout,
 }
@@ -140,8 +145,14 @@ impl Session {
     /// Commands that the target would take now beyond those it has been sent.
     #[must_use]
     pub fn open_window(&self) -> u32 {
-        let Core { cmd_sn, max_cmd_sn, .. } = self.core;
-        if cmd_sn.le(max_cmd_sn) { max_cmd_sn.distance(cmd_sn) + 1 } else { 0 }
+        let Core {
+            cmd_sn, max_cmd_sn, ..
+        } = self.core;
+        if cmd_sn.le(max_cmd_sn) {
+            max_cmd_sn.distance(cmd_sn) + 1
+        } else {
+            0
+        }
     }
 
     /// Takes a command onto the session's queue and gives its tag.
@@ -157,7 +168,13 @@ impl Session {
         if !self.core.tasks.has_room() {
             return Err(Full(command));
         }
-        let Command { lun, cdb, attribute, transfer, user } = command;
+        let Command {
+            lun,
+            cdb,
+            attribute,
+            transfer,
+            user,
+        } = command;
         let task = self.core.tasks.insert(|tag| Task {
             tag,
             user,
@@ -173,7 +190,14 @@ impl Session {
             answered: false,
         });
         for layer in [Layer::App, Layer::Scsi, Layer::Queue] {
-            trace.crossing(now, self.core.id, ConnectionId(0), task, layer, Direction::Enter);
+            trace.crossing(
+                now,
+                self.core.id,
+                ConnectionId(0),
+                task,
+                layer,
+                Direction::Enter,
+            );
         }
         self.core.queue.push_back(task);
         Ok(task)
@@ -189,7 +213,11 @@ impl Session {
         now: Instant,
         trace: &mut Recorder,
     ) -> Result<(), SessionError> {
-        let Connection { receiver, arrivals, link } = &mut self.connections[place];
+        let Connection {
+            receiver,
+            arrivals,
+            link,
+        } = &mut self.connections[place];
         while let Some(pdu) = receiver.next()? {
             let first_byte = arrivals.of(pdu.stream_offset);
             self.core.incoming(link, &pdu, first_byte, now, trace)?;
@@ -209,7 +237,14 @@ impl Session {
     pub fn poll_completion(&mut self, now: Instant, trace: &mut Recorder) -> Option<Completion> {
         let completion = self.core.completions.pop_front()?;
         let (session, task) = (self.core.id, completion.task);
-        trace.crossing(now, session, ConnectionId(0), task, Layer::App, Direction::Leave);
+        trace.crossing(
+            now,
+            session,
+            ConnectionId(0),
+            task,
+            Layer::App,
+            Direction::Leave,
+        );
         Some(completion)
     }
 
@@ -230,14 +265,23 @@ impl Session {
         trace: &mut Recorder,
     ) -> Option<TaskTag> {
         if let Some(tag) = referenced
-            && self.core.tasks.get_mut(tag).is_some_and(|task| task.stage == Stage::Queued)
+            && self
+                .core
+                .tasks
+                .get_mut(tag)
+                .is_some_and(|task| task.stage == Stage::Queued)
         {
             self.core.finish(tag, Err(TaskError::Aborted), now, trace);
             return None;
         }
         let referenced = referenced.unwrap_or(crate::wire::RESERVED_TASK_TAG);
         let before = self.core.cmd_sn;
-        let request = Request::Manage { function, lun, referenced, before };
+        let request = Request::Manage {
+            function,
+            lun,
+            referenced,
+            before,
+        };
         self.request(request, now, trace)
     }
 
@@ -251,26 +295,23 @@ impl Session {
         self.request(Request::Logout, now, trace)
     }
 
-    fn request(
-        &mut self,
-        request: Request,
-        now: Instant,
-        trace: &mut Recorder,
-    ) -> Option<TaskTag> {
+    fn request(&mut self, request: Request, now: Instant, trace: &mut Recorder) -> Option<TaskTag> {
         if self.core.requests.len() >= MAX_REQUESTS {
             return None;
         }
         let tag = self.core.tasks.spare_tag();
         let connection = self.connections.first_mut()?;
         self.core.requests.push((tag, request));
-        self.core.send_request(&mut connection.link, tag, request, now, trace);
+        self.core
+            .send_request(&mut connection.link, tag, request, now, trace);
         Some(tag)
     }
 
     /// Ends the session: every task completes with [`TaskError::SessionEnded`].
     pub fn end(&mut self, now: Instant, trace: &mut Recorder) {
         for tag in self.core.tasks.tags() {
-            self.core.finish(tag, Err(TaskError::SessionEnded), now, trace);
+            self.core
+                .finish(tag, Err(TaskError::SessionEnded), now, trace);
         }
     }
 }

@@ -161,7 +161,11 @@ impl TaskTable {
     pub(super) fn new(tasks: usize) -> Self {
         // Twice the room keeps passing-over rare.
         let places = (tasks.max(1) * 2).next_power_of_two();
-        TaskTable { places: (0..places).map(|_| None).collect(), next: 0, used: 0 }
+        TaskTable {
+            places: (0..places).map(|_| None).collect(),
+            next: 0,
+            used: 0,
+        }
     }
 
     fn place_of(&self, tag: TaskTag) -> usize {

@@ -8,7 +8,7 @@ use super::task::{Stage, Task};
 use crate::scsi::{Answer, Sense};
 use crate::text::exchange::Message;
 use crate::wire::{
-    BHS_BYTES, Bhs, DataIn, Lun, LogoutResponse, LogoutResult, NopIn, NopOut, RESERVED_TAG,
+    BHS_BYTES, Bhs, DataIn, LogoutResponse, LogoutResult, Lun, NopIn, NopOut, RESERVED_TAG,
     RESERVED_TASK_TAG, Reject, RejectReason, Residual, ResponseCode, ScsiCommand, ScsiResponse,
     ScsiStatus, TaskManagementResponse, TaskManagementResult, TextResponse,
 };
@@ -27,7 +27,11 @@ impl Core {
         trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
         self.release(!command.immediate);
         let expected_bytes = command.expected_data_transfer_length;
-        let wanted = if command.read { expected_bytes as usize } else { 0 };
+        let wanted = if command.read {
+            expected_bytes as usize
+        } else {
+            0
+        };
         let data = &answer.data[..answer.data.len().min(wanted)];
         let residual = Residual::of(expected_bytes, answer.data.len() as u64);
         if answer.status == ScsiStatus::Good && !data.is_empty() {
@@ -43,7 +47,11 @@ impl Core {
                     lun: command.lun,
                     task_tag: tag,
                     transfer_tag: RESERVED_TAG,
-                    stat_sn: if last { link.take_stat_sn() } else { link.stat_sn },
+                    stat_sn: if last {
+                        link.take_stat_sn()
+                    } else {
+                        link.stat_sn
+                    },
                     exp_cmd_sn: self.window.exp_cmd_sn(),
                     max_cmd_sn: self.window.max_cmd_sn(),
                     data_sn: data_sn as u32,
@@ -70,9 +78,19 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) {
-        let Some(task) = self.tasks.get(&tag) else { return };
+        let Some(task) = self.tasks.get(&tag) else {
+            return;
+        };
         let residual = Residual::of(task.expected_bytes, 0);
-        self.conclude(link, tag, ScsiStatus::CheckCondition, Some(&sense), residual, now, trace);
+        self.conclude(
+            link,
+            tag,
+            ScsiStatus::CheckCondition,
+            Some(&sense),
+            residual,
+            now,
+            trace,
+        );
     }
 
     /// Ends a task with a SCSI Response: its slot is free before the answer says so.
@@ -164,7 +182,15 @@ impl Core {
     ) {
         let stat_sn = link.take_stat_sn();
         let echoed = &data[..data.len().min(link.parameters.max_send_data_bytes as usize)];
-        self.send_nop(link, nop.task_tag, RESERVED_TAG, stat_sn, echoed, now, trace);
+        self.send_nop(
+            link,
+            nop.task_tag,
+            RESERVED_TAG,
+            stat_sn,
+            echoed,
+            now,
+            trace,
+        );
     }
 
     #[expect(clippy::too_many_arguments, reason = "a NOP-In has this many parts")]

@@ -106,9 +106,12 @@ impl Handshake {
     ) -> Session {
         let id = SessionId::new(accepted.isid, accepted.tsih);
         let parameters = accepted.connection;
-        self.receiver.set_digests(parameters.header_digest, parameters.data_digest);
-        self.receiver.set_max_data_bytes(parameters.max_recv_data_bytes as usize);
-        self.transmitter.set_digests(parameters.header_digest, parameters.data_digest);
+        self.receiver
+            .set_digests(parameters.header_digest, parameters.data_digest);
+        self.receiver
+            .set_max_data_bytes(parameters.max_recv_data_bytes as usize);
+        self.transmitter
+            .set_digests(parameters.header_digest, parameters.data_digest);
         let connection = Connection::new(
             ConnectionId(accepted.cid),
             id,
@@ -120,6 +123,14 @@ impl Handshake {
         let discovery = accepted.session_type == SessionType::Discovery;
         let name = accepted.target_name.filter(|_| !discovery);
         let exp_cmd_sn = accepted.window.exp_cmd_sn;
-        Session::new(id, name, targets, accepted.session, config, exp_cmd_sn, connection)
+        Session::new(
+            id,
+            name,
+            targets,
+            accepted.session,
+            config,
+            exp_cmd_sn,
+            connection,
+        )
     }
 }

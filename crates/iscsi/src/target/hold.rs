@@ -13,7 +13,9 @@ pub struct HoldQueue<T> {
 
 impl<T> Default for HoldQueue<T> {
     fn default() -> Self {
-        HoldQueue { places: VecDeque::new() }
+        HoldQueue {
+            places: VecDeque::new(),
+        }
     }
 }
 
@@ -41,7 +43,9 @@ impl<T> HoldQueue<T> {
 
     /// Takes out all held commands that `chosen` picks; their places stay as gaps.
     pub fn extract(&mut self, chosen: impl Fn(&T) -> bool) -> impl Iterator<Item = T> {
-        self.places.iter_mut().filter_map(move |place| place.take_if(|held| chosen(held)))
+        self.places
+            .iter_mut()
+            .filter_map(move |place| place.take_if(|held| chosen(held)))
     }
 }
 

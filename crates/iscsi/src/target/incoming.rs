@@ -11,8 +11,8 @@ use super::window::Admission;
 use crate::record::pdu_record;
 use crate::scsi::{AdditionalSense, Decoded, Sense, SenseKey, StoreOperation};
 use crate::sequence::Sn;
-use crate::text::send_targets::{Asked, push_record};
 use crate::text::exchange::{Message, Turn};
+use crate::text::send_targets::{Asked, push_record};
 use crate::wire::{
     Bhs, FrameError, LogoutReason, LogoutRequest, LogoutResult, NopOut, Opcode, Pdu,
     RESERVED_TASK_TAG, RejectReason, ScsiCommand, TaskManagementRequest, TextRequest,
@@ -43,7 +43,14 @@ impl Core {
         link.pinged = false;
         if trace.keeps_pdus() {
             let (id, from) = (link.id, PduDirection::Received);
-            trace.pdu(pdu_record(now, self.id, id, from, pdu.bhs, pdu.stream_offset));
+            trace.pdu(pdu_record(
+                now,
+                self.id,
+                id,
+                from,
+                pdu.bhs,
+                pdu.stream_offset,
+            ));
         }
         match pdu.opcode() {
             Opcode::DataOut => self.data_out(link, pdu, now, trace),
@@ -61,7 +68,11 @@ impl Core {
                         self.deliver(place, link, pdu.bhs, pdu.data, now, trace)
                     }
                     Admission::Hold(ahead) => {
-                        let held = Held { place, bhs: *pdu.bhs, data: pdu.data.to_vec() };
+                        let held = Held {
+                            place,
+                            bhs: *pdu.bhs,
+                            data: pdu.data.to_vec(),
+                        };
                         self.held.put(ahead, held);
                         Ok(())
                     }
@@ -75,7 +86,10 @@ impl Core {
             }
             Opcode::LoginRequest => {
                 self.reject(link, RejectReason::ProtocolError, pdu.bhs, now, trace);
-                Err(out_of_state(pdu.bhs, "belongs to the login phase, which is over"))
+                Err(out_of_state(
+                    pdu.bhs,
+                    "belongs to the login phase, which is over",
+                ))
             }
             _ => {
                 self.reject(link, RejectReason::CommandNotSupported, pdu.bhs, now, trace);
@@ -158,10 +172,19 @@ impl Core {
         let tag = command.task_tag;
         if self.target.is_none() {
             self.reject(link, RejectReason::CommandNotSupported, bhs, now, trace);
-            return Err(out_of_state(bhs, "has no place in a discovery session (§4.3)"));
+            return Err(out_of_state(
+                bhs,
+                "has no place in a discovery session (§4.3)",
+            ));
         }
         if command.immediate && self.tasks.len() >= self.max_tasks() {
-            self.reject(link, RejectReason::TooManyImmediateCommands, bhs, now, trace);
+            self.reject(
+                link,
+                RejectReason::TooManyImmediateCommands,
+                bhs,
+                now,
+                trace,
+            );
             return Ok(());
         }
         if self.tasks.contains_key(&tag) || tag == RESERVED_TASK_TAG {
@@ -172,8 +195,10 @@ impl Core {
         for layer in [Layer::Target, Layer::Device] {
             trace.crossing(now, self.id, link.id, tag, layer, Direction::Enter);
         }
-        let decoded =
-            self.config.device.decode(command.lun, &command.cdb, &mut self.nexus);
+        let decoded = self
+            .config
+            .device
+            .decode(command.lun, &command.cdb, &mut self.nexus);
         let expected_bytes = command.expected_data_transfer_length;
         let (unit, operation) = match decoded {
             Decoded::Answer(answer) if command.final_ => {
@@ -342,7 +367,11 @@ impl Core {
             LogoutReason::RemoveForRecovery => LogoutResult::RecoveryNotSupported,
         };
         self.send_logout(link, request.task_tag, result, now, trace);
-        if result == LogoutResult::Closed { Err(Close::LoggedOut) } else { Ok(()) }
+        if result == LogoutResult::Closed {
+            Err(Close::LoggedOut)
+        } else {
+            Ok(())
+        }
     }
 
     /// Gives a window slot back if the request held one.
@@ -359,8 +388,11 @@ impl Core {
 }
 
 /// The operation of a task that has none.
-const FLUSH_NOTHING: StoreOperation =
-    StoreOperation::Flush { offset_bytes: 0, len_bytes: 0, immediate: false };
+const FLUSH_NOTHING: StoreOperation = StoreOperation::Flush {
+    offset_bytes: 0,
+    len_bytes: 0,
+    immediate: false,
+};
 
 impl Task {
     fn new(
@@ -391,5 +423,8 @@ fn cmd_sn_of(bhs: &Bhs) -> Sn {
 }
 
 fn out_of_state(bhs: &Bhs, why: &'static str) -> Close {
-    Close::OutOfState { opcode: bhs[0] & 0x3f, why }
+    Close::OutOfState {
+        opcode: bhs[0] & 0x3f,
+        why,
+    }
 }

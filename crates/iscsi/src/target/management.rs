@@ -36,7 +36,13 @@ impl Core {
     ) -> Result<(), Close> {
         self.release(!request.immediate);
         if self.management.len() >= MAX_WAITING {
-            self.reject(link, RejectReason::TooManyImmediateCommands, bhs, now, trace);
+            self.reject(
+                link,
+                RejectReason::TooManyImmediateCommands,
+                bhs,
+                now,
+                trace,
+            );
             return Ok(());
         }
         let unit = self.config.device.place(request.lun);
@@ -44,7 +50,10 @@ impl Core {
             TaskManagementFunction::AbortTask => {
                 let found = self.tasks.contains_key(&request.referenced_task_tag);
                 if found {
-                    (vec![request.referenced_task_tag], TaskManagementResult::Complete)
+                    (
+                        vec![request.referenced_task_tag],
+                        TaskManagementResult::Complete,
+                    )
                 } else {
                     (Vec::new(), TaskManagementResult::TaskDoesNotExist)
                 }
@@ -56,16 +65,23 @@ impl Core {
             {
                 (Vec::new(), TaskManagementResult::LunDoesNotExist)
             }
-            TaskManagementFunction::AbortTaskSet => {
-                (self.tasks_of(Some(request.lun), request.cmd_sn), TaskManagementResult::Complete)
-            }
+            TaskManagementFunction::AbortTaskSet => (
+                self.tasks_of(Some(request.lun), request.cmd_sn),
+                TaskManagementResult::Complete,
+            ),
             TaskManagementFunction::ClearTaskSet | TaskManagementFunction::LogicalUnitReset => {
                 self.reset_units(unit.into_iter().collect());
-                (self.tasks_of(Some(request.lun), request.cmd_sn), TaskManagementResult::Complete)
+                (
+                    self.tasks_of(Some(request.lun), request.cmd_sn),
+                    TaskManagementResult::Complete,
+                )
             }
             TaskManagementFunction::TargetWarmReset => {
                 self.reset_units((0..self.config.device.units().len()).collect());
-                (self.tasks_of(None, request.cmd_sn), TaskManagementResult::Complete)
+                (
+                    self.tasks_of(None, request.cmd_sn),
+                    TaskManagementResult::Complete,
+                )
             }
             TaskManagementFunction::TaskReassign => {
                 (Vec::new(), TaskManagementResult::ReassignNotSupported)
@@ -77,7 +93,11 @@ impl Core {
             self.send_managed(link, request.task_tag, result, now, trace);
         } else {
             let request = request.task_tag;
-            self.management.push(Management { request, place, tasks: at_store });
+            self.management.push(Management {
+                request,
+                place,
+                tasks: at_store,
+            });
         }
         Ok(())
     }
@@ -94,7 +114,9 @@ impl Core {
     fn abort(&mut self, tags: &[TaskTag], now: Instant, trace: &mut Recorder) -> Vec<TaskTag> {
         let mut at_store = Vec::new();
         for &tag in tags {
-            let Some(task) = self.tasks.get_mut(&tag) else { continue };
+            let Some(task) = self.tasks.get_mut(&tag) else {
+                continue;
+            };
             if let Stage::AtStore(progress) = &task.stage {
                 let granted_bytes = progress.granted_bytes;
                 task.stage = Stage::Aborted;
@@ -125,7 +147,9 @@ impl Session {
             self.core.nexus.establish(unit, UnitAttention::UnitReset);
         }
         let tasks = self.core.tasks.iter();
-        let hit = tasks.filter(|(_, task)| units.contains(&task.unit)).map(|(tag, _)| *tag);
+        let hit = tasks
+            .filter(|(_, task)| units.contains(&task.unit))
+            .map(|(tag, _)| *tag);
         let hit: Vec<TaskTag> = hit.collect();
         self.core.abort(&hit, now, trace);
         self.grant_waiting(now, trace);
@@ -135,9 +159,8 @@ impl Session {
     pub(super) fn management_done(&mut self, now: Instant, trace: &mut Recorder) {
         let Session { core, connections } = self;
         let tasks = &core.tasks;
-        let done = |waiting: &mut Management| {
-            waiting.tasks.iter().all(|tag| !tasks.contains_key(tag))
-        };
+        let done =
+            |waiting: &mut Management| waiting.tasks.iter().all(|tag| !tasks.contains_key(tag));
         let answered: Vec<Management> = core.management.extract_if(.., done).collect();
         for Management { request, place, .. } in answered {
             let link = &mut connections[place].link;

@@ -168,7 +168,8 @@ impl Session {
             }
             while let Some(held) = self.core.take_held() {
                 let link = &mut self.connections[held.place].link;
-                self.core.deliver(held.place, link, &held.bhs, &held.data, now, trace)?;
+                self.core
+                    .deliver(held.place, link, &held.bhs, &held.data, now, trace)?;
             }
         }
     }

@@ -31,7 +31,12 @@ impl CommandWindow {
     #[must_use]
     pub fn new(first: Sn, size: u32) -> Self {
         debug_assert!(size >= 1);
-        CommandWindow { expected: first, max: first.add(size - 1), size, in_hand: 0 }
+        CommandWindow {
+            expected: first,
+            max: first.add(size - 1),
+            size,
+            in_hand: 0,
+        }
     }
 
     /// ExpCmdSN as it goes into every answer.

@@ -54,8 +54,12 @@ impl Session {
             }
             let tag = link.ready.pop_front()?;
             // A task that was aborted while it waited is passed over.
-            let Some(task) = self.core.tasks.get_mut(&tag) else { continue };
-            let Stage::Ready(progress) = &mut task.stage else { continue };
+            let Some(task) = self.core.tasks.get_mut(&tag) else {
+                continue;
+            };
+            let Stage::Ready(progress) = &mut task.stage else {
+                continue;
+            };
             let mut progress = std::mem::take(progress);
             let unit = task.unit;
             let work = match task.operation {
@@ -69,9 +73,17 @@ impl Session {
                         len_bytes: piece as usize,
                     }
                 }
-                StoreOperation::Write { offset_bytes, fua, .. } => {
+                StoreOperation::Write {
+                    offset_bytes, fua, ..
+                } => {
                     let data = std::mem::take(&mut progress.data);
-                    Work::Write { task: tag, unit, offset_bytes, data, fua }
+                    Work::Write {
+                        task: tag,
+                        unit,
+                        offset_bytes,
+                        data,
+                        fua,
+                    }
                 }
                 StoreOperation::Flush { .. } => Work::Flush { task: tag, unit },
             };
@@ -93,7 +105,12 @@ impl Session {
         trace: &mut Recorder,
         mut read: impl FnMut(usize, &mut [u8]) -> Option<Result<Instant, Sense>>,
     ) -> bool {
-        let Some(place) = self.core.tasks.get(&task).map(|task| task.place) else { return true };
+        if self.aborted_at_store(task, asked, trace) {
+            return true;
+        }
+        let Some(place) = self.core.tasks.get(&task).map(|task| task.place) else {
+            return true;
+        };
         let link = &mut self.connections[place].link;
         let max_bytes = link.parameters.max_send_data_bytes as usize;
         let mut at = 0;
@@ -101,9 +118,13 @@ impl Session {
         // A piece of no bytes still has its status to send.
         loop {
             let length = max_bytes.min(len_bytes - at);
-            let Some(found) = self.core.tasks.get_mut(&task) else { return true };
+            let Some(found) = self.core.tasks.get_mut(&task) else {
+                return true;
+            };
             let (expected, actual) = (found.expected_bytes, found.read_bytes());
-            let Stage::AtStore(progress) = &mut found.stage else { break };
+            let Stage::AtStore(progress) = &mut found.stage else {
+                break;
+            };
             if length == 0 {
                 break;
             }
@@ -114,7 +135,11 @@ impl Session {
                 final_: end_of_piece,
                 acknowledge: false,
                 status: last.then_some(ScsiStatus::Good),
-                residual: if last { Residual::of(expected, actual) } else { Residual::None },
+                residual: if last {
+                    Residual::of(expected, actual)
+                } else {
+                    Residual::None
+                },
                 lun: found.lun,
                 task_tag: task,
                 transfer_tag: RESERVED_TAG,
@@ -159,9 +184,6 @@ impl Session {
         (asked, answered): (Instant, Instant),
         trace: &mut Recorder,
     ) {
-        if self.aborted_at_store(task, answered, trace) {
-            return;
-        }
         match piece {
             Ok(data) => {
                 self.read_with(task, data.len(), asked, trace, |at, space| {
@@ -181,8 +203,12 @@ impl Session {
         trace: &mut Recorder,
     ) {
         self.store_asked(task, asked, trace);
-        let Some(found) = self.core.tasks.get_mut(&task) else { return };
-        let Stage::AtStore(progress) = &mut found.stage else { return };
+        let Some(found) = self.core.tasks.get_mut(&task) else {
+            return;
+        };
+        let Stage::AtStore(progress) = &mut found.stage else {
+            return;
+        };
         let link = &mut self.connections[found.place].link;
         if progress.sent_bytes < found.moved_bytes {
             let progress = std::mem::take(progress);
@@ -196,7 +222,8 @@ impl Session {
         if progress.sent_bytes == 0 {
             // Nothing to send but the status.
             let residual = Residual::of(found.expected_bytes, found.read_bytes());
-            self.core.conclude(link, task, ScsiStatus::Good, None, residual, now, trace);
+            self.core
+                .conclude(link, task, ScsiStatus::Good, None, residual, now, trace);
             return;
         }
         link.take_stat_sn();
@@ -213,23 +240,40 @@ impl Session {
         (asked, answered): (Instant, Instant),
         trace: &mut Recorder,
     ) {
-        if self.aborted_at_store(task, answered, trace) {
-            return;
-        }
         if let Err(sense) = result {
             self.store_failed(task, sense, (asked, answered), trace);
             return;
         }
+        if self.aborted_at_store(task, answered, trace) {
+            return;
+        }
         self.store_asked(task, asked, trace);
-        let Some(found) = self.core.tasks.get(&task) else { return };
+        let Some(found) = self.core.tasks.get(&task) else {
+            return;
+        };
         let actual = match found.operation {
             StoreOperation::Write { len_bytes, .. } => u64::from(len_bytes),
             _ => 0,
         };
         let residual = Residual::of(found.expected_bytes, actual);
         let link = &mut self.connections[found.place].link;
-        trace.crossing(answered, self.core.id, link.id, task, Layer::Store, Direction::Leave);
-        self.core.conclude(link, task, ScsiStatus::Good, None, residual, answered, trace);
+        trace.crossing(
+            answered,
+            self.core.id,
+            link.id,
+            task,
+            Layer::Store,
+            Direction::Leave,
+        );
+        self.core.conclude(
+            link,
+            task,
+            ScsiStatus::Good,
+            None,
+            residual,
+            answered,
+            trace,
+        );
         self.grant_waiting(answered, trace);
     }
 
@@ -240,18 +284,34 @@ impl Session {
         (asked, answered): (Instant, Instant),
         trace: &mut Recorder,
     ) {
+        if self.aborted_at_store(task, answered, trace) {
+            return;
+        }
         self.store_asked(task, asked, trace);
-        let Some(found) = self.core.tasks.get(&task) else { return };
+        let Some(found) = self.core.tasks.get(&task) else {
+            return;
+        };
         let link = &mut self.connections[found.place].link;
-        trace.crossing(answered, self.core.id, link.id, task, Layer::Store, Direction::Leave);
+        trace.crossing(
+            answered,
+            self.core.id,
+            link.id,
+            task,
+            Layer::Store,
+            Direction::Leave,
+        );
         self.core.fail(link, task, sense, answered, trace);
         self.grant_waiting(answered, trace);
     }
 
     /// Records that the store was asked, once per task.
     fn store_asked(&mut self, task: TaskTag, asked: Instant, trace: &mut Recorder) {
-        let Some(found) = self.core.tasks.get_mut(&task) else { return };
-        let Stage::AtStore(progress) = &mut found.stage else { return };
+        let Some(found) = self.core.tasks.get_mut(&task) else {
+            return;
+        };
+        let Stage::AtStore(progress) = &mut found.stage else {
+            return;
+        };
         if !progress.store_entered {
             progress.store_entered = true;
             let (id, layer) = (found.connection, Layer::Store);
@@ -260,14 +320,12 @@ impl Session {
     }
 
     /// Whether the task was ended while the store was at work on it; then it is gone now.
-    fn aborted_at_store(
-        &mut self,
-        task: TaskTag,
-        answered: Instant,
-        trace: &mut Recorder,
-    ) -> bool {
-        let aborted =
-            self.core.tasks.get(&task).is_some_and(|task| matches!(task.stage, Stage::Aborted));
+    fn aborted_at_store(&mut self, task: TaskTag, answered: Instant, trace: &mut Recorder) -> bool {
+        let aborted = self
+            .core
+            .tasks
+            .get(&task)
+            .is_some_and(|task| matches!(task.stage, Stage::Aborted));
         if aborted {
             self.core.end_silently(task, answered, trace);
             self.management_done(answered, trace);

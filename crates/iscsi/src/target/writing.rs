@@ -20,7 +20,9 @@ impl Core {
     ) -> Result<(), Close> {
         let data_out = DataOut::parse(pdu.bhs)?;
         let tag = data_out.task_tag;
-        let Some(task) = self.tasks.get_mut(&tag) else { return Ok(()) };
+        let Some(task) = self.tasks.get_mut(&tag) else {
+            return Ok(());
+        };
         let moved_bytes = task.moved_bytes;
         match &mut task.stage {
             Stage::Collecting(collecting) => {
@@ -37,9 +39,9 @@ impl Core {
                 }
                 Ok(())
             }
-            Stage::Ready(_) | Stage::AtStore(_) => {
-                Err(Close::Protocol("it sent Data-Out for a command that has all its data"))
-            }
+            Stage::Ready(_) | Stage::AtStore(_) => Err(Close::Protocol(
+                "it sent Data-Out for a command that has all its data",
+            )),
             Stage::Aborted => Ok(()),
         }
     }
@@ -52,9 +54,13 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) {
-        let Some(task) = self.tasks.get_mut(&tag) else { return };
+        let Some(task) = self.tasks.get_mut(&tag) else {
+            return;
+        };
         let moved_bytes = task.moved_bytes;
-        let Stage::Collecting(collecting) = &mut task.stage else { return };
+        let Stage::Collecting(collecting) = &mut task.stage else {
+            return;
+        };
         if collecting.unsolicited_to.is_some() {
             return;
         }
@@ -90,8 +96,12 @@ impl Core {
 
     /// Sends as many R2Ts as are allowed to be outstanding, all at once.
     fn ask(&mut self, link: &mut Link, tag: TaskTag, now: Instant, trace: &mut Recorder) {
-        let Some(task) = self.tasks.get_mut(&tag) else { return };
-        let Stage::Collecting(collecting) = &mut task.stage else { return };
+        let Some(task) = self.tasks.get_mut(&tag) else {
+            return;
+        };
+        let Stage::Collecting(collecting) = &mut task.stage else {
+            return;
+        };
         while collecting.asked.len() < usize::from(self.parameters.max_outstanding_r2t)
             && collecting.ask_from < task.moved_bytes
         {

@@ -15,11 +15,16 @@ pub fn fill(data: &mut [u8], offset_bytes: u64, seed: u64) {
 #[must_use]
 pub fn first_difference(data: &[u8], offset_bytes: u64, seed: u64) -> Option<u64> {
     let mut places = data.chunks_exact(8).zip(offset_bytes / 8..);
-    places.find(|(word, place)| **word != word_at(*place, seed).to_le_bytes()).map(|(word, place)| {
-        let expected = word_at(place, seed).to_le_bytes();
-        let within = word.iter().zip(expected).position(|(got, wanted)| *got != wanted);
-        place * 8 + within.unwrap_or(0) as u64
-    })
+    places
+        .find(|(word, place)| **word != word_at(*place, seed).to_le_bytes())
+        .map(|(word, place)| {
+            let expected = word_at(place, seed).to_le_bytes();
+            let within = word
+                .iter()
+                .zip(expected)
+                .position(|(got, wanted)| *got != wanted);
+            place * 8 + within.unwrap_or(0) as u64
+        })
 }
 
 /// The mixing function of SplitMix64 (Steele, Lea, Flood 2014).

@@ -99,7 +99,13 @@ impl Meter {
     ) -> Report {
         let elapsed_s = to.since(from).as_secs_f64();
         let ios = self.histogram.len();
-        let per_second = |amount: f64| if elapsed_s > 0.0 { amount / elapsed_s } else { 0.0 };
+        let per_second = |amount: f64| {
+            if elapsed_s > 0.0 {
+                amount / elapsed_s
+            } else {
+                0.0
+            }
+        };
         let at = |quantile| self.histogram.value_at_quantile(quantile);
         Report {
             ios,

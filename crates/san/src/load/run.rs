@@ -113,7 +113,12 @@ pub fn run(
         || !block_bytes.is_multiple_of(lun_block_bytes)
         || u64::from(block_bytes) > capacity_bytes
     {
-        return Err(LoadError::Block { block_bytes, lun, capacity_bytes, lun_block_bytes });
+        return Err(LoadError::Block {
+            block_bytes,
+            lun,
+            capacity_bytes,
+            lun_block_bytes,
+        });
     }
     let pieces = capacity_bytes / u64::from(block_bytes);
     let mut load = Load {
@@ -142,16 +147,25 @@ fn capacity(initiator: &mut Initiator, lun: u16) -> Result<Capacity, LoadError> 
     let mut problem = String::new();
     for _ in 0..TRIES {
         let transfer = Transfer::Read(vec![0; ANSWER_BYTES as usize]);
-        let command = command(address(lun)?, cdb::read_capacity_16(ANSWER_BYTES), transfer, 0);
+        let command = command(
+            address(lun)?,
+            cdb::read_capacity_16(ANSWER_BYTES),
+            transfer,
+            0,
+        );
         let done = initiator.execute(command)?;
         match failure(&done) {
             None => {
                 let data = done.transfer.into_buffer();
-                return Capacity::parse_16(&data).map_err(|source| LoadError::Malformed { lun, source });
+                return Capacity::parse_16(&data)
+                    .map_err(|source| LoadError::Malformed { lun, source });
             }
             Some(failed) => problem = failed,
         }
-        let attention = done.outcome.ok().and_then(|answer| Sense::parse(&answer.sense).ok());
+        let attention = done
+            .outcome
+            .ok()
+            .and_then(|answer| Sense::parse(&answer.sense).ok());
         if attention.is_none_or(|sense| sense.key != SenseKey::UnitAttention) {
             break;
         }
@@ -167,7 +181,13 @@ fn address(lun: u16) -> Result<Lun, LoadError> {
 }
 
 fn command(lun: Lun, cdb: Cdb, transfer: Transfer, user: u64) -> Command {
-    Command { lun, cdb, attribute: TaskAttribute::Simple, transfer, user }
+    Command {
+        lun,
+        cdb,
+        attribute: TaskAttribute::Simple,
+        transfer,
+        user,
+    }
 }
 
 /// Why a command failed, or `None` when it has done all it was asked.
@@ -175,7 +195,10 @@ fn failure(done: &Completion) -> Option<String> {
     match &done.outcome {
         Err(error) => Some(error.to_string()),
         Ok(answer) if answer.status != ScsiStatus::Good => match Sense::parse(&answer.sense) {
-            Ok(sense) => Some(format!("{:?}: {:?}, {}", answer.status, sense.key, sense.additional)),
+            Ok(sense) => Some(format!(
+                "{:?}: {:?}, {}",
+                answer.status, sense.key, sense.additional
+            )),
             Err(_) => Some(format!("{:?} without sense data", answer.status)),
         },
         Ok(answer) => match answer.residual {
@@ -237,7 +260,11 @@ impl Load<'_> {
                 Some(pace) if !self.idle.is_empty() => pace.next,
                 _ => Instant::FAR_FUTURE,
             };
-            let wake = due.min(end).min(if now < from { from } else { Instant::FAR_FUTURE });
+            let wake = due.min(end).min(if now < from {
+                from
+            } else {
+                Instant::FAR_FUTURE
+            });
             self.initiator.turn(wake.min(now + PROGRESS_INTERVAL))?;
             now = clock::now();
             while let Some(done) = self.initiator.poll_completion(now) {
@@ -277,14 +304,25 @@ impl Load<'_> {
 
     /// Reads all that was written and compares it.
     fn read_back(&mut self) -> Result<(), LoadError> {
-        let Some(written) = self.written.take() else { return Ok(()) };
+        let Some(written) = self.written.take() else {
+            return Ok(());
+        };
         let mut next = written.next_from(0);
         self.written = Some(written);
         while next.is_some() || self.idle.len() < self.slots.len() {
             let now = clock::now();
             while let Some(piece) = next.filter(|_| !self.idle.is_empty()) {
-                self.submit(Request { write: false, piece }, now);
-                next = self.written.as_ref().and_then(|written| written.next_from(piece + 1));
+                self.submit(
+                    Request {
+                        write: false,
+                        piece,
+                    },
+                    now,
+                );
+                next = self
+                    .written
+                    .as_ref()
+                    .and_then(|written| written.next_from(piece + 1));
             }
             self.initiator.turn(Instant::FAR_FUTURE)?;
             while let Some(done) = self.initiator.poll_completion(now) {
@@ -313,9 +351,15 @@ impl Load<'_> {
                 let offset = request.piece * u64::from(self.config.block_bytes);
                 content::fill(&mut buffer, offset, self.config.seed);
             }
-            (cdb::write(lba, self.blocks_per_io, false), Transfer::Write(buffer))
+            (
+                cdb::write(lba, self.blocks_per_io, false),
+                Transfer::Write(buffer),
+            )
         } else {
-            (cdb::read(lba, self.blocks_per_io, false), Transfer::Read(buffer))
+            (
+                cdb::read(lba, self.blocks_per_io, false),
+                Transfer::Read(buffer),
+            )
         };
         slot.request = Some(request);
         slot.submitted = now;
@@ -349,9 +393,11 @@ impl Load<'_> {
             } else {
                 let offset = request.piece * u64::from(self.config.block_bytes);
                 self.meter.verified += 1;
-                if let Some(at) = content::first_difference(&slot.buffer, offset, self.config.seed) {
+                if let Some(at) = content::first_difference(&slot.buffer, offset, self.config.seed)
+                {
                     self.meter.corrupt += 1;
-                    self.meter.failed(|| format!("wrong content at byte {at} of the LUN"));
+                    self.meter
+                        .failed(|| format!("wrong content at byte {at} of the LUN"));
                     return None;
                 }
             }
@@ -371,7 +417,12 @@ struct Pace {
 
 impl Pace {
     fn new(begun: Instant, rate_per_s: f64) -> Self {
-        Pace { begun, interval_ns: 1e9 / rate_per_s, given: 0, next: begun }
+        Pace {
+            begun,
+            interval_ns: 1e9 / rate_per_s,
+            given: 0,
+            next: begun,
+        }
     }
 
     /// Whether an I/O is due; if so, it counts as asked for. Moments that were missed because all

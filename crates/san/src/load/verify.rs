@@ -8,7 +8,9 @@ pub(super) struct Written {
 
 impl Written {
     pub(super) fn new(pieces: u64) -> Self {
-        Written { bits: vec![0; pieces.div_ceil(64) as usize] }
+        Written {
+            bits: vec![0; pieces.div_ceil(64) as usize],
+        }
     }
 
     pub(super) fn set(&mut self, piece: u64) {

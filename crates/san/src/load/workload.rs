@@ -49,7 +49,13 @@ impl Workload {
     /// A workload over `pieces` pieces (at least 1).
     #[must_use]
     pub fn new(operation: Operation, pattern: Pattern, pieces: u64, seed: u64) -> Self {
-        Workload { operation, pattern, pieces, next: 0, random: Pcg64Mcg::seed_from_u64(seed) }
+        Workload {
+            operation,
+            pattern,
+            pieces,
+            next: 0,
+            random: Pcg64Mcg::seed_from_u64(seed),
+        }
     }
 
     /// The next I/O.
@@ -92,7 +98,9 @@ mod tests {
     fn random_is_seeded_and_reaches_every_piece() {
         let draw = |seed| {
             let mut workload = Workload::new(Operation::Mix, Pattern::Random, 16, seed);
-            (0..1000).map(|_| workload.next_request()).collect::<Vec<_>>()
+            (0..1000)
+                .map(|_| workload.next_request())
+                .collect::<Vec<_>>()
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));

@@ -18,10 +18,17 @@ pub(super) struct Desk<'a> {
 
 impl Sessions for Desk<'_> {
     fn find(&mut self, candidate: &Candidate<'_>) -> Result<Found, Refusal> {
-        if candidate.target_name.is_some_and(|name| name != self.shared.name) {
+        if candidate
+            .target_name
+            .is_some_and(|name| name != self.shared.name)
+        {
             return Err(Refusal::Status(LoginStatus::NotFound));
         }
-        Ok(Found { portal_group_tag: PORTAL_GROUP_TAG, target_alias: None, session: None })
+        Ok(Found {
+            portal_group_tag: PORTAL_GROUP_TAG,
+            target_alias: None,
+            session: None,
+        })
     }
 
     fn admit(
@@ -47,7 +54,10 @@ impl Sessions for Desk<'_> {
         let max_cmd_sn = exp_cmd_sn.add(self.shared.session.window(session) - 1);
         Ok(Admitted {
             tsih: (id.0 & 0xffff) as u16,
-            window: AnnouncedWindow { exp_cmd_sn, max_cmd_sn },
+            window: AnnouncedWindow {
+                exp_cmd_sn,
+                max_cmd_sn,
+            },
         })
     }
 }

@@ -45,7 +45,10 @@ impl Mailbox {
 
     /// Puts mail in and wakes the owner.
     pub(super) fn put(&self, mail: Mail) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(mail);
+        self.queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_back(mail);
         // Adding 1 to an eventfd fails only at 2^64 − 1.
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }

@@ -32,7 +32,10 @@ const TICK: Duration = Duration::from_secs(1);
 const MAX_PEERS: usize = 4096;
 
 /// What one thread may have at the stores at once; more waits in its backlog.
-const STORE_QUEUE: QueueBounds = QueueBounds { operations: 65_536, bytes: 512 << 20 };
+const STORE_QUEUE: QueueBounds = QueueBounds {
+    operations: 65_536,
+    bytes: 512 << 20,
+};
 
 /// Sources of the poller that are no connection.
 const LISTENER: u64 = u64::MAX;
@@ -114,7 +117,9 @@ impl Reactor {
     }
 
     fn accept(&mut self) {
-        let Some(listener) = &self.listener else { return };
+        let Some(listener) = &self.listener else {
+            return;
+        };
         // Any error (none waiting, out of descriptors) is one to come back from later.
         while let Ok((stream, _)) = listener.accept() {
             let mailboxes = &self.context.shared.mailboxes;
@@ -142,7 +147,10 @@ impl Reactor {
                 }
                 Mail::EndSession(id) => {
                     for slot in self.sessions_slots() {
-                        if self.session(slot).is_some_and(|(session, _)| session.id() == id) {
+                        if self
+                            .session(slot)
+                            .is_some_and(|(session, _)| session.id() == id)
+                        {
                             self.begin_close(slot);
                         }
                     }
@@ -154,7 +162,11 @@ impl Reactor {
     }
 
     fn take_in(&mut self, stream: TcpStream) {
-        let slot = self.peers.iter().position(Option::is_none).unwrap_or(self.peers.len());
+        let slot = self
+            .peers
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(self.peers.len());
         // PDUs are put together before they are sent; waiting for more can only delay.
         let ready = slot < MAX_PEERS
             && stream.set_nonblocking(true).is_ok()
@@ -181,7 +193,8 @@ impl Reactor {
 
     fn sessions_slots(&self) -> Vec<u16> {
         let sessions = self.peers.iter().zip(0..).filter(|(peer, _)| {
-            peer.as_ref().is_some_and(|peer| matches!(peer.phase, Phase::Session(_)))
+            peer.as_ref()
+                .is_some_and(|peer| matches!(peer.phase, Phase::Session(_)))
         });
         sessions.map(|(_, slot)| slot).collect()
     }
@@ -199,7 +212,9 @@ impl Reactor {
         let Reactor { peers, context, .. } = self;
         for completion in context.queue_pair.completions() {
             let token = Token::from_u64(completion.token);
-            let peer = peers.get_mut(usize::from(token.slot)).and_then(Option::as_mut);
+            let peer = peers
+                .get_mut(usize::from(token.slot))
+                .and_then(Option::as_mut);
             // A session that has ended meanwhile does not want to know.
             if let Some(peer) = peer
                 && peer.generation == token.generation
@@ -220,7 +235,11 @@ impl Reactor {
     }
 
     fn serve(&mut self, slot: u16, readable: bool) {
-        let Some(peer) = self.peers.get_mut(usize::from(slot)).and_then(Option::as_mut) else {
+        let Some(peer) = self
+            .peers
+            .get_mut(usize::from(slot))
+            .and_then(Option::as_mut)
+        else {
             return;
         };
         match peer.serve(slot, readable, &mut self.context) {
@@ -232,7 +251,11 @@ impl Reactor {
     /// Waits for writing while something is left to send, and for reading unless the connection
     /// has enough.
     fn update_interest(&mut self, slot: u16) {
-        let Some(peer) = self.peers.get_mut(usize::from(slot)).and_then(Option::as_mut) else {
+        let Some(peer) = self
+            .peers
+            .get_mut(usize::from(slot))
+            .and_then(Option::as_mut)
+        else {
             return;
         };
         let (read, write) = match &mut peer.phase {
@@ -246,7 +269,11 @@ impl Reactor {
         if peer.interest != (read, write) {
             peer.interest = (read, write);
             let source = u64::from(slot);
-            if self.poller.interest(&peer.stream, source, read, write).is_err() {
+            if self
+                .poller
+                .interest(&peer.stream, source, read, write)
+                .is_err()
+            {
                 self.drop_peer(slot);
             }
         }
@@ -268,7 +295,11 @@ impl Reactor {
 
     /// Ends the session at `slot` and lets its connection close in order.
     fn begin_close(&mut self, slot: u16) {
-        let Some(peer) = self.peers.get_mut(usize::from(slot)).and_then(Option::as_mut) else {
+        let Some(peer) = self
+            .peers
+            .get_mut(usize::from(slot))
+            .and_then(Option::as_mut)
+        else {
             return;
         };
         if let Some(session) = peer.close() {
@@ -314,7 +345,9 @@ impl Reactor {
     }
 
     fn check_life(&mut self, slot: u16, now: Instant) {
-        let Some(peer) = self.peers[usize::from(slot)].as_mut() else { return };
+        let Some(peer) = self.peers[usize::from(slot)].as_mut() else {
+            return;
+        };
         let silent = now.since(peer.last_heard);
         let age = now.since(peer.came);
         match &mut peer.phase {

@@ -70,7 +70,9 @@ impl Registry {
 
     /// Forgets a session that has ended.
     pub(super) fn leave(&self, session: SessionId) {
-        self.lock().sessions.retain(|_, known| known.session != session);
+        self.lock()
+            .sessions
+            .retain(|_, known| known.session != session);
     }
 }
 
@@ -79,7 +81,11 @@ mod tests {
     use super::*;
 
     fn nexus(name: &str) -> Nexus {
-        Nexus { initiator: name.to_owned(), isid: [0x80, 0, 0, 0, 0, 1], target: "t".to_owned() }
+        Nexus {
+            initiator: name.to_owned(),
+            isid: [0x80, 0, 0, 0, 0, 1],
+            target: "t".to_owned(),
+        }
     }
 
     #[test]
@@ -90,11 +96,20 @@ mod tests {
         let (other, _) = registry.enter(nexus("b"), 1).unwrap();
         assert_ne!(first, other);
         let (second, replaced) = registry.enter(nexus("a"), 1).unwrap();
-        assert_eq!(replaced, Some(Replaced { session: first, owner: 0 }));
+        assert_eq!(
+            replaced,
+            Some(Replaced {
+                session: first,
+                owner: 0
+            })
+        );
         assert_ne!(second, first);
         // The old one's end must not take the new one with it.
         registry.leave(first);
-        assert_eq!(registry.enter(nexus("a"), 0).unwrap().1.map(|r| r.session), Some(second));
+        assert_eq!(
+            registry.enter(nexus("a"), 0).unwrap().1.map(|r| r.session),
+            Some(second)
+        );
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use wansan_iscsi::scsi::{AdditionalSense, Sense, SenseKey};
 use wansan_iscsi::target::{Handshake, Session, Work};
 use wansan_iscsi::text::send_targets::{TargetAddress, TargetRecord};
 use wansan_trace::{Instant, Recorder, TaskTag, clock};
@@ -14,7 +13,7 @@ use wansan_trace::{Instant, Recorder, TaskTag, clock};
 use super::login::Desk;
 use super::mailbox::Mail;
 use super::{PORTAL_GROUP_TAG, Shared};
-use crate::store::{Completion, Operation, QueuePair, StoreError};
+use crate::store::{Completion, Operation, QueuePair};
 
 /// A connection and its place in its life.
 #[derive(Debug)]
@@ -191,25 +190,30 @@ impl Peer {
         if let Phase::Login(handshake) = &mut self.phase {
             let shared = Arc::clone(&context.shared);
             let owner = context.number;
-            let mut desk = Desk { shared: &shared, owner, replaced: None };
+            let mut desk = Desk {
+                shared: &shared,
+                owner,
+                replaced: None,
+            };
             let accepted = handshake.receive(&mut desk)?;
             if let Some(replaced) = desk.replaced {
                 let mailbox = &shared.mailboxes[replaced.owner];
                 mailbox.put(Mail::EndSession(replaced.session));
             }
-            let Some(accepted) = accepted else { return Ok(()) };
+            let Some(accepted) = accepted else {
+                return Ok(());
+            };
             let targets = self.targets(&shared);
-            let handshake = std::mem::replace(
-                &mut self.phase,
-                Phase::Closing(VecDeque::new()),
-            );
+            let handshake = std::mem::replace(&mut self.phase, Phase::Closing(VecDeque::new()));
             if let Phase::Login(handshake) = handshake {
                 let config = shared.session.clone();
                 let session = handshake.into_session(*accepted, config, targets);
                 self.phase = Phase::Session(Box::new(session));
             }
         }
-        let Phase::Session(session) = &mut self.phase else { return Ok(()) };
+        let Phase::Session(session) = &mut self.phase else {
+            return Ok(());
+        };
         let received = session.receive(0, now, &mut context.trace);
         while let Some(work) = session.poll_work(0) {
             context.work(slot, self.generation, session, work, now);
@@ -228,7 +232,10 @@ impl Peer {
             port: address.port(),
             portal_group_tag: Some(PORTAL_GROUP_TAG),
         };
-        Arc::new([TargetRecord { name: shared.name.clone(), addresses: vec![portal] }])
+        Arc::new([TargetRecord {
+            name: shared.name.clone(),
+            addresses: vec![portal],
+        }])
     }
 
     /// Goes into [`Phase::Closing`] with what is still to be sent. Gives the session that ended.
@@ -270,38 +277,77 @@ impl Context {
         let time = || if recorded { clock::now() } else { now };
         let asked = time();
         match work {
-            Work::Read { task, unit, offset_bytes, len_bytes } => {
+            Work::Read {
+                task,
+                unit,
+                offset_bytes,
+                len_bytes,
+            } => {
                 let store = &shared.stores[unit];
                 let done =
                     session.read_with(task, len_bytes, asked, &mut self.trace, |at, space| {
                         let read = store.try_read_now(offset_bytes + at as u64, space)?;
-                        Some(read.map(|()| time()).map_err(|error| sense_of(&error)))
+                        Some(read.map(|()| time()).map_err(|error| error.sense()))
                     });
                 if !done {
                     let buffer = vec![0; len_bytes];
-                    let operation = Operation::Read { offset: offset_bytes, buffer };
-                    self.submit(Token { slot, generation, task }, unit, operation);
+                    let operation = Operation::Read {
+                        offset: offset_bytes,
+                        buffer,
+                    };
+                    self.submit(
+                        Token {
+                            slot,
+                            generation,
+                            task,
+                        },
+                        unit,
+                        operation,
+                    );
                 }
             }
-            Work::Write { task, unit, offset_bytes, data, fua } => {
-                match shared.stores[unit].try_write_now(offset_bytes, &data, fua) {
-                    Some(result) => {
-                        let result = result.map_err(|error| sense_of(&error));
-                        session.status_done(task, result, (asked, time()), &mut self.trace);
-                    }
-                    None => {
-                        let operation =
-                            Operation::Write { offset: offset_bytes, buffer: data, fua };
-                        self.submit(Token { slot, generation, task }, unit, operation);
-                    }
-                }
-            }
-            Work::Flush { task, unit } => match shared.stores[unit].try_flush_now() {
+            Work::Write {
+                task,
+                unit,
+                offset_bytes,
+                data,
+                fua,
+            } => match shared.stores[unit].try_write_now(offset_bytes, &data, fua) {
                 Some(result) => {
-                    let result = result.map_err(|error| sense_of(&error));
+                    let result = result.map_err(|error| error.sense());
                     session.status_done(task, result, (asked, time()), &mut self.trace);
                 }
-                None => self.submit(Token { slot, generation, task }, unit, Operation::Flush),
+                None => {
+                    let operation = Operation::Write {
+                        offset: offset_bytes,
+                        buffer: data,
+                        fua,
+                    };
+                    self.submit(
+                        Token {
+                            slot,
+                            generation,
+                            task,
+                        },
+                        unit,
+                        operation,
+                    );
+                }
+            },
+            Work::Flush { task, unit } => match shared.stores[unit].try_flush_now() {
+                Some(result) => {
+                    let result = result.map_err(|error| error.sense());
+                    session.status_done(task, result, (asked, time()), &mut self.trace);
+                }
+                None => self.submit(
+                    Token {
+                        slot,
+                        generation,
+                        task,
+                    },
+                    unit,
+                    Operation::Flush,
+                ),
             },
         }
     }
@@ -333,7 +379,10 @@ impl Context {
     fn tell(&self, by: wansan_trace::SessionId, notice: wansan_iscsi::target::Notice) {
         let wansan_iscsi::target::Notice::UnitsReset { units } = notice;
         for mailbox in &self.shared.mailboxes {
-            mailbox.put(Mail::UnitsReset { by, units: units.clone() });
+            mailbox.put(Mail::UnitsReset {
+                by,
+                units: units.clone(),
+            });
         }
     }
 }
@@ -342,33 +391,13 @@ impl Context {
 pub(super) fn answered(session: &mut Session, completion: Completion, trace: &mut Recorder) {
     let task = Token::from_u64(completion.token).task;
     let times = (completion.began, completion.finished);
-    let result = completion.result.map_err(|error| sense_of(&error));
+    let result = completion.result.map_err(|error| error.sense());
     match completion.operation {
         Operation::Read { buffer, .. } => {
             session.read_done(task, result.map(|()| &buffer[..]), times, trace);
         }
         Operation::Write { .. } | Operation::Flush => {
             session.status_done(task, result, times, trace);
-        }
-    }
-}
-
-/// What the initiator is told of a store's failure.
-fn sense_of(error: &StoreError) -> Sense {
-    match error {
-        StoreError::NoSpace { .. } => {
-            Sense::new(SenseKey::DataProtect, AdditionalSense::SPACE_ALLOCATION_FAILED)
-        }
-        StoreError::Machine { operated: crate::store::Operated::Read, .. }
-        | StoreError::Short { .. } => {
-            Sense::new(SenseKey::MediumError, AdditionalSense::UNRECOVERED_READ_ERROR)
-        }
-        StoreError::Machine { .. } => {
-            Sense::new(SenseKey::MediumError, AdditionalSense::WRITE_ERROR)
-        }
-        // The device server has checked the range: this end is at fault.
-        StoreError::OutOfRange { .. } => {
-            Sense::new(SenseKey::HardwareError, AdditionalSense::INTERNAL_TARGET_FAILURE)
         }
     }
 }

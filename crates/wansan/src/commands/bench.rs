@@ -18,7 +18,7 @@ use super::session::SessionArgs;
 
 /// Arguments of `wansan bench`.
 #[derive(Debug, Args)]
-pub struct BenchArgs {
+pub(crate) struct BenchArgs {
     /// The disk: iscsi://HOST[:PORT]/TARGET-IQN/LUN
     url: IscsiUrl,
     /// What to do; a mix is seven reads to three writes
@@ -58,7 +58,11 @@ pub struct BenchArgs {
     #[arg(long)]
     verify: bool,
     /// This initiator's iSCSI name
-    #[arg(long, value_name = "IQN", default_value = "iqn.2026-01.net.wansan:bench")]
+    #[arg(
+        long,
+        value_name = "IQN",
+        default_value = "iqn.2026-01.net.wansan:bench"
+    )]
     initiator_name: String,
     /// TCP congestion control of the connection, by the kernel's name for it
     #[arg(long, value_name = "NAME")]
@@ -100,13 +104,18 @@ const MAX_BLOCK_BYTES: u64 = 16 << 20;
 fn block(text: &str) -> Result<u32, String> {
     let bytes = units::parse_bytes(text).map_err(|error| error.to_string())?;
     if bytes == 0 || bytes > MAX_BLOCK_BYTES {
-        return Err(format!("an I/O has from 1B to {}", units::format_bytes(MAX_BLOCK_BYTES)));
+        return Err(format!(
+            "an I/O has from 1B to {}",
+            units::format_bytes(MAX_BLOCK_BYTES)
+        ));
     }
     Ok(bytes as u32)
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    let rate: f64 = text.parse().map_err(|_| "not a number of I/Os per second".to_owned())?;
+    let rate: f64 = text
+        .parse()
+        .map_err(|_| "not a number of I/Os per second".to_owned())?;
     if rate.is_finite() && rate > 0.0 {
         Ok(rate)
     } else {
@@ -118,7 +127,7 @@ fn rate(text: &str) -> Result<f64, String> {
 ///
 /// # Errors
 /// What makes it impossible to measure.
-pub fn run(args: &BenchArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     args.record.prepare()?;
     let trace = Recorder::new(args.record.kinds(), args.record.budget_bytes());
     let config = InitiatorConfig {
@@ -146,7 +155,10 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode> {
     }
     if report.corrupt > 0 || report.errors > 0 {
         let first = report.first_error.as_deref().unwrap_or_default();
-        eprintln!("wansan: {} of the I/Os failed, the first with: {first}", report.errors);
+        eprintln!(
+            "wansan: {} of the I/Os failed, the first with: {first}",
+            report.errors
+        );
         return Ok(ExitCode::FAILURE);
     }
     if report.ios == 0 {
@@ -193,8 +205,14 @@ fn measure(args: &BenchArgs, initiator: &mut Initiator) -> Result<Report, LoadEr
 
 fn print(report: &Report) {
     println!("IOPS        {:>12.0}", report.iops);
-    println!("throughput  {:>12.1} MiB/s", report.bytes_per_s / f64::from(1 << 20));
-    println!("I/Os        {:>12}  in {:.2} s, {} in flight", report.ios, report.elapsed_s, report.parallel);
+    println!(
+        "throughput  {:>12.1} MiB/s",
+        report.bytes_per_s / f64::from(1 << 20)
+    );
+    println!(
+        "I/Os        {:>12}  in {:.2} s, {} in flight",
+        report.ios, report.elapsed_s, report.parallel
+    );
     if let Some(latency) = &report.latency_ns {
         let ms = |ns: u64| ns as f64 / 1e6;
         println!(
@@ -208,10 +226,16 @@ fn print(report: &Report) {
         );
     }
     if report.verified > 0 {
-        println!("verified    {:>12}  {} wrong", report.verified, report.corrupt);
+        println!(
+            "verified    {:>12}  {} wrong",
+            report.verified, report.corrupt
+        );
     }
     if report.records_dropped > 0 {
-        println!("records     {:>12}  dropped: give --record-memory more", report.records_dropped);
+        println!(
+            "records     {:>12}  dropped: give --record-memory more",
+            report.records_dropped
+        );
     }
 }
 

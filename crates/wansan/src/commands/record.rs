@@ -13,7 +13,12 @@ pub(super) struct RecordArgs {
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
     /// The name of this host in the records
-    #[arg(long, value_name = "NAME", default_value = "local", requires = "record")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "local",
+        requires = "record"
+    )]
     host: String,
     /// Which records to keep, of io, pdu, tcp
     #[arg(
@@ -64,7 +69,9 @@ impl RecordArgs {
 
     /// Makes the folder, so that a place that cannot be had is told before any work is done.
     pub(super) fn prepare(&self) -> Result<()> {
-        let Some(folder) = &self.record else { return Ok(()) };
+        let Some(folder) = &self.record else {
+            return Ok(());
+        };
         if self.budget_bytes() < Recorder::MIN_BYTES {
             bail!(
                 "--record-memory {} is too little: give at least {}",

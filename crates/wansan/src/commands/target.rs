@@ -17,7 +17,7 @@ use super::session::SessionArgs;
 
 /// Arguments of `wansan target`.
 #[derive(Debug, Args)]
-pub struct TargetArgs {
+pub(crate) struct TargetArgs {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3260")]
     listen: String,
@@ -69,7 +69,7 @@ fn default_threads() -> u16 {
 ///
 /// # Errors
 /// What makes it impossible to serve.
-pub fn run(args: &TargetArgs) -> Result<ExitCode> {
+pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
     args.record.prepare()?;
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
     let target = Target::start(&TargetConfig {

@@ -1,0 +1,7 @@
+//! Both ends of a session against each other, without sockets, and peers that break the rules.
+
+mod combinations;
+mod management;
+mod misbehaviour;
+mod pair;
+mod window;

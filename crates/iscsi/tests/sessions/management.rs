@@ -1,0 +1,174 @@
+//! Task management (RFC 7143 §11.5), ping and logout.
+
+use wansan_iscsi::initiator::{Event, TaskError};
+use wansan_iscsi::keys::Wanted;
+use wansan_iscsi::scsi::{AdditionalSense, Sense, cdb};
+use wansan_iscsi::target::{Close, Notice};
+use wansan_iscsi::wire::{Lun, ScsiStatus, TaskManagementFunction, TaskManagementResult};
+
+use super::pair::Pair;
+
+fn pair() -> Pair {
+    Pair::new(Wanted::default(), Wanted::default(), 16, 11)
+}
+
+fn manage(pair: &mut Pair, function: TaskManagementFunction, lun: u16) {
+    let now = pair.now();
+    let lun = Lun::single_level(lun).unwrap();
+    pair.initiator
+        .manage(function, lun, None, now, &mut pair.trace)
+        .unwrap();
+}
+
+fn result(pair: &mut Pair) -> TaskManagementResult {
+    match pair.initiator.poll_event() {
+        Some(Event::Managed { result, .. }) => result,
+        other => panic!("{other:?} instead of an answer"),
+    }
+}
+
+#[test]
+fn an_abort_waits_for_the_store_and_frees_the_slot() {
+    let mut pair = pair();
+    pair.hold_store = true;
+    pair.read(0, 1, 1);
+    pair.read(1, 1, 2);
+    assert!(pair.settle().is_empty());
+    let before = pair.initiator.open_window();
+    let victim = match &pair.held[0] {
+        wansan_iscsi::target::Work::Read { task, .. } => *task,
+        other => panic!("{other:?}"),
+    };
+    let now = pair.now();
+    let lun = Lun::single_level(0).unwrap();
+    let function = TaskManagementFunction::AbortTask;
+    pair.initiator
+        .manage(function, lun, Some(victim), now, &mut pair.trace)
+        .unwrap();
+    assert!(
+        pair.settle().is_empty(),
+        "the store still works on the task"
+    );
+    assert_eq!(pair.initiator.poll_event(), None);
+    let work = pair.held.remove(0);
+    pair.answer(work);
+    let done = pair.settle();
+    assert_eq!(done.len(), 1);
+    assert_eq!(
+        (done[0].user, done[0].outcome.clone()),
+        (1, Err(TaskError::Aborted))
+    );
+    assert_eq!(result(&mut pair), TaskManagementResult::Complete);
+    let work = pair.held.remove(0);
+    pair.answer(work);
+    assert_eq!(pair.settle_good().len(), 1);
+    assert_eq!(pair.initiator.open_window(), before + 2);
+}
+
+#[test]
+fn unknown_tasks_units_and_functions_are_told_apart() {
+    let mut pair = pair();
+    let cases = [
+        (
+            TaskManagementFunction::AbortTask,
+            0,
+            TaskManagementResult::TaskDoesNotExist,
+        ),
+        (
+            TaskManagementFunction::AbortTaskSet,
+            5,
+            TaskManagementResult::LunDoesNotExist,
+        ),
+        (
+            TaskManagementFunction::AbortTaskSet,
+            0,
+            TaskManagementResult::Complete,
+        ),
+        (
+            TaskManagementFunction::TaskReassign,
+            0,
+            TaskManagementResult::ReassignNotSupported,
+        ),
+        (
+            TaskManagementFunction::QueryTask,
+            0,
+            TaskManagementResult::NotSupported,
+        ),
+    ];
+    for (function, lun, expected) in cases {
+        manage(&mut pair, function, lun);
+        pair.settle();
+        assert_eq!(result(&mut pair), expected, "{function:?}");
+    }
+}
+
+#[test]
+fn a_unit_reset_ends_tasks_tells_others_and_leaves_a_unit_attention() {
+    for function in [
+        TaskManagementFunction::LogicalUnitReset,
+        TaskManagementFunction::TargetWarmReset,
+    ] {
+        let mut pair = pair();
+        pair.hold_store = true;
+        pair.read(0, 1, 1);
+        pair.settle();
+        manage(&mut pair, function, 0);
+        pair.settle();
+        let work = pair.held.remove(0);
+        pair.answer(work);
+        let done = pair.settle();
+        assert_eq!(done[0].outcome, Err(TaskError::Aborted));
+        assert_eq!(result(&mut pair), TaskManagementResult::Complete);
+        assert_eq!(
+            pair.target.poll_notice(),
+            Some(Notice::UnitsReset { units: vec![0] })
+        );
+        pair.submit(
+            cdb::test_unit_ready(),
+            wansan_iscsi::initiator::Transfer::None,
+            2,
+        );
+        let done = pair.settle();
+        let answer = done[0].outcome.as_ref().unwrap();
+        assert_eq!(answer.status, ScsiStatus::CheckCondition);
+        let sense = Sense::parse(&answer.sense).unwrap();
+        assert_eq!(sense.additional, AdditionalSense::BUS_DEVICE_RESET);
+    }
+}
+
+#[test]
+fn a_reset_by_another_session_ends_tasks_without_an_answer() {
+    let mut pair = pair();
+    pair.hold_store = true;
+    pair.read(0, 1, 1);
+    pair.settle();
+    let now = pair.now();
+    pair.target.unit_was_reset(&[0], now, &mut pair.trace);
+    let work = pair.held.remove(0);
+    pair.answer(work);
+    assert!(pair.settle().is_empty());
+}
+
+#[test]
+fn pings_are_answered_both_ways_and_logout_closes() {
+    let mut pair = pair();
+    let now = pair.now();
+    let request = pair.initiator.ping(now, &mut pair.trace).unwrap();
+    pair.settle();
+    assert_eq!(pair.initiator.poll_event(), Some(Event::Pong { request }));
+
+    let now = pair.now();
+    assert!(pair.target.ping(0, now, &mut pair.trace));
+    assert!(
+        !pair.target.ping(0, now, &mut pair.trace),
+        "one is unanswered"
+    );
+    pair.settle();
+    assert!(pair.target.ping(0, now, &mut pair.trace), "it was answered");
+
+    let now = pair.now();
+    pair.initiator.logout(now, &mut pair.trace).unwrap();
+    assert_eq!(pair.towards_target(), Err(Close::LoggedOut));
+    pair.towards_initiator();
+    assert_eq!(pair.initiator.poll_event(), Some(Event::LoggedOut));
+}

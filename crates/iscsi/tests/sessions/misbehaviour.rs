@@ -1,0 +1,286 @@
+//! Peers that break the rules lose their task or their connection, never more.
+
+use proptest::prelude::*;
+use wansan_iscsi::keys::{DigestKind, Wanted};
+use wansan_iscsi::scsi::cdb;
+use wansan_iscsi::sequence::Sn;
+use wansan_iscsi::target::Close;
+use wansan_iscsi::wire::{
+    BHS_BYTES, Bhs, DataOut, Lun, Opcode, Receiver, Reject, RejectReason, ScsiCommand,
+    ScsiResponse, ScsiStatus, TaskAttribute, Transmitter,
+};
+use wansan_trace::TaskTag;
+
+use super::pair::{Pair, copy};
+
+/// A target that is spoken to in PDUs of the test's own making.
+struct Victim {
+    pair: Pair,
+    transmitter: Transmitter,
+    receiver: Receiver,
+    cmd_sn: u32,
+}
+
+impl Victim {
+    fn new(wanted: Wanted) -> Victim {
+        let pair = Pair::new(wanted.clone(), wanted, 16, 21);
+        let mut receiver = Receiver::new();
+        receiver.set_max_data_bytes(1 << 20);
+        Victim {
+            pair,
+            transmitter: Transmitter::new(),
+            receiver,
+            cmd_sn: 1,
+        }
+    }
+
+    fn send(&mut self, bhs: &Bhs, data: &[u8]) -> Result<(), Close> {
+        self.transmitter.push(bhs, data);
+        loop {
+            let pending = self.transmitter.pending();
+            if pending.is_empty() {
+                return Ok(());
+            }
+            let bytes = copy(pending, self.pair.target.connections()[0].space());
+            self.pair.target.connections()[0].filled(bytes);
+            self.transmitter.sent(bytes);
+            self.pair.target_works()?;
+        }
+    }
+
+    fn write_command(&mut self, tag: u32, blocks: u32, final_: bool) -> Bhs {
+        let command = ScsiCommand {
+            immediate: false,
+            final_,
+            read: false,
+            write: true,
+            attribute: TaskAttribute::Simple,
+            lun: Lun::single_level(0).unwrap(),
+            task_tag: TaskTag(tag),
+            expected_data_transfer_length: blocks * 512,
+            cmd_sn: Sn(self.cmd_sn),
+            exp_stat_sn: Sn(0),
+            cdb: cdb::write(0, blocks, false),
+        };
+        self.cmd_sn += 1;
+        let mut bhs = [0; BHS_BYTES];
+        command.emit(&mut bhs);
+        bhs
+    }
+
+    /// The headers that the target has sent.
+    fn answers(&mut self) -> Vec<(Bhs, Vec<u8>)> {
+        let mut answers = Vec::new();
+        loop {
+            let pending = self.pair.target.connections()[0].pending();
+            let bytes = copy(pending, self.receiver.space());
+            self.pair.target.connections()[0].sent(bytes);
+            self.receiver.filled(bytes);
+            while let Some(pdu) = self.receiver.next().unwrap() {
+                answers.push((*pdu.bhs, pdu.data.to_vec()));
+            }
+            if bytes == 0 {
+                return answers;
+            }
+        }
+    }
+}
+
+fn data_out(tag: u32, transfer_tag: u32, offset: u32, data_sn: u32, final_: bool) -> Bhs {
+    let mut bhs = [0; BHS_BYTES];
+    DataOut {
+        final_,
+        lun: Lun::single_level(0).unwrap(),
+        task_tag: TaskTag(tag),
+        transfer_tag,
+        exp_stat_sn: Sn(0),
+        data_sn,
+        buffer_offset: offset,
+    }
+    .emit(&mut bhs);
+    bhs
+}
+
+#[test]
+fn commands_outside_the_window_are_ignored_in_silence() {
+    // RFC 7143 §4.2.2.1: "The target MUST silently ignore any non-immediate command outside of
+    // this range or non-immediate duplicates within the range."
+    let mut victim = Victim::new(Wanted::default());
+    victim.cmd_sn = 1 + 16;
+    let beyond = victim.write_command(1, 1, true);
+    victim.send(&beyond, &[0; 512]).unwrap();
+    victim.cmd_sn = 0;
+    let before = victim.write_command(2, 1, true);
+    victim.send(&before, &[0; 512]).unwrap();
+    assert!(victim.answers().is_empty());
+    let good = victim.write_command(3, 1, true);
+    victim.send(&good, &[0; 512]).unwrap();
+    assert_eq!(victim.answers().len(), 1);
+}
+
+#[test]
+fn commands_ahead_of_a_gap_wait_for_it() {
+    let mut victim = Victim::new(Wanted::default());
+    let first = victim.write_command(1, 1, true);
+    let second = victim.write_command(2, 1, true);
+    victim.send(&second, &[2; 512]).unwrap();
+    assert!(victim.answers().is_empty());
+    victim.send(&first, &[1; 512]).unwrap();
+    let answers = victim.answers();
+    let tags: Vec<u32> = answers
+        .iter()
+        .map(|(bhs, _)| ScsiResponse::parse(bhs).unwrap().task_tag.0)
+        .collect();
+    assert_eq!(tags, [1, 2]);
+    assert_eq!(victim.pair.store[0], 2);
+}
+
+#[test]
+fn a_tag_in_use_is_rejected() {
+    let mut victim = Victim::new(Wanted::default());
+    let open = victim.write_command(1, 2048, true);
+    victim.send(&open, &[]).unwrap();
+    let again = victim.write_command(1, 1, true);
+    victim.send(&again, &[0; 512]).unwrap();
+    let answers = victim.answers();
+    let reject = answers.iter().find_map(|(bhs, data)| {
+        Reject::parse(bhs)
+            .ok()
+            .map(|reject| (reject.reason, data.clone()))
+    });
+    let (reason, header) = reject.expect("a Reject");
+    assert_eq!(reason, RejectReason::TaskInProgress);
+    assert_eq!(
+        header,
+        again
+            .iter()
+            .copied()
+            .enumerate()
+            .map(|(at, byte)| {
+                // The header comes back as it was sent, with its lengths.
+                if at == 6 { 2 } else { byte }
+            })
+            .collect::<Vec<u8>>()
+    );
+}
+
+#[test]
+fn data_in_the_wrong_place_ends_the_task_alone() {
+    let wrong = [
+        data_out(1, u32::MAX, 4096, 0, false), // a hole
+        data_out(1, u32::MAX, 512, 1, false),  // DataSN too high
+        data_out(1, 77, 512, 0, false),        // no such R2T
+    ];
+    for pdu in wrong {
+        let mut victim = Victim::new(Wanted::default());
+        let command = victim.write_command(1, 16, false);
+        victim.send(&command, &[0; 512]).unwrap();
+        victim.send(&pdu, &[0; 512]).unwrap();
+        let answers = victim.answers();
+        let response = ScsiResponse::parse(&answers[0].0).unwrap();
+        assert_eq!(response.status, ScsiStatus::CheckCondition);
+        let next = victim.write_command(2, 1, true);
+        victim.send(&next, &[0; 512]).unwrap();
+        let answers = victim.answers();
+        assert_eq!(
+            ScsiResponse::parse(&answers[0].0).unwrap().status,
+            ScsiStatus::Good
+        );
+    }
+}
+
+#[test]
+fn unsolicited_data_where_it_is_forbidden_is_refused_after_it_has_passed() {
+    let wanted = Wanted {
+        initial_r2t: true,
+        immediate_data: false,
+        ..Wanted::default()
+    };
+    let mut victim = Victim::new(wanted);
+    let command = victim.write_command(1, 2, false);
+    victim.send(&command, &[]).unwrap();
+    assert!(victim.answers().is_empty(), "the data has not passed yet");
+    victim
+        .send(&data_out(1, u32::MAX, 0, 0, true), &[0; 1024])
+        .unwrap();
+    let answers = victim.answers();
+    assert_eq!(
+        ScsiResponse::parse(&answers[0].0).unwrap().status,
+        ScsiStatus::CheckCondition
+    );
+    assert!(victim.pair.store.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn foreign_opcodes_get_a_reject_and_lose_the_connection() {
+    for opcode in [0x20, 0x31, 0x3f, 0x07] {
+        let mut victim = Victim::new(Wanted::default());
+        let mut bhs = [0; BHS_BYTES];
+        bhs[0] = opcode;
+        let close = victim.send(&bhs, &[]).unwrap_err();
+        assert!(matches!(close, Close::OutOfState { .. }), "{close:?}");
+        let answers = victim.answers();
+        assert_eq!(answers[0].0[0], Opcode::Reject.to_wire());
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_noticed_where_digests_are_on() {
+    let wanted = Wanted {
+        header_digest: vec![DigestKind::Crc32c],
+        data_digest: vec![DigestKind::Crc32c],
+        ..Wanted::default()
+    };
+    for flipped in [10, 48 + 4 + 100] {
+        let mut victim = Victim::new(wanted.clone());
+        victim.transmitter.set_digests(true, true);
+        victim.receiver.set_digests(true, true);
+        let command = victim.write_command(1, 1, true);
+        victim.transmitter.push(&command, &[0; 512]);
+        let mut bytes = victim.transmitter.pending().to_vec();
+        bytes[flipped] ^= 4;
+        let taken = copy(&bytes, victim.pair.target.connections()[0].space());
+        assert_eq!(taken, bytes.len());
+        victim.pair.target.connections()[0].filled(taken);
+        assert!(matches!(victim.pair.target_works(), Err(Close::Frame(_))));
+        let rejects = victim.answers().len();
+        assert_eq!(
+            rejects,
+            usize::from(flipped > 48),
+            "a lost header cannot be rejected"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Any PDUs, in any order: the target ends the connection or goes on, and never panics.
+    #[test]
+    fn any_pdus_are_survived(
+        pdus in proptest::collection::vec(
+            (any::<[u8; 48]>(), 0..8_u8, 0..2000_usize, any::<bool>()),
+            1..60,
+        )
+    ) {
+        let mut victim = Victim::new(Wanted::default());
+        for (mut bhs, opcode, length, sensible) in pdus {
+            bhs[0] = (bhs[0] & 0x40) | opcode;
+            if sensible {
+                bhs[8..16].fill(0);
+                let tag = [0, 0, 0, bhs[19] % 4];
+                bhs[16..20].copy_from_slice(&tag);
+                bhs[24..28].copy_from_slice(&victim.cmd_sn.to_be_bytes());
+                if opcode == 1 {
+                    bhs[32] = [0x28, 0x2a, 0x12, 0x25, 0x35, 0xa0][usize::from(bhs[32] % 6)];
+                    bhs[33..40].fill(0);
+                    victim.cmd_sn += u32::from(bhs[0] & 0x40 == 0);
+                }
+            }
+            if victim.send(&bhs, &vec![0xaa; length]).is_err() {
+                break;
+            }
+            victim.answers();
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! An initiator and a target with a store in memory, joined by two byte streams.
+
+use std::sync::Arc;
+
+use rand_core::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use wansan_iscsi::initiator::{self, Command, Completion, Transfer};
+use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, Wanted};
+use wansan_iscsi::login::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions};
+use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice, cdb};
+use wansan_iscsi::target::{self, Close, SessionConfig, Work};
+use wansan_iscsi::wire::{Lun, ScsiStatus, TaskAttribute};
+use wansan_trace::{Instant, Kinds, Recorder};
+
+pub(crate) const TARGET: &str = "iqn.2026-01.net.example:pair";
+pub(crate) const BLOCK_BYTES: usize = 512;
+const TASKS: usize = 64;
+
+struct Desk<'a> {
+    config: &'a SessionConfig,
+}
+
+impl Sessions for Desk<'_> {
+    fn find(&mut self, _: &Candidate<'_>) -> Result<Found, Refusal> {
+        Ok(Found {
+            portal_group_tag: 1,
+            target_alias: None,
+            session: None,
+        })
+    }
+
+    fn admit(
+        &mut self,
+        candidate: &Candidate<'_>,
+        session: &SessionParameters,
+        _: &ConnectionParameters,
+    ) -> Result<Admitted, Refusal> {
+        let exp_cmd_sn = candidate.cmd_sn;
+        let max_cmd_sn = exp_cmd_sn.add(self.config.window(session) - 1);
+        Ok(Admitted {
+            tsih: 7,
+            window: AnnouncedWindow {
+                exp_cmd_sn,
+                max_cmd_sn,
+            },
+        })
+    }
+}
+
+/// Both ends, with what is between them.
+pub(crate) struct Pair {
+    pub(crate) initiator: initiator::Session,
+    pub(crate) target: target::Session,
+    pub(crate) store: Vec<u8>,
+    pub(crate) trace: Recorder,
+    /// Work that the test has not answered yet, when it holds the store back.
+    pub(crate) held: Vec<Work>,
+    pub(crate) hold_store: bool,
+    random: Pcg64Mcg,
+    clock_ns: u64,
+}
+
+impl Pair {
+    /// Logs in. Every transfer of bytes is cut at random by `seed`.
+    pub(crate) fn new(ours: Wanted, theirs: Wanted, command_window: u32, seed: u64) -> Pair {
+        const STORE_BYTES: usize = 4 << 20;
+        let unit = LogicalUnit {
+            identity: Identity {
+                target_name: TARGET.to_owned(),
+                portal_group_tag: 1,
+                number: 0,
+            },
+            geometry: Geometry::new(STORE_BYTES as u64, BLOCK_BYTES as u32, 0).unwrap(),
+            write_cache: false,
+            read_only: false,
+        };
+        let device = Arc::new(TargetDevice::new(vec![unit]).unwrap());
+        let config = SessionConfig {
+            device,
+            command_window,
+        };
+        let name = "iqn.2026-01.net.example:initiator";
+        let mut near =
+            initiator::Handshake::begin(name, [0x80, 1, 2, 3, 4, 5], Some(TARGET), ours).unwrap();
+        let mut far = target::Handshake::new(theirs);
+        let accepted = loop {
+            let bytes = copy(near.pending(), far.space());
+            far.filled(bytes);
+            near.sent(bytes);
+            let accepted = far.receive(&mut Desk { config: &config }).unwrap();
+            let bytes = copy(far.pending(), near.space());
+            near.filled(bytes);
+            far.sent(bytes);
+            near.receive().unwrap();
+            if let Some(accepted) = accepted {
+                break accepted;
+            }
+        };
+        assert!(near.is_done());
+        Pair {
+            initiator: near.into_session(TASKS).unwrap(),
+            target: far.into_session(*accepted, config, Arc::new([])),
+            store: vec![0; STORE_BYTES],
+            trace: Recorder::new(Kinds::ALL, 64 << 20),
+            held: Vec::new(),
+            hold_store: false,
+            random: Pcg64Mcg::seed_from_u64(seed),
+            clock_ns: 0,
+        }
+    }
+
+    pub(crate) fn now(&mut self) -> Instant {
+        self.clock_ns += 1;
+        Instant::from_ns(self.clock_ns)
+    }
+
+    pub(crate) fn random_below(&mut self, bound: usize) -> usize {
+        (self.random.next_u64() % bound as u64) as usize
+    }
+
+    pub(crate) fn submit(&mut self, cdb: [u8; 16], transfer: Transfer, user: u64) {
+        let lun = Lun::single_level(0).unwrap();
+        let attribute = TaskAttribute::Simple;
+        let now = self.now();
+        let command = Command {
+            lun,
+            cdb,
+            attribute,
+            transfer,
+            user,
+        };
+        self.initiator
+            .submit(command, now, &mut self.trace)
+            .unwrap();
+    }
+
+    pub(crate) fn write(&mut self, lba: u64, data: Vec<u8>, user: u64) {
+        let blocks = (data.len() / BLOCK_BYTES) as u32;
+        self.submit(cdb::write(lba, blocks, false), Transfer::Write(data), user);
+    }
+
+    pub(crate) fn read(&mut self, lba: u64, blocks: u32, user: u64) {
+        let buffer = vec![0xee; blocks as usize * BLOCK_BYTES];
+        self.submit(cdb::read(lba, blocks, false), Transfer::Read(buffer), user);
+    }
+
+    /// Moves bytes from the initiator to the target, in pieces, and lets the target work.
+    pub(crate) fn towards_target(&mut self) -> Result<bool, Close> {
+        let now = self.now();
+        self.initiator.pump(now, &mut self.trace);
+        let mut moved = false;
+        loop {
+            let pending = self.initiator.connections()[0].pending().len();
+            if pending == 0 {
+                break;
+            }
+            let piece = 1 + self.random_below(pending);
+            let from = &self.initiator.connections()[0].pending()[..piece];
+            let bytes = copy(from, self.target.connections()[0].space());
+            self.initiator.connections()[0].sent(bytes, now, &mut self.trace);
+            self.target.connections()[0].filled(bytes);
+            self.target_works()?;
+            moved = true;
+            self.initiator.pump(now, &mut self.trace);
+        }
+        Ok(self.target_works()? || moved)
+    }
+
+    /// Lets the target handle what it has and answer from the store.
+    pub(crate) fn target_works(&mut self) -> Result<bool, Close> {
+        let now = self.now();
+        self.target.receive(0, now, &mut self.trace)?;
+        let mut worked = false;
+        while let Some(work) = self.target.poll_work(0) {
+            worked = true;
+            if self.hold_store {
+                self.held.push(work);
+            } else {
+                self.answer(work);
+            }
+        }
+        Ok(worked)
+    }
+
+    /// Does what the store was asked.
+    pub(crate) fn answer(&mut self, work: Work) {
+        let now = self.now();
+        match work {
+            Work::Read {
+                task,
+                offset_bytes,
+                len_bytes,
+                ..
+            } => {
+                let from = &self.store[offset_bytes as usize..][..len_bytes];
+                self.target
+                    .read_with(task, len_bytes, now, &mut self.trace, |at, space| {
+                        space.copy_from_slice(&from[at..at + space.len()]);
+                        Some(Ok(now))
+                    });
+            }
+            Work::Write {
+                task,
+                offset_bytes,
+                data,
+                ..
+            } => {
+                self.store[offset_bytes as usize..][..data.len()].copy_from_slice(&data);
+                self.target
+                    .status_done(task, Ok(()), (now, now), &mut self.trace);
+            }
+            Work::Flush { task, .. } => {
+                self.target
+                    .status_done(task, Ok(()), (now, now), &mut self.trace);
+            }
+        }
+    }
+
+    /// Moves bytes from the target to the initiator, in pieces.
+    pub(crate) fn towards_initiator(&mut self) -> bool {
+        let mut moved = false;
+        loop {
+            let pending = self.target.connections()[0].pending().len();
+            if pending == 0 {
+                return moved;
+            }
+            let piece = 1 + self.random_below(pending);
+            let now = self.now();
+            let from = &self.target.connections()[0].pending()[..piece];
+            let bytes = copy(from, self.initiator.connections()[0].space());
+            self.target.connections()[0].sent(bytes);
+            self.initiator.connections()[0].filled(bytes, now);
+            self.initiator.receive(0, now, &mut self.trace).unwrap();
+            moved = true;
+        }
+    }
+
+    /// Goes on until nothing moves any more; gives the completions.
+    pub(crate) fn settle(&mut self) -> Vec<Completion> {
+        loop {
+            let forth = self.towards_target().unwrap();
+            let back = self.towards_initiator();
+            if !forth && !back {
+                break;
+            }
+        }
+        let now = self.now();
+        std::iter::from_fn(|| self.initiator.poll_completion(now, &mut self.trace)).collect()
+    }
+
+    /// [`Pair::settle`], where every completion has to be GOOD.
+    pub(crate) fn settle_good(&mut self) -> Vec<Completion> {
+        let done = self.settle();
+        for completion in &done {
+            let answer = completion.outcome.as_ref().unwrap();
+            assert_eq!(answer.status, ScsiStatus::Good, "{completion:?}");
+        }
+        done
+    }
+}
+
+pub(crate) fn copy(from: &[u8], to: &mut [u8]) -> usize {
+    let bytes = from.len().min(to.len());
+    to[..bytes].copy_from_slice(&from[..bytes]);
+    bytes
+}

@@ -1,0 +1,52 @@
+//! The command window (RFC 7143 §4.2.2.1).
+
+use wansan_iscsi::keys::Wanted;
+
+use super::pair::{BLOCK_BYTES, Pair};
+
+#[test]
+fn no_more_commands_than_the_window_are_ever_at_the_target() {
+    let mut pair = Pair::new(Wanted::default(), Wanted::default(), 5, 3);
+    pair.hold_store = true;
+    for n in 0..40 {
+        pair.read(n, 1, n);
+    }
+    let mut done = 0;
+    while done < 40 {
+        done += pair.settle().len();
+        assert!(
+            pair.held.len() <= 5,
+            "{} commands came at once",
+            pair.held.len()
+        );
+        assert_eq!(pair.initiator.open_window(), 0, "the window is used up");
+        // One answer frees one slot, and one command follows.
+        let work = pair.held.remove(0);
+        pair.answer(work);
+        if 40 - done <= 5 {
+            while let Some(work) = pair.held.pop() {
+                pair.answer(work);
+            }
+            done += pair.settle().len();
+            break;
+        }
+    }
+    assert_eq!(done, 40);
+}
+
+#[test]
+fn the_window_is_cut_so_that_unsolicited_data_stays_bounded() {
+    let wanted = Wanted {
+        first_burst_bytes: 1 << 24,
+        max_burst_bytes: (1 << 24) - 1,
+        ..Wanted::default()
+    };
+    let wanted = Wanted {
+        first_burst_bytes: (1 << 24) - 1,
+        ..wanted
+    };
+    let mut pair = Pair::new(wanted.clone(), wanted, 1024, 4);
+    assert_eq!(pair.initiator.open_window(), 16);
+    pair.write(0, vec![9; BLOCK_BYTES], 0);
+    assert_eq!(pair.settle_good().len(), 1);
+}
