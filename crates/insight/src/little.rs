@@ -45,7 +45,8 @@ pub fn check<'t>(
             continue;
         };
         area_ns += u128::from(window.overlap_ns(enter_ns, leave_ns));
-        at_from += u64::from(enter_ns < window.from_ns && leave_ns > window.from_ns);
+        // One that leaves just at `from` counts among those that left, with all its time before.
+        at_from += u64::from(enter_ns < window.from_ns && leave_ns >= window.from_ns);
         at_to += u64::from(enter_ns < window.to_ns && leave_ns > window.to_ns);
         if let Some((enter_ns, leave_ns)) = task.both_ns(layer) {
             longest_ns = longest_ns.max(leave_ns.saturating_sub(enter_ns));

@@ -9,11 +9,7 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
     let share = format!("{:.0} %", finding.waiting_share * 100.0);
     let (wanted, got) = (count(finding.wanted), count(finding.got));
     let sessions = observed.summary.sessions.len();
-    let each = if sessions == 1 {
-        ""
-    } else {
-        " per session"
-    };
+    let each = if sessions == 1 { "" } else { " per session" };
     let from = if cells > finding.binds_in_cells.len() {
         let in_flight = total.layers.first().map_or(0.0, |held| held.in_flight_mean);
         let in_flight = in_flight / sessions.max(1) as f64;

@@ -103,6 +103,25 @@ proptest! {
     }
 }
 
+/// The window begins just when the first of few I/Os leaves.
+#[test]
+fn littles_law_holds_at_the_windows_edge() {
+    let summary = summary(&World {
+        parallel: 1,
+        command_window: 1,
+        one_way_ns: 114 * US,
+        link_ns: 90 * US,
+        servers: 1,
+        service_ns: 176 * US,
+        jitter_ns: 154 * US,
+        duration_ns: 60 * MS,
+        ..World::wan()
+    });
+    for held in &summary.total.layers {
+        assert!(held.little.agrees, "{} {:?}", held.layer, held.little);
+    }
+}
+
 fn row(ns: u64, tag: u32, layer: Layer, direction: Direction) -> Row<Crossing> {
     Row {
         host: wansan_trace::NameId(0),
