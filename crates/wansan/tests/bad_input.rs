@@ -316,7 +316,7 @@ fn a_run_folder_that_is_not_there() {
 
 #[test]
 fn a_run_folder_that_is_none() {
-    refused(&["explain", "."], &["manifest.json"]);
+    refused(&["explain", "."], &["results.json"]);
 }
 
 #[test]
