@@ -278,9 +278,8 @@ impl Initiator {
         let connection = &mut self.session.connections()[0];
         match recv(&self.stream, connection.space(), RecvFlags::DONTWAIT) {
             Ok((0, _)) => {
-                return Err(InitiatorError::Closed {
-                    portal: self.portal.clone(),
-                });
+                let portal = self.portal.clone();
+                Err(InitiatorError::Closed { portal })
             }
             Ok((bytes, _)) => {
                 let now = clock::now();

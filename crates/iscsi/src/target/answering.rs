@@ -142,7 +142,7 @@ impl Core {
     ) {
         let response = ScsiResponse {
             response: ResponseCode::CommandCompleted,
-            status: status,
+            status,
             task_tag: tag,
             snack_tag: 0,
             stat_sn: link.take_stat_sn(),

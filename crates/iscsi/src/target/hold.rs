@@ -40,13 +40,6 @@ impl<T> HoldQueue<T> {
     pub fn advance(&mut self) -> Option<T> {
         self.places.pop_front().flatten()
     }
-
-    /// Takes out all held commands that `chosen` picks; their places stay as gaps.
-    pub fn extract(&mut self, chosen: impl Fn(&T) -> bool) -> impl Iterator<Item = T> {
-        self.places
-            .iter_mut()
-            .filter_map(move |place| place.take_if(|held| chosen(held)))
-    }
 }
 
 #[cfg(test)]

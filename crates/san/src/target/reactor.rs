@@ -361,9 +361,8 @@ impl Reactor {
                 self.begin_close(slot);
             }
             Phase::Session(session) if silent > SILENCE => {
-                if session.ping(0, now, &mut self.context.trace) {
-                    self.serve(slot, false);
-                }
+                session.ping(0, now, &mut self.context.trace);
+                self.serve(slot, false);
             }
             _ => {}
         }
