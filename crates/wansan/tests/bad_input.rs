@@ -320,10 +320,10 @@ fn a_run_folder_that_is_none() {
 }
 
 #[test]
-fn a_run_folder_with_a_broken_manifest() {
+fn a_run_folder_with_broken_results() {
     refused_beside(
-        &[("manifest.json", b"{")],
+        &[("results.json", b"{")],
         &["explain", "."],
-        &["manifest.json"],
+        &["results.json"],
     );
 }
