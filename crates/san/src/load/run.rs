@@ -246,9 +246,9 @@ impl Load<'_> {
         };
         let mut pace = self.config.rate_per_s.map(|rate| Pace::new(begun, rate));
         let mut next_progress = begun;
-        let (mut asked, mut measured, mut all) = (0, 0, 0);
+        let (mut asked, mut ended, mut all) = (0, 0, 0);
         let mut now = begun;
-        while now < end && measured < count {
+        while now < end && ended < count {
             while (now < from || asked < count)
                 && !self.idle.is_empty()
                 && pace.as_mut().is_none_or(|pace| pace.is_due(now))
@@ -269,18 +269,17 @@ impl Load<'_> {
             now = clock::now();
             while let Some(done) = self.initiator.poll_completion(now) {
                 all += 1;
-                if let Some(latency_ns) = self.complete(done, now)
-                    && now >= from
-                    && now < end
-                {
-                    self.meter.completed(latency_ns);
-                    measured += 1;
+                let latency_ns = self.complete(done, now);
+                if now >= from && now < end {
+                    // One that failed has ended too, but has no latency worth counting.
+                    ended += 1;
+                    latency_ns.inspect(|&latency_ns| self.meter.completed(latency_ns));
                 }
             }
             if now >= next_progress {
                 next_progress = now + PROGRESS_INTERVAL;
                 let by_time = now.since(begun).as_secs_f64() / end.since(begun).as_secs_f64();
-                let fraction = by_time.max(measured as f64 / count as f64).min(1.0);
+                let fraction = by_time.max(ended as f64 / count as f64).min(1.0);
                 let iops = f64::from(all) / now.since(begun).as_secs_f64().max(1e-9);
                 progress(Progress { fraction, iops });
             }
