@@ -53,7 +53,7 @@ use std::path::{Path, PathBuf};
 
 pub use cell::{Cell, Phase};
 pub use document::{
-    Document, HostTable, InitiatorTable, Op, PathTable, Pattern, RecordKind, TargetTable, TcpTable,
+    DigestWish, Document, HostTable, InitiatorTable, Op, PathTable, Pattern, RecordKind, SessionTable, TargetTable, TcpTable,
     TraceTable, WorkloadTable, WorldKind, WorldTable,
 };
 pub use expect::{Comparison, Expectation, Verdict};

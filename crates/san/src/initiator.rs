@@ -51,8 +51,10 @@ pub enum InitiatorError {
     #[error(transparent)]
     Congestion(#[from] CongestionError),
     /// Login failed.
-    #[error("login at {portal} failed: {source}")]
+    #[error("login to {target} at {portal} failed: {source}")]
     Login {
+        /// The target's name.
+        target: String,
         /// Host and port.
         portal: String,
         /// Why.
@@ -109,6 +111,9 @@ pub struct Initiator {
 /// The longest that one wait in the kernel lasts, so that silence is noticed.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
+/// How long a blocking read waits. Deadlines that are nearer are waited for exactly.
+const BLOCKING_WAIT: Duration = Duration::from_millis(20);
+
 impl Initiator {
     /// Connects and logs in to the target that `url` names. Records go to `trace`.
     ///
@@ -131,6 +136,7 @@ impl Initiator {
             congestion::choose(&stream, name)?;
         }
         let login = |source| InitiatorError::Login {
+            target: url.target.clone(),
             portal: portal.clone(),
             source,
         };
@@ -178,6 +184,7 @@ impl Initiator {
             handshake
                 .receive()
                 .map_err(|source| InitiatorError::Login {
+                    target: url.target.clone(),
                     portal: portal.clone(),
                     source,
                 })?;
@@ -251,8 +258,12 @@ impl Initiator {
         let blocked = self.flush(now)?;
         self.sample_tcp(now);
         let left = deadline.since(clock::now()).min(LONGEST_WAIT);
+        if !blocked && left > BLOCKING_WAIT {
+            // Nothing but an answer can be next: waiting for it and reading it is one system call.
+            return self.receive(RecvFlags::empty());
+        }
         wait(&self.stream, true, blocked, left).map_err(|source| self.socket_error(source))?;
-        self.receive()
+        self.receive(RecvFlags::DONTWAIT)
     }
 
     /// Sends until nothing is left or the socket takes no more; says whether it is the latter.
@@ -273,10 +284,10 @@ impl Initiator {
         }
     }
 
-    /// Reads what has come, without waiting.
-    fn receive(&mut self) -> Result<(), InitiatorError> {
+    /// Reads what has come; without DONTWAIT it waits for something, [`BLOCKING_WAIT`] at most.
+    fn receive(&mut self, flags: RecvFlags) -> Result<(), InitiatorError> {
         let connection = &mut self.session.connections()[0];
-        match recv(&self.stream, connection.space(), RecvFlags::DONTWAIT) {
+        match recv(&self.stream, connection.space(), flags) {
             Ok((0, _)) => {
                 let portal = self.portal.clone();
                 Err(InitiatorError::Closed { portal })
@@ -376,6 +387,7 @@ fn connect(host: &str, port: u16, patience: Duration) -> io::Result<TcpStream> {
             Ok(stream) => {
                 // PDUs are put together before they are sent; waiting for more can only delay.
                 stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(BLOCKING_WAIT))?;
                 return Ok(stream);
             }
             Err(error) => last = error,

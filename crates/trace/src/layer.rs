@@ -28,7 +28,8 @@ pub enum Layer {
     TcpTarget,
     /// Entered when the target has parsed the PDU; left when the answer PDU is queued.
     Target,
-    /// Entered when the command goes to the SCSI device server; left when status is ready.
+    /// Entered when the command, with all its data, goes to the SCSI device server; left when
+    /// status is ready. What a write waits above it are its R2T round trips.
     Device,
     /// Entered when the backing store is asked; left when it has answered.
     Store,

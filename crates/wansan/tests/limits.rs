@@ -1,5 +1,6 @@
-//! The finder on worlds where the answer is known: every plan in plans/limits expects its own
-//! finding, and the real programs over the real kernel's TCP must lead to it.
+//! The finder on worlds where the answer is known, and data over paths that lose it: every plan in
+//! plans/limits expects its own finding, every plan in plans/checks its own outcome, and the real
+//! programs over the real kernel's TCP must lead to it.
 //!
 //! Each plan is run as root, where the suite is root, and as an ordinary user. What a machine does
 //! not allow is counted as ignored, with the reason.
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     let mut trials: Vec<Trial> = plans("plans/papers")
         .into_iter()
         .chain(plans("plans/limits"))
+        .chain(plans("plans/checks"))
         .map(|plan| Trial::test(format!("{} is right", name(&plan)), move || is_right(&plan)))
         .collect();
     let mut arms = vec![("an ordinary user", None)];
@@ -31,7 +33,12 @@ fn main() -> ExitCode {
         if let Some(reason) = &obstacle {
             eprintln!("not run as {arm}: {reason}");
         }
-        for plan in plans("plans/limits") {
+        let mut runs = plans("plans/limits");
+        // Long ones, and no different for another user: once.
+        if drop_to.is_some() || !is_root() {
+            runs.extend(plans("plans/checks"));
+        }
+        for plan in runs {
             let trial = Trial::test(format!("{}, as {arm}", name(&plan)), move || {
                 comes_out_as_expected(&plan, drop_to)
             });

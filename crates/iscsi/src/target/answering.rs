@@ -24,7 +24,9 @@ impl Core {
         trace: &mut Recorder,
     ) {
         let tag = command.task_tag;
-        trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
+        for direction in [Direction::Enter, Direction::Leave] {
+            trace.crossing(now, self.id, link.id, tag, Layer::Device, direction);
+        }
         self.release(!command.immediate);
         let expected_bytes = command.expected_data_transfer_length;
         let wanted = if command.read {
@@ -106,7 +108,9 @@ impl Core {
         trace: &mut Recorder,
     ) {
         let Some(task) = self.end(tag) else { return };
-        trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
+        if task.stage.reached_device() {
+            trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
+        }
         let data_pdus = match &task.stage {
             Stage::Collecting(collecting) => collecting.r2t_sn,
             Stage::Ready(progress) | Stage::AtStore(progress) => progress.data_sn,

@@ -1,7 +1,7 @@
 //! What the target receives.
 
 use wansan_trace::event::PduDirection;
-use wansan_trace::{Direction, Instant, Layer, Recorder};
+use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::connection::Link;
 use super::error::Close;
@@ -192,9 +192,7 @@ impl Core {
             self.release(!command.immediate);
             return Ok(());
         }
-        for layer in [Layer::Target, Layer::Device] {
-            trace.crossing(now, self.id, link.id, tag, layer, Direction::Enter);
-        }
+        trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Enter);
         let decoded = self
             .config
             .device
@@ -236,9 +234,21 @@ impl Core {
             self.continue_write(link, tag, now, trace);
         } else {
             self.tasks.insert(tag, task);
-            link.ready.push_back(tag);
+            self.ready(link, tag, now, trace);
         }
         Ok(())
+    }
+
+    /// Gives a task that has all its data to the device server.
+    pub(super) fn ready(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Enter);
+        link.ready.push_back(tag);
     }
 
     /// Takes in a write's immediate data, after checking it against what was negotiated.

@@ -44,6 +44,13 @@ pub(super) enum Stage {
     Aborted,
 }
 
+impl Stage {
+    /// Whether the device server has got the command: a write gets there with its data.
+    pub(super) fn reached_device(&self) -> bool {
+        matches!(self, Stage::Ready(_) | Stage::AtStore(_) | Stage::Aborted)
+    }
+}
+
 /// An answer that waits for the end of the unsolicited data.
 #[derive(Debug)]
 pub(super) struct Refusal {

@@ -348,13 +348,17 @@ impl Core {
     /// Ends a task without an answer.
     pub(super) fn end_silently(&mut self, tag: TaskTag, now: Instant, trace: &mut Recorder) {
         let Some(task) = self.end(tag) else { return };
-        let entered = match &task.stage {
+        let at_store = match &task.stage {
             Stage::Ready(progress) | Stage::AtStore(progress) => progress.store_entered,
             Stage::Collecting(_) | Stage::Refused(_) | Stage::Aborted => false,
         };
-        let layers = [Layer::Store, Layer::Device, Layer::Target];
-        for layer in &layers[usize::from(!entered)..] {
-            trace.crossing(now, self.id, task.connection, tag, *layer, Direction::Leave);
+        let left = [
+            (Layer::Store, at_store),
+            (Layer::Device, task.stage.reached_device()),
+            (Layer::Target, true),
+        ];
+        for (layer, _) in left.into_iter().filter(|(_, entered)| *entered) {
+            trace.crossing(now, self.id, task.connection, tag, layer, Direction::Leave);
         }
     }
 }

@@ -72,7 +72,7 @@ impl Core {
                 ..Progress::default()
             };
             task.stage = Stage::Ready(progress);
-            link.ready.push_back(tag);
+            self.ready(link, tag, now, trace);
             return;
         }
         if collecting.granted_bytes == 0 {

@@ -33,6 +33,9 @@ pub struct Document {
     pub target: TargetTable,
     /// The initiators.
     pub initiator: Vec<InitiatorTable>,
+    /// What both ends of every session negotiate for.
+    #[serde(default)]
+    pub session: SessionTable,
     /// TCP on every host.
     #[serde(default)]
     pub tcp: TcpTable,
@@ -123,6 +126,54 @@ pub struct TargetTable {
 pub struct InitiatorTable {
     /// The host, or hosts.
     pub host: String,
+}
+
+/// `[session]`: what both ends of every session negotiate for (RFC 7143 §13), as the options of
+/// `wansan target` and `wansan bench` of the same names take it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SessionTable {
+    /// CRC32C over headers (§13.1).
+    pub header_digest: DigestWish,
+    /// CRC32C over data (§13.1).
+    pub data_digest: DigestWish,
+    /// Data-Out only when the target asks for it (§13.10).
+    pub initial_r2t: bool,
+    /// Data may come along with a write command (§13.11).
+    pub immediate_data: bool,
+    /// Most data sent unasked with one command (§13.14).
+    pub first_burst: Size,
+    /// Most data in one sequence (§13.13).
+    pub max_burst: Size,
+    /// Most data in one PDU (§13.12).
+    pub max_recv_data_segment: Size,
+    /// R2Ts of one command outstanding at once, 1 to 65535 (§13.17).
+    #[serde(deserialize_with = "whole::<1, 65535, _>")]
+    pub max_outstanding_r2t: u32,
+}
+
+/// How much a digest is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DigestWish {
+    /// Not at all.
+    Never,
+    /// When the other end wants it.
+    Accept,
+    /// Without it there is no session.
+    Always,
+}
+
+impl DigestWish {
+    /// As `--header-digest` takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            DigestWish::Never => "never",
+            DigestWish::Accept => "accept",
+            DigestWish::Always => "always",
+        }
+    }
 }
 
 /// `[tcp]`: TCP on every host; see tcp(7).
@@ -279,6 +330,22 @@ impl Default for WorldTable {
         WorldTable {
             kind: WorldKind::Netns,
             mtu: Size(1500),
+        }
+    }
+}
+
+impl Default for SessionTable {
+    fn default() -> Self {
+        // The programs' own defaults, so that a manifest says what was in force.
+        SessionTable {
+            header_digest: DigestWish::Accept,
+            data_digest: DigestWish::Accept,
+            initial_r2t: false,
+            immediate_data: true,
+            first_burst: Size(256 << 10),
+            max_burst: Size(1 << 20),
+            max_recv_data_segment: Size(256 << 10),
+            max_outstanding_r2t: 16,
         }
     }
 }

@@ -78,7 +78,23 @@ impl Programs<'_> {
                 .args(["--record-kinds", &kinds.join(",")])
                 .args(["--record-memory", &trace.memory.to_string()]);
         }
+        let session = &self.document.session;
+        let yes_or_no = |yes| if yes { "yes" } else { "no" };
         command
+            .args(["--header-digest", session.header_digest.name()])
+            .args(["--data-digest", session.data_digest.name()])
+            .args(["--initial-r2t", yes_or_no(session.initial_r2t)])
+            .args(["--immediate-data", yes_or_no(session.immediate_data)])
+            .args(["--first-burst", &session.first_burst.to_string()])
+            .args(["--max-burst", &session.max_burst.to_string()])
+            .args([
+                "--max-recv-data-segment",
+                &session.max_recv_data_segment.to_string(),
+            ])
+            .args([
+                "--max-outstanding-r2t",
+                &session.max_outstanding_r2t.to_string(),
+            ])
             .args([
                 "--congestion-control",
                 &self.document.tcp.congestion_control,

@@ -215,8 +215,9 @@ impl Peer {
             return Ok(());
         };
         let received = session.receive(0, now, &mut context.trace);
+        let mut asked = now;
         while let Some(work) = session.poll_work(0) {
-            context.work(slot, self.generation, session, work, now);
+            asked = context.work(slot, self.generation, session, work, asked);
         }
         while let Some(notice) = session.poll_notice() {
             context.tell(session.id(), notice);
@@ -262,20 +263,26 @@ impl Peer {
 }
 
 impl Context {
-    /// Has a store do a piece of work: at once if that takes no longer than a copy in memory.
+    /// Has a store do a piece of work that it is asked for at `asked`: at once if that takes no
+    /// longer than a copy in memory. Gives the time when that was done: looking at the clock once
+    /// per piece, and only when it is recorded, is all that recording the store's time may cost.
     pub(super) fn work(
         &mut self,
         slot: u16,
         generation: u16,
         session: &mut Session,
         work: Work,
-        now: Instant,
-    ) {
+        asked: Instant,
+    ) -> Instant {
         let shared = Arc::clone(&self.shared);
-        // The store's time is worth a look at the clock only when it is recorded.
         let recorded = self.trace.keeps_io();
-        let time = || if recorded { clock::now() } else { now };
-        let asked = time();
+        let mut answered = asked;
+        let mut time = || {
+            if recorded {
+                answered = clock::now();
+            }
+            answered
+        };
         match work {
             Work::Read {
                 task,
@@ -350,6 +357,7 @@ impl Context {
                 ),
             },
         }
+        answered
     }
 
     fn submit(&mut self, token: Token, unit: usize, operation: Operation) {
