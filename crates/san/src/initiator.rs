@@ -58,7 +58,7 @@ pub enum InitiatorError {
         /// Host and port.
         portal: String,
         /// Why.
-        source: HandshakeError,
+        source: Box<HandshakeError>,
     },
     /// The socket failed.
     #[error("the connection to {portal} failed: {source}")]
@@ -138,7 +138,7 @@ impl Initiator {
         let login = |source| InitiatorError::Login {
             target: url.target.clone(),
             portal: portal.clone(),
-            source,
+            source: Box::new(source),
         };
         let target = Some(url.target.as_str());
         let mut handshake =
@@ -186,7 +186,7 @@ impl Initiator {
                 .map_err(|source| InitiatorError::Login {
                     target: url.target.clone(),
                     portal: portal.clone(),
-                    source,
+                    source: Box::new(source),
                 })?;
         }
         let now = clock::now();

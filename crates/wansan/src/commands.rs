@@ -7,7 +7,19 @@ mod record;
 mod session;
 pub(crate) mod target;
 
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+/// Writes to standard output. A reader that has gone away has seen what it wanted: no error.
+pub(crate) fn tell(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write to standard output"),
+    }
+}
 
 /// An error and its causes in one line, each cause once.
 #[must_use]

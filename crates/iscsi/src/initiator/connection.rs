@@ -9,7 +9,7 @@ use crate::arrival::Arrivals;
 use crate::keys::ConnectionParameters;
 use crate::record::pdu_record;
 use crate::sequence::Sn;
-use crate::wire::{Bhs, Receiver, Transmitter};
+use crate::wire::{Bhs, Lun, Receiver, Transmitter};
 
 /// One connection in full feature phase.
 ///
@@ -33,8 +33,18 @@ pub(super) struct Link {
     pub(super) exp_stat_sn: Sn,
     /// Tasks that owe Data-Out on this connection, each once, in turn.
     pub(super) turns: VecDeque<TaskTag>,
+    /// Answers owed to the target's pings, oldest first.
+    pub(super) pongs: VecDeque<Pong>,
     /// Commands that the socket has not taken whole: where their PDU ends, and the task.
     commands: VecDeque<(u64, TaskTag)>,
+}
+
+/// The answer to a ping of the target's (RFC 7143 §11.18).
+#[derive(Debug)]
+pub(super) struct Pong {
+    pub(super) lun: Lun,
+    pub(super) transfer_tag: u32,
+    pub(super) data: Vec<u8>,
 }
 
 impl Connection {
@@ -57,6 +67,7 @@ impl Connection {
                 parameters,
                 exp_stat_sn,
                 turns: VecDeque::new(),
+                pongs: VecDeque::new(),
                 commands: VecDeque::new(),
             },
         }

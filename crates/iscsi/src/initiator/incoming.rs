@@ -3,17 +3,20 @@
 use wansan_trace::event::PduDirection;
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, TaskTag};
 
-use super::connection::Link;
+use super::connection::{Link, Pong};
 use super::error::SessionError;
 use super::session::{Core, Event, Request};
 use super::task::{Answer, Burst, Completion, Stage, Task, TaskError, Transfer};
 use crate::record::pdu_record;
 use crate::sequence::Sn;
 use crate::wire::{
-    AsyncEvent, AsyncMessage, BHS_BYTES, DataIn, LogoutResponse, NopIn, NopOut, Opcode, Pdu, R2t,
-    RESERVED_TAG, RESERVED_TASK_TAG, Reject, Residual, ResponseCode, ScsiResponse, ScsiStatus,
+    AsyncEvent, AsyncMessage, DataIn, LogoutResponse, NopIn, Opcode, Pdu, R2t, RESERVED_TAG,
+    RESERVED_TASK_TAG, Reject, Residual, ResponseCode, ScsiResponse, ScsiStatus,
     TaskManagementFunction, TaskManagementResponse, TaskManagementResult,
 };
+
+/// Pings of the target's that may wait for their answers' turn.
+const MAX_PONGS: usize = 16;
 
 impl Core {
     /// Handles one PDU, whose first byte was read at `first_byte`.
@@ -40,7 +43,7 @@ impl Core {
             Opcode::DataIn => self.data_in(link, pdu, first_byte, now, trace),
             Opcode::ScsiResponse => self.scsi_response(link, pdu, first_byte, now, trace),
             Opcode::R2t => self.r2t(link, &R2t::parse(pdu.bhs)?),
-            Opcode::NopIn => self.nop_in(link, pdu, now, trace),
+            Opcode::NopIn => self.nop_in(link, pdu),
             Opcode::TaskManagementResponse => {
                 let response = TaskManagementResponse::parse(pdu.bhs)?;
                 link.take_status(response.stat_sn);
@@ -251,13 +254,7 @@ impl Core {
         Ok(())
     }
 
-    fn nop_in(
-        &mut self,
-        link: &mut Link,
-        pdu: &Pdu<'_>,
-        now: Instant,
-        trace: &mut Recorder,
-    ) -> Result<(), SessionError> {
+    fn nop_in(&mut self, link: &mut Link, pdu: &Pdu<'_>) -> Result<(), SessionError> {
         let nop = NopIn::parse(pdu.bhs)?;
         self.take_window(nop.exp_cmd_sn, nop.max_cmd_sn);
         if nop.task_tag != RESERVED_TASK_TAG {
@@ -271,21 +268,20 @@ impl Core {
         if nop.transfer_tag == RESERVED_TAG {
             return Ok(());
         }
-        // A ping of the target's. It may not make us pile up answers that it does not read.
-        if !link.has_room() && link.turns.is_empty() {
+        // A ping of the target's. Its answer waits for room like everything else, and a target
+        // that does not read its answers may not pile them up here.
+        if link.pongs.len() >= MAX_PONGS {
             return Err(SessionError::PingFlood);
         }
-        let answer = NopOut {
-            immediate: true,
+        let echoed = pdu
+            .data
+            .len()
+            .min(link.parameters.max_send_data_bytes as usize);
+        link.pongs.push_back(Pong {
             lun: nop.lun,
-            task_tag: RESERVED_TASK_TAG,
             transfer_tag: nop.transfer_tag,
-            cmd_sn: self.cmd_sn,
-            exp_stat_sn: link.exp_stat_sn,
-        };
-        let mut bhs = [0; BHS_BYTES];
-        answer.emit(&mut bhs);
-        link.push(&bhs, pdu.data, now, trace);
+            data: pdu.data[..echoed].to_vec(),
+        });
         Ok(())
     }
 

@@ -2,12 +2,12 @@
 
 use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
-use super::connection::Link;
+use super::connection::{Link, Pong};
 use super::session::{Core, Request};
 use super::task::{Burst, Stage, Transfer};
 use crate::wire::{
-    BHS_BYTES, DataOut, LogoutReason, LogoutRequest, NopOut, RESERVED_TAG, ScsiCommand,
-    TaskManagementFunction, TaskManagementRequest,
+    BHS_BYTES, DataOut, LogoutReason, LogoutRequest, NopOut, RESERVED_TAG, RESERVED_TASK_TAG,
+    ScsiCommand, TaskManagementFunction, TaskManagementRequest,
 };
 
 impl Core {
@@ -16,7 +16,9 @@ impl Core {
         while link.has_room() {
             // The target has set buffers aside for this data, and its window slots come back only
             // when these tasks end: Data-Out goes before new commands.
-            if let Some(task) = link.turns.pop_front() {
+            if let Some(pong) = link.pongs.pop_front() {
+                self.send_pong(link, &pong, now, trace);
+            } else if let Some(task) = link.turns.pop_front() {
                 self.send_data(link, task, now, trace);
             } else if !self.send_command(link, now, trace) {
                 break;
@@ -117,6 +119,20 @@ impl Core {
         if !task.bursts.is_empty() {
             link.turns.push_back(tag);
         }
+    }
+
+    fn send_pong(&mut self, link: &mut Link, pong: &Pong, now: Instant, trace: &mut Recorder) {
+        let answer = NopOut {
+            immediate: true,
+            lun: pong.lun,
+            task_tag: RESERVED_TASK_TAG,
+            transfer_tag: pong.transfer_tag,
+            cmd_sn: self.cmd_sn,
+            exp_stat_sn: link.exp_stat_sn,
+        };
+        let mut bhs = [0; BHS_BYTES];
+        answer.emit(&mut bhs);
+        link.push(&bhs, &pong.data, now, trace);
     }
 
     /// Sends a request that is no SCSI command. All go as immediate ones: they must not wait for

@@ -123,6 +123,7 @@ impl Core {
     /// Takes a task off the table and gives back what it held.
     pub(super) fn end(&mut self, tag: TaskTag) -> Option<Task> {
         let task = self.tasks.remove(&tag)?;
+        self.at_store_bytes -= task.at_store_bytes;
         self.release(task.holds_slot);
         self.return_grant(match &task.stage {
             Stage::Collecting(collecting) => collecting.granted_bytes,

@@ -11,7 +11,7 @@ use crate::sequence::Sn;
 use crate::text::exchange::Responder;
 use crate::wire::{Bhs, Receiver, Transmitter};
 
-/// No read is started while this much waits for the socket: enough to keep a fast path busy
+/// No read is started while this much waits for the socket or comes from a store: enough to keep a fast path busy
 /// between two system calls.
 const SEND_BACKLOG_BYTES: usize = 1024 * 1024;
 
@@ -109,8 +109,9 @@ impl Link {
         self.transmitter.pending().len() < SEND_LIMIT_BYTES
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        self.transmitter.pending().len() < SEND_BACKLOG_BYTES
+    /// Whether another read may be started when `at_store_bytes` are still to come from stores.
+    pub(super) fn has_room(&self, at_store_bytes: usize) -> bool {
+        self.transmitter.pending().len() + at_store_bytes < SEND_BACKLOG_BYTES
     }
 
     /// The StatSN for a PDU that carries a status; the next one takes the next.

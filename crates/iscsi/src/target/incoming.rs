@@ -5,7 +5,7 @@ use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::connection::Link;
 use super::error::Close;
-use super::session::Core;
+use super::session::{Core, UNSOLICITED_BYTES};
 use super::task::{Collecting, Progress, Refusal, Stage, Task};
 use super::window::Admission;
 use crate::record::pdu_record;
@@ -68,6 +68,12 @@ impl Core {
                         self.deliver(place, link, pdu.bhs, pdu.data, now, trace)
                     }
                     Admission::Hold(ahead) => {
+                        self.held_bytes += pdu.data.len();
+                        if self.held_bytes > UNSOLICITED_BYTES as usize {
+                            return Err(Close::Protocol(
+                                "it sent too much data ahead of a gap in CmdSN",
+                            ));
+                        }
                         let held = Held {
                             place,
                             bhs: *pdu.bhs,
@@ -105,7 +111,9 @@ impl Core {
         }
         let expected = self.window.exp_cmd_sn();
         match self.window.admit(expected) {
-            Admission::Deliver => self.held.advance(),
+            Admission::Deliver => self.held.advance().inspect(|held| {
+                self.held_bytes -= held.data.len();
+            }),
             Admission::Hold(_) | Admission::Ignore => None,
         }
     }
@@ -423,6 +431,7 @@ impl Task {
             unit,
             operation,
             moved_bytes,
+            at_store_bytes: 0,
             stage: Stage::Ready(Progress::default()),
         }
     }

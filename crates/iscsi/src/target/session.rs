@@ -53,7 +53,7 @@ pub(super) const SOLICITED_BYTES: u32 = 64 * 1024 * 1024;
 
 /// Bound on the bytes of unsolicited data: the command window is cut by it
 /// ([`SessionConfig::window`]).
-const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
+pub(super) const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 
 /// A session in full feature phase.
 ///
@@ -91,9 +91,13 @@ pub(super) struct Core {
     pub(super) nexus: Nexus,
     pub(super) window: CommandWindow,
     pub(super) held: HoldQueue<Held>,
+    /// Bytes of data in `held`.
+    pub(super) held_bytes: usize,
     pub(super) tasks: Tasks,
     pub(super) next_transfer_tag: u32,
     pub(super) solicited_bytes: u32,
+    /// Bytes of reads that stores have been asked for: they will have to be sent, too.
+    pub(super) at_store_bytes: usize,
     /// Writes that wait for room in the bound on solicited data, oldest first.
     pub(super) waiting_for_grant: VecDeque<TaskTag>,
     pub(super) management: Vec<Management>,
@@ -124,9 +128,11 @@ impl Session {
                 nexus,
                 window: CommandWindow::new(cmd_sn, window),
                 held: HoldQueue::default(),
+                held_bytes: 0,
                 tasks: Tasks::default(),
                 next_transfer_tag: 0,
                 solicited_bytes: 0,
+                at_store_bytes: 0,
                 waiting_for_grant: VecDeque::new(),
                 management: Vec::new(),
                 notices: VecDeque::new(),

@@ -25,6 +25,8 @@ pub(super) struct Task {
     pub(super) operation: StoreOperation,
     /// Bytes that will move: the least of what the CDB and what the initiator say.
     pub(super) moved_bytes: u32,
+    /// Bytes that the store has been asked for and has not given.
+    pub(super) at_store_bytes: usize,
     pub(super) stage: Stage,
 }
 

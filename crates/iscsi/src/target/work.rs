@@ -49,7 +49,7 @@ impl Session {
     pub fn poll_work(&mut self, place: usize) -> Option<Work> {
         let link = &mut self.connections[place].link;
         loop {
-            if !link.has_room() {
+            if !link.has_room(self.core.at_store_bytes) {
                 return None;
             }
             let tag = link.ready.pop_front()?;
@@ -66,6 +66,8 @@ impl Session {
                 StoreOperation::Read { offset_bytes, .. } => {
                     let left = task.moved_bytes - progress.sent_bytes;
                     let piece = left.min(self.core.parameters.max_burst_bytes);
+                    task.at_store_bytes = piece as usize;
+                    self.core.at_store_bytes += piece as usize;
                     Work::Read {
                         task: tag,
                         unit,
@@ -213,6 +215,7 @@ impl Session {
         if progress.sent_bytes < found.moved_bytes {
             let progress = std::mem::take(progress);
             found.stage = Stage::Ready(progress);
+            self.core.at_store_bytes -= std::mem::take(&mut found.at_store_bytes);
             // Behind the others: a long read does not keep short ones waiting.
             link.ready.push_back(task);
             return;

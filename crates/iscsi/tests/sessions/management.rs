@@ -172,3 +172,20 @@ fn pings_are_answered_both_ways_and_logout_closes() {
     pair.towards_initiator();
     assert_eq!(pair.initiator.poll_event(), Some(Event::LoggedOut));
 }
+
+#[test]
+fn a_ping_in_the_middle_of_large_writes_is_answered() {
+    let mut pair = pair();
+    for n in 0..16 {
+        pair.write(n * 512, vec![n as u8; 512 * 512], n);
+    }
+    let now = pair.now();
+    pair.initiator.pump(now, &mut pair.trace);
+    assert!(pair.target.ping(0, now, &mut pair.trace));
+    pair.towards_initiator();
+    assert_eq!(pair.settle_good().len(), 16);
+    assert!(
+        pair.target.ping(0, now, &mut pair.trace),
+        "the first one was answered"
+    );
+}

@@ -208,6 +208,14 @@ fn failure(done: &Completion) -> Option<String> {
     }
 }
 
+/// What is missing of an I/O that was answered with GOOD: the load asks for whole blocks only.
+fn shortfall(done: &Completion) -> Option<String> {
+    match done.outcome.as_ref().ok()?.residual {
+        Residual::Underflow(bytes) => Some(format!("{bytes} bytes less than asked for")),
+        Residual::None | Residual::Overflow(_) => None,
+    }
+}
+
 /// One I/O's place.
 #[derive(Debug, Default)]
 struct Slot {
@@ -374,7 +382,7 @@ impl Load<'_> {
 
     /// Takes a completion in; gives the latency of an I/O that has done what it should.
     fn complete(&mut self, done: Completion, now: Instant) -> Option<u64> {
-        let failed = failure(&done);
+        let failed = failure(&done).or_else(|| shortfall(&done));
         let place = done.user as usize;
         let slot = self.slots.get_mut(place)?;
         let request = slot.request.take()?;

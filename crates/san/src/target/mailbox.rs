@@ -27,6 +27,18 @@ pub(super) enum Mail {
     Stop,
 }
 
+impl Mail {
+    /// Whether a reset of the same units by the same session waits in `queue` already.
+    fn is_known_from(&self, queue: &VecDeque<Mail>) -> bool {
+        let Mail::UnitsReset { by, units } = self else {
+            return false;
+        };
+        queue.iter().any(|waiting| {
+            matches!(waiting, Mail::UnitsReset { by: earlier, units: same } if earlier == by && same == units)
+        })
+    }
+}
+
 /// One thread's mailbox: a queue with a descriptor to wait on. What goes through it is rare (new
 /// connections, resets), never an I/O.
 #[derive(Debug)]
@@ -45,10 +57,13 @@ impl Mailbox {
 
     /// Puts mail in and wakes the owner.
     pub(super) fn put(&self, mail: Mail) {
-        self.queue
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push_back(mail);
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        // An initiator may reset a unit as often as it likes; once it waits to be read, saying it
+        // again adds nothing.
+        if !mail.is_known_from(&queue) {
+            queue.push_back(mail);
+        }
+        drop(queue);
         // Adding 1 to an eventfd fails only at 2^64 − 1.
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }

@@ -31,10 +31,11 @@ const TICK: Duration = Duration::from_secs(1);
 /// Connections that one thread serves at most; the slots of their tokens have 16 bits.
 const MAX_PEERS: usize = 4096;
 
-/// What one thread may have at the stores at once; more waits in its backlog.
+/// What one thread may have at the stores at once; more waits in its backlog, from which the
+/// operations of a session that ends are taken out.
 const STORE_QUEUE: QueueBounds = QueueBounds {
-    operations: 65_536,
-    bytes: 512 << 20,
+    operations: 1024,
+    bytes: 64 << 20,
 };
 
 /// Sources of the poller that are no connection.
@@ -45,11 +46,15 @@ const STORES: u64 = u64::MAX - 2;
 pub(super) struct Reactor {
     poller: Poller,
     listener: Option<TcpListener>,
+    /// False during a pause in accepting connections.
+    listens: bool,
     peers: Vec<Option<Peer>>,
     generations: u16,
     context: Context,
     /// The thread that gets the next connection.
     next_thread: usize,
+    /// Connections that have had their turn and want another.
+    again: Vec<u16>,
     next_tick: Instant,
     next_tcp_sample: Instant,
 }
@@ -72,6 +77,7 @@ impl Reactor {
         Ok(Reactor {
             poller,
             listener,
+            listens: true,
             peers: Vec::new(),
             generations: 0,
             context: Context {
@@ -82,6 +88,7 @@ impl Reactor {
                 backlog: std::collections::VecDeque::new(),
             },
             next_thread: 0,
+            again: Vec::new(),
             next_tick: Instant::ZERO,
             next_tcp_sample: Instant::ZERO,
         })
@@ -96,6 +103,10 @@ impl Reactor {
             let mut deadline = self.next_tick;
             if self.context.trace.keeps_tcp() && !self.peers.is_empty() {
                 deadline = deadline.min(self.next_tcp_sample);
+            }
+            let again = std::mem::take(&mut self.again);
+            if !again.is_empty() {
+                deadline = now;
             }
             if let Err(error) = self.poller.wait(now, Some(deadline), &mut ready) {
                 (self.context.shared.report)(&format!("a target thread cannot wait: {error}"));
@@ -113,6 +124,9 @@ impl Reactor {
                     slot => self.serve(slot as u16, event.read),
                 }
             }
+            for slot in again {
+                self.serve(slot, true);
+            }
         }
     }
 
@@ -120,11 +134,37 @@ impl Reactor {
         let Some(listener) = &self.listener else {
             return;
         };
-        // Any error (none waiting, out of descriptors) is one to come back from later.
-        while let Ok((stream, _)) = listener.accept() {
-            let mailboxes = &self.context.shared.mailboxes;
-            mailboxes[self.next_thread].put(Mail::Connection(stream));
-            self.next_thread = (self.next_thread + 1) % mailboxes.len();
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    let mailboxes = &self.context.shared.mailboxes;
+                    mailboxes[self.next_thread].put(Mail::Connection(stream));
+                    self.next_thread = (self.next_thread + 1) % mailboxes.len();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    // Out of descriptors, as a rule: the connection that waits would wake this
+                    // thread for ever, so look again at the next tick.
+                    (self.context.shared.report)(&format!("cannot accept a connection: {error}"));
+                    self.listens = self
+                        .poller
+                        .interest(listener, LISTENER, false, false)
+                        .is_err();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Listens again after a pause.
+    fn resume_listening(&mut self) {
+        if let Some(listener) = &self.listener
+            && !self.listens
+        {
+            self.listens = self
+                .poller
+                .interest(listener, LISTENER, true, false)
+                .is_ok();
         }
     }
 
@@ -243,7 +283,12 @@ impl Reactor {
             return;
         };
         match peer.serve(slot, readable, &mut self.context) {
-            Ok(()) => self.update_interest(slot),
+            Ok(more) => {
+                if more && !self.again.contains(&slot) {
+                    self.again.push(slot);
+                }
+                self.update_interest(slot);
+            }
             Err(end) => self.end(slot, &end),
         }
     }
@@ -304,6 +349,7 @@ impl Reactor {
         };
         if let Some(session) = peer.close() {
             self.context.shared.registry.leave(session.id());
+            self.context.forget(slot, peer.generation);
         }
         peer.came = clock::now();
         if peer.finish().is_err() {
@@ -318,6 +364,7 @@ impl Reactor {
             && let Some(session) = peer.close()
         {
             self.context.shared.registry.leave(session.id());
+            self.context.forget(slot, peer.generation);
         }
     }
 
@@ -339,6 +386,7 @@ impl Reactor {
             return;
         }
         self.next_tick = now + TICK;
+        self.resume_listening();
         for slot in 0..self.peers.len() as u16 {
             self.check_life(slot, now);
         }

@@ -72,7 +72,8 @@ pub(super) struct Context {
     pub(super) shared: Arc<Shared>,
     pub(super) trace: Recorder,
     pub(super) queue_pair: QueuePair,
-    /// Operations that found the queue pair full. The command windows bound them.
+    /// Operations that found the queue pair full. The command windows of the sessions that live
+    /// bound them.
     pub(super) backlog: VecDeque<(u64, usize, Operation)>,
 }
 
@@ -97,6 +98,10 @@ impl Token {
         }
     }
 }
+
+/// How often one connection may be read and written before others, the mail and the time are
+/// looked at. Enough to hide the cost of looking; a few MiB at the most.
+const ROUNDS_PER_TURN: u32 = 8;
 
 impl Peer {
     /// Reads what has come, once, if the connection wants to hear more. Says whether all of the
@@ -155,15 +160,15 @@ impl Peer {
         }
     }
 
-    /// Serves the connection until there is nothing more to do for now. `readable`: the socket may
-    /// have something.
+    /// Serves the connection until there is nothing more to do for now, or until it has had its
+    /// turn; says whether it wants another. `readable`: the socket may have something.
     pub(super) fn serve(
         &mut self,
         slot: u16,
         mut readable: bool,
         context: &mut Context,
-    ) -> Result<(), End> {
-        loop {
+    ) -> Result<bool, End> {
+        for _ in 0..ROUNDS_PER_TURN {
             let now = clock::now();
             if readable {
                 readable = self.read(now)?;
@@ -173,9 +178,10 @@ impl Peer {
             let all_sent = self.write()?;
             // When much was sent, work or input that had no room may go on.
             if !readable && (!anything || !all_sent) {
-                return Ok(());
+                return Ok(false);
             }
         }
+        Ok(true)
     }
 
     fn pending_is_empty(&mut self) -> bool {
@@ -370,6 +376,14 @@ impl Context {
         if let Err(operation) = self.queue_pair.submit(token, store, operation) {
             self.backlog.push_back((token, unit, operation));
         }
+    }
+
+    /// Takes out what a session that has ended still waited to ask of the stores.
+    pub(super) fn forget(&mut self, slot: u16, generation: u16) {
+        self.backlog.retain(|(token, ..)| {
+            let token = Token::from_u64(*token);
+            token.slot != slot || token.generation != generation
+        });
     }
 
     /// Submits what found no room before.

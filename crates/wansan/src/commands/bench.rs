@@ -1,6 +1,6 @@
 //! `wansan bench`: loads a disk and measures it.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use wansan_trace::{Recorder, clock, units};
 
 use super::record::RecordArgs;
 use super::session::SessionArgs;
+use super::tell;
 
 /// Arguments of `wansan bench`.
 #[derive(Debug, Args)]
@@ -149,9 +150,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     report.records_dropped = trace.dropped();
     args.record.write(&[trace])?;
     if args.json {
-        println!("{}", serde_json::to_string(&report)?);
+        let json = serde_json::to_string(&report)?;
+        tell(|out| writeln!(out, "{json}"))?;
     } else {
-        print(&report);
+        tell(|out| print(out, &report))?;
     }
     if report.corrupt > 0 || report.errors > 0 {
         let first = report.first_error.as_deref().unwrap_or_default();
@@ -203,19 +205,22 @@ fn measure(args: &BenchArgs, initiator: &mut Initiator) -> Result<Report, LoadEr
     report
 }
 
-fn print(report: &Report) {
-    println!("IOPS        {:>12.0}", report.iops);
-    println!(
+fn print(out: &mut dyn Write, report: &Report) -> io::Result<()> {
+    writeln!(out, "IOPS        {:>12.0}", report.iops)?;
+    writeln!(
+        out,
         "throughput  {:>12.1} MiB/s",
         report.bytes_per_s / f64::from(1 << 20)
-    );
-    println!(
+    )?;
+    writeln!(
+        out,
         "I/Os        {:>12}  in {:.2} s, {} in flight",
         report.ios, report.elapsed_s, report.parallel
-    );
+    )?;
     if let Some(latency) = &report.latency_ns {
         let ms = |ns: u64| ns as f64 / 1e6;
-        println!(
+        writeln!(
+            out,
             "latency     {:>12.3} ms mean, {:.3} p50, {:.3} p90, {:.3} p99, {:.3} p99.9, {:.3} max",
             latency.mean / 1e6,
             ms(latency.p50),
@@ -223,20 +228,23 @@ fn print(report: &Report) {
             ms(latency.p99),
             ms(latency.p99_9),
             ms(latency.max)
-        );
+        )?;
     }
     if report.verified > 0 {
-        println!(
+        writeln!(
+            out,
             "verified    {:>12}  {} wrong",
             report.verified, report.corrupt
-        );
+        )?;
     }
     if report.records_dropped > 0 {
-        println!(
+        writeln!(
+            out,
             "records     {:>12}  dropped: give --record-memory more",
             report.records_dropped
-        );
+        )?;
     }
+    Ok(())
 }
 
 /// An ISID that no other process on this or another machine has by chance: the random format of

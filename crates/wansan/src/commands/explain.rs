@@ -1,5 +1,6 @@
 //! `wansan explain`: what held a run back, judged again from its records alone.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -15,6 +16,8 @@ use wansan_trace::Layer;
 /// Columns stand apart by spaces; one line below the header.
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
+use super::tell;
 
 /// Arguments of `wansan explain`.
 #[derive(Debug, Args)]
@@ -56,14 +59,15 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         advised,
     };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&explanation)?);
+        let json = serde_json::to_string_pretty(&explanation)?;
+        tell(|out| writeln!(out, "{json}"))?;
     } else {
-        print(&explanation);
+        tell(|out| print(out, &explanation))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(explanation: &Explanation) {
+fn print(out: &mut dyn Write, explanation: &Explanation) -> io::Result<()> {
     let layers: Vec<Layer> = Layer::ALL
         .into_iter()
         .filter(|layer| {
@@ -72,22 +76,25 @@ fn print(explanation: &Explanation) {
         })
         .collect();
     let cells = || explanation.planned.iter().chain(&explanation.advised);
-    println!("In flight at each layer, mean of one session:");
+    writeln!(out, "In flight at each layer, mean of one session:")?;
     let in_flight = |observed: &Observed, layer| {
         let held = observed.summary.total.layer(layer)?;
         Some(held.in_flight_mean)
     };
-    println!("{}\n", table(cells(), &layers, in_flight));
-    println!("Waiting between the layer above and this one, mean of one session:");
+    writeln!(out, "{}\n", table(cells(), &layers, in_flight))?;
+    writeln!(
+        out,
+        "Waiting between the layer above and this one, mean of one session:"
+    )?;
     let waiting = |observed: &Observed, layer| {
         let held = observed.summary.total.layer(layer)?;
         Some(held.waiting_in_mean)
     };
-    println!("{}\n", table(cells(), &layers, waiting));
+    writeln!(out, "{}\n", table(cells(), &layers, waiting))?;
 
-    println!("{}", explanation.finding.sentence);
+    writeln!(out, "{}", explanation.finding.sentence)?;
     for fact in &explanation.finding.evidence {
-        println!("  - {fact}");
+        writeln!(out, "  - {fact}")?;
     }
     for gain in &explanation.gains {
         let set: Vec<String> = gain
@@ -95,15 +102,17 @@ fn print(explanation: &Explanation) {
             .iter()
             .map(|(name, value)| format!("{name} = {value}"))
             .collect();
-        println!(
+        writeln!(
+            out,
             "With the advice, {}: {:.0} IOPS became {:.0}: {:+.0} % ({:+.0} % predicted).",
             set.join(", "),
             gain.planned_iops,
             gain.advised_iops,
             gain.measured_gain * 100.0,
             gain.predicted_gain * 100.0,
-        );
+        )?;
     }
+    Ok(())
 }
 
 /// One row per cell, one column per layer.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use wansan_lab::plan::{Phase, Plan};
 use wansan_lab::record::{CellResult, Results};
 use wansan_lab::run::{Observer, Options, RunError};
@@ -100,7 +100,7 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
     // Before anything starts a thread.
     let rights = world::isolate()?;
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
         // The second one ends the lab at once; the kernel then ends its programs.
         signal_hook::flag::register_conditional_shutdown(
             signal,

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wansan_san::store::LunSpec;
 use wansan_san::{Target, TargetConfig};
-use wansan_trace::units;
+use wansan_trace::{Recorder, units};
 
 use super::record::RecordArgs;
 use super::session::SessionArgs;
@@ -65,13 +65,13 @@ fn default_threads() -> u16 {
     u16::try_from(cores.min(8)).unwrap_or(1)
 }
 
-/// Carries out `wansan target`: serves until SIGINT or SIGTERM.
+/// Carries out `wansan target`: serves until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
 /// What makes it impossible to serve.
 pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
     args.record.prepare()?;
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
     let target = Target::start(&TargetConfig {
         listen: args.listen.clone(),
         name: args.name.clone(),
@@ -96,5 +96,9 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
     signals.forever().next();
     let recorders = target.stop();
     args.record.write(&recorders)?;
+    let dropped: u64 = recorders.iter().map(Recorder::dropped).sum();
+    if dropped > 0 {
+        eprintln!("wansan target: {dropped} records dropped: give --record-memory more");
+    }
     Ok(ExitCode::SUCCESS)
 }
