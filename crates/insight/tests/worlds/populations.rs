@@ -201,7 +201,7 @@ fn ios_cut_off_at_either_end_are_in_flight_to_the_edge() {
 fn records_that_were_dropped_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let mut recorder = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
-    for ns in 0..200_000u64 {
+    for ns in 0..1_000_000u64 {
         let tag = TaskTag((ns / 2) as u32);
         let direction = if ns % 2 == 0 {
             Direction::Enter
