@@ -6,8 +6,10 @@
 //!
 //! Records do not say which addresses a session's connection has. It is told by fit: every sampled
 //! request must pass the observation point after its PDU was queued for sending, and every answer
-//! before its PDU was received; of the flows that fit, the one with the shortest median time from
-//! queueing to passing is taken. Connections without such a flow get no crossings.
+//! before its PDU was received. Several flows may fit when sessions run in step, so the flows are
+//! shared out such that every connection has one, those with the shortest median time from
+//! queueing to passing first. When that is not possible, nobody gets crossings: half a layer would
+//! be taken for the whole.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -206,26 +208,60 @@ fn thin_out(samples: &mut Vec<(u64, u64)>) {
     *samples = samples.iter().copied().step_by(step).collect();
 }
 
-/// The flow of each connection: the best pairs first, each flow once.
+/// The flow of each connection, each flow once: a perfect matching by augmenting paths (Kuhn 1955),
+/// which tries the flows that fit best first. All `None` when there is no such matching.
 fn assign(connections: &mut [Connection], flows: &[Flow]) -> Vec<Option<usize>> {
-    let mut fits: Vec<(u64, usize, usize)> = Vec::new();
-    for (c, connection) in connections.iter().enumerate() {
-        for (f, flow) in flows.iter().enumerate() {
-            if let Some(lag_ns) = lag_ns(connection, flow) {
-                fits.push((lag_ns, c, f));
-            }
+    let fits: Vec<Vec<usize>> = connections
+        .iter()
+        .map(|connection| {
+            let mut fits: Vec<(u64, usize)> = flows
+                .iter()
+                .enumerate()
+                .filter_map(|(f, flow)| Some((lag_ns(connection, flow)?, f)))
+                .collect();
+            fits.sort_unstable();
+            fits.into_iter().map(|(_, f)| f).collect()
+        })
+        .collect();
+    match_all(&fits, flows.len()).unwrap_or_else(|| vec![None; connections.len()])
+}
+
+/// Gives each entry of `fits` one of the flows that it lists, no flow twice.
+fn match_all(fits: &[Vec<usize>], flows: usize) -> Option<Vec<Option<usize>>> {
+    let mut owner = vec![None; flows];
+    for c in 0..fits.len() {
+        let mut tried = vec![false; flows];
+        if !find_flow(c, fits, &mut owner, &mut tried) {
+            return None;
         }
     }
-    fits.sort_unstable();
-    let mut assigned = vec![None; connections.len()];
-    let mut taken = vec![false; flows.len()];
-    for (_, c, f) in fits {
-        if assigned[c].is_none() && !taken[f] {
+    let mut assigned = vec![None; fits.len()];
+    for (f, c) in owner.into_iter().enumerate() {
+        if let Some(c) = c {
             assigned[c] = Some(f);
-            taken[f] = true;
         }
     }
-    assigned
+    Some(assigned)
+}
+
+/// Finds a flow for `c`, moving other connections to other flows where that makes room.
+fn find_flow(
+    c: usize,
+    fits: &[Vec<usize>],
+    owner: &mut [Option<usize>],
+    tried: &mut [bool],
+) -> bool {
+    for &f in &fits[c] {
+        if std::mem::replace(&mut tried[f], true) {
+            continue;
+        }
+        let free = owner[f].is_none_or(|other: usize| find_flow(other, fits, owner, tried));
+        if free {
+            owner[f] = Some(c);
+            return true;
+        }
+    }
+    false
 }
 
 /// The median time between the PDU and its passing, if the flow fits the connection.
@@ -300,4 +336,20 @@ fn between(ns: u64, least_ns: Option<u64>, most_ns: Option<u64>) -> Option<u64> 
     let most_ns = most_ns.unwrap_or(u64::MAX).max(least_ns);
     let inside_ns = ns.clamp(least_ns, most_ns);
     (inside_ns.abs_diff(ns) <= DISORDER_NS).then_some(inside_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_moves_on_so_that_another_has_a_flow() {
+        // Both fit flow 0, only the first fits flow 1: taking the best first would leave one out.
+        assert_eq!(
+            match_all(&[vec![0, 1], vec![0]], 2),
+            Some(vec![Some(1), Some(0)])
+        );
+        assert_eq!(match_all(&[vec![0], vec![0]], 2), None);
+        assert_eq!(match_all(&[vec![]], 1), None);
+    }
 }
