@@ -150,13 +150,14 @@ impl Target {
             return Err(TargetError::NoLun);
         }
         config.wanted.check()?;
-        let (device, stores) = open_luns(config)?;
         let listener = listen(&config.listen)?;
         if let Some(name) = &config.congestion_control {
             // Accepted connections inherit it.
             congestion::choose(&listener, name)?;
         }
         let address = listener.local_addr()?;
+        // Last, because opening a store may make its file.
+        let (device, stores) = open_luns(config)?;
         let pool = Arc::new(Pool::start(STORE_THREADS)?);
         let mailboxes = (0..config.threads.max(1))
             .map(|_| Mailbox::new().map(Arc::new))

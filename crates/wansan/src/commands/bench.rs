@@ -129,7 +129,7 @@ fn rate(text: &str) -> Result<f64, String> {
 /// # Errors
 /// What makes it impossible to measure.
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
-    args.record.prepare()?;
+    let _folder = args.record.prepare()?;
     let trace = Recorder::new(args.record.kinds(), args.record.budget_bytes());
     let config = InitiatorConfig {
         name: args.initiator_name.clone(),

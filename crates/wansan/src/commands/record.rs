@@ -40,6 +40,18 @@ pub(super) struct RecordArgs {
     record_memory: u64,
 }
 
+/// A folder that was made for records.
+pub(super) struct Made(Option<PathBuf>);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.0 {
+            // Only an empty folder can be removed this way: one with records stays.
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+}
+
 /// A kind of record that a program can keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
@@ -67,10 +79,11 @@ impl RecordArgs {
         usize::try_from(self.record_memory).unwrap_or(usize::MAX)
     }
 
-    /// Makes the folder, so that a place that cannot be had is told before any work is done.
-    pub(super) fn prepare(&self) -> Result<()> {
+    /// Makes the folder, so that a place that cannot be had is told before any work is done. It
+    /// goes again with what is returned, unless records were written to it.
+    pub(super) fn prepare(&self) -> Result<Made> {
         let Some(folder) = &self.record else {
-            return Ok(());
+            return Ok(Made(None));
         };
         if self.budget_bytes() < Recorder::MIN_BYTES {
             bail!(
@@ -79,8 +92,10 @@ impl RecordArgs {
                 units::format_bytes(Recorder::MIN_BYTES as u64)
             );
         }
+        let made = Made((!folder.exists()).then(|| folder.clone()));
         std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make the folder {}", folder.display()))
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        Ok(made)
     }
 
     /// Writes the records, if any were asked for.

@@ -70,7 +70,7 @@ fn default_threads() -> u16 {
 /// # Errors
 /// What makes it impossible to serve.
 pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
-    args.record.prepare()?;
+    let _folder = args.record.prepare()?;
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
     let target = Target::start(&TargetConfig {
         listen: args.listen.clone(),
