@@ -53,8 +53,8 @@ use std::path::{Path, PathBuf};
 
 pub use cell::{Cell, Phase};
 pub use document::{
-    DigestWish, Document, HostTable, InitiatorTable, Op, PathTable, Pattern, RecordKind, SessionTable, TargetTable, TcpTable,
-    TraceTable, WorkloadTable, WorldKind, WorldTable,
+    DigestWish, Document, HostTable, InitiatorTable, Op, PathTable, Pattern, RecordKind,
+    SessionTable, TargetTable, TcpTable, TraceTable, WorkloadTable, WorldKind, WorldTable,
 };
 pub use expect::{Comparison, Expectation, Verdict};
 pub use parameter::Parameter;

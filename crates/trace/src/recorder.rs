@@ -122,7 +122,10 @@ impl<T> Log<T> {
 /// Asks the kernel to back a block with huge pages. Fresh memory in pages of 4 KiB costs a page
 /// fault for every few dozen records, which was the dearest part of recording; a kernel that
 /// has no huge pages to give changes nothing.
-#[allow(unsafe_code, reason = "madvise is unsafe for advice that drops pages; this one does not")]
+#[allow(
+    unsafe_code,
+    reason = "madvise is unsafe for advice that drops pages; this one does not"
+)]
 fn ask_for_huge_pages<T>(block: &mut Vec<T>) {
     const PAGE_BYTES: usize = 4096;
     let start = block.as_mut_ptr().cast::<u8>();
@@ -132,7 +135,11 @@ fn ask_for_huge_pages<T>(block: &mut Vec<T>) {
     // pages are made, never what they hold.
     let advised = unsafe {
         let start = start.wrapping_add(to_page).cast();
-        rustix::mm::madvise(start, bytes & !(PAGE_BYTES - 1), rustix::mm::Advice::LinuxHugepage)
+        rustix::mm::madvise(
+            start,
+            bytes & !(PAGE_BYTES - 1),
+            rustix::mm::Advice::LinuxHugepage,
+        )
     };
     // Without them recording is slower, not wrong.
     let _ = advised;
