@@ -186,18 +186,16 @@ fn write_kind<T: Kind>(folder: &Path, host: &str, recorders: &[Recorder]) -> Res
     let host = names
         .intern(host)
         .ok_or_else(|| FileError::foreign(&path, "too many names"))?;
-    let mut records: Vec<(&T, &Recorder)> = recorders
+    let mut all_kept: Vec<(&T::Kept, &Recorder)> = recorders
         .iter()
-        .flat_map(|recorder| {
-            T::log(recorder)
-                .iter()
-                .map(move |record| (record, recorder))
-        })
+        .flat_map(|recorder| T::log(recorder).iter().map(move |kept| (kept, recorder)))
         .collect();
     // Stable: records of one thread at the same moment keep their order.
-    records.sort_by_key(|(record, _)| record.time());
-    for (record, recorder) in records {
-        let mut record = *record;
+    all_kept.sort_by_key(|(kept, _)| T::time_kept(kept));
+    let records = all_kept
+        .into_iter()
+        .flat_map(|(kept, recorder)| T::unfold(kept).map(move |record| (record, recorder)));
+    for (mut record, recorder) in records {
         if let Some(name) = record.path_mut() {
             *name = names
                 .intern(recorder.name_of(*name))

@@ -5,6 +5,7 @@
 //! - [`ids`]: sessions, connections, tasks and names;
 //! - [`layer`]: the layers of one I/O, from the application down to the store;
 //! - [`event`]: the record kinds `io`, `pdu`, `tcp`, `packet` and `path`;
+//! - [`passage`]: layers that a task crossed at one moment, as the recorder keeps them;
 //! - [`recorder`]: the bounded, never-blocking store of records of one thread;
 //! - [`file`]: the Parquet files of a run folder;
 //! - [`units`]: quantities as people write them (`16ms`, `1Gbit/s`, `512KiB`).
@@ -16,6 +17,7 @@ pub mod event;
 pub mod file;
 pub mod ids;
 pub mod layer;
+pub mod passage;
 pub mod recorder;
 pub mod time;
 pub mod units;

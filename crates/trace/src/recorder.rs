@@ -1,6 +1,7 @@
 //! The bounded store of one thread's records.
 
 use crate::event::{Crossing, Packet, Path, Pdu, Tcp};
+use crate::passage::Passage;
 use crate::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
 /// Which kinds of record are kept.
@@ -119,6 +120,22 @@ impl<T> Log<T> {
     }
 }
 
+impl Log<Passage> {
+    /// A crossing that continues the last passage becomes part of it.
+    #[inline]
+    fn cross(&mut self, budget_bytes: &mut usize, crossing: Crossing) {
+        let last = self.open.last_mut();
+        if !last.is_some_and(|last| last.continues_with(&crossing)) {
+            self.push(budget_bytes, Passage::of(crossing));
+        }
+    }
+
+    /// The crossings of all passages, in the order in which they were recorded.
+    pub fn crossings(&self) -> impl Iterator<Item = Crossing> {
+        self.iter().flat_map(|passage| passage.crossings())
+    }
+}
+
 /// Asks the kernel to back a block with huge pages. Fresh memory in pages of 4 KiB costs a page
 /// fault for every few dozen records, which was the dearest part of recording; a kernel that
 /// has no huge pages to give changes nothing.
@@ -153,7 +170,7 @@ fn ask_for_huge_pages<T>(block: &mut Vec<T>) {
 #[derive(Debug)]
 pub struct Recorder {
     /// Layer crossings.
-    pub io: Log<Crossing>,
+    pub io: Log<Passage>,
     /// PDUs.
     pub pdu: Log<Pdu>,
     /// TCP samples and events.
@@ -262,7 +279,7 @@ impl Recorder {
             layer,
             direction,
         };
-        self.io.push(&mut self.budget_bytes, record);
+        self.io.cross(&mut self.budget_bytes, record);
     }
 
     /// Records a PDU.
@@ -326,13 +343,13 @@ mod tests {
     #[test]
     fn keeps_the_oldest_and_counts_the_rest() {
         let mut recorder = Recorder::new(Kinds::ALL, 2 * BLOCK_BYTES);
-        let room = 2 * Log::<Crossing>::BLOCK_RECORDS as u64;
+        let room = 2 * Log::<Passage>::BLOCK_RECORDS as u64;
         for ns in 0..room + 10 {
             cross(&mut recorder, ns);
         }
         assert_eq!(recorder.io.len() as u64, room);
         assert_eq!(recorder.io.dropped(), 10);
-        assert!(recorder.io.iter().map(|c| c.time.ns()).eq(0..room));
+        assert!(recorder.io.crossings().map(|c| c.time.ns()).eq(0..room));
     }
 
     #[test]

@@ -110,7 +110,7 @@ fn every_layer_is_entered_and_left_once_per_io() {
             let crossings = pair
                 .trace
                 .io
-                .iter()
+                .crossings()
                 .filter(|crossing| crossing.layer == layer && crossing.direction == direction);
             assert_eq!(crossings.count(), 64, "{layer} {direction:?}");
         }

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use super::column::{Column, Habit, Vocabulary, address, int64, text, uint};
 use super::{Kind, Row};
 use crate::event::{Crossing, Packet, Path, Pdu, PduDirection, Tcp, TcpEvent, Verdict};
+use crate::passage::Passage;
 use crate::recorder::Log;
 use crate::{ConnectionId, Direction, Instant, Layer, NameId, Recorder, SessionId, TaskTag};
 
@@ -14,10 +15,16 @@ use Habit::{Grows, Repeats, Varies};
 pub trait Columns: Copy + 'static {
     /// A record to fill, column by column.
     const BLANK: Self;
+    /// What a recorder keeps in memory: one or more records of one moment.
+    type Kept: 'static;
+    /// What a recorder keeps of this kind.
+    fn log(recorder: &Recorder) -> &Log<Self::Kept>;
+    /// When what is kept happened.
+    fn time_kept(kept: &Self::Kept) -> Instant;
+    /// The records in what is kept, in the order in which they happened.
+    fn unfold(kept: &Self::Kept) -> impl Iterator<Item = Self>;
     /// When it happened.
     fn time(&self) -> Instant;
-    /// The records of this kind in a recorder.
-    fn log(recorder: &Recorder) -> &Log<Self>;
     /// The id of its path, for kinds that have one.
     fn path_mut(&mut self) -> Option<&mut NameId> {
         None
@@ -68,6 +75,22 @@ macro_rules! place {
     };
 }
 
+/// Kinds whose records stand in memory one by one.
+macro_rules! kept_as_it_is {
+    ($log:ident) => {
+        type Kept = Self;
+        fn log(recorder: &Recorder) -> &Log<Self> {
+            &recorder.$log
+        }
+        fn time_kept(kept: &Self) -> Instant {
+            kept.time
+        }
+        fn unfold(kept: &Self) -> impl Iterator<Item = Self> {
+            std::iter::once(*kept)
+        }
+    };
+}
+
 /// Columns that are plain 64-bit fields.
 macro_rules! counters {
     ($($field:ident $habit:ident),* $(,)?) => {
@@ -97,11 +120,18 @@ impl Columns for Crossing {
         layer: Layer::App,
         direction: Direction::Enter,
     };
+    type Kept = Passage;
+    fn log(recorder: &Recorder) -> &Log<Passage> {
+        &recorder.io
+    }
+    fn time_kept(kept: &Passage) -> Instant {
+        kept.time()
+    }
+    fn unfold(kept: &Passage) -> impl Iterator<Item = Self> {
+        kept.crossings()
+    }
     fn time(&self) -> Instant {
         self.time
-    }
-    fn log(recorder: &Recorder) -> &Log<Self> {
-        &recorder.io
     }
     fn columns() -> Vec<Column<Self>> {
         let mut columns = Vec::from(place!());
@@ -155,11 +185,9 @@ impl Columns for Pdu {
         data_bytes: 0,
         stream_offset: 0,
     };
+    kept_as_it_is!(pdu);
     fn time(&self) -> Instant {
         self.time
-    }
-    fn log(recorder: &Recorder) -> &Log<Self> {
-        &recorder.pdu
     }
     fn columns() -> Vec<Column<Self>> {
         let mut columns = Vec::from(place!());
@@ -225,11 +253,9 @@ impl Columns for Tcp {
         sndbuf_limited_ns: 0,
         retransmits: 0,
     };
+    kept_as_it_is!(tcp);
     fn time(&self) -> Instant {
         self.time
-    }
-    fn log(recorder: &Recorder) -> &Log<Self> {
-        &recorder.tcp
     }
     fn columns() -> Vec<Column<Self>> {
         let mut columns = Vec::from(place!());
@@ -292,11 +318,9 @@ impl Columns for Packet {
         ecn: 0,
         verdict: Verdict::Delivered,
     };
+    kept_as_it_is!(packet);
     fn time(&self) -> Instant {
         self.time
-    }
-    fn log(recorder: &Recorder) -> &Log<Self> {
-        &recorder.packet
     }
     fn path_mut(&mut self) -> Option<&mut NameId> {
         Some(&mut self.path)
@@ -369,11 +393,9 @@ impl Columns for Path {
         marks: 0,
         busy_ns: 0,
     };
+    kept_as_it_is!(path);
     fn time(&self) -> Instant {
         self.time
-    }
-    fn log(recorder: &Recorder) -> &Log<Self> {
-        &recorder.path
     }
     fn path_mut(&mut self) -> Option<&mut NameId> {
         Some(&mut self.path)
