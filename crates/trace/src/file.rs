@@ -3,7 +3,7 @@
 //! A program that records calls [`write_part`] when its work is done: one file per kind and host,
 //! `io.initiator-0.part.parquet` say. [`merge_parts`] joins the parts of all hosts, sorted by time,
 //! into `io.parquet`, `pdu.parquet`, `tcp.parquet`, `packet.parquet` and `path.parquet`. [`read`]
-//! (or [`Reader`], batch by batch) reads either.
+//! (or [`Reader`], batch by batch) reads either, [`read_folder`] whichever a folder has.
 //!
 //! pandas, DuckDB and Spark read the files as they are. Columns are the fields of the record types
 //! in [`crate::event`] by the same names, times as `time_ns` and `departed_ns`, with the string
@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub use column::Names;
-pub use merge::merge_parts;
+pub use merge::{merge_parts, read_folder};
 pub use reader::Reader;
 
 use crate::{NameId, Recorder, event};
@@ -155,6 +155,21 @@ fn all_columns<T: Kind>() -> Vec<Column<T>> {
     std::iter::once(host).chain(T::columns()).collect()
 }
 
+/// Checks that a host's name can stand in a file name, so that a program can say so before its
+/// work is done.
+///
+/// # Errors
+/// [`FileError::HostName`] when it cannot.
+pub fn check_host(host: &str) -> Result<(), FileError> {
+    let fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if host.is_empty() || host.len() > 64 || !host.chars().all(fit) {
+        return Err(FileError::HostName {
+            host: host.to_owned(),
+        });
+    }
+    Ok(())
+}
+
 /// Writes what one program recorded: `FOLDER/<kind>.<host>.part.parquet` for each kind that any of
 /// the recorders keeps, also when nothing of that kind happened. Takes 16 bytes of memory per
 /// record of one kind at a time, and 262,144 rows.
@@ -162,12 +177,7 @@ fn all_columns<T: Kind>() -> Vec<Column<T>> {
 /// # Errors
 /// [`FileError`] when `host` is not fit for a file name or a file cannot be written.
 pub fn write_part(folder: &Path, host: &str, recorders: &[Recorder]) -> Result<(), FileError> {
-    let fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if host.is_empty() || host.len() > 64 || !host.chars().all(fit) {
-        return Err(FileError::HostName {
-            host: host.to_owned(),
-        });
-    }
+    check_host(host)?;
     write_kind::<event::Crossing>(folder, host, recorders)?;
     write_kind::<event::Pdu>(folder, host, recorders)?;
     write_kind::<event::Tcp>(folder, host, recorders)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::column::Names;
 use super::writer::Writer;
-use super::{Dropped, FileError, Kind, Reader, Row, merged_path};
+use super::{Dropped, FileError, Kind, Reader, Row, Table, merged_path, read};
 use crate::{NameId, event};
 
 /// Joins `FOLDER/<kind>.<host>.part.parquet` of all hosts into `FOLDER/<kind>.parquet`, sorted by
@@ -23,6 +23,32 @@ pub fn merge_parts(folder: &Path) -> Result<(), FileError> {
     merge_kind::<event::Tcp>(folder)?;
     merge_kind::<event::Packet>(folder)?;
     merge_kind::<event::Path>(folder)
+}
+
+/// All records of a kind in a folder, sorted by time: those of the merged file, or of the hosts'
+/// parts where nobody has merged them. `None` when the folder holds neither. Nothing is written.
+///
+/// # Errors
+/// [`FileError`] when a file cannot be read, is damaged or not sorted, or is something else.
+pub fn read_folder<T: Kind>(folder: &Path) -> Result<Option<Table<T>>, FileError> {
+    let merged = merged_path::<T>(folder);
+    if merged.exists() {
+        return read(&merged).map(Some);
+    }
+    let parts = parts_of::<T>(folder)?;
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    let mut merging = Merging::<T>::open(&parts)?;
+    let mut rows = Vec::new();
+    while let Some(row) = merging.next()? {
+        rows.push(row);
+    }
+    Ok(Some(Table {
+        rows,
+        names: merging.names,
+        dropped: merging.dropped,
+    }))
 }
 
 /// One part that is being read.
@@ -56,37 +82,66 @@ impl<T: Kind> Source<T> {
     }
 }
 
+/// The rows of several parts as one sequence, sorted by time.
+struct Merging<T: Kind> {
+    sources: Vec<Source<T>>,
+    /// The next row of each source.
+    heads: Vec<Option<Row<T>>>,
+    names: Names,
+    dropped: Dropped,
+}
+
+impl<T: Kind> Merging<T> {
+    fn open(parts: &[PathBuf]) -> Result<Self, FileError> {
+        let mut sources = parts
+            .iter()
+            .map(|path| Source::<T>::open(path.clone()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut dropped = Dropped::new();
+        for (host, lost) in sources.iter().flat_map(|source| source.reader.dropped()) {
+            let sum = dropped.entry(host.clone()).or_insert(0u64);
+            *sum = sum.saturating_add(*lost);
+        }
+        // Parts are few (one per host): looking at each head beats keeping a heap in order.
+        let heads = sources
+            .iter_mut()
+            .map(Source::peek)
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Merging {
+            sources,
+            heads,
+            names: Names::default(),
+            dropped,
+        })
+    }
+
+    /// The earliest row that is left; ids of its names are of `names`.
+    fn next(&mut self) -> Result<Option<Row<T>>, FileError> {
+        let Some((place, row)) = earliest(&self.heads) else {
+            return Ok(None);
+        };
+        let source = &mut self.sources[place];
+        let named = renamed(row, source, &mut self.names)?;
+        source.next += 1;
+        self.heads[place] = source.peek()?;
+        if self.heads[place].is_some_and(|next| next.record.time() < row.record.time()) {
+            return Err(FileError::damaged(&source.path, "it is not sorted by time"));
+        }
+        Ok(Some(named))
+    }
+}
+
 fn merge_kind<T: Kind>(folder: &Path) -> Result<(), FileError> {
     let parts = parts_of::<T>(folder)?;
     if parts.is_empty() {
         return Ok(());
     }
-    let mut sources = parts
-        .iter()
-        .map(|path| Source::<T>::open(path.clone()))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut dropped = Dropped::new();
-    for (host, lost) in sources.iter().flat_map(|source| source.reader.dropped()) {
-        let sum = dropped.entry(host.clone()).or_insert(0u64);
-        *sum = sum.saturating_add(*lost);
+    let mut merging = Merging::<T>::open(&parts)?;
+    let mut writer = Writer::create(&merged_path::<T>(folder), &merging.dropped)?;
+    while let Some(row) = merging.next()? {
+        writer.push(row, &mut merging.names)?;
     }
-    let mut writer = Writer::create(&merged_path::<T>(folder), &dropped)?;
-    let mut names = Names::default();
-    // Parts are few (one per host): looking at each head beats keeping a heap in order.
-    let mut heads = sources
-        .iter_mut()
-        .map(Source::peek)
-        .collect::<Result<Vec<_>, _>>()?;
-    while let Some((place, row)) = earliest(&heads) {
-        let source = &mut sources[place];
-        writer.push(renamed(row, source, &mut names)?, &mut names)?;
-        source.next += 1;
-        heads[place] = source.peek()?;
-        if heads[place].is_some_and(|next| next.record.time() < row.record.time()) {
-            return Err(FileError::damaged(&source.path, "it is not sorted by time"));
-        }
-    }
-    writer.finish(&mut names)?;
+    writer.finish(&mut merging.names)?;
     for path in &parts {
         fs::remove_file(path).map_err(|error| FileError::write(path, &error))?;
     }

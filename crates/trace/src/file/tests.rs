@@ -106,9 +106,11 @@ fn parts_of_all_hosts_are_merged_by_time() {
     initiator.tcp(tcp(8));
     write_part(&folder.0, "initiator-0", &[initiator, helper]).unwrap();
     write_part(&folder.0, "target", &[target]).unwrap();
+    let unmerged = read_folder::<Crossing>(&folder.0).unwrap().unwrap();
     merge_parts(&folder.0).unwrap();
 
-    let io = read::<Crossing>(&merged_path::<Crossing>(&folder.0)).unwrap();
+    let io = read_folder::<Crossing>(&folder.0).unwrap().unwrap();
+    assert_eq!(unmerged.rows, io.rows);
     let hosts: Vec<_> = io.rows.iter().map(|row| io.names.get(row.host)).collect();
     assert_eq!(
         hosts,
@@ -126,6 +128,7 @@ fn parts_of_all_hosts_are_merged_by_time() {
         io.rows[1].record,
         crossing(2, Layer::Store, Direction::Enter)
     );
+    assert_eq!(unmerged.names.get(io.rows[1].host), "target");
     let pdus = read::<Pdu>(&merged_path::<Pdu>(&folder.0)).unwrap();
     assert_eq!(pdus.rows[0].record, pdu(1));
     let samples = read::<Tcp>(&merged_path::<Tcp>(&folder.0)).unwrap();
