@@ -1,8 +1,7 @@
 //! The target's side of a session in full feature phase (RFC 7143 §4.2, §11).
 //!
 //! - [`Session`]: the command window, the tasks and what the stores are to do ([`Work`]);
-//! - [`Connection`]: one connection's byte streams;
-//! - [`CommandWindow`] and [`HoldQueue`]: which commands may come, and in which order they go on.
+//! - [`Connection`]: one connection's byte streams.
 //!
 //! A connection logs in by itself with [`crate::login::TargetLogin`] over a [`Handshake`] and is
 //! then given to its session.
@@ -23,7 +22,5 @@ mod writing;
 pub use connection::Connection;
 pub use error::Close;
 pub use handshake::{Handshake, HandshakeError};
-pub use hold::HoldQueue;
 pub use session::{Notice, Session, SessionConfig};
-pub use window::{Admission, CommandWindow};
 pub use work::Work;

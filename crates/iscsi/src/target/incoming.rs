@@ -14,7 +14,7 @@ use crate::sequence::Sn;
 use crate::text::exchange::{Message, Turn};
 use crate::text::send_targets::{Asked, push_record};
 use crate::wire::{
-    Bhs, FrameError, LogoutReason, LogoutRequest, LogoutResult, NopOut, Opcode, Pdu,
+    Bhs, FrameError, LogoutReason, LogoutRequest, LogoutResult, Lun, NopOut, Opcode, Pdu,
     RESERVED_TASK_TAG, RejectReason, ScsiCommand, TaskManagementRequest, TextRequest,
 };
 
@@ -24,6 +24,13 @@ pub(super) struct Held {
     pub(super) place: usize,
     pub(super) bhs: Bhs,
     pub(super) data: Vec<u8>,
+}
+
+impl Held {
+    /// Whether it is a SCSI command for that unit, or for any when there is none.
+    pub(super) fn is_for(&self, lun: Option<Lun>) -> bool {
+        ScsiCommand::parse(&self.bhs).is_ok_and(|command| lun.is_none_or(|lun| command.lun == lun))
+    }
 }
 
 /// Immediate requests hold no window slot, so they have a bound of their own; RFC 7143 §11.2.1.1
@@ -67,6 +74,7 @@ impl Core {
                         self.held.advance();
                         self.deliver(place, link, pdu.bhs, pdu.data, now, trace)
                     }
+                    Admission::Hold(ahead) if self.held.has(ahead) => Ok(()),
                     Admission::Hold(ahead) => {
                         self.held_bytes += pdu.data.len();
                         if self.held_bytes > UNSOLICITED_BYTES as usize {
@@ -106,15 +114,19 @@ impl Core {
 
     /// The next command in CmdSN order, if it is held.
     pub(super) fn take_held(&mut self) -> Option<Held> {
-        if !self.held.next_is_here() {
-            return None;
-        }
-        let expected = self.window.exp_cmd_sn();
-        match self.window.admit(expected) {
-            Admission::Deliver => self.held.advance().inspect(|held| {
-                self.held_bytes -= held.data.len();
-            }),
-            Admission::Hold(_) | Admission::Ignore => None,
+        self.pass_received();
+        let held = self.held.take()?;
+        // What is held lies inside the window, and the window never shrinks.
+        self.window.admit(self.window.exp_cmd_sn());
+        self.held_bytes -= held.data.len();
+        Some(held)
+    }
+
+    /// Moves on past commands that count as received without having come.
+    pub(super) fn pass_received(&mut self) {
+        while self.held.pass() {
+            self.window.admit(self.window.exp_cmd_sn());
+            self.window.release();
         }
     }
 

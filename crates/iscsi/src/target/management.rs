@@ -1,9 +1,12 @@
 //! Task management (RFC 7143 §11.5, §11.6).
 
+use core::ops::Range;
+
 use wansan_trace::{Instant, Recorder, TaskTag};
 
 use super::connection::Link;
 use super::error::Close;
+use super::incoming::Held;
 use super::session::{Core, Notice, Session};
 use super::task::Stage;
 use crate::scsi::UnitAttention;
@@ -54,6 +57,8 @@ impl Core {
                         vec![request.referenced_task_tag],
                         TaskManagementResult::Complete,
                     )
+                } else if self.pass_over_one(request) {
+                    (Vec::new(), TaskManagementResult::Complete)
                 } else {
                     (Vec::new(), TaskManagementResult::TaskDoesNotExist)
                 }
@@ -66,20 +71,20 @@ impl Core {
                 (Vec::new(), TaskManagementResult::LunDoesNotExist)
             }
             TaskManagementFunction::AbortTaskSet => (
-                self.tasks_of(Some(request.lun), request.cmd_sn),
+                self.affected(Some(request.lun), request.cmd_sn),
                 TaskManagementResult::Complete,
             ),
             TaskManagementFunction::ClearTaskSet | TaskManagementFunction::LogicalUnitReset => {
                 self.reset_units(unit.into_iter().collect());
                 (
-                    self.tasks_of(Some(request.lun), request.cmd_sn),
+                    self.affected(Some(request.lun), request.cmd_sn),
                     TaskManagementResult::Complete,
                 )
             }
             TaskManagementFunction::TargetWarmReset => {
                 self.reset_units((0..self.config.device.units().len()).collect());
                 (
-                    self.tasks_of(None, request.cmd_sn),
+                    self.affected(None, request.cmd_sn),
                     TaskManagementResult::Complete,
                 )
             }
@@ -102,12 +107,43 @@ impl Core {
         Ok(())
     }
 
-    /// The tasks that were sent before the function (§11.5.1: those after it are not affected).
-    fn tasks_of(&self, lun: Option<Lun>, before: Sn) -> Vec<TaskTag> {
+    /// The tasks of the unit, or of all units, that were sent before the function (§11.5.1: those
+    /// after it are not affected). Commands that wait for a gap in CmdSN to close are affected as
+    /// well, and will never become tasks.
+    fn affected(&mut self, lun: Option<Lun>, before: Sn) -> Vec<TaskTag> {
+        let exp_cmd_sn = self.window.exp_cmd_sn();
+        if exp_cmd_sn.lt(before) && before.sub(1).le(self.window.max_cmd_sn()) {
+            self.pass_over(0..before.distance(exp_cmd_sn), |held| match held {
+                Some(held) => held.is_for(lun),
+                // §4.2.3.3: the whole target's CmdSN space up to the function may be plugged,
+                // while one unit's may not, as nobody knows yet which unit the command is for.
+                None => lun.is_none(),
+            });
+        }
         let affected = self.tasks.iter().filter(|(_, task)| {
             lun.is_none_or(|lun| task.lun == lun) && (task.cmd_sn.lt(before) || !task.holds_slot)
         });
         affected.map(|(tag, _)| *tag).collect()
+    }
+
+    /// ABORT TASK of a command that has not been delivered: its CmdSN counts as received if it
+    /// lies inside the window and before the function's own (§11.6.1 b). Says whether it does.
+    fn pass_over_one(&mut self, request: &TaskManagementRequest) -> bool {
+        let (exp_cmd_sn, wanted) = (self.window.exp_cmd_sn(), request.ref_cmd_sn);
+        let in_window = exp_cmd_sn.le(wanted) && wanted.le(self.window.max_cmd_sn());
+        let passes = in_window && wanted.lt(request.cmd_sn);
+        if passes {
+            let ahead = wanted.distance(exp_cmd_sn);
+            self.pass_over(ahead..ahead + 1, |_| true);
+        }
+        passes
+    }
+
+    fn pass_over(&mut self, ahead: Range<u32>, affected: impl Fn(Option<&Held>) -> bool) {
+        for held in self.held.pass_over(ahead, affected) {
+            self.held_bytes -= held.data.len();
+        }
+        self.pass_received();
     }
 
     /// Ends tasks without an answer; gives those that must wait for their store.

@@ -4,7 +4,7 @@ use crate::sequence::Sn;
 
 /// What is to happen with a command, by its CmdSN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
+pub(super) enum Admission {
     /// It is the next one: deliver it.
     Deliver,
     /// It is this many places ahead of the next one: hold it until the gap has closed.
@@ -19,7 +19,7 @@ pub enum Admission {
 /// window bounds the commands that the target has in hand, not only those under way to it.
 /// MaxCmdSN never goes back (§4.2.2.1), whatever happens to the size.
 #[derive(Debug)]
-pub struct CommandWindow {
+pub(super) struct CommandWindow {
     expected: Sn,
     max: Sn,
     size: u32,
@@ -28,8 +28,7 @@ pub struct CommandWindow {
 
 impl CommandWindow {
     /// A window of `size` commands (1 to 2^31 − 1) that opens at CmdSN `first`.
-    #[must_use]
-    pub fn new(first: Sn, size: u32) -> Self {
+    pub(super) fn new(first: Sn, size: u32) -> Self {
         debug_assert!(size >= 1);
         CommandWindow {
             expected: first,
@@ -40,20 +39,17 @@ impl CommandWindow {
     }
 
     /// ExpCmdSN as it goes into every answer.
-    #[must_use]
-    pub fn exp_cmd_sn(&self) -> Sn {
+    pub(super) fn exp_cmd_sn(&self) -> Sn {
         self.expected
     }
 
     /// MaxCmdSN as it goes into every answer.
-    #[must_use]
-    pub fn max_cmd_sn(&self) -> Sn {
+    pub(super) fn max_cmd_sn(&self) -> Sn {
         self.max
     }
 
     /// MaxCmdSN as it will be once a slot has been given back, if `released`.
-    #[must_use]
-    pub fn max_cmd_sn_after(&self, released: bool) -> Sn {
+    pub(super) fn max_cmd_sn_after(&self, released: bool) -> Sn {
         let in_hand = self.in_hand - u32::from(released && self.in_hand > 0);
         // One below ExpCmdSN means "closed" (§4.2.2.1).
         let open = self.expected.add(self.size.saturating_sub(in_hand)).sub(1);
@@ -62,7 +58,7 @@ impl CommandWindow {
 
     /// Decides on a non-immediate command that has just come. [`Admission::Deliver`] takes its
     /// slot and moves on to the next CmdSN.
-    pub fn admit(&mut self, cmd_sn: Sn) -> Admission {
+    pub(super) fn admit(&mut self, cmd_sn: Sn) -> Admission {
         if cmd_sn == self.expected && cmd_sn.le(self.max) {
             self.expected = self.expected.next();
             self.in_hand += 1;
@@ -75,7 +71,7 @@ impl CommandWindow {
     }
 
     /// Gives back the slot of a delivered command.
-    pub fn release(&mut self) {
+    pub(super) fn release(&mut self) {
         debug_assert!(self.in_hand > 0);
         self.max = self.max_cmd_sn_after(true);
         self.in_hand = self.in_hand.saturating_sub(1);

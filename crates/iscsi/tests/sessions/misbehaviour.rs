@@ -7,7 +7,8 @@ use wansan_iscsi::sequence::Sn;
 use wansan_iscsi::target::Close;
 use wansan_iscsi::wire::{
     BHS_BYTES, Bhs, DataOut, Lun, Opcode, Receiver, Reject, RejectReason, ScsiCommand,
-    ScsiResponse, ScsiStatus, TaskAttribute, Transmitter,
+    ScsiResponse, ScsiStatus, TaskAttribute, TaskManagementFunction, TaskManagementRequest,
+    TaskManagementResponse, TaskManagementResult, Transmitter,
 };
 use wansan_trace::TaskTag;
 
@@ -133,6 +134,120 @@ fn commands_ahead_of_a_gap_wait_for_it() {
         .collect();
     assert_eq!(tags, [1, 2]);
     assert_eq!(victim.pair.store[0], 2);
+}
+
+/// A management function on unit 0 that goes for immediate delivery, with the CmdSN that the next
+/// command will have.
+fn manage(victim: &Victim, function: TaskManagementFunction, aborts: Option<(u32, u32)>) -> Bhs {
+    let (tag, cmd_sn) = aborts.unwrap_or((u32::MAX, 0));
+    let mut bhs = [0; BHS_BYTES];
+    TaskManagementRequest {
+        immediate: true,
+        function,
+        lun: Lun::single_level(0).unwrap(),
+        task_tag: TaskTag(1000),
+        referenced_task_tag: TaskTag(tag),
+        cmd_sn: Sn(victim.cmd_sn),
+        exp_stat_sn: Sn(0),
+        ref_cmd_sn: Sn(cmd_sn),
+        exp_data_sn: 0,
+    }
+    .emit(&mut bhs);
+    bhs
+}
+
+fn managed(answers: &[(Bhs, Vec<u8>)]) -> TaskManagementResponse {
+    let found = answers
+        .iter()
+        .find_map(|(bhs, _)| TaskManagementResponse::parse(bhs).ok());
+    found.expect("a response to the management function")
+}
+
+#[test]
+fn a_command_that_is_aborted_behind_a_gap_never_runs() {
+    // §11.6.1 b: RefCmdSN inside the window is considered received.
+    let mut victim = Victim::new(Wanted::default());
+    let first = victim.write_command(1, 1, true);
+    let second = victim.write_command(2, 1, true);
+    let third = victim.write_command(3, 1, true);
+    victim.send(&second, &[2; 512]).unwrap();
+    let abort = manage(&victim, TaskManagementFunction::AbortTask, Some((2, 2)));
+    victim.send(&abort, &[]).unwrap();
+    let response = managed(&victim.answers());
+    assert_eq!(response.response, TaskManagementResult::Complete);
+    victim.send(&second, &[2; 512]).unwrap();
+    victim.send(&first, &[1; 512]).unwrap();
+    assert_eq!(victim.answers().len(), 1, "only the first one is answered");
+    assert_eq!(victim.pair.store[0], 1);
+    victim.send(&third, &[3; 512]).unwrap();
+    assert_eq!(victim.answers().len(), 1);
+    assert_eq!(victim.pair.store[0], 3);
+}
+
+#[test]
+fn an_abort_of_a_missing_command_closes_the_gap() {
+    let mut victim = Victim::new(Wanted::default());
+    let first = victim.write_command(1, 1, true);
+    let second = victim.write_command(2, 1, true);
+    victim.send(&second, &[2; 512]).unwrap();
+    let abort = manage(&victim, TaskManagementFunction::AbortTask, Some((1, 1)));
+    victim.send(&abort, &[]).unwrap();
+    let answers = victim.answers();
+    let response = managed(&answers);
+    assert_eq!(response.response, TaskManagementResult::Complete);
+    assert_eq!(response.exp_cmd_sn, Sn(2), "CmdSN 1 counts as received");
+    assert_eq!(answers.len(), 2, "the second command goes on");
+    victim.send(&first, &[1; 512]).unwrap();
+    assert!(victim.answers().is_empty(), "it is a duplicate now");
+    assert_eq!(victim.pair.store[0], 2);
+}
+
+#[test]
+fn an_abort_outside_the_window_knows_no_task() {
+    // §11.6.1 c; and §11.6.1 b only below the CmdSN of the function itself.
+    for ref_cmd_sn in [0, 1, 2, 17, 1 << 31] {
+        let mut victim = Victim::new(Wanted::default());
+        let first = victim.write_command(1, 1, true);
+        victim.send(&first, &[1; 512]).unwrap();
+        victim.answers();
+        let function = TaskManagementFunction::AbortTask;
+        let abort = manage(&victim, function, Some((9, ref_cmd_sn)));
+        victim.send(&abort, &[]).unwrap();
+        let response = managed(&victim.answers());
+        assert_eq!(response.response, TaskManagementResult::TaskDoesNotExist);
+    }
+}
+
+#[test]
+fn functions_on_many_tasks_take_the_held_commands_with_them() {
+    for (function, plugs) in [
+        (TaskManagementFunction::AbortTaskSet, false),
+        (TaskManagementFunction::LogicalUnitReset, false),
+        (TaskManagementFunction::TargetWarmReset, true),
+    ] {
+        let mut victim = Victim::new(Wanted::default());
+        let first = victim.write_command(1, 1, true);
+        let second = victim.write_command(2, 1, true);
+        victim.send(&second, &[2; 512]).unwrap();
+        let request = manage(&victim, function, None);
+        let after = victim.write_command(4, 1, true);
+        victim.send(&after, &[4; 512]).unwrap();
+        victim.send(&request, &[]).unwrap();
+        let answers = victim.answers();
+        let response = managed(&answers);
+        assert_eq!(response.response, TaskManagementResult::Complete);
+        // Only a target's reset may take the command that has not come for received.
+        assert_eq!(response.exp_cmd_sn == Sn(3), plugs, "{function:?}");
+        victim.send(&first, &[1; 512]).unwrap();
+        let answered = answers.into_iter().chain(victim.answers());
+        let tags: Vec<u32> = answered
+            .filter_map(|(bhs, _)| ScsiResponse::parse(&bhs).ok())
+            .map(|response| response.task_tag.0)
+            .collect();
+        let expected: &[u32] = if plugs { &[4] } else { &[1, 4] };
+        assert_eq!(tags, expected, "{function:?}");
+        assert_ne!(victim.pair.store[0], 2, "{function:?}");
+    }
 }
 
 #[test]
