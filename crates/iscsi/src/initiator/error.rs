@@ -1,6 +1,7 @@
 //! Why a session ends against its will.
 
 use crate::fault::Fault;
+use crate::sequence::Sn;
 use crate::wire::{FrameError, ParseError};
 
 /// The session cannot go on (error recovery level 0: any protocol error ends it,
@@ -33,6 +34,17 @@ pub enum SessionError {
         task: u32,
         /// What is wrong.
         problem: &'static str,
+    },
+    /// A status with another StatSN than the next one.
+    #[error(
+        "the target sent StatSN {got} where {expected} was next: {} (RFC 7143 §4.2.2.2)",
+        if got.lt(*expected) { "it sent a status twice" } else { "a status is missing" }
+    )]
+    StatusOutOfOrder {
+        /// What came.
+        got: Sn,
+        /// What should have come.
+        expected: Sn,
     },
     /// The target asks for more answers than it reads.
     #[error("the target pings faster than it reads the answers")]

@@ -46,14 +46,14 @@ impl Core {
             Opcode::NopIn => self.nop_in(link, pdu),
             Opcode::TaskManagementResponse => {
                 let response = TaskManagementResponse::parse(pdu.bhs)?;
-                link.take_status(response.stat_sn);
+                link.take_status(response.stat_sn)?;
                 self.take_window(response.exp_cmd_sn, response.max_cmd_sn);
                 self.managed(&response, now, trace);
                 Ok(())
             }
             Opcode::LogoutResponse => {
                 let response = LogoutResponse::parse(pdu.bhs)?;
-                link.take_status(response.stat_sn);
+                link.take_status(response.stat_sn)?;
                 if self.take_request(response.task_tag) == Some(Request::Logout) {
                     self.events.push_back(Event::LoggedOut);
                 }
@@ -93,7 +93,7 @@ impl Core {
         let Some(task) = self.tasks.get_mut(data_in.task_tag) else {
             // Data of a task that was aborted in the meantime.
             if data_in.status.is_some() {
-                link.take_status(data_in.stat_sn);
+                link.take_status(data_in.stat_sn)?;
             }
             return Ok(());
         };
@@ -118,7 +118,7 @@ impl Core {
         task.got_bytes += pdu.data.len() as u32;
         task.expected_data_sn += 1;
         if let Some(status) = data_in.status {
-            link.take_status(data_in.stat_sn);
+            link.take_status(data_in.stat_sn)?;
             let answer = Answer {
                 status,
                 residual: data_in.residual,
@@ -138,7 +138,7 @@ impl Core {
         trace: &mut Recorder,
     ) -> Result<(), SessionError> {
         let response = ScsiResponse::parse(pdu.bhs)?;
-        link.take_status(response.stat_sn);
+        link.take_status(response.stat_sn)?;
         self.take_window(response.exp_cmd_sn, response.max_cmd_sn);
         let session = self.id;
         let Some(task) = self.tasks.get_mut(response.task_tag) else {
@@ -258,7 +258,7 @@ impl Core {
         let nop = NopIn::parse(pdu.bhs)?;
         self.take_window(nop.exp_cmd_sn, nop.max_cmd_sn);
         if nop.task_tag != RESERVED_TASK_TAG {
-            link.take_status(nop.stat_sn);
+            link.take_status(nop.stat_sn)?;
             if self.take_request(nop.task_tag) == Some(Request::Ping) {
                 self.events.push_back(Event::Pong {
                     request: nop.task_tag,
@@ -340,7 +340,7 @@ impl Core {
         trace: &mut Recorder,
     ) -> Result<(), SessionError> {
         let reject = Reject::parse(pdu.bhs)?;
-        link.take_status(reject.stat_sn);
+        link.take_status(reject.stat_sn)?;
         self.take_window(reject.exp_cmd_sn, reject.max_cmd_sn);
         if let Some(tag) = pdu.data.get(16..20) {
             let tag = TaskTag(u32::from_be_bytes([tag[0], tag[1], tag[2], tag[3]]));
@@ -356,7 +356,7 @@ impl Core {
         link: &mut Link,
         message: &AsyncMessage,
     ) -> Result<(), SessionError> {
-        link.take_status(message.stat_sn);
+        link.take_status(message.stat_sn)?;
         self.take_window(message.exp_cmd_sn, message.max_cmd_sn);
         match message.event {
             AsyncEvent::LogoutRequest
@@ -372,11 +372,18 @@ impl Core {
 }
 
 impl Link {
-    /// A PDU that carries a status took the next StatSN of the connection.
-    fn take_status(&mut self, stat_sn: Sn) {
-        if self.exp_stat_sn.le(stat_sn) {
-            self.exp_stat_sn = stat_sn.next();
+    /// A PDU that carries a status must have the next StatSN of the connection. TCP keeps order,
+    /// and at error recovery level 0 a digest error ends the session, so no status can be missing
+    /// or come twice unless the target miscounts (RFC 7143 §4.2.2.2).
+    fn take_status(&mut self, stat_sn: Sn) -> Result<(), SessionError> {
+        if stat_sn != self.exp_stat_sn {
+            return Err(SessionError::StatusOutOfOrder {
+                got: stat_sn,
+                expected: self.exp_stat_sn,
+            });
         }
+        self.exp_stat_sn = stat_sn.next();
+        Ok(())
     }
 }
 

@@ -1,6 +1,8 @@
 //! Peers that break the rules lose their task or their connection, never more.
 
 use proptest::prelude::*;
+use wansan_iscsi::fault::Fault;
+use wansan_iscsi::initiator::SessionError;
 use wansan_iscsi::keys::{DigestKind, Wanted};
 use wansan_iscsi::scsi::cdb;
 use wansan_iscsi::sequence::Sn;
@@ -364,6 +366,39 @@ fn a_flipped_bit_is_noticed_where_digests_are_on() {
             usize::from(flipped > 48),
             "a lost header cannot be rejected"
         );
+    }
+}
+
+/// What the initiator makes of the answers to two small reads, of which it is shown those of
+/// `order` alone.
+fn shown_answers(order: &[usize]) -> Result<(), SessionError> {
+    let mut pair = Pair::new(Wanted::default(), Wanted::default(), 16, 31);
+    pair.read(0, 1, 0);
+    pair.read(1, 1, 1);
+    pair.towards_target().unwrap();
+    let answers = pair.target.connections()[0].pending().to_vec();
+    let each: Vec<&[u8]> = answers.chunks(BHS_BYTES + 512).collect();
+    assert_eq!(each.len(), 2);
+    let now = pair.now();
+    for answer in order {
+        let connection = &mut pair.initiator.connections()[0];
+        let bytes = copy(each[*answer], connection.space());
+        connection.filled(bytes, now);
+    }
+    pair.initiator.receive(0, now, &mut pair.trace)
+}
+
+#[test]
+fn an_initiator_leaves_a_target_whose_statuses_do_not_follow_each_other() {
+    assert!(shown_answers(&[0, 1]).is_ok());
+    for (order, problem) in [
+        (&[1][..], "a status is missing"),
+        (&[0, 0], "it sent a status twice"),
+    ] {
+        let error = shown_answers(order).unwrap_err();
+        assert_eq!(error.fault(), Fault::PeerMisbehaved);
+        let said = error.to_string();
+        assert!(said.contains(problem) && said.contains("StatSN"), "{said}");
     }
 }
 
