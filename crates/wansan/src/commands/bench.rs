@@ -129,7 +129,7 @@ fn rate(text: &str) -> Result<f64, String> {
 /// # Errors
 /// What makes it impossible to measure.
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
-    let _folder = args.record.prepare()?;
+    let recording = args.record.prepare("initiator")?;
     let trace = Recorder::new(args.record.kinds(), args.record.budget_bytes());
     let config = InitiatorConfig {
         name: args.initiator_name.clone(),
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     };
     let mut report = measured?;
     report.records_dropped = trace.dropped();
-    args.record.write(&[trace])?;
+    recording.write(&[trace])?;
     if args.json {
         let json = serde_json::to_string(&report)?;
         tell(|out| writeln!(out, "{json}"))?;

@@ -1,10 +1,11 @@
 //! The arguments of recording, which several commands have.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use wansan_trace::{Kinds, Recorder, file, units};
+use wansan_trace::file::{self, FileError};
+use wansan_trace::{Kinds, Recorder, units};
 
 /// What to record, and where.
 #[derive(Debug, Args)]
@@ -12,14 +13,9 @@ pub(super) struct RecordArgs {
     /// Record into this folder, as Parquet files
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
-    /// The name of this host in the records
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "local",
-        requires = "record"
-    )]
-    host: String,
+    /// The name of this host in the records [default: the program's part, target or initiator]
+    #[arg(long, value_name = "NAME", requires = "record", value_parser = host)]
+    host: Option<String>,
     /// Which records to keep, of io, pdu, tcp
     #[arg(
         long,
@@ -40,16 +36,65 @@ pub(super) struct RecordArgs {
     record_memory: u64,
 }
 
-/// A folder that was made for records.
-pub(super) struct Made(Option<PathBuf>);
+fn host(name: &str) -> Result<String, FileError> {
+    file::check_host(name).map(|()| name.to_owned())
+}
 
-impl Drop for Made {
+/// Where records go, made ready before there are any.
+#[derive(Debug)]
+pub(super) struct Recording {
+    /// The folder and this host's name in it; none when nothing is recorded.
+    place: Option<(PathBuf, String)>,
+    /// The folder, if it was made for this recording.
+    made: Option<PathBuf>,
+}
+
+impl Recording {
+    /// Writes the records, if any were asked for.
+    ///
+    /// # Errors
+    /// When they cannot be written, or another program has written under the same name meanwhile.
+    pub(super) fn write(&self, recorders: &[Recorder]) -> Result<()> {
+        if let Some((folder, host)) = &self.place {
+            refuse_to_overwrite(folder, host)?;
+            file::write_part(folder, host, recorders)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Recording {
     fn drop(&mut self) {
-        if let Some(folder) = &self.0 {
+        if let Some(folder) = &self.made {
             // Only an empty folder can be removed this way: one with records stays.
             let _ = std::fs::remove_dir(folder);
         }
     }
+}
+
+/// Fails when `folder` holds a recording that one of `host` would replace or be mixed with: a part
+/// of the same host, or files that are merged already.
+fn refuse_to_overwrite(folder: &Path, host: &str) -> Result<()> {
+    const PART: &str = ".part.parquet";
+    let unreadable = || format!("cannot read the folder {}", folder.display());
+    for entry in std::fs::read_dir(folder).with_context(unreadable)? {
+        let path = entry.with_context(unreadable)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.ends_with(&format!(".{host}{PART}")) {
+            bail!(
+                "{} is an earlier recording of host {host}: name another folder with --record, or \
+                 another host with --host",
+                path.display()
+            );
+        }
+        if name.ends_with(".parquet") && !name.ends_with(PART) {
+            bail!(
+                "{} is an earlier recording: name another folder with --record",
+                path.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// A kind of record that a program can keep.
@@ -79,11 +124,18 @@ impl RecordArgs {
         usize::try_from(self.record_memory).unwrap_or(usize::MAX)
     }
 
-    /// Makes the folder, so that a place that cannot be had is told before any work is done. It
-    /// goes again with what is returned, unless records were written to it.
-    pub(super) fn prepare(&self) -> Result<Made> {
+    /// Makes the folder and sees that it is free, so that a place that cannot be had is told
+    /// before any work is done. The folder goes again with what is returned, unless records were
+    /// written to it. `part` is what this host is called when nobody names it.
+    ///
+    /// # Errors
+    /// When the folder cannot be had, or holds an earlier recording that would be replaced.
+    pub(super) fn prepare(&self, part: &str) -> Result<Recording> {
         let Some(folder) = &self.record else {
-            return Ok(Made(None));
+            return Ok(Recording {
+                place: None,
+                made: None,
+            });
         };
         if self.budget_bytes() < Recorder::MIN_BYTES {
             bail!(
@@ -92,17 +144,14 @@ impl RecordArgs {
                 units::format_bytes(Recorder::MIN_BYTES as u64)
             );
         }
-        let made = Made((!folder.exists()).then(|| folder.clone()));
+        let host = self.host.as_deref().unwrap_or(part);
+        let made = (!folder.exists()).then(|| folder.clone());
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        Ok(made)
-    }
-
-    /// Writes the records, if any were asked for.
-    pub(super) fn write(&self, recorders: &[Recorder]) -> Result<()> {
-        if let Some(folder) = &self.record {
-            file::write_part(folder, &self.host, recorders)?;
-        }
-        Ok(())
+        refuse_to_overwrite(folder, host)?;
+        Ok(Recording {
+            place: Some((folder.clone(), host.to_owned())),
+            made,
+        })
     }
 }

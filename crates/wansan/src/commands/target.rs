@@ -70,7 +70,7 @@ fn default_threads() -> u16 {
 /// # Errors
 /// What makes it impossible to serve.
 pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
-    let _folder = args.record.prepare()?;
+    let recording = args.record.prepare("target")?;
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
     let target = Target::start(&TargetConfig {
         listen: args.listen.clone(),
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
     signals.forever().next();
     let recorders = target.stop();
-    args.record.write(&recorders)?;
+    recording.write(&recorders)?;
     let dropped: u64 = recorders.iter().map(Recorder::dropped).sum();
     if dropped > 0 {
         eprintln!("wansan target: {dropped} records dropped: give --record-memory more");

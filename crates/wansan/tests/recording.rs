@@ -1,0 +1,130 @@
+//! Recording and explaining by hand, without a lab: a target and a load that are told to record
+//! into one folder, and the finding from what they leave.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use wansan_peers::process::{Finished, run};
+use wansan_peers::wansan::Target;
+
+const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn wansan(arguments: &[&str]) -> Finished {
+    run(Command::new(WANSAN).args(arguments), LIMIT).unwrap()
+}
+
+/// A target of one unit with a slow store, recording into `folder`.
+fn slow_target(folder: &str) -> Target {
+    let unit = "memory:16MiB,service-time=5ms,servers=1";
+    let arguments = ["--lun", unit, "--record", folder];
+    Target::start(Path::new(WANSAN), &arguments).unwrap()
+}
+
+fn load(target: &Target, folder: &str) -> Finished {
+    let url = target.url(0);
+    let load = ["bench", &url, "--parallel", "8", "--count", "100"];
+    wansan(&[&load[..], &["--record", folder]].concat())
+}
+
+/// The files of a folder and when each was last written.
+fn files(folder: &Path) -> BTreeMap<String, SystemTime> {
+    fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let written = entry.metadata().unwrap().modified().unwrap();
+            (entry.file_name().into_string().unwrap(), written)
+        })
+        .collect()
+}
+
+#[track_caller]
+fn refused(finished: &Finished, words: &[&str]) {
+    let said = finished.stderr.trim_end();
+    assert_eq!(finished.status.code(), Some(2), "{}", finished.output());
+    assert_eq!(said.lines().count(), 1, "{said}");
+    for word in words {
+        assert!(said.contains(word), "no '{word}' in: {said}");
+    }
+}
+
+#[test]
+fn what_target_and_bench_have_recorded_is_explained_as_it_stands() {
+    let scratch = TempDir::with_prefix("wansan-recording-").unwrap();
+    let place = scratch.path().join("x");
+    let folder = place.to_str().unwrap();
+    let target = slow_target(folder);
+    let loaded = load(&target, folder);
+    assert!(loaded.status.success(), "{}", loaded.output());
+
+    // The target has not written yet: that is said, and harms nothing.
+    let early = wansan(&["explain", folder]);
+    assert!(early.status.success(), "{}", early.output());
+    assert!(early.stdout.contains("nothing is recorded of the target"));
+
+    assert!(target.stop().unwrap().success());
+    let before = files(&place);
+    assert!(before.contains_key("io.target.part.parquet"), "{before:?}");
+    assert!(before.contains_key("io.initiator.part.parquet"));
+    let explained = wansan(&["explain", folder, "--json"]);
+    assert!(explained.status.success(), "{}", explained.output());
+    let explanation: Value = serde_json::from_str(&explained.stdout).unwrap();
+    assert_eq!(explanation["finding"]["limit"], "store", "{explanation:#}");
+    assert_eq!(files(&place), before, "explaining has changed the records");
+}
+
+#[test]
+fn an_earlier_recording_is_not_overwritten() {
+    let scratch = TempDir::with_prefix("wansan-recording-").unwrap();
+    let place = scratch.path().join("x");
+    let folder = place.to_str().unwrap();
+    let target = slow_target(folder);
+    assert!(load(&target, folder).status.success());
+    let before = files(&place);
+    refused(
+        &load(&target, folder),
+        &["io.initiator.part.parquet", "--record", "--host"],
+    );
+    assert_eq!(files(&place), before);
+
+    // Another host is another part of the same recording.
+    let url = target.url(0);
+    let second = ["bench", &url, "--count", "1", "--record", folder];
+    let second = wansan(&[&second[..], &["--host", "second"]].concat());
+    assert!(second.status.success(), "{}", second.output());
+    assert!(target.stop().unwrap().success());
+
+    let again = ["target", "--listen", "127.0.0.1:0", "--lun", "memory:1MiB"];
+    let named = ["--name", "iqn.2026-11.net.example:x", "--record", folder];
+    refused(
+        &wansan(&[&again[..], &named[..]].concat()),
+        &["io.target.part.parquet", "--record"],
+    );
+}
+
+#[test]
+fn records_that_were_merged_are_not_mixed_with_others() {
+    let scratch = TempDir::with_prefix("wansan-recording-").unwrap();
+    fs::write(scratch.path().join("io.parquet"), "an earlier one").unwrap();
+    let folder = scratch.path().to_str().unwrap();
+    let url = "iscsi://127.0.0.1:1/iqn.2026-11.net.example:x/0";
+    refused(
+        &wansan(&["bench", url, "--record", folder]),
+        &["io.parquet", "earlier recording", "--record"],
+    );
+}
+
+#[test]
+fn a_host_that_cannot_name_a_file_is_refused_before_the_load() {
+    let url = "iscsi://127.0.0.1:1/iqn.2026-11.net.example:x/0";
+    refused(
+        &wansan(&["bench", url, "--record", "x", "--host", "my/host"]),
+        &["my/host", "letters"],
+    );
+}
