@@ -7,6 +7,7 @@ use wansan_trace::event::{Crossing, Packet, Path as PathSample, Pdu, Tcp};
 use wansan_trace::file::{self, FileError, Kind, Table};
 
 use crate::join::{Joined, join};
+use crate::window::Window;
 use crate::wire;
 
 /// Why a cell or a run could not be read. Each is one line.
@@ -16,8 +17,26 @@ pub enum ReadError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The folder holds no records of I/Os.
-    #[error("{}: there is no io.parquet: is it a cell of a run folder, and were `io` records kept?", .0.display())]
+    #[error("{}: there are no io records in it (io.parquet, or io.HOST.part.parquet of each host): were they kept (`--record-kinds io`)?", .0.display())]
     NoIo(PathBuf),
+    /// A run's index lists a cell that has no folder.
+    #[error("{}: results.json lists cell {cell}, but there is no folder cell-{cell:03}: was it moved or removed?", run.display())]
+    NoCell {
+        /// The run's folder.
+        run: PathBuf,
+        /// The cell's number.
+        cell: u64,
+    },
+    /// What was measured is not what was recorded.
+    #[error("{}: results.json says that {} ns to {} ns was measured, but the records are of {} ns to {} ns: are they of another run?", cell.display(), measured.from_ns, measured.to_ns, recorded.from_ns, recorded.to_ns)]
+    NotMeasured {
+        /// The cell's folder.
+        cell: PathBuf,
+        /// The time that the index says was measured.
+        measured: Window,
+        /// The time from the first to the last record.
+        recorded: Window,
+    },
     /// The folder is not a run folder.
     #[error("{path}: {reason}", path = .path.display())]
     NotARun {
@@ -46,15 +65,17 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Reads `folder`, a `cell-NNN` of a run folder.
+    /// Reads `folder`, a `cell-NNN` of a run folder, or one into which programs were told to
+    /// record by hand and in which the parts of each host still stand apart.
     ///
     /// # Errors
-    /// [`ReadError`] when there is no `io.parquet` or a file cannot be read.
+    /// [`ReadError`] when there are no `io` records or a file cannot be read.
     pub fn read(folder: &Path) -> Result<Cell, ReadError> {
-        let io = optional::<Crossing>(folder)?.ok_or_else(|| ReadError::NoIo(folder.to_owned()))?;
+        let io = file::read_folder::<Crossing>(folder)?
+            .ok_or_else(|| ReadError::NoIo(folder.to_owned()))?;
         let mut joined = join(&io.rows);
-        let pdu = optional::<Pdu>(folder)?;
-        let packet = optional::<Packet>(folder)?;
+        let pdu = file::read_folder::<Pdu>(folder)?;
+        let packet = file::read_folder::<Packet>(folder)?;
         if let (Some(pdus), Some(packets)) = (&pdu, &packet) {
             wire::derive(&mut joined, &pdus.rows, packets);
         }
@@ -62,9 +83,26 @@ impl Cell {
             joined,
             io_dropped: io.dropped,
             pdu,
-            tcp: optional(folder)?,
+            tcp: file::read_folder(folder)?,
             packet,
-            path: optional(folder)?,
+            path: file::read_folder(folder)?,
+        })
+    }
+
+    /// Checks that I/Os were recorded in the time that is said to have been measured. `folder`
+    /// names the cell in the error.
+    ///
+    /// # Errors
+    /// [`ReadError::NotMeasured`] when the records and that time have no moment in common.
+    pub fn check_measured(&self, folder: &Path, measured: Window) -> Result<(), ReadError> {
+        let recorded = self.joined.records;
+        if recorded.overlap_ns(measured.from_ns, measured.to_ns) > 0 {
+            return Ok(());
+        }
+        Err(ReadError::NotMeasured {
+            cell: folder.to_owned(),
+            measured,
+            recorded,
         })
     }
 
@@ -92,13 +130,4 @@ impl Cell {
         })
         .collect()
     }
-}
-
-/// The merged file of a kind, if it is there.
-fn optional<T: Kind>(folder: &Path) -> Result<Option<Table<T>>, ReadError> {
-    let path = file::merged_path::<T>(folder);
-    if !path.exists() {
-        return Ok(None);
-    }
-    Ok(Some(file::read(&path)?))
 }

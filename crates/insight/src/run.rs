@@ -24,6 +24,8 @@ pub struct Run {
     pub title: String,
     /// The cells in the order in which they ran.
     pub cells: Vec<RunCell>,
+    /// Whether the folder itself holds the records, of one cell, instead of a folder for each.
+    holds_records: bool,
 }
 
 /// One cell of a run.
@@ -41,6 +43,8 @@ pub struct RunCell {
     #[serde(default)]
     pub repeat: u64,
     #[serde(default)]
+    failure: Option<String>,
+    #[serde(default)]
     measured_from_ns: Option<u64>,
     #[serde(default)]
     measured_to_ns: Option<u64>,
@@ -51,14 +55,13 @@ fn planned() -> String {
 }
 
 impl RunCell {
-    /// The time that the load generators measured, without warm-up.
+    /// The time that the load generators measured, without warm-up, if the index says it.
     #[must_use]
     pub fn window(&self) -> Option<Window> {
-        let window = Window {
+        Some(Window {
             from_ns: self.measured_from_ns?,
             to_ns: self.measured_to_ns?,
-        };
-        (window.length_ns() > 0).then_some(window)
+        })
     }
 }
 
@@ -74,7 +77,8 @@ struct Index {
 
 impl Run {
     /// Reads the index of a run folder. A folder without `results.json`, as an interrupted run
-    /// leaves it, is read by its `cell-NNN` folders, and a single cell's folder is a run of one.
+    /// leaves it, is read by its `cell-NNN` folders. A single cell's folder is a run of one, and so
+    /// is one into which programs were told to record by hand.
     ///
     /// # Errors
     /// [`ReadError`] when there is no run in that folder or its index does not parse.
@@ -84,8 +88,8 @@ impl Run {
             return read_index(folder, &index);
         }
         let numbers = cell_numbers(folder)?;
-        let only = folder.join("io.parquet").exists();
-        if numbers.is_empty() && !only {
+        let holds_records = holds_io(folder)?;
+        if numbers.is_empty() && !holds_records {
             return Err(ReadError::NotARun {
                 path: folder.to_owned(),
                 reason: not_a_run(folder),
@@ -96,6 +100,7 @@ impl Run {
             phase: planned(),
             parameters: BTreeMap::new(),
             repeat: 0,
+            failure: None,
             measured_from_ns: None,
             measured_to_ns: None,
         };
@@ -103,31 +108,43 @@ impl Run {
             folder: folder.to_owned(),
             plan: String::new(),
             title: String::new(),
-            cells: if only {
+            cells: if holds_records {
                 vec![cell(0)]
             } else {
                 numbers.into_iter().map(cell).collect()
             },
+            holds_records,
         })
     }
 
     /// Where a cell's records are.
-    #[must_use]
-    pub fn cell_folder(&self, cell: &RunCell) -> PathBuf {
-        let folder = self.folder.join(format!("cell-{:03}", cell.cell));
-        if folder.exists() {
-            folder
-        } else {
-            self.folder.clone()
+    ///
+    /// # Errors
+    /// [`ReadError::NoCell`] when there is no such folder.
+    pub fn cell_folder(&self, cell: &RunCell) -> Result<PathBuf, ReadError> {
+        if self.holds_records {
+            return Ok(self.folder.clone());
         }
+        let folder = self.folder.join(format!("cell-{:03}", cell.cell));
+        if folder.is_dir() {
+            return Ok(folder);
+        }
+        Err(ReadError::NoCell {
+            run: self.folder.clone(),
+            cell: cell.cell,
+        })
     }
 
     /// Reads a cell's records and puts them into numbers.
     ///
     /// # Errors
-    /// [`ReadError`] when the records cannot be read.
+    /// [`ReadError`] when the records cannot be read, or are not of the time that was measured.
     pub fn observe(&self, cell: &RunCell) -> Result<Observed, ReadError> {
-        let records = Cell::read(&self.cell_folder(cell))?;
+        let folder = self.cell_folder(cell)?;
+        let records = Cell::read(&folder)?;
+        if let Some(measured) = cell.window() {
+            records.check_measured(&folder, measured)?;
+        }
         Ok(Observed {
             cell: cell.cell,
             parameters: cell.parameters.clone(),
@@ -135,14 +152,14 @@ impl Run {
         })
     }
 
-    /// All cells of a phase ("planned" or "advised"), one after the other.
+    /// All cells of a phase ("planned" or "advised") that did not fail, one after the other.
     ///
     /// # Errors
     /// [`ReadError`] when the records of one cannot be read.
     pub fn observe_phase(&self, phase: &str) -> Result<Vec<Observed>, ReadError> {
         self.cells
             .iter()
-            .filter(|cell| cell.phase == phase)
+            .filter(|cell| cell.phase == phase && cell.failure.is_none())
             .map(|cell| self.observe(cell))
             .collect()
     }
@@ -161,6 +178,7 @@ fn read_index(folder: &Path, index: &Path) -> Result<Run, ReadError> {
         plan: parsed.plan,
         title: parsed.title,
         cells: parsed.cells,
+        holds_records: false,
     })
 }
 
@@ -174,7 +192,18 @@ fn cell_numbers(folder: &Path) -> Result<Vec<u64>, ReadError> {
     Ok(numbers)
 }
 
+/// Whether the folder holds crossings itself: merged, or in parts.
+fn holds_io(folder: &Path) -> Result<bool, ReadError> {
+    let file = |name: &String| name.starts_with("io.") && name.ends_with(".parquet");
+    Ok(names(folder, Path::is_file)?.iter().any(file))
+}
+
 fn subfolders(folder: &Path) -> Result<Vec<String>, ReadError> {
+    names(folder, Path::is_dir)
+}
+
+/// The names of what is in a folder and of the wanted sort, sorted.
+fn names(folder: &Path, wanted: fn(&Path) -> bool) -> Result<Vec<String>, ReadError> {
     let wrong = |error: std::io::Error| ReadError::NotARun {
         path: folder.to_owned(),
         reason: error.to_string(),
@@ -182,7 +211,7 @@ fn subfolders(folder: &Path) -> Result<Vec<String>, ReadError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(wrong)? {
         let entry = entry.map_err(wrong)?;
-        if entry.path().is_dir() {
+        if wanted(&entry.path()) {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
@@ -202,7 +231,9 @@ fn not_a_run(folder: &Path) -> String {
             "not a run folder; did you mean {}?",
             folder.join(run).display()
         ),
-        None => "not a run folder: it has neither results.json nor cell-000 nor io.parquet".into(),
+        None => "not a run folder: it has neither results.json nor cell-000 nor records \
+                 (io.parquet, or io.HOST.part.parquet, which programs write when they end)"
+            .into(),
     }
 }
 
@@ -229,6 +260,11 @@ mod tests {
         assert_eq!(read.cells[0].window(), Some(window));
         assert_eq!(read.cells[0].phase, "planned");
         assert_eq!(read.cells[1].window(), None);
+        let missing = read.observe(&read.cells[1]).unwrap_err().to_string();
+        assert!(
+            missing.contains(&run.display().to_string()) && missing.contains("cell-001"),
+            "{missing}"
+        );
 
         let error = Run::read(&folder).unwrap_err().to_string();
         assert!(error.contains("did you mean") && error.contains("2026-01-01"));

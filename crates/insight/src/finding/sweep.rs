@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use wansan_trace::Layer;
+
 use super::advice::advice;
 use super::limits::{Verdict, judge};
 use super::sentence::sentence;
@@ -105,6 +107,13 @@ fn doubts(observed: &Observed) -> Vec<String> {
                  (`--record-memory`)"
             ));
         }
+    }
+    let layers = &observed.summary.total.layers;
+    if !layers.is_empty() && !layers.iter().any(|held| held.layer >= Layer::Target) {
+        doubts.push(format!(
+            "cell {cell}: nothing is recorded of the target, so its side is not judged: a \
+             `wansan target --record` writes its records when it ends"
+        ));
     }
     if losses.missing_crossings > 0 {
         doubts.push(format!(

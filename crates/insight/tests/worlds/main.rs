@@ -2,5 +2,6 @@
 
 mod limits;
 mod populations;
+mod run_folder;
 mod simulation;
 mod wire;

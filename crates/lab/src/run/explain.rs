@@ -22,6 +22,7 @@ pub(super) fn cell(
         from_ns: result.measured_from_ns,
         to_ns: result.measured_to_ns,
     };
+    records.check_measured(folder, window)?;
     let summary = summarise(&records, Some(window));
     let latency = summary.total.latency;
     result.latency_p50_ns = Some(latency.p50_ns);

@@ -22,7 +22,7 @@ use super::tell;
 /// Arguments of `wansan explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// A run folder, or the folder of one of its cells
+    /// A run folder, one of its cells' folders, or what `--record` of target and bench has filled
     run_folder: PathBuf,
     /// Print the finding and the numbers of every cell as JSON
     #[arg(long)]
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     let planned = run.observe_phase("planned")?;
     if planned.is_empty() {
         bail!(
-            "{}: its results.json lists no planned cell",
+            "{}: its results.json lists no planned cell that was completed",
             args.run_folder.display()
         );
     }
