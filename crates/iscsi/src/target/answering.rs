@@ -83,7 +83,12 @@ impl Core {
         let Some(task) = self.tasks.get(&tag) else {
             return;
         };
-        let residual = Residual::of(task.expected_bytes, 0);
+        // Nothing counts as moved, but what the initiator did not announce is overflow even so.
+        let moved_bytes = match task.presented_bytes() {
+            bytes if bytes > u64::from(task.expected_bytes) => bytes,
+            _ => 0,
+        };
+        let residual = Residual::of(task.expected_bytes, moved_bytes);
         self.conclude(
             link,
             tag,

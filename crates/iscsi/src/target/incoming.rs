@@ -241,7 +241,10 @@ impl Core {
         let moved_bytes = wanted_bytes.min(expected_bytes);
         let mut task = Task::new(place, link, &command, unit, operation, moved_bytes);
         if let StoreOperation::Write { .. } = operation {
-            match self.begin_write(&command, data, moved_bytes) {
+            let begun = self
+                .check_whole_blocks(&command, unit, wanted_bytes)
+                .and_then(|()| self.begin_write(&command, data, moved_bytes));
+            match begun {
                 Ok(collecting) => task.stage = Stage::Collecting(collecting),
                 Err(sense) if command.final_ => {
                     self.tasks.insert(tag, task);
@@ -269,6 +272,24 @@ impl Core {
     ) {
         trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Enter);
         link.ready.push_back(tag);
+    }
+
+    /// A write for which the initiator announces less data than its CDB asks for moves that much
+    /// alone and reports the rest as overflow (RFC 7143 §11.4.5.1); but a part of a block cannot
+    /// be written.
+    fn check_whole_blocks(
+        &self,
+        command: &ScsiCommand,
+        unit: usize,
+        wanted_bytes: u32,
+    ) -> Result<(), Sense> {
+        let block_bytes = self.config.device.units()[unit].geometry.block_bytes();
+        let expected_bytes = command.expected_data_transfer_length;
+        if expected_bytes < wanted_bytes && !expected_bytes.is_multiple_of(block_bytes) {
+            let additional = AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT;
+            return Err(Sense::illegal(additional));
+        }
+        Ok(())
     }
 
     /// Takes in a write's immediate data, after checking it against what was negotiated.

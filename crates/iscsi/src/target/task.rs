@@ -30,6 +30,18 @@ pub(super) struct Task {
     pub(super) stage: Stage,
 }
 
+impl Task {
+    /// Bytes that the CDB moves, whatever the initiator expects: SPDTL in RFC 7143 §11.4.5.
+    pub(super) fn presented_bytes(&self) -> u64 {
+        match self.operation {
+            StoreOperation::Read { len_bytes, .. } | StoreOperation::Write { len_bytes, .. } => {
+                u64::from(len_bytes)
+            }
+            StoreOperation::Flush { .. } => 0,
+        }
+    }
+}
+
 /// How far a task is.
 #[derive(Debug)]
 pub(super) enum Stage {

@@ -123,7 +123,7 @@ impl Session {
             let Some(found) = self.core.tasks.get_mut(&task) else {
                 return true;
             };
-            let (expected, actual) = (found.expected_bytes, found.read_bytes());
+            let (expected, actual) = (found.expected_bytes, found.presented_bytes());
             let Stage::AtStore(progress) = &mut found.stage else {
                 break;
             };
@@ -224,7 +224,7 @@ impl Session {
         trace.crossing(now, session, id, task, Layer::Store, Direction::Leave);
         if progress.sent_bytes == 0 {
             // Nothing to send but the status.
-            let residual = Residual::of(found.expected_bytes, found.read_bytes());
+            let residual = Residual::of(found.expected_bytes, found.presented_bytes());
             self.core
                 .conclude(link, task, ScsiStatus::Good, None, residual, now, trace);
             return;
@@ -254,11 +254,7 @@ impl Session {
         let Some(found) = self.core.tasks.get(&task) else {
             return;
         };
-        let actual = match found.operation {
-            StoreOperation::Write { len_bytes, .. } => u64::from(len_bytes),
-            _ => 0,
-        };
-        let residual = Residual::of(found.expected_bytes, actual);
+        let residual = Residual::of(found.expected_bytes, found.presented_bytes());
         let link = &mut self.connections[found.place].link;
         trace.crossing(
             answered,
@@ -334,16 +330,6 @@ impl Session {
             self.management_done(answered, trace);
         }
         aborted
-    }
-}
-
-impl super::task::Task {
-    /// Bytes that the command reads, whatever the initiator expects.
-    fn read_bytes(&self) -> u64 {
-        match self.operation {
-            StoreOperation::Read { len_bytes, .. } => u64::from(len_bytes),
-            _ => 0,
-        }
     }
 }
 

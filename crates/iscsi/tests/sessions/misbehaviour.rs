@@ -4,11 +4,11 @@ use proptest::prelude::*;
 use wansan_iscsi::fault::Fault;
 use wansan_iscsi::initiator::SessionError;
 use wansan_iscsi::keys::{DigestKind, Wanted};
-use wansan_iscsi::scsi::cdb;
+use wansan_iscsi::scsi::{AdditionalSense, Sense, cdb};
 use wansan_iscsi::sequence::Sn;
 use wansan_iscsi::target::Close;
 use wansan_iscsi::wire::{
-    BHS_BYTES, Bhs, DataOut, Lun, Opcode, Receiver, Reject, RejectReason, ScsiCommand,
+    BHS_BYTES, Bhs, DataOut, Lun, Opcode, Receiver, Reject, RejectReason, Residual, ScsiCommand,
     ScsiResponse, ScsiStatus, TaskAttribute, TaskManagementFunction, TaskManagementRequest,
     TaskManagementResponse, TaskManagementResult, Transmitter,
 };
@@ -326,6 +326,31 @@ fn unsolicited_data_where_it_is_forbidden_is_refused_after_it_has_passed() {
         ScsiStatus::CheckCondition
     );
     assert!(victim.pair.store.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_write_that_announces_too_little_moves_whole_blocks_or_nothing() {
+    for (announced, stored) in [(1024_u32, true), (1000, false), (100, false)] {
+        let mut victim = Victim::new(Wanted::default());
+        let mut command = victim.write_command(1, 3, true);
+        command[20..24].copy_from_slice(&announced.to_be_bytes());
+        victim.send(&command, &vec![7; announced as usize]).unwrap();
+        let (bhs, data) = victim.answers().remove(0);
+        let response = ScsiResponse::parse(&bhs).unwrap();
+        // RFC 7143 §11.4.5.1: what was not announced was not moved.
+        assert_eq!(response.residual, Residual::Overflow(3 * 512 - announced));
+        if stored {
+            assert_eq!(response.status, ScsiStatus::Good);
+        } else {
+            assert_eq!(response.status, ScsiStatus::CheckCondition);
+            let sense = Sense::parse(&data[2..]).unwrap();
+            let why = AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT;
+            assert_eq!(sense, Sense::illegal(why));
+        }
+        let bytes = if stored { 1024 } else { 0 };
+        assert!(victim.pair.store[..bytes].iter().all(|byte| *byte == 7));
+        assert!(victim.pair.store[bytes..].iter().all(|byte| *byte == 0));
+    }
 }
 
 #[test]
