@@ -41,6 +41,18 @@ pub enum Limit {
 }
 
 impl Limit {
+    /// All of them, the deepest resource first.
+    pub const ALL: [Limit; 8] = [
+        Limit::Store,
+        Limit::PathRate,
+        Limit::ReceiveWindow,
+        Limit::SendBuffer,
+        Limit::CongestionWindow,
+        Limit::CommandWindow,
+        Limit::TooFewIos,
+        Limit::Nothing,
+    ];
+
     /// Its name in files.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -44,6 +44,7 @@
 mod cell;
 mod document;
 mod expect;
+mod metric;
 mod mistake;
 mod parameter;
 mod quantity;
@@ -132,12 +133,12 @@ impl Plan {
         let plan = Plan {
             file: file.to_owned(),
             table,
-            expectations: expect::resolve(&document.expect).map_err(located)?,
+            expectations: expect::resolve(&document.expect, text).map_err(located)?,
             document,
             sweep,
         };
         let cells = plan.cells(Phase::Planned, &[])?;
-        plan.check_filters(&cells)?;
+        plan.check_filters(&cells, text).map_err(located)?;
         Ok(plan)
     }
 
@@ -215,18 +216,15 @@ impl Plan {
     }
 
     /// A filter that no cell can ever match would make its expectation fail without a reason.
-    fn check_filters(&self, cells: &[Cell]) -> Result<(), PlanError> {
-        for expectation in &self.expectations {
-            for filter in expectation.filters() {
+    fn check_filters(&self, cells: &[Cell], text: &str) -> Result<(), Mistake> {
+        for (place, expectation) in self.expectations.iter().enumerate() {
+            for (key, filter) in expectation.filters() {
                 if !cells.iter().any(|cell| filter.selects_sweep(cell)) {
-                    return Err(PlanError {
-                        file: self.file.clone(),
-                        line: None,
-                        mistake: format!(
-                            "[[expect]] {}: no cell of the sweep has {filter}",
-                            expectation.metric()
-                        ),
-                    });
+                    let mistake = format!("no cell of the sweep has {filter}");
+                    let about = format!("[[expect]] `{}`", expectation.metric());
+                    return Err(Mistake::new(mistake)
+                        .within(about)
+                        .in_table(text, "expect", place, key));
                 }
             }
         }

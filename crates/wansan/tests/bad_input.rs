@@ -300,6 +300,24 @@ fn a_plan_with_an_unknown_key_names_the_nearest() {
 }
 
 #[test]
+fn an_expectation_that_no_result_can_meet_names_the_nearest() {
+    for (right, wrong, words) in [
+        ("finding.limit", "finding.limt", ["plan.toml:33", "`finding.limit`"]),
+        ("\"nothing\"", "\"notihng\"", ["plan.toml:34", "`nothing`"]),
+    ] {
+        let right_plan = include_str!("../../../plans/limits/nothing-binds.toml");
+        let plan = right_plan.replace(right, wrong);
+        for command in ["check", "run"] {
+            refused_beside(
+                &[("plan.toml", plan.as_bytes())],
+                &["lab", command, "plan.toml"],
+                &[&words[..], &[wrong.trim_matches('"')]].concat(),
+            );
+        }
+    }
+}
+
+#[test]
 fn a_plan_that_is_no_text() {
     let plan: &[u8] = &[0xff, 0xfe, 0, 1];
     refused_beside(

@@ -7,9 +7,10 @@ use serde_json::Value;
 use wansan_trace::time::duration_ns;
 use wansan_trace::units;
 
-use super::cell::{Cell, written};
+use super::cell::{Cell, Phase, written};
 use super::document::ExpectTable;
-use super::mistake::Mistake;
+use super::metric::{self, CELLS, Content};
+use super::mistake::{Mistake, nearest};
 use super::parameter::{Parameter, flatten};
 
 /// An expectation, checked and ready to be held against results.
@@ -47,37 +48,62 @@ pub struct Verdict {
     pub met: bool,
 }
 
-/// The word before the metrics of cells.
-const CELLS: &str = "cells.";
 /// A filter's key that is no parameter.
 const PHASE: &str = "phase";
 
-/// Reads the `[[expect]]` tables of a plan.
-pub(super) fn resolve(tables: &[ExpectTable]) -> Result<Vec<Expectation>, Mistake> {
-    tables.iter().map(Expectation::resolve).collect()
+/// Reads the `[[expect]]` tables of a plan, whose `text` tells the lines of mistakes.
+pub(super) fn resolve(tables: &[ExpectTable], text: &str) -> Result<Vec<Expectation>, Mistake> {
+    let located = |place: usize, table: &ExpectTable| {
+        Expectation::resolve(table).map_err(|(key, mistake)| {
+            let mistake = Mistake::new(mistake).within(format!("[[expect]] `{}`", table.metric));
+            mistake.in_table(text, "expect", place, key)
+        })
+    };
+    let tables = tables.iter().enumerate();
+    tables.map(|(place, table)| located(place, table)).collect()
 }
 
 impl Expectation {
-    fn resolve(table: &ExpectTable) -> Result<Self, Mistake> {
+    /// A mistake comes with the key that it stands at.
+    fn resolve(table: &ExpectTable) -> Result<Self, (&'static str, String)> {
         let metric = &table.metric;
-        let wrong = |text: String| Mistake::new(text).within(format!("[[expect]] `{metric}`"));
-        let of_cells = metric.starts_with(CELLS);
-        if !of_cells && (!table.r#where.is_empty() || table.relative_to.is_some()) {
-            return Err(wrong(format!(
-                "`where` and `relative_to` choose cells: name the metric `{CELLS}{metric}`"
-            )));
+        let content = metric::content(metric).map_err(|mistake| ("metric", mistake))?;
+        for (key, filter) in [
+            ("where", Some(&table.r#where)),
+            ("relative_to", table.relative_to.as_ref()),
+        ] {
+            let filter = filter.filter(|filter| !filter.is_empty());
+            if filter.is_some() && !metric.starts_with(CELLS) {
+                let mistake = "`where` and `relative_to` choose cells: the metric is not of cells";
+                return Err((key, mistake.to_owned()));
+            }
+            if let Some(phase) = filter.and_then(|filter| filter.get(PHASE)) {
+                let known = [Phase::Planned.name(), Phase::Advised.name()];
+                let named = phase.as_str().unwrap_or_default();
+                if !known.contains(&named) {
+                    return Err((
+                        key,
+                        format!("no phase is {phase}; {}", nearest(named, &known)),
+                    ));
+                }
+            }
         }
-        let bound = |value: &toml::Value| bound(metric, value).map_err(wrong);
+        let bound = |key, value| match &content {
+            Content::Number | Content::Either => bound(metric, value).map_err(|m| (key, m)),
+            Content::Text | Content::Word(_) => Err((
+                key,
+                "it is a text and not a number: write `equals`".to_owned(),
+            )),
+        };
         let comparison = match (&table.equals, &table.at_least, &table.at_most) {
-            (Some(value), None, None) => Comparison::Equals(
-                serde_json::to_value(value).map_err(|error| wrong(error.to_string()))?,
-            ),
-            (None, Some(value), None) => Comparison::AtLeast(bound(value)?),
-            (None, None, Some(value)) => Comparison::AtMost(bound(value)?),
+            (Some(value), None, None) => {
+                Comparison::Equals(equal(metric, &content, value).map_err(|m| ("equals", m))?)
+            }
+            (None, Some(value), None) => Comparison::AtLeast(bound("at_least", value)?),
+            (None, None, Some(value)) => Comparison::AtMost(bound("at_most", value)?),
             _ => {
-                return Err(wrong(
-                    "write one of `equals`, `at_least` and `at_most`".to_owned(),
-                ));
+                let mistake = "write one of `equals`, `at_least` and `at_most`";
+                return Err(("metric", mistake.to_owned()));
             }
         };
         Ok(Expectation {
@@ -94,9 +120,13 @@ impl Expectation {
         &self.metric
     }
 
-    /// The filters that it uses.
-    pub(super) fn filters(&self) -> impl Iterator<Item = &Filter> {
-        std::iter::once(&self.filter).chain(&self.relative_to)
+    /// The filters that it uses, with their keys.
+    pub(super) fn filters(&self) -> impl Iterator<Item = (&'static str, &Filter)> {
+        let relative_to = self
+            .relative_to
+            .iter()
+            .map(|filter| ("relative_to", filter));
+        std::iter::once(("where", &self.filter)).chain(relative_to)
     }
 
     /// Holds the expectation against a run's results (the content of results.json). A metric of
@@ -191,6 +221,25 @@ impl Filter {
     }
 }
 
+/// What a metric of that content can be equal to.
+fn equal(metric: &str, content: &Content, value: &toml::Value) -> Result<Value, String> {
+    match (content, value) {
+        (Content::Number, value) => bound(metric, value).map(Value::from),
+        (Content::Word(words), toml::Value::String(word)) => {
+            if words.contains(&word.as_str()) {
+                Ok(word.as_str().into())
+            } else {
+                Err(format!("it is never \"{word}\"; {}", nearest(word, words)))
+            }
+        }
+        (Content::Text | Content::Either, toml::Value::String(text)) => Ok(text.as_str().into()),
+        (Content::Either, value) => serde_json::to_value(value).map_err(|e| e.to_string()),
+        (Content::Text | Content::Word(_), other) => {
+            Err(format!("it is a text: write \"…\" instead of {other}"))
+        }
+    }
+}
+
 /// A bound as a number: of nanoseconds, bytes or bits per second when it has a unit.
 fn bound(metric: &str, value: &toml::Value) -> Result<f64, String> {
     match value {
@@ -206,18 +255,9 @@ fn bound(metric: &str, value: &toml::Value) -> Result<f64, String> {
     }
 }
 
-/// The value at a dotted way. Where an object has keys with dots (a cell's parameters), the rest
-/// of the way is tried as one key.
-fn look_up<'a>(value: &'a Value, way: &str) -> Option<&'a Value> {
-    if let Some(found) = value.get(way) {
-        return Some(found);
-    }
-    let (first, rest) = way.split_once('.')?;
-    let inner = match value {
-        Value::Array(list) => list.get(first.parse::<usize>().ok()?)?,
-        other => other.get(first)?,
-    };
-    look_up(inner, rest)
+/// The value at a dotted way.
+pub(super) fn look_up<'a>(value: &'a Value, way: &str) -> Option<&'a Value> {
+    way.split('.').try_fold(value, |value, key| value.get(key))
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use toml::de::DeTable;
+
 /// A mistake and the line it stands on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mistake {
@@ -22,6 +24,18 @@ impl Mistake {
     /// Puts where it was found in front.
     pub(super) fn within(mut self, place: impl fmt::Display) -> Self {
         self.text = format!("{place}: {}", self.text);
+        self
+    }
+
+    /// Puts the mistake on the line of `key` in the `place`th `[[table]]` of the plan's `text`, or
+    /// on that table's first line when the key is not there.
+    pub(super) fn in_table(mut self, text: &str, table: &str, place: usize, key: &str) -> Self {
+        let span = DeTable::parse(text).ok().and_then(|plan| {
+            let of_table = plan.get_ref().get(table)?.get_ref().get(place)?;
+            let of_key = of_table.get_ref().get(key);
+            Some(of_key.unwrap_or(of_table).span())
+        });
+        self.line = span.map(|span| line_of(text, &span));
         self
     }
 
