@@ -8,6 +8,7 @@ mod login;
 mod mailbox;
 mod reactor;
 mod registry;
+mod seat;
 mod serve;
 
 use std::io;
@@ -20,7 +21,7 @@ use wansan_iscsi::keys::{Wanted, WantedError};
 use wansan_iscsi::scsi::{
     DeviceError, Geometry, GeometryError, Identity, LogicalUnit, TargetDevice,
 };
-use wansan_iscsi::target::SessionConfig;
+use wansan_iscsi::target::{Memory, SessionConfig};
 use wansan_iscsi::text::send_targets::is_iscsi_name;
 use wansan_tcp::congestion::{self, CongestionError};
 use wansan_trace::{Kinds, Recorder};
@@ -29,6 +30,7 @@ use crate::store::{LunSpec, OpenError, Pool, Store};
 use mailbox::{Mail, Mailbox};
 use reactor::Reactor;
 use registry::Registry;
+use seat::Seats;
 
 /// What a target serves, and how.
 #[derive(Debug, Clone)]
@@ -124,6 +126,7 @@ struct Shared {
     session: SessionConfig,
     stores: Vec<Arc<dyn Store>>,
     registry: Registry,
+    seats: Seats,
     mailboxes: Vec<Arc<Mailbox>>,
     tcp_interval: Duration,
     report: fn(&str),
@@ -131,6 +134,10 @@ struct Shared {
 
 /// All portals of a target are one group (RFC 7143 §13.9).
 const PORTAL_GROUP_TAG: u16 = 1;
+
+/// What all sessions together may hold: as much as the largest writes of a few sessions, or the
+/// ordinary I/O of very many, and little beside what a computer that serves disks has.
+const SESSIONS_BYTES: usize = 1 << 30;
 
 /// Threads of the pool that runs what may block. Disks take a queue of about this depth well.
 const STORE_THREADS: usize = 16;
@@ -169,9 +176,11 @@ impl Target {
             session: SessionConfig {
                 device: Arc::new(device),
                 command_window: config.command_window,
+                memory: Memory::new(SESSIONS_BYTES),
             },
             stores,
             registry: Registry::default(),
+            seats: Seats::default(),
             mailboxes,
             tcp_interval: config.tcp_interval,
             report: config.report,

@@ -4,7 +4,7 @@ use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::connection::Link;
 use super::session::Core;
-use super::task::{Stage, Task};
+use super::task::{Refusal, Stage, Task};
 use crate::scsi::{Answer, Sense};
 use crate::text::exchange::Message;
 use crate::wire::{
@@ -80,6 +80,18 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) {
+        self.refuse(link, tag, &sense.into(), now, trace);
+    }
+
+    /// Ends a task that is not, or not well, carried out.
+    pub(super) fn refuse(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        refusal: &Refusal,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
         let Some(task) = self.tasks.get(&tag) else {
             return;
         };
@@ -92,8 +104,8 @@ impl Core {
         self.conclude(
             link,
             tag,
-            ScsiStatus::CheckCondition,
-            Some(&sense),
+            refusal.status,
+            refusal.sense.as_ref(),
             residual,
             now,
             trace,
@@ -129,6 +141,7 @@ impl Core {
     pub(super) fn end(&mut self, tag: TaskTag) -> Option<Task> {
         let task = self.tasks.remove(&tag)?;
         self.at_store_bytes -= task.at_store_bytes;
+        self.share.give(task.charged_bytes);
         self.release(task.holds_slot);
         self.return_grant(match &task.stage {
             Stage::Collecting(collecting) => collecting.granted_bytes,

@@ -5,14 +5,15 @@ use std::collections::VecDeque;
 use wansan_trace::event::PduDirection;
 use wansan_trace::{ConnectionId, Instant, Recorder, SessionId, TaskTag};
 
+use super::memory::Share;
 use crate::keys::ConnectionParameters;
 use crate::record::pdu_record;
 use crate::sequence::Sn;
 use crate::text::exchange::Responder;
 use crate::wire::{Bhs, Receiver, Transmitter};
 
-/// No read is started while this much waits for the socket or comes from a store: enough to keep a fast path busy
-/// between two system calls.
+/// No read is started while this much waits for the socket or comes from a store: enough to keep a
+/// fast path busy between two system calls.
 const SEND_BACKLOG_BYTES: usize = 1024 * 1024;
 
 /// Nothing more is taken from the peer while this much waits for the socket: a peer that asks and
@@ -38,6 +39,10 @@ pub(super) struct Link {
     pub(super) transmitter: Transmitter,
     pub(super) parameters: ConnectionParameters,
     pub(super) stat_sn: Sn,
+    /// What of the session's share of memory is for what this connection will have to send.
+    charged_bytes: usize,
+    /// The target's memory does not cover that.
+    pub(super) short: bool,
     /// Tasks that wait to be asked of a store, oldest first.
     pub(super) ready: VecDeque<TaskTag>,
     pub(super) text: Responder,
@@ -63,6 +68,8 @@ impl Connection {
                 transmitter,
                 parameters,
                 stat_sn,
+                charged_bytes: 0,
+                short: false,
                 ready: VecDeque::new(),
                 text: Responder::default(),
                 pinged: false,
@@ -106,12 +113,33 @@ impl Connection {
 
 impl Link {
     pub(super) fn hears(&self) -> bool {
-        self.transmitter.pending().len() < SEND_LIMIT_BYTES
+        let pending_bytes = self.transmitter.pending().len();
+        pending_bytes == 0 || !self.short && pending_bytes < SEND_LIMIT_BYTES
     }
 
     /// Whether another read may be started when `at_store_bytes` are still to come from stores.
     pub(super) fn has_room(&self, at_store_bytes: usize) -> bool {
-        self.transmitter.pending().len() + at_store_bytes < SEND_BACKLOG_BYTES
+        let owed_bytes = self.transmitter.pending().len() + at_store_bytes;
+        owed_bytes == 0 || !self.short && owed_bytes < SEND_BACKLOG_BYTES
+    }
+
+    /// Brings the charge for what this connection has to send up to date, when `at_store_bytes`
+    /// are still to come from stores; says whether the target's memory covers it.
+    pub(super) fn settle(&mut self, share: &mut Share, at_store_bytes: usize) -> bool {
+        if self.short {
+            self.transmitter.shrink();
+        }
+        let held_bytes = self.transmitter.buffer_bytes() + at_store_bytes;
+        if held_bytes > self.charged_bytes {
+            self.short = !share.take(held_bytes - self.charged_bytes);
+        } else {
+            share.give(self.charged_bytes - held_bytes);
+            self.short = false;
+        }
+        if !self.short {
+            self.charged_bytes = held_bytes;
+        }
+        !self.short
     }
 
     /// The StatSN for a PDU that carries a status; the next one takes the next.

@@ -25,6 +25,9 @@ pub enum Close {
     /// A request breaks a rule that leaves no other way to answer.
     #[error("the initiator broke the protocol: {0}")]
     Protocol(&'static str),
+    /// The memory for all sessions is used up.
+    #[error("the target's memory has no room for a command that came ahead of a gap in CmdSN")]
+    NoMemory,
     /// The initiator logged out.
     #[error("the initiator logged out")]
     LoggedOut,
@@ -36,6 +39,7 @@ impl Close {
     pub fn fault(&self) -> Option<Fault> {
         match self {
             Close::LoggedOut => None,
+            Close::NoMemory => Some(Fault::EnvironmentLacks),
             _ => Some(Fault::PeerMisbehaved),
         }
     }

@@ -6,10 +6,10 @@ use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 use super::connection::Link;
 use super::error::Close;
 use super::session::{Core, UNSOLICITED_BYTES};
-use super::task::{Collecting, Progress, Refusal, Stage, Task};
+use super::task::{Progress, Stage, Task};
 use super::window::Admission;
 use crate::record::pdu_record;
-use crate::scsi::{AdditionalSense, Decoded, Sense, SenseKey, StoreOperation};
+use crate::scsi::{Decoded, Sense, StoreOperation};
 use crate::sequence::Sn;
 use crate::text::exchange::{Message, Turn};
 use crate::text::send_targets::{Asked, push_record};
@@ -82,6 +82,9 @@ impl Core {
                                 "it sent too much data ahead of a gap in CmdSN",
                             ));
                         }
+                        if !self.share.take(pdu.data.len()) {
+                            return Err(Close::NoMemory);
+                        }
                         let held = Held {
                             place,
                             bhs: *pdu.bhs,
@@ -118,8 +121,14 @@ impl Core {
         let held = self.held.take()?;
         // What is held lies inside the window, and the window never shrinks.
         self.window.admit(self.window.exp_cmd_sn());
-        self.held_bytes -= held.data.len();
+        self.let_go(&held);
         Some(held)
+    }
+
+    /// Data of a command that was held is held no longer.
+    pub(super) fn let_go(&mut self, held: &Held) {
+        self.held_bytes -= held.data.len();
+        self.share.give(held.data.len());
     }
 
     /// Moves on past commands that count as received without having come.
@@ -227,7 +236,7 @@ impl Core {
             Decoded::Answer(answer) => {
                 let sense = answer.sense.unwrap_or(Sense::NONE);
                 let mut task = Task::new(place, link, &command, 0, FLUSH_NOTHING, 0);
-                task.stage = Stage::Refused(Refusal { sense });
+                task.stage = Stage::Refused(sense.into());
                 self.tasks.insert(tag, task);
                 return Ok(());
             }
@@ -241,17 +250,14 @@ impl Core {
         let moved_bytes = wanted_bytes.min(expected_bytes);
         let mut task = Task::new(place, link, &command, unit, operation, moved_bytes);
         if let StoreOperation::Write { .. } = operation {
-            let begun = self
-                .check_whole_blocks(&command, unit, wanted_bytes)
-                .and_then(|()| self.begin_write(&command, data, moved_bytes));
-            match begun {
-                Ok(collecting) => task.stage = Stage::Collecting(collecting),
-                Err(sense) if command.final_ => {
+            match self.begin_write(&mut task, &command, data) {
+                Ok(()) => {}
+                Err(refusal) if command.final_ => {
                     self.tasks.insert(tag, task);
-                    self.fail(link, tag, sense, now, trace);
+                    self.refuse(link, tag, &refusal, now, trace);
                     return Ok(());
                 }
-                Err(sense) => task.stage = Stage::Refused(Refusal { sense }),
+                Err(refusal) => task.stage = Stage::Refused(refusal),
             }
             self.tasks.insert(tag, task);
             self.continue_write(link, tag, now, trace);
@@ -272,64 +278,6 @@ impl Core {
     ) {
         trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Enter);
         link.ready.push_back(tag);
-    }
-
-    /// A write for which the initiator announces less data than its CDB asks for moves that much
-    /// alone and reports the rest as overflow (RFC 7143 §11.4.5.1); but a part of a block cannot
-    /// be written.
-    fn check_whole_blocks(
-        &self,
-        command: &ScsiCommand,
-        unit: usize,
-        wanted_bytes: u32,
-    ) -> Result<(), Sense> {
-        let block_bytes = self.config.device.units()[unit].geometry.block_bytes();
-        let expected_bytes = command.expected_data_transfer_length;
-        if expected_bytes < wanted_bytes && !expected_bytes.is_multiple_of(block_bytes) {
-            let additional = AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT;
-            return Err(Sense::illegal(additional));
-        }
-        Ok(())
-    }
-
-    /// Takes in a write's immediate data, after checking it against what was negotiated.
-    fn begin_write(
-        &self,
-        command: &ScsiCommand,
-        data: &[u8],
-        moved_bytes: u32,
-    ) -> Result<Collecting, Sense> {
-        let parameters = &self.parameters;
-        let first_burst = parameters
-            .first_burst_bytes
-            .min(command.expected_data_transfer_length);
-        let immediate_allowed = parameters.immediate_data && data.len() <= first_burst as usize;
-        let unsolicited_allowed = command.final_ || !parameters.initial_r2t;
-        if !data.is_empty() && !immediate_allowed || !unsolicited_allowed {
-            return Err(Sense::new(
-                SenseKey::AbortedCommand,
-                AdditionalSense::UNEXPECTED_UNSOLICITED_DATA,
-            ));
-        }
-        let received_bytes = data.len() as u32;
-        let taken = &data[..data.len().min(moved_bytes as usize)];
-        let mut buffer = Vec::new();
-        if command.final_ {
-            buffer.reserve_exact(taken.len());
-        } else {
-            buffer.reserve_exact(first_burst.min(moved_bytes) as usize);
-        }
-        buffer.extend_from_slice(taken);
-        Ok(Collecting {
-            data: buffer,
-            received_bytes,
-            unsolicited_to: (!command.final_).then_some(first_burst),
-            unsolicited_data_sn: 0,
-            asked: std::collections::VecDeque::new(),
-            ask_from: 0,
-            r2t_sn: 0,
-            granted_bytes: 0,
-        })
     }
 
     fn nop_out(
@@ -464,6 +412,7 @@ impl Task {
             unit,
             operation,
             moved_bytes,
+            charged_bytes: 0,
             at_store_bytes: 0,
             stage: Stage::Ready(Progress::default()),
         }

@@ -141,7 +141,7 @@ impl Core {
 
     fn pass_over(&mut self, ahead: Range<u32>, affected: impl Fn(Option<&Held>) -> bool) {
         for held in self.held.pass_over(ahead, affected) {
-            self.held_bytes -= held.data.len();
+            self.let_go(&held);
         }
         self.pass_received();
     }

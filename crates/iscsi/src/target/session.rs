@@ -10,6 +10,7 @@ use super::error::Close;
 use super::hold::HoldQueue;
 use super::incoming::Held;
 use super::management::Management;
+use super::memory::{Memory, Share};
 use super::task::Tasks;
 use super::window::CommandWindow;
 use crate::keys::SessionParameters;
@@ -24,6 +25,8 @@ pub struct SessionConfig {
     pub device: Arc<TargetDevice>,
     /// Commands that may be in hand at once (1 to 65,536).
     pub command_window: u32,
+    /// What this session and all others of the target may hold together.
+    pub memory: Arc<Memory>,
 }
 
 impl SessionConfig {
@@ -68,9 +71,11 @@ pub(super) const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 ///    when it took anything, 1 and 2 follow again: what waited for room may go on;
 /// 4. [`Session::poll_notice`] says what other sessions have to know.
 ///
+/// [`Session::rest`] is called about once a second.
+///
 /// Memory is bounded: tasks by the command window, unsolicited data by FirstBurstLength times the
 /// window (256 MiB at most), solicited data by 64 MiB or one task, what waits for a socket by
-/// 4 MiB and one PDU.
+/// 4 MiB and one PDU; and all of these, over all sessions, by [`SessionConfig::memory`].
 #[derive(Debug)]
 pub struct Session {
     pub(super) core: Core,
@@ -90,6 +95,7 @@ pub(super) struct Core {
     pub(super) config: SessionConfig,
     pub(super) nexus: Nexus,
     pub(super) window: CommandWindow,
+    pub(super) share: Share,
     pub(super) held: HoldQueue<Held>,
     /// Bytes of data in `held`.
     pub(super) held_bytes: usize,
@@ -118,6 +124,7 @@ impl Session {
     ) -> Self {
         let window = config.window(&parameters);
         let nexus = config.device.nexus();
+        let share = Share::of(&config.memory);
         Session {
             core: Core {
                 id,
@@ -127,6 +134,7 @@ impl Session {
                 config,
                 nexus,
                 window: CommandWindow::new(cmd_sn, window),
+                share,
                 held: HoldQueue::default(),
                 held_bytes: 0,
                 tasks: Tasks::default(),
@@ -177,6 +185,19 @@ impl Session {
                 self.core
                     .deliver(held.place, link, &held.bhs, &held.data, now, trace)?;
             }
+            // Tasks that were aborted or broke off have given room back.
+            self.grant_waiting(now, trace);
+            let at_store_bytes = self.core.at_store_bytes;
+            let link = &mut self.connections[place].link;
+            link.settle(&mut self.core.share, at_store_bytes);
+        }
+    }
+
+    /// Gives back memory that is not in use now.
+    pub fn rest(&mut self) {
+        for Connection { link, .. } in &mut self.connections {
+            link.transmitter.shrink();
+            link.settle(&mut self.core.share, self.core.at_store_bytes);
         }
     }
 

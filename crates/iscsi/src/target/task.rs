@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use wansan_trace::{ConnectionId, TaskTag};
 
-use crate::scsi::StoreOperation;
+use crate::scsi::{Sense, StoreOperation};
 use crate::sequence::Sn;
-use crate::wire::Lun;
+use crate::wire::{Lun, ScsiStatus};
 
 /// One task between its command and its answer.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(super) struct Task {
     pub(super) operation: StoreOperation,
     /// Bytes that will move: the least of what the CDB and what the initiator say.
     pub(super) moved_bytes: u32,
+    /// What its data takes of the session's share of memory.
+    pub(super) charged_bytes: usize,
     /// Bytes that the store has been asked for and has not given.
     pub(super) at_store_bytes: usize,
     pub(super) stage: Stage,
@@ -65,10 +67,35 @@ impl Stage {
     }
 }
 
-/// An answer that waits for the end of the unsolicited data.
+/// Why a command is not carried out. The answer waits for the end of unsolicited data.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    pub(super) sense: crate::scsi::Sense,
+    pub(super) status: ScsiStatus,
+    pub(super) sense: Option<Sense>,
+}
+
+impl From<Sense> for Refusal {
+    fn from(sense: Sense) -> Self {
+        Refusal {
+            status: ScsiStatus::CheckCondition,
+            sense: Some(sense),
+        }
+    }
+}
+
+impl Refusal {
+    /// There is no memory for the command's data: TASK SET FULL beside `others`, commands of the
+    /// same initiator, and BUSY when it is alone (SAM-5 5.3.1).
+    pub(super) fn no_memory(others: usize) -> Refusal {
+        let status = match others {
+            0 => ScsiStatus::Busy,
+            _ => ScsiStatus::TaskSetFull,
+        };
+        Refusal {
+            status,
+            sense: None,
+        }
+    }
 }
 
 /// The data that a write has so far.

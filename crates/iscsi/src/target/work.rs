@@ -43,12 +43,16 @@ pub enum Work {
     },
 }
 
+/// How much a session reads at once while the target's memory is used up.
+const SHORT_READ_BYTES: u32 = 64 << 10;
+
 impl Session {
     /// The next piece of work for a task of the connection at `place`. Reads wait while the
     /// connection has enough to send.
     pub fn poll_work(&mut self, place: usize) -> Option<Work> {
         let link = &mut self.connections[place].link;
         loop {
+            link.settle(&mut self.core.share, self.core.at_store_bytes);
             if !link.has_room(self.core.at_store_bytes) {
                 return None;
             }
@@ -60,12 +64,21 @@ impl Session {
             let Stage::Ready(progress) = &mut task.stage else {
                 continue;
             };
-            let mut progress = std::mem::take(progress);
             let unit = task.unit;
+            let mut progress = std::mem::take(progress);
             let work = match task.operation {
                 StoreOperation::Read { offset_bytes, .. } => {
                     let left = task.moved_bytes - progress.sent_bytes;
-                    let piece = left.min(self.core.parameters.max_burst_bytes);
+                    let mut piece = left.min(self.core.parameters.max_burst_bytes);
+                    let owed_bytes = self.core.at_store_bytes + piece as usize;
+                    if !link.settle(&mut self.core.share, owed_bytes) {
+                        if !link.has_room(self.core.at_store_bytes) {
+                            task.stage = Stage::Ready(progress);
+                            link.ready.push_front(tag);
+                            return None;
+                        }
+                        piece = piece.min(SHORT_READ_BYTES);
+                    }
                     task.at_store_bytes = piece as usize;
                     self.core.at_store_bytes += piece as usize;
                     Work::Read {

@@ -1,15 +1,67 @@
 //! How a write gets its data: unsolicited Data-Out, R2Ts and solicited Data-Out.
 
+use std::collections::VecDeque;
+
 use wansan_trace::{Instant, Recorder, TaskTag};
 
 use super::connection::Link;
 use super::error::Close;
 use super::session::{Core, SOLICITED_BYTES, Session};
-use super::task::{Asked, Collecting, Progress, Stage};
+use super::task::{Asked, Collecting, Progress, Refusal, Stage, Task};
 use crate::scsi::{AdditionalSense, Sense, SenseKey};
-use crate::wire::{BHS_BYTES, DataOut, Pdu, R2t, RESERVED_TAG};
+use crate::wire::{BHS_BYTES, DataOut, Pdu, R2t, RESERVED_TAG, ScsiCommand};
 
 impl Core {
+    /// Takes in a write's immediate data, after checking the command against what was negotiated
+    /// and against the memory there is.
+    pub(super) fn begin_write(
+        &mut self,
+        task: &mut Task,
+        command: &ScsiCommand,
+        data: &[u8],
+    ) -> Result<(), Refusal> {
+        let expected_bytes = command.expected_data_transfer_length;
+        let block_bytes = self.config.device.units()[task.unit].geometry.block_bytes();
+        let too_short = u64::from(expected_bytes) < task.presented_bytes();
+        if command.write && too_short && !expected_bytes.is_multiple_of(block_bytes) {
+            // Less data than the CDB asks for moves alone, and the rest is overflow (RFC 7143
+            // §11.4.5.1); but a part of a block cannot be written.
+            let additional = AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT;
+            return Err(Sense::illegal(additional).into());
+        }
+        let parameters = &self.parameters;
+        let first_burst = parameters.first_burst_bytes.min(expected_bytes);
+        let immediate_allowed = parameters.immediate_data && data.len() <= first_burst as usize;
+        let unsolicited_allowed = command.final_ || !parameters.initial_r2t;
+        if !data.is_empty() && !immediate_allowed || !unsolicited_allowed {
+            let additional = AdditionalSense::UNEXPECTED_UNSOLICITED_DATA;
+            return Err(Sense::new(SenseKey::AbortedCommand, additional).into());
+        }
+        let taken = &data[..data.len().min(task.moved_bytes as usize)];
+        let unsolicited_bytes = if command.final_ {
+            taken.len()
+        } else {
+            first_burst.min(task.moved_bytes) as usize
+        };
+        if !self.share.take(unsolicited_bytes) {
+            return Err(Refusal::no_memory(self.tasks.len()));
+        }
+        task.charged_bytes = unsolicited_bytes;
+        let mut buffer = Vec::with_capacity(unsolicited_bytes);
+        buffer.extend_from_slice(taken);
+        task.stage = Stage::Collecting(Collecting {
+            data: buffer,
+            received_bytes: data.len() as u32,
+            unsolicited_to: (!command.final_).then_some(first_burst),
+            unsolicited_data_sn: 0,
+            asked: VecDeque::new(),
+            ask_from: 0,
+            r2t_sn: 0,
+            granted_bytes: 0,
+        });
+        Ok(())
+    }
+
     /// Takes in one Data-Out PDU. One that belongs to no task is let go: its task was aborted.
     pub(super) fn data_out(
         &mut self,
@@ -32,10 +84,12 @@ impl Core {
                 }
                 Ok(())
             }
-            Stage::Refused(refusal) => {
+            Stage::Refused(_) => {
                 if data_out.final_ && data_out.transfer_tag == RESERVED_TAG {
-                    let sense = refusal.sense;
-                    self.fail(link, tag, sense, now, trace);
+                    let passed = Stage::Ready(Progress::default());
+                    if let Stage::Refused(refusal) = std::mem::replace(&mut task.stage, passed) {
+                        self.refuse(link, tag, &refusal, now, trace);
+                    }
                 }
                 Ok(())
             }
@@ -86,6 +140,19 @@ impl Core {
                 }
                 return;
             }
+            if !self.share.take(needed_bytes as usize) {
+                if self.solicited_bytes > 0 {
+                    // The end of another write of this session will be this one's turn.
+                    if !self.waiting_for_grant.contains(&tag) {
+                        self.waiting_for_grant.push_back(tag);
+                    }
+                } else {
+                    let refusal = Refusal::no_memory(self.tasks.len() - 1);
+                    self.refuse(link, tag, &refusal, now, trace);
+                }
+                return;
+            }
+            task.charged_bytes += needed_bytes as usize;
             self.solicited_bytes += needed_bytes;
             collecting.granted_bytes = needed_bytes;
             collecting.ask_from = have_bytes;

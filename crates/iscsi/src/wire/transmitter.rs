@@ -13,8 +13,8 @@ const FIRST_BYTES: usize = 16 << 10;
 /// Calls go round: queue PDUs with [`push`](Self::push) and its variants, write
 /// [`pending`](Self::pending) to the socket, say how much it took with [`sent`](Self::sent).
 ///
-/// The buffer grows with what is queued and keeps that length: whoever queues has to bound
-/// `pending().len()`.
+/// The buffer grows with what is queued and keeps that length until [`shrink`](Self::shrink):
+/// whoever queues has to bound `pending().len()`.
 #[derive(Debug, Default)]
 pub struct Transmitter {
     /// All of it is initialised, so that a PDU can be written into it without clearing it first.
@@ -172,6 +172,20 @@ impl Transmitter {
         let pending = self.tail - self.head;
         assert!(bytes <= pending, "{bytes} bytes were sent of {pending}");
         self.head += bytes;
+    }
+
+    /// Bytes of memory that the buffer takes.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Gives back the buffer's memory if nothing is pending.
+    pub fn shrink(&mut self) {
+        if self.head == self.tail {
+            self.move_to_front();
+            self.buffer = Vec::new();
+        }
     }
 
     /// Stream offset behind the last queued byte: where the next PDU will begin.

@@ -2,6 +2,7 @@
 
 mod combinations;
 mod management;
+mod memory;
 mod misbehaviour;
 mod pair;
 mod window;

@@ -8,7 +8,7 @@ use wansan_iscsi::initiator::{self, Command, Completion, Transfer};
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, Wanted};
 use wansan_iscsi::login::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions};
 use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice, cdb};
-use wansan_iscsi::target::{self, Close, SessionConfig, Work};
+use wansan_iscsi::target::{self, Close, Memory, SessionConfig, Work};
 use wansan_iscsi::wire::{Lun, ScsiStatus, TaskAttribute};
 use wansan_trace::{Instant, Kinds, Recorder};
 
@@ -63,6 +63,18 @@ pub(crate) struct Pair {
 impl Pair {
     /// Logs in. Every transfer of bytes is cut at random by `seed`.
     pub(crate) fn new(ours: Wanted, theirs: Wanted, command_window: u32, seed: u64) -> Pair {
+        let plenty = Memory::new(1 << 30);
+        Pair::sharing(&plenty, ours, theirs, command_window, seed)
+    }
+
+    /// The same, with a target session that shares `memory` with others.
+    pub(crate) fn sharing(
+        memory: &Arc<Memory>,
+        ours: Wanted,
+        theirs: Wanted,
+        command_window: u32,
+        seed: u64,
+    ) -> Pair {
         const STORE_BYTES: usize = 4 << 20;
         let unit = LogicalUnit {
             identity: Identity {
@@ -78,6 +90,7 @@ impl Pair {
         let config = SessionConfig {
             device,
             command_window,
+            memory: Arc::clone(memory),
         };
         let name = "iqn.2026-01.net.example:initiator";
         let mut near =

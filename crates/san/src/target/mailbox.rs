@@ -9,11 +9,13 @@ use std::sync::{Mutex, PoisonError};
 use rustix::event::{EventfdFlags, eventfd};
 use wansan_trace::SessionId;
 
+use super::seat::Seat;
+
 /// What one thread tells another.
 #[derive(Debug)]
 pub(super) enum Mail {
     /// Serve this connection.
-    Connection(TcpStream),
+    Connection(TcpStream, Seat),
     /// Another session has reset these units.
     UnitsReset {
         /// Who did.

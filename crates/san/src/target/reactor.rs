@@ -11,6 +11,7 @@ use wansan_trace::{Instant, Recorder, clock};
 
 use super::Shared;
 use super::mailbox::Mail;
+use super::seat::{MAX_CONNECTIONS, Seat};
 use super::serve::{Context, End, Peer, Phase, Token, answered};
 use crate::poller::{Poller, Ready};
 use crate::store::{Pool, QueueBounds};
@@ -27,9 +28,6 @@ const CLOSING_TIME: Duration = Duration::from_secs(5);
 
 /// How often the times above are looked at.
 const TICK: Duration = Duration::from_secs(1);
-
-/// Connections that one thread serves at most; the slots of their tokens have 16 bits.
-const MAX_PEERS: usize = 4096;
 
 /// What one thread may have at the stores at once; more waits in its backlog, from which the
 /// operations of a session that ends are taken out.
@@ -136,9 +134,16 @@ impl Reactor {
         };
         loop {
             match listener.accept() {
-                Ok((stream, _)) => {
-                    let mailboxes = &self.context.shared.mailboxes;
-                    mailboxes[self.next_thread].put(Mail::Connection(stream));
+                Ok((stream, initiator)) => {
+                    let shared = &self.context.shared;
+                    let Some(seat) = shared.seats.take(initiator) else {
+                        (shared.report)(&format!(
+                            "{initiator}: turned away, as {MAX_CONNECTIONS} connections are served"
+                        ));
+                        continue;
+                    };
+                    let mailboxes = &shared.mailboxes;
+                    mailboxes[self.next_thread].put(Mail::Connection(stream, seat));
                     self.next_thread = (self.next_thread + 1) % mailboxes.len();
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -173,7 +178,7 @@ impl Reactor {
         let mailbox = Arc::clone(&self.context.shared.mailboxes[self.context.number]);
         for mail in mailbox.take() {
             match mail {
-                Mail::Connection(stream) => self.take_in(stream),
+                Mail::Connection(stream, seat) => self.take_in(stream, seat),
                 Mail::UnitsReset { by, units } => {
                     let now = clock::now();
                     for slot in self.sessions_slots() {
@@ -201,15 +206,14 @@ impl Reactor {
         false
     }
 
-    fn take_in(&mut self, stream: TcpStream) {
+    fn take_in(&mut self, stream: TcpStream, seat: Seat) {
         let slot = self
             .peers
             .iter()
             .position(Option::is_none)
             .unwrap_or(self.peers.len());
         // PDUs are put together before they are sent; waiting for more can only delay.
-        let ready = slot < MAX_PEERS
-            && stream.set_nonblocking(true).is_ok()
+        let ready = stream.set_nonblocking(true).is_ok()
             && stream.set_nodelay(true).is_ok()
             && self.poller.add(&stream, slot as u64).is_ok();
         if !ready {
@@ -223,6 +227,7 @@ impl Reactor {
         let login = wansan_iscsi::target::Handshake::new(self.context.shared.wanted.clone());
         self.peers[slot] = Some(Peer {
             stream,
+            seat,
             phase: Phase::Login(Box::new(login)),
             last_heard: now,
             came: now,
@@ -326,10 +331,10 @@ impl Reactor {
 
     fn end(&mut self, slot: u16, end: &End) {
         if end.is_trouble() {
-            let peer = self.peers[usize::from(slot)].as_ref();
-            let who = peer.and_then(|peer| peer.stream.peer_addr().ok());
-            let who = who.map_or_else(|| "an initiator".to_owned(), |address| address.to_string());
-            (self.context.shared.report)(&format!("{who}: {end}"));
+            // Once a connection is reset, its socket no longer knows who was there.
+            if let Some(peer) = &self.peers[usize::from(slot)] {
+                (self.context.shared.report)(&format!("{}: {end}", peer.seat.initiator));
+            }
         }
         if end.socket_is_dead() {
             self.drop_peer(slot);
@@ -396,6 +401,9 @@ impl Reactor {
         let Some(peer) = self.peers[usize::from(slot)].as_mut() else {
             return;
         };
+        if let Phase::Session(session) = &mut peer.phase {
+            session.rest();
+        }
         let silent = now.since(peer.last_heard);
         let age = now.since(peer.came);
         match &mut peer.phase {
@@ -403,7 +411,8 @@ impl Reactor {
             Phase::Closing(_) if age > CLOSING_TIME => self.drop_peer(slot),
             Phase::Session(_) if silent > 2 * SILENCE => {
                 (self.context.shared.report)(&format!(
-                    "a session has been silent for {} s: closed",
+                    "{}: silent for {} s: closed",
+                    peer.seat.initiator,
                     silent.as_secs()
                 ));
                 self.begin_close(slot);

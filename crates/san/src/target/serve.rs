@@ -12,6 +12,7 @@ use wansan_trace::{Instant, Recorder, TaskTag, clock};
 
 use super::login::Desk;
 use super::mailbox::Mail;
+use super::seat::Seat;
 use super::{PORTAL_GROUP_TAG, Shared};
 use crate::store::{Completion, Operation, QueuePair};
 
@@ -19,6 +20,7 @@ use crate::store::{Completion, Operation, QueuePair};
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) stream: TcpStream,
+    pub(super) seat: Seat,
     pub(super) phase: Phase,
     pub(super) last_heard: Instant,
     /// When it came, for the bound on the time of a login.

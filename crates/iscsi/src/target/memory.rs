@@ -1,0 +1,137 @@
+//! The bound on what all sessions of a target may hold together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A share takes and gives back memory in steps of this size, so that sessions on different
+/// threads seldom meet here.
+const STEP_BYTES: usize = 64 << 10;
+
+/// Steps that a share keeps although it does not need them now.
+const SPARE_STEPS: usize = 2;
+
+/// Bytes that the sessions of a target may hold together, whatever each of them may hold alone:
+/// data of writes, commands ahead of a gap in CmdSN, reads under way at stores, and answers that
+/// wait for their socket.
+///
+/// When they are used up, commands that bring data are answered with TASK SET FULL or BUSY, and
+/// each session reads one small piece after the other. What a connection reads into (one PDU of
+/// MaxRecvDataSegmentLength or 256 KiB) is not counted.
+#[derive(Debug)]
+pub struct Memory {
+    limit_bytes: usize,
+    used_bytes: AtomicUsize,
+}
+
+impl Memory {
+    /// `limit_bytes` for all sessions whose configuration has this one.
+    #[must_use]
+    pub fn new(limit_bytes: usize) -> Arc<Memory> {
+        Arc::new(Memory {
+            limit_bytes,
+            used_bytes: AtomicUsize::new(0),
+        })
+    }
+
+    /// Bytes that sessions have taken, with what they keep spare.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        // The counter guards no other data.
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let taken = self.used_bytes.fetch_update(set, fetch, |used| {
+            used.checked_add(bytes)
+                .filter(|used| *used <= self.limit_bytes)
+        });
+        taken.is_ok()
+    }
+
+    fn give(&self, bytes: usize) {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What one session has of a [`Memory`]; goes back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    memory: Arc<Memory>,
+    /// Taken from `memory`.
+    taken_bytes: usize,
+    /// Of these, in use.
+    used_bytes: usize,
+}
+
+impl Share {
+    pub(super) fn of(memory: &Arc<Memory>) -> Share {
+        Share {
+            memory: Arc::clone(memory),
+            taken_bytes: 0,
+            used_bytes: 0,
+        }
+    }
+
+    /// Takes `bytes`, if there are so many.
+    pub(super) fn take(&mut self, bytes: usize) -> bool {
+        let lacking_bytes = (self.used_bytes + bytes).saturating_sub(self.taken_bytes);
+        if lacking_bytes > 0 {
+            let steps_bytes = lacking_bytes.next_multiple_of(STEP_BYTES);
+            if self.memory.take(steps_bytes) {
+                self.taken_bytes += steps_bytes;
+            } else if self.memory.take(lacking_bytes) {
+                self.taken_bytes += lacking_bytes;
+            } else {
+                return false;
+            }
+        }
+        self.used_bytes += bytes;
+        true
+    }
+
+    /// Gives back `bytes` that were taken.
+    pub(super) fn give(&mut self, bytes: usize) {
+        self.used_bytes -= bytes;
+        let spare_bytes = self.taken_bytes - self.used_bytes;
+        if spare_bytes > SPARE_STEPS * STEP_BYTES {
+            self.memory.give(spare_bytes);
+            self.taken_bytes = self.used_bytes;
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.memory.give(self.taken_bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_never_have_more_than_there_is() {
+        let memory = Memory::new(10 * STEP_BYTES);
+        let (mut one, mut other) = (Share::of(&memory), Share::of(&memory));
+        assert!(one.take(7 * STEP_BYTES - 100));
+        assert!(!other.take(4 * STEP_BYTES));
+        assert!(other.take(3 * STEP_BYTES));
+        assert!(!other.take(1));
+        assert!(one.take(100), "what is rounded up is one's own");
+        one.give(6 * STEP_BYTES);
+        assert!(other.take(4 * STEP_BYTES));
+        drop(one);
+        drop(other);
+        assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    fn the_last_bytes_can_be_had_without_a_whole_step() {
+        let memory = Memory::new(1000);
+        let mut share = Share::of(&memory);
+        assert!(share.take(1000));
+        assert!(!share.take(1));
+    }
+}
