@@ -30,7 +30,7 @@ pub use file::FileStore;
 pub use memory::MemoryStore;
 pub use pool::{Completion, Operation, Pool, QueueBounds, QueuePair};
 pub use service_time::{ServiceTime, ServiceTimeStore, Visit};
-pub use spec::{Backing, LunSpec, SpecError};
+pub use spec::{Backing, LunSpec, OpenedStore, SpecError};
 
 use wansan_trace::Instant;
 

@@ -26,7 +26,7 @@ use wansan_iscsi::text::send_targets::is_iscsi_name;
 use wansan_tcp::congestion::{self, CongestionError};
 use wansan_trace::{Kinds, Recorder};
 
-use crate::store::{LunSpec, OpenError, Pool, Store};
+use crate::store::{LunSpec, OpenError, OpenedStore, Pool, Store};
 use mailbox::{Mail, Mailbox};
 use reactor::Reactor;
 use registry::Registry;
@@ -163,8 +163,7 @@ impl Target {
             congestion::choose(&listener, name)?;
         }
         let address = listener.local_addr()?;
-        // Last, because opening a store may make its file.
-        let (device, stores) = open_luns(config)?;
+        let (device, opened) = open_luns(config)?;
         let pool = Arc::new(Pool::start(STORE_THREADS)?);
         let mailboxes = (0..config.threads.max(1))
             .map(|_| Mailbox::new().map(Arc::new))
@@ -178,7 +177,10 @@ impl Target {
                 command_window: config.command_window,
                 memory: Memory::new(SESSIONS_BYTES),
             },
-            stores,
+            stores: opened
+                .iter()
+                .map(|opened| Arc::clone(opened.store()))
+                .collect(),
             registry: Registry::default(),
             seats: Seats::default(),
             mailboxes,
@@ -198,6 +200,9 @@ impl Target {
                 .name(format!("target-{number}"))
                 .spawn(move || reactor.run())?;
             target.threads.push((Arc::clone(mailbox), thread));
+        }
+        for opened in opened {
+            opened.keep();
         }
         Ok(target)
     }
@@ -243,14 +248,15 @@ fn listen(address: &str) -> Result<TcpListener, TargetError> {
     Ok(listener)
 }
 
-fn open_luns(config: &TargetConfig) -> Result<(TargetDevice, Vec<Arc<dyn Store>>), TargetError> {
+fn open_luns(config: &TargetConfig) -> Result<(TargetDevice, Vec<OpenedStore>), TargetError> {
     let mut units = Vec::new();
     let mut stores = Vec::new();
     for (number, spec) in (0..).zip(&config.luns) {
-        let store = spec.open().map_err(|source| TargetError::Open {
+        let opened = spec.open().map_err(|source| TargetError::Open {
             spec: spec.to_string(),
             source,
         })?;
+        let store = opened.store();
         let burst_bytes = config.wanted.max_burst_bytes;
         let geometry =
             Geometry::new(store.size_bytes(), spec.block_bytes, burst_bytes).map_err(|source| {
@@ -272,7 +278,7 @@ fn open_luns(config: &TargetConfig) -> Result<(TargetDevice, Vec<Arc<dyn Store>>
             write_cache,
             read_only: false,
         });
-        stores.push(store);
+        stores.push(opened);
     }
     Ok((TargetDevice::new(units)?, stores))
 }

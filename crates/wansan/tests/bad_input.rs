@@ -130,8 +130,62 @@ fn a_quantity_with_a_wrong_unit_names_the_units() {
 }
 
 #[test]
-fn nothing_in_flight_is_no_load() {
-    bench_refused(URL, &["--parallel", "0"], &["0"]);
+fn a_number_out_of_its_range_names_the_range() {
+    for (option, value, words) in [
+        ("--rate", "-5", ["above 0", "500"]),
+        ("--rate", "0", ["above 0", "500"]),
+        ("--rate", "fast", ["above 0", "500"]),
+        ("--parallel", "0", ["1", "65536"]),
+        ("--parallel", "-1", ["1", "65536"]),
+        ("--block", "0", ["512B", "16MiB"]),
+        ("--block", "0B", ["512B", "16MiB"]),
+        ("--block", "-4KiB", ["512B", "16MiB"]),
+        ("--block", "17MiB", ["512B", "16MiB"]),
+        ("--warmup", "-1s", ["time", "ms"]),
+        ("--tcp-interval", "0ms", ["above 0", "10ms"]),
+        ("--patience", "0s", ["above 0", "5s"]),
+        ("--max-burst", "0B", ["512B", "16777215B"]),
+        ("--max-outstanding-r2t", "0", ["1", "65535"]),
+    ] {
+        bench_refused(
+            URL,
+            &[option, value],
+            &[&words[..], &[option, value]].concat(),
+        );
+    }
+    for value in ["0s", "0", "-5s"] {
+        refused(&["bench", URL, "--time", value], &["--time", value, "s"]);
+    }
+    refused(&["bench", URL, "--count", "0"], &["--count", "0", "1"]);
+}
+
+#[test]
+fn control_characters_are_shown_and_not_obeyed() {
+    let hostile = "runs\u{1b}[2J\u{7}";
+    refused(&["explain", hostile], &["runs\\u{1b}[2J\\u{7}"]);
+    let plan = include_str!("../../../plans/limits/nothing-binds.toml");
+    let plan = plan.replace(
+        "\"Nothing binds\"",
+        "\"Nothing \\u001b]0;owned\\u0007 binds\"",
+    );
+    let (finished, _folder) = run_beside(
+        &[("plan.toml", plan.as_bytes())],
+        &["lab", "check", "plan.toml"],
+    );
+    assert!(finished.status.success(), "{}", finished.output());
+    assert!(
+        finished
+            .stdout
+            .contains("Nothing \\u{1b}]0;owned\\u{7} binds"),
+        "{}",
+        finished.stdout
+    );
+    let wrong = plan.replace("delay = \"5ms\"", "delay = \"5\\u001b[31mms\"");
+    refused_beside(
+        &[("plan.toml", wrong.as_bytes())],
+        &["lab", "check", "plan.toml"],
+        &["\\u{1b}[31m"],
+    );
 }
 
 #[test]
@@ -184,6 +238,32 @@ fn a_memory_unit_of_no_size() {
 #[test]
 fn a_file_that_is_not_there() {
     target_refused(&[], &["--lun", "file:disk.img"], &["disk.img"]);
+}
+
+#[test]
+fn a_file_that_another_target_serves() {
+    let folder = TempDir::with_prefix("wansan-bad-input-").unwrap();
+    let disk = folder.path().join("disk.img");
+    let unit = format!("file:{},size=1MiB", disk.display());
+    let _first = Target::start(Path::new(WANSAN), &["--lun", &unit]).unwrap();
+    target_refused(&[], &["--lun", &unit], &["disk.img", "in use", "process"]);
+    assert!(disk.exists());
+}
+
+#[test]
+fn a_later_unit_that_fails_leaves_no_file_of_an_earlier_one() {
+    let new = ["--lun", "file:new.img,size=1MiB"];
+    target_refused(
+        &[],
+        &[&new[..], &["--lun", "file:missing.img"]].concat(),
+        &["missing.img"],
+    );
+    // What was there before stays.
+    target_refused(
+        &[("new.img", &[0; 1 << 20])],
+        &[&new[..], &["--lun", "file:missing.img"]].concat(),
+        &["missing.img"],
+    );
 }
 
 #[test]
@@ -302,7 +382,11 @@ fn a_plan_with_an_unknown_key_names_the_nearest() {
 #[test]
 fn an_expectation_that_no_result_can_meet_names_the_nearest() {
     for (right, wrong, words) in [
-        ("finding.limit", "finding.limt", ["plan.toml:33", "`finding.limit`"]),
+        (
+            "finding.limit",
+            "finding.limt",
+            ["plan.toml:33", "`finding.limit`"],
+        ),
         ("\"nothing\"", "\"notihng\"", ["plan.toml:34", "`nothing`"]),
     ] {
         let right_plan = include_str!("../../../plans/limits/nothing-binds.toml");

@@ -116,6 +116,15 @@ pub enum OpenError {
         /// The file asked for.
         path: PathBuf,
     },
+    /// Somebody else has locked it.
+    #[error(
+        "{} is in use: another process has it open (or another LUN of this target is the same file); end that first",
+        path.display()
+    )]
+    InUse {
+        /// The file asked for.
+        path: PathBuf,
+    },
     /// An existing file has another size than the one asked for.
     #[error(
         "{} has {size_bytes} bytes, not the {asked_bytes} asked for; leave out `size` or remove the file",

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::FlockOperation;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{OpenError, Operated, Store, StoreError, check_range};
@@ -15,13 +16,15 @@ const TMPFS_MAGIC: i128 = 0x0102_1994;
 
 /// A regular file or a block device, through the kernel's page cache.
 ///
-/// Reads whose pages the kernel has are done at once (`preadv2` with `RWF_NOWAIT`). Force unit
+/// It is locked (`flock`, exclusive) while it is open, so that two targets do not write into each
+/// other's disk. Reads whose pages the kernel has are done at once (`preadv2` with `RWF_NOWAIT`). Force unit
 /// access and flush are fdatasync. A file on a tmpfs is memory.
 #[derive(Debug)]
 pub struct FileStore {
     file: File,
     size_bytes: u64,
     on_tmpfs: bool,
+    is_new: bool,
     /// Whether the file system knows `RWF_NOWAIT`; cleared when it says no.
     nowait: AtomicBool,
 }
@@ -64,13 +67,19 @@ impl FileStore {
             .open(path)
         {
             Ok(file) => {
-                if let Err(source) = file.set_len(size_bytes) {
+                let sized = file.set_len(size_bytes);
+                let made = sized
+                    .map_err(|source| machine(path, source))
+                    .and_then(|()| FileStore::with_file(file, path, block_bytes));
+                if made.is_err() {
                     // Nothing half-made is left; that the file cannot be removed either would
                     // only hide the error that matters.
                     let _ = std::fs::remove_file(path);
-                    return Err(machine(path, source));
                 }
-                FileStore::with_file(file, path, block_bytes)
+                Ok(FileStore {
+                    is_new: true,
+                    ..made?
+                })
             }
             Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
                 let store = FileStore::open(path, block_bytes)?;
@@ -88,6 +97,12 @@ impl FileStore {
         }
     }
 
+    /// Whether opening it has made its file.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
     fn with_file(mut file: File, path: &Path, block_bytes: u32) -> Result<FileStore, OpenError> {
         let machine = |source| machine(path, source);
         let kind = file.metadata().map_err(machine)?.file_type();
@@ -95,6 +110,15 @@ impl FileStore {
             return Err(OpenError::NotAFile {
                 path: path.to_owned(),
             });
+        }
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                return Err(OpenError::InUse {
+                    path: path.to_owned(),
+                });
+            }
+            Err(errno) => return Err(machine(errno.into())),
         }
         // The end of the file: a block device's metadata says 0.
         let size_bytes = file.seek(SeekFrom::End(0)).map_err(machine)?;
@@ -108,6 +132,7 @@ impl FileStore {
             file,
             size_bytes,
             on_tmpfs,
+            is_new: false,
             nowait: AtomicBool::new(true),
         })
     }
@@ -224,6 +249,7 @@ mod tests {
             file: file.expect("every Linux has it"),
             size_bytes: 1 << 20,
             on_tmpfs: false,
+            is_new: false,
             nowait: AtomicBool::new(true),
         };
         let error = store.write_at(4096, &[0; 512], false);

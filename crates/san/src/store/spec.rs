@@ -131,20 +131,58 @@ fn nearest(word: &str, names: &[&str], suffix: &str) -> String {
     }
 }
 
+/// A store that [`LunSpec::open`] has opened. A file that was made for it goes with this, unless
+/// [`OpenedStore::keep`] says that all went well.
+pub struct OpenedStore {
+    store: Arc<dyn Store>,
+    new_file: Option<PathBuf>,
+}
+
+impl OpenedStore {
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Gives the store; its file stays.
+    pub fn keep(mut self) -> Arc<dyn Store> {
+        self.new_file = None;
+        Arc::clone(&self.store)
+    }
+}
+
+impl Drop for OpenedStore {
+    fn drop(&mut self) {
+        if let Some(path) = &self.new_file {
+            // That it cannot be removed would only hide the error that matters.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
 impl LunSpec {
     /// Opens the store, creating a file where `size` says so.
-    pub fn open(&self) -> Result<Arc<dyn Store>, OpenError> {
+    pub fn open(&self) -> Result<OpenedStore, OpenError> {
+        let mut new_file = None;
         let store: Arc<dyn Store> = match &self.backing {
             Backing::Memory { size_bytes } => Arc::new(self.memory(*size_bytes)?),
-            Backing::File { path, size_bytes } => Arc::new(match size_bytes {
-                Some(size_bytes) => FileStore::open_or_create(path, *size_bytes, self.block_bytes),
-                None => FileStore::open(path, self.block_bytes),
-            }?),
+            Backing::File { path, size_bytes } => {
+                let store = match size_bytes {
+                    Some(size_bytes) => {
+                        FileStore::open_or_create(path, *size_bytes, self.block_bytes)
+                    }
+                    None => FileStore::open(path, self.block_bytes),
+                }?;
+                new_file = store.is_new().then(|| path.clone());
+                Arc::new(store)
+            }
         };
-        Ok(match self.service {
+        let store = match self.service {
             Some(service) => Arc::new(ServiceTimeStore::new(store, service)),
             None => store,
-        })
+        };
+        Ok(OpenedStore { store, new_file })
     }
 
     fn memory(&self, size_bytes: u64) -> Result<MemoryStore, OpenError> {

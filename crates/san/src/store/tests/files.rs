@@ -34,15 +34,32 @@ fn a_file_must_exist_or_be_given_a_size() {
 }
 
 #[test]
+fn a_file_has_one_user_at_a_time() {
+    let folder = folder();
+    let path = folder.path().join("disk.img");
+    let store = FileStore::open_or_create(&path, 4096, 512).expect("a new file");
+    for second in [
+        FileStore::open(&path, 512),
+        FileStore::open_or_create(&path, 4096, 512),
+    ] {
+        let message = second.expect_err("it is in use").to_string();
+        assert!(message.contains("disk.img is in use"), "{message}");
+    }
+    drop(store);
+    assert!(FileStore::open(&path, 512).is_ok());
+}
+
+#[test]
 fn an_existing_file_is_used_as_it_is() {
     let folder = folder();
     let path = folder.path().join("disk.img");
     fs::write(&path, [7; 8192]).expect("a new file");
-    for store in [
-        FileStore::open(&path, 4096),
-        FileStore::open_or_create(&path, 8192, 4096),
-    ] {
-        let store = store.expect("a good file");
+    let ways: [&dyn Fn() -> Result<FileStore, OpenError>; 2] =
+        [&|| FileStore::open(&path, 4096), &|| {
+            FileStore::open_or_create(&path, 8192, 4096)
+        }];
+    for open in ways {
+        let store = open().expect("a good file");
         let mut dst = [0; 8192];
         store.read_at(0, &mut dst).expect("read");
         assert_eq!(dst, [7; 8192]);

@@ -105,20 +105,31 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
 
 #[test]
 fn specs_open_what_they_say() {
-    let store = parse("memory:1MiB").open().expect("memory");
+    let store = parse("memory:1MiB").open().expect("memory").keep();
     assert_eq!(store.size_bytes(), 1 << 20);
     assert!(store.is_memory());
     let slow = parse("memory:1MiB,service-time=1ms")
         .open()
-        .expect("memory");
+        .expect("memory")
+        .keep();
     assert!(!slow.is_memory());
 
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("disk.img");
     let spec = parse(&format!("file:{},size=8MiB,block=4096", path.display()));
-    assert_eq!(spec.open().expect("a new file").size_bytes(), 8 << 20);
+    drop(spec.open().expect("a new file"));
+    assert!(!path.exists(), "it is not needed after all");
+    assert_eq!(
+        spec.open().expect("a new file").keep().size_bytes(),
+        8 << 20
+    );
     let again = parse(&format!("file:{}", path.display()));
-    assert_eq!(again.open().expect("the same file").size_bytes(), 8 << 20);
+    drop(again.open().expect("the same file"));
+    assert!(path.exists(), "it was there before");
+    assert_eq!(
+        again.open().expect("the same file").keep().size_bytes(),
+        8 << 20
+    );
 
     for (bad, wanted) in [
         ("memory:0B", "at least one"),
