@@ -12,7 +12,7 @@ mod seat;
 mod serve;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -27,6 +27,7 @@ use wansan_tcp::congestion::{self, CongestionError};
 use wansan_trace::{Kinds, Recorder};
 
 use crate::store::{LunSpec, OpenError, OpenedStore, Pool, Store};
+use crate::url::ISCSI_PORT;
 use mailbox::{Mail, Mailbox};
 use reactor::Reactor;
 use registry::Registry;
@@ -63,7 +64,12 @@ pub struct TargetConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
     /// Not a name.
-    #[error("'{name}' is no iSCSI name: it begins with iqn., eui. or naa. (RFC 7143 §4.2.7)")]
+    #[error(
+        "'{name}' is no iSCSI name: write iqn.YEAR-MONTH.DOMAIN:ANYTHING, the domain backwards and \
+         a month in which it was yours, such as {}, or eui. or naa. and 16 (naa. also 32) hex \
+         digits; 223 bytes at most, no blanks (RFC 7143 §4.2.7, RFC 3721 §1.1)",
+        near_name(name)
+    )]
     Name {
         /// What was given.
         name: String,
@@ -93,6 +99,15 @@ pub enum TargetError {
     /// A setting is out of its range.
     #[error(transparent)]
     Wanted(#[from] WantedError),
+    /// The portal lacks its port, or is otherwise none.
+    #[error(
+        "'{address}' is no ADDRESS:PORT to listen at: write {}",
+        near_portal(address)
+    )]
+    Portal {
+        /// What was given.
+        address: String,
+    },
     /// The portal cannot be had.
     #[error("cannot listen at {address}: {source}")]
     Listen {
@@ -237,7 +252,41 @@ impl Drop for Target {
     }
 }
 
+/// An iSCSI name near to what was given for one.
+fn near_name(given: &str) -> String {
+    let blank = |c: char| c.is_whitespace() || c.is_control();
+    let near = given.trim().to_lowercase().replace(blank, "-");
+    let inside = format!("iqn.2026-01.net.example:{near}");
+    [near, inside]
+        .into_iter()
+        .find(|name| is_iscsi_name(name))
+        .unwrap_or_else(|| "iqn.2026-01.net.example:disk".to_owned())
+}
+
+/// A portal near to what was given for one.
+fn near_portal(given: &str) -> String {
+    let bare = given.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return SocketAddr::new(address, ISCSI_PORT).to_string();
+    }
+    let host = match given.rsplit_once(':') {
+        Some((host, _)) => host,
+        None => given,
+    };
+    let host = if host.is_empty() { "127.0.0.1" } else { host };
+    format!("{host}:{ISCSI_PORT}")
+}
+
 fn listen(address: &str) -> Result<TcpListener, TargetError> {
+    let port = address
+        .rsplit_once(':')
+        .map(|(_, port)| port.parse::<u16>());
+    let is_address = address.parse::<IpAddr>().is_ok();
+    if is_address || !matches!(port, Some(Ok(_))) || address.starts_with(':') {
+        return Err(TargetError::Portal {
+            address: address.to_owned(),
+        });
+    }
     let failed = |source| TargetError::Listen {
         address: address.to_owned(),
         source,
@@ -281,4 +330,34 @@ fn open_luns(config: &TargetConfig) -> Result<(TargetDevice, Vec<OpenedStore>), 
         stores.push(opened);
     }
     Ok((TargetDevice::new(units)?, stores))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_nearly_right_is_named() {
+        for (given, near) in [
+            ("127.0.0.1", "127.0.0.1:3260"),
+            ("127.0.0.1:", "127.0.0.1:3260"),
+            ("127.0.0.1:99999", "127.0.0.1:3260"),
+            (":3260", "127.0.0.1:3260"),
+            ("::1", "[::1]:3260"),
+            ("[::1]", "[::1]:3260"),
+            ("localhost", "localhost:3260"),
+        ] {
+            let error = listen(given).map(drop).unwrap_err().to_string();
+            assert!(error.contains(given) && error.contains(near), "{error}");
+        }
+        for (given, near) in [
+            ("my disk", "iqn.2026-01.net.example:my-disk"),
+            ("IQN.2026-11.org.foo:x", "iqn.2026-11.org.foo:x"),
+            ("", "iqn.2026-01.net.example:"),
+        ] {
+            let name = given.to_owned();
+            let error = TargetError::Name { name }.to_string();
+            assert!(error.contains(near), "{error}");
+        }
+    }
 }

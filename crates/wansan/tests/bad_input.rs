@@ -309,7 +309,11 @@ fn an_address_that_is_none() {
     ];
     refused(
         &[&arguments[..], &["--listen", "nowhere"]].concat(),
-        &["nowhere"],
+        &["nowhere:3260"],
+    );
+    refused(
+        &[&arguments[..], &["--listen", "127.0.0.1"]].concat(),
+        &["ADDRESS:PORT", "127.0.0.1:3260"],
     );
 }
 
@@ -335,7 +339,7 @@ fn a_target_name_that_is_none() {
     let arguments = ["target", "--listen", "127.0.0.1:0", "--lun", "memory:1MiB"];
     refused(
         &[&arguments[..], &["--name", "my disk"]].concat(),
-        &["my disk", "iqn."],
+        &["my disk", "iqn.2026-01.net.example:my-disk", "RFC 3721"],
     );
 }
 
