@@ -3,22 +3,42 @@
 pub(crate) mod bench;
 pub(crate) mod explain;
 pub(crate) mod lab;
+mod quantity;
 mod record;
 mod session;
 pub(crate) mod target;
+mod terminal;
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-/// Writes to standard output. A reader that has gone away has seen what it wanted: no error.
+use terminal::{Escaping, escaped, escaped_json};
+
+/// Writes text to standard output, with what would act on a terminal escaped. A reader that has
+/// gone away has seen what it wanted: no error.
 pub(crate) fn tell(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let mut out = Escaping(io::stdout().lock());
+    heard(write(&mut out).and_then(|()| out.flush()))
+}
+
+/// Writes JSON and a line's end to standard output, as [`tell`] writes text.
+pub(crate) fn tell_json(json: &str) -> Result<()> {
     let mut out = io::stdout().lock();
-    match write(&mut out).and_then(|()| out.flush()) {
+    heard(writeln!(out, "{}", escaped_json(json.trim_end())).and_then(|()| out.flush()))
+}
+
+fn heard(written: io::Result<()>) -> Result<()> {
+    match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot write to standard output"),
     }
+}
+
+/// Says something in one line on standard error.
+pub(crate) fn remark(line: &str) {
+    eprintln!("{}", escaped(line));
 }
 
 /// An error and its causes in one line, each cause once.
@@ -55,7 +75,10 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             .take_while(|line| !line.starts_with("Usage:"));
         let told: Vec<&str> = told.filter(|line| !line.is_empty()).collect();
         let line = told.join("; ");
-        eprintln!("wansan: {}", line.strip_prefix("error: ").unwrap_or(&line));
+        remark(&format!(
+            "wansan: {}",
+            line.strip_prefix("error: ").unwrap_or(&line)
+        ));
     }
     ExitCode::from(crate::BAD_INPUT)
 }

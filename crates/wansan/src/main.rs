@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|error| {
         // Causes are in the text already, one line in all.
-        eprintln!("wansan: {}", commands::one_line(&error));
+        commands::remark(&format!("wansan: {}", commands::one_line(&error)));
         ExitCode::from(BAD_INPUT)
     })
 }

@@ -13,9 +13,10 @@ use wansan_san::url::IscsiUrl;
 use wansan_san::{Initiator, InitiatorConfig};
 use wansan_trace::{Recorder, clock, units};
 
+use super::quantity::{bytes_within, time_span};
 use super::record::RecordArgs;
 use super::session::SessionArgs;
-use super::tell;
+use super::{remark, tell, tell_json};
 
 /// Arguments of `wansan bench`.
 #[derive(Debug, Args)]
@@ -29,27 +30,51 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_enum, default_value = "random")]
     pattern: Order,
     /// Size of one I/O
-    #[arg(long, value_name = "BYTES", default_value = "4KiB", value_parser = block)]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "4KiB",
+        allow_hyphen_values = true,
+        value_parser = block
+    )]
     block: u32,
     /// I/Os to keep in flight
     #[arg(
         long,
         value_name = "N",
         default_value_t = 32,
+        allow_negative_numbers = true,
         value_parser = clap::value_parser!(u32).range(1..=65_536)
     )]
     parallel: u32,
     /// How long to measure [default: 5s]
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, conflicts_with = "count")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        value_parser = time_span,
+        conflicts_with = "count"
+    )]
     time: Option<Duration>,
     /// How many I/Os to measure, instead of a time
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     count: Option<u64>,
     /// What of the beginning is not measured
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = units::parse_duration)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "0s",
+        allow_hyphen_values = true,
+        value_parser = units::parse_duration
+    )]
     warmup: Duration,
     /// Ask for this many I/Os per second, evenly spaced, instead of as many as come back
-    #[arg(long, value_name = "IOPS", value_parser = rate)]
+    #[arg(long, value_name = "IOPS", allow_hyphen_values = true, value_parser = rate)]
     rate: Option<f64>,
     /// Seed of the order and of the content
     #[arg(long, default_value_t = 1)]
@@ -69,10 +94,22 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "NAME")]
     congestion_control: Option<String>,
     /// How long login may take, and how long the target may be silent
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "30s",
+        allow_hyphen_values = true,
+        value_parser = time_span
+    )]
     patience: Duration,
     /// How often TCP's own view of the connection is recorded
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = units::parse_duration)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10ms",
+        allow_hyphen_values = true,
+        value_parser = time_span
+    )]
     tcp_interval: Duration,
     /// Print the result as JSON
     #[arg(long)]
@@ -99,28 +136,19 @@ enum Order {
 /// How long is measured when neither a time nor a count is given.
 const DEFAULT_TIME: Duration = Duration::from_secs(5);
 
+/// The shortest I/O: one block of a disk.
+const MIN_BLOCK_BYTES: u64 = 512;
 /// The longest I/O: what one command may move (MAXIMUM TRANSFER LENGTH of our own targets).
 const MAX_BLOCK_BYTES: u64 = 16 << 20;
 
 fn block(text: &str) -> Result<u32, String> {
-    let bytes = units::parse_bytes(text).map_err(|error| error.to_string())?;
-    if bytes == 0 || bytes > MAX_BLOCK_BYTES {
-        return Err(format!(
-            "an I/O has from 1B to {}",
-            units::format_bytes(MAX_BLOCK_BYTES)
-        ));
-    }
-    Ok(bytes as u32)
+    bytes_within(text, MIN_BLOCK_BYTES, MAX_BLOCK_BYTES)
 }
 
 fn rate(text: &str) -> Result<f64, String> {
-    let rate: f64 = text
-        .parse()
-        .map_err(|_| "not a number of I/Os per second".to_owned())?;
-    if rate.is_finite() && rate > 0.0 {
-        Ok(rate)
-    } else {
-        Err("a rate is above 0".to_owned())
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Err("a rate is a number of I/Os per second above 0, such as 500".to_owned()),
     }
 }
 
@@ -150,17 +178,16 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     report.records_dropped = trace.dropped();
     recording.write(&[trace])?;
     if args.json {
-        let json = serde_json::to_string(&report)?;
-        tell(|out| writeln!(out, "{json}"))?;
+        tell_json(&serde_json::to_string(&report)?)?;
     } else {
         tell(|out| print(out, &report))?;
     }
     if report.corrupt > 0 || report.errors > 0 {
         let first = report.first_error.as_deref().unwrap_or_default();
-        eprintln!(
+        remark(&format!(
             "wansan: {} of the I/Os failed, the first with: {first}",
             report.errors
-        );
+        ));
         return Ok(ExitCode::FAILURE);
     }
     if report.ios == 0 {

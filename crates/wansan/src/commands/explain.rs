@@ -17,7 +17,7 @@ use wansan_trace::Layer;
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-use super::tell;
+use super::{tell, tell_json};
 
 /// Arguments of `wansan explain`.
 #[derive(Debug, Args)]
@@ -59,8 +59,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         advised,
     };
     if args.json {
-        let json = serde_json::to_string_pretty(&explanation)?;
-        tell(|out| writeln!(out, "{json}"))?;
+        tell_json(&serde_json::to_string_pretty(&explanation)?)?;
     } else {
         tell(|out| print(out, &explanation))?;
     }

@@ -2,7 +2,7 @@
 
 mod text;
 
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{self, IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,6 +17,8 @@ use wansan_lab::plan::{Phase, Plan};
 use wansan_lab::record::{CellResult, Results};
 use wansan_lab::run::{Observer, Options, RunError};
 use wansan_lab::{run, world};
+
+use super::{remark, tell, tell_json};
 
 /// Exit status of a program that was interrupted, as shells count it: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -72,25 +74,25 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
 fn check(args: &CheckArgs) -> Result<ExitCode> {
     let plan = Plan::read(&args.plan)?;
     let cells = plan.cells(Phase::Planned, &[])?;
-    let mut out = stdout().lock();
+    let cells: Vec<CellResult> = cells
+        .iter()
+        .enumerate()
+        .map(|(number, cell)| CellResult::begin(number, cell))
+        .collect();
     if args.json {
-        let cells: Vec<CellResult> = cells
-            .iter()
-            .enumerate()
-            .map(|(number, cell)| CellResult::begin(number, cell))
-            .collect();
         let listed: Vec<_> = cells.iter().map(|cell| &cell.parameters).collect();
-        serde_json::to_writer_pretty(&mut out, &listed)?;
-        writeln!(out)?;
+        tell_json(&serde_json::to_string_pretty(&listed)?)?;
     } else {
-        writeln!(out, "{}: {}", plan.name(), plan.document().title)?;
-        for (number, cell) in cells.iter().enumerate() {
-            let result = CellResult::begin(number, cell);
-            writeln!(out, "cell {number:3}  {}", text::parameters(&result))?;
-        }
-        for expectation in plan.expectations() {
-            writeln!(out, "expects   {expectation}")?;
-        }
+        tell(|out| {
+            writeln!(out, "{}: {}", plan.name(), plan.document().title)?;
+            for cell in &cells {
+                writeln!(out, "cell {:3}  {}", cell.cell, text::parameters(cell))?;
+            }
+            for expectation in plan.expectations() {
+                writeln!(out, "expects   {expectation}")?;
+            }
+            Ok(())
+        })?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -120,7 +122,7 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
         Ok(outcome) => outcome,
         Err(error @ RunError::Interrupted { .. }) => {
             console.bar.finish_and_clear();
-            eprintln!("wansan: {error}");
+            remark(&format!("wansan: {error}"));
             return Ok(ExitCode::from(INTERRUPTED));
         }
         Err(error) => {
@@ -130,10 +132,11 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
     };
     console.bar.finish_and_clear();
     if args.json {
-        let text = std::fs::read_to_string(outcome.folder.join("results.json"))?;
-        stdout().write_all(text.as_bytes())?;
+        tell_json(&std::fs::read_to_string(
+            outcome.folder.join("results.json"),
+        )?)?;
     } else {
-        conclude(&outcome.results, &outcome.folder)?;
+        tell(|out| conclude(out, &outcome.results, &outcome.folder))?;
     }
     if outcome.as_expected() {
         Ok(ExitCode::SUCCESS)
@@ -143,8 +146,7 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
 }
 
 /// What is said once a run is over.
-fn conclude(results: &Results, folder: &Path) -> Result<()> {
-    let mut out = stdout().lock();
+fn conclude(out: &mut dyn Write, results: &Results, folder: &Path) -> io::Result<()> {
     if let Some(advised) = &results.advised {
         writeln!(out, "{}", text::table(results, Phase::Advised))?;
         writeln!(out, "{}", text::gains(advised))?;
@@ -161,13 +163,12 @@ fn conclude(results: &Results, folder: &Path) -> Result<()> {
             verdict.expected, verdict.found
         )?;
     }
-    writeln!(out, "\nReport: {}", folder.join("report.html").display())?;
-    Ok(())
+    writeln!(out, "\nReport: {}", folder.join("report.html").display())
 }
 
 /// Prints while the run goes on, and goes on without a reader: results are kept in files.
 fn say(text: &str) {
-    let _ = writeln!(stdout(), "{text}");
+    let _ = tell(|out| writeln!(out, "{text}"));
 }
 
 /// Tells a person at a terminal, or a log, how a run gets on.
@@ -198,11 +199,12 @@ impl Observer for Console {
     fn phase(&mut self, phase: Phase, cells: usize, left: Duration) {
         self.bar.set_message(phase.name());
         if !self.watched {
-            eprintln!(
-                "{} sweep of {cells} cells, about {} s left",
+            let plural = if cells == 1 { "" } else { "s" };
+            remark(&format!(
+                "{} sweep of {cells} cell{plural}, about {} s left",
                 phase.name(),
                 left.as_secs()
-            );
+            ));
         }
     }
 
@@ -220,7 +222,7 @@ impl Observer for Console {
 
     fn cell(&mut self, result: &CellResult) {
         if !self.watched {
-            eprintln!("{}", text::cell(result));
+            remark(&text::cell(result));
         }
     }
 

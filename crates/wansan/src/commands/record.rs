@@ -30,6 +30,7 @@ pub(super) struct RecordArgs {
         long,
         value_name = "BYTES",
         default_value = "512MiB",
+        allow_hyphen_values = true,
         value_parser = units::parse_bytes,
         requires = "record"
     )]

@@ -2,7 +2,8 @@
 
 use clap::Args;
 use wansan_iscsi::keys::{DigestKind, Wanted};
-use wansan_trace::units;
+
+use super::quantity::bytes_within;
 
 /// What to negotiate for. The defaults fit long paths.
 #[derive(Debug, Args)]
@@ -21,16 +22,22 @@ pub(super) struct SessionArgs {
     #[arg(long, value_name = "YES|NO", default_value = "yes")]
     immediate_data: YesNo,
     /// Most data that may be sent unasked with one command
-    #[arg(long, value_name = "BYTES", default_value = "256KiB", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "256KiB", allow_hyphen_values = true, value_parser = bytes)]
     first_burst: u32,
     /// Most data in one sequence
-    #[arg(long, value_name = "BYTES", default_value = "1MiB", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "1MiB", allow_hyphen_values = true, value_parser = bytes)]
     max_burst: u32,
     /// Most data in one PDU that this end takes
-    #[arg(long, value_name = "BYTES", default_value = "256KiB", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "256KiB", allow_hyphen_values = true, value_parser = bytes)]
     max_recv_data_segment: u32,
     /// R2Ts of one command that may be outstanding at once
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 16,
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
     max_outstanding_r2t: u16,
 }
 
@@ -47,9 +54,9 @@ enum YesNo {
     No,
 }
 
+/// A length as keys have it: 512 to 2^24 − 1 (RFC 7143 §13.12 to §13.14).
 fn bytes(text: &str) -> Result<u32, String> {
-    let bytes = units::parse_bytes(text).map_err(|error| error.to_string())?;
-    u32::try_from(bytes).map_err(|_| format!("{text} is more than a sequence can have (16777215B)"))
+    bytes_within(text, 512, (1 << 24) - 1)
 }
 
 impl Digest {

@@ -1,6 +1,5 @@
 //! `wansan target`: serves disks.
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,10 +9,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wansan_san::store::LunSpec;
 use wansan_san::{Target, TargetConfig};
-use wansan_trace::{Recorder, units};
+use wansan_trace::Recorder;
 
+use super::quantity::time_span;
 use super::record::RecordArgs;
 use super::session::SessionArgs;
+use super::{remark, tell, tell_json};
 
 /// Arguments of `wansan target`.
 #[derive(Debug, Args)]
@@ -33,6 +34,7 @@ pub(crate) struct TargetArgs {
         long,
         value_name = "N",
         default_value_t = 1024,
+        allow_negative_numbers = true,
         value_parser = clap::value_parser!(u32).range(1..=65_536)
     )]
     command_window: u32,
@@ -41,6 +43,7 @@ pub(crate) struct TargetArgs {
         long,
         value_name = "N",
         default_value_t = default_threads(),
+        allow_negative_numbers = true,
         value_parser = clap::value_parser!(u16).range(1..=1024)
     )]
     threads: u16,
@@ -48,7 +51,7 @@ pub(crate) struct TargetArgs {
     #[arg(long, value_name = "NAME")]
     congestion_control: Option<String>,
     /// How often TCP's own view of each connection is recorded
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = units::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time_span, allow_hyphen_values = true)]
     tcp_interval: Duration,
     /// Say what happens in JSON, a line each
     #[arg(long)]
@@ -83,22 +86,30 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
         kinds: args.record.kinds(),
         record_bytes: args.record.budget_bytes(),
         tcp_interval: args.tcp_interval,
-        report: |line| eprintln!("wansan target: {line}"),
+        report: |line| remark(&format!("wansan target: {line}")),
     })?;
     let address = target.address();
-    let line = if args.json {
-        serde_json::json!({ "event": "listening", "address": address.to_string() }).to_string()
+    if args.json {
+        let listening = serde_json::json!({ "event": "listening", "address": address.to_string() });
+        tell_json(&listening.to_string())?;
     } else {
-        format!("{} at {address}, {} LUN(s)", args.name, args.luns.len())
-    };
-    // Whoever started it may wait for this line and close the pipe then.
-    let _ = writeln!(std::io::stdout().lock(), "{line}");
+        tell(|out| {
+            writeln!(
+                out,
+                "{} at {address}, {} LUN(s)",
+                args.name,
+                args.luns.len()
+            )
+        })?;
+    }
     signals.forever().next();
     let recorders = target.stop();
     recording.write(&recorders)?;
     let dropped: u64 = recorders.iter().map(Recorder::dropped).sum();
     if dropped > 0 {
-        eprintln!("wansan target: {dropped} records dropped: give --record-memory more");
+        remark(&format!(
+            "wansan target: {dropped} records dropped: give --record-memory more"
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,88 @@
+//! What reaches a terminal.
+//!
+//! Titles, host names, iSCSI names and errors come from files, plans and peers. A control
+//! character in one of them could move the cursor, change colours or hide what is printed, so
+//! each is shown by its escape, as Rust writes it: `\u{1b}`.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// Characters that change more than their own place: control characters, and those that end lines
+/// or turn the direction of text around.
+fn acts(letter: char) -> bool {
+    letter.is_control() || matches!(letter, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// `text` on one line, fit for a terminal.
+#[must_use]
+pub(crate) fn escaped(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if acts(letter) {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
+/// JSON that means the same and is fit for a terminal: what serde leaves as it is stands in its
+/// strings.
+#[must_use]
+pub(crate) fn escaped_json(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if acts(letter) && letter != '\n' {
+            let _ = write!(shown, "\\u{:04x}", u32::from(letter));
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
+/// Passes on text of several lines with everything escaped but the ends of its lines.
+pub(crate) struct Escaping<W>(pub(crate) W);
+
+impl<W: Write> Write for Escaping<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Formatted text comes in whole strings; anything else is shown as far as it is text.
+        let text = String::from_utf8_lossy(bytes);
+        for (place, line) in text.split('\n').enumerate() {
+            if place > 0 {
+                self.0.write_all(b"\n")?;
+            }
+            self.0.write_all(escaped(line).as_bytes())?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_shown_and_not_obeyed() {
+        let hostile = "iqn.x\u{1b}[2J\r\u{7f}\u{9b}31m\u{202e}ü";
+        assert_eq!(
+            escaped(hostile),
+            "iqn.x\\u{1b}[2J\\r\\u{7f}\\u{9b}31m\\u{202e}ü"
+        );
+        let mut out = Escaping(Vec::new());
+        writeln!(out, "one\n{hostile}").unwrap();
+        let printed = String::from_utf8(out.0).unwrap();
+        assert_eq!(printed, format!("one\n{}\n", escaped(hostile)));
+
+        let json = serde_json::to_string_pretty(&[hostile]).unwrap();
+        let shown = escaped_json(&json);
+        assert!(!shown.chars().any(|letter| acts(letter) && letter != '\n'));
+        let read: Vec<String> = serde_json::from_str(&shown).unwrap();
+        assert_eq!(read, [hostile]);
+    }
+}
