@@ -150,6 +150,16 @@ fn each_mistake_is_named_with_the_right_thing() {
             &["workload.block", "512B"],
         ),
         (
+            "block = \"4KiB\"",
+            "block = \"32MiB\"",
+            &["workload.block", "16MiB"],
+        ),
+        (
+            "apply_advice = true",
+            "[session]\nmax_burst = \"16MiB\"",
+            &["session.max_burst", "512B to 16777215B"],
+        ),
+        (
             "time = \"1s\"",
             "time = \"1ms\"",
             &["workload.time", "100ms"],

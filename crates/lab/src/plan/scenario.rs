@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wansan_trace::units::{format_bytes, format_duration};
 
-use super::document::{Document, WorkloadTable};
+use super::document::{Document, SessionTable, WorkloadTable};
 use super::mistake::{Mistake, nearest};
 use super::quantity::{Loss, QueueBound};
 use crate::world::{HostSpec, MAX_HOSTS, TcpSettings};
@@ -88,6 +88,7 @@ impl Scenario {
             ));
         }
         workload(&document.workload)?;
+        session(&document.session)?;
         Ok(Scenario {
             hosts: groups.hosts(document),
             mtu_bytes: mtu(document)?,
@@ -263,11 +264,29 @@ fn workload(workload: &WorkloadTable) -> Result<(), Mistake> {
         )));
     }
     let block = workload.block.0;
-    if block == 0 || !block.is_multiple_of(512) || block > 64 << 20 {
+    if block == 0 || !block.is_multiple_of(512) || block > 16 << 20 {
         return Err(Mistake::new(format!(
-            "`workload.block` = {} is no whole number of 512B up to 64MiB",
+            "`workload.block` = {} is no whole number of 512B up to 16MiB",
             format_bytes(block)
         )));
     }
     Ok(())
+}
+
+/// Lengths that keys can have: 512 to 2^24 − 1 (RFC 7143 §13.12 to §13.14).
+fn session(session: &SessionTable) -> Result<(), Mistake> {
+    let lengths = [
+        ("first_burst", session.first_burst),
+        ("max_burst", session.max_burst),
+        ("max_recv_data_segment", session.max_recv_data_segment),
+    ];
+    let wrong = lengths
+        .into_iter()
+        .find(|(_, length)| !(512..1 << 24).contains(&length.0));
+    match wrong {
+        Some((key, length)) => Err(Mistake::new(format!(
+            "`session.{key}` = {length} is not within 512B to 16777215B"
+        ))),
+        None => Ok(()),
+    }
 }
