@@ -5,18 +5,20 @@
 //! - [`ids`]: sessions, connections, tasks and names;
 //! - [`layer`]: the layers of one I/O, from the application down to the store;
 //! - [`event`]: the record kinds `io`, `pdu`, `tcp`, `packet` and `path`;
+//! - [`log`]: one kind's records in memory;
 //! - [`passage`]: layers that a task crossed at one moment, as the recorder keeps them;
 //! - [`recorder`]: the bounded, never-blocking store of records of one thread;
 //! - [`file`]: the Parquet files of a run folder;
 //! - [`units`]: quantities as people write them (`16ms`, `1Gbit/s`, `512KiB`).
 //!
-//! Everything but [`clock`] and [`file`] is pure.
+//! Everything but [`clock`], [`file`] and the supply of memory in [`log`] is pure.
 
 pub mod clock;
 pub mod event;
 pub mod file;
 pub mod ids;
 pub mod layer;
+pub mod log;
 pub mod passage;
 pub mod recorder;
 pub mod time;

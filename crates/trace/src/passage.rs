@@ -9,13 +9,13 @@ use crate::{ConnectionId, Direction, Instant, Layer, SessionId, TaskTag};
 /// each; in memory they share a record, since filling memory is what recording costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Passage {
-    time: Instant,
-    session: SessionId,
-    task: TaskTag,
-    connection: ConnectionId,
-    first: Layer,
+    pub(crate) time: Instant,
+    pub(crate) session: SessionId,
+    pub(crate) task: TaskTag,
+    pub(crate) connection: ConnectionId,
+    pub(crate) first: Layer,
     /// How many layers: positive when they were entered downward, negative when left upward.
-    steps: i8,
+    pub(crate) steps: i8,
 }
 
 impl Passage {
@@ -45,12 +45,6 @@ impl Passage {
             self.steps += self.steps.signum();
         }
         continues
-    }
-
-    /// When.
-    #[must_use]
-    pub fn time(&self) -> Instant {
-        self.time
     }
 
     /// Its crossings, in the order in which they happened.

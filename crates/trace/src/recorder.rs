@@ -1,6 +1,7 @@
 //! The bounded store of one thread's records.
 
 use crate::event::{Crossing, Packet, Path, Pdu, Tcp};
+use crate::log::{BLOCK_BYTES, Log, Supply};
 use crate::passage::Passage;
 use crate::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
@@ -38,130 +39,6 @@ impl Kinds {
     };
 }
 
-/// Bytes in one block of a [`Log`]. Blocks are taken one by one and their memory is used page by
-/// page, so a short run stays small.
-const BLOCK_BYTES: usize = 4 * 1024 * 1024;
-
-/// Records of one kind, oldest first, in blocks that never move.
-#[derive(Debug)]
-pub struct Log<T> {
-    enabled: bool,
-    full: Vec<Vec<T>>,
-    open: Vec<T>,
-    dropped: u64,
-}
-
-impl<T> Log<T> {
-    fn new(enabled: bool) -> Self {
-        Log {
-            enabled,
-            full: Vec::new(),
-            open: Vec::new(),
-            dropped: 0,
-        }
-    }
-
-    const BLOCK_RECORDS: usize = BLOCK_BYTES / size_of::<T>();
-
-    #[inline]
-    fn push(&mut self, budget_bytes: &mut usize, record: T) {
-        if !self.enabled {
-            return;
-        }
-        if self.open.len() == self.open.capacity() && !self.next_block(budget_bytes) {
-            self.dropped += 1;
-            return;
-        }
-        self.open.push(record);
-    }
-
-    #[cold]
-    fn next_block(&mut self, budget_bytes: &mut usize) -> bool {
-        if *budget_bytes < BLOCK_BYTES {
-            return false;
-        }
-        *budget_bytes -= BLOCK_BYTES;
-        let mut block = Vec::with_capacity(Self::BLOCK_RECORDS);
-        ask_for_huge_pages(&mut block);
-        let full = std::mem::replace(&mut self.open, block);
-        if !full.is_empty() {
-            self.full.push(full);
-        }
-        true
-    }
-
-    /// The records, oldest first.
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.full.iter().flatten().chain(&self.open)
-    }
-
-    /// How many records are kept.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.full.iter().map(Vec::len).sum::<usize>() + self.open.len()
-    }
-
-    /// Whether none is kept.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.open.is_empty()
-    }
-
-    /// Whether records of this kind are kept at all.
-    #[must_use]
-    pub fn is_kept(&self) -> bool {
-        self.enabled
-    }
-
-    /// How many were lost because the recorder's memory was used up.
-    #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.dropped
-    }
-}
-
-impl Log<Passage> {
-    /// A crossing that continues the last passage becomes part of it.
-    #[inline]
-    fn cross(&mut self, budget_bytes: &mut usize, crossing: Crossing) {
-        let last = self.open.last_mut();
-        if !last.is_some_and(|last| last.continues_with(&crossing)) {
-            self.push(budget_bytes, Passage::of(crossing));
-        }
-    }
-
-    /// The crossings of all passages, in the order in which they were recorded.
-    pub fn crossings(&self) -> impl Iterator<Item = Crossing> {
-        self.iter().flat_map(|passage| passage.crossings())
-    }
-}
-
-/// Asks the kernel to back a block with huge pages. Fresh memory in pages of 4 KiB costs a page
-/// fault for every few dozen records, which was the dearest part of recording; a kernel that
-/// has no huge pages to give changes nothing.
-#[allow(
-    unsafe_code,
-    reason = "madvise is unsafe for advice that drops pages; this one does not"
-)]
-fn ask_for_huge_pages<T>(block: &mut Vec<T>) {
-    const PAGE_BYTES: usize = 4096;
-    let start = block.as_mut_ptr().cast::<u8>();
-    let to_page = start.align_offset(PAGE_BYTES);
-    let bytes = (block.capacity() * size_of::<T>()).saturating_sub(to_page);
-    // SAFETY: the range lies inside the block's own allocation, and MADV_HUGEPAGE changes how its
-    // pages are made, never what they hold.
-    let advised = unsafe {
-        let start = start.wrapping_add(to_page).cast();
-        rustix::mm::madvise(
-            start,
-            bytes & !(PAGE_BYTES - 1),
-            rustix::mm::Advice::LinuxHugepage,
-        )
-    };
-    // Without them recording is slower, not wrong.
-    let _ = advised;
-}
-
 /// The records of one thread.
 ///
 /// Recording never blocks and never fails: the memory is bounded, and what comes after the bound
@@ -180,7 +57,7 @@ pub struct Recorder {
     /// Path samples.
     pub path: Log<Path>,
     names: Vec<String>,
-    budget_bytes: usize,
+    supply: Supply,
 }
 
 impl Recorder {
@@ -197,7 +74,11 @@ impl Recorder {
             packet: Log::new(kinds.packet),
             path: Log::new(kinds.path),
             names: Vec::new(),
-            budget_bytes,
+            supply: Supply::new(if kinds == Kinds::NONE {
+                0
+            } else {
+                budget_bytes
+            }),
         }
     }
 
@@ -210,31 +91,31 @@ impl Recorder {
     /// Whether layer crossings are kept: callers that would have to look at a clock first may ask.
     #[must_use]
     pub fn keeps_io(&self) -> bool {
-        self.io.enabled
+        self.io.is_kept()
     }
 
     /// Whether PDUs are kept.
     #[must_use]
     pub fn keeps_pdus(&self) -> bool {
-        self.pdu.enabled
+        self.pdu.is_kept()
     }
 
     /// Whether TCP samples are kept.
     #[must_use]
     pub fn keeps_tcp(&self) -> bool {
-        self.tcp.enabled
+        self.tcp.is_kept()
     }
 
     /// Whether packets are kept.
     #[must_use]
     pub fn keeps_packets(&self) -> bool {
-        self.packet.enabled
+        self.packet.is_kept()
     }
 
     /// Whether path samples are kept.
     #[must_use]
     pub fn keeps_paths(&self) -> bool {
-        self.path.enabled
+        self.path.is_kept()
     }
 
     /// The id of `name` in this recorder. Names are never forgotten: they are for things that a
@@ -279,41 +160,41 @@ impl Recorder {
             layer,
             direction,
         };
-        self.io.cross(&mut self.budget_bytes, record);
+        self.io.cross(&mut self.supply, record);
     }
 
     /// Records a PDU.
     #[inline]
     pub fn pdu(&mut self, record: Pdu) {
-        self.pdu.push(&mut self.budget_bytes, record);
+        self.pdu.push(&mut self.supply, &record);
     }
 
     /// Records a TCP sample or event.
     #[inline]
     pub fn tcp(&mut self, record: Tcp) {
-        self.tcp.push(&mut self.budget_bytes, record);
+        self.tcp.push(&mut self.supply, &record);
     }
 
     /// Records a packet.
     #[inline]
     pub fn packet(&mut self, record: Packet) {
-        self.packet.push(&mut self.budget_bytes, record);
+        self.packet.push(&mut self.supply, &record);
     }
 
     /// Records a path sample.
     #[inline]
     pub fn path(&mut self, record: Path) {
-        self.path.push(&mut self.budget_bytes, record);
+        self.path.push(&mut self.supply, &record);
     }
 
     /// Records lost in all kinds together.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.io.dropped
-            + self.pdu.dropped
-            + self.tcp.dropped
-            + self.packet.dropped
-            + self.path.dropped
+        self.io.dropped()
+            + self.pdu.dropped()
+            + self.tcp.dropped()
+            + self.packet.dropped()
+            + self.path.dropped()
     }
 }
 
@@ -342,14 +223,24 @@ mod tests {
 
     #[test]
     fn keeps_the_oldest_and_counts_the_rest() {
-        let mut recorder = Recorder::new(Kinds::ALL, 2 * BLOCK_BYTES);
-        let room = 2 * Log::<Passage>::BLOCK_RECORDS as u64;
-        for ns in 0..room + 10 {
-            cross(&mut recorder, ns);
+        let mut recorder = Recorder::new(Kinds::ALL, 2 * BLOCK_BYTES + 10);
+        const IOS: u64 = 100_000;
+        for ns in 0..IOS {
+            let (session, task) = (SessionId(1), TaskTag(ns as u32));
+            for layer in [Layer::App, Layer::Scsi, Layer::Queue] {
+                let at = Instant::from_ns(ns);
+                recorder.crossing(at, session, ConnectionId(0), task, layer, Direction::Enter);
+            }
         }
-        assert_eq!(recorder.io.len() as u64, room);
-        assert_eq!(recorder.io.dropped(), 10);
-        assert!(recorder.io.crossings().map(|c| c.time.ns()).eq(0..room));
+        let kept = recorder.io.crossings().count() as u64;
+        assert!(kept >= 2 * BLOCK_BYTES as u64 / 24, "{kept} in two blocks");
+        // The last passage, which may still have grown, is kept beside the blocks.
+        let in_order = (0..IOS)
+            .flat_map(|ns| [ns; 3])
+            .take(kept as usize - 3)
+            .chain([IOS - 1; 3]);
+        assert!(recorder.io.crossings().map(|c| c.time.ns()).eq(in_order));
+        assert_eq!(recorder.io.dropped(), 3 * IOS - kept);
     }
 
     #[test]

@@ -5,8 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use super::column::{Column, Habit, Vocabulary, address, int64, text, uint};
 use super::{Kind, Row};
 use crate::event::{Crossing, Packet, Path, Pdu, PduDirection, Tcp, TcpEvent, Verdict};
+use crate::log::{Log, Words};
 use crate::passage::Passage;
-use crate::recorder::Log;
+
 use crate::{ConnectionId, Direction, Instant, Layer, NameId, Recorder, SessionId, TaskTag};
 
 use Habit::{Grows, Repeats, Varies};
@@ -16,13 +17,11 @@ pub trait Columns: Copy + 'static {
     /// A record to fill, column by column.
     const BLANK: Self;
     /// What a recorder keeps in memory: one or more records of one moment.
-    type Kept: 'static;
+    type Kept: Words;
     /// What a recorder keeps of this kind.
     fn log(recorder: &Recorder) -> &Log<Self::Kept>;
-    /// When what is kept happened.
-    fn time_kept(kept: &Self::Kept) -> Instant;
     /// The records in what is kept, in the order in which they happened.
-    fn unfold(kept: &Self::Kept) -> impl Iterator<Item = Self>;
+    fn unfold(kept: Self::Kept) -> impl Iterator<Item = Self>;
     /// When it happened.
     fn time(&self) -> Instant;
     /// The id of its path, for kinds that have one.
@@ -82,11 +81,8 @@ macro_rules! kept_as_it_is {
         fn log(recorder: &Recorder) -> &Log<Self> {
             &recorder.$log
         }
-        fn time_kept(kept: &Self) -> Instant {
-            kept.time
-        }
-        fn unfold(kept: &Self) -> impl Iterator<Item = Self> {
-            std::iter::once(*kept)
+        fn unfold(kept: Self) -> impl Iterator<Item = Self> {
+            std::iter::once(kept)
         }
     };
 }
@@ -124,10 +120,7 @@ impl Columns for Crossing {
     fn log(recorder: &Recorder) -> &Log<Passage> {
         &recorder.io
     }
-    fn time_kept(kept: &Passage) -> Instant {
-        kept.time()
-    }
-    fn unfold(kept: &Passage) -> impl Iterator<Item = Self> {
+    fn unfold(kept: Passage) -> impl Iterator<Item = Self> {
         kept.crossings()
     }
     fn time(&self) -> Instant {

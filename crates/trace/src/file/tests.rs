@@ -1,5 +1,4 @@
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
 
 use super::*;
@@ -144,10 +143,13 @@ fn parts_of_all_hosts_are_merged_by_time() {
 #[test]
 fn packets_and_paths_keep_their_names() {
     let folder = Folder::new("packets");
-    let source: SocketAddr = "10.0.0.1:40000".parse().unwrap();
-    let destination: SocketAddr = "[fd00::1]:3260".parse().unwrap();
     let mut sent = Vec::new();
-    for (host, names) in [("a", ["up", "down"]), ("b", ["down", "side"])] {
+    let hosts = [
+        ("a", ["up", "down"], ["10.0.0.1:40000", "10.0.0.2:3260"]),
+        ("b", ["down", "side"], ["[fd00::1]:3260", "[fe80::2]:40000"]),
+    ];
+    for (host, names, addresses) in hosts {
+        let [source, destination] = addresses.map(|address| address.parse().unwrap());
         let mut recorder = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
         for (place, name) in names.into_iter().enumerate() {
             let path = recorder.name(name);

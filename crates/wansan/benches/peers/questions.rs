@@ -19,6 +19,10 @@ use crate::echo;
 const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
 /// Turns of each comparison: an odd number, so that a median is a sample.
 const TURNS: usize = 5;
+/// Turns where the difference looked for is far below what one sample differs from the next.
+const MANY_TURNS: usize = 25;
+/// How long each of many turns' samples takes.
+const SHORT_SAMPLE: Duration = Duration::from_secs(1);
 /// How long each sample takes.
 const SAMPLE_S: u64 = 3;
 const SAMPLE: Duration = Duration::from_secs(SAMPLE_S);
@@ -119,7 +123,7 @@ fn initiator() -> Result<Vec<Comparison>, PeerError> {
     let url = disk.target.url(0);
     let (ours, other) = in_turns(
         TURNS,
-        || our_iops(&url, &[]),
+        || our_iops(&url, SAMPLE, &[]),
         || Ok(perf::read(&url, SMALL_RANDOM)?.iops),
     )?;
     Ok(vec![Comparison {
@@ -144,7 +148,7 @@ fn limit() -> Result<Vec<Comparison>, PeerError> {
     let url = target.url(0);
     let (ours, other) = in_turns(
         TURNS,
-        || our_iops(&url, &[]),
+        || our_iops(&url, SAMPLE, &[]),
         || echo::exchanges_per_second(PARALLEL as usize, SAMPLE),
     )?;
     Ok(vec![Comparison {
@@ -196,7 +200,7 @@ fn sequential() -> Result<Vec<Comparison>, PeerError> {
 /// its own, so that no sample finds the memory for records full already.
 fn recording() -> Result<Vec<Comparison>, PeerError> {
     let (ours, other) = in_turns(
-        TURNS,
+        MANY_TURNS,
         || {
             let folder = memory_folder()?;
             let path = folder.path().to_string_lossy();
@@ -204,13 +208,13 @@ fn recording() -> Result<Vec<Comparison>, PeerError> {
             let mut arguments = vec!["--lun", "memory:256MiB"];
             arguments.extend(recorded("target"));
             let target = wansan::Target::start(Path::new(WANSAN), &arguments)?;
-            let iops = our_iops(&target.url(0), &recorded("initiator"))?;
+            let iops = our_iops(&target.url(0), SHORT_SAMPLE, &recorded("initiator"))?;
             target.stop()?;
             Ok(iops)
         },
         || {
             let target = wansan::Target::start(Path::new(WANSAN), &["--lun", "memory:256MiB"])?;
-            our_iops(&target.url(0), &[])
+            our_iops(&target.url(0), SHORT_SAMPLE, &[])
         },
     )?;
     Ok(vec![Comparison {
@@ -228,9 +232,9 @@ fn recording() -> Result<Vec<Comparison>, PeerError> {
     }])
 }
 
-/// I/Os per second of `wansan bench` with the small random load.
-fn our_iops(url: &str, more: &[&str]) -> Result<f64, PeerError> {
-    let (parallel, time) = (PARALLEL.to_string(), format!("{SAMPLE_S}s"));
+/// I/Os per second of `wansan bench` with the small random load for `sample`.
+fn our_iops(url: &str, sample: Duration, more: &[&str]) -> Result<f64, PeerError> {
+    let (parallel, time) = (PARALLEL.to_string(), format!("{}s", sample.as_secs()));
     let mut arguments = vec!["--op", "read", "--pattern", "random", "--block", "4KiB"];
     arguments.extend([
         "--parallel",
@@ -241,7 +245,7 @@ fn our_iops(url: &str, more: &[&str]) -> Result<f64, PeerError> {
         "200ms",
     ]);
     arguments.extend(more);
-    let printed = wansan::bench(Path::new(WANSAN), url, &arguments, SAMPLE * 10)?;
+    let printed = wansan::bench(Path::new(WANSAN), url, &arguments, sample * 10)?;
     printed["iops"].as_f64().ok_or_else(|| PeerError::Failed {
         program: "wansan bench".to_owned(),
         what: "it named no iops".to_owned(),

@@ -1,0 +1,120 @@
+//! One kind's records in bounded memory.
+
+mod block;
+mod merge;
+mod supply;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use crate::event::Crossing;
+use crate::passage::Passage;
+
+pub(crate) use block::BLOCK_BYTES;
+use block::Block;
+pub(crate) use merge::by_time;
+pub(crate) use supply::Supply;
+pub(crate) use words::Words;
+
+/// Records of one kind in the order in which they came, in blocks that never move.
+#[derive(Debug)]
+pub struct Log<T: Words> {
+    enabled: bool,
+    full: Vec<Block<T>>,
+    open: Option<Block<T>>,
+    /// The last record, of a kind whose last record may grow.
+    growing: Option<T>,
+    dropped: u64,
+}
+
+impl<T: Words> Log<T> {
+    pub(crate) fn new(enabled: bool) -> Self {
+        Log {
+            enabled,
+            full: Vec::new(),
+            open: None,
+            growing: None,
+            dropped: 0,
+        }
+    }
+
+    /// Keeps the record, or counts it as dropped when the supply is used up.
+    #[inline]
+    pub(crate) fn push(&mut self, supply: &mut Supply, record: &T) {
+        if !self.enabled {
+            return;
+        }
+        let kept = self.open.as_mut().is_some_and(|open| open.push(record));
+        if !kept {
+            self.push_to_next(supply, record);
+        }
+    }
+
+    #[cold]
+    fn push_to_next(&mut self, supply: &mut Supply, record: &T) {
+        let Some(memory) = supply.take() else {
+            self.dropped += record.records();
+            return;
+        };
+        let mut next = Block::new(memory);
+        next.push(record);
+        self.full.extend(self.open.replace(next));
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = &Block<T>> {
+        self.full.iter().chain(&self.open)
+    }
+
+    /// The records in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = T> {
+        self.blocks().flat_map(Block::iter).chain(self.growing)
+    }
+
+    /// How many records are kept.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let in_blocks: usize = self.blocks().map(Block::len).sum();
+        in_blocks + usize::from(self.growing.is_some())
+    }
+
+    /// Whether none is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether records of this kind are kept at all.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.enabled
+    }
+
+    /// How many were lost because the recorder's memory was used up.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+impl Log<Passage> {
+    /// A crossing that continues the last passage becomes part of it.
+    #[inline]
+    pub(crate) fn cross(&mut self, supply: &mut Supply, crossing: Crossing) {
+        if !self.enabled {
+            return;
+        }
+        let last = self.growing.as_mut();
+        if last.is_some_and(|last| last.continues_with(&crossing)) {
+            return;
+        }
+        if let Some(last) = self.growing.replace(Passage::of(crossing)) {
+            self.push(supply, &last);
+        }
+    }
+
+    /// The crossings of all passages, in the order in which they came.
+    pub fn crossings(&self) -> impl Iterator<Item = Crossing> {
+        self.iter().flat_map(Passage::crossings)
+    }
+}
