@@ -18,10 +18,6 @@ use crate::window::Window;
 pub struct Run {
     /// The folder.
     pub folder: PathBuf,
-    /// The plan's name, if `results.json` says it.
-    pub plan: String,
-    /// The plan's title, if `results.json` says it.
-    pub title: String,
     /// The cells in the order in which they ran.
     pub cells: Vec<RunCell>,
     /// Whether the folder itself holds the records, of one cell, instead of a folder for each.
@@ -39,9 +35,6 @@ pub struct RunCell {
     /// What was varied, by dotted name.
     #[serde(default)]
     pub parameters: BTreeMap<String, serde_json::Value>,
-    /// Which repeat of the same parameters, from 0.
-    #[serde(default)]
-    pub repeat: u64,
     #[serde(default)]
     failure: Option<String>,
     #[serde(default)]
@@ -68,10 +61,6 @@ impl RunCell {
 /// The part of `results.json` that an explanation may look at: never the results themselves.
 #[derive(Deserialize)]
 struct Index {
-    #[serde(default)]
-    plan: String,
-    #[serde(default)]
-    title: String,
     cells: Vec<RunCell>,
 }
 
@@ -99,15 +88,12 @@ impl Run {
             cell,
             phase: planned(),
             parameters: BTreeMap::new(),
-            repeat: 0,
             failure: None,
             measured_from_ns: None,
             measured_to_ns: None,
         };
         Ok(Run {
             folder: folder.to_owned(),
-            plan: String::new(),
-            title: String::new(),
             cells: if holds_records {
                 vec![cell(0)]
             } else {
@@ -175,8 +161,6 @@ fn read_index(folder: &Path, index: &Path) -> Result<Run, ReadError> {
         .map_err(|error| wrong(format!("not a run's index: {error}")))?;
     Ok(Run {
         folder: folder.to_owned(),
-        plan: parsed.plan,
-        title: parsed.title,
         cells: parsed.cells,
         holds_records: false,
     })
@@ -238,6 +222,10 @@ fn not_a_run(folder: &Path) -> String {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the tests make the run folders that they read"
+)]
 mod tests {
     use super::*;
 
@@ -252,7 +240,6 @@ mod tests {
             {"cell": 1, "phase": "advised", "parameters": {"initiator.parallel": 16}}]}"#;
         fs::write(run.join("results.json"), results).unwrap();
         let read = Run::read(&run).unwrap();
-        assert_eq!(read.plan, "p2");
         let window = Window {
             from_ns: 5,
             to_ns: 9,

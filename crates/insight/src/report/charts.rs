@@ -82,6 +82,10 @@ fn in_flight(joined: &Joined, axis: &TimeAxis) -> Vec<LayerSamples> {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the tests write the records that they read back"
+)]
 mod tests {
     use std::collections::BTreeMap;
 

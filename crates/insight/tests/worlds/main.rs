@@ -1,5 +1,10 @@
 //! Simulated worlds whose populations and limits are known.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "worlds write the records that are read back"
+)]
+
 mod limits;
 mod populations;
 mod run_folder;
