@@ -199,12 +199,7 @@ impl Observer for Console {
     fn phase(&mut self, phase: Phase, cells: usize, left: Duration) {
         self.bar.set_message(phase.name());
         if !self.watched {
-            let plural = if cells == 1 { "" } else { "s" };
-            remark(&format!(
-                "{} sweep of {cells} cell{plural}, about {} s left",
-                phase.name(),
-                left.as_secs()
-            ));
+            remark(&text::phase(phase, cells, left));
         }
     }
 

@@ -1,6 +1,7 @@
 //! What `wansan lab` prints.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use wansan_insight::finding::Finding;
@@ -120,6 +121,16 @@ pub(super) fn gains(advised: &Advised) -> String {
     )
 }
 
+/// The beginning of a phase on one line, for logs.
+pub(super) fn phase(phase: Phase, cells: usize, left: Duration) -> String {
+    let plural = if cells == 1 { "" } else { "s" };
+    format!(
+        "{} sweep of {cells} cell{plural}, about {} s left",
+        phase.name(),
+        left.as_secs()
+    )
+}
+
 /// One cell on one line, for logs.
 pub(super) fn cell(result: &CellResult) -> String {
     format!(
@@ -173,6 +184,14 @@ fn grouped(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_cell_is_no_cells() {
+        let left = Duration::from_secs(7);
+        let one = phase(Phase::Planned, 1, left);
+        assert_eq!(one, "planned sweep of 1 cell, about 7 s left");
+        assert!(phase(Phase::Advised, 2, left).contains("of 2 cells,"));
+    }
 
     #[test]
     fn thousands_stand_apart() {
