@@ -14,6 +14,7 @@ mod incoming;
 mod outgoing;
 mod session;
 mod task;
+mod text;
 
 pub use connection::Connection;
 pub use error::SessionError;

@@ -1,17 +1,19 @@
 //! The initiator client: one session over real sockets, driven by its caller's thread.
 
+mod login;
+
 use std::io;
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use wansan_iscsi::initiator::{
-    Command, Completion, Event, Full, Handshake, HandshakeError, Session, SessionError,
+    Command, Completion, Event, Full, HandshakeError, Session, SessionError,
 };
 use wansan_iscsi::keys::Wanted;
 use wansan_tcp::TcpInfo;
-use wansan_tcp::congestion::{self, CongestionError};
+use wansan_tcp::congestion::CongestionError;
 use wansan_trace::{Instant, Recorder, TaskTag, clock};
 
 use crate::url::IscsiUrl;
@@ -59,6 +61,16 @@ pub enum InitiatorError {
         portal: String,
         /// Why.
         source: Box<HandshakeError>,
+    },
+    /// The portal is there, but the target is not.
+    #[error("{portal} has no target {target}; {}", login::nearest(target, offered))]
+    NoSuchTarget {
+        /// The target's name.
+        target: String,
+        /// Host and port.
+        portal: String,
+        /// The names of the targets that the portal offers.
+        offered: Vec<String>,
     },
     /// The socket failed.
     #[error("the connection to {portal} failed: {source}")]
@@ -124,86 +136,7 @@ impl Initiator {
         config: &InitiatorConfig,
         trace: Recorder,
     ) -> Result<Initiator, InitiatorError> {
-        let portal = format!("{}:{}", url.host, url.port);
-        let deadline = clock::now() + config.patience;
-        let stream = connect(&url.host, url.port, config.patience).map_err(|source| {
-            InitiatorError::Connect {
-                portal: portal.clone(),
-                source,
-            }
-        })?;
-        if let Some(name) = &config.congestion_control {
-            congestion::choose(&stream, name)?;
-        }
-        let login = |source| InitiatorError::Login {
-            target: url.target.clone(),
-            portal: portal.clone(),
-            source: Box::new(source),
-        };
-        let target = Some(url.target.as_str());
-        let mut handshake =
-            Handshake::begin(&config.name, config.isid, target, config.wanted.clone())
-                .map_err(login)?;
-        loop {
-            while !handshake.pending().is_empty() {
-                match send(&stream, handshake.pending(), SendFlags::NOSIGNAL) {
-                    Ok(bytes) => handshake.sent(bytes),
-                    Err(rustix::io::Errno::INTR) => {}
-                    Err(errno) => {
-                        return Err(InitiatorError::Socket {
-                            portal,
-                            source: errno.into(),
-                        });
-                    }
-                }
-            }
-            if handshake.is_done() {
-                break;
-            }
-            let left = deadline.since(clock::now());
-            if left.is_zero() {
-                return Err(InitiatorError::Silent {
-                    portal,
-                    patience: config.patience,
-                });
-            }
-            if !wait(&stream, true, false, left).unwrap_or(true) {
-                continue;
-            }
-            match recv(&stream, handshake.space(), RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return Err(InitiatorError::Closed { portal }),
-                Ok((bytes, _)) => handshake.filled(bytes),
-                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-                Err(errno) => {
-                    return Err(InitiatorError::Socket {
-                        portal,
-                        source: errno.into(),
-                    });
-                }
-            }
-            handshake
-                .receive()
-                .map_err(|source| InitiatorError::Login {
-                    target: url.target.clone(),
-                    portal: portal.clone(),
-                    source: Box::new(source),
-                })?;
-        }
-        let now = clock::now();
-        let closed = || InitiatorError::Closed {
-            portal: portal.clone(),
-        };
-        let session = handshake.into_session(config.tasks).ok_or_else(closed)?;
-        Ok(Initiator {
-            stream,
-            portal,
-            session,
-            trace,
-            patience: config.patience,
-            last_heard: now,
-            tcp_interval: config.tcp_interval,
-            next_tcp_sample: now,
-        })
+        login::connect(url, config, trace)
     }
 
     /// The session, for its parameters and its window.
@@ -228,17 +161,6 @@ impl Initiator {
     /// The next event, if there is one.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.session.poll_event()
-    }
-
-    /// Sends a task management function; see [`Session::manage`].
-    pub fn manage(
-        &mut self,
-        function: wansan_iscsi::wire::TaskManagementFunction,
-        lun: wansan_iscsi::wire::Lun,
-        referenced: Option<TaskTag>,
-    ) -> Option<TaskTag> {
-        self.session
-            .manage(function, lun, referenced, clock::now(), &mut self.trace)
     }
 
     /// Sends what may go, waits until something has come or `deadline`, and takes it in.
@@ -377,23 +299,6 @@ impl Initiator {
             source,
         }
     }
-}
-
-/// Connects to the first address of `host` that answers.
-fn connect(host: &str, port: u16, patience: Duration) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, patience) {
-            Ok(stream) => {
-                // PDUs are put together before they are sent; waiting for more can only delay.
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(BLOCKING_WAIT))?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }
 
 /// Waits for the socket at most `left`; says whether it became ready.

@@ -7,6 +7,7 @@
 pub mod content;
 mod report;
 mod run;
+mod unit;
 mod verify;
 pub mod workload;
 

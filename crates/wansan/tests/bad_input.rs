@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use wansan_peers::process::{Finished, run};
-use wansan_peers::wansan::Target;
+use wansan_peers::wansan::{TARGET_NAME, Target};
 
 const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
 const LIMIT: Duration = Duration::from_secs(60);
@@ -205,13 +205,14 @@ fn a_target_of_another_name() {
         "iscsi://{}/iqn.2026-11.net.example:nobody/0",
         target.address()
     );
-    bench_refused(&url, &[], &["nobody"]);
+    bench_refused(&url, &[], &["nobody", TARGET_NAME]);
 }
 
 #[test]
 fn a_unit_that_the_target_does_not_have() {
-    let target = Target::start(Path::new(WANSAN), &["--lun", "memory:1MiB"]).unwrap();
-    bench_refused(&target.url(5), &[], &["5"]);
+    let units = ["--lun", "memory:1MiB", "--lun", "memory:2MiB"];
+    let target = Target::start(Path::new(WANSAN), &units).unwrap();
+    bench_refused(&target.url(5), &[], &["LUN 5", "the target has 0, 1"]);
 }
 
 #[test]

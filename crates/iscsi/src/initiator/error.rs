@@ -2,6 +2,8 @@
 
 use crate::fault::Fault;
 use crate::sequence::Sn;
+use crate::text::TextError;
+use crate::text::exchange::ExchangeError;
 use crate::wire::{FrameError, ParseError};
 
 /// The session cannot go on (error recovery level 0: any protocol error ends it,
@@ -49,6 +51,9 @@ pub enum SessionError {
     /// The target asks for more answers than it reads.
     #[error("the target pings faster than it reads the answers")]
     PingFlood,
+    /// The answer to a question in text breaks the rules.
+    #[error("the target's answer cannot be read: {0}")]
+    Text(#[from] ExchangeError),
     /// The target asks the initiator to leave (RFC 7143 §11.9).
     #[error("the target ended the session: asynchronous event {event} (RFC 7143 §11.9.1)")]
     TargetLeft {
@@ -65,5 +70,11 @@ impl SessionError {
             SessionError::TargetLeft { .. } => Fault::EnvironmentLacks,
             _ => Fault::PeerMisbehaved,
         }
+    }
+}
+
+impl From<TextError> for SessionError {
+    fn from(error: TextError) -> Self {
+        SessionError::Text(error.into())
     }
 }

@@ -59,6 +59,7 @@ impl Core {
                 }
                 Ok(())
             }
+            Opcode::TextResponse => self.text_response(link, pdu, now, trace),
             Opcode::Reject => self.reject(link, pdu, now, trace),
             Opcode::AsyncMessage => self.async_message(link, &AsyncMessage::parse(pdu.bhs)?),
             other => Err(SessionError::UnexpectedOpcode(other.to_wire())),
@@ -67,7 +68,7 @@ impl Core {
 
     /// Takes over ExpCmdSN and MaxCmdSN as RFC 7143 §4.2.2.1 says: never backwards, and neither
     /// when they contradict each other.
-    fn take_window(&mut self, exp_cmd_sn: Sn, max_cmd_sn: Sn) {
+    pub(super) fn take_window(&mut self, exp_cmd_sn: Sn, max_cmd_sn: Sn) {
         if max_cmd_sn.lt(exp_cmd_sn.sub(1)) {
             return;
         }
@@ -345,6 +346,9 @@ impl Core {
         if let Some(tag) = pdu.data.get(16..20) {
             let tag = TaskTag(u32::from_be_bytes([tag[0], tag[1], tag[2], tag[3]]));
             self.take_request(tag);
+            if self.asking.take_if(|(asked, _)| *asked == tag).is_some() {
+                self.events.push_back(Event::Targets(Vec::new()));
+            }
             let error = TaskError::Rejected(reject.reason.to_wire());
             self.finish(tag, Err(error), now, trace);
         }
@@ -375,7 +379,7 @@ impl Link {
     /// A PDU that carries a status must have the next StatSN of the connection. TCP keeps order,
     /// and at error recovery level 0 a digest error ends the session, so no status can be missing
     /// or come twice unless the target miscounts (RFC 7143 §4.2.2.2).
-    fn take_status(&mut self, stat_sn: Sn) -> Result<(), SessionError> {
+    pub(super) fn take_status(&mut self, stat_sn: Sn) -> Result<(), SessionError> {
         if stat_sn != self.exp_stat_sn {
             return Err(SessionError::StatusOutOfOrder {
                 got: stat_sn,

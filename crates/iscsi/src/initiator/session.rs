@@ -9,10 +9,12 @@ use super::error::SessionError;
 use super::task::{Command, Completion, Stage, Task, TaskError, TaskTable};
 use crate::keys::SessionParameters;
 use crate::sequence::Sn;
+use crate::text::exchange::Requester;
+use crate::text::send_targets::TargetRecord;
 use crate::wire::{Lun, TaskManagementFunction, TaskManagementResult};
 
 /// Something that happened beside completions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The target answered a task management function. Tasks that it ended have completions with
     /// [`TaskError::Aborted`] before this.
@@ -27,6 +29,8 @@ pub enum Event {
         /// The tag that [`Session::ping`] gave.
         request: TaskTag,
     },
+    /// The answer to [`Session::send_targets`]; empty too when the target rejects the question.
+    Targets(Vec<TargetRecord>),
     /// The target answered the logout: close the connection.
     LoggedOut,
 }
@@ -87,6 +91,8 @@ pub(super) struct Core {
     /// Tasks without a CmdSN yet, oldest first.
     pub(super) queue: VecDeque<TaskTag>,
     pub(super) requests: Vec<(TaskTag, Request)>,
+    /// The question in text that waits for its answer.
+    pub(super) asking: Option<(TaskTag, Requester)>,
     pub(super) completions: VecDeque<Completion>,
     pub(super) events: VecDeque<Event>,
 }
@@ -112,6 +118,7 @@ impl Session {
                 tasks: TaskTable::new(tasks),
                 queue: VecDeque::new(),
                 requests: Vec::new(),
+                asking: None,
                 completions: VecDeque::new(),
                 events: VecDeque::new(),
             },

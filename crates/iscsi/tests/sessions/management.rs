@@ -6,7 +6,7 @@ use wansan_iscsi::scsi::{AdditionalSense, Sense, cdb};
 use wansan_iscsi::target::{Close, Notice};
 use wansan_iscsi::wire::{Lun, ScsiStatus, TaskManagementFunction, TaskManagementResult};
 
-use super::pair::Pair;
+use super::pair::{Pair, TARGET};
 
 fn pair() -> Pair {
     Pair::new(Wanted::default(), Wanted::default(), 16, 11)
@@ -188,4 +188,22 @@ fn a_ping_in_the_middle_of_large_writes_is_answered() {
         pair.target.ping(0, now, &mut pair.trace),
         "the first one was answered"
     );
+}
+
+#[test]
+fn the_initiator_asks_for_the_targets() {
+    let mut pair = pair();
+    let now = pair.now();
+    assert!(pair.initiator.send_targets(now, &mut pair.trace).is_some());
+    assert!(
+        pair.initiator.send_targets(now, &mut pair.trace).is_none(),
+        "one question at a time"
+    );
+    pair.settle();
+    let Some(Event::Targets(targets)) = pair.initiator.poll_event() else {
+        panic!("no answer")
+    };
+    assert_eq!(targets.len(), 1);
+    assert_eq!(targets[0].name, TARGET);
+    assert!(pair.initiator.send_targets(now, &mut pair.trace).is_some());
 }

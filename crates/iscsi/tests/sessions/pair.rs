@@ -9,6 +9,7 @@ use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, Wanted};
 use wansan_iscsi::login::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions};
 use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice, cdb};
 use wansan_iscsi::target::{self, Close, Memory, SessionConfig, Work};
+use wansan_iscsi::text::send_targets::TargetRecord;
 use wansan_iscsi::wire::{Lun, ScsiStatus, TaskAttribute};
 use wansan_trace::{Instant, Kinds, Recorder};
 
@@ -45,6 +46,14 @@ impl Sessions for Desk<'_> {
             },
         })
     }
+}
+
+/// What SendTargets says.
+fn targets() -> Arc<[TargetRecord]> {
+    Arc::new([TargetRecord {
+        name: TARGET.to_owned(),
+        addresses: Vec::new(),
+    }])
 }
 
 /// Both ends, with what is between them.
@@ -112,7 +121,7 @@ impl Pair {
         assert!(near.is_done());
         Pair {
             initiator: near.into_session(TASKS).unwrap(),
-            target: far.into_session(*accepted, config, Arc::new([])),
+            target: far.into_session(*accepted, config, targets()),
             store: vec![0; STORE_BYTES],
             trace: Recorder::new(Kinds::ALL, 64 << 20),
             held: Vec::new(),

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use wansan_iscsi::initiator::{Command, Completion, Transfer};
-use wansan_iscsi::scsi::capacity::Capacity;
-use wansan_iscsi::scsi::{Cdb, Malformed, Sense, SenseKey, cdb};
+use wansan_iscsi::scsi::{Cdb, Malformed, Sense, cdb};
 use wansan_iscsi::wire::{Lun, Residual, ScsiStatus, TaskAttribute};
 use wansan_trace::{Instant, clock};
 
 use super::content;
 use super::report::{Meter, Report};
+use super::unit;
 use super::verify::Written;
 use super::workload::{Operation, Pattern, Request, Workload};
 use crate::initiator::{Initiator, InitiatorError};
@@ -61,6 +61,14 @@ pub enum LoadError {
         /// What it said.
         problem: String,
     },
+    /// The target has no such LUN.
+    #[error("there is no LUN {lun}: {}", unit::list(there))]
+    NoSuchLun {
+        /// Its number.
+        lun: u16,
+        /// The LUNs that REPORT LUNS lists; empty when it lists none.
+        there: Vec<Lun>,
+    },
     /// The LUN's capacity makes no sense.
     #[error("LUN {lun} cannot be used: {source}")]
     Malformed {
@@ -105,7 +113,7 @@ pub fn run(
     config: &LoadConfig,
     mut progress: impl FnMut(Progress),
 ) -> Result<Report, LoadError> {
-    let capacity = capacity(initiator, lun)?;
+    let capacity = unit::capacity(initiator, lun)?;
     let lun_block_bytes = capacity.block_bytes;
     let capacity_bytes = capacity.blocks.saturating_mul(u64::from(lun_block_bytes));
     let block_bytes = config.block_bytes;
@@ -123,7 +131,7 @@ pub fn run(
     let pieces = capacity_bytes / u64::from(block_bytes);
     let mut load = Load {
         initiator,
-        lun: address(lun)?,
+        lun: unit::address(lun)?,
         config,
         blocks_per_io: block_bytes / lun_block_bytes,
         slots: (0..config.parallel).map(|_| Slot::default()).collect(),
@@ -139,48 +147,7 @@ pub fn run(
     Ok(load.meter.report(from, to, block_bytes, config.parallel))
 }
 
-/// The size of a LUN. What it has to say of its past (unit attentions) is taken note of first.
-fn capacity(initiator: &mut Initiator, lun: u16) -> Result<Capacity, LoadError> {
-    const ANSWER_BYTES: u32 = 32;
-    /// More unit attentions than a target queues.
-    const TRIES: u32 = 8;
-    let mut problem = String::new();
-    for _ in 0..TRIES {
-        let transfer = Transfer::Read(vec![0; ANSWER_BYTES as usize]);
-        let command = command(
-            address(lun)?,
-            cdb::read_capacity_16(ANSWER_BYTES),
-            transfer,
-            0,
-        );
-        let done = initiator.execute(command)?;
-        match failure(&done) {
-            None => {
-                let data = done.transfer.into_buffer();
-                return Capacity::parse_16(&data)
-                    .map_err(|source| LoadError::Malformed { lun, source });
-            }
-            Some(failed) => problem = failed,
-        }
-        let attention = done
-            .outcome
-            .ok()
-            .and_then(|answer| Sense::parse(&answer.sense).ok());
-        if attention.is_none_or(|sense| sense.key != SenseKey::UnitAttention) {
-            break;
-        }
-    }
-    Err(LoadError::Unusable { lun, problem })
-}
-
-fn address(lun: u16) -> Result<Lun, LoadError> {
-    Lun::single_level(lun).ok_or_else(|| LoadError::Unusable {
-        lun,
-        problem: "16383 is the highest LUN there is".to_owned(),
-    })
-}
-
-fn command(lun: Lun, cdb: Cdb, transfer: Transfer, user: u64) -> Command {
+pub(super) fn command(lun: Lun, cdb: Cdb, transfer: Transfer, user: u64) -> Command {
     Command {
         lun,
         cdb,
@@ -191,7 +158,7 @@ fn command(lun: Lun, cdb: Cdb, transfer: Transfer, user: u64) -> Command {
 }
 
 /// Why a command failed, or `None` when it has done all it was asked.
-fn failure(done: &Completion) -> Option<String> {
+pub(super) fn failure(done: &Completion) -> Option<String> {
     match &done.outcome {
         Err(error) => Some(error.to_string()),
         Ok(answer) if answer.status != ScsiStatus::Good => match Sense::parse(&answer.sense) {

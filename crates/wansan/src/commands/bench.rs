@@ -171,8 +171,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let mut initiator = Initiator::connect(&args.url, &config, trace)?;
     let measured = measure(args, &mut initiator);
     let trace = match &measured {
-        Ok(_) | Err(LoadError::Unusable { .. } | LoadError::Block { .. }) => initiator.logout(),
-        Err(_) => initiator.into_records(),
+        Err(LoadError::Session(_)) => initiator.into_records(),
+        _ => initiator.logout(),
     };
     let mut report = measured?;
     report.records_dropped = trace.dropped();

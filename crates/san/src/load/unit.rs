@@ -1,0 +1,90 @@
+//! The LUN that a load is for: whether it is there, and how large it is.
+
+use wansan_iscsi::initiator::{Completion, Transfer};
+use wansan_iscsi::scsi::capacity::Capacity;
+use wansan_iscsi::scsi::report_luns::LunList;
+use wansan_iscsi::scsi::{AdditionalSense, Sense, SenseKey, cdb};
+use wansan_iscsi::wire::Lun;
+
+use super::run::{LoadError, command, failure};
+use crate::initiator::{Initiator, InitiatorError};
+
+/// The size of a LUN. What it has to say of its past (unit attentions) is taken note of first.
+pub(super) fn capacity(initiator: &mut Initiator, lun: u16) -> Result<Capacity, LoadError> {
+    const ANSWER_BYTES: u32 = 32;
+    /// More unit attentions than a target queues.
+    const TRIES: u32 = 8;
+    let mut problem = String::new();
+    for _ in 0..TRIES {
+        let transfer = Transfer::Read(vec![0; ANSWER_BYTES as usize]);
+        let command = command(
+            address(lun)?,
+            cdb::read_capacity_16(ANSWER_BYTES),
+            transfer,
+            0,
+        );
+        let done = initiator.execute(command)?;
+        match failure(&done) {
+            None => {
+                let data = done.transfer.into_buffer();
+                return Capacity::parse_16(&data)
+                    .map_err(|source| LoadError::Malformed { lun, source });
+            }
+            Some(failed) => problem = failed,
+        }
+        let sense = sense(&done);
+        if sense.is_some_and(|sense| sense.additional == AdditionalSense::UNIT_NOT_SUPPORTED) {
+            let there = luns(initiator, lun)?;
+            return Err(LoadError::NoSuchLun { lun, there });
+        }
+        if sense.is_none_or(|sense| sense.key != SenseKey::UnitAttention) {
+            break;
+        }
+    }
+    Err(LoadError::Unusable { lun, problem })
+}
+
+pub(super) fn address(lun: u16) -> Result<Lun, LoadError> {
+    Lun::single_level(lun).ok_or_else(|| LoadError::Unusable {
+        lun,
+        problem: "16383 is the highest LUN there is".to_owned(),
+    })
+}
+
+/// The LUNs that the target lists to whoever asks at `lun`, which need not be there; none when it
+/// does not tell.
+fn luns(initiator: &mut Initiator, lun: u16) -> Result<Vec<Lun>, InitiatorError> {
+    /// Room for more than anybody wants to read in one line.
+    const ANSWER_BYTES: u32 = 8 + 256 * 8;
+    let Some(lun) = Lun::single_level(lun) else {
+        return Ok(Vec::new());
+    };
+    let transfer = Transfer::Read(vec![0; ANSWER_BYTES as usize]);
+    let done = initiator.execute(command(lun, cdb::report_luns(ANSWER_BYTES), transfer, 0))?;
+    if failure(&done).is_some() {
+        return Ok(Vec::new());
+    }
+    let list = LunList::parse(&done.transfer.into_buffer());
+    Ok(list.map(|list| list.luns).unwrap_or_default())
+}
+
+/// The LUNs that there are, in words.
+pub(super) fn list(there: &[Lun]) -> String {
+    /// More do not help the reader.
+    const NAMED: usize = 16;
+    let named: Vec<String> = there.iter().take(NAMED).map(Lun::to_string).collect();
+    match there.len() {
+        0 => "the target lists none".to_owned(),
+        all if all > NAMED => format!(
+            "the target has {} and {} more",
+            named.join(", "),
+            all - NAMED
+        ),
+        _ => format!("the target has {}", named.join(", ")),
+    }
+}
+
+fn sense(done: &Completion) -> Option<Sense> {
+    let answer = done.outcome.as_ref().ok()?;
+    Sense::parse(&answer.sense).ok()
+}
