@@ -25,8 +25,8 @@ export function cellTable(cells: Cell[], selection: Selection): HTMLElement {
         "tr",
         cell.failure === null ? {} : { class: "failed" },
         el("th", { scope: "row" }, button),
-        ...columns.map((column) => el("td", { class: "number" }, column.text(cell))),
-        el("td", { class: "remark" }, remark(cell)),
+        ...columns.map((column) => el("td", { class: "number", "data-heading": heading(column) }, column.text(cell))),
+        el("td", { class: "remark", "data-heading": "remarks" }, remark(cell)),
       ),
     };
   });
@@ -59,6 +59,11 @@ export function cellTable(cells: Cell[], selection: Selection): HTMLElement {
       el("tbody", {}, ...rows.map(({ row }) => row)),
     ),
   );
+}
+
+/** A column's heading in one line, for windows too narrow for the table's head. */
+function heading({ heading, unit }: Column): string {
+  return unit === "" || unit === "in flight" ? heading : `${heading}, ${unit}`;
 }
 
 function tableColumns(cells: Cell[]): Column[] {

@@ -181,6 +181,26 @@ test("the manifest can be searched", { skip }, async () => {
   await page.close();
 });
 
+test("nothing is cut in a narrow window, text and tables alike", { skip }, async () => {
+  const { page, wrong } = await open(sampleRun());
+  for (const width of [375, 420, 800]) {
+    await page.setViewportSize({ width, height: 900 });
+    const cut = await page.evaluate(() => {
+      const wider = [...document.querySelectorAll("#report *")].filter((element) => {
+        const { right, width } = element.getBoundingClientRect();
+        return width > 1 && right > innerWidth + 0.5;
+      });
+      const scrolled = [...document.querySelectorAll(".scroll")].filter((element) => element.scrollWidth > element.clientWidth);
+      return [...wider, ...scrolled].map((element) => `${element.tagName} ${element.className}`);
+    });
+    assert.deepEqual(cut, [], `at ${width} px`);
+  }
+  const row = page.locator("#cells tbody tr").first();
+  assert.match((await row.locator("td").nth(2).getAttribute("data-heading")) ?? "", /IOPS/);
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
 test("nothing is wider than the window, and dark is dark", { skip }, async () => {
   const { page, wrong } = await open(sampleRun());
   const chart = page.locator("#throughput .chart");
