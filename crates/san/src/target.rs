@@ -325,7 +325,6 @@ fn open_luns(config: &TargetConfig) -> Result<(TargetDevice, Vec<OpenedStore>), 
             identity,
             geometry,
             write_cache,
-            read_only: false,
         });
         stores.push(opened);
     }

@@ -149,19 +149,6 @@ impl Session {
         self.core.tasks.len()
     }
 
-    /// Commands that the target would take now beyond those it has been sent.
-    #[must_use]
-    pub fn open_window(&self) -> u32 {
-        let Core {
-            cmd_sn, max_cmd_sn, ..
-        } = self.core;
-        if cmd_sn.le(max_cmd_sn) {
-            max_cmd_sn.distance(cmd_sn) + 1
-        } else {
-            0
-        }
-    }
-
     /// Takes a command onto the session's queue and gives its tag.
     ///
     /// # Errors

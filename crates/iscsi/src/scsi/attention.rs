@@ -2,35 +2,24 @@
 
 use super::{AdditionalSense, Sense, SenseKey};
 
-/// A condition to report, in order of precedence: resets before what they imply (SAM-5 5.14).
+/// A condition to report, in order of precedence: a reset before what it implies (SAM-5 5.14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum UnitAttention {
-    /// The target was started, or reset as a whole.
-    Reset,
     /// The logical unit was reset.
     UnitReset,
-    /// The I_T nexus was lost and is back.
-    NexusLoss,
     /// Another initiator had this one's commands cleared.
     CommandsCleared,
 }
 
 impl UnitAttention {
-    const ALL: [UnitAttention; 4] = [
-        UnitAttention::Reset,
-        UnitAttention::UnitReset,
-        UnitAttention::NexusLoss,
-        UnitAttention::CommandsCleared,
-    ];
+    const ALL: [UnitAttention; 2] = [UnitAttention::UnitReset, UnitAttention::CommandsCleared];
 
     /// The sense data that reports it.
     #[must_use]
     pub const fn sense(self) -> Sense {
         let additional = match self {
-            UnitAttention::Reset => AdditionalSense::RESET,
             UnitAttention::UnitReset => AdditionalSense::BUS_DEVICE_RESET,
-            UnitAttention::NexusLoss => AdditionalSense::NEXUS_LOSS,
             UnitAttention::CommandsCleared => AdditionalSense::COMMANDS_CLEARED,
         };
         Sense::new(SenseKey::UnitAttention, additional)
@@ -83,8 +72,8 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_is_29_00() {
-        let sense = UnitAttention::Reset.sense().fixed();
-        assert_eq!((sense[2], sense[12], sense[13]), (0x06, 0x29, 0x00));
+    fn a_reset_is_29_03() {
+        let sense = UnitAttention::UnitReset.sense().fixed();
+        assert_eq!((sense[2], sense[12], sense[13]), (0x06, 0x29, 0x03));
     }
 }

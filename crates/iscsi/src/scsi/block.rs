@@ -2,7 +2,7 @@
 
 use super::answer::{Reply, StoreOperation};
 use super::cdb::{FUA, IMMED};
-use super::{AdditionalSense, Cdb, LogicalUnit, Sense, SenseKey, be16, be32, be64};
+use super::{AdditionalSense, Cdb, LogicalUnit, Sense, be16, be32, be64};
 
 /// The range of a CDB, and where the CDB says how long it is.
 struct Range {
@@ -72,12 +72,6 @@ pub(super) fn read(unit: &LogicalUnit, cdb: &Cdb) -> Result<Reply, Sense> {
 
 /// WRITE (6), (10), (12), (16).
 pub(super) fn write(unit: &LogicalUnit, cdb: &Cdb) -> Result<Reply, Sense> {
-    if unit.read_only {
-        return Err(Sense::new(
-            SenseKey::DataProtect,
-            AdditionalSense::WRITE_PROTECTED,
-        ));
-    }
     transfer(unit, cdb, |offset_bytes, len_bytes, fua| {
         StoreOperation::Write {
             offset_bytes,

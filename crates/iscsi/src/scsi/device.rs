@@ -146,11 +146,4 @@ impl Nexus {
             attentions.establish(attention);
         }
     }
-
-    /// The same, for all units.
-    pub fn establish_all(&mut self, attention: UnitAttention) {
-        for attentions in &mut self.attentions {
-            attentions.establish(attention);
-        }
-    }
 }

@@ -19,8 +19,6 @@ const ALL_SUBPAGES: u8 = 0xff;
 const DBD: u8 = 0x08;
 /// LONG LBA ACCEPTED in byte 1 of the 10-byte command.
 const LLBAA: u8 = 0x10;
-/// WP in the DEVICE-SPECIFIC PARAMETER: writes are refused.
-const WRITE_PROTECTED: u8 = 0x80;
 /// DPOFUA there: DPO and FUA are obeyed.
 const DPOFUA: u8 = 0x10;
 
@@ -40,7 +38,7 @@ pub(super) fn sense_6(unit: &LogicalUnit, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
         0 => short_descriptor(unit),
         _ => Vec::new(),
     };
-    let mut data = vec![0, 0, device_specific(unit), descriptor.len() as u8];
+    let mut data = vec![0, 0, DPOFUA, descriptor.len() as u8];
     data.extend(descriptor);
     data.extend(pages);
     // MODE DATA LENGTH counts what follows it. All pages together are far below 256 bytes.
@@ -56,18 +54,13 @@ pub(super) fn sense_10(unit: &LogicalUnit, cdb: &Cdb) -> Result<Vec<u8>, Sense> 
         (0, _) => (true, long_descriptor(unit)),
         _ => (false, Vec::new()),
     };
-    let mut data = vec![0, 0, 0, device_specific(unit), u8::from(long), 0, 0, 0];
+    let mut data = vec![0, 0, 0, DPOFUA, u8::from(long), 0, 0, 0];
     data[7] = descriptor.len() as u8;
     data.extend(descriptor);
     data.extend(pages);
     let length = (data.len() - 2) as u16;
     data[..2].copy_from_slice(&length.to_be_bytes());
     Ok(cut(data, be16(cdb, 7)))
-}
-
-fn device_specific(unit: &LogicalUnit) -> u8 {
-    let protection = if unit.read_only { WRITE_PROTECTED } else { 0 };
-    protection | DPOFUA
 }
 
 /// Short LBA mode parameter block descriptor: as many blocks as 32 bits can say.

@@ -23,7 +23,6 @@ fn unit(number: u16, blocks: u64, block_bytes: u32) -> LogicalUnit {
         geometry: Geometry::new(blocks * u64::from(block_bytes), block_bytes, 1 << 20)
             .expect("a good geometry"),
         write_cache: true,
-        read_only: false,
     }
 }
 

@@ -145,8 +145,6 @@ pub struct LogicalUnit {
     pub geometry: Geometry,
     /// Writes without FUA are held in a volatile cache until SYNCHRONIZE CACHE (WCE).
     pub write_cache: bool,
-    /// Writes are refused.
-    pub read_only: bool,
 }
 
 impl LogicalUnit {

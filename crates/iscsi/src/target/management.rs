@@ -74,7 +74,18 @@ impl Core {
                 self.affected(Some(request.lun), request.cmd_sn),
                 TaskManagementResult::Complete,
             ),
-            TaskManagementFunction::ClearTaskSet | TaskManagementFunction::LogicalUnitReset => {
+            TaskManagementFunction::ClearTaskSet => {
+                // One task set for all initiators (TST 0): theirs are cleared, and they are told.
+                self.notices.push_back(Notice::TasksEnded {
+                    units: unit.into_iter().collect(),
+                    attention: UnitAttention::CommandsCleared,
+                });
+                (
+                    self.affected(Some(request.lun), request.cmd_sn),
+                    TaskManagementResult::Complete,
+                )
+            }
+            TaskManagementFunction::LogicalUnitReset => {
                 self.reset_units(unit.into_iter().collect());
                 (
                     self.affected(Some(request.lun), request.cmd_sn),
@@ -169,18 +180,27 @@ impl Core {
 
     /// Tells this initiator and the others that the units were reset.
     fn reset_units(&mut self, units: Vec<usize>) {
+        let attention = UnitAttention::UnitReset;
         for &unit in &units {
-            self.nexus.establish(unit, UnitAttention::UnitReset);
+            self.nexus.establish(unit, attention);
         }
-        self.notices.push_back(Notice::UnitsReset { units });
+        self.notices
+            .push_back(Notice::TasksEnded { units, attention });
     }
 }
 
 impl Session {
-    /// Another initiator has reset these units: ends the tasks there and notes the unit attention.
-    pub fn unit_was_reset(&mut self, units: &[usize], now: Instant, trace: &mut Recorder) {
+    /// Another initiator has reset these units or cleared their task sets: ends the tasks there and
+    /// notes the unit attention.
+    pub fn end_tasks(
+        &mut self,
+        units: &[usize],
+        attention: UnitAttention,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
         for &unit in units {
-            self.core.nexus.establish(unit, UnitAttention::UnitReset);
+            self.core.nexus.establish(unit, attention);
         }
         let tasks = self.core.tasks.iter();
         let hit = tasks

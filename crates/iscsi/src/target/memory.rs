@@ -33,12 +33,6 @@ impl Memory {
         })
     }
 
-    /// Bytes that sessions have taken, with what they keep spare.
-    #[must_use]
-    pub fn used_bytes(&self) -> usize {
-        self.used_bytes.load(Ordering::Relaxed)
-    }
-
     fn take(&self, bytes: usize) -> bool {
         // The counter guards no other data.
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -124,7 +118,7 @@ mod tests {
         assert!(other.take(4 * STEP_BYTES));
         drop(one);
         drop(other);
-        assert_eq!(memory.used_bytes(), 0);
+        assert_eq!(memory.used_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]

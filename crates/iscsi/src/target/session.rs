@@ -14,7 +14,7 @@ use super::memory::{Memory, Share};
 use super::task::Tasks;
 use super::window::CommandWindow;
 use crate::keys::SessionParameters;
-use crate::scsi::{Nexus, TargetDevice};
+use crate::scsi::{Nexus, TargetDevice, UnitAttention};
 use crate::sequence::Sn;
 use crate::text::send_targets::TargetRecord;
 
@@ -43,10 +43,12 @@ impl SessionConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// The tasks of all other sessions at these units are to be ended with
-    /// [`Session::unit_was_reset`].
-    UnitsReset {
-        /// Their places in the device.
+    /// [`Session::end_tasks`].
+    TasksEnded {
+        /// The units' places in the device.
         units: Vec<usize>,
+        /// What those sessions' initiators are to be told.
+        attention: UnitAttention,
     },
 }
 

@@ -1,8 +1,8 @@
 //! Task management (RFC 7143 §11.5), ping and logout.
 
-use wansan_iscsi::initiator::{Event, TaskError};
+use wansan_iscsi::initiator::{Event, TaskError, Transfer};
 use wansan_iscsi::keys::Wanted;
-use wansan_iscsi::scsi::{AdditionalSense, Sense, cdb};
+use wansan_iscsi::scsi::{AdditionalSense, Sense, UnitAttention, cdb};
 use wansan_iscsi::target::{Close, Notice};
 use wansan_iscsi::wire::{Lun, ScsiStatus, TaskManagementFunction, TaskManagementResult};
 
@@ -34,7 +34,6 @@ fn an_abort_waits_for_the_store_and_frees_the_slot() {
     pair.read(0, 1, 1);
     pair.read(1, 1, 2);
     assert!(pair.settle().is_empty());
-    let before = pair.initiator.open_window();
     let victim = match &pair.held[0] {
         wansan_iscsi::target::Work::Read { task, .. } => *task,
         other => panic!("{other:?}"),
@@ -62,7 +61,11 @@ fn an_abort_waits_for_the_store_and_frees_the_slot() {
     let work = pair.held.remove(0);
     pair.answer(work);
     assert_eq!(pair.settle_good().len(), 1);
-    assert_eq!(pair.initiator.open_window(), before + 2);
+    for n in 0..20 {
+        pair.read(n, 1, n);
+    }
+    pair.settle();
+    assert_eq!(pair.held.len(), 16, "all of the window is free again");
 }
 
 #[test]
@@ -121,13 +124,12 @@ fn a_unit_reset_ends_tasks_tells_others_and_leaves_a_unit_attention() {
         assert_eq!(result(&mut pair), TaskManagementResult::Complete);
         assert_eq!(
             pair.target.poll_notice(),
-            Some(Notice::UnitsReset { units: vec![0] })
+            Some(Notice::TasksEnded {
+                units: vec![0],
+                attention: UnitAttention::UnitReset
+            })
         );
-        pair.submit(
-            cdb::test_unit_ready(),
-            wansan_iscsi::initiator::Transfer::None,
-            2,
-        );
+        pair.submit(cdb::test_unit_ready(), Transfer::None, 2);
         let done = pair.settle();
         let answer = done[0].outcome.as_ref().unwrap();
         assert_eq!(answer.status, ScsiStatus::CheckCondition);
@@ -137,13 +139,37 @@ fn a_unit_reset_ends_tasks_tells_others_and_leaves_a_unit_attention() {
 }
 
 #[test]
+fn a_cleared_task_set_is_news_to_other_initiators_only() {
+    let mut pair = pair();
+    pair.hold_store = true;
+    pair.read(0, 1, 1);
+    pair.settle();
+    manage(&mut pair, TaskManagementFunction::ClearTaskSet, 0);
+    pair.settle();
+    let work = pair.held.remove(0);
+    pair.answer(work);
+    assert_eq!(pair.settle()[0].outcome, Err(TaskError::Aborted));
+    assert_eq!(result(&mut pair), TaskManagementResult::Complete);
+    let Some(Notice::TasksEnded { units, attention }) = pair.target.poll_notice() else {
+        panic!("nobody is told")
+    };
+    assert_eq!(
+        (&units[..], attention),
+        (&[0][..], UnitAttention::CommandsCleared)
+    );
+    pair.submit(cdb::test_unit_ready(), Transfer::None, 2);
+    pair.settle_good();
+}
+
+#[test]
 fn a_reset_by_another_session_ends_tasks_without_an_answer() {
     let mut pair = pair();
     pair.hold_store = true;
     pair.read(0, 1, 1);
     pair.settle();
     let now = pair.now();
-    pair.target.unit_was_reset(&[0], now, &mut pair.trace);
+    let attention = UnitAttention::UnitReset;
+    pair.target.end_tasks(&[0], attention, now, &mut pair.trace);
     let work = pair.held.remove(0);
     pair.answer(work);
     assert!(pair.settle().is_empty());

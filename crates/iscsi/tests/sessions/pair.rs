@@ -93,7 +93,6 @@ impl Pair {
             },
             geometry: Geometry::new(STORE_BYTES as u64, BLOCK_BYTES as u32, 0).unwrap(),
             write_cache: false,
-            read_only: false,
         };
         let device = Arc::new(TargetDevice::new(vec![unit]).unwrap());
         let config = SessionConfig {
@@ -173,7 +172,7 @@ impl Pair {
         let mut moved = false;
         loop {
             let pending = self.initiator.connections()[0].pending().len();
-            if pending == 0 {
+            if pending == 0 || !self.target.connections()[0].wants_input() {
                 break;
             }
             let piece = 1 + self.random_below(pending);

@@ -14,12 +14,8 @@ fn no_more_commands_than_the_window_are_ever_at_the_target() {
     let mut done = 0;
     while done < 40 {
         done += pair.settle().len();
-        assert!(
-            pair.held.len() <= 5,
-            "{} commands came at once",
-            pair.held.len()
-        );
-        assert_eq!(pair.initiator.open_window(), 0, "the window is used up");
+        let wanted = (40 - done).min(5);
+        assert_eq!(pair.held.len(), wanted, "as many as the window lets in");
         // One answer frees one slot, and one command follows.
         let work = pair.held.remove(0);
         pair.answer(work);
@@ -46,7 +42,10 @@ fn the_window_is_cut_so_that_unsolicited_data_stays_bounded() {
         ..wanted
     };
     let mut pair = Pair::new(wanted.clone(), wanted, 1024, 4);
-    assert_eq!(pair.initiator.open_window(), 16);
-    pair.write(0, vec![9; BLOCK_BYTES], 0);
-    assert_eq!(pair.settle_good().len(), 1);
+    pair.hold_store = true;
+    for n in 0..20 {
+        pair.write(n, vec![9; BLOCK_BYTES], n);
+    }
+    pair.settle();
+    assert_eq!(pair.held.len(), 16);
 }

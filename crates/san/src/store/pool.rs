@@ -92,13 +92,12 @@ pub struct QueueBounds {
     pub bytes: usize,
 }
 
-/// What a queue pair holds, or has held at most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct QueueLoad {
-    /// Operations.
-    pub operations: usize,
-    /// Bytes in their buffers.
-    pub bytes: usize,
+/// What a queue pair holds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct QueueLoad {
+    pub(super) operations: usize,
+    /// In their buffers.
+    pub(super) bytes: usize,
 }
 
 /// A few threads that run operations; dropping it ends them (operations not begun are dropped,
@@ -137,7 +136,6 @@ impl Pool {
             drained: Vec::new(),
             bounds,
             load: QueueLoad::default(),
-            high_water: QueueLoad::default(),
         })
     }
 }
@@ -165,7 +163,6 @@ pub struct QueuePair {
     drained: Vec<Completion>,
     bounds: QueueBounds,
     load: QueueLoad,
-    high_water: QueueLoad,
 }
 
 impl QueuePair {
@@ -202,8 +199,6 @@ impl QueuePair {
         };
         self.line.push(task).map_err(|task| task.operation)?;
         self.load = load;
-        self.high_water.operations = self.high_water.operations.max(load.operations);
-        self.high_water.bytes = self.high_water.bytes.max(load.bytes);
         Ok(())
     }
 
@@ -219,15 +214,9 @@ impl QueuePair {
     }
 
     /// What it holds now.
-    #[must_use]
-    pub fn load(&self) -> QueueLoad {
+    #[cfg(test)]
+    pub(super) fn load(&self) -> QueueLoad {
         self.load
-    }
-
-    /// The most it ever held, each number by itself.
-    #[must_use]
-    pub fn high_water(&self) -> QueueLoad {
-        self.high_water
     }
 }
 

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
+use wansan_iscsi::scsi::UnitAttention;
 use wansan_trace::SessionId;
 
 use super::seat::Seat;
@@ -16,12 +17,14 @@ use super::seat::Seat;
 pub(super) enum Mail {
     /// Serve this connection.
     Connection(TcpStream, Seat),
-    /// Another session has reset these units.
-    UnitsReset {
+    /// Another session has ended the tasks of all at these units.
+    TasksEnded {
         /// Who did.
         by: SessionId,
-        /// Their places in the device.
+        /// The units' places in the device.
         units: Vec<usize>,
+        /// What the others are to be told.
+        attention: UnitAttention,
     },
     /// End this session: its initiator has begun anew (RFC 7143 §6.3.5).
     EndSession(SessionId),
@@ -30,14 +33,18 @@ pub(super) enum Mail {
 }
 
 impl Mail {
-    /// Whether a reset of the same units by the same session waits in `queue` already.
+    /// Whether the same end of the same tasks, by the same session, waits in `queue` already.
     fn is_known_from(&self, queue: &VecDeque<Mail>) -> bool {
-        let Mail::UnitsReset { by, units } = self else {
-            return false;
+        let news = |mail: &Mail| match mail {
+            Mail::TasksEnded {
+                by,
+                units,
+                attention,
+            } => Some((*by, units.clone(), *attention)),
+            _ => None,
         };
-        queue.iter().any(|waiting| {
-            matches!(waiting, Mail::UnitsReset { by: earlier, units: same } if earlier == by && same == units)
-        })
+        let own = news(self);
+        own.is_some() && queue.iter().any(|waiting| news(waiting) == own)
     }
 }
 

@@ -179,13 +179,17 @@ impl Reactor {
         for mail in mailbox.take() {
             match mail {
                 Mail::Connection(stream, seat) => self.take_in(stream, seat),
-                Mail::UnitsReset { by, units } => {
+                Mail::TasksEnded {
+                    by,
+                    units,
+                    attention,
+                } => {
                     let now = clock::now();
                     for slot in self.sessions_slots() {
                         if let Some((session, trace)) = self.session(slot)
                             && session.id() != by
                         {
-                            session.unit_was_reset(&units, now, trace);
+                            session.end_tasks(&units, attention, now, trace);
                             self.serve(slot, false);
                         }
                     }

@@ -401,11 +401,12 @@ impl Context {
 
     /// Tells the other threads, and this one's own other sessions, by mail.
     fn tell(&self, by: wansan_trace::SessionId, notice: wansan_iscsi::target::Notice) {
-        let wansan_iscsi::target::Notice::UnitsReset { units } = notice;
+        let wansan_iscsi::target::Notice::TasksEnded { units, attention } = notice;
         for mailbox in &self.shared.mailboxes {
-            mailbox.put(Mail::UnitsReset {
+            mailbox.put(Mail::TasksEnded {
                 by,
                 units: units.clone(),
+                attention,
             });
         }
     }

@@ -231,11 +231,10 @@ fn mode_sense_six() {
 fn mode_sense_tells_how_writes_are_treated() {
     let device = device_of(LogicalUnit {
         write_cache: false,
-        read_only: true,
         ..unit(0, 100, 512)
     });
     let bytes = data(&device, &[0x1a, 0x08, 0x08, 0, 255, 0]);
-    assert_eq!(bytes[2], 0x90, "WP and DPOFUA");
+    assert_eq!(bytes[2], 0x10, "DPOFUA without WP");
     assert_eq!(bytes[6], 0, "WCE");
 }
 
@@ -356,16 +355,16 @@ fn a_lun_without_a_unit_says_so() {
 fn unit_attentions_go_before_commands() {
     let device = device();
     let mut nexus = device.nexus();
-    nexus.establish_all(UnitAttention::Reset);
     nexus.establish(0, UnitAttention::CommandsCleared);
-    nexus.establish(1, UnitAttention::Reset); // no such unit
+    nexus.establish(0, UnitAttention::UnitReset);
+    nexus.establish(1, UnitAttention::UnitReset); // no such unit
     let mut at = |cdb: &[u8]| device.decode(Lun::default(), &padded(cdb), &mut nexus);
     // INQUIRY and REPORT LUNS are answered and leave it pending.
     good_data(at(&[0x12, 0, 0, 0, 36, 0]));
     good_data(at(&[0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0]));
     let reported = bad_sense(at(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0]));
     assert_eq!(reported.key, SenseKey::UnitAttention);
-    assert_eq!(reported.additional, AdditionalSense::RESET);
+    assert_eq!(reported.additional, AdditionalSense::BUS_DEVICE_RESET);
     // REQUEST SENSE takes the next one as data.
     let taken = good_data(at(&[0x03, 0, 0, 0, 252, 0]));
     assert_eq!((taken[2], taken[12]), (0x06, 0x2f));

@@ -1,7 +1,6 @@
 //! READ, WRITE and SYNCHRONIZE CACHE come out as byte ranges.
 
 use super::*;
-use crate::scsi::SenseKey;
 
 fn read(offset_bytes: u64, len_bytes: u32, fua: bool) -> StoreOperation {
     StoreOperation::Read {
@@ -146,23 +145,5 @@ fn synchronize_cache_takes_a_range_or_the_rest() {
     assert_eq!(
         at(&[0x91, 0, 0, 0, 0, 0, 0, 0, 0, 90]),
         flush(90 * 512, 5120, false)
-    );
-}
-
-#[test]
-fn a_read_only_unit_refuses_writes_alone() {
-    let device = device_of(LogicalUnit {
-        read_only: true,
-        ..unit(0, 100, 512)
-    });
-    for opcode in [0x0a, 0x2a, 0xaa, 0x8a] {
-        assert_eq!(
-            sense(&device, &[opcode]),
-            Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED)
-        );
-    }
-    assert_eq!(
-        operation(&device, &[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0]),
-        read(0, 512, false)
     );
 }
