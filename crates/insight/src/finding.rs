@@ -3,6 +3,7 @@
 mod advice;
 mod limits;
 mod predict;
+mod r2t;
 mod sentence;
 mod sweep;
 
@@ -32,6 +33,8 @@ pub enum Limit {
     SendBuffer,
     /// Congestion control of the end that sends the data.
     CongestionWindow,
+    /// Asking for the data of writes: R2T round trips (RFC 7143 §11.8).
+    R2tRoundTrips,
     /// The session's command window, MaxCmdSN (RFC 7143 §4.2.2.1).
     CommandWindow,
     /// Too few I/Os asked for: the application waits for answers before it asks for more.
@@ -42,12 +45,13 @@ pub enum Limit {
 
 impl Limit {
     /// All of them, the deepest resource first.
-    pub const ALL: [Limit; 8] = [
+    pub const ALL: [Limit; 9] = [
         Limit::Store,
         Limit::PathRate,
         Limit::ReceiveWindow,
         Limit::SendBuffer,
         Limit::CongestionWindow,
+        Limit::R2tRoundTrips,
         Limit::CommandWindow,
         Limit::TooFewIos,
         Limit::Nothing,
@@ -62,6 +66,7 @@ impl Limit {
             Limit::ReceiveWindow => "receive_window",
             Limit::SendBuffer => "send_buffer",
             Limit::CongestionWindow => "congestion_window",
+            Limit::R2tRoundTrips => "r2t_round_trips",
             Limit::CommandWindow => "command_window",
             Limit::TooFewIos => "too_few_ios",
             Limit::Nothing => "nothing",

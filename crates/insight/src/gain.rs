@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::finding::{Observed, predict};
+use crate::finding::{Limit, Observed, predict};
 
 /// One point of a sweep before and after the advice was followed. Repeats are averaged.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -23,10 +23,10 @@ pub struct Gain {
     pub measured_gain: f64,
 }
 
-/// Compares the two runs of a sweep, point by point in the planned order. Points that only one of
-/// them has are left out.
+/// Compares the two runs of a sweep, point by point in the planned order, where `limit` is what
+/// the advice was against. Points that only one of them has are left out.
 #[must_use]
-pub fn compare(planned: &[Observed], advised: &[Observed]) -> Vec<Gain> {
+pub fn compare(limit: Limit, planned: &[Observed], advised: &[Observed]) -> Vec<Gain> {
     let mut gains: Vec<Gain> = Vec::new();
     for observed in planned {
         let parameters = &observed.parameters;
@@ -34,7 +34,9 @@ pub fn compare(planned: &[Observed], advised: &[Observed]) -> Vec<Gain> {
             continue;
         }
         let before = mean(planned, parameters, |cell| cell.summary.total.iops);
-        let predicted = mean(planned, parameters, |cell| predict(cell).predicted_iops);
+        let predicted = mean(planned, parameters, |cell| {
+            predict(cell, limit).predicted_iops
+        });
         let after = mean(advised, parameters, |cell| cell.summary.total.iops);
         if let (Some(planned_iops), Some(predicted_iops), Some(advised_iops)) =
             (before, predicted, after)

@@ -13,6 +13,7 @@ use crate::little::{self, LittleCheck};
 use crate::load::{LoadUse, load_use};
 use crate::path::{PathUse, path_use};
 use crate::population::Population;
+use crate::r2t::{R2tUse, r2t_use};
 use crate::transport::{TransportUse, transport_use};
 use crate::waiting::{Least, Parts, Sums};
 use crate::window::Window;
@@ -89,6 +90,8 @@ pub struct SessionUse {
     pub load: LoadUse,
     /// How it used its command window, if its PDUs were recorded.
     pub command_window: Option<CommandWindowUse>,
+    /// What asking for data has cost its writes, if its target's PDUs show any R2T.
+    pub r2t: Option<R2tUse>,
 }
 
 /// What is missing from the records.
@@ -153,6 +156,11 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
         .as_ref()
         .map(|table| command_window_use(&table.rows, window, &waiting))
         .unwrap_or_default();
+    let mut asked = cell
+        .pdu
+        .as_ref()
+        .map(|table| r2t_use(&table.rows, window))
+        .unwrap_or_default();
     let mut sessions = Vec::new();
     let mut total = Sums::NONE;
     let mut all_latencies_ns = Vec::new();
@@ -170,6 +178,7 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
             scope: scope(tasks, joined, window, &held, &sums, latencies_ns),
             load: load_use(&top_spans(tasks, joined), window),
             command_window: windows.remove(session),
+            r2t: asked.remove(session),
         });
     }
     let everything: Vec<&Task> = joined.tasks.iter().collect();

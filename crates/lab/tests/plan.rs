@@ -160,6 +160,11 @@ fn each_mistake_is_named_with_the_right_thing() {
             &["session.max_burst", "512B to 16777215B"],
         ),
         (
+            "apply_advice = true",
+            "[session]\nmax_burst = \"16KiB\"",
+            &["session.first_burst", "256KiB", "16KiB"],
+        ),
+        (
             "time = \"1s\"",
             "time = \"1ms\"",
             &["workload.time", "100ms"],

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Limit, Observed};
+use super::{Limit, Observed, r2t};
 
 /// Command windows are advised in multiples of this.
 const COMMAND_WINDOW_STEP: u64 = 8;
@@ -30,6 +30,11 @@ pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
             value: Some(window.to_string()),
         });
     }
+    if limit == Limit::R2tRoundTrips {
+        let summaries = binding.iter().map(|observed| &observed.summary);
+        let uses: Vec<_> = summaries.flat_map(r2t::uses).collect();
+        return r2t::advice(&uses);
+    }
     let text = match limit {
         Limit::Store => "use a store that serves more I/Os at once or each one faster",
         Limit::PathRate => "use a path of a higher rate, or ask for fewer bytes",
@@ -46,7 +51,7 @@ pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
              bottleneck's queue, or find what loses packets"
         }
         Limit::TooFewIos => "keep more I/Os in flight (`--parallel`)",
-        Limit::CommandWindow | Limit::Nothing => return None,
+        Limit::CommandWindow | Limit::R2tRoundTrips | Limit::Nothing => return None,
     };
     Some(Advice {
         text: text.to_owned(),

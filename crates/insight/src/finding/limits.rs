@@ -2,8 +2,9 @@
 //! application: a full store or path also closes the windows above it, never the other way round.
 
 use wansan_trace::Layer;
+use wansan_trace::units::format_bytes;
 
-use super::Limit;
+use super::{Limit, r2t};
 use crate::path::PathUse;
 use crate::summary::{CellSummary, LayerUse, Scope};
 use crate::transport::TransportUse;
@@ -27,6 +28,8 @@ const INFLATED_RTT_RATIO: f64 = 1.25;
 const FLAT_DELIVERY_VARIATION: f64 = 0.1;
 /// A sender is limited by a cause that stops it for this share of the time.
 const STOPPED_SHARE: f64 = 0.5;
+/// Waiting between R2Ts and their data counts from this share of the latency on.
+const R2T_WAITING_SHARE: f64 = 0.2;
 /// Waiting for the command window counts from this share of the latency on.
 const COMMAND_WAITING_SHARE: f64 = 0.02;
 /// The window was closed for this share of the time in which commands waited for it.
@@ -56,6 +59,7 @@ pub(super) fn judge(summary: &CellSummary) -> Verdict {
         .or_else(|| receive_window(&view))
         .or_else(|| send_buffer(&view))
         .or_else(|| congestion_window(&view))
+        .or_else(|| r2t_round_trips(&view))
         .or_else(|| command_window(&view))
         .unwrap_or_else(|| application(&view))
 }
@@ -360,6 +364,64 @@ fn congestion_window(view: &View<'_>) -> Option<Verdict> {
         ));
     }
     Some(view.network_verdict(Limit::CongestionWindow, evidence))
+}
+
+fn r2t_round_trips(view: &View<'_>) -> Option<Verdict> {
+    let total = view.total;
+    let device = total.layer(Layer::Device)?;
+    let above = total.above(Layer::Device)?;
+    let waited_ns = r2t::waited_ns(view.summary);
+    let waiting_share = waited_ns / view.latency_ns;
+    if waiting_share < R2T_WAITING_SHARE {
+        return None;
+    }
+    // Round trips also keep slots of the command window longer; but the longer wait is named.
+    let for_window_ns = total.layer(Layer::Window).map_or(0.0, |w| w.way_in_ns);
+    if for_window_ns > waited_ns {
+        return None;
+    }
+    let uses: Vec<_> = r2t::uses(view.summary).collect();
+    let mean = |value: fn(&crate::r2t::R2tUse) -> f64| {
+        uses.iter().map(|used| value(used)).sum::<f64>() / uses.len() as f64
+    };
+    let most = |value: fn(&crate::r2t::R2tUse) -> u64| {
+        let values = uses.iter().map(|used| value(used));
+        values.max().unwrap_or(0)
+    };
+    Some(Verdict {
+        limit: Limit::R2tRoundTrips,
+        layer: Some(Layer::Device),
+        above: Some(above.layer),
+        wanted: view.per_session(above.in_flight_mean),
+        got: view.per_session(device.in_flight_mean),
+        waiting_share,
+        evidence: vec![
+            format!(
+                "a command for whose data the target asks takes {:.1} R2Ts in {:.1} round trips and \
+                 waits {} for what they ask for",
+                mean(|used| used.r2ts),
+                mean(|used| used.rounds),
+                milliseconds(mean(|used| used.waited_ns)),
+            ),
+            format!(
+                "of at most {} of a command, {} came with it and {} unasked after it; an R2T \
+                 brought at most {}, and at most {} of a command were outstanding at once",
+                format_bytes(most(|used| used.transfer_bytes_max)),
+                format_bytes(most(|used| used.immediate_bytes_max)),
+                format_bytes(most(|used| used.unsolicited_bytes_max)),
+                format_bytes(most(|used| used.sequence_bytes_max)),
+                most(|used| used.outstanding_max),
+            ),
+            format!(
+                "an I/O waits {} of {} between `{}` and `{}`; the command window holds it back for {}",
+                milliseconds(device.way_in_ns),
+                milliseconds(view.latency_ns),
+                above.layer,
+                device.layer,
+                milliseconds(for_window_ns),
+            ),
+        ],
+    })
 }
 
 fn command_window(view: &View<'_>) -> Option<Verdict> {

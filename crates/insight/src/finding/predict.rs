@@ -10,7 +10,7 @@ use serde::Serialize;
 use wansan_trace::Layer;
 
 use super::limits::FULL_UTILISATION;
-use super::{Limit, Observed};
+use super::{Limit, Observed, r2t};
 use crate::summary::CellSummary;
 
 /// What one cell would do once the advice is followed.
@@ -32,16 +32,16 @@ pub struct Prediction {
     pub bound: Limit,
 }
 
-/// The prediction for a cell when its command window no longer binds.
+/// The prediction for a cell when what is advised against `limit` is done. Limits whose advice is
+/// no number have no gain that could be told.
 #[must_use]
-pub fn predict(observed: &Observed) -> Prediction {
+pub fn predict(observed: &Observed, limit: Limit) -> Prediction {
     let summary = &observed.summary;
     let total = &summary.total;
     let iops = total.iops;
-    let freed = match (total.above(Layer::Window), total.layer(Layer::Window)) {
-        (Some(above), Some(window)) if window.in_flight_mean > 0.0 => {
-            iops * above.in_flight_mean / window.in_flight_mean
-        }
+    let freed = match limit {
+        Limit::CommandWindow => without_command_window(summary),
+        Limit::R2tRoundTrips => without_round_trips(summary),
         _ => iops,
     };
     let bounds = [
@@ -68,6 +68,37 @@ pub fn predict(observed: &Observed) -> Prediction {
             0.0
         },
         bound,
+    }
+}
+
+/// The rate of a closed loop whose I/Os need not wait for a CmdSN.
+fn without_command_window(summary: &CellSummary) -> f64 {
+    let total = &summary.total;
+    match (total.above(Layer::Window), total.layer(Layer::Window)) {
+        (Some(above), Some(window)) if window.in_flight_mean > 0.0 => {
+            total.iops * above.in_flight_mean / window.in_flight_mean
+        }
+        _ => total.iops,
+    }
+}
+
+/// The rate of a closed loop whose I/Os are quicker by the round trips that are saved, each in the
+/// command window for a shorter time. A paced load becomes no faster.
+fn without_round_trips(summary: &CellSummary) -> f64 {
+    let total = &summary.total;
+    let closed = summary
+        .sessions
+        .iter()
+        .filter(|s| s.load.closed_loop)
+        .count();
+    let inside_ns = total
+        .layer(Layer::Window)
+        .map_or(total.latency.mean_ns, |window| window.little.inside_mean_ns);
+    let left_ns = inside_ns - r2t::saved_ns(summary);
+    if closed * 2 > summary.sessions.len() && left_ns > 0.0 {
+        total.iops * inside_ns / left_ns
+    } else {
+        total.iops
     }
 }
 

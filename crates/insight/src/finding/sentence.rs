@@ -42,6 +42,11 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
             "data wait for the sender's congestion window: {share} of the latency of {latency} is \
              spent waiting between the ends"
         ),
+        Limit::R2tRoundTrips => format!(
+            "writes wait for their data to be asked for: the target has {wanted} of them and all \
+             data of {got}{each}; {share} of the latency of {latency} passes between an R2T and \
+             the first of its data"
+        ),
         Limit::TooFewIos => format!(
             "too few I/Os are asked for: {wanted} in flight{each} and nothing waits; the latency \
              of {latency} is the way there and back"

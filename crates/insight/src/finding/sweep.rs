@@ -31,7 +31,8 @@ pub fn explain(cells: &[Observed]) -> Finding {
     };
     let observed_binding: Vec<&Observed> = binding.iter().map(|(observed, _)| *observed).collect();
     let advice = advice(limit, &observed_binding);
-    let predicted = (limit == Limit::CommandWindow).then(|| cells.iter().map(predict).collect());
+    let predicted = matches!(limit, Limit::CommandWindow | Limit::R2tRoundTrips)
+        .then(|| cells.iter().map(|cell| predict(cell, limit)).collect());
     let mut evidence = verdict.evidence.clone();
     evidence.extend(other_limits(&judged, limit));
     evidence.extend(cells.iter().flat_map(doubts));

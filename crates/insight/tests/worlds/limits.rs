@@ -1,6 +1,6 @@
 //! The finder on worlds where the answer is known.
 
-use crate::simulation::{MS, Stop, US, World, observe};
+use crate::simulation::{MS, Stop, US, World, Writes, observe};
 use wansan_insight::finding::{Finding, Limit};
 use wansan_insight::{Observed, explain, gain};
 use wansan_trace::Layer;
@@ -65,7 +65,7 @@ fn a_sweep_over_the_command_window_names_it_and_predicts_the_gain() {
     );
     assert!(finding.sentence.contains("+76 % at 176 parallel"));
 
-    for point in gain::compare(&planned, &sweep(176)) {
+    for point in gain::compare(finding.limit, &planned, &sweep(176)) {
         assert!(
             close(point.advised_iops, point.predicted_iops, 0.03),
             "{point:?}"
@@ -203,6 +203,124 @@ fn stops_of_tcp_are_told_apart() {
             assert!(finding.advice.is_some());
         }
     }
+}
+
+/// Writes of 64 KiB of which the target asks for all, 16 KiB at a time.
+fn asked_for() -> World {
+    World {
+        writes: Some(Writes {
+            immediate_bytes: 0,
+            unsolicited_bytes: 0,
+            r2ts: 4,
+            outstanding: 1,
+            sequence_bytes: 16 << 10,
+        }),
+        // I/Os come in volleys: many, so that those at the edges do not count.
+        duration_ns: 8_000 * MS,
+        ..World::wan()
+    }
+}
+
+fn with_writes(change: impl Fn(&mut Writes)) -> World {
+    let mut world = asked_for();
+    change(world.writes.as_mut().expect("it writes"));
+    world
+}
+
+#[test]
+fn r2t_round_trips_are_named_with_the_key_that_binds() {
+    let one_after_the_other = asked_for();
+    let finding = found(&one_after_the_other);
+    assert_eq!(finding.limit, Limit::R2tRoundTrips);
+    assert_eq!(
+        (finding.above, finding.layer),
+        (Some(Layer::Target), Some(Layer::Device))
+    );
+    // The way there and back, and four round trips between R2Ts and their data.
+    assert!(close(finding.waiting_share, 0.8, 0.01), "{finding:#?}");
+    assert!(close(finding.wanted, 16.0 * 0.8, 0.02), "{finding:#?}");
+    let advised = |finding: &Finding| {
+        let advice = finding.advice.clone().expect("something to change");
+        (advice.parameter.unwrap(), advice.value.unwrap())
+    };
+    let set = |parameter: &str, value: &str| (parameter.to_owned(), value.to_owned());
+    assert_eq!(advised(&finding), set("session.max_outstanding_r2t", "4"));
+
+    let at_once = with_writes(|writes| writes.outstanding = 4);
+    let finding = found(&at_once);
+    assert_eq!(finding.limit, Limit::R2tRoundTrips);
+    assert!(close(finding.waiting_share, 0.5, 0.01), "{finding:#?}");
+    assert_eq!(advised(&finding), set("session.initial_r2t", "false"));
+
+    let short_first_burst = with_writes(|writes| {
+        writes.outstanding = 4;
+        writes.immediate_bytes = 8 << 10;
+        writes.unsolicited_bytes = 8 << 10;
+        writes.r2ts = 3;
+    });
+    let finding = found(&short_first_burst);
+    assert_eq!(finding.limit, Limit::R2tRoundTrips);
+    assert_eq!(advised(&finding), set("session.first_burst", "64KiB"));
+
+    let short_bursts = with_writes(|writes| {
+        writes.outstanding = 16;
+        writes.r2ts = 128;
+        writes.sequence_bytes = 512;
+    });
+    let finding = found(&short_bursts);
+    assert_eq!(finding.limit, Limit::R2tRoundTrips);
+    assert_eq!(advised(&finding), set("session.max_burst", "64KiB"));
+}
+
+#[test]
+fn the_gain_of_fewer_round_trips_is_foretold() {
+    let at_once = with_writes(|writes| writes.outstanding = 4);
+    let unasked = with_writes(|writes| {
+        writes.immediate_bytes = 64 << 10;
+        writes.r2ts = 0;
+    });
+    for (before, after) in [(asked_for(), at_once.clone()), (at_once, unasked)] {
+        for command_window in [1024, 12] {
+            let world = |world: &World| World {
+                command_window,
+                ..world.clone()
+            };
+            let (planned, advised) = ([seen(&world(&before))], [seen(&world(&after))]);
+            let limit = explain(&planned).limit;
+            assert_eq!(limit, Limit::R2tRoundTrips);
+            let gain = &gain::compare(limit, &planned, &advised)[0];
+            assert!(gain.predicted_gain > 0.9, "{gain:?}");
+            assert!(
+                close(gain.advised_iops, gain.predicted_iops, 0.05),
+                "{gain:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn writes_whose_round_trips_do_not_matter_have_other_limits() {
+    // Nobody asks: all data comes with the command or right behind it.
+    let unasked = with_writes(|writes| {
+        writes.immediate_bytes = 32 << 10;
+        writes.unsolicited_bytes = 32 << 10;
+        writes.r2ts = 0;
+    });
+    assert_eq!(found(&unasked).limit, Limit::TooFewIos);
+    // The target asks, but its store takes far longer.
+    let slow_store = World {
+        servers: 1,
+        service_ns: 20 * MS,
+        ..asked_for()
+    };
+    assert_eq!(found(&slow_store).limit, Limit::Store);
+    // It asks, but commands wait far longer for a CmdSN.
+    let closed_window = World {
+        parallel: 64,
+        command_window: 8,
+        ..asked_for()
+    };
+    assert_eq!(found(&closed_window).limit, Limit::CommandWindow);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! and a store with servers of fixed service time. It writes the records that real programs would.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::path::Path;
 
 use rand_core::Rng;
@@ -27,6 +27,18 @@ pub(crate) enum Stop {
     CongestionWindow,
 }
 
+/// How the data of writes gets to the target. Each sequence is two Data-Outs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Writes {
+    /// Bytes that come with the command, and unasked in a Data-Out after it.
+    pub(crate) immediate_bytes: u32,
+    pub(crate) unsolicited_bytes: u32,
+    /// Sequences that are asked for, and how many of them at once.
+    pub(crate) r2ts: u32,
+    pub(crate) outstanding: u32,
+    pub(crate) sequence_bytes: u32,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     pub(crate) sessions: usize,
@@ -34,6 +46,8 @@ pub(crate) struct World {
     /// Time between submissions of a session; a closed loop when none.
     pub(crate) pace_ns: Option<u64>,
     pub(crate) command_window: u32,
+    /// Reads when none.
+    pub(crate) writes: Option<Writes>,
     pub(crate) one_way_ns: u64,
     /// Time that an answer takes on the link.
     pub(crate) link_ns: u64,
@@ -54,6 +68,7 @@ impl World {
             parallel: 16,
             pace_ns: None,
             command_window: 1024,
+            writes: None,
             one_way_ns: 16 * MS,
             link_ns: 33 * US,
             stop: None,
@@ -70,6 +85,8 @@ impl World {
 enum Event {
     Submit(usize),
     AtTarget(usize, u32),
+    /// A sequence of data has come, by its number.
+    DataOut(usize, u32, u32),
     Stored(usize, u32),
     AtInitiator(usize, u32),
     Acknowledged(usize),
@@ -84,6 +101,8 @@ struct Session {
     sent: u32,
     done: u32,
     granted: u32,
+    /// Sequences that were asked for and that have come, by command.
+    asked: BTreeMap<u32, (u32, u32)>,
     /// Answers that wait for TCP, and those that are under way.
     unsent: VecDeque<u32>,
     under_way: usize,
@@ -174,6 +193,7 @@ impl Simulation {
             match event {
                 Event::Submit(session) => self.submit(session),
                 Event::AtTarget(session, tag) => self.at_target(session, tag),
+                Event::DataOut(session, tag, number) => self.data_out(session, tag, number),
                 Event::Stored(session, tag) => self.stored(session, tag),
                 Event::AtInitiator(session, tag) => self.at_initiator(session, tag),
                 Event::Acknowledged(session) => {
@@ -269,11 +289,98 @@ impl Simulation {
     }
 
     fn at_target(&mut self, session: usize, tag: u32) {
-        for layer in [Layer::Target, Layer::Device] {
-            self.cross(session, tag, layer, Direction::Enter);
+        self.cross(session, tag, Layer::Target, Direction::Enter);
+        let Some(writes) = self.world.writes else {
+            self.to_device(session, tag);
+            return;
+        };
+        self.target_pdu(session, tag, 0x01, 0, writes.immediate_bytes);
+        if writes.unsolicited_bytes > 0 {
+            self.target_pdu(session, tag, 0x05, u32::MAX, writes.unsolicited_bytes);
         }
+        self.sessions[session].asked.insert(tag, (0, 0));
+        self.ask_for_data(session, tag, writes);
+    }
+
+    /// Sends R2Ts as far as they may be outstanding, or hands the command on when all has come.
+    fn ask_for_data(&mut self, session: usize, tag: u32, writes: Writes) {
+        let (mut asked, done) = self.sessions[session].asked[&tag];
+        if done == writes.r2ts {
+            self.sessions[session].asked.remove(&tag);
+            self.to_device(session, tag);
+            return;
+        }
+        while asked < writes.r2ts && asked < done + writes.outstanding {
+            self.target_pdu(session, tag, 0x31, asked, 0);
+            let arrival = self.now + 2 * self.world.one_way_ns + self.jitter();
+            self.at(arrival, Event::DataOut(session, tag, asked));
+            asked += 1;
+        }
+        self.sessions[session].asked.insert(tag, (asked, done));
+    }
+
+    fn data_out(&mut self, session: usize, tag: u32, number: u32) {
+        let Some(writes) = self.world.writes else {
+            return;
+        };
+        for last in [false, true] {
+            let flags = if last { 0x80 } else { 0 };
+            let bytes = writes.sequence_bytes / 2;
+            self.flagged_pdu(session, tag, 0x05, flags, number, bytes);
+        }
+        let held = self.sessions[session].asked.get_mut(&tag);
+        held.expect("it was asked for").1 += 1;
+        self.ask_for_data(session, tag, writes);
+    }
+
+    fn to_device(&mut self, session: usize, tag: u32) {
+        self.cross(session, tag, Layer::Device, Direction::Enter);
         self.store_queue.push_back((session, tag));
         self.serve();
+    }
+
+    fn target_pdu(&mut self, session: usize, tag: u32, opcode: u8, transfer_tag: u32, bytes: u32) {
+        self.flagged_pdu(session, tag, opcode, 0x80, transfer_tag, bytes);
+    }
+
+    /// A PDU of a write as the target records it.
+    fn flagged_pdu(
+        &mut self,
+        session: usize,
+        tag: u32,
+        opcode: u8,
+        flags: u8,
+        transfer_tag: u32,
+        data_bytes: u32,
+    ) {
+        let from_target = opcode >= 0x20;
+        let granted = self.sessions[session].granted;
+        self.target.pdu(Pdu {
+            time: Instant::from_ns(self.now),
+            session: session_id(session),
+            connection: ConnectionId(1),
+            direction: if from_target {
+                PduDirection::Sent
+            } else {
+                PduDirection::Received
+            },
+            opcode,
+            flags,
+            task: TaskTag(tag),
+            transfer_tag,
+            cmd_sn: 0,
+            stat_sn: 0,
+            exp_cmd_sn: 0,
+            max_cmd_sn: if from_target {
+                granted.wrapping_sub(50)
+            } else {
+                0
+            },
+            data_sn: 0,
+            buffer_offset: 0,
+            data_bytes,
+            stream_offset: 0,
+        });
     }
 
     fn serve(&mut self) {
@@ -294,6 +401,9 @@ impl Simulation {
         self.store_busy -= 1;
         for layer in [Layer::Store, Layer::Device, Layer::Target] {
             self.cross(session, tag, layer, Direction::Leave);
+        }
+        if self.world.writes.is_some() {
+            self.target_pdu(session, tag, 0x21, 0, 0);
         }
         self.sessions[session].unsent.push_back(tag);
         self.transmit(session);
@@ -395,14 +505,19 @@ impl Simulation {
                 sndbuf_limited_ns: counted(Stop::SendBuffer),
                 retransmits: 0,
             };
-            self.target.tcp(sample);
-            self.initiators[session].tcp(Tcp {
+            let of_headers = Tcp {
                 acked_bytes: u64::from(held.done) * 48,
                 unsent_bytes: 0,
                 rwnd_limited_ns: 0,
                 sndbuf_limited_ns: 0,
                 ..sample
-            });
+            };
+            let (reader, writer) = match self.world.writes {
+                None => (of_headers, sample),
+                Some(_) => (sample, of_headers),
+            };
+            self.target.tcp(writer);
+            self.initiators[session].tcp(reader);
         }
     }
 }

@@ -287,6 +287,11 @@ fn session(session: &SessionTable) -> Result<(), Mistake> {
         Some((key, length)) => Err(Mistake::new(format!(
             "`session.{key}` = {length} is not within 512B to 16777215B"
         ))),
+        None if session.first_burst > session.max_burst => Err(Mistake::new(format!(
+            "`session.first_burst` = {} is more than `session.max_burst` = {}: lower the first or \
+             raise the second",
+            session.first_burst, session.max_burst
+        ))),
         None => Ok(()),
     }
 }

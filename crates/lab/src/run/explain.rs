@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use wansan_insight::cell::{Cell as Records, ReadError};
-use wansan_insight::finding::{Finding, Observed};
+use wansan_insight::finding::{Finding, Limit, Observed};
 use wansan_insight::gain;
 use wansan_insight::report::CellCharts;
 use wansan_insight::summary::summarise;
@@ -46,10 +46,14 @@ pub(super) fn finding(planned: &[Observed]) -> Finding {
     wansan_insight::finding::explain(planned)
 }
 
-/// What the change from the planned to the advised sweep has brought. The point that stands for
+/// What the change against `limit` from the planned to the advised sweep has brought. The point that stands for
 /// all is the one where most was foretold.
-pub(super) fn advised(planned: &[Observed], advised: &[Observed]) -> Option<MeasuredGain> {
-    let gains = gain::compare(planned, advised);
+pub(super) fn advised(
+    limit: Limit,
+    planned: &[Observed],
+    advised: &[Observed],
+) -> Option<MeasuredGain> {
+    let gains = gain::compare(limit, planned, advised);
     let greatest = gains
         .iter()
         .max_by(|a, b| a.predicted_gain.total_cmp(&b.predicted_gain))?

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wansan_insight::finding::Observed;
+use wansan_insight::finding::{Limit, Observed};
 use wansan_insight::report::CellCharts;
 
 use super::cell::{self, Watch};
@@ -60,7 +60,7 @@ impl Run<'_> {
     fn carry_out(&mut self, plan: &Plan, cells: &[Cell]) -> Result<(), RunError> {
         let planned = self.phase(Phase::Planned, cells)?;
         let finding = explain::finding(&planned);
-        let advice = finding.advice.clone();
+        let (limit, advice) = (finding.limit, finding.advice.clone());
         self.results.finding = Some(finding);
         self.write()?;
         self.observer.found(&self.results);
@@ -68,7 +68,7 @@ impl Run<'_> {
             && let Some(advice) = advice
             && let (Some(parameter), Some(value)) = (advice.parameter, advice.value)
         {
-            self.apply(plan, &Parameter::new(parameter), &value, &planned)?;
+            self.apply(plan, limit, &Parameter::new(parameter), &value, &planned)?;
         }
         let results = serde_json::to_value(&self.results).expect("results are plain data");
         let expectations = plan.expectations().iter();
@@ -76,11 +76,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs the sweep again with the advice set over all of it. Advice about a parameter that
+    /// Runs the sweep again with the advice against `limit` set over all of it. Advice about a parameter that
     /// the sweep varies is no change: its values have been measured.
     fn apply(
         &mut self,
         plan: &Plan,
+        limit: Limit,
         parameter: &Parameter,
         text: &str,
         planned: &[Observed],
@@ -95,7 +96,7 @@ impl Run<'_> {
         let advised = self.phase(Phase::Advised, &cells)?;
         let json = |value: &toml::Value| serde_json::to_value(value).expect("plain data");
         let before = plan.value_of(parameter);
-        self.results.advised = explain::advised(planned, &advised).map(|gain| Advised {
+        self.results.advised = explain::advised(limit, planned, &advised).map(|gain| Advised {
             parameter: parameter.name().to_owned(),
             planned_value: before.as_ref().map(json),
             value: json(&change.1),

@@ -52,9 +52,10 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         );
     }
     let advised = run.observe_phase("advised")?;
+    let finding = explain(&planned);
     let explanation = Explanation {
-        finding: explain(&planned),
-        gains: gain::compare(&planned, &advised),
+        gains: gain::compare(finding.limit, &planned, &advised),
+        finding,
         planned,
         advised,
     };

@@ -1,0 +1,100 @@
+//! What to do about R2T round trips, and what that saves.
+
+use wansan_trace::units::format_bytes;
+
+use super::Advice;
+use crate::r2t::R2tUse;
+use crate::summary::CellSummary;
+
+/// From this mean number of round trips on, data is asked for in several goes.
+const SEVERAL_ROUNDS: f64 = 1.5;
+/// More R2Ts of one command than this are not advised: longer bursts do it with fewer.
+const MOST_R2TS: u64 = 64;
+/// The longest burst that can be negotiated (RFC 7143 §13.13, §13.14).
+const MAX_BURST_BYTES: u64 = (1 << 24) - 1;
+
+/// The time that an I/O waits for data that was asked for, as a mean over all I/Os of the cell.
+pub(super) fn waited_ns(summary: &CellSummary) -> f64 {
+    per_io(summary, |used| used.waited_ns)
+}
+
+/// The part of [`waited_ns`] that the advice saves: the rounds after the first when there are
+/// several, the only one otherwise.
+pub(super) fn saved_ns(summary: &CellSummary) -> f64 {
+    per_io(summary, |used| {
+        if used.rounds >= SEVERAL_ROUNDS {
+            used.waited_ns * (used.rounds - 1.0) / used.rounds
+        } else {
+            used.waited_ns
+        }
+    })
+}
+
+fn per_io(summary: &CellSummary, value: impl Fn(&R2tUse) -> f64) -> f64 {
+    let sum: f64 = summary
+        .sessions
+        .iter()
+        .filter_map(|session| Some((session.scope.ios as f64, session.r2t?)))
+        .map(|(ios, used)| ios * used.asked_share * value(&used))
+        .sum();
+    sum / summary.total.ios.max(1) as f64
+}
+
+/// The sessions in which data was asked for.
+pub(super) fn uses(summary: &CellSummary) -> impl Iterator<Item = &R2tUse> {
+    let sessions = summary.sessions.iter();
+    sessions.filter_map(|session| session.r2t.as_ref())
+}
+
+/// Which of the keys binds, by what was recorded, and the value that lifts it.
+pub(super) fn advice(uses: &[&R2tUse]) -> Option<Advice> {
+    let most = |value: fn(&R2tUse) -> u64| uses.iter().map(|used| value(used)).max().unwrap_or(0);
+    let rounds = uses.iter().map(|used| used.rounds).max_by(f64::total_cmp)?;
+    let transfer_bytes = most(|used| used.transfer_bytes_max);
+    let unasked_bytes = most(|used| used.immediate_bytes_max + used.unsolicited_bytes_max);
+    let burst_bytes = transfer_bytes.next_multiple_of(512).min(MAX_BURST_BYTES);
+    let burst = format_bytes(burst_bytes);
+    let sequence_bytes = most(|used| used.sequence_bytes_max).max(1);
+    let r2ts = transfer_bytes
+        .saturating_sub(unasked_bytes)
+        .div_ceil(sequence_bytes);
+    let (text, parameter, value) = if rounds >= SEVERAL_ROUNDS && r2ts <= MOST_R2TS {
+        (
+            format!(
+                "let {r2ts} R2Ts of a command be outstanding at once (MaxOutstandingR2T, \
+                 `--max-outstanding-r2t` of both ends), or let one ask for {burst} (MaxBurstLength)"
+            ),
+            "session.max_outstanding_r2t",
+            r2ts.to_string(),
+        )
+    } else if rounds >= SEVERAL_ROUNDS {
+        (
+            format!("let one R2T ask for {burst} (MaxBurstLength, `--max-burst` of both ends)"),
+            "session.max_burst",
+            burst,
+        )
+    } else if most(|used| used.unsolicited_bytes_max) == 0 {
+        (
+            format!(
+                "let data follow its command unasked (InitialR2T=No, `--initial-r2t no` of both \
+                 ends) with a FirstBurstLength of at least {burst}"
+            ),
+            "session.initial_r2t",
+            "false".to_owned(),
+        )
+    } else {
+        (
+            format!(
+                "let all data follow its command unasked: raise FirstBurstLength (`--first-burst` \
+                 of both ends) to {burst}, and MaxBurstLength to no less"
+            ),
+            "session.first_burst",
+            burst,
+        )
+    };
+    Some(Advice {
+        text,
+        parameter: Some(parameter.to_owned()),
+        value: Some(value),
+    })
+}

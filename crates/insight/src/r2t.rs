@@ -1,0 +1,230 @@
+//! How long writes wait for the target to ask for their data and for what it asked for to come
+//! (R2T, RFC 7143 §11.8), read from the PDUs that the target recorded.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+use wansan_trace::event::{Pdu, PduDirection};
+use wansan_trace::file::Row;
+use wansan_trace::{SessionId, TaskTag};
+
+use crate::window::Window;
+
+/// SCSI Command (RFC 7143 §11.2.1.2).
+const SCSI_COMMAND: u8 = 0x01;
+/// SCSI Data-Out.
+const DATA_OUT: u8 = 0x05;
+/// SCSI Response, and the Data-In that carries the status of a read instead.
+const SCSI_RESPONSE: u8 = 0x21;
+const DATA_IN: u8 = 0x25;
+/// The S bit of a Data-In (RFC 7143 §11.7.3).
+const STATUS_BIT: u8 = 0x01;
+/// Ready To Transfer.
+const R2T: u8 = 0x31;
+/// The F bit of a Data-Out: the last of its sequence (RFC 7143 §11.7.1).
+const FINAL_BIT: u8 = 0x80;
+/// The Target Transfer Tag of data that nobody asked for (RFC 7143 §11.7.4).
+const UNASKED: u32 = u32::MAX;
+
+/// What asking for data has cost one session's commands that were answered in the measured window.
+/// But for their share, only those for which the target sent an R2T are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct R2tUse {
+    /// The share of commands for whose data the target asked, 0 to 1.
+    pub asked_share: f64,
+    /// Mean time of such a command in which an R2T was out and none of its data had come yet,
+    /// nor was any other data of the command coming.
+    pub waited_ns: f64,
+    /// Mean number of R2Ts of such a command.
+    pub r2ts: f64,
+    /// Mean number of round trips that they took one after the other.
+    pub rounds: f64,
+    /// Most R2Ts of one command that were outstanding at once.
+    pub outstanding_max: u64,
+    /// Most data that came for one R2T.
+    pub sequence_bytes_max: u64,
+    /// Most data of one command that came with it.
+    pub immediate_bytes_max: u64,
+    /// Most data of one command that came unasked in Data-Outs of its own.
+    pub unsolicited_bytes_max: u64,
+    /// Most data of one command.
+    pub transfer_bytes_max: u64,
+}
+
+/// The uses of all sessions in which data was asked for, as their targets recorded it.
+#[must_use]
+pub fn r2t_use(pdus: &[Row<Pdu>], window: Window) -> BTreeMap<SessionId, R2tUse> {
+    let asks = |pdu: &Pdu| pdu.opcode == R2T && pdu.direction == PduDirection::Sent;
+    let targets: BTreeMap<SessionId, _> = pdus
+        .iter()
+        .filter(|row| asks(&row.record))
+        .map(|row| (row.record.session, row.host))
+        .collect();
+    let mut commands: HashMap<(SessionId, TaskTag), Command> = HashMap::new();
+    let mut totals: BTreeMap<SessionId, Totals> = BTreeMap::new();
+    if targets.is_empty() {
+        return BTreeMap::new();
+    }
+    for row in pdus {
+        let pdu = &row.record;
+        if targets.get(&pdu.session) != Some(&row.host) {
+            continue;
+        }
+        let key = (pdu.session, pdu.task);
+        match pdu.opcode {
+            // A tag that is used again begins anew.
+            SCSI_COMMAND => {
+                commands.insert(key, Command::with(u64::from(pdu.data_bytes)));
+            }
+            SCSI_RESPONSE | DATA_IN
+                if pdu.opcode == SCSI_RESPONSE || pdu.flags & STATUS_BIT != 0 =>
+            {
+                let done = commands.remove(&key);
+                if let Some(command) = done.filter(|_| window.contains(pdu.time.ns())) {
+                    totals.entry(pdu.session).or_default().add(&command);
+                }
+            }
+            R2T | DATA_OUT => {
+                if let Some(command) = commands.get_mut(&key) {
+                    command.see(pdu);
+                }
+            }
+            _ => {}
+        }
+    }
+    totals
+        .into_iter()
+        .filter(|(_, totals)| totals.asked > 0)
+        .map(|(session, totals)| (session, totals.finish()))
+        .collect()
+}
+
+/// A sequence of data that the target has asked for.
+struct Sequence {
+    /// Round trips up to and with this one.
+    round: u64,
+    begun: bool,
+    bytes: u64,
+}
+
+/// One command that has not been answered.
+#[derive(Default)]
+struct Command {
+    immediate_bytes: u64,
+    unsolicited_bytes: u64,
+    asked_bytes: u64,
+    sequence_bytes_max: u64,
+    /// What R2Ts are out, by Target Transfer Tag, and of how many of them data has come.
+    outstanding: HashMap<u32, Sequence>,
+    begun: u64,
+    outstanding_max: u64,
+    r2ts: u64,
+    /// The highest round of a sequence that is complete: what is asked for after it waits for one
+    /// more.
+    rounds_done: u64,
+    /// Since when R2Ts are out and nothing comes.
+    starved_since_ns: Option<u64>,
+    waited_ns: u64,
+}
+
+impl Command {
+    fn with(immediate_bytes: u64) -> Command {
+        Command {
+            immediate_bytes,
+            ..Command::default()
+        }
+    }
+
+    fn see(&mut self, pdu: &Pdu) {
+        let now_ns = pdu.time.ns();
+        if pdu.opcode == R2T {
+            self.r2ts += 1;
+            let sequence = Sequence {
+                round: self.rounds_done + 1,
+                begun: false,
+                bytes: 0,
+            };
+            let replaced = self.outstanding.insert(pdu.transfer_tag, sequence);
+            self.begun -= u64::from(replaced.is_some_and(|sequence| sequence.begun));
+            self.outstanding_max = self.outstanding_max.max(self.outstanding.len() as u64);
+        } else if pdu.transfer_tag == UNASKED {
+            self.unsolicited_bytes += u64::from(pdu.data_bytes);
+            // Data was coming all the time.
+            self.starved_since_ns = None;
+        } else {
+            self.take(pdu);
+        }
+        if self.begun == 0 && !self.outstanding.is_empty() {
+            self.starved_since_ns.get_or_insert(now_ns);
+        }
+    }
+
+    /// Data that was asked for.
+    fn take(&mut self, pdu: &Pdu) {
+        let Some(sequence) = self.outstanding.get_mut(&pdu.transfer_tag) else {
+            return;
+        };
+        if let Some(since_ns) = self.starved_since_ns.take() {
+            self.waited_ns += pdu.time.ns().saturating_sub(since_ns);
+        }
+        self.begun += u64::from(!std::mem::replace(&mut sequence.begun, true));
+        sequence.bytes += u64::from(pdu.data_bytes);
+        self.asked_bytes += u64::from(pdu.data_bytes);
+        self.sequence_bytes_max = self.sequence_bytes_max.max(sequence.bytes);
+        if pdu.flags & FINAL_BIT != 0 {
+            self.rounds_done = self.rounds_done.max(sequence.round);
+            self.begun -= 1;
+            self.outstanding.remove(&pdu.transfer_tag);
+        }
+    }
+}
+
+/// Sums over the commands of one session.
+#[derive(Default)]
+struct Totals {
+    answered: u64,
+    asked: u64,
+    waited_ns: u64,
+    r2ts: u64,
+    rounds: u64,
+    outstanding_max: u64,
+    sequence_bytes_max: u64,
+    immediate_bytes_max: u64,
+    unsolicited_bytes_max: u64,
+    transfer_bytes_max: u64,
+}
+
+impl Totals {
+    fn add(&mut self, command: &Command) {
+        self.answered += 1;
+        if command.r2ts == 0 {
+            return;
+        }
+        let transfer_bytes =
+            command.immediate_bytes + command.unsolicited_bytes + command.asked_bytes;
+        self.asked += 1;
+        self.waited_ns += command.waited_ns;
+        self.r2ts += command.r2ts;
+        self.rounds += command.rounds_done;
+        self.outstanding_max = self.outstanding_max.max(command.outstanding_max);
+        self.sequence_bytes_max = self.sequence_bytes_max.max(command.sequence_bytes_max);
+        self.immediate_bytes_max = self.immediate_bytes_max.max(command.immediate_bytes);
+        self.unsolicited_bytes_max = self.unsolicited_bytes_max.max(command.unsolicited_bytes);
+        self.transfer_bytes_max = self.transfer_bytes_max.max(transfer_bytes);
+    }
+
+    fn finish(self) -> R2tUse {
+        let mean = |sum: u64| sum as f64 / self.asked.max(1) as f64;
+        R2tUse {
+            asked_share: self.asked as f64 / self.answered.max(1) as f64,
+            waited_ns: mean(self.waited_ns),
+            r2ts: mean(self.r2ts),
+            rounds: mean(self.rounds),
+            outstanding_max: self.outstanding_max,
+            sequence_bytes_max: self.sequence_bytes_max,
+            immediate_bytes_max: self.immediate_bytes_max,
+            unsolicited_bytes_max: self.unsolicited_bytes_max,
+            transfer_bytes_max: self.transfer_bytes_max,
+        }
+    }
+}
