@@ -355,7 +355,7 @@ fn records_and_counters_agree(world: &World) -> Result<(), String> {
     let report = stop(emulator)?;
     let recorder = &report.recorder;
 
-    let forward: Vec<&event::Packet> = recorder
+    let forward: Vec<event::Packet> = recorder
         .packet
         .iter()
         .filter(|packet| recorder.name_of(packet.path) == "wan:forward")
@@ -392,7 +392,7 @@ fn records_and_counters_agree(world: &World) -> Result<(), String> {
         format!("the first segment is no SYN: {opening:?}"),
     )?;
 
-    let samples: Vec<&event::Path> = recorder
+    let samples: Vec<event::Path> = recorder
         .path
         .iter()
         .filter(|sample| recorder.name_of(sample.path) == "wan:forward")

@@ -291,7 +291,7 @@ impl Simulation {
     fn at_target(&mut self, session: usize, tag: u32) {
         self.cross(session, tag, Layer::Target, Direction::Enter);
         let Some(writes) = self.world.writes else {
-            self.to_device(session, tag);
+            self.enter_device(session, tag);
             return;
         };
         self.target_pdu(session, tag, 0x01, 0, writes.immediate_bytes);
@@ -307,7 +307,7 @@ impl Simulation {
         let (mut asked, done) = self.sessions[session].asked[&tag];
         if done == writes.r2ts {
             self.sessions[session].asked.remove(&tag);
-            self.to_device(session, tag);
+            self.enter_device(session, tag);
             return;
         }
         while asked < writes.r2ts && asked < done + writes.outstanding {
@@ -333,7 +333,7 @@ impl Simulation {
         self.ask_for_data(session, tag, writes);
     }
 
-    fn to_device(&mut self, session: usize, tag: u32) {
+    fn enter_device(&mut self, session: usize, tag: u32) {
         self.cross(session, tag, Layer::Device, Direction::Enter);
         self.store_queue.push_back((session, tag));
         self.serve();
