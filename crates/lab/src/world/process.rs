@@ -1,5 +1,6 @@
 //! A program on a host.
 
+use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -20,6 +21,8 @@ const MAX_LINES: usize = 1024;
 const STDERR_TAIL_BYTES: usize = 16 * 1024;
 /// How often a program is asked whether it has ended.
 const POLL: Duration = Duration::from_millis(2);
+/// What a program that has ended may have left in its pipes is read for at most this long.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What went wrong with a program on a host. Messages carry the end of its standard error.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +87,8 @@ pub struct Process {
     child: Child,
     lines: Receiver<String>,
     stderr: Arc<Mutex<Vec<u8>>>,
+    /// Hangs up when all of standard error has been read.
+    stderr_end: Receiver<Infallible>,
 }
 
 impl Process {
@@ -116,7 +121,9 @@ impl Process {
         let stderr = Arc::new(Mutex::new(Vec::new()));
         let tail = Arc::clone(&stderr);
         let mut pipe = child.stderr.take().expect("piped above");
+        let (reading, stderr_end) = mpsc::channel();
         thread::spawn(move || {
+            let _reading = reading;
             let mut chunk = [0; 4096];
             while let Ok(n) = pipe.read(&mut chunk) {
                 if n == 0 {
@@ -133,6 +140,7 @@ impl Process {
             child,
             lines,
             stderr,
+            stderr_end,
         })
     }
 
@@ -193,13 +201,13 @@ impl Process {
                 Err(other) => return Err(other),
             }
         };
-        while let Ok(line) = self.lines.recv_timeout(Duration::from_secs(1)) {
+        while let Ok(line) = self.lines.recv_timeout(LAST_WORDS) {
             lines.push(line);
         }
         Ok(Ended {
             status,
             lines,
-            stderr: self.stderr_tail(),
+            stderr: self.last_words(),
         })
     }
 
@@ -240,6 +248,13 @@ impl Process {
         }
     }
 
+    /// The end of standard error, once the program has ended and what it said has been read.
+    fn last_words(&self) -> String {
+        // A child of its own may hold the pipe for longer: what has come until then must do.
+        let _ = self.stderr_end.recv_timeout(LAST_WORDS);
+        self.stderr_tail()
+    }
+
     fn stderr_tail(&self) -> String {
         let tail = self.stderr.lock().expect("nobody panics while holding it");
         String::from_utf8_lossy(&tail).into_owned()
@@ -249,7 +264,7 @@ impl Process {
         ProcessError::Ended {
             title: self.title.clone(),
             status,
-            stderr: one_line(&self.stderr_tail()),
+            stderr: one_line(&self.last_words()),
         }
     }
 
@@ -305,5 +320,24 @@ fn die_with_parent(command: &mut Command) {
     // plain system calls and neither allocates nor locks.
     unsafe {
         command.pre_exec(hook);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_of_a_program_are_heard() {
+        for _ in 0..30 {
+            let mut command = Command::new("sh");
+            command.args([
+                "-c",
+                "head -c 60000 /dev/zero >&2; echo the reason >&2; exit 3",
+            ]);
+            let mut process = Process::spawn("it".to_owned(), command).unwrap();
+            let error = process.line("speak", Duration::from_secs(60)).unwrap_err();
+            assert!(error.to_string().ends_with("the reason"), "{error:?}");
+        }
     }
 }
