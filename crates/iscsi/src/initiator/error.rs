@@ -20,12 +20,19 @@ pub enum SessionError {
     #[error("the target sent opcode 0x{0:02x}, which is not a target's PDU or not expected now")]
     UnexpectedOpcode(u8),
     /// Data-In outside the buffer, out of order, or for a task that reads nothing.
-    #[error("the target sent data for task {task:#x} at offset {offset} where {expected} was next")]
+    #[error(
+        "the target sent {bytes} bytes for task {task:#x} at offset {offset} of {expected_bytes}, \
+         where {expected} was next"
+    )]
     DataOutOfPlace {
         /// The task.
         task: u32,
+        /// How much came.
+        bytes: usize,
         /// Where the data said it belongs.
         offset: u32,
+        /// How much the task reads; 0 if it reads nothing.
+        expected_bytes: u32,
         /// Where the next data belongs.
         expected: u32,
     },

@@ -102,7 +102,12 @@ impl Core {
         let offset = data_in.buffer_offset as usize;
         let misplaced = SessionError::DataOutOfPlace {
             task: data_in.task_tag.0,
+            bytes: pdu.data.len(),
             offset: data_in.buffer_offset,
+            expected_bytes: match &task.transfer {
+                Transfer::Read(buffer) => buffer.len() as u32,
+                Transfer::Write(_) | Transfer::None => 0,
+            },
             expected: task.got_bytes,
         };
         let Transfer::Read(buffer) = &mut task.transfer else {

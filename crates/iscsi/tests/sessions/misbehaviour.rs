@@ -1,12 +1,14 @@
 //! Peers that break the rules lose their task or their connection, never more.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use wansan_iscsi::fault::Fault;
 use wansan_iscsi::initiator::SessionError;
 use wansan_iscsi::keys::{DigestKind, Wanted};
 use wansan_iscsi::scsi::{AdditionalSense, Sense, cdb};
 use wansan_iscsi::sequence::Sn;
-use wansan_iscsi::target::Close;
+use wansan_iscsi::target::{Close, Memory};
 use wansan_iscsi::wire::{
     BHS_BYTES, Bhs, DataOut, Lun, Opcode, Receiver, Reject, RejectReason, Residual, ScsiCommand,
     ScsiResponse, ScsiStatus, TaskAttribute, TaskManagementFunction, TaskManagementRequest,
@@ -26,7 +28,12 @@ struct Victim {
 
 impl Victim {
     fn new(wanted: Wanted) -> Victim {
-        let pair = Pair::new(wanted.clone(), wanted, 16, 21);
+        Victim::sharing(&Memory::new(1 << 30), wanted)
+    }
+
+    /// The same, where all sessions of the target share `memory`.
+    fn sharing(memory: &Arc<Memory>, wanted: Wanted) -> Victim {
+        let pair = Pair::sharing(memory, wanted.clone(), wanted, 16, 21);
         let mut receiver = Receiver::new();
         receiver.set_max_data_bytes(1 << 20);
         Victim {
@@ -184,6 +191,37 @@ fn a_command_that_is_aborted_behind_a_gap_never_runs() {
     victim.send(&third, &[3; 512]).unwrap();
     assert_eq!(victim.answers().len(), 1);
     assert_eq!(victim.pair.store[0], 3);
+}
+
+#[test]
+fn commands_ahead_of_a_gap_cannot_take_all_memory() {
+    let memory = Memory::new(1 << 20);
+    let mut victims: Vec<Victim> = (0..3)
+        .map(|_| Victim::sharing(&memory, Wanted::default()))
+        .collect();
+    let mut held_bytes = 0;
+    let mut closed = 0;
+    for victim in &mut victims {
+        victim.cmd_sn = 2; // the first one never comes
+        for tag in 0..4 {
+            let command = victim.write_command(tag, 256, true);
+            match victim.send(&command, &[1; 128 << 10]) {
+                Ok(()) => held_bytes += 128 << 10,
+                Err(close) => {
+                    assert_eq!(close, Close::NoMemory);
+                    closed += 1;
+                    break;
+                }
+            }
+        }
+    }
+    assert!(closed > 0 && held_bytes <= 1 << 20, "{held_bytes} bytes");
+    // With the others gone, the first one gets what it wants.
+    victims.truncate(1);
+    victims[0].cmd_sn = 1;
+    let first = victims[0].write_command(100, 1, true);
+    victims[0].send(&first, &[1; 512]).unwrap();
+    assert_eq!(victims[0].answers().len(), 5);
 }
 
 #[test]
