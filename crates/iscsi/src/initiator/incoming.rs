@@ -39,6 +39,7 @@ impl Core {
                 pdu.stream_offset,
             ));
         }
+        self.take_window(pdu.command_window());
         match pdu.opcode() {
             Opcode::DataIn => self.data_in(link, pdu, first_byte, now, trace),
             Opcode::ScsiResponse => self.scsi_response(link, pdu, first_byte, now, trace),
@@ -47,7 +48,6 @@ impl Core {
             Opcode::TaskManagementResponse => {
                 let response = TaskManagementResponse::parse(pdu.bhs)?;
                 link.take_status(response.stat_sn)?;
-                self.take_window(response.exp_cmd_sn, response.max_cmd_sn);
                 self.managed(&response, now, trace);
                 Ok(())
             }
@@ -68,7 +68,7 @@ impl Core {
 
     /// Takes over ExpCmdSN and MaxCmdSN as RFC 7143 §4.2.2.1 says: never backwards, and neither
     /// when they contradict each other.
-    pub(super) fn take_window(&mut self, exp_cmd_sn: Sn, max_cmd_sn: Sn) {
+    fn take_window(&mut self, (exp_cmd_sn, max_cmd_sn): (Sn, Sn)) {
         if max_cmd_sn.lt(exp_cmd_sn.sub(1)) {
             return;
         }
@@ -89,7 +89,6 @@ impl Core {
         trace: &mut Recorder,
     ) -> Result<(), SessionError> {
         let data_in = DataIn::parse(pdu.bhs)?;
-        self.take_window(data_in.exp_cmd_sn, data_in.max_cmd_sn);
         let session = self.id;
         let Some(task) = self.tasks.get_mut(data_in.task_tag) else {
             // Data of a task that was aborted in the meantime.
@@ -145,7 +144,6 @@ impl Core {
     ) -> Result<(), SessionError> {
         let response = ScsiResponse::parse(pdu.bhs)?;
         link.take_status(response.stat_sn)?;
-        self.take_window(response.exp_cmd_sn, response.max_cmd_sn);
         let session = self.id;
         let Some(task) = self.tasks.get_mut(response.task_tag) else {
             return Ok(());
@@ -220,7 +218,6 @@ impl Core {
     }
 
     fn r2t(&mut self, link: &mut Link, r2t: &R2t) -> Result<(), SessionError> {
-        self.take_window(r2t.exp_cmd_sn, r2t.max_cmd_sn);
         let Some(task) = self.tasks.get_mut(r2t.task_tag) else {
             return Ok(());
         };
@@ -262,7 +259,6 @@ impl Core {
 
     fn nop_in(&mut self, link: &mut Link, pdu: &Pdu<'_>) -> Result<(), SessionError> {
         let nop = NopIn::parse(pdu.bhs)?;
-        self.take_window(nop.exp_cmd_sn, nop.max_cmd_sn);
         if nop.task_tag != RESERVED_TASK_TAG {
             link.take_status(nop.stat_sn)?;
             if self.take_request(nop.task_tag) == Some(Request::Ping) {
@@ -347,7 +343,6 @@ impl Core {
     ) -> Result<(), SessionError> {
         let reject = Reject::parse(pdu.bhs)?;
         link.take_status(reject.stat_sn)?;
-        self.take_window(reject.exp_cmd_sn, reject.max_cmd_sn);
         if let Some(tag) = pdu.data.get(16..20) {
             let tag = TaskTag(u32::from_be_bytes([tag[0], tag[1], tag[2], tag[3]]));
             self.take_request(tag);
@@ -366,7 +361,6 @@ impl Core {
         message: &AsyncMessage,
     ) -> Result<(), SessionError> {
         link.take_status(message.stat_sn)?;
-        self.take_window(message.exp_cmd_sn, message.max_cmd_sn);
         match message.event {
             AsyncEvent::LogoutRequest
             | AsyncEvent::DropConnection

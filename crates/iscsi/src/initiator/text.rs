@@ -64,7 +64,6 @@ impl Core {
     ) -> Result<(), SessionError> {
         let response = TextResponse::parse(pdu.bhs)?;
         link.take_status(response.stat_sn)?;
-        self.take_window(response.exp_cmd_sn, response.max_cmd_sn);
         let tag = response.task_tag;
         let Some((_, asking)) = self.asking.as_mut().filter(|(asked, _)| *asked == tag) else {
             return Err(SessionError::UnexpectedOpcode(pdu.opcode().to_wire()));

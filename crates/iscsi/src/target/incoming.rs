@@ -10,7 +10,6 @@ use super::task::{Progress, Stage, Task};
 use super::window::Admission;
 use crate::record::pdu_record;
 use crate::scsi::{Decoded, Sense, StoreOperation};
-use crate::sequence::Sn;
 use crate::text::exchange::{Message, Turn};
 use crate::text::send_targets::{Asked, push_record};
 use crate::wire::{
@@ -69,7 +68,7 @@ impl Core {
                 if pdu.immediate() {
                     return self.deliver(place, link, pdu.bhs, pdu.data, now, trace);
                 }
-                match self.window.admit(cmd_sn_of(pdu.bhs)) {
+                match self.window.admit(pdu.cmd_sn()) {
                     Admission::Deliver => {
                         self.held.advance();
                         self.deliver(place, link, pdu.bhs, pdu.data, now, trace)
@@ -417,10 +416,6 @@ impl Task {
             stage: Stage::Ready(Progress::default()),
         }
     }
-}
-
-fn cmd_sn_of(bhs: &Bhs) -> Sn {
-    Sn(u32::from_be_bytes([bhs[24], bhs[25], bhs[26], bhs[27]]))
 }
 
 fn out_of_state(bhs: &Bhs, why: &'static str) -> Close {

@@ -1,6 +1,8 @@
 //! One PDU in a receiver's buffer.
 
-use super::{Bhs, Opcode, bhs};
+use super::bhs::{self, at};
+use super::{Bhs, Opcode};
+use crate::sequence::Sn;
 use wansan_trace::TaskTag;
 
 /// A whole PDU whose digests, if any, were right. It borrows the [`Receiver`](super::Receiver)'s
@@ -38,5 +40,18 @@ impl Pdu<'_> {
     #[must_use]
     pub fn task_tag(&self) -> TaskTag {
         bhs::task_tag(self.bhs)
+    }
+
+    /// CmdSN, which stands at the same place in all of an initiator's PDUs but Data-Out and SNACK.
+    #[must_use]
+    pub fn cmd_sn(&self) -> Sn {
+        bhs::sn_at(self.bhs, at::CMD_SN)
+    }
+
+    /// ExpCmdSN and MaxCmdSN, which stand at the same places in all of a target's PDUs.
+    #[must_use]
+    pub fn command_window(&self) -> (Sn, Sn) {
+        let sn = |place| bhs::sn_at(self.bhs, place);
+        (sn(at::EXP_CMD_SN), sn(at::MAX_CMD_SN))
     }
 }
