@@ -63,6 +63,7 @@ pub use quantity::{Iops, Loss, QueueBound, Rate, Size, Span};
 pub use scenario::{Link, Scenario};
 
 use mistake::Mistake;
+use wansan_trace::units::parse_bytes;
 
 /// Most cells that one phase of a plan may have.
 const MAX_CELLS: usize = 10_000;
@@ -213,6 +214,20 @@ impl Plan {
             _ => None,
         }
         .unwrap_or_else(|| toml::Value::String(text.to_owned()))
+    }
+
+    /// The changes that set a parameter to what `text` says, and with it what cannot stay as it is:
+    /// FirstBurstLength must not exceed MaxBurstLength (RFC 7143 §13.14).
+    #[must_use]
+    pub fn changes_for(&self, parameter: &Parameter, text: &str) -> Vec<(Parameter, toml::Value)> {
+        let value = self.value_for(parameter, text);
+        let mut changes = vec![(parameter.clone(), value.clone())];
+        let max_burst = self.document.session.max_burst;
+        let is_first_burst = parameter.name() == "session.first_burst";
+        if is_first_burst && parse_bytes(text).is_ok_and(|bytes| bytes > max_burst.0) {
+            changes.push((Parameter::new("session.max_burst"), value));
+        }
+        changes
     }
 
     /// A filter that no cell can ever match would make its expectation fail without a reason.

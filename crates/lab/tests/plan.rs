@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use wansan_lab::plan::{Phase, Plan, PlanError};
+use wansan_lab::plan::{Parameter, Phase, Plan, PlanError};
 
 const GOOD: &str = r#"
 title = "Reads over a long path"
@@ -433,4 +433,23 @@ fn expectations_can_fail() {
         let verdict = verdict(expectation, &results);
         assert_eq!(verdict.met, met, "{expectation}: {verdict:?}");
     }
+}
+
+#[test]
+fn a_longer_first_burst_takes_the_longest_burst_along() {
+    let plan = parse(GOOD).unwrap();
+    let first_burst = Parameter::new("session.first_burst");
+    let names = |changes: Vec<(Parameter, toml::Value)>| -> Vec<String> {
+        let names = changes.iter().map(|(name, _)| name.name().to_owned());
+        names.collect()
+    };
+    let fits = plan.changes_for(&first_burst, "512KiB");
+    assert_eq!(names(fits), ["session.first_burst"]);
+    let too_long = plan.changes_for(&first_burst, "16777215B");
+    let cells = plan.cells(Phase::Advised, &too_long).unwrap();
+    assert!(!cells.is_empty());
+    assert_eq!(
+        names(too_long),
+        ["session.first_burst", "session.max_burst"]
+    );
 }

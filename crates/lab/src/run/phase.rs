@@ -76,8 +76,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs the sweep again with the advice against `limit` set over all of it. Advice about a parameter that
-    /// the sweep varies is no change: its values have been measured.
+    /// Runs the sweep again with the advice against `limit` set over all of it. Advice about a
+    /// parameter that the sweep varies is no change: its values have been measured.
     fn apply(
         &mut self,
         plan: &Plan,
@@ -89,17 +89,19 @@ impl Run<'_> {
         if plan.sweep().iter().any(|(swept, _)| swept == parameter) {
             return Ok(());
         }
-        let change = (parameter.clone(), plan.value_for(parameter, text));
-        let cells = plan.cells(Phase::Advised, std::slice::from_ref(&change))?;
-        let name = parameter.name().to_owned();
-        self.manifest.advised.insert(name, text.to_owned());
+        let changes = plan.changes_for(parameter, text);
+        let cells = plan.cells(Phase::Advised, &changes)?;
+        for (parameter, _) in &changes {
+            let name = parameter.name().to_owned();
+            self.manifest.advised.insert(name, text.to_owned());
+        }
         let advised = self.phase(Phase::Advised, &cells)?;
         let json = |value: &toml::Value| serde_json::to_value(value).expect("plain data");
         let before = plan.value_of(parameter);
         self.results.advised = explain::advised(limit, planned, &advised).map(|gain| Advised {
             parameter: parameter.name().to_owned(),
             planned_value: before.as_ref().map(json),
-            value: json(&change.1),
+            value: json(&changes[0].1),
             gain,
         });
         Ok(())
