@@ -83,6 +83,20 @@ impl Core {
         self.refuse(link, tag, &sense.into(), now, trace);
     }
 
+    /// Ends a task that was refused, once all unsolicited data has passed.
+    pub(super) fn answer_refused(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        if let Some(Stage::Refused(refusal)) = self.tasks.get(&tag).map(|task| &task.stage) {
+            let refusal = *refusal;
+            self.refuse(link, tag, &refusal, now, trace);
+        }
+    }
+
     /// Ends a task that is not, or not well, carried out.
     pub(super) fn refuse(
         &mut self,

@@ -9,7 +9,7 @@ use super::session::{Core, UNSOLICITED_BYTES};
 use super::task::{Progress, Stage, Task};
 use super::window::Admission;
 use crate::record::pdu_record;
-use crate::scsi::{Decoded, Sense, StoreOperation};
+use crate::scsi::{AdditionalSense, Decoded, Sense, StoreOperation};
 use crate::text::exchange::{Message, Turn};
 use crate::text::send_targets::{Asked, push_record};
 use crate::wire::{
@@ -248,21 +248,25 @@ impl Core {
         };
         let moved_bytes = wanted_bytes.min(expected_bytes);
         let mut task = Task::new(place, link, &command, unit, operation, moved_bytes);
-        if let StoreOperation::Write { .. } = operation {
-            match self.begin_write(&mut task, &command, data) {
-                Ok(()) => {}
-                Err(refusal) if command.final_ => {
-                    self.tasks.insert(tag, task);
-                    self.refuse(link, tag, &refusal, now, trace);
-                    return Ok(());
-                }
-                Err(refusal) => task.stage = Stage::Refused(refusal),
-            }
-            self.tasks.insert(tag, task);
-            self.continue_write(link, tag, now, trace);
+        let begun = if is_astray(&command, operation) {
+            let additional = AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT;
+            Err(Sense::illegal(additional).into())
+        } else if let StoreOperation::Write { .. } = operation {
+            self.begin_write(&mut task, &command, data)
         } else {
             self.tasks.insert(tag, task);
             self.ready(link, tag, now, trace);
+            return Ok(());
+        };
+        let refused = begun.is_err();
+        if let Err(refusal) = begun {
+            task.stage = Stage::Refused(refusal);
+        }
+        self.tasks.insert(tag, task);
+        if !refused {
+            self.continue_write(link, tag, now, trace);
+        } else if command.final_ {
+            self.answer_refused(link, tag, now, trace);
         }
         Ok(())
     }
@@ -416,6 +420,17 @@ impl Task {
             stage: Stage::Ready(Progress::default()),
         }
     }
+}
+
+/// Whether the CDB moves data one way and the command announces data the other way only: carried
+/// out, it would move nothing and yet end well.
+fn is_astray(command: &ScsiCommand, operation: StoreOperation) -> bool {
+    let announced = match operation {
+        StoreOperation::Read { .. } => command.read,
+        StoreOperation::Write { .. } => command.write,
+        StoreOperation::Flush { .. } => true,
+    };
+    !announced && command.expected_data_transfer_length > 0
 }
 
 fn out_of_state(bhs: &Bhs, why: &'static str) -> Close {

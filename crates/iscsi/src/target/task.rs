@@ -68,7 +68,7 @@ impl Stage {
 }
 
 /// Why a command is not carried out. The answer waits for the end of unsolicited data.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Refusal {
     pub(super) status: ScsiStatus,
     pub(super) sense: Option<Sense>,

@@ -86,10 +86,7 @@ impl Core {
             }
             Stage::Refused(_) => {
                 if data_out.final_ && data_out.transfer_tag == RESERVED_TAG {
-                    let passed = Stage::Ready(Progress::default());
-                    if let Stage::Refused(refusal) = std::mem::replace(&mut task.stage, passed) {
-                        self.refuse(link, tag, &refusal, now, trace);
-                    }
+                    self.answer_refused(link, tag, now, trace);
                 }
                 Ok(())
             }
