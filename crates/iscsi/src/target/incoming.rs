@@ -172,7 +172,17 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) -> Result<(), Close> {
-        let handled = match Opcode::from_wire(bhs[0] & 0x3f) {
+        let opcode = Opcode::from_wire(bhs[0] & 0x3f);
+        if self.target.is_none()
+            && matches!(opcode, Opcode::ScsiCommand | Opcode::TaskManagementRequest)
+        {
+            self.reject(link, RejectReason::CommandNotSupported, bhs, now, trace);
+            return Err(out_of_state(
+                bhs,
+                "has no place in a discovery session (§4.3)",
+            ));
+        }
+        let handled = match opcode {
             Opcode::ScsiCommand => self.scsi_command(place, link, bhs, data, now, trace),
             Opcode::TaskManagementRequest => TaskManagementRequest::parse(bhs)
                 .map_err(Close::from)
@@ -198,13 +208,6 @@ impl Core {
     ) -> Result<(), Close> {
         let command = ScsiCommand::parse(bhs)?;
         let tag = command.task_tag;
-        if self.target.is_none() {
-            self.reject(link, RejectReason::CommandNotSupported, bhs, now, trace);
-            return Err(out_of_state(
-                bhs,
-                "has no place in a discovery session (§4.3)",
-            ));
-        }
         if command.immediate && self.tasks.len() >= self.max_tasks() {
             self.reject(
                 link,

@@ -33,7 +33,10 @@ impl Victim {
 
     /// The same, where all sessions of the target share `memory`.
     fn sharing(memory: &Arc<Memory>, wanted: Wanted) -> Victim {
-        let pair = Pair::sharing(memory, wanted.clone(), wanted, 16, 21);
+        Victim::of(Pair::sharing(memory, wanted.clone(), wanted, 16, 21))
+    }
+
+    fn of(pair: Pair) -> Victim {
         let mut receiver = Receiver::new();
         receiver.set_max_data_bytes(1 << 20);
         Victim {
@@ -436,6 +439,25 @@ fn foreign_opcodes_get_a_reject_and_lose_the_connection() {
         assert!(matches!(close, Close::OutOfState { .. }), "{close:?}");
         let answers = victim.answers();
         assert_eq!(answers[0].0[0], Opcode::Reject.to_wire());
+    }
+}
+
+#[test]
+fn a_discovery_session_can_neither_move_data_nor_end_tasks() {
+    // RFC 7143 §4.3: it is for SendTargets and for Logout; "All other requests MUST be rejected."
+    type Request = fn(&mut Victim) -> Bhs;
+    let requests: [Request; 3] = [
+        |victim| victim.write_command(1, 1, true),
+        |victim| manage(victim, TaskManagementFunction::LogicalUnitReset, None),
+        |victim| manage(victim, TaskManagementFunction::TargetWarmReset, None),
+    ];
+    for request in requests {
+        let mut victim = Victim::of(Pair::discovering());
+        let bhs = request(&mut victim);
+        let close = victim.send(&bhs, &[]).unwrap_err();
+        assert!(matches!(close, Close::OutOfState { .. }), "{close:?}");
+        assert_eq!(victim.answers()[0].0[0], Opcode::Reject.to_wire());
+        assert_eq!(victim.pair.target.poll_notice(), None);
     }
 }
 

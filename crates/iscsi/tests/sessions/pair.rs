@@ -84,6 +84,22 @@ impl Pair {
         command_window: u32,
         seed: u64,
     ) -> Pair {
+        Pair::joined(memory, Some(TARGET), (ours, theirs), command_window, seed)
+    }
+
+    /// A discovery session.
+    pub(crate) fn discovering() -> Pair {
+        let wanted = (Wanted::default(), Wanted::default());
+        Pair::joined(&Memory::new(1 << 30), None, wanted, 16, 31)
+    }
+
+    fn joined(
+        memory: &Arc<Memory>,
+        target: Option<&str>,
+        (ours, theirs): (Wanted, Wanted),
+        command_window: u32,
+        seed: u64,
+    ) -> Pair {
         const STORE_BYTES: usize = 4 << 20;
         let unit = LogicalUnit {
             identity: Identity {
@@ -102,7 +118,7 @@ impl Pair {
         };
         let name = "iqn.2026-01.net.example:initiator";
         let mut near =
-            initiator::Handshake::begin(name, [0x80, 1, 2, 3, 4, 5], Some(TARGET), ours).unwrap();
+            initiator::Handshake::begin(name, [0x80, 1, 2, 3, 4, 5], target, ours).unwrap();
         let mut far = target::Handshake::new(theirs);
         let accepted = loop {
             let bytes = copy(near.pending(), far.space());
