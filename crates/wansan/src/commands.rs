@@ -16,6 +16,9 @@ use anyhow::{Context, Result};
 
 use terminal::{Escaping, escaped, escaped_json};
 
+/// Exit status of a program that was interrupted, as shells count it: 128 + SIGINT.
+const INTERRUPTED: u8 = 130;
+
 /// Writes text to standard output, with what would act on a terminal escaped. A reader that has
 /// gone away has seen what it wanted: no error.
 pub(crate) fn tell(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use wansan_peers::process::{Finished, run};
+use wansan_peers::process::{Finished, Running, run};
 use wansan_peers::wansan::Target;
 
 const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
@@ -106,6 +106,26 @@ fn an_earlier_recording_is_not_overwritten() {
         &wansan(&[&again[..], &named[..]].concat()),
         &["io.target.part.parquet", "--record"],
     );
+}
+
+#[test]
+fn a_load_that_is_interrupted_leaves_no_folder() {
+    let scratch = TempDir::with_prefix("wansan-recording-").unwrap();
+    let place = scratch.path().join("x");
+    let target = Target::start(Path::new(WANSAN), &["--lun", "memory:16MiB"]).unwrap();
+    let url = target.url(0);
+    let load = ["bench", &url, "--time", "60s", "--rate", "100", "--record"];
+    let mut command = Command::new(WANSAN);
+    let mut load = Running::start(command.args(load).arg(&place)).unwrap();
+    let deadline = Instant::now() + LIMIT;
+    while !place.exists() {
+        assert!(Instant::now() < deadline, "no folder was made");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // What has been up for a while has gone on to the load itself.
+    assert!(load.wait(Duration::from_millis(200)).unwrap().is_none());
+    assert_eq!(load.stop().unwrap().code(), Some(130));
+    assert!(!place.exists());
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! `wansan bench`: loads a disk and measures it.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use wansan_san::load::workload::{Operation, Pattern};
 use wansan_san::load::{self, Limit, LoadConfig, LoadError, Report};
 use wansan_san::url::IscsiUrl;
@@ -16,7 +19,7 @@ use wansan_trace::{Recorder, clock, units};
 use super::quantity::{bytes_within, time_span};
 use super::record::RecordArgs;
 use super::session::SessionArgs;
-use super::{remark, tell, tell_json};
+use super::{INTERRUPTED, remark, tell, tell_json};
 
 /// Arguments of `wansan bench`.
 #[derive(Debug, Args)]
@@ -158,6 +161,7 @@ fn rate(text: &str) -> Result<f64, String> {
 /// What makes it impossible to measure.
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let recording = args.record.prepare("initiator")?;
+    end_when_told(recording.made())?;
     let trace = Recorder::new(args.record.kinds(), args.record.budget_bytes());
     let config = InitiatorConfig {
         name: args.initiator_name.clone(),
@@ -194,6 +198,26 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         bail!("no I/O was completed in the time given: measure longer");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Ends the program at SIGINT, SIGTERM or SIGHUP, and takes the folder that was made for records
+/// along if there are none in it yet.
+fn end_when_told(made: Option<PathBuf>) -> Result<()> {
+    const CANNOT: &str = "cannot wait for signals";
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context(CANNOT)?;
+    let waiting = std::thread::Builder::new().name("signals".to_owned());
+    let wait = move || {
+        if signals.forever().next().is_some() {
+            if let Some(folder) = made {
+                // One with records in it stays.
+                let _ = std::fs::remove_dir(folder);
+            }
+            remark("wansan: interrupted");
+            std::process::exit(i32::from(INTERRUPTED));
+        }
+    };
+    waiting.spawn(wait).context(CANNOT)?;
+    Ok(())
 }
 
 fn measure(args: &BenchArgs, initiator: &mut Initiator) -> Result<Report, LoadError> {

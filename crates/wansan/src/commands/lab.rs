@@ -18,10 +18,7 @@ use wansan_lab::record::{CellResult, Results};
 use wansan_lab::run::{Observer, Options, RunError};
 use wansan_lab::{run, world};
 
-use super::{remark, tell, tell_json};
-
-/// Exit status of a program that was interrupted, as shells count it: 128 + SIGINT.
-const INTERRUPTED: u8 = 130;
+use super::{INTERRUPTED, remark, tell, tell_json};
 
 /// Arguments of `wansan lab`.
 #[derive(Debug, Args)]

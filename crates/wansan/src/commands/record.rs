@@ -51,6 +51,11 @@ pub(super) struct Recording {
 }
 
 impl Recording {
+    /// The folder that was made for this recording.
+    pub(super) fn made(&self) -> Option<PathBuf> {
+        self.made.clone()
+    }
+
     /// Writes the records, if any were asked for.
     ///
     /// # Errors
