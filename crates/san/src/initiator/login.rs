@@ -78,7 +78,11 @@ pub(super) fn nearest(wanted: &str, offered: &[String]) -> String {
 }
 
 fn portal(host: &str, port: u16) -> String {
-    format!("{host}:{port}")
+    if host.contains(':') {
+        format!("[{host}]:{port}") // as in URLs, so that it is clear where an IPv6 address ends
+    } else {
+        format!("{host}:{port}")
+    }
 }
 
 /// Connects and logs in to `target`, or for discovery when there is none.
@@ -175,6 +179,12 @@ fn open(host: &str, port: u16, patience: Duration) -> io::Result<TcpStream> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn portals_are_written_as_in_urls() {
+        assert_eq!(portal("disk.example.net", 3260), "disk.example.net:3260");
+        assert_eq!(portal("::1", 3260), "[::1]:3260");
+    }
 
     #[test]
     fn the_nearest_target_is_named() {
