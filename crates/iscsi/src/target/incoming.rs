@@ -9,7 +9,7 @@ use super::session::{Core, UNSOLICITED_BYTES};
 use super::task::{Progress, Stage, Task};
 use super::window::Admission;
 use crate::record::pdu_record;
-use crate::scsi::{AdditionalSense, Decoded, Sense, StoreOperation};
+use crate::scsi::{Decoded, Sense, StoreOperation};
 use crate::text::exchange::{Message, Turn};
 use crate::text::send_targets::{Asked, push_record};
 use crate::wire::{
@@ -251,16 +251,12 @@ impl Core {
         };
         let moved_bytes = wanted_bytes.min(expected_bytes);
         let mut task = Task::new(place, link, &command, unit, operation, moved_bytes);
-        let begun = if is_astray(&command, operation) {
-            let additional = AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT;
-            Err(Sense::illegal(additional).into())
-        } else if let StoreOperation::Write { .. } = operation {
-            self.begin_write(&mut task, &command, data)
-        } else {
+        let StoreOperation::Write { .. } = operation else {
             self.tasks.insert(tag, task);
             self.ready(link, tag, now, trace);
             return Ok(());
         };
+        let begun = self.begin_write(&mut task, &command, data);
         let refused = begun.is_err();
         if let Err(refusal) = begun {
             task.stage = Stage::Refused(refusal);
@@ -423,17 +419,6 @@ impl Task {
             stage: Stage::Ready(Progress::default()),
         }
     }
-}
-
-/// Whether the CDB moves data one way and the command announces data the other way only: carried
-/// out, it would move nothing and yet end well.
-fn is_astray(command: &ScsiCommand, operation: StoreOperation) -> bool {
-    let announced = match operation {
-        StoreOperation::Read { .. } => command.read,
-        StoreOperation::Write { .. } => command.write,
-        StoreOperation::Flush { .. } => true,
-    };
-    !announced && command.expected_data_transfer_length > 0
 }
 
 fn out_of_state(bhs: &Bhs, why: &'static str) -> Close {

@@ -23,9 +23,12 @@ impl Core {
         let expected_bytes = command.expected_data_transfer_length;
         let block_bytes = self.config.device.units()[task.unit].geometry.block_bytes();
         let too_short = u64::from(expected_bytes) < task.presented_bytes();
-        if command.write && too_short && !expected_bytes.is_multiple_of(block_bytes) {
-            // Less data than the CDB asks for moves alone, and the rest is overflow (RFC 7143
-            // §11.4.5.1); but a part of a block cannot be written.
+        // Less data than the CDB asks for moves alone, and the rest is overflow (RFC 7143
+        // §11.4.5.1); but a part of a block cannot be written.
+        let in_part = command.write && too_short && !expected_bytes.is_multiple_of(block_bytes);
+        // A write that announces data towards the initiator would move nothing and yet end well.
+        let astray = !command.write && expected_bytes > 0;
+        if in_part || astray {
             let additional = AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT;
             return Err(Sense::illegal(additional).into());
         }
