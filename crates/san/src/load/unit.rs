@@ -34,7 +34,7 @@ pub(super) fn capacity(initiator: &mut Initiator, lun: u16) -> Result<Capacity, 
         }
         let sense = sense(&done);
         if sense.is_some_and(|sense| sense.additional == AdditionalSense::UNIT_NOT_SUPPORTED) {
-            let there = luns(initiator, lun)?;
+            let there = luns(initiator)?;
             return Err(LoadError::NoSuchLun { lun, there });
         }
         if sense.is_none_or(|sense| sense.key != SenseKey::UnitAttention) {
@@ -51,14 +51,12 @@ pub(super) fn address(lun: u16) -> Result<Lun, LoadError> {
     })
 }
 
-/// The LUNs that the target lists to whoever asks at `lun`, which need not be there; none when it
-/// does not tell.
-fn luns(initiator: &mut Initiator, lun: u16) -> Result<Vec<Lun>, InitiatorError> {
+/// The LUNs that the target lists; none when it does not tell. It is asked at LUN 0, where it has
+/// to answer even when no disk is there; asked at another that is not there, some list nothing.
+fn luns(initiator: &mut Initiator) -> Result<Vec<Lun>, InitiatorError> {
     /// Room for more than anybody wants to read in one line.
     const ANSWER_BYTES: u32 = 8 + 256 * 8;
-    let Some(lun) = Lun::single_level(lun) else {
-        return Ok(Vec::new());
-    };
+    let lun = Lun::default();
     let transfer = Transfer::Read(vec![0; ANSWER_BYTES as usize]);
     let done = initiator.execute(command(lun, cdb::report_luns(ANSWER_BYTES), transfer, 0))?;
     if failure(&done).is_some() {

@@ -1,10 +1,13 @@
 //! Our initiator against `tgtd`, and the two foreign programs against each other.
 
+use std::path::Path;
+
 use libtest_mimic::Trial;
 use wansan_peers::perf::{self, Load, Pattern};
 use wansan_peers::tgtd::Tgtd;
+use wansan_peers::wansan::command;
 
-use crate::stage::{Stop, empty_disk, folder, load, require};
+use crate::stage::{LIMIT, Stop, WANSAN, empty_disk, folder, load, require};
 use crate::trial;
 
 const DISK_MIB: u64 = 64;
@@ -25,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("tgtd::one_at_a_time", || {
             written_and_read(LARGE_BYTES / 4, 1, &[])
         }),
+        trial("tgtd::luns_that_are_there_are_named", luns_are_named),
         trial("tgtd::a_mix_of_reads_and_writes_is_verified", mix),
         trial("tgtd::digests_that_it_asks_for_are_used", || {
             written_and_read(
@@ -56,6 +60,19 @@ fn serves_iscsi_perf() -> Result<(), Stop> {
     };
     let reached = perf::read(&tgtd.url(), load)?;
     require(reached.iops > 0.0, || format!("{reached:?}"))
+}
+
+/// `tgtd` lists no LUNs to who asks at one that is not there.
+fn luns_are_named() -> Result<(), Stop> {
+    let folder = folder()?;
+    let tgtd = Tgtd::start(&empty_disk(folder.path(), "disk.img", DISK_MIB)?)?;
+    let url = tgtd.url();
+    let missing = format!("{}/7", url.trim_end_matches("/1"));
+    let finished = command(Path::new(WANSAN), &["bench", &missing], LIMIT)?;
+    let told = finished.stderr.contains("no LUN 7: the target has 0, 1");
+    require(told && finished.status.code() == Some(2), || {
+        finished.output()
+    })
 }
 
 /// Writes a whole unit and reads it back, both verified, from a `tgtd` with `parameters` set.
