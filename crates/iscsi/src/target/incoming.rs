@@ -219,8 +219,9 @@ impl Core {
             return Ok(());
         }
         if self.tasks.contains_key(&tag) || tag == RESERVED_TASK_TAG {
-            self.reject(link, RejectReason::TaskInProgress, bhs, now, trace);
+            // Its slot is free before the answer says so, or a window of 1 would stay closed.
             self.release(!command.immediate);
+            self.reject(link, RejectReason::TaskInProgress, bhs, now, trace);
             return Ok(());
         }
         trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Enter);

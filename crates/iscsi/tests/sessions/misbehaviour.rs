@@ -302,12 +302,14 @@ fn a_tag_in_use_is_rejected() {
     victim.send(&again, &[0; 512]).unwrap();
     let answers = victim.answers();
     let reject = answers.iter().find_map(|(bhs, data)| {
-        Reject::parse(bhs)
-            .ok()
-            .map(|reject| (reject.reason, data.clone()))
+        let reject = Reject::parse(bhs).ok()?;
+        Some((reject, data.clone()))
     });
-    let (reason, header) = reject.expect("a Reject");
-    assert_eq!(reason, RejectReason::TaskInProgress);
+    let (reject, header) = reject.expect("a Reject");
+    assert_eq!(reject.reason, RejectReason::TaskInProgress);
+    // Of the window of 16, the first command alone still takes a place.
+    assert_eq!(reject.exp_cmd_sn, Sn(3));
+    assert_eq!(reject.max_cmd_sn, Sn(3 + 16 - 1 - 1));
     assert_eq!(
         header,
         again
