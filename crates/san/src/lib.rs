@@ -8,6 +8,7 @@
 
 pub mod initiator;
 pub mod load;
+mod machine;
 mod poller;
 pub mod store;
 pub mod target;

@@ -222,6 +222,13 @@ fn blocks_that_are_no_multiple_of_the_units() {
 }
 
 #[test]
+fn more_in_flight_than_the_machine_has_memory_for() {
+    let target = Target::start(Path::new(WANSAN), &["--lun", "memory:16MiB"]).unwrap();
+    let tebibyte = ["--block", "16MiB", "--parallel", "65536"];
+    bench_refused(&target.url(0), &tebibyte, &["65536", "memory", "fewer"]);
+}
+
+#[test]
 fn a_unit_of_an_unknown_kind() {
     target_refused(
         &[],

@@ -13,6 +13,7 @@ use super::unit;
 use super::verify::Written;
 use super::workload::{Operation, Pattern, Request, Workload};
 use crate::initiator::{Initiator, InitiatorError};
+use crate::machine;
 
 /// When a load ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +93,19 @@ pub enum LoadError {
         /// The LUN's block.
         lun_block_bytes: u32,
     },
+    /// The machine has no memory for so many I/Os at once.
+    #[error(
+        "{parallel} I/Os of {block_bytes} bytes in flight ask for more than this machine's \
+         {memory_bytes} bytes of memory: keep fewer in flight, or shorter ones"
+    )]
+    Memory {
+        /// I/Os in flight.
+        parallel: usize,
+        /// Bytes per I/O.
+        block_bytes: u32,
+        /// What the machine has.
+        memory_bytes: u64,
+    },
 }
 
 /// How far a load is.
@@ -126,6 +140,14 @@ pub fn run(
             lun,
             capacity_bytes,
             lun_block_bytes,
+        });
+    }
+    let (parallel, memory_bytes) = (config.parallel, machine::memory_bytes());
+    if u64::from(block_bytes).saturating_mul(parallel as u64) > memory_bytes {
+        return Err(LoadError::Memory {
+            parallel,
+            block_bytes,
+            memory_bytes,
         });
     }
     let pieces = capacity_bytes / u64::from(block_bytes);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use wansan_trace::units::{self, UnitError};
 
 use super::{FileStore, MemoryStore, OpenError, ServiceTime, ServiceTimeStore, Store};
+use crate::machine;
 
 /// Where a logical unit keeps its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -193,8 +194,7 @@ impl LunSpec {
                 block_bytes: self.block_bytes,
             });
         }
-        let machine = rustix::system::sysinfo();
-        let memory_bytes = machine.totalram as u64 * u64::from(machine.mem_unit.max(1));
+        let memory_bytes = machine::memory_bytes();
         if size_bytes > memory_bytes {
             return Err(OpenError::Memory {
                 asked_bytes: size_bytes,

@@ -1,0 +1,7 @@
+//! The machine that this runs on.
+
+/// Bytes of memory that it has.
+pub(crate) fn memory_bytes() -> u64 {
+    let machine = rustix::system::sysinfo();
+    machine.totalram as u64 * u64::from(machine.mem_unit.max(1))
+}
