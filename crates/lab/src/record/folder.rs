@@ -12,11 +12,13 @@ use time::macros::format_description;
 use super::RecordError;
 use crate::plan::Plan;
 
-/// A run's folder. Until [`RunFolder::keep`] is called, dropping it removes it again, so that a
-/// run which never started leaves nothing.
+/// A run's folder. Until [`RunFolder::keep`] is called, dropping it removes it again, with those
+/// above it that were made for it, so that a run which never started leaves all as it was.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
+    /// The folders above it that were missing when the run began, innermost first.
+    missing: Vec<PathBuf>,
     kept: bool,
 }
 
@@ -27,6 +29,7 @@ impl RunFolder {
     /// [`RecordError`] when it cannot be made.
     pub fn create(root: &Path, plan: &Plan) -> Result<RunFolder, RecordError> {
         let parent = root.join(plan.name());
+        let missing = missing(&parent);
         fs::create_dir_all(&parent).map_err(failed("make the folder", &parent))?;
         let stem = format!("{}-{}", time_stamp(), plan_hash(plan));
         // Two labs may start the same plan in the same second.
@@ -39,7 +42,13 @@ impl RunFolder {
             };
             let path = parent.join(name);
             match fs::create_dir(&path) {
-                Ok(()) => return Ok(RunFolder { path, kept: false }),
+                Ok(()) => {
+                    return Ok(RunFolder {
+                        path,
+                        missing,
+                        kept: false,
+                    });
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
                 Err(error) => return Err(failed("make the folder", &path)(error)),
             }
@@ -111,17 +120,22 @@ impl RunFolder {
 impl Drop for RunFolder {
     fn drop(&mut self) {
         if !self.kept {
-            // Best effort: what cannot be removed was made by somebody else meanwhile. The
-            // plan's folder and the root go only when nothing else is in them.
+            // Best effort: what cannot be removed was made by somebody else meanwhile. Those
+            // above go only when nothing else is in them.
             let _ = fs::remove_dir_all(&self.path);
-            if let Some(parent) = self.path.parent() {
-                let _ = fs::remove_dir(parent);
-                if let Some(root) = parent.parent() {
-                    let _ = fs::remove_dir(root);
-                }
+            for folder in &self.missing {
+                let _ = fs::remove_dir(folder);
             }
         }
     }
+}
+
+/// The folders that have to be made for `path` to be there, innermost first.
+fn missing(path: &Path) -> Vec<PathBuf> {
+    path.ancestors()
+        .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists())
+        .map(Path::to_owned)
+        .collect()
 }
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecordError {
@@ -164,15 +178,39 @@ mod tests {
     fn a_folder_that_is_not_kept_goes_away() {
         let root = tempfile::tempdir().unwrap();
         let plan = Plan::parse(Path::new("trial.toml"), PLAN).unwrap();
-        let runs = root.path().join("runs");
         let path = {
-            let folder = RunFolder::create(&runs, &plan).unwrap();
+            let folder = RunFolder::create(&root.path().join("a/b/c"), &plan).unwrap();
             folder.cell(0).unwrap();
             folder.write_json("results.json", &1).unwrap();
             folder.path().to_owned()
         };
         assert!(!path.exists());
-        assert!(!runs.exists());
+        assert!(!root.path().join("a").exists());
+        assert!(root.path().exists());
+    }
+
+    #[test]
+    fn folders_that_were_there_before_the_run_stay() {
+        let root = tempfile::tempdir().unwrap();
+        let plan = Plan::parse(Path::new("trial.toml"), PLAN).unwrap();
+        let (out, of_plan) = (root.path().join("out"), root.path().join("runs/trial"));
+        fs::create_dir(&out).unwrap();
+        fs::create_dir_all(&of_plan).unwrap();
+        drop(RunFolder::create(&out, &plan).unwrap());
+        drop(RunFolder::create(of_plan.parent().unwrap(), &plan).unwrap());
+        assert!(!out.join("trial").exists());
+        assert!(out.exists() && of_plan.exists());
+    }
+
+    #[test]
+    fn a_folder_that_another_run_uses_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let plan = Plan::parse(Path::new("trial.toml"), PLAN).unwrap();
+        let runs = root.path().join("runs");
+        let folder = RunFolder::create(&runs, &plan).unwrap();
+        let other = RunFolder::create(&runs, &plan).unwrap();
+        drop(folder);
+        assert!(other.path().exists());
     }
 
     #[test]
