@@ -119,6 +119,31 @@ fn each_mistake_is_named_with_the_right_thing() {
             &[":20", "list in [ ]"],
         ),
         (
+            "luns = [\"memory:64MiB\"]",
+            "luns = [\n  \"memory:64MiB\",\n  \"memory:1YiB\",\n]",
+            &[":22", "target.luns", "`YiB`", "GiB"],
+        ),
+        (
+            "luns = [\"memory:64MiB\"]",
+            "luns = [\"memroy:64MiB\"]",
+            &[":20", "target.luns", "`memroy`", "`memory:`"],
+        ),
+        (
+            "luns = [\"memory:64MiB\"]",
+            "luns = [\"memory:1000B\"]",
+            &[":20", "target.luns", "`memory:1000B`", "512-byte blocks"],
+        ),
+        (
+            "luns = [\"memory:64MiB\"]",
+            "luns = [64]",
+            &[":20", "target.luns", "`64`", "a string"],
+        ),
+        (
+            "[sweep]",
+            "[sweep]\ntarget.luns = [[\"memory:1MiB,servise-time=2ms\"]]",
+            &["[sweep]", "`servise-time`", "`service-time=`"],
+        ),
+        (
             "host = \"storage\"",
             "host = \"storag\"",
             &["`storag`", "`storage`"],

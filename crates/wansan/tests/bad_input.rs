@@ -414,6 +414,19 @@ fn an_expectation_that_no_result_can_meet_names_the_nearest() {
 }
 
 #[test]
+fn a_plan_whose_lun_is_none_names_what_would_be_one() {
+    let right_plan = include_str!("../../../plans/limits/nothing-binds.toml");
+    let plan = right_plan.replace("memory:64MiB", "memory:1YiB");
+    for command in ["check", "run"] {
+        refused_beside(
+            &[("plan.toml", plan.as_bytes())],
+            &["lab", command, "plan.toml"],
+            &["plan.toml:19", "target.luns", "`YiB`", "GiB"],
+        );
+    }
+}
+
+#[test]
 fn a_plan_that_is_no_text() {
     let plan: &[u8] = &[0xff, 0xfe, 0, 1];
     refused_beside(

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use wansan_san::store::LunSpec;
 
 use super::mistake::Mistake;
 use super::quantity::{Iops, Loss, QueueBound, Rate, Size, Span, whole};
@@ -114,7 +115,7 @@ pub struct TargetTable {
     #[serde(default = "target_name")]
     pub name: String,
     /// Its logical units, each as `wansan target --lun` takes it. LUN 0 is the one that is used.
-    pub luns: Vec<String>,
+    pub luns: Vec<LunSpec>,
     /// How many commands a session may have open (MaxCmdSN − ExpCmdSN + 1), 1 to 65535.
     #[serde(default = "command_window", deserialize_with = "whole::<1, 65535, _>")]
     pub command_window: u32,

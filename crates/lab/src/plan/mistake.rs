@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use serde_path_to_error::Segment;
 use toml::de::DeTable;
 
 /// A mistake and the line it stands on.
@@ -45,9 +46,10 @@ impl Mistake {
         path: &serde_path_to_error::Path,
         text: &str,
     ) -> Self {
-        let line = error.span().map(|span| line_of(text, &span));
+        // For an element of a list, toml gives the span of the whole list.
+        let span = element(path, text).or(error.span());
         Mistake {
-            line,
+            line: span.map(|span| line_of(text, &span)),
             text: describe(error.message(), &place(path)),
         }
     }
@@ -58,10 +60,28 @@ fn line_of(text: &str, span: &Range<usize>) -> usize {
     before.bytes().filter(|byte| *byte == b'\n').count() + 1
 }
 
+/// Where in `text` the element of a list stands, if that is what serde's way leads to.
+fn element(path: &serde_path_to_error::Path, text: &str) -> Option<Range<usize>> {
+    let mut way = path.iter();
+    let Some(Segment::Map { key }) = way.next() else {
+        return None;
+    };
+    let plan = DeTable::parse(text).ok()?;
+    let mut value = plan.get_ref().get(key.as_str())?;
+    let mut is_element = false;
+    for segment in way {
+        (value, is_element) = match segment {
+            Segment::Map { key } => (value.get_ref().get(key.as_str())?, false),
+            Segment::Seq { index } => (value.get_ref().get(*index)?, true),
+            _ => return None,
+        };
+    }
+    is_element.then(|| value.span())
+}
+
 /// Serde's way to a value as a plan's key: `path[0].delay` is `path.delay`, since the line number
 /// says which of several tables is meant.
 fn place(path: &serde_path_to_error::Path) -> String {
-    use serde_path_to_error::Segment;
     let names: Vec<&str> = path
         .iter()
         .filter_map(|segment| match segment {

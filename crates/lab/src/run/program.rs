@@ -32,7 +32,7 @@ impl Programs<'_> {
             .args(["--name", &target.name])
             .args(["--command-window", &target.command_window.to_string()]);
         for lun in &target.luns {
-            command.args(["--lun", lun]);
+            command.args(["--lun", &lun.to_string()]);
         }
         self.finish(command, host)
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use wansan_trace::units::{self, UnitError};
 
 use super::{FileStore, MemoryStore, OpenError, ServiceTime, ServiceTimeStore, Store};
@@ -37,8 +38,10 @@ pub enum Backing {
 /// | `service-time=2ms` | each operation takes this long at one of the store's servers | as fast as it is |
 /// | `servers=4` | (with `service-time`) operations served at once, 1 to 65536 | 1 |
 ///
-/// A path cannot hold a comma. What [`Display`](fmt::Display) writes reads back to the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A size is a whole number of blocks, and a path cannot hold a comma. What
+/// [`Display`](fmt::Display) writes reads back to the same; in a plan it stands as that text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct LunSpec {
     /// Where the data is.
     pub backing: Backing,
@@ -104,6 +107,18 @@ pub enum SpecError {
         value: String,
         /// What may be written.
         allowed: &'static str,
+    },
+    /// A size is zero or no whole number of blocks.
+    #[error(
+        "LUN `{spec}`: {size_bytes} bytes are no whole number of {block_bytes}-byte blocks (at least one)"
+    )]
+    Blocks {
+        /// The text as given.
+        spec: String,
+        /// The size in it.
+        size_bytes: u64,
+        /// Size of a logical block.
+        block_bytes: u32,
     },
     /// A size or a time cannot be read.
     #[error("LUN `{spec}`: {source}")]
@@ -187,7 +202,7 @@ impl LunSpec {
     }
 
     fn memory(&self, size_bytes: u64) -> Result<MemoryStore, OpenError> {
-        if size_bytes == 0 || !size_bytes.is_multiple_of(u64::from(self.block_bytes)) {
+        if !is_whole_blocks(size_bytes, self.block_bytes) {
             return Err(OpenError::Blocks {
                 what: format!("memory:{size_bytes}B"),
                 size_bytes,
@@ -203,6 +218,10 @@ impl LunSpec {
         }
         Ok(MemoryStore::new(size_bytes))
     }
+}
+
+fn is_whole_blocks(size_bytes: u64, block_bytes: u32) -> bool {
+    size_bytes > 0 && size_bytes.is_multiple_of(u64::from(block_bytes))
 }
 
 /// The options while they are read, as typed.
@@ -303,6 +322,17 @@ impl FromStr for LunSpec {
             Some("4096") => 4096,
             Some(other) => return Err(value("block", other, "512 or 4096")),
         };
+        let size_bytes = match &backing {
+            Backing::Memory { size_bytes } => Some(*size_bytes),
+            Backing::File { size_bytes, .. } => *size_bytes,
+        };
+        if let Some(size_bytes) = size_bytes.filter(|bytes| !is_whole_blocks(*bytes, block_bytes)) {
+            return Err(SpecError::Blocks {
+                spec: spec.to_owned(),
+                size_bytes,
+                block_bytes,
+            });
+        }
         let servers = match options.servers {
             None => None,
             Some(text) => Some(
@@ -335,6 +365,20 @@ impl FromStr for LunSpec {
             block_bytes,
             service,
         })
+    }
+}
+
+impl TryFrom<String> for LunSpec {
+    type Error = SpecError;
+
+    fn try_from(spec: String) -> Result<Self, SpecError> {
+        spec.parse()
+    }
+}
+
+impl From<LunSpec> for String {
+    fn from(spec: LunSpec) -> String {
+        spec.to_string()
     }
 }
 

@@ -97,6 +97,16 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
         ),
         ("memory:1GiB,block=512,block=512", "`block` stands twice"),
         ("file:disk.img,size=big", "no size"),
+        ("memory:0B", "at least one"),
+        ("memory:1000B", "no whole number of 512-byte blocks"),
+        (
+            "memory:512B,block=4096",
+            "no whole number of 4096-byte blocks",
+        ),
+        (
+            "file:disk.img,size=1000B",
+            "no whole number of 512-byte blocks",
+        ),
     ] {
         let message = error(spec);
         assert!(message.contains(wanted), "{spec}: {message}");
@@ -131,17 +141,16 @@ fn specs_open_what_they_say() {
         8 << 20
     );
 
+    let odd = LunSpec {
+        backing: Backing::Memory { size_bytes: 1000 },
+        ..parse("memory:1MiB")
+    };
     for (bad, wanted) in [
-        ("memory:0B", "at least one"),
-        ("memory:1000B", "no whole number of 512-byte blocks"),
-        (
-            "memory:512B,block=4096",
-            "no whole number of 4096-byte blocks",
-        ),
-        ("memory:1000000TiB", "more than this machine's"),
-        ("file:/no/such/file", "/no/such/file"),
+        (odd, "no whole number of 512-byte blocks"),
+        (parse("memory:1000000TiB"), "more than this machine's"),
+        (parse("file:/no/such/file"), "/no/such/file"),
     ] {
-        let message = match parse(bad).open() {
+        let message = match bad.open() {
             Ok(_) => panic!("{bad} opened"),
             Err(error) => error.to_string(),
         };
@@ -154,10 +163,11 @@ proptest! {
     fn what_is_shown_reads_back(
         memory in any::<bool>(),
         path in "[a-z/.:= -]{1,20}",
-        size_bytes in proptest::option::of(any::<u64>()),
-        block_bytes in prop_oneof![Just(512), Just(4096)],
+        blocks in proptest::option::of(1..1u64 << 52),
+        block_bytes in prop_oneof![Just(512u32), Just(4096)],
         service in proptest::option::of((1..u64::MAX, 1..=ServiceTime::MAX_SERVERS)),
     ) {
+        let size_bytes = blocks.map(|blocks| blocks * u64::from(block_bytes));
         let spec = LunSpec {
             backing: if memory {
                 Backing::Memory { size_bytes: size_bytes.unwrap_or(1 << 30) }
