@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use wansan_trace::event::{Crossing, Packet, Path as PathSample, Pdu, Tcp};
+use wansan_trace::file::Kind as _;
 
 use crate::cell::{Cell, ReadError};
 use crate::finding::Observed;
@@ -77,7 +79,7 @@ impl Run {
             return read_index(folder, &index);
         }
         let numbers = cell_numbers(folder)?;
-        let holds_records = holds_io(folder)?;
+        let holds_records = holds_records(folder)?;
         if numbers.is_empty() && !holds_records {
             return Err(ReadError::NotARun {
                 path: folder.to_owned(),
@@ -176,9 +178,22 @@ fn cell_numbers(folder: &Path) -> Result<Vec<u64>, ReadError> {
     Ok(numbers)
 }
 
-/// Whether the folder holds crossings itself: merged, or in parts.
-fn holds_io(folder: &Path) -> Result<bool, ReadError> {
-    let file = |name: &String| name.starts_with("io.") && name.ends_with(".parquet");
+/// Whether the folder holds records itself, of whatever kind: merged, or in parts. That those of
+/// I/Os are missing shows when they are read.
+fn holds_records(folder: &Path) -> Result<bool, ReadError> {
+    let kinds = [
+        Crossing::NAME,
+        Pdu::NAME,
+        Tcp::NAME,
+        Packet::NAME,
+        PathSample::NAME,
+    ];
+    let file = |name: &String| {
+        let kind = name
+            .strip_suffix(".parquet")
+            .and_then(|name| name.split('.').next());
+        kind.is_some_and(|kind| kinds.contains(&kind))
+    };
     Ok(names(folder, Path::is_file)?.iter().any(file))
 }
 

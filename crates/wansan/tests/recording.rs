@@ -80,6 +80,20 @@ fn what_target_and_bench_have_recorded_is_explained_as_it_stands() {
 }
 
 #[test]
+fn records_without_those_of_ios_are_not_taken_for_something_else() {
+    let scratch = TempDir::with_prefix("wansan-recording-").unwrap();
+    let folder = scratch.path().to_str().unwrap();
+    let target = Target::start(Path::new(WANSAN), &["--lun", "memory:16MiB"]).unwrap();
+    let url = target.url(0);
+    let load = ["bench", &url, "--count", "1", "--record", folder];
+    let loaded = wansan(&[&load[..], &["--record-kinds", "pdu"]].concat());
+    assert!(loaded.status.success(), "{}", loaded.output());
+    let explained = wansan(&["explain", folder]);
+    refused(&explained, &["no io records", "--record-kinds io"]);
+    assert!(target.stop().unwrap().success());
+}
+
+#[test]
 fn an_earlier_recording_is_not_overwritten() {
     let scratch = TempDir::with_prefix("wansan-recording-").unwrap();
     let place = scratch.path().join("x");
