@@ -1,32 +1,30 @@
 //! Commands that came ahead of a gap in CmdSN.
 
 use core::ops::Range;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Holds commands until those before them have come, so that all are delivered in CmdSN order.
 ///
-/// The command window bounds the places: nothing further ahead is ever put in.
+/// The command window bounds how far ahead they are. A command costs the same wherever it stands:
+/// there is nothing for those that have not come.
 #[derive(Debug)]
 pub(super) struct HoldQueue<T> {
-    /// Place 0 is the command with CmdSN = ExpCmdSN.
-    places: VecDeque<Place<T>>,
-}
-
-/// What is known of the command with one CmdSN.
-#[derive(Debug)]
-enum Place<T> {
-    /// It has not come.
-    Awaited,
-    /// It has come, and waits for those before it.
-    Held(T),
-    /// It counts as received, and there is nothing to deliver: it was aborted or answered.
-    Received,
+    /// The place of the command with CmdSN = ExpCmdSN; places are counted from the session's
+    /// first command and do not wrap.
+    expected: u64,
+    /// Commands that have come and wait for those before them, by place.
+    held: BTreeMap<u64, T>,
+    /// Places of commands that count as received and of which there is nothing to deliver: they
+    /// were aborted or answered.
+    received: BTreeSet<u64>,
 }
 
 impl<T> Default for HoldQueue<T> {
     fn default() -> Self {
         HoldQueue {
-            places: VecDeque::new(),
+            expected: 0,
+            held: BTreeMap::new(),
+            received: BTreeSet::new(),
         }
     }
 }
@@ -35,14 +33,14 @@ impl<T> HoldQueue<T> {
     /// Whether the command `ahead` places after the expected one has come: another one with its
     /// CmdSN is a duplicate.
     pub(super) fn has(&self, ahead: u32) -> bool {
-        let place = self.places.get(ahead as usize);
-        place.is_some_and(|place| !matches!(place, Place::Awaited))
+        let place = self.place(ahead);
+        self.held.contains_key(&place) || self.received.contains(&place)
     }
 
     /// Puts a command `ahead` places after the expected one; a duplicate is let go.
     pub(super) fn put(&mut self, ahead: u32, command: T) {
         if !self.has(ahead) {
-            *self.place(ahead) = Place::Held(command);
+            self.held.insert(self.place(ahead), command);
         }
     }
 
@@ -55,53 +53,38 @@ impl<T> HoldQueue<T> {
         affected: impl Fn(Option<&T>) -> bool,
     ) -> Vec<T> {
         let mut dropped = Vec::new();
-        for ahead in range {
-            let command = match self.places.get(ahead as usize) {
-                Some(Place::Held(command)) => Some(command),
-                Some(Place::Received) => continue,
-                Some(Place::Awaited) | None => None,
-            };
-            if affected(command)
-                && let Place::Held(command) = core::mem::replace(self.place(ahead), Place::Received)
-            {
-                dropped.push(command);
+        for place in self.place(range.start)..self.place(range.end) {
+            if !self.received.contains(&place) && affected(self.held.get(&place)) {
+                dropped.extend(self.held.remove(&place));
+                self.received.insert(place);
             }
         }
         dropped
     }
 
-    fn place(&mut self, ahead: u32) -> &mut Place<T> {
-        let place = ahead as usize;
-        if self.places.len() <= place {
-            self.places.resize_with(place + 1, || Place::Awaited);
-        }
-        &mut self.places[place]
+    fn place(&self, ahead: u32) -> u64 {
+        self.expected + u64::from(ahead)
     }
 
     /// Moves on by one CmdSN because the expected command has come just now.
     pub(super) fn advance(&mut self) {
-        self.places.pop_front();
+        debug_assert!(!self.has(0));
+        self.expected += 1;
     }
 
     /// Moves on by one CmdSN if the command that is expected now counts as received without being
     /// here; says whether it did.
     pub(super) fn pass(&mut self) -> bool {
-        let passes = matches!(self.places.front(), Some(Place::Received));
-        if passes {
-            self.places.pop_front();
-        }
+        let passes = self.received.remove(&self.expected);
+        self.expected += u64::from(passes);
         passes
     }
 
     /// The command that is expected now, if it is held, moving on by one CmdSN.
     pub(super) fn take(&mut self) -> Option<T> {
-        if !matches!(self.places.front()?, Place::Held(_)) {
-            return None;
-        }
-        match self.places.pop_front()? {
-            Place::Held(command) => Some(command),
-            Place::Received | Place::Awaited => None,
-        }
+        let command = self.held.remove(&self.expected)?;
+        self.expected += 1;
+        Some(command)
     }
 }
 
@@ -133,5 +116,18 @@ mod tests {
         assert_eq!(held.take(), None);
         assert!(held.pass() && held.pass() && held.pass() && !held.pass());
         assert_eq!(held.take(), Some('d'));
+    }
+
+    #[test]
+    fn nothing_is_kept_of_commands_that_have_not_come() {
+        let mut held = HoldQueue::default();
+        held.put(65_535, 'z');
+        assert_eq!(held.pass_over(65_534..65_535, |_| true), []);
+        assert_eq!((held.held.len(), held.received.len()), (1, 1));
+        assert!(held.has(65_535) && held.has(65_534) && !held.has(65_533));
+        (0..65_534).for_each(|_| held.advance());
+        assert!(held.pass());
+        assert_eq!(held.take(), Some('z'));
+        assert_eq!((held.held.len(), held.received.len()), (0, 0));
     }
 }

@@ -26,6 +26,11 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// What a command with so much data is charged while it waits.
+    fn charge_bytes(data_bytes: usize) -> usize {
+        size_of::<Held>() + data_bytes
+    }
+
     /// Whether it is a SCSI command for that unit, or for any when there is none.
     pub(super) fn is_for(&self, lun: Option<Lun>) -> bool {
         ScsiCommand::parse(&self.bhs).is_ok_and(|command| lun.is_none_or(|lun| command.lun == lun))
@@ -81,7 +86,7 @@ impl Core {
                                 "it sent too much data ahead of a gap in CmdSN",
                             ));
                         }
-                        if !self.share.take(pdu.data.len()) {
+                        if !self.share.take(Held::charge_bytes(pdu.data.len())) {
                             return Err(Close::NoMemory);
                         }
                         let held = Held {
@@ -124,10 +129,10 @@ impl Core {
         Some(held)
     }
 
-    /// Data of a command that was held is held no longer.
+    /// A command that was held is held no longer.
     pub(super) fn let_go(&mut self, held: &Held) {
         self.held_bytes -= held.data.len();
-        self.share.give(held.data.len());
+        self.share.give(Held::charge_bytes(held.data.len()));
     }
 
     /// Moves on past commands that count as received without having come.

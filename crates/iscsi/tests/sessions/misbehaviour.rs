@@ -228,6 +228,20 @@ fn commands_ahead_of_a_gap_cannot_take_all_memory() {
 }
 
 #[test]
+fn commands_without_data_ahead_of_a_gap_are_counted_too() {
+    let memory = Memory::new(64 << 10);
+    let wanted = Wanted::default();
+    let pair = Pair::sharing(&memory, wanted.clone(), wanted, 1024, 21);
+    let mut victim = Victim::of(pair);
+    victim.cmd_sn = 2; // the first one never comes
+    let closed = (0..1000).find_map(|tag| {
+        let command = victim.write_command(tag, 1, true);
+        victim.send(&command, &[]).err()
+    });
+    assert_eq!(closed, Some(Close::NoMemory));
+}
+
+#[test]
 fn an_abort_of_a_missing_command_closes_the_gap() {
     let mut victim = Victim::new(Wanted::default());
     let first = victim.write_command(1, 1, true);
