@@ -202,6 +202,7 @@ impl Core {
         let id = match task.stage {
             Stage::Queued => ConnectionId(0),
             Stage::Sent(id) => {
+                self.awaited_bytes -= task.transfer.awaited_bytes();
                 trace.crossing(now, self.id, id, tag, Layer::Window, Direction::Leave);
                 id
             }

@@ -43,6 +43,7 @@ impl Core {
         trace.crossing(now, self.id, link.id, tag, Layer::Window, Direction::Enter);
 
         let expected_bytes = task.transfer.len_bytes();
+        self.awaited_bytes += task.transfer.awaited_bytes();
         let mut command = ScsiCommand {
             immediate: false,
             final_: true,

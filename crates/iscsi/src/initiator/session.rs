@@ -88,6 +88,8 @@ pub(super) struct Core {
     pub(super) exp_cmd_sn: Sn,
     pub(super) max_cmd_sn: Sn,
     pub(super) tasks: TaskTable,
+    /// Data that the commands under way read, whether it has come or not.
+    pub(super) awaited_bytes: u64,
     /// Tasks without a CmdSN yet, oldest first.
     pub(super) queue: VecDeque<TaskTag>,
     pub(super) requests: Vec<(TaskTag, Request)>,
@@ -116,6 +118,7 @@ impl Session {
                 exp_cmd_sn,
                 max_cmd_sn,
                 tasks: TaskTable::new(tasks),
+                awaited_bytes: 0,
                 queue: VecDeque::new(),
                 requests: Vec::new(),
                 asking: None,
@@ -147,6 +150,12 @@ impl Session {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.core.tasks.len()
+    }
+
+    /// Data that the commands under way read, in bytes, whether it has come or not.
+    #[must_use]
+    pub fn awaited_bytes(&self) -> u64 {
+        self.core.awaited_bytes
     }
 
     /// Takes a command onto the session's queue and gives its tag.

@@ -30,6 +30,14 @@ impl Transfer {
         }
     }
 
+    /// What the target is to send, in bytes.
+    pub(super) fn awaited_bytes(&self) -> u64 {
+        match self {
+            Transfer::Read(data) => data.len() as u64,
+            Transfer::None | Transfer::Write(_) => 0,
+        }
+    }
+
     /// The buffer, whichever way it went.
     #[must_use]
     pub fn into_buffer(self) -> Vec<u8> {

@@ -82,6 +82,7 @@ fn every_combination_moves_data_whole() {
             assert!(got == wanted_bytes, "a read went wrong with {wanted:?}");
         }
         assert_eq!(pair.initiator.in_flight(), 0);
+        assert_eq!(pair.initiator.awaited_bytes(), 0);
     }
 }
 
@@ -116,4 +117,18 @@ fn every_layer_is_entered_and_left_once_per_io() {
         }
     }
     assert_eq!(pair.trace.dropped(), 0);
+}
+
+/// Only what the target was asked for is awaited, and only until it is all there.
+#[test]
+fn reads_under_way_are_awaited() {
+    let mut pair = Pair::new(Wanted::default(), Wanted::default(), 8, 1);
+    let now = pair.now();
+    pair.read(0, 3, 0);
+    pair.write(100, vec![1; BLOCK_BYTES], 1);
+    assert_eq!(pair.initiator.awaited_bytes(), 0);
+    pair.initiator.pump(now, &mut pair.trace);
+    assert_eq!(pair.initiator.awaited_bytes(), 3 * BLOCK_BYTES as u64);
+    pair.settle_good();
+    assert_eq!(pair.initiator.awaited_bytes(), 0);
 }
