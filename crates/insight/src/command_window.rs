@@ -8,17 +8,10 @@ use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::Row;
 use wansan_trace::{NameId, SessionId};
 
+use crate::opcode::{DATA_IN, SCSI_COMMAND, SCSI_RESPONSE, STATUS_BIT};
 use crate::population::Population;
 use crate::window::Window;
 
-/// SCSI Command (RFC 7143 §11.2.1.2).
-const SCSI_COMMAND: u8 = 0x01;
-/// SCSI Response.
-const SCSI_RESPONSE: u8 = 0x21;
-/// SCSI Data-In.
-const DATA_IN: u8 = 0x25;
-/// The S bit of a Data-In: it carries the status (RFC 7143 §11.7.3).
-const STATUS_BIT: u8 = 0x01;
 /// Opcodes from here on are the target's.
 const FIRST_TARGET_OPCODE: u8 = 0x20;
 

@@ -21,6 +21,7 @@ pub mod join;
 pub mod latency;
 pub mod little;
 pub mod load;
+mod opcode;
 pub mod path;
 pub mod population;
 pub mod r2t;

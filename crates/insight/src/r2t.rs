@@ -8,21 +8,9 @@ use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::Row;
 use wansan_trace::{SessionId, TaskTag};
 
+use crate::opcode::{DATA_IN, DATA_OUT, FINAL_BIT, R2T, SCSI_COMMAND, SCSI_RESPONSE, STATUS_BIT};
 use crate::window::Window;
 
-/// SCSI Command (RFC 7143 §11.2.1.2).
-const SCSI_COMMAND: u8 = 0x01;
-/// SCSI Data-Out.
-const DATA_OUT: u8 = 0x05;
-/// SCSI Response, and the Data-In that carries the status of a read instead.
-const SCSI_RESPONSE: u8 = 0x21;
-const DATA_IN: u8 = 0x25;
-/// The S bit of a Data-In (RFC 7143 §11.7.3).
-const STATUS_BIT: u8 = 0x01;
-/// Ready To Transfer.
-const R2T: u8 = 0x31;
-/// The F bit of a Data-Out: the last of its sequence (RFC 7143 §11.7.1).
-const FINAL_BIT: u8 = 0x80;
 /// The Target Transfer Tag of data that nobody asked for (RFC 7143 §11.7.4).
 const UNASKED: u32 = u32::MAX;
 
