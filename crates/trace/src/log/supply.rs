@@ -20,7 +20,8 @@ pub(crate) struct Supply {
 }
 
 impl Supply {
-    /// A supply of `budget_bytes`, of which up to two blocks are taken at once.
+    /// A supply of `budget_bytes`. Up to two blocks stand ready that are not handed out yet; only
+    /// when the supplier fell behind do they come on top of a budget that is used up.
     pub(crate) fn new(budget_bytes: usize) -> Self {
         let blocks = budget_bytes / BLOCK_BYTES;
         let (sender, ready) = sync_channel(READY_BLOCKS.saturating_sub(1));
