@@ -8,6 +8,7 @@
 //! - [`process`] runs one to its end, or keeps one running until it is dropped;
 //! - [`tgtd`] and [`wansan`] are the two targets;
 //! - [`cunit`] and [`perf`] read what `iscsi-test-cu` and `iscsi-perf` print;
+//! - [`trial`] runs a test that counts as not run when its peer is missing;
 //! - [`cpu`] reads the CPU time that a process has used.
 //!
 //! Nothing here needs root, a fixed port or a folder of its own: several can run side by side.
@@ -18,4 +19,5 @@ pub mod perf;
 pub mod process;
 pub mod program;
 pub mod tgtd;
+pub mod trial;
 pub mod wansan;

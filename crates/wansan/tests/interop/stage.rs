@@ -1,4 +1,4 @@
-//! What the tests share: why one stops early, temporary folders, and blocks to write and compare.
+//! What the tests share: temporary folders, and blocks to write and compare.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use wansan_peers::process::PeerError;
+pub(crate) use wansan_peers::trial::{Stop, require};
 use wansan_peers::wansan::{self, Target};
 
 /// The binary under test.
@@ -16,45 +16,6 @@ pub(crate) const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
 pub(crate) const LIMIT: Duration = Duration::from_secs(180);
 /// Logical block size of every unit.
 pub(crate) const BLOCK_BYTES: u64 = 512;
-
-/// Why a test ends before its end.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// It cannot run here.
-    NotRun(String),
-    /// Something does not hold.
-    Failed(String),
-}
-
-impl From<PeerError> for Stop {
-    fn from(error: PeerError) -> Self {
-        match error {
-            PeerError::Missing(missing) => Self::NotRun(missing.to_string()),
-            error => Self::Failed(error.to_string()),
-        }
-    }
-}
-
-impl From<wansan_peers::program::Missing> for Stop {
-    fn from(missing: wansan_peers::program::Missing) -> Self {
-        Self::NotRun(missing.to_string())
-    }
-}
-
-impl From<std::io::Error> for Stop {
-    fn from(error: std::io::Error) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
-
-/// Fails with `what` unless `holds`.
-pub(crate) fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), Stop> {
-    if holds {
-        Ok(())
-    } else {
-        Err(Stop::Failed(what()))
-    }
-}
 
 /// Fails unless every one of `lines` stands in `printed` as a line of its own.
 pub(crate) fn require_lines(printed: &str, lines: &[&str]) -> Result<(), Stop> {

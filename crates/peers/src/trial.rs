@@ -1,0 +1,87 @@
+//! Tests that find out while they run that their peer is not there.
+//!
+//! The suites that need foreign programs are lists of [`trial`]s, run by [`run`]. A test whose peer
+//! is missing counts as ignored, and a line `not run: TEST: REASON` says why.
+
+use std::process::ExitCode;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use libtest_mimic::{Arguments, Completion, Trial};
+
+use crate::process::PeerError;
+use crate::program::Missing;
+
+/// Why a test ends before its end.
+#[derive(Debug)]
+pub enum Stop {
+    /// It cannot run here.
+    NotRun(String),
+    /// Something does not hold.
+    Failed(String),
+}
+
+impl From<PeerError> for Stop {
+    fn from(error: PeerError) -> Self {
+        match error {
+            PeerError::Missing(missing) => missing.into(),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<Missing> for Stop {
+    fn from(missing: Missing) -> Self {
+        Self::NotRun(missing.to_string())
+    }
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// Fails with `what` unless `holds`.
+///
+/// # Errors
+/// [`Stop::Failed`] when it does not hold.
+pub fn require(holds: bool, what: impl FnOnce() -> String) -> Result<(), Stop> {
+    if holds {
+        Ok(())
+    } else {
+        Err(Stop::Failed(what()))
+    }
+}
+
+/// A test by its name.
+pub fn trial(
+    name: impl Into<String>,
+    body: impl FnOnce() -> Result<(), Stop> + Send + 'static,
+) -> Trial {
+    let name = name.into();
+    Trial::ignorable_test(name.clone(), move || match body() {
+        Ok(()) => Ok(Completion::Completed),
+        Err(Stop::NotRun(reason)) => {
+            not_run().push(format!("not run: {name}: {reason}"));
+            Ok(Completion::ignored_with(reason))
+        }
+        Err(Stop::Failed(reason)) => Err(reason.into()),
+    })
+}
+
+/// Runs the tests that the command line asks for, then says which could not run.
+#[must_use]
+pub fn run(trials: Vec<Trial>) -> ExitCode {
+    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    for line in not_run().iter() {
+        println!("{line}");
+    }
+    conclusion.exit_code()
+}
+
+/// The tests that could not run, with their reasons: libtest-mimic does not print them, and a line
+/// in the middle of its own would tear that apart.
+fn not_run() -> MutexGuard<'static, Vec<String>> {
+    static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    LINES.lock().unwrap_or_else(PoisonError::into_inner)
+}
