@@ -1,11 +1,11 @@
 //! The target's side of a session in full feature phase (RFC 7143 §4.2, §11).
 //!
 //! - [`Session`]: the command window, the tasks and what the stores are to do ([`Work`]);
-//! - [`Connection`]: one connection's byte streams;
+//! - [`Connection`]: one connection's byte streams, one of several;
 //! - [`Memory`]: the bound on what all sessions hold together.
 //!
-//! A connection logs in by itself with [`crate::login::TargetLogin`] over a [`Handshake`] and is
-//! then given to its session.
+//! A connection logs in by itself with [`crate::login::TargetLogin`] over a [`Handshake`], which
+//! then begins a session or gives the connection that joins one.
 
 mod answering;
 mod connection;
@@ -14,6 +14,7 @@ mod handshake;
 mod hold;
 mod incoming;
 mod management;
+mod membership;
 mod memory;
 mod session;
 mod task;

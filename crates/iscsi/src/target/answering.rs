@@ -8,7 +8,7 @@ use super::task::{Refusal, Stage, Task};
 use crate::scsi::{Answer, Sense};
 use crate::text::exchange::Message;
 use crate::wire::{
-    BHS_BYTES, Bhs, DataIn, LogoutResponse, LogoutResult, Lun, NopIn, NopOut, RESERVED_TAG,
+    AsyncEvent, AsyncMessage, BHS_BYTES, Bhs, DataIn, LogoutResponse, LogoutResult, Lun, NopIn, NopOut, RESERVED_TAG,
     RESERVED_TASK_TAG, Reject, RejectReason, Residual, ResponseCode, ScsiCommand, ScsiResponse,
     ScsiStatus, TaskManagementResponse, TaskManagementResult, TextResponse,
 };
@@ -154,7 +154,7 @@ impl Core {
     /// Takes a task off the table and gives back what it held.
     pub(super) fn end(&mut self, tag: TaskTag) -> Option<Task> {
         let task = self.tasks.remove(&tag)?;
-        self.at_store_bytes -= task.at_store_bytes;
+        self.places[task.place].at_store_bytes -= task.at_store_bytes;
         self.share.give(task.charged_bytes);
         self.release(task.holds_slot);
         self.return_grant(match &task.stage {
@@ -296,6 +296,31 @@ impl Core {
         };
         let mut bhs = [0; BHS_BYTES];
         response.emit(&mut bhs);
+        link.push(&bhs, &[], now, trace);
+    }
+
+    /// Says what nobody asked for: `event`, about the connection `cid` (§11.9).
+    pub(super) fn send_async(
+        &mut self,
+        link: &mut Link,
+        event: AsyncEvent,
+        cid: u16,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let message = AsyncMessage {
+            lun: Lun::default(),
+            stat_sn: link.take_stat_sn(),
+            exp_cmd_sn: self.window.exp_cmd_sn(),
+            max_cmd_sn: self.window.max_cmd_sn(),
+            event,
+            vendor_code: 0,
+            parameter1: cid,
+            parameter2: self.parameters.time2wait_s,
+            parameter3: self.parameters.time2retain_s,
+        };
+        let mut bhs = [0; BHS_BYTES];
+        message.emit(&mut bhs);
         link.push(&bhs, &[], now, trace);
     }
 

@@ -48,6 +48,8 @@ pub(super) struct Link {
     pub(super) text: Responder,
     /// A ping of ours that has had no answer.
     pub(super) pinged: bool,
+    /// It is to be closed: nothing more is heard.
+    pub(super) ended: bool,
 }
 
 impl Connection {
@@ -73,6 +75,7 @@ impl Connection {
                 ready: VecDeque::new(),
                 text: Responder::default(),
                 pinged: false,
+                ended: false,
             },
         }
     }
@@ -109,12 +112,19 @@ impl Connection {
     pub fn wants_input(&self) -> bool {
         self.link.hears()
     }
+
+    /// Whether there is something to do without anything being heard: bytes wait for the socket,
+    /// or tasks to be asked of a store.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.pending().is_empty() || !self.link.ready.is_empty()
+    }
 }
 
 impl Link {
     pub(super) fn hears(&self) -> bool {
         let pending_bytes = self.transmitter.pending().len();
-        pending_bytes == 0 || !self.short && pending_bytes < SEND_LIMIT_BYTES
+        !self.ended && (pending_bytes == 0 || !self.short && pending_bytes < SEND_LIMIT_BYTES)
     }
 
     /// Whether another read may be started when `at_store_bytes` are still to come from stores.
@@ -140,6 +150,11 @@ impl Link {
             self.charged_bytes = held_bytes;
         }
         !self.short
+    }
+
+    /// Gives back all that the connection was charged, as it is no more.
+    pub(super) fn discharge(&mut self, share: &mut Share) {
+        share.give(std::mem::take(&mut self.charged_bytes));
     }
 
     /// The StatSN for a PDU that carries a status; the next one takes the next.

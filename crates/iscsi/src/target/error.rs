@@ -3,9 +3,8 @@
 use crate::fault::Fault;
 use crate::wire::{FrameError, ParseError};
 
-/// The connection must be closed; at error recovery level 0 its session ends with it
-/// (RFC 7143 §7.1.4.1). Where the standard wants a Reject first, it has been queued: send what is
-/// pending before closing.
+/// The connection must be closed; its session goes on while it has others. Where the standard wants
+/// a Reject first, it has been queued: send what is pending before closing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Close {
     /// The stream could not be cut into PDUs.

@@ -15,7 +15,8 @@ use crate::wire::{BHS_BYTES, FrameError, LoginRequest, Opcode, Receiver, Transmi
 ///
 /// Bytes go in by [`Handshake::space`] and [`Handshake::filled`], then [`Handshake::receive`];
 /// they go out by [`Handshake::pending`] and [`Handshake::sent`]. When login is over,
-/// [`Handshake::into_session`] makes the session; bytes that came behind the login go with it.
+/// [`Handshake::into_session`] makes the session, or [`Handshake::into_connection`] a connection of
+/// the one that it joins; bytes that came behind the login go with it.
 #[derive(Debug)]
 pub struct Handshake {
     receiver: Receiver,
@@ -96,30 +97,24 @@ impl Handshake {
         Ok(None)
     }
 
+    /// The session that the connection asks to join, by its first header: `None` while that has
+    /// not come, and when it begins a session of its own.
+    #[must_use]
+    pub fn joins(&self) -> Option<SessionId> {
+        let request = LoginRequest::parse(self.receiver.peek()?).ok()?;
+        (request.tsih != 0).then(|| SessionId::new(request.isid, request.tsih))
+    }
+
     /// Makes the session that `accepted` begins. `targets` answers SendTargets.
     #[must_use]
     pub fn into_session(
-        mut self,
+        self,
         accepted: Accepted,
         config: SessionConfig,
         targets: Arc<[TargetRecord]>,
     ) -> Session {
+        let connection = self.into_connection(&accepted);
         let id = SessionId::new(accepted.isid, accepted.tsih);
-        let parameters = accepted.connection;
-        self.receiver
-            .set_digests(parameters.header_digest, parameters.data_digest);
-        self.receiver
-            .set_max_data_bytes(parameters.max_recv_data_bytes as usize);
-        self.transmitter
-            .set_digests(parameters.header_digest, parameters.data_digest);
-        let connection = Connection::new(
-            ConnectionId(accepted.cid),
-            id,
-            self.receiver,
-            self.transmitter,
-            parameters,
-            accepted.stat_sn,
-        );
         let discovery = accepted.session_type == SessionType::Discovery;
         let name = accepted.target_name.filter(|_| !discovery);
         let exp_cmd_sn = accepted.window.exp_cmd_sn;
@@ -131,6 +126,26 @@ impl Handshake {
             config,
             exp_cmd_sn,
             connection,
+        )
+    }
+
+    /// Makes the connection that `accepted` lets into a session that is there already.
+    #[must_use]
+    pub fn into_connection(mut self, accepted: &Accepted) -> Connection {
+        let parameters = accepted.connection;
+        self.receiver
+            .set_digests(parameters.header_digest, parameters.data_digest);
+        self.receiver
+            .set_max_data_bytes(parameters.max_recv_data_bytes as usize);
+        self.transmitter
+            .set_digests(parameters.header_digest, parameters.data_digest);
+        Connection::new(
+            ConnectionId(accepted.cid),
+            SessionId::new(accepted.isid, accepted.tsih),
+            self.receiver,
+            self.transmitter,
+            parameters,
+            accepted.stat_sn,
         )
     }
 }

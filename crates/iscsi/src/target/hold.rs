@@ -62,6 +62,13 @@ impl<T> HoldQueue<T> {
         dropped
     }
 
+    /// Takes out the commands that `unwanted` says, as if they had never come: their places are
+    /// gaps again.
+    pub(super) fn discard(&mut self, unwanted: impl Fn(&T) -> bool) -> Vec<T> {
+        let dropped = self.held.extract_if(.., |_, command| unwanted(command));
+        dropped.map(|(_, command)| command).collect()
+    }
+
     fn place(&self, ahead: u32) -> u64 {
         self.expected + u64::from(ahead)
     }
@@ -116,6 +123,19 @@ mod tests {
         assert_eq!(held.take(), None);
         assert!(held.pass() && held.pass() && held.pass() && !held.pass());
         assert_eq!(held.take(), Some('d'));
+    }
+
+    #[test]
+    fn what_is_discarded_may_come_again() {
+        let mut held = HoldQueue::default();
+        held.put(1, 'b');
+        held.put(2, 'c');
+        assert_eq!(held.discard(|command| *command == 'b'), ['b']);
+        assert!(!held.has(1));
+        held.advance();
+        assert_eq!(held.take(), None);
+        held.put(0, 'B');
+        assert_eq!((held.take(), held.take()), (Some('B'), Some('c')));
     }
 
     #[test]

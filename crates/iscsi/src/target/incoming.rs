@@ -13,7 +13,7 @@ use crate::scsi::{Decoded, Sense, StoreOperation};
 use crate::text::exchange::{Message, Turn};
 use crate::text::send_targets::{Asked, push_record};
 use crate::wire::{
-    Bhs, FrameError, LogoutReason, LogoutRequest, LogoutResult, Lun, NopOut, Opcode, Pdu,
+    Bhs, FrameError, Lun, NopOut, Opcode, Pdu,
     RESERVED_TASK_TAG, RejectReason, ScsiCommand, TaskManagementRequest, TextRequest,
 };
 
@@ -356,29 +356,6 @@ impl Core {
             }
         }
         Some(answer)
-    }
-
-    fn logout(
-        &mut self,
-        link: &mut Link,
-        bhs: &Bhs,
-        now: Instant,
-        trace: &mut Recorder,
-    ) -> Result<(), Close> {
-        let request = LogoutRequest::parse(bhs)?;
-        self.release(!request.immediate);
-        let result = match request.reason {
-            LogoutReason::CloseSession => LogoutResult::Closed,
-            LogoutReason::CloseConnection if request.cid == link.id.0 => LogoutResult::Closed,
-            LogoutReason::CloseConnection => LogoutResult::CidNotFound,
-            LogoutReason::RemoveForRecovery => LogoutResult::RecoveryNotSupported,
-        };
-        self.send_logout(link, request.task_tag, result, now, trace);
-        if result == LogoutResult::Closed {
-            Err(Close::LoggedOut)
-        } else {
-            Ok(())
-        }
     }
 
     /// Gives a window slot back if the request held one.

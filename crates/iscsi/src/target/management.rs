@@ -7,7 +7,7 @@ use wansan_trace::{Instant, Recorder, TaskTag};
 use super::connection::Link;
 use super::error::Close;
 use super::incoming::Held;
-use super::session::{Core, Notice, Session};
+use super::session::{Core, Notice, Session, link_at};
 use super::task::Stage;
 use crate::scsi::UnitAttention;
 use crate::sequence::Sn;
@@ -22,7 +22,7 @@ const MAX_WAITING: usize = 16;
 #[derive(Debug)]
 pub(super) struct Management {
     request: TaskTag,
-    place: usize,
+    pub(super) place: usize,
     tasks: Vec<TaskTag>,
 }
 
@@ -158,7 +158,7 @@ impl Core {
     }
 
     /// Ends tasks without an answer; gives those that must wait for their store.
-    fn abort(&mut self, tags: &[TaskTag], now: Instant, trace: &mut Recorder) -> Vec<TaskTag> {
+    pub(super) fn abort(&mut self, tags: &[TaskTag], now: Instant, trace: &mut Recorder) -> Vec<TaskTag> {
         let mut at_store = Vec::new();
         for &tag in tags {
             let Some(task) = self.tasks.get_mut(&tag) else {
@@ -219,8 +219,9 @@ impl Session {
             |waiting: &mut Management| waiting.tasks.iter().all(|tag| !tasks.contains_key(tag));
         let answered: Vec<Management> = core.management.extract_if(.., done).collect();
         for Management { request, place, .. } in answered {
-            let link = &mut connections[place].link;
-            core.send_managed(link, request, TaskManagementResult::Complete, now, trace);
+            if let Some(link) = link_at(connections, place) {
+                core.send_managed(link, request, TaskManagementResult::Complete, now, trace);
+            }
         }
         self.grant_waiting(now, trace);
     }

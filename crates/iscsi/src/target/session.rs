@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use wansan_trace::{Instant, Recorder, SessionId, TaskTag};
 
-use super::connection::Connection;
+use super::connection::{Connection, Link};
 use super::error::Close;
 use super::hold::HoldQueue;
 use super::incoming::Held;
 use super::management::Management;
+use super::membership::Place;
 use super::memory::{Memory, Share};
 use super::task::Tasks;
 use super::window::CommandWindow;
 use crate::keys::SessionParameters;
+use crate::login::AnnouncedWindow;
 use crate::scsi::{Nexus, TargetDevice, UnitAttention};
 use crate::sequence::Sn;
 use crate::text::send_targets::TargetRecord;
@@ -60,9 +62,10 @@ pub(super) const SOLICITED_BYTES: u32 = 64 * 1024 * 1024;
 /// ([`SessionConfig::window`]).
 pub(super) const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 
-/// A session in full feature phase.
+/// A session in full feature phase, with one connection or several.
 ///
-/// Who drives it does, in this order, after anything has happened:
+/// A connection has a place, a small number that it keeps until it leaves. Who drives the session
+/// does, in this order, after anything has happened:
 ///
 /// 1. bytes from a socket go in: [`Connection::space`], [`Connection::filled`], then
 ///    [`Session::receive`];
@@ -71,17 +74,25 @@ pub(super) const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 ///    [`Session::status_done`];
 /// 3. [`Connection::pending`] goes to the socket, [`Connection::sent`] says how much was taken, and
 ///    when it took anything, 1 and 2 follow again: what waited for room may go on;
-/// 4. [`Session::poll_notice`] says what other sessions have to know.
+/// 4. [`Session::poll_notice`] says what other sessions have to know, and [`Session::poll_end`]
+///    which connections are to be closed, each with [`Session::leave`].
 ///
+/// What comes on one connection can give others something to do: those that
+/// [`Connection::is_busy`] names want 2 and 3 as well.
+///
+/// Another connection comes in with [`Session::join`]; one whose socket is dead goes with
+/// [`Session::leave`]; the session [`is over`](Session::is_over) with its last one.
 /// [`Session::rest`] is called about once a second.
 ///
 /// Memory is bounded: tasks by the command window, unsolicited data by FirstBurstLength times the
 /// window (256 MiB at most), solicited data by 64 MiB or one task, what waits for a socket by
-/// 4 MiB and one PDU; and all of these, over all sessions, by [`SessionConfig::memory`].
+/// 4 MiB and one PDU for each connection; and all of these, over all sessions, by
+/// [`SessionConfig::memory`].
 #[derive(Debug)]
 pub struct Session {
     pub(super) core: Core,
-    pub(super) connections: Vec<Connection>,
+    /// By place.
+    pub(super) connections: Vec<Option<Connection>>,
 }
 
 /// The session apart from its connections, so that a PDU in a connection's buffer can be handled
@@ -104,8 +115,14 @@ pub(super) struct Core {
     pub(super) tasks: Tasks,
     pub(super) next_transfer_tag: u32,
     pub(super) solicited_bytes: u32,
-    /// Bytes of reads that stores have been asked for: they will have to be sent, too.
-    pub(super) at_store_bytes: usize,
+    /// The places of connections, taken or free.
+    pub(super) places: Vec<Place>,
+    /// Tasks of connections that have left which are still at a store: until it has answered,
+    /// nothing new is asked of the stores, as the initiator may repeat what it thinks lost and
+    /// an old write must not land after a new one.
+    pub(super) left_behind: Vec<TaskTag>,
+    /// Connections that are to be closed.
+    pub(super) ends: VecDeque<(usize, Close)>,
     /// Writes that wait for room in the bound on solicited data, oldest first.
     pub(super) waiting_for_grant: VecDeque<TaskTag>,
     pub(super) management: Vec<Management>,
@@ -127,7 +144,7 @@ impl Session {
         let window = config.window(&parameters);
         let nexus = config.device.nexus();
         let share = Share::of(&config.memory);
-        Session {
+        let mut session = Session {
             core: Core {
                 id,
                 target,
@@ -142,13 +159,17 @@ impl Session {
                 tasks: Tasks::default(),
                 next_transfer_tag: 0,
                 solicited_bytes: 0,
-                at_store_bytes: 0,
+                places: Vec::new(),
+                left_behind: Vec::new(),
+                ends: VecDeque::new(),
                 waiting_for_grant: VecDeque::new(),
                 management: Vec::new(),
                 notices: VecDeque::new(),
             },
-            connections: vec![first],
-        }
+            connections: Vec::new(),
+        };
+        session.join(first);
+        session
     }
 
     /// The session's id in trace records.
@@ -157,50 +178,82 @@ impl Session {
         self.core.id
     }
 
-    /// The session's connections; a connection's place is what other calls take.
-    pub fn connections(&mut self) -> &mut [Connection] {
-        &mut self.connections
+    /// The connection at `place`.
+    pub fn connection(&mut self, place: usize) -> Option<&mut Connection> {
+        self.connections.get_mut(place)?.as_mut()
+    }
+
+    /// What is in force for the session.
+    #[must_use]
+    pub fn parameters(&self) -> &SessionParameters {
+        &self.core.parameters
+    }
+
+    /// ExpCmdSN and MaxCmdSN as they are now, for the login of another connection to announce.
+    #[must_use]
+    pub fn window(&self) -> AnnouncedWindow {
+        AnnouncedWindow {
+            exp_cmd_sn: self.core.window.exp_cmd_sn(),
+            max_cmd_sn: self.core.window.max_cmd_sn(),
+        }
     }
 
     /// Handles what has come on the connection at `place`, as far as its answers have room.
-    ///
-    /// # Errors
-    /// The connection must be closed once its pending bytes are sent, and the session with it.
-    pub fn receive(
-        &mut self,
-        place: usize,
-        now: Instant,
-        trace: &mut Recorder,
-    ) -> Result<(), Close> {
+    /// [`Session::poll_end`] says whether a connection is to be closed after that.
+    pub fn receive(&mut self, place: usize, now: Instant, trace: &mut Recorder) {
         loop {
-            let Connection { receiver, link } = &mut self.connections[place];
+            let connection = self.connections.get_mut(place).and_then(Option::as_mut);
+            let Some(Connection { receiver, link }) = connection else {
+                return;
+            };
             if !link.hears() {
-                return Ok(());
+                return;
             }
-            match receiver.next() {
-                Ok(Some(pdu)) => self.core.incoming(place, link, &pdu, now, trace)?,
-                Ok(None) => return Ok(()),
-                Err(error) => self.core.frame_error(link, error, now, trace)?,
-            }
-            while let Some(held) = self.core.take_held() {
-                let link = &mut self.connections[held.place].link;
-                self.core
-                    .deliver(held.place, link, &held.bhs, &held.data, now, trace)?;
-            }
+            let handled = match receiver.next() {
+                Ok(Some(pdu)) => self.core.incoming(place, link, &pdu, now, trace),
+                Ok(None) => return,
+                Err(error) => self.core.frame_error(link, error, now, trace),
+            };
+            self.core.end_after(place, link, handled);
+            self.deliver_held(now, trace);
             // Tasks that were aborted or broke off have given room back.
             self.grant_waiting(now, trace);
-            let at_store_bytes = self.core.at_store_bytes;
-            let link = &mut self.connections[place].link;
-            link.settle(&mut self.core.share, at_store_bytes);
+            if let Some(link) = link_at(&mut self.connections, place) {
+                let at_store_bytes = self.core.places[place].at_store_bytes;
+                link.settle(&mut self.core.share, at_store_bytes);
+            }
+        }
+    }
+
+    /// Delivers commands for which the turn has come, each to the connection that brought it.
+    fn deliver_held(&mut self, now: Instant, trace: &mut Recorder) {
+        while let Some(held) = self.core.take_held() {
+            let Some(link) = link_at(&mut self.connections, held.place) else {
+                self.core.release(true);
+                continue;
+            };
+            let handled =
+                self.core
+                    .deliver(held.place, link, &held.bhs, &held.data, now, trace);
+            self.core.end_after(held.place, link, handled);
         }
     }
 
     /// Gives back memory that is not in use now.
     pub fn rest(&mut self) {
-        for Connection { link, .. } in &mut self.connections {
-            link.transmitter.shrink();
-            link.settle(&mut self.core.share, self.core.at_store_bytes);
+        let places = self.core.places.iter();
+        for (connection, place) in self.connections.iter_mut().zip(places) {
+            if let Some(Connection { link, .. }) = connection {
+                link.transmitter.shrink();
+                link.settle(&mut self.core.share, place.at_store_bytes);
+            }
         }
+    }
+
+    /// The next connection, by its place, that is to be closed once its pending bytes are sent,
+    /// and why. Where the standard wants a Reject first, it has been queued.
+    pub fn poll_end(&mut self) -> Option<(usize, Close)> {
+        self.core.ends.pop_front()
     }
 
     /// What other sessions have to know, oldest first.
@@ -211,7 +264,9 @@ impl Session {
     /// Sends a ping on the connection at `place` unless one is unanswered already; says whether it
     /// did. Any byte from the initiator counts as a sign of life, not only the answer.
     pub fn ping(&mut self, place: usize, now: Instant, trace: &mut Recorder) -> bool {
-        let link = &mut self.connections[place].link;
+        let Some(link) = link_at(&mut self.connections, place) else {
+            return false;
+        };
         if link.pinged {
             return false;
         }
@@ -219,4 +274,9 @@ impl Session {
         self.core.send_ping(link, now, trace);
         true
     }
+}
+
+/// The sending half of the connection at `place`.
+pub(super) fn link_at(connections: &mut [Option<Connection>], place: usize) -> Option<&mut Link> {
+    Some(&mut connections.get_mut(place)?.as_mut()?.link)
 }

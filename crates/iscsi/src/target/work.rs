@@ -2,7 +2,7 @@
 
 use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
-use super::session::{Core, Session};
+use super::session::{Core, Session, link_at};
 use super::task::Stage;
 use crate::scsi::{Sense, StoreOperation};
 use crate::wire::{BHS_BYTES, DataIn, RESERVED_TAG, Residual, ScsiStatus};
@@ -50,10 +50,14 @@ impl Session {
     /// The next piece of work for a task of the connection at `place`. Reads wait while the
     /// connection has enough to send.
     pub fn poll_work(&mut self, place: usize) -> Option<Work> {
-        let link = &mut self.connections[place].link;
+        if !self.core.left_behind.is_empty() {
+            return None;
+        }
+        let link = &mut self.connections.get_mut(place)?.as_mut()?.link;
         loop {
-            link.settle(&mut self.core.share, self.core.at_store_bytes);
-            if !link.has_room(self.core.at_store_bytes) {
+            let at_store_bytes = self.core.places[place].at_store_bytes;
+            link.settle(&mut self.core.share, at_store_bytes);
+            if !link.has_room(at_store_bytes) {
                 return None;
             }
             let tag = link.ready.pop_front()?;
@@ -70,9 +74,9 @@ impl Session {
                 StoreOperation::Read { offset_bytes, .. } => {
                     let left = task.moved_bytes - progress.sent_bytes;
                     let mut piece = left.min(self.core.parameters.max_burst_bytes);
-                    let owed_bytes = self.core.at_store_bytes + piece as usize;
+                    let owed_bytes = at_store_bytes + piece as usize;
                     if !link.settle(&mut self.core.share, owed_bytes) {
-                        if !link.has_room(self.core.at_store_bytes) {
+                        if !link.has_room(at_store_bytes) {
                             task.stage = Stage::Ready(progress);
                             link.ready.push_front(tag);
                             return None;
@@ -80,7 +84,7 @@ impl Session {
                         piece = piece.min(SHORT_READ_BYTES);
                     }
                     task.at_store_bytes = piece as usize;
-                    self.core.at_store_bytes += piece as usize;
+                    self.core.places[place].at_store_bytes += piece as usize;
                     Work::Read {
                         task: tag,
                         unit,
@@ -126,7 +130,9 @@ impl Session {
         let Some(place) = self.core.tasks.get(&task).map(|task| task.place) else {
             return true;
         };
-        let link = &mut self.connections[place].link;
+        let Some(link) = link_at(&mut self.connections, place) else {
+            return true;
+        };
         let max_bytes = link.parameters.max_send_data_bytes as usize;
         let mut at = 0;
         let mut answered = asked;
@@ -224,11 +230,14 @@ impl Session {
         let Stage::AtStore(progress) = &mut found.stage else {
             return;
         };
-        let link = &mut self.connections[found.place].link;
+        let place = found.place;
+        let Some(link) = link_at(&mut self.connections, place) else {
+            return;
+        };
         if progress.sent_bytes < found.moved_bytes {
             let progress = std::mem::take(progress);
             found.stage = Stage::Ready(progress);
-            self.core.at_store_bytes -= std::mem::take(&mut found.at_store_bytes);
+            self.core.places[place].at_store_bytes -= std::mem::take(&mut found.at_store_bytes);
             // Behind the others: a long read does not keep short ones waiting.
             link.ready.push_back(task);
             return;
@@ -268,7 +277,9 @@ impl Session {
             return;
         };
         let residual = Residual::of(found.expected_bytes, found.presented_bytes());
-        let link = &mut self.connections[found.place].link;
+        let Some(link) = link_at(&mut self.connections, found.place) else {
+            return;
+        };
         trace.crossing(
             answered,
             self.core.id,
@@ -303,7 +314,9 @@ impl Session {
         let Some(found) = self.core.tasks.get(&task) else {
             return;
         };
-        let link = &mut self.connections[found.place].link;
+        let Some(link) = link_at(&mut self.connections, found.place) else {
+            return;
+        };
         trace.crossing(
             answered,
             self.core.id,
@@ -340,6 +353,7 @@ impl Session {
             .is_some_and(|task| matches!(task.stage, Stage::Aborted));
         if aborted {
             self.core.end_silently(task, answered, trace);
+            self.core.left_behind.retain(|left| *left != task);
             self.management_done(answered, trace);
         }
         aborted

@@ -6,7 +6,7 @@ use wansan_trace::{Instant, Recorder, TaskTag};
 
 use super::connection::Link;
 use super::error::Close;
-use super::session::{Core, SOLICITED_BYTES, Session};
+use super::session::{Core, SOLICITED_BYTES, Session, link_at};
 use super::task::{Asked, Collecting, Progress, Refusal, Stage, Task};
 use crate::scsi::{AdditionalSense, Sense, SenseKey};
 use crate::wire::{BHS_BYTES, DataOut, Pdu, R2t, RESERVED_TAG, ScsiCommand};
@@ -78,6 +78,12 @@ impl Core {
         let Some(task) = self.tasks.get_mut(&tag) else {
             return Ok(());
         };
+        if task.connection != link.id {
+            // §4.2.2.1, connection allegiance.
+            return Err(Close::Protocol(
+                "it sent Data-Out on another connection than the command",
+            ));
+        }
         let moved_bytes = task.moved_bytes;
         match &mut task.stage {
             Stage::Collecting(collecting) => {
@@ -215,7 +221,10 @@ impl Session {
                 self.core.waiting_for_grant.pop_front();
                 continue;
             };
-            let link = &mut self.connections[place].link;
+            let Some(link) = link_at(&mut self.connections, place) else {
+                self.core.waiting_for_grant.pop_front();
+                continue;
+            };
             self.core.continue_write(link, tag, now, trace);
             let task = self.core.tasks.get(&tag);
             if let Some(Stage::Collecting(collecting)) = task.map(|task| &task.stage)

@@ -2,7 +2,7 @@
 
 use super::ahs::MAX_AHS_BYTES;
 use super::bhs::{self, BHS_BYTES, MAX_DATA_BYTES};
-use super::{FrameError, Pdu};
+use super::{Bhs, FrameError, Pdu};
 use crate::digest::{DIGEST_BYTES, Digest};
 
 /// MaxRecvDataSegmentLength until another is declared (RFC 7143 §13.12).
@@ -184,6 +184,12 @@ impl Receiver {
             data: &held[data_start..data_start + data_bytes],
             stream_offset,
         }))
+    }
+
+    /// The header that comes next, if all of it is here; nothing of it has been checked.
+    #[must_use]
+    pub fn peek(&self) -> Option<&Bhs> {
+        self.buffer[self.head..self.tail].first_chunk()
     }
 
     /// Whether so little space is left that reading would go in small pieces.

@@ -54,8 +54,8 @@ impl Victim {
             if pending.is_empty() {
                 return Ok(());
             }
-            let bytes = copy(pending, self.pair.target.connections()[0].space());
-            self.pair.target.connections()[0].filled(bytes);
+            let bytes = copy(pending, self.pair.target.connection(0).unwrap().space());
+            self.pair.target.connection(0).unwrap().filled(bytes);
             self.transmitter.sent(bytes);
             self.pair.target_works()?;
         }
@@ -85,9 +85,9 @@ impl Victim {
     fn answers(&mut self) -> Vec<(Bhs, Vec<u8>)> {
         let mut answers = Vec::new();
         loop {
-            let pending = self.pair.target.connections()[0].pending();
+            let pending = self.pair.target.connection(0).unwrap().pending();
             let bytes = copy(pending, self.receiver.space());
-            self.pair.target.connections()[0].sent(bytes);
+            self.pair.target.connection(0).unwrap().sent(bytes);
             self.receiver.filled(bytes);
             while let Some(pdu) = self.receiver.next().unwrap() {
                 answers.push((*pdu.bhs, pdu.data.to_vec()));
@@ -476,9 +476,9 @@ fn a_flipped_bit_is_noticed_where_digests_are_on() {
         victim.transmitter.push(&command, &[0; 512]);
         let mut bytes = victim.transmitter.pending().to_vec();
         bytes[flipped] ^= 4;
-        let taken = copy(&bytes, victim.pair.target.connections()[0].space());
+        let taken = copy(&bytes, victim.pair.target.connection(0).unwrap().space());
         assert_eq!(taken, bytes.len());
-        victim.pair.target.connections()[0].filled(taken);
+        victim.pair.target.connection(0).unwrap().filled(taken);
         assert!(matches!(victim.pair.target_works(), Err(Close::Frame(_))));
         let rejects = victim.answers().len();
         assert_eq!(
@@ -496,7 +496,7 @@ fn shown_answers(order: &[usize]) -> Result<(), SessionError> {
     pair.read(0, 1, 0);
     pair.read(1, 1, 1);
     pair.towards_target().unwrap();
-    let answers = pair.target.connections()[0].pending().to_vec();
+    let answers = pair.target.connection(0).unwrap().pending().to_vec();
     let each: Vec<&[u8]> = answers.chunks(BHS_BYTES + 512).collect();
     assert_eq!(each.len(), 2);
     let now = pair.now();

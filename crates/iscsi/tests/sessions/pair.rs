@@ -188,14 +188,14 @@ impl Pair {
         let mut moved = false;
         loop {
             let pending = self.initiator.connections()[0].pending().len();
-            if pending == 0 || !self.target.connections()[0].wants_input() {
+            if pending == 0 || !self.target.connection(0).unwrap().wants_input() {
                 break;
             }
             let piece = 1 + self.random_below(pending);
             let from = &self.initiator.connections()[0].pending()[..piece];
-            let bytes = copy(from, self.target.connections()[0].space());
+            let bytes = copy(from, self.target.connection(0).unwrap().space());
             self.initiator.connections()[0].sent(bytes, now, &mut self.trace);
-            self.target.connections()[0].filled(bytes);
+            self.target.connection(0).unwrap().filled(bytes);
             self.target_works()?;
             moved = true;
             self.initiator.pump(now, &mut self.trace);
@@ -206,7 +206,10 @@ impl Pair {
     /// Lets the target handle what it has and answer from the store.
     pub(crate) fn target_works(&mut self) -> Result<bool, Close> {
         let now = self.now();
-        self.target.receive(0, now, &mut self.trace)?;
+        self.target.receive(0, now, &mut self.trace);
+        if let Some((_, close)) = self.target.poll_end() {
+            return Err(close);
+        }
         let mut worked = false;
         while let Some(work) = self.target.poll_work(0) {
             worked = true;
@@ -257,15 +260,15 @@ impl Pair {
     pub(crate) fn towards_initiator(&mut self) -> bool {
         let mut moved = false;
         loop {
-            let pending = self.target.connections()[0].pending().len();
+            let pending = self.target.connection(0).unwrap().pending().len();
             if pending == 0 {
                 return moved;
             }
             let piece = 1 + self.random_below(pending);
             let now = self.now();
-            let from = &self.target.connections()[0].pending()[..piece];
+            let from = &self.target.connection(0).unwrap().pending()[..piece];
             let bytes = copy(from, self.initiator.connections()[0].space());
-            self.target.connections()[0].sent(bytes);
+            self.target.connection(0).unwrap().sent(bytes);
             self.initiator.connections()[0].filled(bytes, now);
             self.initiator.receive(0, now, &mut self.trace).unwrap();
             moved = true;
