@@ -44,6 +44,11 @@ impl Poller {
         )?)
     }
 
+    /// Waits for that source no more.
+    pub(crate) fn remove(&self, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, fd)?)
+    }
+
     /// Chooses what to wait for.
     pub(crate) fn interest(
         &self,

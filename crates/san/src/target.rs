@@ -1,8 +1,8 @@
 //! The target server: threads that serve sessions over real sockets from real stores.
 //!
 //! Each session belongs to one thread, which owns its state, so nothing on an I/O's way is locked.
-//! Threads talk by mail ([`mailbox`]): a new connection goes to the thread with the next number, a
-//! reset of a unit goes to all.
+//! Threads talk by mail ([`mailbox`]): a new connection goes to the thread with the next number, and
+//! from there to the one that owns the session which it wants to join; a reset of a unit goes to all.
 
 mod login;
 mod mailbox;
@@ -10,6 +10,7 @@ mod reactor;
 mod registry;
 mod seat;
 mod serve;
+mod sessions;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};

@@ -8,9 +8,10 @@ use super::task::{Refusal, Stage, Task};
 use crate::scsi::{Answer, Sense};
 use crate::text::exchange::Message;
 use crate::wire::{
-    AsyncEvent, AsyncMessage, BHS_BYTES, Bhs, DataIn, LogoutResponse, LogoutResult, Lun, NopIn, NopOut, RESERVED_TAG,
-    RESERVED_TASK_TAG, Reject, RejectReason, Residual, ResponseCode, ScsiCommand, ScsiResponse,
-    ScsiStatus, TaskManagementResponse, TaskManagementResult, TextResponse,
+    AsyncEvent, AsyncMessage, BHS_BYTES, Bhs, DataIn, LogoutResponse, LogoutResult, Lun, NopIn,
+    NopOut, RESERVED_TAG, RESERVED_TASK_TAG, Reject, RejectReason, Residual, ResponseCode,
+    ScsiCommand, ScsiResponse, ScsiStatus, TaskManagementResponse, TaskManagementResult,
+    TextResponse,
 };
 
 impl Core {

@@ -65,8 +65,10 @@ impl<T> HoldQueue<T> {
     /// Takes out the commands that `unwanted` says, as if they had never come: their places are
     /// gaps again.
     pub(super) fn discard(&mut self, unwanted: impl Fn(&T) -> bool) -> Vec<T> {
-        let dropped = self.held.extract_if(.., |_, command| unwanted(command));
-        dropped.map(|(_, command)| command).collect()
+        let places = self.held.iter().filter(|(_, command)| unwanted(command));
+        let places: Vec<u64> = places.map(|(place, _)| *place).collect();
+        let dropped = places.iter().filter_map(|place| self.held.remove(place));
+        dropped.collect()
     }
 
     fn place(&self, ahead: u32) -> u64 {

@@ -13,8 +13,8 @@ use crate::scsi::{Decoded, Sense, StoreOperation};
 use crate::text::exchange::{Message, Turn};
 use crate::text::send_targets::{Asked, push_record};
 use crate::wire::{
-    Bhs, FrameError, Lun, NopOut, Opcode, Pdu,
-    RESERVED_TASK_TAG, RejectReason, ScsiCommand, TaskManagementRequest, TextRequest,
+    Bhs, FrameError, Lun, NopOut, Opcode, Pdu, RESERVED_TASK_TAG, RejectReason, ScsiCommand,
+    TaskManagementRequest, TextRequest,
 };
 
 /// A command that waits for those before it.

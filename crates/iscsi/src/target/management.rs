@@ -158,7 +158,12 @@ impl Core {
     }
 
     /// Ends tasks without an answer; gives those that must wait for their store.
-    pub(super) fn abort(&mut self, tags: &[TaskTag], now: Instant, trace: &mut Recorder) -> Vec<TaskTag> {
+    pub(super) fn abort(
+        &mut self,
+        tags: &[TaskTag],
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Vec<TaskTag> {
         let mut at_store = Vec::new();
         for &tag in tags {
             let Some(task) = self.tasks.get_mut(&tag) else {

@@ -20,7 +20,7 @@ pub(super) struct Place {
 
 impl Session {
     /// Takes in a connection that has logged in, and gives its place. There must be room for it
-    /// ([`Session::connections`]), and no other one with its CID.
+    /// ([`Session::connections`]); one that has the same CID must leave at once.
     pub fn join(&mut self, connection: Connection) -> usize {
         let free = self.connections.iter().position(Option::is_none);
         let place = free.unwrap_or_else(|| {
@@ -53,6 +53,14 @@ impl Session {
         self.connections() == 0
     }
 
+    /// Notes that the end of the connection at `place` is no news to the initiator, as another one
+    /// takes its CID over (§6.3.4).
+    pub fn logged_out(&mut self, place: usize) {
+        if let Some(place) = self.core.places.get_mut(place) {
+            place.logged_out = true;
+        }
+    }
+
     /// Takes out the connection at `place`, which was logged out, has broken the protocol or whose
     /// socket is dead, and gives the bytes that it still had to send.
     ///
@@ -62,7 +70,8 @@ impl Session {
     /// brought ahead of a gap in CmdSN is as if it had never come (§11.14), so that the
     /// initiator can close the gaps by sending it again elsewhere (§7.2.1).
     pub fn leave(&mut self, place: usize, now: Instant, trace: &mut Recorder) -> Vec<u8> {
-        let Some(Connection { mut link, .. }) = self.connections.get_mut(place).and_then(Option::take)
+        let Some(Connection { mut link, .. }) =
+            self.connections.get_mut(place).and_then(Option::take)
         else {
             return Vec::new();
         };

@@ -232,9 +232,9 @@ impl Session {
                 self.core.release(true);
                 continue;
             };
-            let handled =
-                self.core
-                    .deliver(held.place, link, &held.bhs, &held.data, now, trace);
+            let handled = self
+                .core
+                .deliver(held.place, link, &held.bhs, &held.data, now, trace);
             self.core.end_after(held.place, link, handled);
         }
     }

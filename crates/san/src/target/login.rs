@@ -2,14 +2,19 @@
 
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, SessionType};
 use wansan_iscsi::login::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions};
+use wansan_iscsi::target::Session;
 use wansan_iscsi::wire::LoginStatus;
+use wansan_trace::SessionId;
 
 use super::registry::{Nexus, Replaced};
+use super::sessions::Sessions as Served;
 use super::{PORTAL_GROUP_TAG, Shared};
 
 /// One login's view of the target.
 pub(super) struct Desk<'a> {
     pub(super) shared: &'a Shared,
+    /// The sessions of the thread that the login runs on.
+    pub(super) sessions: &'a Served,
     /// The number of the thread that will own the session.
     pub(super) owner: usize,
     /// The session that the new one has pushed out.
@@ -27,7 +32,9 @@ impl Sessions for Desk<'_> {
         Ok(Found {
             portal_group_tag: PORTAL_GROUP_TAG,
             target_alias: None,
-            session: None,
+            session: self
+                .joined(candidate)
+                .map(|session| (*session.parameters(), session.window())),
         })
     }
 
@@ -37,13 +44,10 @@ impl Sessions for Desk<'_> {
         session: &SessionParameters,
         _: &ConnectionParameters,
     ) -> Result<Admitted, Refusal> {
-        let discovery = candidate.session_type == SessionType::Discovery;
-        let target = if discovery { "" } else { &self.shared.name };
-        let nexus = Nexus {
-            initiator: candidate.initiator_name.to_owned(),
-            isid: candidate.isid,
-            target: target.to_owned(),
-        };
+        if candidate.tsih != 0 {
+            return self.let_in(candidate);
+        }
+        let nexus = self.nexus(candidate);
         let (id, replaced) = self
             .shared
             .registry
@@ -58,6 +62,43 @@ impl Sessions for Desk<'_> {
                 exp_cmd_sn,
                 max_cmd_sn,
             },
+        })
+    }
+}
+
+impl Desk<'_> {
+    fn nexus(&self, candidate: &Candidate<'_>) -> Nexus {
+        let discovery = candidate.session_type == SessionType::Discovery;
+        let target = if discovery { "" } else { &self.shared.name };
+        Nexus {
+            initiator: candidate.initiator_name.to_owned(),
+            isid: candidate.isid,
+            target: target.to_owned(),
+        }
+    }
+
+    /// The session that the candidate means: it must be one of the same initiator and target.
+    fn joined(&self, candidate: &Candidate<'_>) -> Option<&Session> {
+        let id = SessionId::new(candidate.isid, candidate.tsih);
+        let nexus = self.nexus(candidate);
+        let known = self.shared.registry.is(&nexus, id);
+        let (_, served) = self.sessions.find(id).filter(|_| known)?;
+        Some(&served.session)
+    }
+
+    /// Lets a connection into a session that is there (RFC 7143 §6.3.1). One with the CID of
+    /// another pushes that one out (§6.3.4), so it finds room even where the session is full.
+    fn let_in(&self, candidate: &Candidate<'_>) -> Result<Admitted, Refusal> {
+        let gone = Refusal::Status(LoginStatus::SessionDoesNotExist);
+        let session = self.joined(candidate).ok_or(gone)?;
+        let max_connections = usize::from(session.parameters().max_connections);
+        let takes_over = session.place_of(candidate.cid).is_some();
+        if !takes_over && session.connections() >= max_connections {
+            return Err(Refusal::Status(LoginStatus::TooManyConnections));
+        }
+        Ok(Admitted {
+            tsih: candidate.tsih,
+            window: session.window(),
         })
     }
 }

@@ -11,12 +11,15 @@ use wansan_iscsi::scsi::UnitAttention;
 use wansan_trace::SessionId;
 
 use super::seat::Seat;
+use super::serve::Peer;
 
 /// What one thread tells another.
 #[derive(Debug)]
 pub(super) enum Mail {
     /// Serve this connection.
     Connection(TcpStream, Seat),
+    /// Serve this connection, which wants to join a session of yours, from where its login stands.
+    Joining(Box<Peer>),
     /// Another session has ended the tasks of all at these units.
     TasksEnded {
         /// Who did.

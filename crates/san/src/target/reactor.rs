@@ -1,18 +1,20 @@
 //! One thread of a target: waits for sockets, stores and mail, and serves its connections.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use wansan_iscsi::target::Session;
+use wansan_iscsi::login::Accepted;
 use wansan_tcp::TcpInfo;
-use wansan_trace::{Instant, Recorder, clock};
+use wansan_trace::{Instant, Recorder, SessionId, clock};
 
 use super::Shared;
 use super::mailbox::Mail;
 use super::seat::{MAX_CONNECTIONS, Seat};
-use super::serve::{Context, End, Peer, Phase, Token, answered};
+use super::serve::{Context, End, Peer, Phase, Token, Turn, answered};
+use super::sessions::Sessions;
 use crate::poller::{Poller, Ready};
 use crate::store::{Pool, QueueBounds};
 
@@ -47,12 +49,14 @@ pub(super) struct Reactor {
     /// False during a pause in accepting connections.
     listens: bool,
     peers: Vec<Option<Peer>>,
-    generations: u16,
+    sessions: Sessions,
     context: Context,
     /// The thread that gets the next connection.
     next_thread: usize,
     /// Connections that have had their turn and want another.
     again: Vec<u16>,
+    /// Connections for which another one of their session has left something to do.
+    woken: Vec<u16>,
     next_tick: Instant,
     next_tcp_sample: Instant,
 }
@@ -77,16 +81,17 @@ impl Reactor {
             listener,
             listens: true,
             peers: Vec::new(),
-            generations: 0,
+            sessions: Sessions::default(),
             context: Context {
                 number,
                 shared,
                 trace,
                 queue_pair,
-                backlog: std::collections::VecDeque::new(),
+                backlog: VecDeque::new(),
             },
             next_thread: 0,
             again: Vec::new(),
+            woken: Vec::new(),
             next_tick: Instant::ZERO,
             next_tcp_sample: Instant::ZERO,
         })
@@ -103,7 +108,8 @@ impl Reactor {
                 deadline = deadline.min(self.next_tcp_sample);
             }
             let again = std::mem::take(&mut self.again);
-            if !again.is_empty() {
+            let woken = std::mem::take(&mut self.woken);
+            if !again.is_empty() || !woken.is_empty() {
                 deadline = now;
             }
             if let Err(error) = self.poller.wait(now, Some(deadline), &mut ready) {
@@ -124,6 +130,9 @@ impl Reactor {
             }
             for slot in again {
                 self.serve(slot, true);
+            }
+            for slot in woken {
+                self.serve(slot, false);
             }
         }
     }
@@ -178,30 +187,31 @@ impl Reactor {
         let mailbox = Arc::clone(&self.context.shared.mailboxes[self.context.number]);
         for mail in mailbox.take() {
             match mail {
-                Mail::Connection(stream, seat) => self.take_in(stream, seat),
+                Mail::Connection(stream, seat) => self.greet(stream, seat),
+                Mail::Joining(peer) => {
+                    if let Some(slot) = self.take_in(*peer) {
+                        self.serve(slot, true);
+                    }
+                }
                 Mail::TasksEnded {
                     by,
                     units,
                     attention,
                 } => {
                     let now = clock::now();
-                    for slot in self.sessions_slots() {
-                        if let Some((session, trace)) = self.session(slot)
-                            && session.id() != by
-                        {
-                            session.end_tasks(&units, attention, now, trace);
-                            self.serve(slot, false);
+                    for (_, served) in self.sessions.iter_mut() {
+                        if served.session.id() != by {
+                            let trace = &mut self.context.trace;
+                            served.session.end_tasks(&units, attention, now, trace);
+                            self.woken.extend(served.slots().map(|(_, slot)| slot));
                         }
                     }
                 }
                 Mail::EndSession(id) => {
-                    for slot in self.sessions_slots() {
-                        if self
-                            .session(slot)
-                            .is_some_and(|(session, _)| session.id() == id)
-                        {
-                            self.begin_close(slot);
-                        }
+                    let found = self.sessions.find(id);
+                    let slots = found.map(|(_, served)| served.slots().collect::<Vec<_>>());
+                    for (_, slot) in slots.into_iter().flatten() {
+                        self.begin_close(slot);
                     }
                 }
                 Mail::Stop => return true,
@@ -210,66 +220,99 @@ impl Reactor {
         false
     }
 
-    fn take_in(&mut self, stream: TcpStream, seat: Seat) {
-        let slot = self
-            .peers
-            .iter()
-            .position(Option::is_none)
-            .unwrap_or(self.peers.len());
+    fn greet(&mut self, stream: TcpStream, seat: Seat) {
         // PDUs are put together before they are sent; waiting for more can only delay.
-        let ready = stream.set_nonblocking(true).is_ok()
-            && stream.set_nodelay(true).is_ok()
-            && self.poller.add(&stream, slot as u64).is_ok();
-        if !ready {
+        if stream.set_nonblocking(true).is_err() || stream.set_nodelay(true).is_err() {
             return; // The stream is dropped: the initiator sees it close.
         }
-        if slot == self.peers.len() {
-            self.peers.push(None);
-        }
-        self.generations = self.generations.wrapping_add(1);
         let now = clock::now();
         let login = wansan_iscsi::target::Handshake::new(self.context.shared.wanted.clone());
-        self.peers[slot] = Some(Peer {
+        self.take_in(Peer {
             stream,
             seat,
             phase: Phase::Login(Box::new(login)),
             last_heard: now,
             came: now,
-            generation: self.generations,
             interest: (true, false),
         });
     }
 
-    fn sessions_slots(&self) -> Vec<u16> {
-        let sessions = self.peers.iter().zip(0..).filter(|(peer, _)| {
-            peer.as_ref()
-                .is_some_and(|peer| matches!(peer.phase, Phase::Session(_)))
-        });
-        sessions.map(|(_, slot)| slot).collect()
+    /// Gives a connection a slot; it is dropped if the poller does not take it.
+    fn take_in(&mut self, mut peer: Peer) -> Option<u16> {
+        let free = self.peers.iter().position(Option::is_none);
+        let slot = free.unwrap_or(self.peers.len());
+        self.poller.add(&peer.stream, slot as u64).ok()?;
+        peer.interest = (true, false);
+        if slot == self.peers.len() {
+            self.peers.push(None);
+        }
+        self.peers[slot] = Some(peer);
+        Some(slot as u16)
     }
 
-    fn session(&mut self, slot: u16) -> Option<(&mut Session, &mut Recorder)> {
-        let peer = self.peers.get_mut(usize::from(slot))?.as_mut()?;
-        match &mut peer.phase {
-            Phase::Session(session) => Some((session, &mut self.context.trace)),
-            Phase::Login(_) | Phase::Closing(_) => None,
+    /// Gives a connection to the thread that owns the session which it wants to join.
+    fn hand_over(&mut self, slot: u16, owner: usize) {
+        if let Some(peer) = self.peers[usize::from(slot)].take()
+            && self.poller.remove(&peer.stream).is_ok()
+        {
+            let mailbox = &self.context.shared.mailboxes[owner];
+            mailbox.put(Mail::Joining(Box::new(peer)));
+        }
+    }
+
+    /// Gives a connection that has logged in to its session, in place of one that had its CID
+    /// (RFC 7143 §6.3.4).
+    fn seat(&mut self, slot: u16, accepted: Accepted) {
+        let id = SessionId::new(accepted.isid, accepted.tsih);
+        let joined = self.sessions.find(id).map(|(number, _)| number);
+        let mut old = None;
+        if let Some(number) = joined
+            && let Some(served) = self.sessions.get_mut(number)
+            && let Some(place) = served.session.place_of(accepted.cid)
+        {
+            served.session.logged_out(place);
+            old = served.slot(place);
+        }
+        let Some(peer) = self.peers[usize::from(slot)].as_mut() else {
+            return;
+        };
+        let targets = peer.targets(&self.context.shared);
+        let login = std::mem::replace(&mut peer.phase, Phase::Closing(VecDeque::new()));
+        let Phase::Login(handshake) = login else {
+            return;
+        };
+        let at = match joined {
+            Some(number) => {
+                let connection = handshake.into_connection(&accepted);
+                self.sessions.join(number, connection, slot)
+            }
+            None => {
+                let config = self.context.shared.session.clone();
+                let session = handshake.into_session(accepted, config, targets);
+                Some(self.sessions.begin(session, slot))
+            }
+        };
+        if let Some(at) = at {
+            peer.phase = Phase::Session(at);
+        }
+        // After the new one has come, or the session might end with its only connection.
+        if let Some(old) = old {
+            self.begin_close(old);
         }
     }
 
     fn stores_answered(&mut self) {
         let mut touched: Vec<u16> = Vec::new();
-        let Reactor { peers, context, .. } = self;
+        let Reactor {
+            sessions, context, ..
+        } = self;
         for completion in context.queue_pair.completions() {
             let token = Token::from_u64(completion.token);
-            let peer = peers
-                .get_mut(usize::from(token.slot))
-                .and_then(Option::as_mut);
             // A session that has ended meanwhile does not want to know.
-            if let Some(peer) = peer
-                && peer.generation == token.generation
-                && let Phase::Session(session) = &mut peer.phase
+            if let Some(served) = sessions.get_mut(token.slot)
+                && served.generation == token.generation
             {
-                answered(session, completion, &mut context.trace);
+                answered(&mut served.session, completion, &mut context.trace);
                 if touched.last() != Some(&token.slot) {
                     touched.push(token.slot);
                 }
@@ -278,9 +321,29 @@ impl Reactor {
         context.submit_backlog();
         touched.sort_unstable();
         touched.dedup();
-        for slot in touched {
-            self.serve(slot, false);
+        for number in touched {
+            for slot in self.busy(number) {
+                self.serve(slot, false);
+            }
         }
+    }
+
+    /// The connections of a session that have something to do and do not wait for their socket.
+    fn busy(&mut self, number: u16) -> Vec<u16> {
+        let Reactor {
+            peers, sessions, ..
+        } = self;
+        let Some(served) = sessions.get_mut(number) else {
+            return Vec::new();
+        };
+        let slots: Vec<(usize, u16)> = served.slots().collect();
+        let busy = slots.into_iter().filter(|&(place, slot)| {
+            let connection = served.session.connection(place);
+            let waits = |peer: &Peer| peer.interest.1;
+            connection.is_some_and(|connection| connection.is_busy())
+                && !peers[usize::from(slot)].as_ref().is_some_and(waits)
+        });
+        busy.map(|(_, slot)| slot).collect()
     }
 
     fn serve(&mut self, slot: u16, readable: bool) {
@@ -291,14 +354,52 @@ impl Reactor {
         else {
             return;
         };
-        match peer.serve(slot, readable, &mut self.context) {
-            Ok(more) => {
-                if more && !self.again.contains(&slot) {
+        let turn = peer.serve(readable, &mut self.sessions, &mut self.context);
+        let session = match &peer.phase {
+            Phase::Session(at) => Some(at.session),
+            Phase::Login(_) | Phase::Closing(_) => None,
+        };
+        match turn {
+            Ok(Turn::Done) => self.update_interest(slot),
+            Ok(Turn::Again) => {
+                if !self.again.contains(&slot) {
                     self.again.push(slot);
                 }
                 self.update_interest(slot);
             }
+            Ok(Turn::LoggedIn(accepted)) => {
+                self.seat(slot, *accepted);
+                // The answer has to be sent, and commands may have come behind the login.
+                self.serve(slot, true);
+            }
+            Ok(Turn::Elsewhere(owner)) => self.hand_over(slot, owner),
             Err(end) => self.end(slot, &end),
+        }
+        if let Some(number) = session {
+            self.follow_up(number, slot);
+        }
+    }
+
+    /// Does what serving the connection at `served_slot` has left to do for others of its session,
+    /// and closes those that are to be closed.
+    fn follow_up(&mut self, number: u16, served_slot: u16) {
+        while let Some(served) = self.sessions.get_mut(number)
+            && let Some((place, close)) = served.session.poll_end()
+        {
+            if let Some(slot) = served.slot(place) {
+                self.end(slot, &End::Session(close));
+            }
+        }
+        if self
+            .sessions
+            .get_mut(number)
+            .is_some_and(|served| served.is_shared())
+        {
+            for slot in self.busy(number) {
+                if slot != served_slot && !self.woken.contains(&slot) {
+                    self.woken.push(slot);
+                }
+            }
         }
     }
 
@@ -314,10 +415,10 @@ impl Reactor {
         };
         let (read, write) = match &mut peer.phase {
             Phase::Login(handshake) => (true, !handshake.pending().is_empty()),
-            Phase::Session(session) => {
-                let connection = &session.connections()[0];
-                (connection.wants_input(), !connection.pending().is_empty())
-            }
+            Phase::Session(at) => match self.sessions.connection(*at) {
+                Some(connection) => (connection.wants_input(), !connection.pending().is_empty()),
+                None => (true, false),
+            },
             Phase::Closing(rest) => (true, !rest.is_empty()),
         };
         if peer.interest != (read, write) {
@@ -347,8 +448,9 @@ impl Reactor {
         }
     }
 
-    /// Ends the session at `slot` and lets its connection close in order.
+    /// Takes the connection at `slot` out of its session, if it has one, and lets it close in order.
     fn begin_close(&mut self, slot: u16) {
+        let rest = self.take_out(slot);
         let Some(peer) = self
             .peers
             .get_mut(usize::from(slot))
@@ -356,12 +458,11 @@ impl Reactor {
         else {
             return;
         };
-        if let Some(session) = peer.close() {
-            self.context.shared.registry.leave(session.id());
-            self.context.forget(slot, peer.generation);
+        if let Some(rest) = rest {
+            peer.phase = Phase::Closing(rest.into());
         }
         peer.came = clock::now();
-        if peer.finish().is_err() {
+        if peer.finish(&mut self.sessions).is_err() {
             self.drop_peer(slot);
         } else {
             self.update_interest(slot);
@@ -369,12 +470,33 @@ impl Reactor {
     }
 
     fn drop_peer(&mut self, slot: u16) {
-        if let Some(mut peer) = self.peers[usize::from(slot)].take()
-            && let Some(session) = peer.close()
-        {
-            self.context.shared.registry.leave(session.id());
-            self.context.forget(slot, peer.generation);
+        self.take_out(slot);
+        self.peers[usize::from(slot)] = None;
+    }
+
+    /// Ends a connection's part in its session or its login; gives what it still had to send, or
+    /// `None` if it was closing already.
+    fn take_out(&mut self, slot: u16) -> Option<Vec<u8>> {
+        let peer = self.peers.get_mut(usize::from(slot))?.as_mut()?;
+        let at = match &peer.phase {
+            Phase::Login(handshake) => return Some(handshake.pending().to_vec()),
+            Phase::Session(at) => *at,
+            Phase::Closing(_) => return None,
+        };
+        let trace = &mut self.context.trace;
+        let (rest, ended) = self.sessions.leave(at, clock::now(), trace);
+        match ended {
+            Some(served) => {
+                self.context.shared.registry.leave(served.session.id());
+                self.context.forget(at.session, served.generation);
+            }
+            // Others may have been told, or may go on now.
+            None => {
+                let busy = self.busy(at.session);
+                self.woken.extend(busy);
+            }
         }
+        Some(rest)
     }
 
     /// Does what is due: TCP samples, pings, and the end of what takes too long.
@@ -382,12 +504,16 @@ impl Reactor {
         if self.context.trace.keeps_tcp() && now >= self.next_tcp_sample {
             self.next_tcp_sample = now + self.context.shared.tcp_interval;
             for peer in self.peers.iter_mut().flatten() {
-                if let Phase::Session(session) = &mut peer.phase
+                if let Phase::Session(at) = peer.phase
                     && let Ok(info) = TcpInfo::of(&peer.stream)
+                    && let Some(served) = self.sessions.get_mut(at.session)
                 {
-                    let id = session.id();
-                    let connection = session.connections()[0].id();
-                    self.context.trace.tcp(info.record(now, id, connection));
+                    let id = served.session.id();
+                    if let Some(connection) = served.session.connection(at.place) {
+                        self.context
+                            .trace
+                            .tcp(info.record(now, id, connection.id()));
+                    }
                 }
             }
         }
@@ -396,6 +522,9 @@ impl Reactor {
         }
         self.next_tick = now + TICK;
         self.resume_listening();
+        for (_, served) in self.sessions.iter_mut() {
+            served.session.rest();
+        }
         for slot in 0..self.peers.len() as u16 {
             self.check_life(slot, now);
         }
@@ -405,9 +534,6 @@ impl Reactor {
         let Some(peer) = self.peers[usize::from(slot)].as_mut() else {
             return;
         };
-        if let Phase::Session(session) = &mut peer.phase {
-            session.rest();
-        }
         let silent = now.since(peer.last_heard);
         let age = now.since(peer.came);
         match &mut peer.phase {
@@ -421,8 +547,10 @@ impl Reactor {
                 ));
                 self.begin_close(slot);
             }
-            Phase::Session(session) if silent > SILENCE => {
-                session.ping(0, now, &mut self.context.trace);
+            Phase::Session(at) if silent > SILENCE => {
+                if let Some(served) = self.sessions.get_mut(at.session) {
+                    served.session.ping(at.place, now, &mut self.context.trace);
+                }
                 self.serve(slot, false);
             }
             _ => {}

@@ -68,6 +68,19 @@ impl Registry {
         Some((session, replaced))
     }
 
+    /// The number of the thread that owns a session.
+    pub(super) fn owner(&self, session: SessionId) -> Option<usize> {
+        let state = self.lock();
+        let mut known = state.sessions.values();
+        Some(known.find(|known| known.session == session)?.owner)
+    }
+
+    /// Whether `session` is the one that joins `nexus`.
+    pub(super) fn is(&self, nexus: &Nexus, session: SessionId) -> bool {
+        let known = self.lock().sessions.get(nexus).copied();
+        known.is_some_and(|known| known.session == session)
+    }
+
     /// Forgets a session that has ended.
     pub(super) fn leave(&self, session: SessionId) {
         self.lock()
@@ -104,6 +117,9 @@ mod tests {
             })
         );
         assert_ne!(second, first);
+        assert_eq!(registry.owner(second), Some(1));
+        assert_eq!(registry.owner(first), None);
+        assert!(registry.is(&nexus("a"), second) && !registry.is(&nexus("b"), second));
         // The old one's end must not take the new one with it.
         registry.leave(first);
         assert_eq!(

@@ -6,6 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use wansan_iscsi::login::Accepted;
 use wansan_iscsi::target::{Handshake, Session, Work};
 use wansan_iscsi::text::send_targets::{TargetAddress, TargetRecord};
 use wansan_trace::{Instant, Recorder, TaskTag, clock};
@@ -13,6 +14,7 @@ use wansan_trace::{Instant, Recorder, TaskTag, clock};
 use super::login::Desk;
 use super::mailbox::Mail;
 use super::seat::Seat;
+use super::sessions::{Membership, Served, Sessions};
 use super::{PORTAL_GROUP_TAG, Shared};
 use crate::store::{Completion, Operation, QueuePair};
 
@@ -25,8 +27,6 @@ pub(super) struct Peer {
     pub(super) last_heard: Instant,
     /// When it came, for the bound on the time of a login.
     pub(super) came: Instant,
-    /// Names this connection among those that had the same slot.
-    pub(super) generation: u16,
     /// What the poller waits for: reading, writing.
     pub(super) interest: (bool, bool),
 }
@@ -35,7 +35,8 @@ pub(super) struct Peer {
 #[derive(Debug)]
 pub(super) enum Phase {
     Login(Box<Handshake>),
-    Session(Box<Session>),
+    /// Full feature phase, in that session.
+    Session(Membership),
     /// Nothing more is heard; the rest is sent, then the peer is waited for to close.
     Closing(VecDeque<u8>),
 }
@@ -68,6 +69,19 @@ impl End {
     }
 }
 
+/// How a connection's turn came out.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// There is nothing more to do for now.
+    Done,
+    /// It wants another turn.
+    Again,
+    /// It has logged in.
+    LoggedIn(Box<Accepted>),
+    /// It wants to join a session of another thread, which has this number.
+    Elsewhere(usize),
+}
+
 /// What a thread's connections share.
 pub(super) struct Context {
     pub(super) number: usize,
@@ -79,7 +93,7 @@ pub(super) struct Context {
     pub(super) backlog: VecDeque<(u64, usize, Operation)>,
 }
 
-/// Names an operation at the stores: the slot, the generation and the task.
+/// Names an operation at the stores: the slot and generation of the session, and the task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) slot: u16,
@@ -108,17 +122,15 @@ const ROUNDS_PER_TURN: u32 = 8;
 impl Peer {
     /// Reads what has come, once, if the connection wants to hear more. Says whether all of the
     /// space was filled, so that more may be waiting.
-    fn read(&mut self, now: Instant) -> Result<bool, End> {
+    fn read(&mut self, sessions: &mut Sessions, now: Instant) -> Result<bool, End> {
+        let mut nowhere = [0; 4096];
         let space = match &mut self.phase {
             Phase::Login(handshake) => handshake.space(),
-            Phase::Session(session) => {
-                let connection = &mut session.connections()[0];
-                if !connection.wants_input() {
-                    return Ok(false);
-                }
-                connection.space()
-            }
-            Phase::Closing(_) => &mut [0; 4096],
+            Phase::Session(at) => match sessions.connection(*at) {
+                Some(connection) if connection.wants_input() => connection.space(),
+                _ => return Ok(false),
+            },
+            Phase::Closing(_) => &mut nowhere,
         };
         let room = space.len();
         let bytes = match recv(&self.stream, space, RecvFlags::DONTWAIT) {
@@ -130,20 +142,20 @@ impl Peer {
         self.last_heard = now;
         match &mut self.phase {
             Phase::Login(handshake) => handshake.filled(bytes),
-            Phase::Session(session) => session.connections()[0].filled(bytes),
+            Phase::Session(at) => {
+                if let Some(connection) = sessions.connection(*at) {
+                    connection.filled(bytes);
+                }
+            }
             Phase::Closing(_) => {}
         }
         Ok(bytes == room)
     }
 
     /// Sends what is pending as far as the socket takes it; says whether all of it went.
-    fn write(&mut self) -> Result<bool, End> {
+    fn write(&mut self, sessions: &mut Sessions) -> Result<bool, End> {
         loop {
-            let pending = match &mut self.phase {
-                Phase::Login(handshake) => handshake.pending(),
-                Phase::Session(session) => session.connections()[0].pending(),
-                Phase::Closing(rest) => rest.make_contiguous(),
-            };
+            let pending = self.phase.pending(sessions);
             if pending.is_empty() {
                 return Ok(true);
             }
@@ -156,85 +168,54 @@ impl Peer {
             };
             match &mut self.phase {
                 Phase::Login(handshake) => handshake.sent(bytes),
-                Phase::Session(session) => session.connections()[0].sent(bytes),
+                Phase::Session(at) => {
+                    if let Some(connection) = sessions.connection(*at) {
+                        connection.sent(bytes);
+                    }
+                }
                 Phase::Closing(rest) => drop(rest.drain(..bytes)),
             }
         }
     }
 
     /// Serves the connection until there is nothing more to do for now, or until it has had its
-    /// turn; says whether it wants another. `readable`: the socket may have something.
+    /// turn. `readable`: the socket may have something.
     pub(super) fn serve(
         &mut self,
-        slot: u16,
         mut readable: bool,
+        sessions: &mut Sessions,
         context: &mut Context,
-    ) -> Result<bool, End> {
+    ) -> Result<Turn, End> {
         for _ in 0..ROUNDS_PER_TURN {
             let now = clock::now();
             if readable {
-                readable = self.read(now)?;
+                readable = self.read(sessions, now)?;
             }
-            self.advance(slot, now, context)?;
-            let anything = !self.pending_is_empty();
-            let all_sent = self.write()?;
+            match &mut self.phase {
+                Phase::Login(handshake) => {
+                    if let Some(turn) = log_in(handshake, sessions, context)? {
+                        return Ok(turn);
+                    }
+                }
+                Phase::Session(at) => {
+                    if let Some(served) = sessions.get_mut(at.session) {
+                        context.advance(*at, served, now);
+                    }
+                }
+                Phase::Closing(_) => {}
+            }
+            let anything = !self.phase.pending(sessions).is_empty();
+            let all_sent = self.write(sessions)?;
             // When much was sent, work or input that had no room may go on.
             if !readable && (!anything || !all_sent) {
-                return Ok(false);
+                return Ok(Turn::Done);
             }
         }
-        Ok(true)
-    }
-
-    fn pending_is_empty(&mut self) -> bool {
-        match &mut self.phase {
-            Phase::Login(handshake) => handshake.pending().is_empty(),
-            Phase::Session(session) => session.connections()[0].pending().is_empty(),
-            Phase::Closing(rest) => rest.is_empty(),
-        }
-    }
-
-    fn advance(&mut self, slot: u16, now: Instant, context: &mut Context) -> Result<(), End> {
-        if let Phase::Login(handshake) = &mut self.phase {
-            let shared = Arc::clone(&context.shared);
-            let owner = context.number;
-            let mut desk = Desk {
-                shared: &shared,
-                owner,
-                replaced: None,
-            };
-            let accepted = handshake.receive(&mut desk)?;
-            if let Some(replaced) = desk.replaced {
-                let mailbox = &shared.mailboxes[replaced.owner];
-                mailbox.put(Mail::EndSession(replaced.session));
-            }
-            let Some(accepted) = accepted else {
-                return Ok(());
-            };
-            let targets = self.targets(&shared);
-            let handshake = std::mem::replace(&mut self.phase, Phase::Closing(VecDeque::new()));
-            if let Phase::Login(handshake) = handshake {
-                let config = shared.session.clone();
-                let session = handshake.into_session(*accepted, config, targets);
-                self.phase = Phase::Session(Box::new(session));
-            }
-        }
-        let Phase::Session(session) = &mut self.phase else {
-            return Ok(());
-        };
-        let received = session.receive(0, now, &mut context.trace);
-        let mut asked = now;
-        while let Some(work) = session.poll_work(0) {
-            asked = context.work(slot, self.generation, session, work, asked);
-        }
-        while let Some(notice) = session.poll_notice() {
-            context.tell(session.id(), notice);
-        }
-        Ok(received?)
+        Ok(Turn::Again)
     }
 
     /// What SendTargets says on this connection: the target, at the address that it was reached at.
-    fn targets(&self, shared: &Shared) -> Arc<[TargetRecord]> {
+    pub(super) fn targets(&self, shared: &Shared) -> Arc<[TargetRecord]> {
         let address = self.stream.local_addr().unwrap_or(shared.address);
         let portal = TargetAddress {
             host: address.ip().to_string(),
@@ -247,30 +228,76 @@ impl Peer {
         }])
     }
 
-    /// Goes into [`Phase::Closing`] with what is still to be sent. Gives the session that ended.
-    pub(super) fn close(&mut self) -> Option<Box<Session>> {
-        let rest = match &mut self.phase {
-            Phase::Login(handshake) => handshake.pending().to_vec(),
-            Phase::Session(session) => session.connections()[0].pending().to_vec(),
-            Phase::Closing(_) => return None,
-        };
-        match std::mem::replace(&mut self.phase, Phase::Closing(rest.into())) {
-            Phase::Session(session) => Some(session),
-            Phase::Login(_) | Phase::Closing(_) => None,
-        }
-    }
-
     /// In [`Phase::Closing`]: sends the rest and says that nothing more will come. The socket stays
     /// until the peer has closed too: closing it first would throw away what the peer has not read.
-    pub(super) fn finish(&mut self) -> Result<(), End> {
-        if self.write()? {
+    pub(super) fn finish(&mut self, sessions: &mut Sessions) -> Result<(), End> {
+        if self.write(sessions)? {
             self.stream.shutdown(Shutdown::Write)?;
         }
         Ok(())
     }
 }
 
+impl Phase {
+    /// What waits for the socket.
+    pub(super) fn pending<'a>(&'a mut self, sessions: &'a mut Sessions) -> &'a [u8] {
+        match self {
+            Phase::Login(handshake) => handshake.pending(),
+            Phase::Session(at) => match sessions.connection(*at) {
+                Some(connection) => connection.pending(),
+                None => &[],
+            },
+            Phase::Closing(rest) => rest.make_contiguous(),
+        }
+    }
+}
+
+/// Goes on with a login: where the session is that the connection joins, so that nothing of a
+/// session is ever locked.
+fn log_in(
+    handshake: &mut Handshake,
+    sessions: &Sessions,
+    context: &Context,
+) -> Result<Option<Turn>, End> {
+    let shared = &context.shared;
+    if let Some(joined) = handshake.joins()
+        && let Some(owner) = shared.registry.owner(joined)
+        && owner != context.number
+    {
+        return Ok(Some(Turn::Elsewhere(owner)));
+    }
+    let mut desk = Desk {
+        shared,
+        sessions,
+        owner: context.number,
+        replaced: None,
+    };
+    let accepted = handshake.receive(&mut desk)?;
+    if let Some(replaced) = desk.replaced {
+        let mailbox = &shared.mailboxes[replaced.owner];
+        mailbox.put(Mail::EndSession(replaced.session));
+    }
+    Ok(accepted.map(Turn::LoggedIn))
+}
+
 impl Context {
+    /// Handles what has come on a connection, and has the stores do what that asks for.
+    fn advance(&mut self, at: Membership, served: &mut Served, now: Instant) {
+        let Served {
+            session,
+            generation,
+            ..
+        } = served;
+        session.receive(at.place, now, &mut self.trace);
+        let mut asked = now;
+        while let Some(work) = session.poll_work(at.place) {
+            asked = self.work(at.session, *generation, session, work, asked);
+        }
+        while let Some(notice) = session.poll_notice() {
+            self.tell(session.id(), notice);
+        }
+    }
+
     /// Has a store do a piece of work that it is asked for at `asked`: at once if that takes no
     /// longer than a copy in memory. Gives the time when that was done: looking at the clock once
     /// per piece, and only when it is recorded, is all that recording the store's time may cost.

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use wansan_iscsi::keys::Wanted;
 use wansan_san::store::LunSpec;
 use wansan_san::{Target, TargetConfig};
 use wansan_trace::Recorder;
@@ -38,6 +39,15 @@ pub(crate) struct TargetArgs {
         value_parser = clap::value_parser!(u32).range(1..=65_536)
     )]
     command_window: u32,
+    /// Connections of one session (MC/S)
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 32,
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
+    max_connections: u16,
     /// Threads that serve sessions
     #[arg(
         long,
@@ -80,7 +90,10 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
         name: args.name.clone(),
         luns: args.luns.clone(),
         command_window: args.command_window,
-        wanted: args.session.wanted(),
+        wanted: Wanted {
+            max_connections: args.max_connections,
+            ..args.session.wanted()
+        },
         congestion_control: args.congestion_control.clone(),
         threads: usize::from(args.threads),
         kinds: args.record.kinds(),
