@@ -2,22 +2,28 @@
 //!
 //! - [`Session`]: the queue, the command window and the tasks, with its connections;
 //! - [`Connection`]: one connection's byte streams;
+//! - [`Schedule`]: which connection takes the next command; [`Tally`]: what each has done;
 //! - [`Command`] goes in, [`Completion`] comes out.
 //!
 //! A connection logs in by itself with [`crate::login::InitiatorLogin`] over a [`Handshake`] and
-//! is then given to its session.
+//! is then given to its session: the first one by [`Handshake::into_session`], others by
+//! [`Session::join`] and [`Session::admit`].
 
 mod connection;
 mod error;
 mod handshake;
 mod incoming;
 mod outgoing;
+mod schedule;
 mod session;
+mod tally;
 mod task;
 mod text;
 
 pub use connection::Connection;
 pub use error::SessionError;
-pub use handshake::{Handshake, HandshakeError};
+pub use handshake::{Handshake, HandshakeError, LoginSettings};
+pub use schedule::Schedule;
 pub use session::{Event, Full, Session};
+pub use tally::Tally;
 pub use task::{Answer, Command, Completion, TaskError, Transfer};

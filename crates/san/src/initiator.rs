@@ -1,21 +1,27 @@
 //! The initiator client: one session over real sockets, driven by its caller's thread.
 
+mod dial;
+mod line;
 mod login;
+mod route;
 
 use std::io;
-use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::RecvFlags;
 use wansan_iscsi::initiator::{
-    Command, Completion, Event, Full, HandshakeError, Session, SessionError,
+    Command, Completion, Event, Full, HandshakeError, Schedule, Session, SessionError, Tally,
 };
 use wansan_iscsi::keys::Wanted;
 use wansan_tcp::TcpInfo;
 use wansan_tcp::congestion::CongestionError;
 use wansan_trace::{Instant, Recorder, TaskTag, clock};
 
+use self::dial::Destination;
+use self::line::Line;
+pub use self::route::{Route, RouteError};
+use crate::poller::{Poller, Ready};
 use crate::url::IscsiUrl;
 
 /// How a session is to be set up.
@@ -29,7 +35,12 @@ pub struct InitiatorConfig {
     pub wanted: Wanted,
     /// Tasks that may be queued and under way at once.
     pub tasks: usize,
-    /// The kernel's congestion control for the connection, or its default.
+    /// The route of each connection of the session; none for one connection straight to the
+    /// portal of the URL.
+    pub routes: Vec<Route>,
+    /// How commands are shared out among the connections.
+    pub schedule: Schedule,
+    /// The kernel's congestion control for the connections, or its default.
     pub congestion_control: Option<String>,
     /// How long connecting and login may take together, and how long the target may then stay
     /// silent while it owes an answer.
@@ -48,6 +59,23 @@ pub enum InitiatorError {
         portal: String,
         /// Why.
         source: io::Error,
+    },
+    /// The kernel gives no socket, or none to wait with.
+    #[error("this machine has no socket for the session: {0}")]
+    NoSocket(io::Error),
+    /// The target allows fewer connections in a session.
+    #[error(
+        "the target at {portal} allows {granted} connection{} in a session, and {asked} were asked \
+         for: ask for fewer",
+        if *granted == 1 { "" } else { "s" }
+    )]
+    TooFewConnections {
+        /// Host and port.
+        portal: String,
+        /// How many were asked for.
+        asked: usize,
+        /// MaxConnections as negotiated.
+        granted: u16,
     },
     /// The congestion control cannot be had.
     #[error(transparent)]
@@ -104,19 +132,20 @@ pub enum InitiatorError {
     },
 }
 
-/// A session with a target, in full feature phase, over one connection.
+/// A session with a target, in full feature phase, over one connection or several.
 ///
 /// Its caller's thread does all the work: [`Initiator::submit`] queues commands,
 /// [`Initiator::turn`] sends, waits and receives, [`Initiator::poll_completion`] gives what is done.
 #[derive(Debug)]
 pub struct Initiator {
-    stream: TcpStream,
-    portal: String,
+    to: Destination,
     session: Session,
+    /// The sockets, each at the place of its connection.
+    lines: Vec<Line>,
+    /// What waits for several sockets at once; there is none while there is one connection.
+    poller: Option<Poller>,
+    ready: Vec<Ready>,
     trace: Recorder,
-    patience: Duration,
-    last_heard: Instant,
-    tcp_interval: Duration,
     next_tcp_sample: Instant,
 }
 
@@ -144,10 +173,44 @@ impl Initiator {
         login::connect(url, config, trace)
     }
 
+    /// An initiator over connections that have logged in.
+    fn over(
+        session: Session,
+        lines: Vec<Line>,
+        to: Destination,
+        trace: Recorder,
+    ) -> Result<Initiator, InitiatorError> {
+        let mut poller = None;
+        if lines.len() > 1 {
+            let all = Poller::new().map_err(InitiatorError::NoSocket)?;
+            for (line, source) in lines.iter().zip(0..) {
+                all.add(line, source).map_err(InitiatorError::NoSocket)?;
+            }
+            poller = Some(all);
+        }
+        Ok(Initiator {
+            to,
+            session,
+            lines,
+            poller,
+            ready: Vec::new(),
+            trace,
+            next_tcp_sample: clock::now(),
+        })
+    }
+
     /// The session, for its parameters and its window.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// What each connection has done up to `now`, with its portal, in the order of the CIDs.
+    #[must_use]
+    pub fn tallies(&self, now: Instant) -> Vec<(String, Tally)> {
+        let portals = self.lines.iter().map(|line| line.portal.clone());
+        let tallies = (0..self.lines.len()).map(|place| self.session.tally(place, now));
+        portals.zip(tallies).collect()
     }
 
     /// Takes a command onto the session's queue.
@@ -182,60 +245,81 @@ impl Initiator {
 
     fn try_turn(&mut self, deadline: Instant) -> Result<(), InitiatorError> {
         let now = clock::now();
-        let blocked = self.flush(now)?;
+        self.flush(now)?;
         self.sample_tcp(now);
         let left = deadline.since(clock::now()).min(LONGEST_WAIT);
-        if !blocked && left > BLOCKING_WAIT {
-            // Nothing but an answer can be next: waiting for it and reading it is one system call.
-            return self.receive(RecvFlags::empty());
+        if self.poller.is_some() {
+            return self.wait_for_any(left);
         }
-        wait(&self.stream, true, blocked, left).map_err(|source| self.socket_error(source))?;
-        self.receive(RecvFlags::DONTWAIT)
+        let is_blocked = self.lines[0].is_blocked;
+        if !is_blocked && left > BLOCKING_WAIT {
+            // Nothing but an answer can be next: waiting for it and reading it is one system call.
+            return self.receive(0, RecvFlags::empty());
+        }
+        wait(&self.lines[0], is_blocked, left)?;
+        self.receive(0, RecvFlags::DONTWAIT)
     }
 
-    /// Sends until nothing is left or the socket takes no more; says whether it is the latter.
-    fn flush(&mut self, now: Instant) -> Result<bool, InitiatorError> {
+    /// Sends until nothing is left or no socket takes more.
+    fn flush(&mut self, now: Instant) -> Result<(), InitiatorError> {
         loop {
             self.session.pump(now, &mut self.trace);
-            let connection = &mut self.session.connections()[0];
-            if connection.pending().is_empty() {
-                return Ok(false);
+            let mut has_sent = false;
+            for (line, connection) in self.lines.iter_mut().zip(self.session.connections()) {
+                if connection.pending().is_empty() {
+                    continue;
+                }
+                let was_blocked = line.is_blocked;
+                line.send(connection, &mut self.trace)?;
+                has_sent |= !line.is_blocked;
+                if let Some(poller) = &self.poller
+                    && was_blocked != line.is_blocked
+                {
+                    let source = u64::from(connection.id().0);
+                    poller
+                        .interest(&*line, source, true, line.is_blocked)
+                        .map_err(InitiatorError::NoSocket)?;
+                }
             }
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match send(&self.stream, connection.pending(), flags) {
-                Ok(bytes) => connection.sent(bytes, clock::now(), &mut self.trace),
-                Err(rustix::io::Errno::AGAIN) => return Ok(true),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(self.socket_error(errno.into())),
+            if !has_sent {
+                return Ok(());
             }
         }
     }
 
-    /// Reads what has come; without DONTWAIT it waits for something, [`BLOCKING_WAIT`] at most.
-    fn receive(&mut self, flags: RecvFlags) -> Result<(), InitiatorError> {
-        let most = self.most_read_bytes();
-        let connection = &mut self.session.connections()[0];
-        let space = connection.space();
-        let most = most.min(space.len());
-        match recv(&self.stream, &mut space[..most], flags) {
-            Ok((0, _)) => {
-                let portal = self.portal.clone();
-                Err(InitiatorError::Closed { portal })
-            }
-            Ok((bytes, _)) => {
-                let now = clock::now();
-                connection.filled(bytes, now);
-                self.last_heard = now;
-                let received = self.session.receive(0, now, &mut self.trace);
-                let portal = &self.portal;
-                received.map_err(|source| InitiatorError::Session {
-                    portal: portal.clone(),
-                    source,
-                })
-            }
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => self.check_silence(),
-            Err(errno) => Err(self.socket_error(errno.into())),
+    /// Waits for all sockets at once, at most `left`, and reads from those that have something.
+    fn wait_for_any(&mut self, left: Duration) -> Result<(), InitiatorError> {
+        let now = clock::now();
+        let mut ready = std::mem::take(&mut self.ready);
+        let waited = match &self.poller {
+            Some(poller) => poller.wait(now, Some(now + left), &mut ready),
+            None => Ok(()),
+        };
+        waited.map_err(InitiatorError::NoSocket)?;
+        for ready in ready.iter().filter(|ready| ready.read) {
+            self.receive(ready.source as usize, RecvFlags::DONTWAIT)?;
         }
+        if ready.is_empty() {
+            self.check_silence()?;
+        }
+        self.ready = ready;
+        Ok(())
+    }
+
+    /// Reads what has come on the connection at `place`; without DONTWAIT it waits for something,
+    /// [`BLOCKING_WAIT`] at most.
+    fn receive(&mut self, place: usize, flags: RecvFlags) -> Result<(), InitiatorError> {
+        let most_bytes = self.most_read_bytes();
+        let line = &mut self.lines[place];
+        let connection = &mut self.session.connections()[place];
+        let Some(now) = line.receive(connection, most_bytes, flags)? else {
+            return self.check_silence();
+        };
+        let received = self.session.receive(place, now, &mut self.trace);
+        received.map_err(|source| InitiatorError::Session {
+            portal: self.lines[place].portal.clone(),
+            source,
+        })
     }
 
     /// How much is read at once: a part of what is under way, so that new commands go out while
@@ -249,22 +333,29 @@ impl Initiator {
 
     fn check_silence(&mut self) -> Result<(), InitiatorError> {
         let now = clock::now();
-        if self.session.in_flight() == 0 {
-            self.last_heard = now;
-        } else if now.since(self.last_heard) > self.patience {
-            let (portal, patience) = (self.portal.clone(), self.patience);
-            return Err(InitiatorError::Silent { portal, patience });
+        let patience = self.to.config.patience;
+        for line in &mut self.lines {
+            if self.session.in_flight() == 0 {
+                line.last_heard = now;
+            }
         }
-        Ok(())
+        match self.lines.iter().max_by_key(|line| line.last_heard) {
+            Some(line) if now.since(line.last_heard) > patience => {
+                let portal = line.portal.clone();
+                Err(InitiatorError::Silent { portal, patience })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn sample_tcp(&mut self, now: Instant) {
         if self.trace.keeps_tcp() && now >= self.next_tcp_sample {
-            self.next_tcp_sample = now + self.tcp_interval;
+            self.next_tcp_sample = now + self.to.config.tcp_interval;
             let id = self.session.id();
-            let connection = self.session.connections()[0].id();
-            if let Ok(info) = TcpInfo::of(&self.stream) {
-                self.trace.tcp(info.record(now, id, connection));
+            for (line, connection) in self.lines.iter().zip(self.session.connections()) {
+                if let Ok(info) = TcpInfo::of(&line.stream) {
+                    self.trace.tcp(info.record(now, id, connection.id()));
+                }
             }
         }
     }
@@ -292,7 +383,7 @@ impl Initiator {
     /// logout is left all the same.
     #[must_use]
     pub fn logout(mut self) -> Recorder {
-        let deadline = clock::now() + self.patience;
+        let deadline = clock::now() + self.to.config.patience;
         if self.session.logout(clock::now(), &mut self.trace).is_some() {
             while clock::now() < deadline && self.turn(deadline).is_ok() {
                 if std::iter::from_fn(|| self.poll_event()).any(|event| event == Event::LoggedOut) {
@@ -300,7 +391,9 @@ impl Initiator {
                 }
             }
         }
-        let _ = self.stream.shutdown(Shutdown::Both);
+        for line in &self.lines {
+            line.close();
+        }
         self.trace
     }
 
@@ -309,27 +402,22 @@ impl Initiator {
     pub fn into_records(self) -> Recorder {
         self.trace
     }
+}
 
-    fn socket_error(&self, source: io::Error) -> InitiatorError {
-        InitiatorError::Socket {
-            portal: self.portal.clone(),
-            source,
-        }
+/// Waits for the socket at most `left`, to read or, if it is blocked, to write.
+fn wait(line: &Line, is_blocked: bool, left: Duration) -> Result<(), InitiatorError> {
+    let mut flags = PollFlags::IN;
+    flags.set(PollFlags::OUT, is_blocked);
+    match poll(&mut [PollFd::new(line, flags)], Some(&timespec(left))) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(errno) => Err(line.error(errno)),
     }
 }
 
-/// Waits for the socket at most `left`; says whether it became ready.
-fn wait(stream: &TcpStream, read: bool, write: bool, left: Duration) -> io::Result<bool> {
-    let mut flags = PollFlags::empty();
-    flags.set(PollFlags::IN, read);
-    flags.set(PollFlags::OUT, write);
-    let timeout = Timespec {
-        tv_sec: left.as_secs() as i64,
-        tv_nsec: i64::from(left.subsec_nanos()),
-    };
-    match poll(&mut [PollFd::new(stream, flags)], Some(&timeout)) {
-        Ok(ready) => Ok(ready > 0),
-        Err(rustix::io::Errno::INTR) => Ok(false),
-        Err(errno) => Err(errno.into()),
-    }
+/// As the kernel takes it.
+fn timespec(left: Duration) -> Timespec {
+    Timespec::try_from(left).unwrap_or(Timespec {
+        tv_sec: i64::MAX,
+        tv_nsec: 0,
+    })
 }

@@ -14,5 +14,5 @@ pub mod store;
 pub mod target;
 pub mod url;
 
-pub use initiator::{Initiator, InitiatorConfig, InitiatorError};
+pub use initiator::{Initiator, InitiatorConfig, InitiatorError, Route};
 pub use target::{Target, TargetConfig, TargetError};

@@ -11,5 +11,5 @@ mod unit;
 mod verify;
 pub mod workload;
 
-pub use report::{Latency, Report};
+pub use report::{ConnectionReport, Latency, Report};
 pub use run::{Limit, LoadConfig, LoadError, Progress, run};

@@ -78,7 +78,8 @@ fn parse(url: &str) -> Result<IscsiUrl, &'static str> {
     })
 }
 
-fn split_portal(portal: &str) -> Result<(&str, u16), &'static str> {
+/// Host (without brackets) and port of `HOST[:PORT]`, 3260 when there is none.
+pub(crate) fn split_portal(portal: &str) -> Result<(&str, u16), &'static str> {
     let (host, port) = if let Some(bracketed) = portal.strip_prefix('[') {
         let (host, after) = bracketed
             .split_once(']')

@@ -11,6 +11,8 @@ use crate::record::pdu_record;
 use crate::sequence::Sn;
 use crate::wire::{Bhs, Lun, Receiver, Transmitter};
 
+use super::tally::Population;
+
 /// One connection in full feature phase.
 ///
 /// Bytes go in by [`Connection::space`] and [`Connection::filled`], and out by
@@ -37,6 +39,8 @@ pub(super) struct Link {
     pub(super) pongs: VecDeque<Pong>,
     /// Commands that the socket has not taken whole: where their PDU ends, and the task.
     commands: VecDeque<(u64, TaskTag)>,
+    /// How many those are.
+    pub(super) waiting: Population,
 }
 
 /// The answer to a ping of the target's (RFC 7143 §11.18).
@@ -69,6 +73,7 @@ impl Connection {
                 turns: VecDeque::new(),
                 pongs: VecDeque::new(),
                 commands: VecDeque::new(),
+                waiting: Population::default(),
             },
         }
     }
@@ -106,6 +111,7 @@ impl Connection {
                 break;
             }
             link.commands.pop_front();
+            link.waiting.leave(now);
             trace.crossing(
                 now,
                 link.session,
@@ -133,7 +139,8 @@ impl Link {
 
     /// Remembers that the PDU just queued is `task`'s command, so that its way into the socket is
     /// recorded.
-    pub(super) fn command_queued(&mut self, task: TaskTag) {
+    pub(super) fn command_queued(&mut self, task: TaskTag, now: Instant) {
+        self.waiting.enter(now);
         self.commands
             .push_back((self.transmitter.queued_end(), task));
     }

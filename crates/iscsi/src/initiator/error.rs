@@ -55,6 +55,17 @@ pub enum SessionError {
         /// What should have come.
         expected: Sn,
     },
+    /// A PDU about a task that belongs to another connection, or that was never sent.
+    #[error(
+        "the target sent a PDU for task {task:#x} on connection {connection}, which does not carry \
+         it (RFC 7143 §4.2.5.1)"
+    )]
+    WrongConnection {
+        /// The task.
+        task: u32,
+        /// The CID of the connection.
+        connection: u16,
+    },
     /// The target asks for more answers than it reads.
     #[error("the target pings faster than it reads the answers")]
     PingFlood,

@@ -3,8 +3,8 @@
 use wansan_trace::{ConnectionId, SessionId, TaskTag};
 
 use super::connection::Connection;
-use super::session::Session;
-use crate::keys::Wanted;
+use super::session::{Core, Session};
+use crate::keys::{SessionParameters, Wanted};
 use crate::login::{Established, InitiatorLogin, InitiatorLoginError, InitiatorSettings, Next};
 use crate::sequence::Sn;
 use crate::text::send_targets::TargetAddress;
@@ -16,7 +16,7 @@ use crate::wire::{
 ///
 /// Bytes go out by [`Handshake::pending`] and [`Handshake::sent`], and in by [`Handshake::space`],
 /// [`Handshake::filled`] and [`Handshake::receive`], until [`Handshake::is_done`]; then
-/// [`Handshake::into_session`] makes the session.
+/// [`Handshake::into_session`] makes the session, or [`Session::admit`] takes the connection in.
 #[derive(Debug)]
 pub struct Handshake {
     receiver: Receiver,
@@ -58,6 +58,19 @@ fn list(addresses: &[TargetAddress]) -> String {
 /// The CID of a session's first connection; RFC 7143 §11.12.7 leaves the choice to the initiator.
 const FIRST_CID: u16 = 0;
 
+/// Who logs in where, and what for; the same for all connections of a session.
+#[derive(Debug, Clone)]
+pub struct LoginSettings {
+    /// InitiatorName (RFC 7143 §13.5).
+    pub initiator: String,
+    /// ISID (§11.12.5).
+    pub isid: [u8; 6],
+    /// TargetName (§13.4); `None` for a discovery session.
+    pub target: Option<String>,
+    /// What to negotiate for.
+    pub wanted: Wanted,
+}
+
 impl Handshake {
     /// Begins the login of a session's first connection with `target`, or of a discovery session
     /// when there is none.
@@ -70,29 +83,73 @@ impl Handshake {
         target: Option<&str>,
         wanted: Wanted,
     ) -> Result<Self, HandshakeError> {
-        let mut login = InitiatorLogin::new(InitiatorSettings {
-            initiator_name: initiator.to_owned(),
-            initiator_alias: None,
-            target_name: target.map(str::to_owned),
+        let login = LoginSettings {
+            initiator: initiator.to_owned(),
             isid,
-            joins: None,
-            cid: FIRST_CID,
-            cmd_sn: Sn(1),
-            task_tag: TaskTag(0),
-            begins_in: Stage::OperationalNegotiation,
+            target: target.map(str::to_owned),
             wanted,
+        };
+        Handshake::lead(&login)
+    }
+
+    /// The same, with the settings in one.
+    ///
+    /// # Errors
+    /// As [`Handshake::begin`].
+    pub fn lead(login: &LoginSettings) -> Result<Self, HandshakeError> {
+        Handshake::of(login, FIRST_CID, Sn(1), None)
+    }
+
+    /// Begins the login of a connection with `cid` that joins a session.
+    pub(super) fn join(
+        login: &LoginSettings,
+        cid: u16,
+        session: &Core,
+    ) -> Result<Self, HandshakeError> {
+        let joins = Some((session.tsih, session.parameters));
+        Handshake::of(login, cid, session.cmd_sn, joins)
+    }
+
+    fn of(
+        login: &LoginSettings,
+        cid: u16,
+        cmd_sn: Sn,
+        joins: Option<(u16, SessionParameters)>,
+    ) -> Result<Self, HandshakeError> {
+        let mut machine = InitiatorLogin::new(InitiatorSettings {
+            initiator_name: login.initiator.clone(),
+            initiator_alias: None,
+            target_name: login.target.clone(),
+            isid: login.isid,
+            joins,
+            cid,
+            cmd_sn,
+            task_tag: TaskTag(0),
+            // Skipping the security stage saves a round trip, but tgt looks for the session that
+            // a connection joins only at the end of that stage.
+            begins_in: match joins {
+                Some(_) => Stage::SecurityNegotiation,
+                None => Stage::OperationalNegotiation,
+            },
+            wanted: login.wanted.clone(),
         })?;
-        let first = login.start();
+        let first = machine.start();
         let mut handshake = Handshake {
             receiver: Receiver::new(),
             transmitter: Transmitter::new(),
-            login,
-            isid,
-            cid: FIRST_CID,
+            login: machine,
+            isid: login.isid,
+            cid,
             established: None,
         };
         handshake.push(&first);
         Ok(handshake)
+    }
+
+    /// The connection's CID.
+    #[must_use]
+    pub fn cid(&self) -> u16 {
+        self.cid
     }
 
     fn push(&mut self, request: &crate::login::initiator::Request) {
@@ -164,24 +221,35 @@ impl Handshake {
 
     /// Makes the session, for at most `tasks` tasks at once; `None` before login is over.
     #[must_use]
-    pub fn into_session(self, tasks: usize) -> Option<Session> {
-        let established = self.established?;
+    pub fn into_session(mut self, tasks: usize) -> Option<Session> {
+        let established = self.established.take()?;
         let id = SessionId::new(self.isid, established.tsih);
-        let connection = Connection::new(
+        let numbers = (Sn(1), established.exp_cmd_sn, established.max_cmd_sn);
+        let session = (id, established.tsih, established.session);
+        let first = self.connection(id, &established);
+        Some(Session::new(session, numbers, first, tasks))
+    }
+
+    /// Makes a connection that joins `session`, whose window it brings up to date.
+    pub(super) fn into_connection(
+        mut self,
+        session: &mut Core,
+    ) -> Result<Connection, Box<Handshake>> {
+        let Some(established) = self.established.take() else {
+            return Err(Box::new(self));
+        };
+        session.take_window((established.exp_cmd_sn, established.max_cmd_sn));
+        Ok(self.connection(session.id, &established))
+    }
+
+    fn connection(self, session: SessionId, established: &Established) -> Connection {
+        Connection::new(
             ConnectionId(self.cid),
-            id,
+            session,
             self.receiver,
             self.transmitter,
             established.connection,
             established.exp_stat_sn,
-        );
-        let numbers = (Sn(1), established.exp_cmd_sn, established.max_cmd_sn);
-        Some(Session::new(
-            id,
-            established.session,
-            numbers,
-            connection,
-            tasks,
-        ))
+        )
     }
 }

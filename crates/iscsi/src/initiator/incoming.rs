@@ -68,7 +68,7 @@ impl Core {
 
     /// Takes over ExpCmdSN and MaxCmdSN as RFC 7143 §4.2.2.1 says: never backwards, and neither
     /// when they contradict each other.
-    fn take_window(&mut self, (exp_cmd_sn, max_cmd_sn): (Sn, Sn)) {
+    pub(super) fn take_window(&mut self, (exp_cmd_sn, max_cmd_sn): (Sn, Sn)) {
         if max_cmd_sn.lt(exp_cmd_sn.sub(1)) {
             return;
         }
@@ -90,7 +90,7 @@ impl Core {
     ) -> Result<(), SessionError> {
         let data_in = DataIn::parse(pdu.bhs)?;
         let session = self.id;
-        let Some(task) = self.tasks.get_mut(data_in.task_tag) else {
+        let Some(task) = self.tasks.on(link.id, data_in.task_tag)? else {
             // Data of a task that was aborted in the meantime.
             if data_in.status.is_some() {
                 link.take_status(data_in.stat_sn)?;
@@ -112,8 +112,12 @@ impl Core {
         let Transfer::Read(buffer) = &mut task.transfer else {
             return Err(misplaced);
         };
-        // DataPDUInOrder and DataSequenceInOrder are always Yes here.
-        if data_in.buffer_offset != task.got_bytes || data_in.data_sn != task.expected_data_sn {
+        // DataPDUInOrder is always Yes here; sequences may come in another order only when that was
+        // negotiated (§13.19).
+        let is_next = data_in.buffer_offset == task.got_bytes;
+        if (!is_next && self.parameters.data_sequence_in_order)
+            || data_in.data_sn != task.expected_data_sn
+        {
             return Err(misplaced);
         }
         let place = offset
@@ -145,7 +149,7 @@ impl Core {
         let response = ScsiResponse::parse(pdu.bhs)?;
         link.take_status(response.stat_sn)?;
         let session = self.id;
-        let Some(task) = self.tasks.get_mut(response.task_tag) else {
+        let Some(task) = self.tasks.on(link.id, response.task_tag)? else {
             return Ok(());
         };
         task.answer_began(session, link, first_byte, trace);
@@ -203,6 +207,11 @@ impl Core {
             Stage::Queued => ConnectionId(0),
             Stage::Sent(id) => {
                 self.awaited_bytes -= task.transfer.awaited_bytes();
+                let bytes = task.transfer.len_bytes();
+                let carried = &mut self.carried[usize::from(id.0)];
+                carried.left(bytes, now);
+                carried.commands += 1;
+                carried.bytes += u64::from(bytes);
                 trace.crossing(now, self.id, id, tag, Layer::Window, Direction::Leave);
                 id
             }
@@ -219,7 +228,7 @@ impl Core {
     }
 
     fn r2t(&mut self, link: &mut Link, r2t: &R2t) -> Result<(), SessionError> {
-        let Some(task) = self.tasks.get_mut(r2t.task_tag) else {
+        let Some(task) = self.tasks.on(link.id, r2t.task_tag)? else {
             return Ok(());
         };
         let bad = |problem| SessionError::BadR2t {

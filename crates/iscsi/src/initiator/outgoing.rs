@@ -11,31 +11,31 @@ use crate::wire::{
 };
 
 impl Core {
-    /// Queues on `link` what may go now.
-    pub(super) fn outgoing(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
+    /// Queues on `link` what is owed to the target there, as far as there is room.
+    pub(super) fn send_owed(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
         while link.has_room() {
-            // The target has set buffers aside for this data, and its window slots come back only
-            // when these tasks end: Data-Out goes before new commands.
             if let Some(pong) = link.pongs.pop_front() {
                 self.send_pong(link, &pong, now, trace);
             } else if let Some(task) = link.turns.pop_front() {
                 self.send_data(link, task, now, trace);
-            } else if !self.send_command(link, now, trace) {
+            } else {
                 break;
             }
         }
     }
 
-    /// Sends the oldest queued command if the window is open.
-    fn send_command(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) -> bool {
-        if !self.cmd_sn.le(self.max_cmd_sn) {
-            return false;
-        }
+    /// Whether there is a command that the window lets through.
+    pub(super) fn may_send_command(&self) -> bool {
+        self.cmd_sn.le(self.max_cmd_sn) && !self.queue.is_empty()
+    }
+
+    /// Sends the oldest queued command, which [`Core::may_send_command`].
+    pub(super) fn send_command(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
         let Some(tag) = self.queue.pop_front() else {
-            return false;
+            return;
         };
         let Some(task) = self.tasks.get_mut(tag) else {
-            return true; // Aborted while it was queued.
+            return; // Aborted while it was queued.
         };
         task.stage = Stage::Sent(link.id);
         task.cmd_sn = self.cmd_sn;
@@ -44,6 +44,7 @@ impl Core {
 
         let expected_bytes = task.transfer.len_bytes();
         self.awaited_bytes += task.transfer.awaited_bytes();
+        self.carried[usize::from(link.id.0)].began(expected_bytes, now);
         let mut command = ScsiCommand {
             immediate: false,
             final_: true,
@@ -82,8 +83,7 @@ impl Core {
             command.emit(&mut bhs);
             link.push(&bhs, &[], now, trace);
         }
-        link.command_queued(tag);
-        true
+        link.command_queued(tag, now);
     }
 
     /// Sends one PDU of the data that `tag` owes, then lets other tasks have their turn.

@@ -6,6 +6,9 @@ use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, SessionId,
 
 use super::connection::Connection;
 use super::error::SessionError;
+use super::handshake::{Handshake, HandshakeError, LoginSettings};
+use super::schedule::{Load, Schedule};
+use super::tally::{Carried, Tally};
 use super::task::{Command, Completion, Stage, Task, TaskError, TaskTable};
 use crate::keys::SessionParameters;
 use crate::sequence::Sn;
@@ -74,7 +77,13 @@ pub struct Full(pub Command);
 #[derive(Debug)]
 pub struct Session {
     pub(super) core: Core,
+    /// Each at the place that its CID says.
     pub(super) connections: Vec<Connection>,
+    schedule: Schedule,
+    /// Whose turn it is to get a command.
+    turn: usize,
+    /// What the schedule is told, kept to be filled again.
+    loads: Vec<Option<Load>>,
 }
 
 /// The session apart from its connections, so that a PDU in a connection's buffer can be handled
@@ -82,6 +91,8 @@ pub struct Session {
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) id: SessionId,
+    /// TSIH (RFC 7143 §11.12.6).
+    pub(super) tsih: u16,
     pub(super) parameters: SessionParameters,
     /// CmdSN of the next non-immediate command.
     pub(super) cmd_sn: Sn,
@@ -90,6 +101,8 @@ pub(super) struct Core {
     pub(super) tasks: TaskTable,
     /// Data that the commands under way read, whether it has come or not.
     pub(super) awaited_bytes: u64,
+    /// What each connection has carried, at the place that its CID says.
+    pub(super) carried: Vec<Carried>,
     /// Tasks without a CmdSN yet, oldest first.
     pub(super) queue: VecDeque<TaskTag>,
     pub(super) requests: Vec<(TaskTag, Request)>,
@@ -104,8 +117,7 @@ impl Session {
     /// `max_cmd_sn` are those of the end of login. It holds at most `tasks` tasks, queued and
     /// under way.
     pub(super) fn new(
-        id: SessionId,
-        parameters: SessionParameters,
+        (id, tsih, parameters): (SessionId, u16, SessionParameters),
         (cmd_sn, exp_cmd_sn, max_cmd_sn): (Sn, Sn, Sn),
         first: Connection,
         tasks: usize,
@@ -113,12 +125,14 @@ impl Session {
         Session {
             core: Core {
                 id,
+                tsih,
                 parameters,
                 cmd_sn,
                 exp_cmd_sn,
                 max_cmd_sn,
                 tasks: TaskTable::new(tasks),
                 awaited_bytes: 0,
+                carried: vec![Carried::default()],
                 queue: VecDeque::new(),
                 requests: Vec::new(),
                 asking: None,
@@ -126,6 +140,9 @@ impl Session {
                 events: VecDeque::new(),
             },
             connections: vec![first],
+            schedule: Schedule::default(),
+            turn: 0,
+            loads: Vec::new(),
         }
     }
 
@@ -141,7 +158,36 @@ impl Session {
         &self.core.parameters
     }
 
-    /// The session's connections; a connection's place is what other calls take.
+    /// Shares out commands by `schedule` from now on.
+    pub fn set_schedule(&mut self, schedule: Schedule) {
+        self.schedule = schedule;
+    }
+
+    /// Begins the login of another connection, which has to negotiate for what the first one did.
+    /// Its CID is `cid`, from 1 on without a gap for those that join.
+    ///
+    /// # Errors
+    /// When a setting breaks a rule of the standard.
+    pub fn join(&self, login: &LoginSettings, cid: u16) -> Result<Handshake, HandshakeError> {
+        Handshake::join(login, cid, &self.core)
+    }
+
+    /// Takes in a connection of [`Session::join`] that has logged in, at the place of its CID.
+    /// Gives the handshake back when it has not logged in, or when its place is not the next.
+    ///
+    /// # Errors
+    /// The handshake, unchanged.
+    pub fn admit(&mut self, handshake: Handshake) -> Result<(), Box<Handshake>> {
+        if usize::from(handshake.cid()) != self.connections.len() {
+            return Err(Box::new(handshake));
+        }
+        let connection = handshake.into_connection(&mut self.core)?;
+        self.connections.push(connection);
+        self.core.carried.push(Carried::default());
+        Ok(())
+    }
+
+    /// The session's connections; a connection's place is its CID, and what other calls take.
     pub fn connections(&mut self) -> &mut [Connection] {
         &mut self.connections
     }
@@ -231,8 +277,50 @@ impl Session {
     /// Turns what may go now into bytes on the connections: Data-Out first, then commands inside
     /// the window, as far as the connections' bounded buffers have room.
     pub fn pump(&mut self, now: Instant, trace: &mut Recorder) {
+        // The target has set buffers aside for data that it has asked for, and its window slots
+        // come back only when those tasks end: Data-Out goes before new commands.
         for connection in &mut self.connections {
-            self.core.outgoing(&mut connection.link, now, trace);
+            self.core.send_owed(&mut connection.link, now, trace);
+        }
+        while self.core.may_send_command() {
+            let Some(place) = self.choose() else { return };
+            let link = &mut self.connections[place].link;
+            self.core.send_command(link, now, trace);
+            self.core.send_owed(link, now, trace);
+            self.turn = place + 1;
+        }
+    }
+
+    /// The connection for the next command.
+    fn choose(&mut self) -> Option<usize> {
+        if let [only] = &self.connections[..] {
+            return only.link.has_room().then_some(0);
+        }
+        let loads = self.connections.iter().zip(&self.core.carried);
+        self.loads.clear();
+        self.loads.extend(loads.map(|(connection, carried)| {
+            Some(Load {
+                has_room: connection.link.has_room(),
+                commands: carried.in_flight.count(),
+                bytes: carried.in_flight_bytes,
+            })
+        }));
+        self.schedule.choose(self.turn, &self.loads)
+    }
+
+    /// What the connection at `place` has done up to `now`.
+    ///
+    /// # Panics
+    /// When there is no such place.
+    #[must_use]
+    pub fn tally(&self, place: usize, now: Instant) -> Tally {
+        let carried = &self.core.carried[place];
+        Tally {
+            commands: carried.commands,
+            bytes: carried.bytes,
+            in_flight_ns: carried.in_flight.integral_ns(now),
+            waiting_ns: self.connections[place].link.waiting.integral_ns(now),
+            at: now,
         }
     }
 
@@ -303,7 +391,8 @@ impl Session {
             return None;
         }
         let tag = self.core.tasks.spare_tag();
-        let connection = self.connections.first_mut()?;
+        let place = self.core.connection_of(request);
+        let connection = self.connections.get_mut(place)?;
         self.core.requests.push((tag, request));
         self.core
             .send_request(&mut connection.link, tag, request, now, trace);
@@ -315,6 +404,23 @@ impl Session {
         for tag in self.core.tasks.tags() {
             self.core
                 .finish(tag, Err(TaskError::SessionEnded), now, trace);
+        }
+    }
+}
+
+impl Core {
+    /// Where a request has to go. ABORT TASK follows its task (RFC 7143 §11.5.1); for all others
+    /// the first connection is as good as any.
+    fn connection_of(&mut self, request: Request) -> usize {
+        match request {
+            Request::Manage { referenced, .. } => match self.tasks.get_mut(referenced) {
+                Some(Task {
+                    stage: Stage::Sent(id),
+                    ..
+                }) => usize::from(id.0),
+                _ => 0,
+            },
+            Request::Ping | Request::Logout => 0,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use wansan_trace::{ConnectionId, TaskTag};
 
+use super::error::SessionError;
 use crate::sequence::Sn;
 use crate::wire::{Lun, Residual, ScsiStatus, TaskAttribute};
 
@@ -215,6 +216,26 @@ impl TaskTable {
     pub(super) fn get_mut(&mut self, tag: TaskTag) -> Option<&mut Task> {
         let place = self.place_of(tag);
         self.places[place].as_mut().filter(|task| task.tag == tag)
+    }
+
+    /// The task with `tag` for a PDU that came on `connection`.
+    ///
+    /// # Errors
+    /// It belongs to another connection (allegiance, RFC 7143 §4.2.5.1), or was not sent.
+    pub(super) fn on(
+        &mut self,
+        connection: ConnectionId,
+        tag: TaskTag,
+    ) -> Result<Option<&mut Task>, SessionError> {
+        match self.get_mut(tag) {
+            Some(task) if task.stage != Stage::Sent(connection) => {
+                Err(SessionError::WrongConnection {
+                    task: tag.0,
+                    connection: connection.0,
+                })
+            }
+            found => Ok(found),
+        }
     }
 
     pub(super) fn remove(&mut self, tag: TaskTag) -> Option<Task> {

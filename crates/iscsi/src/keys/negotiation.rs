@@ -275,8 +275,11 @@ impl Negotiation {
             if key.irrelevant_in_discovery && self.session_type == SessionType::Discovery {
                 (Standing::Refused, Refusal::Irrelevant.text().to_owned())
             } else {
-                let result = self
-                    .is_relevant(key)
+                // tgt offers keys of the session on connections that join it, and gives up when it
+                // gets a Reject. The session's values stay, so an initiator may well say again
+                // what they come from.
+                let speaks = self.is_relevant(key) || self.role == Role::Initiator;
+                let result = speaks
                     .then(|| key.rule.parse(value))
                     .flatten()
                     .zip(self.bounded_wish(key))

@@ -2,6 +2,7 @@
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use wansan_iscsi::initiator::Tally;
 use wansan_trace::Instant;
 
 /// Latencies in ns, from submission to completion.
@@ -21,6 +22,42 @@ pub struct Latency {
     pub p99_9: u64,
     /// Greatest.
     pub max: u64,
+}
+
+/// What one connection of the session did while the load was measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ConnectionReport {
+    /// Its CID.
+    pub cid: u16,
+    /// The portal at its other end.
+    pub portal: String,
+    /// Commands completed.
+    pub commands: u64,
+    /// Their payload, in bytes.
+    pub bytes: u64,
+    /// Commands under way on it, on average.
+    pub in_flight_mean: f64,
+    /// Of them, those that waited for its socket to take them, on average.
+    pub waiting_mean: f64,
+}
+
+impl ConnectionReport {
+    /// What lies between two tallies of all connections, `earlier` and `later`.
+    pub(super) fn between(
+        earlier: &[(String, Tally)],
+        later: &[(String, Tally)],
+    ) -> Vec<ConnectionReport> {
+        let each = earlier.iter().zip(later).zip(0..);
+        each.map(|(((_, earlier), (portal, later)), cid)| ConnectionReport {
+            cid,
+            portal: portal.clone(),
+            commands: later.commands - earlier.commands,
+            bytes: later.bytes - earlier.bytes,
+            in_flight_mean: later.mean_in_flight_since(earlier),
+            waiting_mean: later.mean_waiting_since(earlier),
+        })
+        .collect()
+    }
 }
 
 /// What a load measured between warm-up and end.
@@ -52,6 +89,8 @@ pub struct Report {
     pub block_bytes: u32,
     /// I/Os kept in flight.
     pub parallel: usize,
+    /// What each connection of the session did, from warm-up to end.
+    pub connections: Vec<ConnectionReport>,
     /// Record losses, when the load was recorded.
     pub records_dropped: u64,
 }
@@ -129,6 +168,7 @@ impl Meter {
             measured_to_ns: to.ns(),
             block_bytes,
             parallel,
+            connections: Vec::new(),
             records_dropped: 0,
         }
     }

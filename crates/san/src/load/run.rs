@@ -8,7 +8,7 @@ use wansan_iscsi::wire::{Lun, Residual, ScsiStatus, TaskAttribute};
 use wansan_trace::{Instant, clock};
 
 use super::content;
-use super::report::{Meter, Report};
+use super::report::{ConnectionReport, Meter, Report};
 use super::unit;
 use super::verify::Written;
 use super::workload::{Operation, Pattern, Request, Workload};
@@ -160,13 +160,19 @@ pub fn run(
         idle: (0..config.parallel).rev().collect(),
         written: config.verify.then(|| Written::new(pieces)),
         meter: Meter::new(),
+        connections: Vec::new(),
     };
     let workload = Workload::new(config.operation, config.pattern, pieces, config.seed);
     let (from, to) = load.measure(workload, &mut progress)?;
     if config.operation == Operation::Write {
         load.read_back()?;
     }
-    Ok(load.meter.report(from, to, block_bytes, config.parallel))
+    let connections = std::mem::take(&mut load.connections);
+    let report = load.meter.report(from, to, block_bytes, config.parallel);
+    Ok(Report {
+        connections,
+        ..report
+    })
 }
 
 pub(super) fn command(lun: Lun, cdb: Cdb, transfer: Transfer, user: u64) -> Command {
@@ -223,6 +229,7 @@ struct Load<'a> {
     idle: Vec<usize>,
     written: Option<Written>,
     meter: Meter,
+    connections: Vec<ConnectionReport>,
 }
 
 /// How often `progress` is told.
@@ -245,7 +252,11 @@ impl Load<'_> {
         let mut next_progress = begun;
         let (mut asked, mut ended, mut all) = (0, 0, 0);
         let mut now = begun;
+        let mut earlier = None;
         while now < end && ended < count {
+            if now >= from {
+                earlier.get_or_insert_with(|| self.initiator.tallies(now));
+            }
             while (now < from || asked < count)
                 && !self.idle.is_empty()
                 && pace.as_mut().is_none_or(|pace| pace.is_due(now))
@@ -282,6 +293,10 @@ impl Load<'_> {
             }
         }
         let to = now.min(end);
+        if let Some(earlier) = earlier {
+            let later = self.initiator.tallies(now);
+            self.connections = ConnectionReport::between(&earlier, &later);
+        }
         self.drain()?;
         Ok((from, to))
     }

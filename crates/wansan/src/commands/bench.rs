@@ -16,6 +16,7 @@ use wansan_san::url::IscsiUrl;
 use wansan_san::{Initiator, InitiatorConfig};
 use wansan_trace::{Recorder, clock, units};
 
+use super::connections::ConnectionArgs;
 use super::quantity::{bytes_within, time_span};
 use super::record::RecordArgs;
 use super::session::SessionArgs;
@@ -93,7 +94,7 @@ pub(crate) struct BenchArgs {
         default_value = "iqn.2026-01.net.wansan:bench"
     )]
     initiator_name: String,
-    /// TCP congestion control of the connection, by the kernel's name for it
+    /// TCP congestion control of the connections, by the kernel's name for it
     #[arg(long, value_name = "NAME")]
     congestion_control: Option<String>,
     /// How long login may take, and how long the target may be silent
@@ -119,6 +120,8 @@ pub(crate) struct BenchArgs {
     json: bool,
     #[command(flatten)]
     record: RecordArgs,
+    #[command(flatten)]
+    connections: ConnectionArgs,
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -168,6 +171,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         isid: isid(),
         wanted: args.session.wanted(),
         tasks: args.parallel as usize,
+        routes: args.connections.routes(&args.url),
+        schedule: args.connections.schedule(),
         congestion_control: args.congestion_control.clone(),
         patience: args.patience,
         tcp_interval: args.tcp_interval,
@@ -280,6 +285,21 @@ fn print(out: &mut dyn Write, report: &Report) -> io::Result<()> {
             ms(latency.p99_9),
             ms(latency.max)
         )?;
+    }
+    if report.connections.len() > 1 {
+        writeln!(out, "connections")?;
+        for connection in &report.connections {
+            writeln!(
+                out,
+                "  {:<3} {:>8} commands  {:>10.1} MiB  {:>7.2} in flight  {:>7.2} waiting  {}",
+                connection.cid,
+                connection.commands,
+                connection.bytes as f64 / f64::from(1 << 20),
+                connection.in_flight_mean,
+                connection.waiting_mean,
+                connection.portal
+            )?;
+        }
     }
     if report.verified > 0 {
         writeln!(

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use libtest_mimic::Trial;
+use serde_json::Value;
 use wansan_peers::perf::{self, Load, Pattern};
 use wansan_peers::tgtd::Tgtd;
 use wansan_peers::wansan::command;
@@ -29,6 +30,16 @@ pub(crate) fn trials() -> Vec<Trial> {
             written_and_read(LARGE_BYTES / 4, 1, &[])
         }),
         trial("tgtd::luns_that_are_there_are_named", luns_are_named),
+        trial("tgtd::several_connections_share_a_session", || {
+            several_connections("round-robin")
+                .and_then(|()| several_connections("least-in-flight"))
+                .and_then(|()| several_connections("least-bytes"))
+        }),
+        trial("tgtd::each_route_is_a_connection", routes),
+        trial(
+            "tgtd::the_connections_it_allows_are_named",
+            too_many_connections,
+        ),
         trial("tgtd::a_mix_of_reads_and_writes_is_verified", mix),
         trial("tgtd::digests_that_it_asks_for_are_used", || {
             written_and_read(
@@ -121,4 +132,75 @@ fn mix() -> Result<(), Stop> {
     ];
     load(&tgtd.url(), 5000, &[&arguments[..], &["--verify"]].concat())?;
     Ok(())
+}
+
+/// A `tgtd` that takes several connections in a session: by default it takes one.
+fn with_connections(folder: &Path) -> Result<Tgtd, Stop> {
+    let tgtd = Tgtd::start(&empty_disk(folder, "disk.img", DISK_MIB)?)?;
+    tgtd.set_parameter("MaxConnections", "8")?;
+    Ok(tgtd)
+}
+
+/// Fails unless each of `count` connections in `printed` did its part of the commands.
+fn require_shares(printed: &Value, count: usize) -> Result<(), Stop> {
+    let connections = printed["connections"].as_array();
+    let shares = connections.is_some_and(|connections| {
+        let works = |connection: &Value| {
+            let at_least = |key: &str, least: f64| connection[key].as_f64() >= Some(least);
+            at_least("commands", 1.0) && at_least("in_flight_mean", 0.001)
+        };
+        connections.len() == count && connections.iter().all(works)
+    });
+    require(shares, || format!("not {count} shares: {printed}"))
+}
+
+/// Commands of one session on four connections, with large writes whose data must stay on the
+/// connection of its command.
+fn several_connections(schedule: &str) -> Result<(), Stop> {
+    let folder = folder()?;
+    let tgtd = with_connections(folder.path())?;
+    let common = ["--connections", "4", "--schedule", schedule, "--verify"];
+    let large = [
+        "--op",
+        "write",
+        "--pattern",
+        "sequential",
+        "--block",
+        "1MiB",
+    ];
+    let printed = load(&tgtd.url(), DISK_MIB, &[&large[..], &common].concat())?;
+    require_shares(&printed, 4)?;
+    let small = ["--op", "mix", "--block", "4KiB"];
+    let printed = load(&tgtd.url(), 5000, &[&small[..], &common].concat())?;
+    require_shares(&printed, 4)
+}
+
+fn routes() -> Result<(), Stop> {
+    let folder = folder()?;
+    let tgtd = with_connections(folder.path())?;
+    let url = tgtd.url();
+    let portal = url.trim_start_matches("iscsi://").split('/').next();
+    let portal = portal.unwrap_or_default();
+    let arguments = [
+        "--route",
+        &format!("127.0.0.2→{portal}"),
+        "--route",
+        &format!("127.0.0.3:0->{portal}"),
+        "--verify",
+        "--op",
+        "mix",
+    ];
+    require_shares(&load(&url, 2000, &arguments)?, 2)
+}
+
+fn too_many_connections() -> Result<(), Stop> {
+    let folder = folder()?;
+    let tgtd = Tgtd::start(&empty_disk(folder.path(), "disk.img", DISK_MIB)?)?;
+    let url = tgtd.url();
+    let arguments = ["bench", &url, "--connections", "2"];
+    let finished = command(Path::new(WANSAN), &arguments, LIMIT)?;
+    let told = finished.stderr.contains("allows 1 connection in a session");
+    require(told && finished.status.code() == Some(2), || {
+        finished.output()
+    })
 }

@@ -1,0 +1,89 @@
+//! How commands are shared out among the connections of a session.
+
+/// Which connection takes the next command. CmdSN is given in the order of the session's queue
+/// whatever is chosen, and a command's data and status stay on its connection (RFC 7143
+/// §4.2.2.1, §4.2.5.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Schedule {
+    /// One after the other, in turn. When it is the turn of a connection whose socket is full,
+    /// the others wait too.
+    RoundRobin,
+    /// The one with the fewest commands under way: a slow connection gets less to do, so that it
+    /// does not fill the command window that all share. Equal ones take turns. This is the
+    /// default, as it is round-robin on equal paths and better on unequal ones.
+    #[default]
+    LeastInFlight,
+    /// The one with the least data under way, for I/Os of unequal length. Equal ones take turns.
+    LeastBytes,
+}
+
+/// What a schedule is told of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Load {
+    /// Whether it can take a command now.
+    pub(super) has_room: bool,
+    /// Commands under way on it.
+    pub(super) commands: u64,
+    /// Data under way on it, in bytes.
+    pub(super) bytes: u64,
+}
+
+impl Schedule {
+    /// The place in `loads` of the connection that takes the next command, or `None` if it has to
+    /// wait. `turn` is the place that is next in turn; a place whose load is `None` is out of
+    /// service.
+    pub(super) fn choose(self, turn: usize, loads: &[Option<Load>]) -> Option<usize> {
+        let places = (0..loads.len()).map(|step| (turn + step) % loads.len());
+        let mut in_turn = places.filter_map(|place| Some((place, loads[place]?)));
+        let chosen = match self {
+            Schedule::RoundRobin => in_turn.next().filter(|(_, load)| load.has_room),
+            Schedule::LeastInFlight => in_turn
+                .filter(|(_, load)| load.has_room)
+                .min_by_key(|(_, load)| load.commands),
+            Schedule::LeastBytes => in_turn
+                .filter(|(_, load)| load.has_room)
+                .min_by_key(|(_, load)| load.bytes),
+        };
+        chosen.map(|(place, _)| place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(has_room: bool, commands: u64, bytes: u64) -> Option<Load> {
+        Some(Load {
+            has_room,
+            commands,
+            bytes,
+        })
+    }
+
+    #[test]
+    fn round_robin_waits_for_whose_turn_it_is() {
+        let loads = [load(true, 9, 9), load(false, 0, 0), None, load(true, 0, 0)];
+        assert_eq!(Schedule::RoundRobin.choose(0, &loads), Some(0));
+        assert_eq!(Schedule::RoundRobin.choose(1, &loads), None);
+        assert_eq!(Schedule::RoundRobin.choose(2, &loads), Some(3));
+    }
+
+    #[test]
+    fn the_least_loaded_one_with_room_is_taken() {
+        let loads = [load(true, 3, 1), load(false, 0, 0), load(true, 2, 5), None];
+        assert_eq!(Schedule::LeastInFlight.choose(0, &loads), Some(2));
+        assert_eq!(Schedule::LeastBytes.choose(0, &loads), Some(0));
+    }
+
+    #[test]
+    fn equal_ones_take_turns() {
+        let loads = [load(true, 1, 1); 3];
+        for schedule in [Schedule::LeastInFlight, Schedule::LeastBytes] {
+            let chosen: Vec<_> = (0..4)
+                .map(|turn| schedule.choose(turn % 3, &loads))
+                .collect();
+            assert_eq!(chosen, [Some(0), Some(1), Some(2), Some(0)]);
+        }
+        assert_eq!(Schedule::RoundRobin.choose(0, &[]), None);
+    }
+}

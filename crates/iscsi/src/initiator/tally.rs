@@ -1,0 +1,125 @@
+//! What each connection of a session has done.
+
+use wansan_trace::Instant;
+
+/// A connection's counters at one moment; the difference of two says what happened in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tally {
+    /// SCSI commands completed.
+    pub commands: u64,
+    /// Their expected data transfer lengths, in bytes.
+    pub bytes: u64,
+    /// Commands under way, integrated over time, in ns.
+    pub in_flight_ns: u128,
+    /// Of them, those that the socket had not taken whole, integrated over time, in ns.
+    pub waiting_ns: u128,
+    /// When this was so.
+    pub at: Instant,
+}
+
+impl Tally {
+    /// How many commands were under way on average since an `earlier` tally of the same
+    /// connection.
+    #[must_use]
+    pub fn mean_in_flight_since(&self, earlier: &Tally) -> f64 {
+        self.mean(self.in_flight_ns - earlier.in_flight_ns, earlier)
+    }
+
+    /// How many commands waited on average for the socket to take them, since an `earlier` tally
+    /// of the same connection.
+    #[must_use]
+    pub fn mean_waiting_since(&self, earlier: &Tally) -> f64 {
+        self.mean(self.waiting_ns - earlier.waiting_ns, earlier)
+    }
+
+    fn mean(&self, integral_ns: u128, earlier: &Tally) -> f64 {
+        match self.at.since(earlier.at).as_nanos() {
+            0 => 0.0,
+            passed_ns => integral_ns as f64 / passed_ns as f64,
+        }
+    }
+}
+
+/// How many there are of something, integrated over time.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Population {
+    count: u64,
+    integral_ns: u128,
+    counted_to: Instant,
+}
+
+impl Population {
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The integral up to `now`.
+    pub(super) fn integral_ns(&self, now: Instant) -> u128 {
+        let passed_ns = now.since(self.counted_to).as_nanos();
+        self.integral_ns + passed_ns * u128::from(self.count)
+    }
+
+    pub(super) fn enter(&mut self, now: Instant) {
+        self.count_to(now);
+        self.count += 1;
+    }
+
+    pub(super) fn leave(&mut self, now: Instant) {
+        self.count_to(now);
+        self.count -= 1;
+    }
+
+    fn count_to(&mut self, now: Instant) {
+        self.integral_ns = self.integral_ns(now);
+        self.counted_to = self.counted_to.max(now);
+    }
+}
+
+/// What a connection has carried and has under way.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Carried {
+    pub(super) commands: u64,
+    pub(super) bytes: u64,
+    pub(super) in_flight: Population,
+    pub(super) in_flight_bytes: u64,
+}
+
+impl Carried {
+    /// A command of `bytes` was given to the connection.
+    pub(super) fn began(&mut self, bytes: u32, now: Instant) {
+        self.in_flight.enter(now);
+        self.in_flight_bytes += u64::from(bytes);
+    }
+
+    /// A command of `bytes` is under way on the connection no more.
+    pub(super) fn left(&mut self, bytes: u32, now: Instant) {
+        self.in_flight.leave(now);
+        self.in_flight_bytes -= u64::from(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn populations_are_means_over_time() {
+        let at = Instant::from_ns;
+        let mut carried = Carried::default();
+        let tally = |carried: &Carried, now| Tally {
+            commands: carried.commands,
+            bytes: carried.bytes,
+            in_flight_ns: carried.in_flight.integral_ns(now),
+            waiting_ns: 0,
+            at: now,
+        };
+        let earlier = tally(&carried, at(100));
+        carried.began(512, at(100));
+        carried.left(512, at(200));
+        let later = tally(&carried, at(300));
+        assert_eq!(later.mean_in_flight_since(&earlier), 0.5);
+        assert_eq!(later.mean_waiting_since(&earlier), 0.0);
+        assert_eq!(later.mean_in_flight_since(&later), 0.0);
+        assert_eq!(carried.in_flight_bytes, 0);
+    }
+}

@@ -1,0 +1,335 @@
+//! A connection on its way into a session: TCP first, then login. Nothing here waits, so that
+//! several come up side by side.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_reuseaddr, socket_error};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, recv, send,
+    socket_with,
+};
+use wansan_iscsi::initiator::{Handshake, HandshakeError, LoginSettings};
+use wansan_tcp::congestion;
+use wansan_trace::{Instant, clock};
+
+use super::route::Route;
+use super::{BLOCKING_WAIT, InitiatorConfig, InitiatorError, timespec};
+use crate::url::IscsiUrl;
+
+/// Where the connections of a session go.
+#[derive(Debug, Clone)]
+pub(super) struct Destination {
+    pub(super) config: InitiatorConfig,
+    /// `None` for a discovery session.
+    pub(super) target: Option<String>,
+    /// A way for each connection.
+    pub(super) ways: Vec<Way>,
+}
+
+/// A route with its portal's addresses, which are looked up once: recovery must not wait for DNS.
+#[derive(Debug, Clone)]
+pub(super) struct Way {
+    pub(super) route: Route,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Destination {
+    pub(super) fn look_up(
+        url: &IscsiUrl,
+        config: &InitiatorConfig,
+    ) -> Result<Destination, InitiatorError> {
+        let direct = [Route::to(url)];
+        let routes = match &config.routes[..] {
+            [] => &direct,
+            routes => routes,
+        };
+        let look_up = |route: &Route| match route.addresses() {
+            Ok(addresses) => Ok(Way {
+                route: route.clone(),
+                addresses,
+            }),
+            Err(source) => Err(InitiatorError::Connect {
+                portal: route.portal(),
+                source,
+            }),
+        };
+        let ways: Vec<Way> = routes.iter().map(look_up).collect::<Result<_, _>>()?;
+        let mut config = config.clone();
+        let connections = u16::try_from(ways.len()).unwrap_or(u16::MAX);
+        config.wanted.max_connections = config.wanted.max_connections.max(connections);
+        Ok(Destination {
+            config,
+            target: Some(url.target.clone()),
+            ways,
+        })
+    }
+
+    /// What every connection logs in with.
+    pub(super) fn login(&self) -> LoginSettings {
+        LoginSettings {
+            initiator: self.config.name.clone(),
+            isid: self.config.isid,
+            target: self.target.clone(),
+            wanted: self.config.wanted.clone(),
+        }
+    }
+
+    /// The portal of the first connection.
+    pub(super) fn portal(&self) -> String {
+        self.ways[0].route.portal()
+    }
+
+    /// The target's name, or what stands for it.
+    pub(super) fn in_words(&self) -> &str {
+        self.target.as_deref().unwrap_or("a discovery session")
+    }
+
+    /// A login that could not even begin.
+    pub(super) fn login_error(&self, way: &Way, source: HandshakeError) -> InitiatorError {
+        InitiatorError::Login {
+            target: self.in_words().to_owned(),
+            portal: way.route.portal(),
+            source: Box::new(source),
+        }
+    }
+}
+
+/// One connection that is being set up.
+#[derive(Debug)]
+pub(super) struct Dial {
+    portal: String,
+    source: Option<SocketAddr>,
+    /// Addresses of the portal, the one in hand first.
+    addresses: Vec<SocketAddr>,
+    congestion_control: Option<String>,
+    target: String,
+    stream: TcpStream,
+    is_connected: bool,
+    handshake: Handshake,
+    patience: Duration,
+    /// When the address in hand has had its share of the patience.
+    connect_by: Instant,
+    deadline: Instant,
+}
+
+impl Dial {
+    /// Begins to connect over `way`, to log in with `handshake`.
+    pub(super) fn begin(
+        way: &Way,
+        handshake: Handshake,
+        to: &Destination,
+        now: Instant,
+    ) -> Result<Dial, InitiatorError> {
+        let config = &to.config;
+        let patience = config.patience;
+        let mut dial = Dial {
+            portal: way.route.portal(),
+            source: way.route.source,
+            stream: open(way.addresses[0], config.congestion_control.as_deref())?,
+            addresses: way.addresses.clone(),
+            congestion_control: config.congestion_control.clone(),
+            target: to.in_words().to_owned(),
+            is_connected: false,
+            handshake,
+            patience,
+            connect_by: now,
+            deadline: now + patience,
+        };
+        dial.connect(now)?;
+        Ok(dial)
+    }
+
+    /// Asks the kernel to connect to the address in hand, or to the next that it does not refuse
+    /// at once.
+    fn connect(&mut self, now: Instant) -> Result<(), InitiatorError> {
+        loop {
+            let share = self.deadline.since(now) / self.addresses.len() as u32;
+            self.connect_by = now + share;
+            let begun = self
+                .bind()
+                .and_then(|()| connect(&self.stream, &self.addresses[0]));
+            match begun {
+                Ok(()) | Err(Errno::INPROGRESS) => return Ok(()),
+                Err(errno) => self.next_address(errno.into())?,
+            }
+        }
+    }
+
+    fn bind(&self) -> rustix::io::Result<()> {
+        let Some(source) = self.source else {
+            return Ok(());
+        };
+        // A connection that is set up again over a route with a port of its own must not wait
+        // until the old one has left TIME-WAIT.
+        set_socket_reuseaddr(&self.stream, true)?;
+        bind(&self.stream, &source)
+    }
+
+    /// Turns to the next address, as the one in hand has failed with `error`.
+    fn next_address(&mut self, error: io::Error) -> Result<(), InitiatorError> {
+        self.addresses.remove(0);
+        let Some(next) = self.addresses.first() else {
+            return Err(InitiatorError::Connect {
+                portal: self.portal.clone(),
+                source: error,
+            });
+        };
+        self.stream = open(*next, self.congestion_control.as_deref())?;
+        Ok(())
+    }
+
+    /// Does what can be done without waiting; says whether the login is over.
+    pub(super) fn step(&mut self, now: Instant) -> Result<bool, InitiatorError> {
+        if !self.is_connected && !self.finish_connecting(now)? {
+            return Ok(false);
+        }
+        loop {
+            self.send()?;
+            if self.handshake.is_done() {
+                return Ok(true);
+            }
+            match recv(&self.stream, self.handshake.space(), RecvFlags::DONTWAIT) {
+                Ok((0, _)) => {
+                    let portal = self.portal.clone();
+                    return Err(InitiatorError::Closed { portal });
+                }
+                Ok((bytes, _)) => self.handshake.filled(bytes),
+                Err(Errno::AGAIN) if now < self.deadline => return Ok(false),
+                Err(Errno::AGAIN) => {
+                    let (portal, patience) = (self.portal.clone(), self.patience);
+                    return Err(InitiatorError::Silent { portal, patience });
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.socket_error(errno)),
+            }
+            self.handshake
+                .receive()
+                .map_err(|source| InitiatorError::Login {
+                    target: self.target.clone(),
+                    portal: self.portal.clone(),
+                    source: Box::new(source),
+                })?;
+        }
+    }
+
+    fn finish_connecting(&mut self, now: Instant) -> Result<bool, InitiatorError> {
+        let mut fds = [PollFd::new(&self.stream, PollFlags::OUT)];
+        let ready = poll(&mut fds, Some(&timespec(Duration::ZERO)));
+        if ready.is_ok_and(|ready| ready > 0) {
+            match socket_error(&self.stream).and_then(|outcome| outcome) {
+                Ok(()) => self.is_connected = true,
+                Err(errno) => {
+                    self.next_address(errno.into())?;
+                    self.connect(now)?;
+                }
+            }
+        } else if now >= self.connect_by {
+            self.next_address(io::ErrorKind::TimedOut.into())?;
+            self.connect(now)?;
+        }
+        Ok(self.is_connected)
+    }
+
+    /// Login's PDUs are short: a socket that does not take one at once never will.
+    fn send(&mut self) -> Result<(), InitiatorError> {
+        while !self.handshake.pending().is_empty() {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match send(&self.stream, self.handshake.pending(), flags) {
+                Ok(bytes) => self.handshake.sent(bytes),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.socket_error(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn socket_error(&self, errno: Errno) -> InitiatorError {
+        InitiatorError::Socket {
+            portal: self.portal.clone(),
+            source: errno.into(),
+        }
+    }
+
+    /// Which readiness of its socket the dial waits for: to write, or else to read.
+    pub(super) fn waits_to_write(&self) -> bool {
+        !self.is_connected
+    }
+
+    /// When the dial wants to be stepped though its socket is not ready.
+    pub(super) fn wakes_at(&self) -> Instant {
+        if self.is_connected {
+            self.deadline
+        } else {
+            self.connect_by
+        }
+    }
+
+    /// The socket and the handshake of a dial that is done.
+    pub(super) fn into_parts(self) -> (TcpStream, Handshake) {
+        (self.stream, self.handshake)
+    }
+}
+
+impl AsFd for Dial {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// A socket for `address`, with the congestion control of that name.
+fn open(address: SocketAddr, control: Option<&str>) -> Result<TcpStream, InitiatorError> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let ready = || -> io::Result<TcpStream> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let stream = TcpStream::from(socket_with(family, SocketType::STREAM, flags, None)?);
+        // PDUs are put together before they are sent; waiting for more can only delay.
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(BLOCKING_WAIT))?;
+        Ok(stream)
+    };
+    let stream = ready().map_err(InitiatorError::NoSocket)?;
+    if let Some(name) = control {
+        congestion::choose(&stream, name)?;
+    }
+    Ok(stream)
+}
+
+/// Steps `dials` until all are done, and gives them back.
+pub(super) fn finish_all(mut dials: Vec<Dial>) -> Result<Vec<Dial>, InitiatorError> {
+    loop {
+        let now = clock::now();
+        let mut is_done = Vec::with_capacity(dials.len());
+        for dial in &mut dials {
+            is_done.push(dial.step(now)?);
+        }
+        let waiting = dials.iter().zip(is_done).filter(|(_, is_done)| !is_done);
+        let mut wake = Instant::FAR_FUTURE;
+        let mut fds: Vec<PollFd<'_>> = waiting
+            .map(|(dial, _)| {
+                wake = wake.min(dial.wakes_at());
+                let flags = if dial.waits_to_write() {
+                    PollFlags::OUT
+                } else {
+                    PollFlags::IN
+                };
+                PollFd::new(dial, flags)
+            })
+            .collect();
+        if fds.is_empty() {
+            break;
+        }
+        match poll(&mut fds, Some(&timespec(wake.since(clock::now())))) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(InitiatorError::NoSocket(errno.into())),
+        }
+    }
+    Ok(dials)
+}

@@ -1,0 +1,57 @@
+//! The arguments about the connections of a session, which all initiators have.
+
+use clap::Args;
+use wansan_iscsi::initiator::Schedule;
+use wansan_san::Route;
+use wansan_san::url::IscsiUrl;
+
+/// Over which connections a session goes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Connections (RFC 7143 §4.2.1)")]
+pub(super) struct ConnectionArgs {
+    /// Connections of the session (MC/S), all to the portal of the URL
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u16).range(1..=1024),
+        conflicts_with = "route"
+    )]
+    connections: u16,
+    /// One connection of the session: from which address, and port, to which portal; give it once
+    /// for each. 0.0.0.0 and [::] leave the address to the kernel. The URL still names the target
+    #[arg(long, value_name = "SRC[:PORT]→DST[:PORT]")]
+    route: Vec<Route>,
+    /// Which connection takes the next command: the next in turn, the one with the fewest commands
+    /// under way, or the one with the least data under way
+    #[arg(long, value_name = "HOW", default_value = "least-in-flight")]
+    schedule: Sharing,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Sharing {
+    RoundRobin,
+    LeastInFlight,
+    LeastBytes,
+}
+
+impl ConnectionArgs {
+    /// The route of each connection to `url`.
+    pub(super) fn routes(&self, url: &IscsiUrl) -> Vec<Route> {
+        if self.route.is_empty() {
+            vec![Route::to(url); usize::from(self.connections)]
+        } else {
+            self.route.clone()
+        }
+    }
+
+    /// How commands are shared out.
+    pub(super) fn schedule(&self) -> Schedule {
+        match self.schedule {
+            Sharing::RoundRobin => Schedule::RoundRobin,
+            Sharing::LeastInFlight => Schedule::LeastInFlight,
+            Sharing::LeastBytes => Schedule::LeastBytes,
+        }
+    }
+}
