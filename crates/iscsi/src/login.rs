@@ -7,8 +7,10 @@
 //! Both walk the same stages, security and operational negotiation and full feature phase, of
 //! which either of the first two may be skipped. Where the initiator needs no authentication it
 //! begins in the operational stage with everything it has to say and asks for the full feature
-//! phase at once, so that a login takes one round trip.
+//! phase at once, so that a login takes one round trip. Where it has a secret it begins in the
+//! security stage, and the exchange of [`chap`] takes three more.
 
+pub mod chap;
 pub mod initiator;
 pub mod security;
 pub mod sessions;

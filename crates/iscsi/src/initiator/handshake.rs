@@ -5,6 +5,7 @@ use wansan_trace::{ConnectionId, SessionId, TaskTag};
 use super::connection::Connection;
 use super::session::{Core, Session};
 use crate::keys::{SessionParameters, Wanted};
+use crate::login::chap::InitiatorChap;
 use crate::login::{Established, InitiatorLogin, InitiatorLoginError, InitiatorSettings, Next};
 use crate::sequence::Sn;
 use crate::text::send_targets::TargetAddress;
@@ -58,7 +59,7 @@ fn list(addresses: &[TargetAddress]) -> String {
 /// The CID of a session's first connection; RFC 7143 §11.12.7 leaves the choice to the initiator.
 const FIRST_CID: u16 = 0;
 
-/// Who logs in where, and what for; the same for all connections of a session.
+/// Who logs in where, and what for; the same for all connections of a session, but for `chap`.
 #[derive(Debug, Clone)]
 pub struct LoginSettings {
     /// InitiatorName (RFC 7143 §13.5).
@@ -67,6 +68,8 @@ pub struct LoginSettings {
     pub isid: [u8; 6],
     /// TargetName (§13.4); `None` for a discovery session.
     pub target: Option<String>,
+    /// Proves who this initiator is, where the target asks. Each login needs another challenge.
+    pub chap: Option<InitiatorChap>,
     /// What to negotiate for.
     pub wanted: Wanted,
 }
@@ -87,6 +90,7 @@ impl Handshake {
             initiator: initiator.to_owned(),
             isid,
             target: target.map(str::to_owned),
+            chap: None,
             wanted,
         };
         Handshake::lead(&login)
@@ -131,6 +135,7 @@ impl Handshake {
                 Some(_) => Stage::SecurityNegotiation,
                 None => Stage::OperationalNegotiation,
             },
+            chap: login.chap.clone(),
             wanted: login.wanted.clone(),
         })?;
         let first = machine.start();

@@ -3,13 +3,14 @@
 use thiserror::Error;
 
 use super::parameters::{SessionType, Wanted};
-use super::table::{KEYS, Key, KeyName, Rule, Senders, TABLE, Use};
+use super::table::{KEYS, Key, KeyName, LoginStages, Rule, Senders, TABLE, Use};
 use super::value::{Refusal, Value};
 use crate::fault::Fault;
+use crate::login::AuthMethod;
 use crate::text::{TextError, pairs, push_pair};
 use crate::wire::Stage;
 
-/// Most pairs that one text may bring. The standard has 30 keys; the rest is room for vendors'
+/// Most pairs that one text may bring. The standard has 35 keys; the rest is room for vendors'
 /// keys, each of which costs an answer that is longer than the shortest question.
 pub const MAX_PAIRS: usize = 256;
 
@@ -147,6 +148,9 @@ pub struct Negotiation {
     leading: bool,
     standings: [Standing; KEYS],
     own_length_declared: bool,
+    auth_methods: &'static [AuthMethod],
+    /// What the peer has said of the authentication method's exchange, for the login to take.
+    exchange: Vec<(KeyName, String)>,
 }
 
 impl Negotiation {
@@ -161,6 +165,24 @@ impl Negotiation {
             leading,
             standings: [const { Standing::Silent }; KEYS],
             own_length_declared: false,
+            auth_methods: &[AuthMethod::None],
+            exchange: Vec::new(),
+        }
+    }
+
+    /// Sets the methods of authentication that will do, most wanted first. Without it, None.
+    pub fn set_auth_methods(&mut self, methods: &'static [AuthMethod]) {
+        self.auth_methods = methods;
+    }
+
+    /// What this end would like for a key.
+    fn wish(&self, name: KeyName) -> Option<Value> {
+        match name {
+            KeyName::AuthMethod => {
+                let texts = self.auth_methods.iter().map(|method| method.text());
+                Some(Value::List(texts.collect()))
+            }
+            name => self.wanted.wish(name),
         }
     }
 
@@ -171,7 +193,7 @@ impl Negotiation {
     /// declare MaxRecvDataSegmentLength.
     pub fn open(&mut self, stage: Stage, text: &mut Vec<u8>) {
         for key in TABLE.iter().filter(|key| key.allowed_in(stage)) {
-            let Some(wish) = self.wanted.wish(key.name) else {
+            let Some(wish) = self.wish(key.name) else {
                 continue;
             };
             if key.name == KeyName::MaxRecvDataSegmentLength {
@@ -242,6 +264,13 @@ impl Negotiation {
                 .is_none()
                 .then(|| Refusal::Reject.text().to_owned()));
         }
+        if let Rule::Exchange { .. } = key.rule {
+            if self.exchange.iter().any(|(name, _)| *name == key.name) {
+                return Err(KeyError::Repeated { key: key.text });
+            }
+            self.exchange.push((key.name, value.to_owned()));
+            return Ok(None);
+        }
         if !key.is_negotiated() {
             return self.take_declaration(key, value).map(|()| None);
         }
@@ -295,7 +324,7 @@ impl Negotiation {
 
     /// This end's wish; FirstBurstLength must not exceed MaxBurstLength (§13.14).
     fn bounded_wish(&self, key: &Key) -> Option<Value> {
-        match self.wanted.wish(key.name)? {
+        match self.wish(key.name)? {
             Value::Number(bytes) if key.name == KeyName::FirstBurstLength => Some(Value::Number(
                 bytes.min(self.number(KeyName::MaxBurstLength)),
             )),
@@ -363,6 +392,20 @@ impl Negotiation {
         self.own_length_declared = false;
     }
 
+    /// Forgets what the peer has said of the keys of the operational stage, because this end wants
+    /// to speak of security first.
+    pub fn forget_operational(&mut self) {
+        let operational = |key: &&Key| key.stages == LoginStages::Operational;
+        for key in TABLE.iter().filter(operational) {
+            self.standings[key.name as usize] = Standing::Silent;
+        }
+    }
+
+    /// Takes what the peer has said of the authentication method's exchange since the last call.
+    pub fn take_exchange(&mut self) -> Vec<(KeyName, String)> {
+        std::mem::take(&mut self.exchange)
+    }
+
     /// Whether an offer was refused, so that the two ends have nothing in common for this key.
     #[must_use]
     pub fn is_refused(&self, name: KeyName) -> bool {
@@ -387,8 +430,7 @@ impl Negotiation {
             .iter()
             .filter(|key| key.is_negotiated() && self.is_relevant(key))
         {
-            let (Some(wish), Some(in_force)) =
-                (self.wanted.wish(key.name), self.in_force(key.name))
+            let (Some(wish), Some(in_force)) = (self.wish(key.name), self.in_force(key.name))
             else {
                 continue;
             };

@@ -70,7 +70,8 @@ pub fn page() -> String {
          - A key of the wrong stage, from the wrong end, or for the second time ends the login \
          with status 0200 (§6.3).\n\
          - A text of one sequence has at most 65536 bytes and 256 pairs, a key name at most 63 \
-         bytes, and a value, or one element of a list, at most 255 bytes.\n\
+         bytes, and a value, or one element of a list, at most 255 bytes; those of CHAP_C and \
+         CHAP_R have their own bound.\n\
          - Numbers are read in decimal, hexadecimal (`0x`) and base64 (`0b`), and written in \
          decimal.\n",
     );
@@ -113,6 +114,7 @@ fn values(key: &Key) -> String {
         Rule::List { values, .. } | Rule::DeclaredWord { values, .. } => values.join(", "),
         Rule::DeclaredName => "a name".to_owned(),
         Rule::DeclaredText => "text".to_owned(),
+        Rule::Exchange { form } => form.to_owned(),
         Rule::Question => "All, empty, an iSCSI name".to_owned(),
         Rule::Obsolete => "any".to_owned(),
     }
@@ -129,6 +131,7 @@ fn result(key: &Key) -> &'static str {
         | Rule::DeclaredWord { .. }
         | Rule::DeclaredName
         | Rule::DeclaredText => "declared",
+        Rule::Exchange { .. } => "a step of CHAP",
         Rule::Question => "TargetName, TargetAddress",
         Rule::Obsolete => "Reject",
     }

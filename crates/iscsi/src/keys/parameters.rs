@@ -7,6 +7,7 @@ use super::negotiation::Negotiation;
 use super::table::{KeyName, Rule};
 use super::value::Value;
 use crate::fault::Fault;
+use crate::login::AuthMethod;
 
 /// What kind of session it is (RFC 7143 §4.3, §13.21).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -176,7 +177,8 @@ impl Wanted {
         let digests =
             |kinds: &[DigestKind]| Value::List(kinds.iter().map(|kind| kind.text()).collect());
         Some(match name {
-            KeyName::AuthMethod => Value::List(vec!["None"]),
+            // The login asks for more where there are secrets.
+            KeyName::AuthMethod => Value::List(vec![AuthMethod::None.text()]),
             KeyName::HeaderDigest => digests(&self.header_digest),
             KeyName::DataDigest => digests(&self.data_digest),
             KeyName::MaxConnections => Value::Number(self.max_connections.into()),

@@ -115,6 +115,11 @@ pub enum Rule {
     DeclaredName,
     /// Free text that its sender declares; no answer.
     DeclaredText,
+    /// A step of an authentication method's own exchange (§12.1), which the negotiation hands on.
+    Exchange {
+        /// What its value looks like, in words.
+        form: &'static str,
+    },
     /// A question of the full feature phase, answered by other keys.
     Question,
     /// No longer in the standard: answered with Reject (§13.25).
@@ -140,6 +145,11 @@ pub enum KeyName {
     TargetAddress,
     TargetPortalGroupTag,
     AuthMethod,
+    ChapA,
+    ChapI,
+    ChapC,
+    ChapN,
+    ChapR,
     HeaderDigest,
     DataDigest,
     MaxConnections,
@@ -230,7 +240,7 @@ impl KeyName {
 }
 
 /// Number of keys.
-pub const KEYS: usize = 30;
+pub const KEYS: usize = 35;
 
 const BYTES: Range = Range {
     min: 512,
@@ -298,6 +308,18 @@ const fn declared(
         senders,
         ..leading(name, text, section, rule, false, meaning)
     }
+}
+
+/// A step of CHAP's exchange.
+const fn chap(name: KeyName, text: &'static str, form: &'static str, meaning: &'static str) -> Key {
+    per_connection(
+        name,
+        text,
+        "12.1.3",
+        LoginStages::Security,
+        Rule::Exchange { form },
+        meaning,
+    )
 }
 
 /// RFC 3720's markers, which RFC 7143 took out.
@@ -394,10 +416,43 @@ pub static TABLE: [Key; KEYS] = [
         "12.1",
         LoginStages::Security,
         Rule::List {
-            values: &["None"],
+            values: &["CHAP", "None"],
             default: "None",
         },
-        "How the ends prove who they are.",
+        "How the ends prove who they are. None, unless an end has CHAP secrets: then an initiator \
+         offers CHAP and None (CHAP only, if the target must prove itself), and a target takes CHAP \
+         only.",
+    ),
+    chap(
+        KeyName::ChapA,
+        "CHAP_A",
+        "numbers",
+        "The hash functions that the initiator offers, and the one that the target chooses: 5 is \
+         MD5, 6 SHA-1, 7 SHA-256, 8 SHA3-256.",
+    ),
+    chap(
+        KeyName::ChapI,
+        "CHAP_I",
+        "0 to 255",
+        "The identifier of a challenge, part of what is hashed.",
+    ),
+    chap(
+        KeyName::ChapC,
+        "CHAP_C",
+        "1 to 1024 bytes",
+        "A challenge. An initiator that sends one wants the target to prove itself.",
+    ),
+    chap(
+        KeyName::ChapN,
+        "CHAP_N",
+        "a name",
+        "Whose secret the response was made with.",
+    ),
+    chap(
+        KeyName::ChapR,
+        "CHAP_R",
+        "1 to 1024 bytes",
+        "The hash of identifier, secret and challenge.",
     ),
     per_connection(
         KeyName::HeaderDigest,

@@ -98,7 +98,7 @@ impl Rule {
             }
             Rule::DeclaredName => is_name(text).then(|| Value::Text(text.to_owned())),
             Rule::DeclaredText => Some(Value::Text(text.to_owned())),
-            Rule::Question | Rule::Obsolete => None,
+            Rule::Exchange { .. } | Rule::Question | Rule::Obsolete => None,
         }
     }
 
@@ -113,7 +113,11 @@ impl Rule {
             Rule::List { default, .. } => Some(Value::List(vec![default])),
             Rule::DeclaredNumber { default, .. } => default.map(Value::Number),
             Rule::DeclaredWord { default, .. } => Some(Value::Text(default.to_owned())),
-            Rule::DeclaredName | Rule::DeclaredText | Rule::Question | Rule::Obsolete => None,
+            Rule::DeclaredName
+            | Rule::DeclaredText
+            | Rule::Exchange { .. }
+            | Rule::Question
+            | Rule::Obsolete => None,
         }
     }
 
@@ -164,7 +168,8 @@ fn is_name(text: &str) -> bool {
 /// Reads a decimal or hexadecimal numerical value, or one in base64 (RFC 7143 §6.1).
 ///
 /// The standard keeps base64 for binary values; as a number it is read in network byte order.
-fn number(text: &str) -> Option<u32> {
+#[must_use]
+pub fn number(text: &str) -> Option<u32> {
     let digits = |text: &str, radix| {
         // `from_str_radix` would take a sign.
         let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric());

@@ -3,6 +3,7 @@
 use thiserror::Error;
 use wansan_trace::TaskTag;
 
+use super::chap::{ChapError, InitiatorChap, Said};
 use super::security::AuthMethod;
 use super::{MAX_DATA_BYTES, MAX_PDUS, VERSION, leads_on};
 use crate::fault::Fault;
@@ -36,8 +37,11 @@ pub struct InitiatorSettings {
     /// The Initiator Task Tag of all requests of the login.
     pub task_tag: TaskTag,
     /// The stage to begin in. [`Stage::OperationalNegotiation`] saves a round trip;
-    /// [`Stage::SecurityNegotiation`] is for targets that insist on it.
+    /// [`Stage::SecurityNegotiation`] is for targets that insist on it, and is where a login with
+    /// `chap` begins in any case.
     pub begins_in: Stage,
+    /// The exchange by which this end proves who it is, if the target asks for it.
+    pub chap: Option<InitiatorChap>,
     /// What this end would like.
     pub wanted: Wanted,
 }
@@ -128,8 +132,21 @@ pub enum InitiatorLoginError {
     )]
     MovedNowhere,
     /// No authentication method in common.
-    #[error("no authentication method in common; let the target allow None (RFC 7143 §12.1)")]
-    AuthenticationFailed,
+    #[error(
+        "no authentication method in common: {}",
+        if *.has_chap {
+            "the target does not take CHAP; give it an account, or log in without one (RFC 7143 §12.1)"
+        } else {
+            "the target wants this initiator to prove itself; give a CHAP name and secret (RFC 7143 §12.1)"
+        }
+    )]
+    NoMethod {
+        /// Whether this end has an account.
+        has_chap: bool,
+    },
+    /// One end did not prove who it is.
+    #[error(transparent)]
+    Chap(#[from] ChapError),
     /// A version other than 0.
     #[error("target speaks version {version}, this initiator version 0 (RFC 7143 §11.13.2)")]
     UnsupportedVersion {
@@ -178,6 +195,7 @@ impl InitiatorLoginError {
         match self {
             InitiatorLoginError::Wanted(error) => error.fault(),
             InitiatorLoginError::Key(error) => error.fault(),
+            InitiatorLoginError::Chap(error) => error.fault(),
             InitiatorLoginError::BadName { .. }
             | InitiatorLoginError::BadStart
             | InitiatorLoginError::IsOver => Fault::CallerMisused,
@@ -185,7 +203,7 @@ impl InitiatorLoginError {
                 Fault::EnvironmentLacks
             }
             InitiatorLoginError::Refused { .. }
-            | InitiatorLoginError::AuthenticationFailed
+            | InitiatorLoginError::NoMethod { .. }
             | InitiatorLoginError::UnsupportedVersion { .. } => Fault::PeerIncompatible,
             _ => Fault::PeerMisbehaved,
         }
@@ -243,14 +261,24 @@ impl InitiatorLogin {
             Some(_) => SessionType::Normal,
             None => SessionType::Discovery,
         };
+        let mut negotiation = Negotiation::new(
+            Role::Initiator,
+            settings.wanted.clone(),
+            settings.joins.is_none(),
+            session_type,
+        );
+        let mut stage = settings.begins_in;
+        if let Some(chap) = &settings.chap {
+            negotiation.set_auth_methods(if chap.insists() {
+                &[AuthMethod::Chap]
+            } else {
+                &[AuthMethod::Chap, AuthMethod::None]
+            });
+            stage = Stage::SecurityNegotiation;
+        }
         Ok(InitiatorLogin {
-            stage: settings.begins_in,
-            negotiation: Negotiation::new(
-                Role::Initiator,
-                settings.wanted.clone(),
-                settings.joins.is_none(),
-                session_type,
-            ),
+            stage,
+            negotiation,
             settings,
             question: Splitter::default(),
             answer: Joiner::default(),
@@ -343,10 +371,8 @@ impl InitiatorLogin {
         let Some(text) = text else {
             return Ok(Next::Send(self.request(Vec::new(), false, None)));
         };
-        let answers = self.negotiation.receive(self.stage, &text)?;
-        if AuthMethod::in_force(&self.negotiation).is_none() {
-            return Err(InitiatorLoginError::AuthenticationFailed);
-        }
+        let mut answers = self.negotiation.receive(self.stage, &text)?;
+        self.authenticate(response.nsg.is_some(), &mut answers)?;
         match response.nsg {
             Some(Stage::FullFeaturePhase) => self.conclude(response).map(Next::Done),
             Some(stage) => {
@@ -355,6 +381,44 @@ impl InitiatorLogin {
             }
             None => Ok(Next::Send(self.say(answers))),
         }
+    }
+
+    /// Goes on with the exchange of the method that is in force. `moves_on`: the target lets this
+    /// end out of the stage.
+    fn authenticate(
+        &mut self,
+        moves_on: bool,
+        answers: &mut Vec<u8>,
+    ) -> Result<(), InitiatorLoginError> {
+        let said = Said::new(self.negotiation.take_exchange());
+        let in_force = AuthMethod::in_force(&self.negotiation);
+        match (in_force, &mut self.settings.chap) {
+            (Some(AuthMethod::Chap), Some(chap)) if self.stage == Stage::SecurityNegotiation => {
+                if !(said.is_empty() && chap.has_said_all()) {
+                    chap.advance(said, answers)?;
+                }
+                if moves_on && !chap.is_done() {
+                    return Err(ChapError::NotProved.into());
+                }
+            }
+            (Some(AuthMethod::None), Some(chap)) if moves_on && chap.insists() => {
+                return Err(ChapError::NotProved.into());
+            }
+            (Some(_), _) => said.must_be_empty()?,
+            (None, chap) => {
+                return Err(InitiatorLoginError::NoMethod {
+                    has_chap: chap.is_some(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this end has an exchange to finish before the next stage.
+    fn is_authenticating(&self) -> bool {
+        let chap = self.settings.chap.as_ref();
+        AuthMethod::in_force(&self.negotiation) == Some(AuthMethod::Chap)
+            && chap.is_some_and(|chap| !chap.has_said_all())
     }
 
     /// A target may insist on the security stage by answering in it, though the login began in
@@ -375,14 +439,14 @@ impl InitiatorLogin {
     }
 
     /// The next piece of this end's text. The last one asks for the next stage, since this end
-    /// always says all it has to say.
+    /// always says all it has to say, but for the steps of an authentication.
     fn next_request(&mut self) -> Request {
         let piece = self.question.next_piece(MAX_DATA_BYTES);
         let next = match self.stage {
             Stage::SecurityNegotiation => Stage::OperationalNegotiation,
             _ => Stage::FullFeaturePhase,
         };
-        let nsg = Some(next).filter(|_| !piece.continued);
+        let nsg = Some(next).filter(|_| !piece.continued && !self.is_authenticating());
         self.request(piece.data, piece.continued, nsg)
     }
 

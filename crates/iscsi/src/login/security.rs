@@ -3,15 +3,26 @@
 use crate::keys::{KeyName, Negotiation};
 
 /// How the ends of a connection prove who they are. A method with an exchange of its own adds a
-/// variant here, an element to the AuthMethod row of the table of keys, and the machines of its
-/// exchange, which run where [`AuthMethod::in_force`] is asked.
+/// variant here, an element to the AuthMethod row of the table of keys, the keys of its exchange to
+/// that table, and the machines of both ends, such as [`chap`](super::chap).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuthMethod {
+    /// By secrets that both ends know (§12.1.3).
+    Chap,
     /// Not at all.
     None,
 }
 
 impl AuthMethod {
+    /// Its name in AuthMethod.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            AuthMethod::Chap => "CHAP",
+            AuthMethod::None => "None",
+        }
+    }
+
     /// The method that the negotiation has come to, the default where the security stage was
     /// skipped. `None` when the ends have no method in common.
     #[must_use]
@@ -19,9 +30,9 @@ impl AuthMethod {
         if negotiation.is_refused(KeyName::AuthMethod) {
             return None;
         }
-        match negotiation.chosen(KeyName::AuthMethod) {
-            "None" => Some(AuthMethod::None),
-            _ => None,
-        }
+        let chosen = negotiation.chosen(KeyName::AuthMethod);
+        [AuthMethod::Chap, AuthMethod::None]
+            .into_iter()
+            .find(|method| method.text() == chosen)
     }
 }

@@ -1,5 +1,6 @@
 //! What a target's login asks of the one who knows the targets and the sessions.
 
+use super::chap::TargetChap;
 use crate::keys::{ConnectionParameters, SessionParameters, SessionType};
 use crate::sequence::Sn;
 use crate::text::send_targets::TargetAddress;
@@ -35,7 +36,7 @@ pub struct AnnouncedWindow {
 }
 
 /// What [`Sessions::find`] knows about a candidate.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Found {
     /// The portal group that serves the connection (§13.9).
     pub portal_group_tag: u16,
@@ -43,6 +44,8 @@ pub struct Found {
     pub target_alias: Option<String>,
     /// The session that the candidate's TSIH names: its parameters in force and its window.
     pub session: Option<(SessionParameters, AnnouncedWindow)>,
+    /// The exchange by which the candidate has to prove who it is; `None` when it need not.
+    pub chap: Option<TargetChap>,
 }
 
 /// What [`Sessions::admit`] has made of a candidate.

@@ -3,6 +3,7 @@
 use thiserror::Error;
 use wansan_trace::TaskTag;
 
+use super::chap::{ChapError, Said, TargetChap};
 use super::security::AuthMethod;
 use super::sessions::{AnnouncedWindow, Candidate, Found, Refusal, Sessions};
 use super::{MAX_DATA_BYTES, MAX_PDUS, VERSION, leads_on};
@@ -122,8 +123,17 @@ pub enum TargetLoginError {
     )]
     JoinsDiscovery,
     /// No authentication method in common.
-    #[error("no authentication method in common; offer None (RFC 7143 §12.1)")]
-    AuthenticationFailed,
+    #[error(
+        "no authentication method in common: this target {}; the initiator must offer that (AuthMethod, RFC 7143 §12.1)",
+        if *.demands_chap { "demands CHAP" } else { "has no CHAP accounts and allows only None" }
+    )]
+    NoMethod {
+        /// Whether the target wants a proof at all.
+        demands_chap: bool,
+    },
+    /// The initiator did not prove who it is.
+    #[error(transparent)]
+    Chap(#[from] ChapError),
     /// The caller refused the candidate.
     #[error("login refused with {0:?}")]
     Refused(LoginStatus),
@@ -155,7 +165,10 @@ impl TargetLoginError {
             TargetLoginError::UnsupportedVersion { .. } => LoginStatus::UnsupportedVersion,
             TargetLoginError::MissingName { .. } => LoginStatus::MissingParameter,
             TargetLoginError::JoinsDiscovery => LoginStatus::CannotIncludeInSession,
-            TargetLoginError::AuthenticationFailed => LoginStatus::AuthenticationFailure,
+            TargetLoginError::Chap(error) if error.is_about_form() => LoginStatus::InitiatorError,
+            TargetLoginError::Chap(_) | TargetLoginError::NoMethod { .. } => {
+                LoginStatus::AuthenticationFailure
+            }
             TargetLoginError::Refused(status) => *status,
             TargetLoginError::Moved {
                 permanently: true, ..
@@ -172,8 +185,9 @@ impl TargetLoginError {
     pub fn fault(&self) -> Fault {
         match self {
             TargetLoginError::Key(error) => error.fault(),
+            TargetLoginError::Chap(error) => error.fault(),
             TargetLoginError::UnsupportedVersion { .. }
-            | TargetLoginError::AuthenticationFailed
+            | TargetLoginError::NoMethod { .. }
             | TargetLoginError::Moved { .. } => Fault::PeerIncompatible,
             TargetLoginError::Refused(status) if status.class() == 3 => Fault::EnvironmentLacks,
             TargetLoginError::Refused(_) => Fault::PeerIncompatible,
@@ -270,7 +284,7 @@ impl TargetLogin {
         let next = request.nsg.filter(|_| !continued && dialogue.may_move_on());
         let mut response = LoginResponse {
             continue_: continued,
-            csg: request.csg,
+            csg: dialogue.stage,
             nsg: next,
             version_max: VERSION,
             version_active: VERSION,
@@ -315,7 +329,10 @@ impl TargetLogin {
         let first = self.dialogue.as_ref().map(|dialogue| dialogue.first);
         let response = LoginResponse {
             continue_: false,
-            csg: first.map_or(Stage::SecurityNegotiation, |first| first.csg),
+            csg: self
+                .dialogue
+                .as_ref()
+                .map_or(Stage::SecurityNegotiation, |dialogue| dialogue.stage),
             nsg: None,
             version_max: VERSION,
             version_active: VERSION,
@@ -343,6 +360,8 @@ struct Dialogue {
     answer: Splitter,
     /// What the caller found, once asked.
     found: Option<Found>,
+    /// What the initiator has to prove, if it has to.
+    chap: Option<TargetChap>,
     window: AnnouncedWindow,
 }
 
@@ -360,6 +379,7 @@ impl Dialogue {
             question: Joiner::default(),
             answer: Splitter::default(),
             found: None,
+            chap: None,
             // Login Requests are immediate, so this window only has to be a sound one.
             window: AnnouncedWindow {
                 exp_cmd_sn: first.cmd_sn,
@@ -381,6 +401,10 @@ impl Dialogue {
             if !same {
                 return Err(TargetLoginError::Changed { field });
             }
+        }
+        if request.csg == Stage::OperationalNegotiation && !self.is_authenticated() {
+            // It does not follow into the security stage, or would leave it unasked.
+            return Err(TargetLoginError::NoMethod { demands_chap: true });
         }
         let in_stage = request.csg == self.stage && self.stage != Stage::FullFeaturePhase;
         let leads_on = request
@@ -425,10 +449,25 @@ impl Dialogue {
         text: &[u8],
         sessions: &mut dyn Sessions,
     ) -> Result<Vec<u8>, TargetLoginError> {
-        let answers = self.negotiation.receive(self.stage, text)?;
+        let mut text = text;
         let mut response = Vec::new();
         if self.found.is_none() {
-            let found = sessions.find(&self.candidate()?)?;
+            // Who it is decides what is asked of it, so the text is read once for the names, and
+            // then answered.
+            let mut glimpse = self.negotiation.clone();
+            glimpse.receive(self.stage, text)?;
+            let mut found = sessions.find(&self.candidate(&glimpse)?)?;
+            self.chap = found.chap.take();
+            if self.chap.is_some() {
+                if self.stage == Stage::OperationalNegotiation {
+                    // The initiator has skipped the stage that this target insists on.
+                    glimpse.forget_operational();
+                    self.negotiation = glimpse.clone();
+                    self.stage = Stage::SecurityNegotiation;
+                    text = &[];
+                }
+                self.negotiation.set_auth_methods(&[AuthMethod::Chap]);
+            }
             if self.first.tsih != 0 {
                 let session = found
                     .session
@@ -436,7 +475,7 @@ impl Dialogue {
                 self.window = session.1;
             }
             // §13.9: the first response whose login names a target brings the tag.
-            if self.negotiation.declared(KeyName::TargetName).is_some() {
+            if glimpse.declared(KeyName::TargetName).is_some() {
                 let tag = found.portal_group_tag.to_string();
                 push_pair(&mut response, "TargetPortalGroupTag", &tag);
                 if let Some(alias) = &found.target_alias {
@@ -445,38 +484,45 @@ impl Dialogue {
             }
             self.found = Some(found);
         }
-        self.is_authenticated()?;
-        response.extend_from_slice(&answers);
+        response.extend_from_slice(&self.negotiation.receive(self.stage, text)?);
+        let said = Said::new(self.negotiation.take_exchange());
+        match (AuthMethod::in_force(&self.negotiation), &mut self.chap) {
+            (Some(AuthMethod::Chap), Some(chap)) => chap.advance(said, &mut response)?,
+            (Some(_), _) => said.must_be_empty()?,
+            (None, chap) => {
+                return Err(TargetLoginError::NoMethod {
+                    demands_chap: chap.is_some(),
+                });
+            }
+        }
         self.negotiation.open(self.stage, &mut response);
         Ok(response)
     }
 
-    /// Whether the initiator has proved who it is, by the method that is in force.
-    fn is_authenticated(&self) -> Result<bool, TargetLoginError> {
-        match AuthMethod::in_force(&self.negotiation) {
-            Some(AuthMethod::None) => Ok(true),
-            None => Err(TargetLoginError::AuthenticationFailed),
-        }
+    /// Whether the initiator has proved who it is, if it has to.
+    fn is_authenticated(&self) -> bool {
+        self.chap.as_ref().is_none_or(TargetChap::is_done)
     }
 
     /// Whether this end has nothing left to say or to hear in the stage.
     fn may_move_on(&self) -> bool {
-        self.is_authenticated() == Ok(true)
-            && !self.question.is_joining()
-            && !self.negotiation.awaits_answers()
+        self.is_authenticated() && !self.question.is_joining() && !self.negotiation.awaits_answers()
     }
 
     /// Who logs in where. Fails when the first text lacks a name that it must bring.
-    fn candidate(&self) -> Result<Candidate<'_>, TargetLoginError> {
+    fn candidate<'a>(
+        &self,
+        negotiation: &'a Negotiation,
+    ) -> Result<Candidate<'a>, TargetLoginError> {
         let name = |name: KeyName| {
-            self.negotiation
+            negotiation
                 .declared(name)
                 .ok_or(TargetLoginError::MissingName {
                     key: name.key().text,
                     section: name.key().section,
                 })
         };
-        let session_type = self.negotiation.session_type();
+        let session_type = negotiation.session_type();
         if session_type == SessionType::Discovery && self.first.tsih != 0 {
             return Err(TargetLoginError::JoinsDiscovery);
         }
@@ -485,7 +531,7 @@ impl Dialogue {
             session_type,
             target_name: match session_type {
                 SessionType::Normal => Some(name(KeyName::TargetName)?),
-                SessionType::Discovery => self.negotiation.declared(KeyName::TargetName),
+                SessionType::Discovery => negotiation.declared(KeyName::TargetName),
             },
             isid: self.first.isid,
             tsih: self.first.tsih,
@@ -501,7 +547,7 @@ impl Dialogue {
         sessions: &mut dyn Sessions,
     ) -> Result<Accepted, TargetLoginError> {
         self.negotiation.finish()?;
-        let candidate = self.candidate()?;
+        let candidate = self.candidate(&self.negotiation)?;
         let joined = self.found.as_ref().and_then(|found| found.session);
         let session = match joined {
             Some((parameters, _)) if self.first.tsih != 0 => parameters,

@@ -1,6 +1,9 @@
 //! A small target with its sessions, and the PDUs of a login.
 
+use std::sync::Arc;
+
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, SessionType, Wanted};
+use wansan_iscsi::login::chap::{CHALLENGE_BYTES, Challenge, TargetAccounts, TargetChap};
 use wansan_iscsi::login::{
     Admitted, AnnouncedWindow, Candidate, Found, InitiatorLogin, InitiatorSettings, Next, Refusal,
     Sessions, Step, TargetLogin,
@@ -21,6 +24,8 @@ pub(crate) const ISID: [u8; 6] = [0x80, 1, 2, 3, 4, 5];
 pub(crate) struct Registry {
     /// Parameters and CIDs of each session; its TSIH is its place plus one.
     pub(crate) sessions: Vec<(SessionParameters, Vec<u16>)>,
+    /// Whom it lets in, unless that is everybody.
+    pub(crate) accounts: Option<Arc<TargetAccounts>>,
 }
 
 pub(crate) fn window(exp_cmd_sn: Sn) -> AnnouncedWindow {
@@ -55,6 +60,10 @@ impl Sessions for Registry {
             session: self
                 .session(candidate.tsih)
                 .map(|(parameters, _)| (*parameters, window(Sn(500)))),
+            chap: self.accounts.clone().map(|accounts| {
+                let challenge = Challenge::from_random([1; CHALLENGE_BYTES + 1]);
+                TargetChap::new(accounts, challenge)
+            }),
         })
     }
 
@@ -97,6 +106,7 @@ pub(crate) fn settings(wanted: Wanted) -> InitiatorSettings {
         cmd_sn: Sn(u32::MAX),
         task_tag: TaskTag(9),
         begins_in: Operational,
+        chap: None,
         wanted,
     }
 }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use wansan_iscsi::keys::Wanted;
+use wansan_iscsi::login::chap::Algorithm;
 use wansan_iscsi::login::{
     InitiatorLogin, InitiatorLoginError, Next, Step, TargetLogin, TargetLoginError,
 };
@@ -11,6 +12,7 @@ use wansan_iscsi::wire::Stage::{
 };
 use wansan_iscsi::wire::{LoginRequest, LoginResponse, Stage};
 
+use crate::authentication;
 use crate::ends::{Registry, names, request, response, settings};
 
 fn stage() -> impl Strategy<Value = Stage> {
@@ -22,22 +24,28 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
         proptest::collection::vec(any::<u8>(), 0..100),
         Just(names().into_bytes()),
         Just(Vec::new()),
-        "((AuthMethod|HeaderDigest|InitialR2T|MaxBurstLength|TargetAddress|X-a)=(Yes|No|None|Reject|512|a:1)\0){0,4}"
+        "((AuthMethod|CHAP_[AICNR]|HeaderDigest|InitialR2T|MaxBurstLength|TargetAddress|X-a)=(Yes|No|None|CHAP|Reject|5|512|0x00|a:1)\0){0,4}"
             .prop_map(String::into_bytes),
     ]
 }
 
 proptest! {
-    /// Random stage bits and text: always an answer, never two ends, never a panic.
+    /// Random stage bits and text: always an answer, never two ends, never a panic, and nobody in
+    /// without the proof that is asked for.
     #[test]
     fn hostile_initiators_get_an_answer(
+        demands_chap in any::<bool>(),
         requests in proptest::collection::vec(
             (stage(), proptest::option::of(stage()), any::<bool>(), 0_u16..3, text()),
             1..12,
         ),
     ) {
         let mut target = TargetLogin::new(Wanted::default());
-        let mut registry = Registry::default();
+        let mut registry = if demands_chap {
+            authentication::target(true, &Algorithm::ALL)
+        } else {
+            Registry::default()
+        };
         let mut over = false;
         for (csg, nsg, continue_, tsih, data) in requests {
             let request = LoginRequest { continue_, tsih, ..request(csg, nsg) };
@@ -49,7 +57,7 @@ proptest! {
                     over = true;
                 }
                 Step::Done(reply, accepted) => {
-                    prop_assert!(!over && !accepted.initiator_name.is_empty());
+                    prop_assert!(!over && !demands_chap && !accepted.initiator_name.is_empty());
                     prop_assert_eq!(reply.response.nsg, Some(Full));
                     over = true;
                 }
@@ -60,7 +68,7 @@ proptest! {
                 }
             }
         }
-        prop_assert!(registry.sessions.len() <= 1);
+        prop_assert!(registry.sessions.len() <= usize::from(!demands_chap));
     }
 
     #[test]

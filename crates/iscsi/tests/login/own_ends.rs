@@ -16,7 +16,7 @@ use wansan_trace::TaskTag;
 use crate::ends::{INITIATOR, ISID, MOVED, Registry, TARGET, settings, window};
 
 /// Leads a login to its end; returns both ends' results and the round trips it took.
-fn log_in(
+pub(crate) fn log_in(
     settings: InitiatorSettings,
     wanted: Wanted,
     registry: &mut Registry,
@@ -36,7 +36,7 @@ fn log_in(
     unreachable!("a login ends");
 }
 
-fn established(next: Next, step: Step) -> (Established, Accepted) {
+pub(crate) fn established(next: Next, step: Step) -> (Established, Accepted) {
     match (next, step) {
         (Next::Done(initiator), Step::Done(_, target)) => (*initiator, *target),
         other => panic!("login failed: {other:?}"),

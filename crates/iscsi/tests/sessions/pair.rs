@@ -27,6 +27,7 @@ impl Sessions for Desk<'_> {
             portal_group_tag: 1,
             target_alias: None,
             session: None,
+            chap: None,
         })
     }
 

@@ -1,0 +1,124 @@
+//! Secrets, and the names that they belong to.
+
+use core::fmt;
+
+use thiserror::Error;
+use zeroize::Zeroizing;
+
+use super::MAX_NAME_BYTES;
+use crate::fault::Fault;
+
+/// The shortest secret that is taken, in bytes. RFC 7143 §9.2.1 forbids a login with less than 96
+/// bits unless IPsec is known to protect the connection, which a program cannot see.
+pub const MIN_SECRET_BYTES: usize = 12;
+
+/// The longest secret that is taken, in bytes.
+pub const MAX_SECRET_BYTES: usize = 255;
+
+/// A secret. It does not print itself, and is wiped from memory when it is dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    /// A secret of [`MIN_SECRET_BYTES`] to [`MAX_SECRET_BYTES`].
+    ///
+    /// # Errors
+    /// [`AccountError::SecretLength`].
+    pub fn new(bytes: &[u8]) -> Result<Self, AccountError> {
+        if (MIN_SECRET_BYTES..=MAX_SECRET_BYTES).contains(&bytes.len()) {
+            Ok(Secret(Zeroizing::new(bytes.to_vec())))
+        } else {
+            Err(AccountError::SecretLength { bytes: bytes.len() })
+        }
+    }
+
+    /// What stands in for the secret of a name that nobody has, so that looking for one takes the
+    /// time of finding one.
+    pub(super) fn decoy() -> Self {
+        Secret(Zeroizing::new(vec![0; 16]))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// A name (CHAP_N) and its secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    pub(super) name: String,
+    pub(super) secret: Secret,
+}
+
+impl Account {
+    /// An account. The name has 1 to 255 bytes and no control characters.
+    ///
+    /// # Errors
+    /// [`AccountError::Name`].
+    pub fn new(name: &str, secret: Secret) -> Result<Self, AccountError> {
+        let sound = (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.contains(char::is_control);
+        if sound {
+            Ok(Account {
+                name: name.to_owned(),
+                secret,
+            })
+        } else {
+            Err(AccountError::Name)
+        }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// Why accounts cannot be used. None of these says a secret.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AccountError {
+    /// A secret of the wrong length.
+    #[error(
+        "the CHAP secret has {bytes} bytes: take {MIN_SECRET_BYTES} (96 bits, RFC 7143 §9.2.1) to \
+         {MAX_SECRET_BYTES}, chosen at random"
+    )]
+    SecretLength {
+        /// What it has.
+        bytes: usize,
+    },
+    /// A name that cannot be sent.
+    #[error("a CHAP name has 1 to 255 bytes and no control characters")]
+    Name,
+    /// Two secrets for one name.
+    #[error("the CHAP name '{name}' is there twice; take one away")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+    /// One secret for both directions.
+    #[error(
+        "initiator and target have the same CHAP secret, so that either could answer for the other; \
+         give the target one of its own (RFC 7143 §9.2.1)"
+    )]
+    SameSecret,
+    /// Nobody to let in.
+    #[error("no CHAP account for an initiator; a target that demands CHAP needs one")]
+    Nobody,
+    /// No hash function.
+    #[error("no CHAP algorithm is allowed; allow at least one")]
+    NoAlgorithm,
+}
+
+impl AccountError {
+    /// Whose fault it is.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        Fault::CallerMisused
+    }
+}
