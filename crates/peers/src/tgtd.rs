@@ -81,6 +81,29 @@ impl Tgtd {
         ])
     }
 
+    /// Lets in only initiators that prove by CHAP to be `user`.
+    ///
+    /// # Errors
+    /// When `tgtadm` refuses.
+    pub fn demand_chap(&self, user: &str, secret: &str) -> Result<(), PeerError> {
+        self.add_account(user, secret)?;
+        self.administer(&["bind", "--mode", "account", "--user", user])
+    }
+
+    /// Has the target prove by CHAP to be `user` to initiators that ask for it.
+    ///
+    /// # Errors
+    /// When `tgtadm` refuses.
+    pub fn prove_by_chap(&self, user: &str, secret: &str) -> Result<(), PeerError> {
+        self.add_account(user, secret)?;
+        self.administer(&["bind", "--mode", "account", "--user", user, "--outgoing"])
+    }
+
+    fn add_account(&self, user: &str, secret: &str) -> Result<(), PeerError> {
+        let account = ["--user", user, "--password", secret];
+        self.tgtadm(&[&["--op", "new", "--mode", "account"], &account[..]].concat())
+    }
+
     fn serve(&self, disk: &Path) -> Result<(), PeerError> {
         self.administer(&["new", "--mode", "target", "-T", TARGET_NAME])?;
         let disk = disk.to_string_lossy();
@@ -88,12 +111,15 @@ impl Tgtd {
         self.administer(&["bind", "--mode", "target", "-I", "ALL"])
     }
 
+    /// Has `tgtadm` do something to the one target.
     fn administer(&self, operation: &[&str]) -> Result<(), PeerError> {
+        self.tgtadm(&[&["--tid", "1", "--op"], operation].concat())
+    }
+
+    fn tgtadm(&self, arguments: &[&str]) -> Result<(), PeerError> {
         let mut command = Command::new(&self.admin);
         command.env("TGT_IPC_SOCKET", ipc_socket(self.folder.path()));
-        command
-            .args(["--lld", "iscsi", "--tid", "1", "--op"])
-            .args(operation);
+        command.args(["--lld", "iscsi"]).args(arguments);
         run(&mut command, COMMAND_LIMIT)
             .and_then(Finished::success)
             .map(drop)

@@ -6,6 +6,7 @@ mod login;
 mod route;
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,6 +15,7 @@ use wansan_iscsi::initiator::{
     Command, Completion, Event, Full, HandshakeError, Schedule, Session, SessionError, Tally,
 };
 use wansan_iscsi::keys::Wanted;
+use wansan_iscsi::login::chap::InitiatorAccounts;
 use wansan_tcp::TcpInfo;
 use wansan_tcp::congestion::CongestionError;
 use wansan_trace::{Instant, Recorder, TaskTag, clock};
@@ -31,6 +33,8 @@ pub struct InitiatorConfig {
     pub name: String,
     /// Its part of the session's name. Two sessions of one initiator with one target need two.
     pub isid: [u8; 6],
+    /// How it proves who it is, and what the target must prove, where the target demands CHAP.
+    pub chap: Option<Arc<InitiatorAccounts>>,
     /// What to negotiate for.
     pub wanted: Wanted,
     /// Tasks that may be queued and under way at once.
@@ -77,6 +81,9 @@ pub enum InitiatorError {
         /// MaxConnections as negotiated.
         granted: u16,
     },
+    /// The kernel has no random bytes for a challenge.
+    #[error("no random bytes for CHAP: {0}")]
+    Random(io::Error),
     /// The congestion control cannot be had.
     #[error(transparent)]
     Congestion(#[from] CongestionError),

@@ -4,12 +4,14 @@
 //! - [`target`]: the target server;
 //! - [`initiator`]: the initiator client;
 //! - [`load`]: the load generator on top of it;
-//! - [`url`]: iSCSI URLs.
+//! - [`url`]: iSCSI URLs;
+//! - [`secret_file`]: where CHAP secrets come from.
 
 pub mod initiator;
 pub mod load;
 mod machine;
 mod poller;
+pub mod secret_file;
 pub mod store;
 pub mod target;
 pub mod url;

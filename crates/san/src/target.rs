@@ -4,6 +4,7 @@
 //! Threads talk by mail ([`mailbox`]): a new connection goes to the thread with the next number, and
 //! from there to the one that owns the session which it wants to join; a reset of a unit goes to all.
 
+mod access;
 mod login;
 mod mailbox;
 mod reactor;
@@ -19,6 +20,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use wansan_iscsi::keys::{Wanted, WantedError};
+use wansan_iscsi::login::chap::TargetAccounts;
 use wansan_iscsi::scsi::{
     DeviceError, Geometry, GeometryError, Identity, LogicalUnit, TargetDevice,
 };
@@ -29,6 +31,7 @@ use wansan_trace::{Kinds, Recorder};
 
 use crate::store::{LunSpec, OpenError, OpenedStore, Pool, Store};
 use crate::url::ISCSI_PORT;
+pub use access::{Access, NamePattern, NamePatternError, Network, NetworkError};
 use mailbox::{Mail, Mailbox};
 use reactor::Reactor;
 use registry::Registry;
@@ -47,6 +50,10 @@ pub struct TargetConfig {
     pub command_window: u32,
     /// What to negotiate for.
     pub wanted: Wanted,
+    /// Whom it lets in by CHAP; without it, nobody has to prove anything.
+    pub chap: Option<Arc<TargetAccounts>>,
+    /// Who may see and use it.
+    pub access: Access,
     /// The kernel's congestion control for connections, or its default.
     pub congestion_control: Option<String>,
     /// Threads that serve sessions, at least 1.
@@ -139,6 +146,8 @@ struct Shared {
     name: String,
     address: SocketAddr,
     wanted: Wanted,
+    chap: Option<Arc<TargetAccounts>>,
+    access: Access,
     session: SessionConfig,
     stores: Vec<Arc<dyn Store>>,
     registry: Registry,
@@ -188,6 +197,8 @@ impl Target {
             name: config.name.clone(),
             address,
             wanted: config.wanted.clone(),
+            chap: config.chap.clone(),
+            access: config.access.clone(),
             session: SessionConfig {
                 device: Arc::new(device),
                 command_window: config.command_window,

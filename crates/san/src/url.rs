@@ -59,7 +59,10 @@ fn parse(url: &str) -> Result<IscsiUrl, &'static str> {
         return Err("there is something after the LUN");
     }
     if portal.contains('@') {
-        return Err("it names a user, but CHAP is not supported yet");
+        return Err(
+            "it names a user: give --chap-user and --chap-secret-file instead, as others can read \
+             arguments",
+        );
     }
     if target.len() > 223 {
         return Err("the target's name is longer than 223 bytes (RFC 7143 §4.2.7.1)");
@@ -161,7 +164,7 @@ mod tests {
             ("iscsi://:3260/iqn/0", "host is missing"),
             ("iscsi://::1/iqn/0", "brackets"),
             ("iscsi://[::1/iqn/0", "']'"),
-            ("iscsi://me%pw@h/iqn/0", "CHAP"),
+            ("iscsi://me%pw@h/iqn/0", "--chap-user"),
         ] {
             let error = url.parse::<IscsiUrl>().unwrap_err().to_string();
             assert!(

@@ -1,6 +1,7 @@
 //! One module per command, and what they share: how errors look.
 
 pub(crate) mod bench;
+mod chap;
 mod connections;
 pub(crate) mod explain;
 pub(crate) mod lab;

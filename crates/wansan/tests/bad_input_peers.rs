@@ -29,8 +29,7 @@ fn logged_in(target: &Target) -> TcpStream {
     let mut stream = connect(target);
     let name = "iqn.2026-11.net.example:rude";
     let isid = [0x80, 0, 0, 0, 0, 1];
-    let mut handshake =
-        Handshake::begin(name, isid, Some(TARGET_NAME), Wanted::default()).unwrap();
+    let mut handshake = Handshake::begin(name, isid, Some(TARGET_NAME), Wanted::default()).unwrap();
     loop {
         let sent = stream.write(handshake.pending()).unwrap();
         handshake.sent(sent);

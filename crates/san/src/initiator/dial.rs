@@ -4,6 +4,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -14,11 +15,13 @@ use rustix::net::{
     socket_with,
 };
 use wansan_iscsi::initiator::{Handshake, HandshakeError, LoginSettings};
+use wansan_iscsi::login::chap::InitiatorChap;
 use wansan_tcp::congestion;
 use wansan_trace::{Instant, clock};
 
 use super::route::Route;
 use super::{BLOCKING_WAIT, InitiatorConfig, InitiatorError, timespec};
+use crate::secret_file::challenge;
 use crate::url::IscsiUrl;
 
 /// Where the connections of a session go.
@@ -69,14 +72,22 @@ impl Destination {
         })
     }
 
-    /// What every connection logs in with.
-    pub(super) fn login(&self) -> LoginSettings {
-        LoginSettings {
+    /// What a connection logs in with: the same for all, but for a challenge of its own.
+    pub(super) fn login(&self) -> Result<LoginSettings, InitiatorError> {
+        let chap = match &self.config.chap {
+            Some(accounts) => {
+                let challenge = challenge().map_err(InitiatorError::Random)?;
+                Some(InitiatorChap::new(Arc::clone(accounts), challenge))
+            }
+            None => None,
+        };
+        Ok(LoginSettings {
             initiator: self.config.name.clone(),
             isid: self.config.isid,
             target: self.target.clone(),
+            chap,
             wanted: self.config.wanted.clone(),
-        }
+        })
     }
 
     /// The portal of the first connection.

@@ -78,7 +78,7 @@ fn log_in(to: Destination, trace: Recorder) -> Result<Initiator, InitiatorError>
     let portal = to.portal();
     let closed = |portal| InitiatorError::Closed { portal };
     let handshake =
-        Handshake::lead(&to.login()).map_err(|source| to.login_error(leading, source))?;
+        Handshake::lead(&to.login()?).map_err(|source| to.login_error(leading, source))?;
     let lead = Dial::begin(leading, handshake, &to, clock::now())?;
     let mut lead = finish_all(vec![lead])?;
     let (stream, handshake) = lead.remove(0).into_parts();
@@ -96,7 +96,7 @@ fn log_in(to: Destination, trace: Recorder) -> Result<Initiator, InitiatorError>
     }
     let mut dials = Vec::new();
     for (way, cid) in joining.iter().zip(1..) {
-        let handshake = session.join(&to.login(), cid);
+        let handshake = session.join(&to.login()?, cid);
         let handshake = handshake.map_err(|source| to.login_error(way, source))?;
         dials.push(Dial::begin(way, handshake, &to, clock::now())?);
     }

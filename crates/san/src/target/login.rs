@@ -1,6 +1,10 @@
 //! What a login asks of the target: is there such a target, and may the session begin.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, SessionType};
+use wansan_iscsi::login::chap::TargetChap;
 use wansan_iscsi::login::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions};
 use wansan_iscsi::target::Session;
 use wansan_iscsi::wire::LoginStatus;
@@ -9,12 +13,15 @@ use wansan_trace::SessionId;
 use super::registry::{Nexus, Replaced};
 use super::sessions::Sessions as Served;
 use super::{PORTAL_GROUP_TAG, Shared};
+use crate::secret_file::challenge;
 
 /// One login's view of the target.
 pub(super) struct Desk<'a> {
     pub(super) shared: &'a Shared,
     /// The sessions of the thread that the login runs on.
     pub(super) sessions: &'a Served,
+    /// Where the initiator connects from.
+    pub(super) initiator: IpAddr,
     /// The number of the thread that will own the session.
     pub(super) owner: usize,
     /// The session that the new one has pushed out.
@@ -23,18 +30,38 @@ pub(super) struct Desk<'a> {
 
 impl Sessions for Desk<'_> {
     fn find(&mut self, candidate: &Candidate<'_>) -> Result<Found, Refusal> {
+        let shared = self.shared;
         if candidate
             .target_name
-            .is_some_and(|name| name != self.shared.name)
+            .is_some_and(|name| name != shared.name)
         {
             return Err(Refusal::Status(LoginStatus::NotFound));
         }
+        // A discovery session is open to all; it shows them what they may use.
+        if candidate.session_type == SessionType::Normal
+            && !shared
+                .access
+                .allows(candidate.initiator_name, self.initiator)
+        {
+            return Err(Refusal::Status(LoginStatus::AuthorizationFailure));
+        }
+        let chap = match &shared.chap {
+            Some(accounts) => {
+                let challenge = challenge().map_err(|error| {
+                    (shared.report)(&format!("no random bytes for CHAP: {error}"));
+                    Refusal::Status(LoginStatus::OutOfResources)
+                })?;
+                Some(TargetChap::new(Arc::clone(accounts), challenge))
+            }
+            None => None,
+        };
         Ok(Found {
             portal_group_tag: PORTAL_GROUP_TAG,
             target_alias: None,
             session: self
                 .joined(candidate)
                 .map(|session| (*session.parameters(), session.window())),
+            chap,
         })
     }
 

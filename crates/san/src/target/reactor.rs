@@ -276,7 +276,7 @@ impl Reactor {
         let Some(peer) = self.peers[usize::from(slot)].as_mut() else {
             return;
         };
-        let targets = peer.targets(&self.context.shared);
+        let targets = peer.targets(&self.context.shared, &accepted.initiator_name);
         let login = std::mem::replace(&mut peer.phase, Phase::Closing(VecDeque::new()));
         let Phase::Login(handshake) = login else {
             return;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::Arc;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -193,7 +193,9 @@ impl Peer {
             }
             match &mut self.phase {
                 Phase::Login(handshake) => {
-                    if let Some(turn) = log_in(handshake, sessions, context)? {
+                    if let Some(turn) =
+                        log_in(handshake, self.seat.initiator.ip(), sessions, context)?
+                    {
                         return Ok(turn);
                     }
                 }
@@ -214,8 +216,12 @@ impl Peer {
         Ok(Turn::Again)
     }
 
-    /// What SendTargets says on this connection: the target, at the address that it was reached at.
-    pub(super) fn targets(&self, shared: &Shared) -> Arc<[TargetRecord]> {
+    /// What SendTargets says on this connection: the target, at the address that it was reached at,
+    /// if `initiator` may use it.
+    pub(super) fn targets(&self, shared: &Shared, initiator: &str) -> Arc<[TargetRecord]> {
+        if !shared.access.allows(initiator, self.seat.initiator.ip()) {
+            return Arc::new([]);
+        }
         let address = self.stream.local_addr().unwrap_or(shared.address);
         let portal = TargetAddress {
             host: address.ip().to_string(),
@@ -256,6 +262,7 @@ impl Phase {
 /// session is ever locked.
 fn log_in(
     handshake: &mut Handshake,
+    initiator: IpAddr,
     sessions: &Sessions,
     context: &Context,
 ) -> Result<Option<Turn>, End> {
@@ -269,6 +276,7 @@ fn log_in(
     let mut desk = Desk {
         shared,
         sessions,
+        initiator,
         owner: context.number,
         replaced: None,
     };

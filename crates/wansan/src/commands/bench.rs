@@ -16,6 +16,7 @@ use wansan_san::url::IscsiUrl;
 use wansan_san::{Initiator, InitiatorConfig};
 use wansan_trace::{Recorder, clock, units};
 
+use super::chap::ChapArgs;
 use super::connections::ConnectionArgs;
 use super::quantity::{bytes_within, time_span};
 use super::record::RecordArgs;
@@ -123,6 +124,8 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     connections: ConnectionArgs,
     #[command(flatten)]
+    chap: ChapArgs,
+    #[command(flatten)]
     session: SessionArgs,
 }
 
@@ -169,6 +172,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let config = InitiatorConfig {
         name: args.initiator_name.clone(),
         isid: isid(),
+        chap: args.chap.initiator()?,
         wanted: args.session.wanted(),
         tasks: args.parallel as usize,
         routes: args.connections.routes(&args.url),

@@ -1,5 +1,6 @@
 //! `wansan target`: serves disks.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,9 +10,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wansan_iscsi::keys::Wanted;
 use wansan_san::store::LunSpec;
+use wansan_san::target::{Access, NamePattern, Network};
 use wansan_san::{Target, TargetConfig};
 use wansan_trace::Recorder;
 
+use super::chap::ChapArgs;
 use super::quantity::time_span;
 use super::record::RecordArgs;
 use super::session::SessionArgs;
@@ -66,8 +69,21 @@ pub(crate) struct TargetArgs {
     /// Say what happens in JSON, a line each
     #[arg(long)]
     json: bool,
+    /// Initiators that may use the target: a name, or how names begin and a *; give it once for
+    /// each [default: all]
+    #[arg(long = "allow-initiator", value_name = "IQN")]
+    initiators: Vec<NamePattern>,
+    /// Networks that initiators may connect from, or single addresses; give it once for each
+    /// [default: all]
+    #[arg(long = "allow-network", value_name = "ADDRESS/PREFIX")]
+    networks: Vec<Network>,
     #[command(flatten)]
     record: RecordArgs,
+    /// A file of CHAP accounts of initiators, a line NAME SECRET each, which only its owner can read
+    #[arg(long, value_name = "PATH", help_heading = "CHAP (RFC 7143 §12.1.3)")]
+    chap_users_file: Option<PathBuf>,
+    #[command(flatten)]
+    chap: ChapArgs,
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -93,6 +109,11 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
         wanted: Wanted {
             max_connections: args.max_connections,
             ..args.session.wanted()
+        },
+        chap: args.chap.target(args.chap_users_file.as_ref())?,
+        access: Access {
+            initiators: args.initiators.clone(),
+            networks: args.networks.clone(),
         },
         congestion_control: args.congestion_control.clone(),
         threads: usize::from(args.threads),

@@ -5,6 +5,7 @@
 //! at the end; so does a test of libiscsi's suite that skips itself, which that suite would count
 //! as passed.
 
+mod chap;
 mod conformance;
 mod foreign_target;
 mod libiscsi_tools;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         foreign_target::trials(),
         own_pair::trials(),
         negotiation::trials(),
+        chap::trials(),
     ];
     run(trials.into_iter().flatten().collect())
 }

@@ -1,0 +1,270 @@
+//! CHAP secrets, which come from files that nobody else can read.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
+use rustix::rand::{GetRandomFlags, getrandom};
+use wansan_iscsi::login::chap::{Account, AccountError, CHALLENGE_BYTES, Challenge, Secret};
+use zeroize::Zeroizing;
+
+/// The longest file of secrets that is read, in bytes: some 10,000 accounts.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// A file of secrets cannot be used. No such error says a secret.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretFileError {
+    /// It cannot be read.
+    #[error("secret file {}: {source}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no file, as a pipe or a device is none.
+    #[error("secret file {}: not an ordinary file", path.display())]
+    NotAFile {
+        /// Which.
+        path: PathBuf,
+    },
+    /// Others may read or change it.
+    #[error(
+        "secret file {}: its mode {mode:03o} lets others at it; chmod 600 it", path.display()
+    )]
+    OpenToOthers {
+        /// Which.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It belongs to somebody else, who may read and change it.
+    #[error(
+        "secret file {}: it belongs to the user with id {owner}; it must be of the user that \
+         wansan runs as, or of root", path.display()
+    )]
+    OfAnother {
+        /// Which.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+    },
+    /// It is longer than any such file.
+    #[error("secret file {}: longer than {MAX_FILE_BYTES} bytes", path.display())]
+    TooLong {
+        /// Which.
+        path: PathBuf,
+    },
+    /// What stands in it is no secret, or no account.
+    #[error("secret file {}, line {line}: {source}", path.display())]
+    Account {
+        /// Which.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// Why.
+        source: AccountError,
+    },
+    /// A line that is not `NAME SECRET`.
+    #[error(
+        "secret file {}, line {line}: write NAME SECRET, with a blank between them and none inside",
+        path.display()
+    )]
+    NotAnAccount {
+        /// Which.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+    },
+    /// Lines behind the only one.
+    #[error(
+        "secret file {}: it holds more than one line; write the secret on the first",
+        path.display()
+    )]
+    ManyLines {
+        /// Which.
+        path: PathBuf,
+    },
+}
+
+/// Reads the secret of the account `name` from a file that holds nothing else; the end of its line
+/// is not part of it.
+///
+/// # Errors
+/// [`SecretFileError`].
+pub fn read_account(name: &str, path: &Path) -> Result<Account, SecretFileError> {
+    let bytes = read(path)?;
+    let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+    let secret = line.strip_suffix(b"\r").unwrap_or(line);
+    if secret.contains(&b'\n') {
+        return Err(SecretFileError::ManyLines {
+            path: path.to_owned(),
+        });
+    }
+    let account = Secret::new(secret).and_then(|secret| Account::new(name, secret));
+    account.map_err(|source| SecretFileError::Account {
+        path: path.to_owned(),
+        line: 1,
+        source,
+    })
+}
+
+/// Reads accounts from a file of lines `NAME SECRET`. Empty lines and those that begin with `#` are
+/// passed over.
+///
+/// # Errors
+/// [`SecretFileError`].
+pub fn read_accounts(path: &Path) -> Result<Vec<Account>, SecretFileError> {
+    let bytes = read(path)?;
+    let mut accounts = Vec::new();
+    for (line, bytes) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
+        let bytes = bytes.trim_ascii();
+        if bytes.is_empty() || bytes[0] == b'#' {
+            continue;
+        }
+        let not_an_account = || SecretFileError::NotAnAccount {
+            path: path.to_owned(),
+            line,
+        };
+        let mut words = bytes
+            .split(u8::is_ascii_whitespace)
+            .filter(|word| !word.is_empty());
+        let (Some(name), Some(secret), None) = (words.next(), words.next(), words.next()) else {
+            return Err(not_an_account());
+        };
+        let name = str::from_utf8(name).map_err(|_| not_an_account())?;
+        let account = Secret::new(secret).and_then(|secret| Account::new(name, secret));
+        accounts.push(account.map_err(|source| SecretFileError::Account {
+            path: path.to_owned(),
+            line,
+            source,
+        })?);
+    }
+    Ok(accounts)
+}
+
+/// Reads a file that only we, or only root, can read and change. Looks at the file that it has
+/// opened, so that the one it reads is the one it has looked at.
+fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, SecretFileError> {
+    let path = path.to_owned();
+    let mut options = OpenOptions::new();
+    // A pipe that nobody writes to must not hold us up.
+    options
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits() as i32);
+    let opened = options
+        .open(&path)
+        .and_then(|file| Ok((file.metadata()?, file)));
+    let (metadata, file) = match opened {
+        Ok(opened) => opened,
+        Err(source) => return Err(SecretFileError::Read { path, source }),
+    };
+    let (mode, owner) = (metadata.mode() & 0o777, metadata.uid());
+    if !metadata.is_file() {
+        return Err(SecretFileError::NotAFile { path });
+    }
+    if mode & 0o077 != 0 {
+        return Err(SecretFileError::OpenToOthers { path, mode });
+    }
+    if owner != 0 && owner != geteuid().as_raw() {
+        return Err(SecretFileError::OfAnother { path, owner });
+    }
+    // With room from the start, so that growing leaves no copies behind.
+    let room = metadata.len().min(MAX_FILE_BYTES) as usize + 1;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(room));
+    if let Err(source) = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes) {
+        return Err(SecretFileError::Read { path, source });
+    }
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(SecretFileError::TooLong { path });
+    }
+    Ok(bytes)
+}
+
+/// A challenge from the kernel's random source.
+///
+/// # Errors
+/// When the kernel has none, as at the very start of a machine.
+pub(crate) fn challenge() -> io::Result<Challenge> {
+    let mut random = [0; CHALLENGE_BYTES + 1];
+    let mut filled = 0;
+    while filled < random.len() {
+        filled += getrandom(&mut random[filled..], GetRandomFlags::empty())?;
+    }
+    Ok(Challenge::from_random(random))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn file(content: &str, mode: u32) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        (folder, path)
+    }
+
+    const SECRET: &str = "correct-horse-battery";
+
+    #[test]
+    fn a_secret_is_its_line() {
+        let expected = Account::new("me", Secret::new(SECRET.as_bytes()).unwrap()).unwrap();
+        for content in [
+            SECRET.to_owned(),
+            format!("{SECRET}\n"),
+            format!("{SECRET}\r\n"),
+        ] {
+            let (_folder, path) = file(&content, 0o600);
+            assert_eq!(read_account("me", &path).unwrap(), expected);
+        }
+        let many = format!("# accounts\n\nme {SECRET}\n  other\tanother-secret-of-mine \n");
+        let (_folder, path) = file(&many, 0o400);
+        let accounts = read_accounts(&path).unwrap();
+        assert_eq!(accounts[0], expected);
+        let names: Vec<&str> = accounts.iter().map(Account::name).collect();
+        assert_eq!(names, ["me", "other"]);
+    }
+
+    #[test]
+    fn what_others_can_read_or_is_no_account_is_refused_in_one_line_without_the_secret() {
+        for (content, mode, problem) in [
+            (SECRET.to_owned(), 0o644, "644"),
+            (SECRET.to_owned(), 0o620, "620"),
+            ("hunter2".to_owned(), 0o600, "7 bytes"),
+            (format!("{SECRET}\nmore"), 0o600, "more than one line"),
+        ] {
+            let (_folder, path) = file(&content, mode);
+            let error = read_account("me", &path).unwrap_err().to_string();
+            assert!(error.contains(problem) && !error.contains('\n'), "{error}");
+            assert!(!error.contains(SECRET) && !error.contains("hunter2"));
+        }
+        for (content, problem) in [
+            (format!("\n{SECRET}"), "line 2: write NAME SECRET"),
+            (format!("me {SECRET} more"), "line 1: write NAME SECRET"),
+            ("me hunter2".to_owned(), "line 1: the CHAP secret has 7"),
+        ] {
+            let (_folder, path) = file(&content, 0o600);
+            let error = read_accounts(&path).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+            assert!(!error.contains(SECRET) && !error.contains("hunter2"));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let error = read_account("me", folder.path()).unwrap_err();
+        assert!(matches!(error, SecretFileError::NotAFile { .. }), "{error}");
+        let error = read_account("me", &folder.path().join("none")).unwrap_err();
+        assert!(matches!(error, SecretFileError::Read { .. }), "{error}");
+    }
+
+    #[test]
+    fn no_two_challenges_are_alike() {
+        assert_ne!(challenge().unwrap(), challenge().unwrap());
+    }
+}

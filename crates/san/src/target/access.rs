@@ -1,0 +1,196 @@
+//! Who may see and use a target.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+
+/// An access list: which initiators, from which networks. An empty list lets everybody in.
+///
+/// Names and addresses are what the other end says they are: this keeps honest initiators apart.
+/// CHAP keeps others out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Names of initiators.
+    pub initiators: Vec<NamePattern>,
+    /// Networks that initiators connect from.
+    pub networks: Vec<Network>,
+}
+
+impl Access {
+    /// Whether the initiator called `name` may come in from `address`.
+    #[must_use]
+    pub fn allows(&self, name: &str, address: IpAddr) -> bool {
+        // A socket for both families shows IPv4 addresses as IPv6 ones.
+        let address = address.to_canonical();
+        let by_name = || self.initiators.iter().any(|pattern| pattern.matches(name));
+        let by_address = || {
+            self.networks
+                .iter()
+                .any(|network| network.0.contains(&address))
+        };
+        (self.initiators.is_empty() || by_name()) && (self.networks.is_empty() || by_address())
+    }
+}
+
+/// An initiator's name, or how it begins: `iqn.2026-01.net.example:host`,
+/// `iqn.2026-01.net.example:*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamePattern {
+    name: String,
+    /// What follows `name` does not matter.
+    is_prefix: bool,
+}
+
+impl NamePattern {
+    fn matches(&self, name: &str) -> bool {
+        if self.is_prefix {
+            name.starts_with(&self.name)
+        } else {
+            name == self.name
+        }
+    }
+}
+
+/// What is no pattern of names.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{given}' is no initiator's name, nor the beginning of one and a *: write \
+     iqn.2026-01.net.example:host or iqn.2026-01.net.example:*"
+)]
+pub struct NamePatternError {
+    given: String,
+}
+
+impl FromStr for NamePattern {
+    type Err = NamePatternError;
+
+    fn from_str(given: &str) -> Result<Self, NamePatternError> {
+        let (name, is_prefix) = match given.strip_suffix('*') {
+            Some(name) => (name, true),
+            None => (given, false),
+        };
+        let begins = |kind: &str| name.starts_with(kind) || (is_prefix && kind.starts_with(name));
+        let sound = ["iqn.", "eui.", "naa."].into_iter().any(begins)
+            && name.len() <= 223
+            && !name.contains(|c: char| c == '*' || c.is_whitespace() || c.is_control());
+        if !sound {
+            return Err(NamePatternError {
+                given: given.to_owned(),
+            });
+        }
+        Ok(NamePattern {
+            name: name.to_owned(),
+            is_prefix,
+        })
+    }
+}
+
+impl fmt::Display for NamePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.name, if self.is_prefix { "*" } else { "" })
+    }
+}
+
+/// A network, `ADDRESS/PREFIX`, or one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network(IpNet);
+
+/// What is no network.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{given}' is no network: write ADDRESS/PREFIX, such as 192.0.2.0/24 or 2001:db8::/32, or one \
+     address{}", near.map(|near| format!("; did you mean {near}?")).unwrap_or_default()
+)]
+pub struct NetworkError {
+    given: String,
+    near: Option<IpNet>,
+}
+
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(given: &str) -> Result<Self, NetworkError> {
+        let error = |near| NetworkError {
+            given: given.to_owned(),
+            near,
+        };
+        if let Ok(address) = given.parse::<IpAddr>() {
+            return Ok(Network(address.to_canonical().into()));
+        }
+        let network: IpNet = given.parse().map_err(|_| error(None))?;
+        // Bits behind the prefix mean that one of the two is not what was meant.
+        if network.trunc() == network {
+            Ok(Network(network))
+        } else {
+            Err(error(Some(network.trunc())))
+        }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: &str = "iqn.2026-01.net.example:host";
+
+    fn access(initiators: &[&str], networks: &[&str]) -> Access {
+        Access {
+            initiators: initiators
+                .iter()
+                .map(|name| name.parse().unwrap())
+                .collect(),
+            networks: networks.iter().map(|net| net.parse().unwrap()).collect(),
+        }
+    }
+
+    #[test]
+    fn both_lists_have_to_agree_and_an_empty_one_always_does() {
+        for (initiators, networks, address, allowed) in [
+            (&[][..], &[][..], "192.0.2.1", true),
+            (&[HOST], &[], "192.0.2.1", true),
+            (&["iqn.2026-01.net.example:*"], &[], "::1", true),
+            (&["*"], &[], "::1", true),
+            (&["iqn.2026-01.net.example:h"], &[], "::1", false),
+            (&["iqn.2026-01.net.example:hosts"], &[], "::1", false),
+            (&[], &["192.0.2.0/24"], "192.0.2.1", true),
+            (&[], &["192.0.2.0/24"], "::ffff:192.0.2.1", true),
+            (&[], &["192.0.2.0/24"], "192.0.3.1", false),
+            (&[], &["192.0.2.7"], "192.0.2.1", false),
+            (&[], &["10.0.0.0/8", "2001:db8::/32"], "2001:db8:1::9", true),
+            (&[HOST], &["10.0.0.0/8"], "192.0.2.1", false),
+            (
+                &["eui.0011223344556677"],
+                &["192.0.2.1"],
+                "192.0.2.1",
+                false,
+            ),
+        ] {
+            let address = address.parse().unwrap();
+            assert_eq!(
+                access(initiators, networks).allows(HOST, address),
+                allowed,
+                "{initiators:?} {networks:?} {address}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused() {
+        for bad in ["", "host", "iqn.a*b", "iqn.a b", "**"] {
+            assert!(bad.parse::<NamePattern>().is_err(), "{bad}");
+        }
+        for bad in ["", "192.0.2.0/33", "192.0.2", "example.net", "::/129"] {
+            assert!(bad.parse::<Network>().is_err(), "{bad}");
+        }
+        let error = "192.0.2.1/24".parse::<Network>().unwrap_err().to_string();
+        assert!(error.contains("did you mean 192.0.2.0/24?"), "{error}");
+    }
+}
