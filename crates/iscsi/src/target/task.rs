@@ -134,7 +134,7 @@ pub(super) struct Progress {
     pub(super) data: Vec<u8>,
     /// Bytes of a read that have been sent.
     pub(super) sent_bytes: u32,
-    /// DataSN of the next Data-In.
+    /// How many Data-In and R2T PDUs have been sent, which is DataSN of the next Data-In.
     pub(super) data_sn: u32,
     /// Granted bytes to be given back at the end.
     pub(super) granted_bytes: u32,

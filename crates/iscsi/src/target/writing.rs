@@ -128,6 +128,7 @@ impl Core {
         if have_bytes >= moved_bytes {
             let progress = Progress {
                 data: std::mem::take(&mut collecting.data),
+                data_sn: collecting.r2t_sn,
                 granted_bytes: collecting.granted_bytes,
                 ..Progress::default()
             };
