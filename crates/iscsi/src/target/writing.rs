@@ -84,10 +84,10 @@ impl Core {
                 "it sent Data-Out on another connection than the command",
             ));
         }
-        let moved_bytes = task.moved_bytes;
+        let (moved_bytes, expected_bytes) = (task.moved_bytes, task.expected_bytes);
         match &mut task.stage {
             Stage::Collecting(collecting) => {
-                match collecting.take(&data_out, pdu.data, moved_bytes) {
+                match collecting.take(&data_out, pdu.data, moved_bytes, expected_bytes) {
                     Ok(()) => self.continue_write(link, tag, now, trace),
                     Err(sense) => self.fail(link, tag, sense, now, trace),
                 }
@@ -240,7 +240,13 @@ impl Session {
 
 impl Collecting {
     /// Takes in one PDU's data if it is what may come next.
-    fn take(&mut self, pdu: &DataOut, data: &[u8], moved_bytes: u32) -> Result<(), Sense> {
+    fn take(
+        &mut self,
+        pdu: &DataOut,
+        data: &[u8],
+        moved_bytes: u32,
+        expected_bytes: u32,
+    ) -> Result<(), Sense> {
         let aborted = |additional| Sense::new(SenseKey::AbortedCommand, additional);
         let length = data.len() as u32;
         if pdu.transfer_tag == RESERVED_TAG {
@@ -254,6 +260,10 @@ impl Collecting {
             }
             self.unsolicited_data_sn += 1;
             if pdu.final_ {
+                // A write longer than the first burst brings all of it or none (§11.4.7.2).
+                if end < expected_bytes && self.received_bytes + length != end {
+                    return Err(aborted(AdditionalSense::NOT_ENOUGH_UNSOLICITED_DATA));
+                }
                 self.unsolicited_to = None;
             }
         } else {
