@@ -8,6 +8,7 @@ use super::error::Close;
 use super::session::{Core, UNSOLICITED_BYTES};
 use super::task::{Progress, Stage, Task};
 use super::window::Admission;
+use crate::keys::Key;
 use crate::record::pdu_record;
 use crate::scsi::{Decoded, Sense, StoreOperation};
 use crate::text::exchange::{Message, Turn};
@@ -340,7 +341,8 @@ impl Core {
         Ok(())
     }
 
-    /// The answer to a text: SendTargets, and for other keys that none may be changed now.
+    /// The answer to a text: SendTargets, and for other keys that none may be changed now, or that
+    /// they mean nothing here (§6.2).
     fn answer_text(&self, question: &[u8]) -> Option<Vec<u8>> {
         let mut answer = Vec::new();
         for pair in crate::text::pairs(question).ok()? {
@@ -352,7 +354,9 @@ impl Core {
                     }
                 }
             } else {
-                crate::text::push_pair(&mut answer, pair.name, "Reject");
+                let known = Key::by_text(pair.name).is_some();
+                let value = if known { "Reject" } else { "NotUnderstood" };
+                crate::text::push_pair(&mut answer, pair.name, value);
             }
         }
         Some(answer)
