@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -254,13 +255,18 @@ impl Drop for Running {
     }
 }
 
-/// A loopback address with a port that was free a moment ago. Another program may take it before
-/// it is used, so a caller tries again with another one when its server does not come up.
+/// A loopback address with a port that was free a moment ago. The host is one of 127/8 that no
+/// other process of these suites uses, so that a server which is given port 0 cannot come upon the
+/// same port meanwhile; any other program may, so a caller tries again with another one when its
+/// server does not come up.
 ///
 /// # Errors
 /// What the system says when it has no port left.
 pub fn free_address() -> std::io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let host = Ipv4Addr::new(127, high, low, NEXT.fetch_add(1, Ordering::Relaxed));
+    TcpListener::bind((host, 0))?.local_addr()
 }
 
 /// Waits until `server` accepts connections at `address`; `false` when it ended or `limit` passed.

@@ -65,6 +65,11 @@ impl Tgtd {
         format!("iscsi://{}/{TARGET_NAME}/1", self.address)
     }
 
+    /// Its portal.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The process id of the daemon.
     pub fn id(&self) -> u32 {
         self.process.id()
