@@ -7,6 +7,7 @@
 //! - [`keys`]: the one table of text keys and their negotiation rules;
 //! - [`text`]: keys and values as bytes, and the exchange of Text PDUs;
 //! - [`login`]: login of one connection, at both ends;
+//! - [`long_path`]: what the values in force cost on a long path;
 //! - [`scsi`]: the SCSI disk, from CDB to sense data;
 //! - [`target`] and [`initiator`]: sessions and connections of the two ends;
 //! - [`fault`]: whose fault an error is.
@@ -17,6 +18,7 @@ pub mod fault;
 pub mod initiator;
 pub mod keys;
 pub mod login;
+pub mod long_path;
 mod record;
 pub mod scsi;
 pub mod sequence;
