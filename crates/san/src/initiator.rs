@@ -220,6 +220,17 @@ impl Initiator {
         portals.zip(tallies).collect()
     }
 
+    /// The shortest round-trip time that TCP has seen on the session's first connection, in ns; 0
+    /// when the kernel does not say.
+    #[must_use]
+    pub fn min_rtt_ns(&self) -> u64 {
+        let first = self
+            .lines
+            .first()
+            .and_then(|line| TcpInfo::of(&line.stream).ok());
+        first.map_or(0, |info| info.min_rtt_ns())
+    }
+
     /// Takes a command onto the session's queue.
     ///
     /// # Errors

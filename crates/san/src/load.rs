@@ -13,3 +13,4 @@ pub mod workload;
 
 pub use report::{ConnectionReport, Latency, Report};
 pub use run::{Limit, LoadConfig, LoadError, Progress, run};
+pub use unit::capacity;

@@ -47,6 +47,13 @@ impl TcpInfo {
         u64::from(self.u32_at(68)) * 1000
     }
 
+    /// The shortest round-trip time in ns of the last minutes (net.ipv4.tcp_min_rtt_wlen); 0 before
+    /// the first measurement.
+    #[must_use]
+    pub fn min_rtt_ns(&self) -> u64 {
+        u64::from(self.u32_at(148)) * 1000
+    }
+
     /// As a record of the trace vocabulary.
     #[must_use]
     pub fn record(&self, time: Instant, session: SessionId, connection: ConnectionId) -> Tcp {
@@ -61,7 +68,7 @@ impl TcpInfo {
             mss_bytes: self.u32_at(16),
             in_flight_packets: self.u32_at(24),
             srtt_ns: self.srtt_ns(),
-            min_rtt_ns: u64::from(self.u32_at(148)) * 1000,
+            min_rtt_ns: self.min_rtt_ns(),
             rwnd_bytes: self.u32_at(228),
             unsent_bytes: self.u32_at(144),
             acked_bytes: self.u64_at(120),

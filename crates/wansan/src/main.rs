@@ -23,6 +23,8 @@ enum Command {
     Target(commands::target::TargetArgs),
     /// Load a disk over iSCSI and measure it
     Bench(commands::bench::BenchArgs),
+    /// Log in to a disk, and say what was negotiated and what of it hurts on a long path
+    InitiatorCheck(commands::initiator_check::InitiatorCheckArgs),
     /// Run experiments in networks of this one computer
     Lab(commands::lab::LabArgs),
     /// Say again what held a run back, from its files
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Target(args) => commands::target::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
+        Command::InitiatorCheck(args) => commands::initiator_check::run(&args),
         Command::Lab(args) => commands::lab::run(args),
         Command::Explain(args) => commands::explain::run(&args),
     };

@@ -10,7 +10,7 @@ use super::handshake::{Handshake, HandshakeError, LoginSettings};
 use super::schedule::{Load, Schedule};
 use super::tally::{Carried, Tally};
 use super::task::{Command, Completion, Stage, Task, TaskError, TaskTable};
-use crate::keys::SessionParameters;
+use crate::keys::{ConnectionParameters, SessionParameters};
 use crate::sequence::Sn;
 use crate::text::exchange::Requester;
 use crate::text::send_targets::TargetRecord;
@@ -185,6 +185,24 @@ impl Session {
         self.connections.push(connection);
         self.core.carried.push(Carried::default());
         Ok(())
+    }
+
+    /// Commands that the target takes at once, as far as it has said by now: MaxCmdSN − ExpCmdSN
+    /// + 1, 0 when the window is closed (RFC 7143 §4.2.2.1).
+    #[must_use]
+    pub fn window(&self) -> u32 {
+        let Core {
+            exp_cmd_sn,
+            max_cmd_sn,
+            ..
+        } = self.core;
+        max_cmd_sn.next().distance(exp_cmd_sn)
+    }
+
+    /// The values in force for the connection at `place`; `None` when there is none.
+    #[must_use]
+    pub fn connection_parameters(&self, place: usize) -> Option<&ConnectionParameters> {
+        self.connections.get(place).map(Connection::parameters)
     }
 
     /// The session's connections; a connection's place is its CID, and what other calls take.

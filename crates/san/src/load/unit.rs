@@ -10,7 +10,10 @@ use super::run::{LoadError, command, failure};
 use crate::initiator::{Initiator, InitiatorError};
 
 /// The size of a LUN. What it has to say of its past (unit attentions) is taken note of first.
-pub(super) fn capacity(initiator: &mut Initiator, lun: u16) -> Result<Capacity, LoadError> {
+///
+/// # Errors
+/// [`LoadError`] when the LUN is not there or does not say, or the session has failed.
+pub fn capacity(initiator: &mut Initiator, lun: u16) -> Result<Capacity, LoadError> {
     const ANSWER_BYTES: u32 = 32;
     /// More unit attentions than a target queues.
     const TRIES: u32 = 8;

@@ -324,7 +324,7 @@ fn print(out: &mut dyn Write, report: &Report) -> io::Result<()> {
 
 /// An ISID that no other process on this or another machine has by chance: the random format of
 /// RFC 7143 §11.12.5, filled from the time and the process id.
-fn isid() -> [u8; 6] {
+pub(super) fn isid() -> [u8; 6] {
     let mixed = clock::realtime_ns()
         .wrapping_add(u64::from(std::process::id()) << 32)
         .wrapping_mul(0x9e37_79b9_7f4a_7c15);

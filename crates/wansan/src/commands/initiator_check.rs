@@ -1,0 +1,272 @@
+//! `wansan initiator-check`: logs in, and says what was negotiated and what of it hurts on a long
+//! path.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde::Serialize;
+use wansan_iscsi::keys::{KeyName, Wanted};
+use wansan_iscsi::long_path::{Cost, InForce, Path};
+use wansan_san::load::capacity;
+use wansan_san::url::IscsiUrl;
+use wansan_san::{Initiator, InitiatorConfig};
+use wansan_trace::Recorder;
+use wansan_trace::units::{format_bytes, format_rate, parse_rate};
+
+use super::bench::isid;
+use super::connections::ConnectionArgs;
+use super::quantity::time_span;
+use super::session::SessionArgs;
+use super::{tell, tell_json};
+
+/// Arguments of `wansan initiator-check`.
+#[derive(Debug, Args)]
+pub(crate) struct InitiatorCheckArgs {
+    /// The disk: iscsi://HOST[:PORT]/TARGET-IQN/LUN
+    url: IscsiUrl,
+    /// Judge for a path of this round-trip time [default: the measured one, but 50ms at least]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time_span)]
+    rtt: Option<Duration>,
+    /// Judge for a path of this rate
+    #[arg(long, value_name = "RATE", default_value = "1Gbit/s", allow_hyphen_values = true, value_parser = rate)]
+    rate: u64,
+    /// This initiator's iSCSI name
+    #[arg(
+        long,
+        value_name = "IQN",
+        default_value = "iqn.2026-01.net.wansan:check"
+    )]
+    initiator_name: String,
+    /// How long login may take, and how long the target may be silent
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "30s",
+        allow_hyphen_values = true,
+        value_parser = time_span
+    )]
+    patience: Duration,
+    /// Print what was found as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connections: ConnectionArgs,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// The path that is judged for when the measured one is short.
+const LONG_RTT: Duration = Duration::from_millis(50);
+
+fn rate(text: &str) -> Result<u64, String> {
+    match parse_rate(text) {
+        Ok(0) => Err("a rate is above 0, such as 100Mbit/s".to_owned()),
+        parsed => parsed.map_err(|error| error.to_string()),
+    }
+}
+
+/// Everything that is printed with `--json`.
+#[derive(Debug, Serialize)]
+struct Checked {
+    target: String,
+    lun: u16,
+    capacity_bytes: u64,
+    block_bytes: u32,
+    connect_and_login_ns: u64,
+    rtt_ns: u64,
+    command_window: u32,
+    keys: Vec<Key>,
+    judged_rtt_ns: u64,
+    judged_rate_bits_per_s: u64,
+    costs: Vec<Told>,
+}
+
+/// One negotiated key.
+#[derive(Debug, Serialize)]
+struct Key {
+    key: &'static str,
+    offered: String,
+    in_force: String,
+}
+
+/// One [`Cost`].
+#[derive(Debug, Serialize)]
+struct Told {
+    parameter: &'static str,
+    value: String,
+    effect: String,
+    remedy: String,
+}
+
+impl From<Cost> for Told {
+    fn from(cost: Cost) -> Self {
+        Told {
+            parameter: cost.parameter,
+            value: cost.value,
+            effect: cost.effect,
+            remedy: cost.remedy,
+        }
+    }
+}
+
+/// Carries out `wansan initiator-check`.
+///
+/// # Errors
+/// When login or the first commands fail.
+pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
+    let routes = args.connections.routes(&args.url);
+    let mut wanted = args.session.wanted();
+    let connections = u16::try_from(routes.len()).unwrap_or(u16::MAX);
+    wanted.max_connections = wanted.max_connections.max(connections);
+    let config = InitiatorConfig {
+        name: args.initiator_name.clone(),
+        isid: isid(),
+        wanted: wanted.clone(),
+        tasks: 1,
+        routes,
+        schedule: args.connections.schedule(),
+        congestion_control: None,
+        patience: args.patience,
+        tcp_interval: args.patience,
+    };
+    let began = Instant::now();
+    let mut initiator = Initiator::connect(&args.url, &config, Recorder::off())?;
+    let login = began.elapsed();
+    let capacity = capacity(&mut initiator, args.url.lun)?;
+    let rtt = Duration::from_nanos(initiator.min_rtt_ns());
+    let judged_rtt = args.rtt.unwrap_or(rtt.max(LONG_RTT));
+    let path = Path {
+        rtt_ns: u64::try_from(judged_rtt.as_nanos()).unwrap_or(u64::MAX),
+        rate_bits_per_s: args.rate,
+    };
+    let session = initiator.session();
+    let Some(connection) = session.connection_parameters(0) else {
+        bail!("the session lost its connection right after login");
+    };
+    let in_force = InForce {
+        session: session.parameters(),
+        connection,
+        window: session.window(),
+    };
+    let checked = Checked {
+        target: args.url.target.clone(),
+        lun: args.url.lun,
+        capacity_bytes: capacity.blocks.saturating_mul(capacity.block_bytes.into()),
+        block_bytes: capacity.block_bytes,
+        connect_and_login_ns: u64::try_from(login.as_nanos()).unwrap_or(u64::MAX),
+        rtt_ns: u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX),
+        command_window: in_force.window,
+        keys: keys(&wanted, &in_force),
+        judged_rtt_ns: path.rtt_ns,
+        judged_rate_bits_per_s: path.rate_bits_per_s,
+        costs: in_force.costs(path).into_iter().map(Told::from).collect(),
+    };
+    let _ = initiator.logout();
+    if args.json {
+        tell_json(&serde_json::to_string(&checked)?)?;
+    } else {
+        tell(|out| print(out, &checked))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn keys(wanted: &Wanted, in_force: &InForce<'_>) -> Vec<Key> {
+    let (session, connection) = (in_force.session, in_force.connection);
+    let yes = |set: bool| if set { "Yes" } else { "No" }.to_owned();
+    let digest = |set: bool| if set { "CRC32C" } else { "None" }.to_owned();
+    let settled = [
+        (KeyName::HeaderDigest, digest(connection.header_digest)),
+        (KeyName::DataDigest, digest(connection.data_digest)),
+        (KeyName::MaxConnections, session.max_connections.to_string()),
+        (KeyName::InitialR2T, yes(session.initial_r2t)),
+        (KeyName::ImmediateData, yes(session.immediate_data)),
+        (
+            KeyName::MaxRecvDataSegmentLength,
+            format!("{} (the target's)", connection.max_send_data_bytes),
+        ),
+        (KeyName::MaxBurstLength, session.max_burst_bytes.to_string()),
+        (
+            KeyName::FirstBurstLength,
+            session.first_burst_bytes.to_string(),
+        ),
+        (
+            KeyName::MaxOutstandingR2T,
+            session.max_outstanding_r2t.to_string(),
+        ),
+        (
+            KeyName::DataSequenceInOrder,
+            yes(session.data_sequence_in_order),
+        ),
+        (KeyName::DataPduInOrder, yes(session.data_pdu_in_order)),
+        (
+            KeyName::ErrorRecoveryLevel,
+            session.error_recovery_level.to_string(),
+        ),
+        (KeyName::DefaultTime2Wait, session.time2wait_s.to_string()),
+        (
+            KeyName::DefaultTime2Retain,
+            session.time2retain_s.to_string(),
+        ),
+    ];
+    let key = |(name, in_force): (KeyName, String)| Key {
+        key: name.key().text,
+        offered: wanted
+            .wish(name)
+            .map_or_else(String::new, |value| value.to_string()),
+        in_force,
+    };
+    settled.into_iter().map(key).collect()
+}
+
+fn print(out: &mut dyn Write, checked: &Checked) -> io::Result<()> {
+    let ms = |ns: u64| ns as f64 / 1e6;
+    writeln!(out, "target   {}", checked.target)?;
+    writeln!(
+        out,
+        "LUN {:<4} {} in blocks of {} bytes",
+        checked.lun,
+        format_bytes(checked.capacity_bytes),
+        checked.block_bytes
+    )?;
+    let login_ms = ms(checked.connect_and_login_ns);
+    write!(out, "login    {login_ms:.1} ms with connecting")?;
+    match checked.rtt_ns {
+        // Nearer than that, it is computing that takes the time.
+        0..1_000_000 => writeln!(out)?,
+        rtt_ns => writeln!(
+            out,
+            ", {:.1} round trips of {:.1} ms",
+            login_ms / ms(rtt_ns),
+            ms(rtt_ns)
+        )?,
+    }
+    writeln!(out, "window   {} commands at once", checked.command_window)?;
+    writeln!(out)?;
+    writeln!(out, "{:<26}{:<16}in force", "key", "offered")?;
+    for Key {
+        key,
+        offered,
+        in_force,
+    } in &checked.keys
+    {
+        writeln!(out, "{key:<26}{offered:<16}{in_force}")?;
+    }
+    let path = format!(
+        "on a path with a round trip of {:.1} ms and {}",
+        ms(checked.judged_rtt_ns),
+        format_rate(checked.judged_rate_bits_per_s)
+    );
+    writeln!(out)?;
+    if checked.costs.is_empty() {
+        return writeln!(out, "nothing of this hurts {path}");
+    }
+    writeln!(out, "what of this hurts {path}:")?;
+    for cost in &checked.costs {
+        writeln!(out, "- {} {}: {}", cost.parameter, cost.value, cost.effect)?;
+        writeln!(out, "  {}", cost.remedy)?;
+    }
+    Ok(())
+}
