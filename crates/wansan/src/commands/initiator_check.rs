@@ -17,6 +17,7 @@ use wansan_trace::Recorder;
 use wansan_trace::units::{format_bytes, format_rate, parse_rate};
 
 use super::bench::isid;
+use super::chap::ChapArgs;
 use super::connections::ConnectionArgs;
 use super::quantity::time_span;
 use super::session::SessionArgs;
@@ -54,6 +55,8 @@ pub(crate) struct InitiatorCheckArgs {
     json: bool,
     #[command(flatten)]
     connections: ConnectionArgs,
+    #[command(flatten)]
+    chap: ChapArgs,
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -124,6 +127,7 @@ pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
     let config = InitiatorConfig {
         name: args.initiator_name.clone(),
         isid: isid(),
+        chap: args.chap.initiator()?,
         wanted: wanted.clone(),
         tasks: 1,
         routes,
