@@ -25,6 +25,10 @@ pub use target::{Accepted, Reply, Step, TargetLogin, TargetLoginError};
 
 use crate::wire::Stage;
 
+/// Most bytes of text that a target takes in one sequence of a login, whoever sends them. RFC 7143
+/// §6.1 asks for 8192, and for more only where an authentication method has large items.
+pub const MAX_TEXT_BYTES: usize = 16_384;
+
 /// Most PDUs that one login may take from one end. The longest text allowed, in segments of 512
 /// bytes, takes 128.
 pub const MAX_PDUS: u32 = 256;

@@ -56,10 +56,8 @@ pub enum TextError {
         /// Where the pair begins in the text.
         at_byte: usize,
     },
-    /// More than [`MAX_TEXT_BYTES`] in one sequence.
-    #[error(
-        "text of one sequence is longer than {MAX_TEXT_BYTES} bytes; the sender must send less (RFC 7143 §6.1)"
-    )]
+    /// More than [`MAX_TEXT_BYTES`] in one sequence, or than its receiver takes at that time.
+    #[error("text of one sequence is too long; the sender must send less (RFC 7143 §6.1)")]
     TooLong,
 }
 

@@ -5,6 +5,7 @@
 //! from there to the one that owns the session which it wants to join; a reset of a unit goes to all.
 
 mod access;
+mod lobby;
 mod login;
 mod mailbox;
 mod reactor;
@@ -29,6 +30,7 @@ use wansan_iscsi::text::send_targets::is_iscsi_name;
 use wansan_tcp::congestion::{self, CongestionError};
 use wansan_trace::{Kinds, Recorder};
 
+use crate::machine;
 use crate::store::{LunSpec, OpenError, OpenedStore, Pool, Store};
 use crate::url::ISCSI_PORT;
 pub use access::{Access, NamePattern, NamePatternError, Network, NetworkError};
@@ -152,6 +154,8 @@ struct Shared {
     stores: Vec<Arc<dyn Store>>,
     registry: Registry,
     seats: Seats,
+    /// Connections of each thread that may wait to log in.
+    waiting_places: usize,
     mailboxes: Vec<Arc<Mailbox>>,
     tcp_interval: Duration,
     report: fn(&str),
@@ -210,6 +214,7 @@ impl Target {
                 .collect(),
             registry: Registry::default(),
             seats: Seats::default(),
+            waiting_places: lobby::places(config.threads, machine::raise_descriptors()),
             mailboxes,
             tcp_interval: config.tcp_interval,
             report: config.report,

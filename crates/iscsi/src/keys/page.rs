@@ -69,7 +69,8 @@ pub fn page() -> String {
          in force; a declared value that it does not allow ends the login with status 0200.\n\
          - A key of the wrong stage, from the wrong end, or for the second time ends the login \
          with status 0200 (§6.3).\n\
-         - A text of one sequence has at most 65536 bytes and 256 pairs, a key name at most 63 \
+         - A text of one sequence has at most 65536 bytes (16384 of what a target takes in a \
+         login) and 256 pairs, a key name at most 63 \
          bytes, and a value, or one element of a list, at most 255 bytes; those of CHAP_C and \
          CHAP_R have their own bound.\n\
          - Numbers are read in decimal, hexadecimal (`0x`) and base64 (`0b`), and written in \

@@ -6,7 +6,7 @@ use wansan_trace::TaskTag;
 use super::chap::{ChapError, Said, TargetChap};
 use super::security::AuthMethod;
 use super::sessions::{AnnouncedWindow, Candidate, Found, Refusal, Sessions};
-use super::{MAX_DATA_BYTES, MAX_PDUS, VERSION, leads_on};
+use super::{MAX_DATA_BYTES, MAX_PDUS, MAX_TEXT_BYTES, VERSION, leads_on};
 use crate::fault::Fault;
 use crate::keys::{
     ConnectionParameters, KeyError, KeyName, Negotiation, Role, SessionParameters, SessionType,
@@ -250,6 +250,12 @@ impl TargetLogin {
             .unwrap_or_else(|error| self.fail(request.task_tag, error))
     }
 
+    /// Whether a Login Request has come.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.requests > 0
+    }
+
     /// Answers a PDU that is no Login Request, or one whose header cannot be read: the login
     /// fails with "invalid during login" (RFC 7143 §11.13.5).
     pub fn not_a_login(&mut self, task_tag: TaskTag) -> Step {
@@ -376,7 +382,7 @@ impl Dialogue {
                 first.tsih == 0,
                 SessionType::Normal,
             ),
-            question: Joiner::default(),
+            question: Joiner::with_bound(MAX_TEXT_BYTES),
             answer: Splitter::default(),
             found: None,
             chap: None,

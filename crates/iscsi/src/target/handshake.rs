@@ -46,6 +46,12 @@ impl Handshake {
         }
     }
 
+    /// Whether a whole Login Request has come.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.login.has_begun()
+    }
+
     /// Room for bytes from the socket; never empty.
     pub fn space(&mut self) -> &mut [u8] {
         self.receiver.space()

@@ -5,19 +5,35 @@
 use super::{MAX_TEXT_BYTES, TextError};
 
 /// Joins the data segments of one sequence until a PDU comes without the C bit.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Joiner {
     text: Vec<u8>,
+    max_bytes: usize,
+}
+
+impl Default for Joiner {
+    fn default() -> Self {
+        Joiner::with_bound(MAX_TEXT_BYTES)
+    }
 }
 
 impl Joiner {
+    /// Takes sequences of at most `max_bytes`.
+    #[must_use]
+    pub const fn with_bound(max_bytes: usize) -> Self {
+        Joiner {
+            text: Vec::new(),
+            max_bytes,
+        }
+    }
+
     /// Takes the data segment of the next PDU. `continued` is its C bit. Returns the whole text
     /// once the PDU without the C bit is in, and is then ready for the next sequence.
     ///
     /// # Errors
-    /// [`TextError::TooLong`] when the sequence outgrows [`MAX_TEXT_BYTES`].
+    /// [`TextError::TooLong`] when the sequence outgrows its bound, [`MAX_TEXT_BYTES`] by default.
     pub fn join(&mut self, data: &[u8], continued: bool) -> Result<Option<Vec<u8>>, TextError> {
-        if self.text.len() + data.len() > MAX_TEXT_BYTES {
+        if self.text.len() + data.len() > self.max_bytes {
             return Err(TextError::TooLong);
         }
         self.text.extend_from_slice(data);

@@ -1,6 +1,5 @@
 //! What a login asks of the target: is there such a target, and may the session begin.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, SessionType};
@@ -11,6 +10,7 @@ use wansan_iscsi::wire::LoginStatus;
 use wansan_trace::SessionId;
 
 use super::registry::{Nexus, Replaced};
+use super::seat::Seat;
 use super::sessions::Sessions as Served;
 use super::{PORTAL_GROUP_TAG, Shared};
 use crate::secret_file::challenge;
@@ -20,8 +20,8 @@ pub(super) struct Desk<'a> {
     pub(super) shared: &'a Shared,
     /// The sessions of the thread that the login runs on.
     pub(super) sessions: &'a Served,
-    /// Where the initiator connects from.
-    pub(super) initiator: IpAddr,
+    /// Where the initiator connects from, and its place.
+    pub(super) seat: &'a mut Seat,
     /// The number of the thread that will own the session.
     pub(super) owner: usize,
     /// The session that the new one has pushed out.
@@ -41,7 +41,7 @@ impl Sessions for Desk<'_> {
         if candidate.session_type == SessionType::Normal
             && !shared
                 .access
-                .allows(candidate.initiator_name, self.initiator)
+                .allows(candidate.initiator_name, self.seat.initiator.ip())
         {
             return Err(Refusal::Status(LoginStatus::AuthorizationFailure));
         }
@@ -71,6 +71,9 @@ impl Sessions for Desk<'_> {
         session: &SessionParameters,
         _: &ConnectionParameters,
     ) -> Result<Admitted, Refusal> {
+        if !self.seat.take() {
+            return Err(Refusal::Status(LoginStatus::OutOfResources));
+        }
         if candidate.tsih != 0 {
             return self.let_in(candidate);
         }

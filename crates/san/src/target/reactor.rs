@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +11,9 @@ use wansan_tcp::TcpInfo;
 use wansan_trace::{Instant, Recorder, SessionId, clock};
 
 use super::Shared;
+use super::lobby::{self, Progress, Waiting};
 use super::mailbox::Mail;
-use super::seat::{MAX_CONNECTIONS, Seat};
+use super::seat::Seat;
 use super::serve::{Context, End, Peer, Phase, Token, Turn, answered};
 use super::sessions::Sessions;
 use crate::poller::{Poller, Ready};
@@ -57,6 +58,8 @@ pub(super) struct Reactor {
     again: Vec<u16>,
     /// Connections for which another one of their session has left something to do.
     woken: Vec<u16>,
+    /// Connections that had to make room since it was last said.
+    pushed_out: usize,
     next_tick: Instant,
     next_tcp_sample: Instant,
 }
@@ -92,6 +95,7 @@ impl Reactor {
             next_thread: 0,
             again: Vec::new(),
             woken: Vec::new(),
+            pushed_out: 0,
             next_tick: Instant::ZERO,
             next_tcp_sample: Instant::ZERO,
         })
@@ -145,9 +149,9 @@ impl Reactor {
             match listener.accept() {
                 Ok((stream, initiator)) => {
                     let shared = &self.context.shared;
-                    let Some(seat) = shared.seats.take(initiator) else {
+                    let Some(seat) = shared.seats.admit(initiator) else {
                         (shared.report)(&format!(
-                            "{initiator}: turned away, as {MAX_CONNECTIONS} connections are served"
+                            "{initiator}: turned away, as too many connections are open"
                         ));
                         continue;
                     };
@@ -225,6 +229,7 @@ impl Reactor {
         if stream.set_nonblocking(true).is_err() || stream.set_nodelay(true).is_err() {
             return; // The stream is dropped: the initiator sees it close.
         }
+        self.make_room(seat.initiator.ip());
         let now = clock::now();
         let login = wansan_iscsi::target::Handshake::new(self.context.shared.wanted.clone());
         self.take_in(Peer {
@@ -235,6 +240,43 @@ impl Reactor {
             came: now,
             interest: (true, false),
         });
+    }
+
+    /// Lets a connection go that has not logged in, if there are too many of them for one more from
+    /// `newcomer`.
+    fn make_room(&mut self, newcomer: IpAddr) {
+        let waiting = (0..).zip(&self.peers).filter_map(|(slot, peer)| {
+            let peer = peer.as_ref()?;
+            let progress = match &peer.phase {
+                Phase::Login(handshake) if handshake.has_begun() => Progress::LoggingIn,
+                Phase::Login(_) => Progress::Silent,
+                Phase::Closing(_) if !peer.seat.is_taken() => Progress::Closing,
+                Phase::Closing(_) | Phase::Session(_) => return None,
+            };
+            Some(Waiting {
+                slot,
+                address: peer.seat.initiator.ip(),
+                came: peer.came,
+                progress,
+            })
+        });
+        let waiting: Vec<Waiting> = waiting.collect();
+        let places = self.context.shared.waiting_places;
+        if let Some(slot) = lobby::makes_room(&waiting, newcomer, places) {
+            self.pushed_out += 1;
+            self.drop_peer(slot);
+        }
+    }
+
+    /// Says how many connections had to make room, once for all of them: whoever opens thousands
+    /// must not fill the log as well.
+    fn report_pushed_out(&mut self) {
+        let count = std::mem::take(&mut self.pushed_out);
+        if count > 0 {
+            (self.context.shared.report)(&format!(
+                "{count} connections that had not logged in made room for others"
+            ));
+        }
     }
 
     /// Gives a connection a slot; it is dropped if the poller does not take it.
@@ -522,6 +564,7 @@ impl Reactor {
         }
         self.next_tick = now + TICK;
         self.resume_listening();
+        self.report_pushed_out();
         for (_, served) in self.sessions.iter_mut() {
             served.session.rest();
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Shutdown, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -193,9 +193,7 @@ impl Peer {
             }
             match &mut self.phase {
                 Phase::Login(handshake) => {
-                    if let Some(turn) =
-                        log_in(handshake, self.seat.initiator.ip(), sessions, context)?
-                    {
+                    if let Some(turn) = log_in(handshake, &mut self.seat, sessions, context)? {
                         return Ok(turn);
                     }
                 }
@@ -262,7 +260,7 @@ impl Phase {
 /// session is ever locked.
 fn log_in(
     handshake: &mut Handshake,
-    initiator: IpAddr,
+    seat: &mut Seat,
     sessions: &Sessions,
     context: &Context,
 ) -> Result<Option<Turn>, End> {
@@ -276,7 +274,7 @@ fn log_in(
     let mut desk = Desk {
         shared,
         sessions,
-        initiator,
+        seat,
         owner: context.number,
         replaced: None,
     };
