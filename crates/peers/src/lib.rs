@@ -7,7 +7,8 @@
 //! - [`program`] finds a program, or says which package brings it;
 //! - [`process`] runs one to its end, or keeps one running until it is dropped;
 //! - [`tgtd`] and [`wansan`] are the two targets;
-//! - [`cunit`] and [`perf`] read what `iscsi-test-cu` and `iscsi-perf` print;
+//! - [`cunit`], [`perf`] and [`qemu`] read what `iscsi-test-cu`, `iscsi-perf` and QEMU's tools
+//!   print;
 //! - [`trial`] runs a test that counts as not run when its peer is missing;
 //! - [`cpu`] reads the CPU time that a process has used.
 //!
@@ -18,6 +19,7 @@ pub mod cunit;
 pub mod perf;
 pub mod process;
 pub mod program;
+pub mod qemu;
 pub mod tgtd;
 pub mod trial;
 pub mod wansan;

@@ -46,7 +46,7 @@ fn is_executable(file: &Path) -> bool {
 fn package_of(program: &str) -> &'static str {
     match program {
         "tgtd" | "tgtadm" => "tgt",
-        "qemu-img" => "qemu-utils",
+        "qemu-img" | "qemu-io" => "qemu-utils",
         // Debian 12's libiscsi-bin does not have every tool of libiscsi yet.
         "iscsi-md5sum" => "libiscsi-bin, of a release after Debian 12",
         name if name.starts_with("iscsi-") => "libiscsi-bin",

@@ -35,29 +35,33 @@ impl Tgtd {
     /// # Errors
     /// When `tgtd` or `tgtadm` is missing, or does not come up.
     pub fn start(disk: &Path) -> Result<Self, PeerError> {
-        let daemon = find("tgtd")?;
-        let admin = find("tgtadm")?;
-        let folder = TempDir::with_prefix("wansan-tgtd-").map_err(|source| PeerError::System {
-            program: "temporary folder".to_owned(),
-            source,
-        })?;
-        let mut last = None;
-        for _ in 0..PORT_TRIES {
-            match listen(&daemon, folder.path()) {
-                Ok((process, address)) => {
-                    let tgtd = Self {
-                        process,
-                        address,
-                        folder,
-                        admin,
-                    };
-                    tgtd.serve(disk)?;
-                    return Ok(tgtd);
-                }
-                Err(error) => last = Some(error),
+        let mut tried = 1;
+        loop {
+            let address = free_address().map_err(system)?;
+            match Self::start_at(disk, address) {
+                Err(error) if tried == PORT_TRIES => return Err(error),
+                Err(PeerError::TimedOut { .. }) => tried += 1,
+                started => return started,
             }
         }
-        Err(last.expect("at least one port was tried"))
+    }
+
+    /// Starts `tgtd` at `address`, with `disk` as its unit.
+    ///
+    /// # Errors
+    /// As [`Tgtd::start`].
+    pub fn start_at(disk: &Path, address: SocketAddr) -> Result<Self, PeerError> {
+        let daemon = find("tgtd")?;
+        let admin = find("tgtadm")?;
+        let folder = TempDir::with_prefix("wansan-tgtd-").map_err(system)?;
+        let tgtd = Self {
+            process: listen(&daemon, folder.path(), address)?,
+            address,
+            folder,
+            admin,
+        };
+        tgtd.serve(disk)?;
+        Ok(tgtd)
     }
 
     /// The URL of its logical unit, as libiscsi writes it.
@@ -136,12 +140,14 @@ fn ipc_socket(folder: &Path) -> PathBuf {
     folder.join("control")
 }
 
-fn listen(daemon: &Path, folder: &Path) -> Result<(Running, SocketAddr), PeerError> {
-    let system = |source| PeerError::System {
+fn system(source: std::io::Error) -> PeerError {
+    PeerError::System {
         program: "tgtd".to_owned(),
         source,
-    };
-    let address = free_address().map_err(system)?;
+    }
+}
+
+fn listen(daemon: &Path, folder: &Path, address: SocketAddr) -> Result<Running, PeerError> {
     let log = folder.join("log");
     let log_file = File::create(&log).map_err(system)?;
     let mut command = Command::new(daemon);
@@ -154,7 +160,7 @@ fn listen(daemon: &Path, folder: &Path) -> Result<(Running, SocketAddr), PeerErr
         .stderr(log_file);
     let mut process = Running::start(&mut command)?;
     if wait_for_listener(&mut process, address, START_LIMIT)? {
-        return Ok((process, address));
+        return Ok(process);
     }
     Err(PeerError::TimedOut {
         program: "tgtd".to_owned(),

@@ -32,6 +32,14 @@ impl Target {
     /// # Errors
     /// When it does not come up; the error carries what it printed.
     pub fn start(binary: &Path, arguments: &[&str]) -> Result<Self, PeerError> {
+        Self::start_at(binary, "127.0.0.1:0", arguments)
+    }
+
+    /// As [`Target::start`], at `portal` (`ADDRESS:PORT`).
+    ///
+    /// # Errors
+    /// As [`Target::start`].
+    pub fn start_at(binary: &Path, portal: &str, arguments: &[&str]) -> Result<Self, PeerError> {
         let system = |source| PeerError::System {
             program: "wansan target".to_owned(),
             source,
@@ -43,7 +51,7 @@ impl Target {
                 "target",
                 "--json",
                 "--listen",
-                "127.0.0.1:0",
+                portal,
                 "--name",
                 TARGET_NAME,
             ])

@@ -1,0 +1,116 @@
+//! QEMU's block tools over libiscsi: `qemu-io` for one I/O at a time, `qemu-img bench` for many.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::process::{Finished, PeerError, run};
+use crate::program::find;
+
+/// Reads or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+}
+
+/// What the tools may take beyond the I/Os themselves: opening a disk is some round trips.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Carries out `count` I/Os of `block_bytes`, one after the other over one session, and gives the
+/// seconds that each took.
+///
+/// # Errors
+/// When `qemu-io` is missing, fails, or does not say how long each took.
+pub fn one_by_one(
+    url: &str,
+    operation: Operation,
+    block_bytes: u64,
+    count: usize,
+) -> Result<Vec<f64>, PeerError> {
+    let verb = match operation {
+        Operation::Read => "read",
+        Operation::Write => "write",
+    };
+    let mut command = Command::new(find("qemu-io")?);
+    command.args(["-f", "raw", "-t", "none"]);
+    for _ in 0..count {
+        // -C: bytes,operations,time,bytes per second,operations per second
+        command.args(["-c", &format!("{verb} -C 0 {block_bytes}")]);
+    }
+    let finished = run(command.arg(url), LIMIT)?.success()?;
+    let seconds: Vec<f64> = finished.stdout.lines().filter_map(seconds).collect();
+    if seconds.len() == count {
+        Ok(seconds)
+    } else {
+        Err(finished.failure(format!("it did not tell of {count} I/Os")))
+    }
+}
+
+/// The seconds that the one operation of a line took, by its rate: the printed time is rounded.
+fn seconds(line: &str) -> Option<f64> {
+    let per_second: f64 = line.rsplit_once(',')?.1.parse().ok()?;
+    (per_second > 0.0).then(|| 1.0 / per_second)
+}
+
+/// Carries out `count` sequential I/Os of `block_bytes`, `parallel` in flight; gives their bytes
+/// per second.
+///
+/// # Errors
+/// When `qemu-img` is missing, fails, or does not say how long it took.
+pub fn bench(
+    url: &str,
+    operation: Operation,
+    block_bytes: u64,
+    parallel: u32,
+    count: u64,
+) -> Result<f64, PeerError> {
+    let mut command = Command::new(find("qemu-img")?);
+    command.args(["bench", "-f", "raw", "-t", "none"]);
+    if operation == Operation::Write {
+        command.arg("-w");
+    }
+    command
+        .args(["-c", &count.to_string()])
+        .args(["-d", &parallel.to_string()])
+        .args(["-s", &block_bytes.to_string()]);
+    let finished = run(command.arg(url), LIMIT)?.success()?;
+    let seconds = completed_s(&finished).ok_or_else(|| finished.failure("it named no time"))?;
+    Ok(count as f64 * block_bytes as f64 / seconds)
+}
+
+/// The time in "Run completed in N seconds."
+fn completed_s(finished: &Finished) -> Option<f64> {
+    let (_, after) = finished.stdout.rsplit_once("Run completed in ")?;
+    let seconds: f64 = after.split_ascii_whitespace().next()?.parse().ok()?;
+    (seconds > 0.0).then_some(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn the_time_of_an_operation_is_exact() {
+        let line = "4194304,1,0:00:00.04,95070735.638,22.667";
+        let took = seconds(line).unwrap();
+        assert!((took - 0.044_117).abs() < 1e-6, "{took}");
+        assert_eq!(seconds("qemu-io: can't open"), None);
+    }
+
+    #[test]
+    fn the_time_of_a_run_is_its_last_line() {
+        let finished = Finished {
+            program: "qemu-img".to_owned(),
+            status: std::process::ExitStatus::from_raw(0),
+            stdout: "Sending 64 write requests, 65536 bytes each, 8 in parallel\n\
+                     Run completed in 2.500 seconds.\n"
+                .to_owned(),
+            stderr: String::new(),
+            elapsed: Duration::from_secs(3),
+        };
+        assert_eq!(completed_s(&finished), Some(2.5));
+    }
+}

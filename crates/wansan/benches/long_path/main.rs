@@ -1,0 +1,92 @@
+//! wansan on a long path, beside tgtd and libiscsi and beside a bare TCP stream: two network
+//! namespaces and an emulated path of 50 ms there and back. Needs no root.
+//!
+//! `cargo bench -p wansan --bench long_path -- [--json] [QUESTION...]`
+//!
+//! A bound that is missed is reported and does not fail the run; what could not be measured does.
+
+mod answer;
+mod disk;
+mod questions;
+mod session;
+mod stream;
+mod world;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use serde_json::json;
+use wansan_lab::world::isolate;
+use wansan_peers::process::PeerError;
+
+use disk::Disks;
+use questions::{QUESTIONS, Question, Stage};
+use world::LongPath;
+
+/// The one congestion control that every kernel lets a namespace have as its default, so that all
+/// programs use the same, the foreign ones too. Its slow start has no early end, and its window
+/// stays above the bandwidth-delay product once it has been there, so what is measured is not luck.
+const CONGESTION_CONTROL: &str = "reno";
+
+fn main() -> ExitCode {
+    // cargo itself adds --bench.
+    let arguments = std::env::args().skip(1).filter(|a| a != "--bench");
+    let (options, names): (Vec<_>, Vec<_>) =
+        arguments.partition(|argument| argument.starts_with("--"));
+    match ask(&options, &names) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("long path: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Asks the questions of these names, or all; says whether all could be measured.
+fn ask(options: &[String], names: &[String]) -> Result<bool> {
+    let known = QUESTIONS.map(|question| question.name);
+    if let Some(wrong) = options.iter().find(|option| *option != "--json") {
+        bail!("{wrong}: expected --json");
+    }
+    if let Some(wrong) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        bail!("{wrong}: expected one of: {}", known.join(" "));
+    }
+    let as_json = !options.is_empty();
+    isolate()?;
+    let path = LongPath::build(CONGESTION_CONTROL)?;
+    let disks = Disks::start(path.storage())?;
+    let stage = Stage { path, disks };
+    if !as_json {
+        println!("long path: {}", LongPath::text(CONGESTION_CONTROL));
+    }
+    let mut all = true;
+    let chosen = QUESTIONS
+        .iter()
+        .filter(|question| names.is_empty() || names.iter().any(|name| name == question.name));
+    for Question { name, measure } in chosen {
+        match measure(&stage) {
+            Ok(answers) => answers.iter().for_each(|answer| {
+                if as_json {
+                    println!("{}", answer.json());
+                } else {
+                    println!("  {}", answer.text());
+                }
+            }),
+            Err(error) => match error.downcast_ref::<PeerError>() {
+                Some(PeerError::Missing(missing)) if as_json => {
+                    println!(
+                        "{}",
+                        json!({"question": name, "not_run": missing.to_string()})
+                    );
+                }
+                Some(PeerError::Missing(missing)) => println!("  {name}: not run: {missing}"),
+                _ => {
+                    all = false;
+                    eprintln!("{name}: {error:#}");
+                }
+            },
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,85 @@
+//! Our initiator on the client, as the questions use it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use wansan_iscsi::keys::Wanted;
+use wansan_lab::world::Host;
+use wansan_san::load::workload::{Operation, Pattern};
+use wansan_san::load::{self, Limit, LoadConfig, Report};
+use wansan_san::url::IscsiUrl;
+use wansan_san::{Initiator, InitiatorConfig};
+use wansan_trace::Recorder;
+
+/// A load on a session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) operation: Operation,
+    pub(crate) pattern: Pattern,
+    pub(crate) block_bytes: u32,
+    pub(crate) parallel: usize,
+    pub(crate) warmup: Duration,
+    pub(crate) limit: Limit,
+}
+
+/// How long connecting and logging in to `url` takes from `host`.
+pub(crate) fn login_time(host: &Host, url: &str) -> Result<Duration> {
+    let url = parsed(url)?;
+    host.namespace().run(move || {
+        let began = Instant::now();
+        let initiator = connect(&url, 1)?;
+        let took = began.elapsed();
+        let _ = initiator.logout();
+        Ok(took)
+    })
+}
+
+/// Runs `loads` one after the other on one session with `url` from `host`; gives the report of the
+/// last.
+pub(crate) fn run(host: &Host, url: &str, loads: &[Load]) -> Result<Report> {
+    let url = parsed(url)?;
+    let loads = loads.to_vec();
+    host.namespace().run(move || {
+        let tasks = loads.iter().map(|load| load.parallel).max().unwrap_or(1);
+        let mut initiator = connect(&url, tasks)?;
+        let mut last = None;
+        for load in &loads {
+            let config = LoadConfig {
+                operation: load.operation,
+                pattern: load.pattern,
+                block_bytes: load.block_bytes,
+                parallel: load.parallel,
+                limit: load.limit,
+                warmup: load.warmup,
+                rate_per_s: None,
+                seed: 1,
+                verify: false,
+            };
+            let report = load::run(&mut initiator, url.lun, &config, |_| {})?;
+            if let Some(error) = &report.first_error {
+                anyhow::bail!("an I/O failed: {error}");
+            }
+            last = Some(report);
+        }
+        let _ = initiator.logout();
+        last.context("no load was asked for")
+    })
+}
+
+fn parsed(url: &str) -> Result<IscsiUrl> {
+    url.parse().with_context(|| format!("{url} is no URL"))
+}
+
+/// With the settings that a user gets who gives none.
+fn connect(url: &IscsiUrl, tasks: usize) -> Result<Initiator> {
+    let config = InitiatorConfig {
+        name: "iqn.2026-01.net.wansan:bench".to_owned(),
+        isid: [0x80, 0, 0, 0, 0, 1],
+        wanted: Wanted::default(),
+        tasks,
+        congestion_control: None,
+        patience: Duration::from_secs(30),
+        tcp_interval: Duration::from_secs(1),
+    };
+    Ok(Initiator::connect(url, &config, Recorder::off())?)
+}
