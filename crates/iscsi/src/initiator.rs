@@ -3,7 +3,8 @@
 //! - [`Session`]: the queue, the command window and the tasks, with its connections;
 //! - [`Connection`]: one connection's byte streams;
 //! - [`Schedule`]: which connection takes the next command; [`Tally`]: what each has done;
-//! - [`Command`] goes in, [`Completion`] comes out.
+//! - [`Command`] goes in, [`Completion`] comes out;
+//! - [`Splitter`]: long writes in parts, for targets that ask for little data at a time.
 //!
 //! A connection logs in by itself with [`crate::login::InitiatorLogin`] over a [`Handshake`] and
 //! is then given to its session: the first one by [`Handshake::into_session`], others by
@@ -16,6 +17,7 @@ mod incoming;
 mod outgoing;
 mod schedule;
 mod session;
+mod split;
 mod tally;
 mod task;
 mod text;
@@ -25,5 +27,6 @@ pub use error::SessionError;
 pub use handshake::{Handshake, HandshakeError, LoginSettings};
 pub use schedule::Schedule;
 pub use session::{Event, Full, Session};
+pub use split::Splitter;
 pub use tally::Tally;
 pub use task::{Answer, Command, Completion, TaskError, Transfer};

@@ -12,13 +12,14 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::RecvFlags;
 use wansan_iscsi::initiator::{
-    Command, Completion, Event, Full, HandshakeError, Schedule, Session, SessionError, Tally,
+    Command, Completion, Event, Full, HandshakeError, Schedule, Session, SessionError, Splitter,
+    Tally,
 };
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::login::chap::InitiatorAccounts;
 use wansan_tcp::TcpInfo;
 use wansan_tcp::congestion::CongestionError;
-use wansan_trace::{Instant, Recorder, TaskTag, clock};
+use wansan_trace::{Instant, Recorder, clock};
 
 use self::dial::Destination;
 use self::line::Line;
@@ -146,6 +147,8 @@ pub enum InitiatorError {
 #[derive(Debug)]
 pub struct Initiator {
     to: Destination,
+    /// Stands between the caller and the session.
+    splitter: Splitter,
     session: Session,
     /// The sockets, each at the place of its connection.
     lines: Vec<Line>,
@@ -196,6 +199,7 @@ impl Initiator {
             poller = Some(all);
         }
         Ok(Initiator {
+            splitter: Splitter::new(to.config.tasks),
             to,
             session,
             lines,
@@ -231,17 +235,36 @@ impl Initiator {
         first.map_or(0, |info| info.min_rtt_ns())
     }
 
-    /// Takes a command onto the session's queue.
+    /// Takes a command onto the session's queue. A write that is too long for what the target asks
+    /// for at once goes in parts ([`Splitter`]).
     ///
     /// # Errors
     /// [`Full`] gives the command back: take completions first.
-    pub fn submit(&mut self, command: Command, now: Instant) -> Result<TaskTag, Full> {
-        self.session.submit(command, now, &mut self.trace)
+    pub fn submit(&mut self, command: Command, now: Instant) -> Result<(), Full> {
+        self.splitter.submit(command, self.session.parameters())?;
+        self.hand_over(now);
+        Ok(())
     }
 
     /// The next completion, if there is one.
     pub fn poll_completion(&mut self, now: Instant) -> Option<Completion> {
-        self.session.poll_completion(now, &mut self.trace)
+        loop {
+            let completion = self.session.poll_completion(now, &mut self.trace)?;
+            let completion = self.splitter.completed(completion);
+            self.hand_over(now);
+            if completion.is_some() {
+                return completion;
+            }
+        }
+    }
+
+    /// Hands over what the session may have.
+    fn hand_over(&mut self, now: Instant) {
+        while let Some(command) = self.splitter.poll_command() {
+            self.session
+                .submit(command, now, &mut self.trace)
+                .expect("the session was made for as many tasks as the splitter gives it");
+        }
     }
 
     /// The next event, if there is one.

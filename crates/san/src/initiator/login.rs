@@ -1,6 +1,6 @@
 //! How a session begins: connecting, login, and what to say when the target is not there.
 
-use wansan_iscsi::initiator::{Event, Handshake, HandshakeError};
+use wansan_iscsi::initiator::{Event, Handshake, HandshakeError, Splitter};
 use wansan_iscsi::login::InitiatorLoginError;
 use wansan_iscsi::text::send_targets::TargetRecord;
 use wansan_iscsi::wire::LoginStatus;
@@ -82,7 +82,7 @@ fn log_in(to: Destination, trace: Recorder) -> Result<Initiator, InitiatorError>
     let lead = Dial::begin(leading, handshake, &to, clock::now())?;
     let mut lead = finish_all(vec![lead])?;
     let (stream, handshake) = lead.remove(0).into_parts();
-    let session = handshake.into_session(to.config.tasks);
+    let session = handshake.into_session(Splitter::session_tasks(to.config.tasks));
     let mut session = session.ok_or_else(|| closed(portal.clone()))?;
     let mut lines = vec![Line::new(stream, portal.clone())?];
     session.set_schedule(to.config.schedule);

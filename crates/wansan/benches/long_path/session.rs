@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use wansan_iscsi::initiator::Schedule;
 use wansan_iscsi::keys::Wanted;
 use wansan_lab::world::Host;
 use wansan_san::load::workload::{Operation, Pattern};
 use wansan_san::load::{self, Limit, LoadConfig, Report};
 use wansan_san::url::IscsiUrl;
-use wansan_san::{Initiator, InitiatorConfig};
+use wansan_san::{Initiator, InitiatorConfig, Route};
 use wansan_trace::Recorder;
 
 /// A load on a session.
@@ -77,6 +78,8 @@ fn connect(url: &IscsiUrl, tasks: usize) -> Result<Initiator> {
         isid: [0x80, 0, 0, 0, 0, 1],
         wanted: Wanted::default(),
         tasks,
+        routes: vec![Route::to(url)],
+        schedule: Schedule::default(),
         congestion_control: None,
         patience: Duration::from_secs(30),
         tcp_interval: Duration::from_secs(1),
