@@ -13,8 +13,8 @@ use crate::trial;
 
 const DISK_MIB: u64 = 64;
 const SMALL_BYTES: u64 = 4 << 10;
-/// A size that tgt's default FirstBurstLength (64 KiB) and MaxBurstLength (256 KiB) split into
-/// unsolicited data and several R2Ts.
+/// A size for which tgt with its defaults (MaxBurstLength 256 KiB, one R2T at a time) would ask in
+/// several rounds: it goes in parts.
 const LARGE_BYTES: u64 = 1 << 20;
 
 pub(crate) fn trials() -> Vec<Trial> {
