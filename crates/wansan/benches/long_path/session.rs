@@ -81,6 +81,7 @@ fn connect(url: &IscsiUrl, tasks: usize) -> Result<Initiator> {
         routes: vec![Route::to(url)],
         schedule: Schedule::default(),
         congestion_control: None,
+        chap: None,
         patience: Duration::from_secs(30),
         tcp_interval: Duration::from_secs(1),
     };
