@@ -2,37 +2,56 @@
 //!
 //! For a target, [`TargetDevice::decode`] turns a LUN and a CDB into a [`Decoded`]: either the whole
 //! answer, or the byte range of a store to read, write or flush. It allocates nothing for READ and
-//! WRITE. For an initiator, [`cdb`] builds the CDBs, and [`inquiry::Inquiry`],
-//! [`capacity::Capacity`], [`report_luns::LunList`] and [`Sense`] parse the answers.
+//! WRITE. Commands that bring parameter data, or for which a store has to do something else, come
+//! out as [`StoreOperation::Deferred`]: once their Data-Out is there, [`TargetDevice::execute`]
+//! turns it into the answer or a [`MediumOperation`]. For an initiator, [`cdb`] builds the CDBs, and
+//! [`inquiry::Inquiry`], [`capacity::Capacity`], [`report_luns::LunList`] and [`Sense`] parse the
+//! answers.
 //!
-//! A command is one arm in [`LogicalUnit::decode`] and one function beside its relatives: `block`
-//! for the medium, [`inquiry`], `vpd`, [`capacity`] and `mode` for what a unit says of itself,
-//! [`report_luns`] and `request_sense` for what its target device or its I_T nexus knows.
-//! Everything else gets INVALID COMMAND OPERATION CODE.
+//! A command is one row of the table in `command`, which decoding and REPORT SUPPORTED OPERATION
+//! CODES read, and one or two functions beside its relatives: `block` and `medium` for the medium,
+//! `copy` for copies between units, [`inquiry`], `vpd`, [`capacity`] and `mode` for what a unit says
+//! of itself, [`report_luns`] and `request_sense` for what its target device or its I_T nexus
+//! knows, `supported` for the table itself, `unit_control` for the rest. Everything else gets
+//! INVALID COMMAND OPERATION CODE.
+//!
+//! What initiators share, such as mode parameters, is kept by `nexus`.
 
 pub mod answer;
 pub mod attention;
 mod block;
 pub mod capacity;
 pub mod cdb;
+mod command;
+mod copy;
 pub mod device;
 pub mod inquiry;
+mod lba_status;
 pub mod malformed;
+mod medium;
 mod mode;
+mod nexus;
 pub mod opcode;
+mod operation;
 pub mod report_luns;
 mod request_sense;
 pub mod sense;
+mod supported;
 #[cfg(test)]
 mod tests;
 pub mod unit;
+mod unit_control;
 mod vpd;
 
-pub use answer::{Answer, Decoded, StoreOperation};
+pub use answer::{Answer, Decoded, Executed, StoreOperation};
 pub use attention::{UnitAttention, UnitAttentions};
 pub use cdb::Cdb;
-pub use device::{DeviceError, Nexus, TargetDevice};
+pub use copy::{CopyJob, CopyProgress, CopySegment};
+pub use device::{DeviceError, TargetDevice};
+pub use lba_status::LbaStatus;
 pub use malformed::Malformed;
+pub use nexus::{InitiatorPort, Nexus, NexusId};
+pub use operation::MediumOperation;
 pub use sense::{AdditionalSense, FieldPointer, Sense, SenseKey};
 pub use unit::{Geometry, GeometryError, Identity, LogicalUnit};
 

@@ -3,6 +3,7 @@
 //! - [`Store`]: the trait; all stores are shared by reference among sessions and threads;
 //! - [`MemoryStore`], [`FileStore`]: the stores; [`ServiceTimeStore`]: any store made slow by a
 //!   known amount, for experiments whose bottleneck must be known;
+//! - [`MediumJob`]: what SCSI asks of a store beside reading, writing and flushing;
 //! - [`pool`]: worker threads that run what may block, for reactors that must not;
 //! - [`LunSpec`]: a store as people write it, such as `memory:1GiB` or `file:disk.img,block=4096`.
 //!
@@ -18,6 +19,7 @@
 
 mod error;
 mod file;
+mod medium;
 mod memory;
 pub mod pool;
 mod service_time;
@@ -27,6 +29,7 @@ mod tests;
 
 pub use error::{OpenError, Operated, StoreError};
 pub use file::FileStore;
+pub use medium::MediumJob;
 pub use memory::MemoryStore;
 pub use pool::{Completion, Operation, Pool, QueueBounds, QueuePair};
 pub use service_time::{ServiceTime, ServiceTimeStore, Visit};
@@ -54,6 +57,31 @@ pub trait Store: Send + Sync {
 
     /// Brings all writes that had returned before this call to the medium. May block.
     fn flush(&self) -> Result<(), StoreError>;
+
+    /// Gives `len` bytes from `offset` on to `change`, and writes what it leaves there if it says so:
+    /// in one step against all other writing through this store. With `fua` that has reached the
+    /// medium when the call returns. May block.
+    fn update(
+        &self,
+        offset: u64,
+        len: usize,
+        fua: bool,
+        change: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<(), StoreError>;
+
+    /// Gives back the space of `len` bytes from `offset` on, as far as it can; they read as zeros
+    /// from then on. May block.
+    fn deallocate(&self, offset: u64, len: u64) -> Result<(), StoreError>;
+
+    /// Whether the byte at `offset` has space of its own, and where the next one begins of which
+    /// the contrary may be true, or the store ends. May block.
+    fn extent_at(&self, offset: u64) -> Result<Extent, StoreError>;
+
+    /// Begins to read `len` bytes from `offset` on into a cache, if there is one between the store
+    /// and its medium.
+    fn pre_fetch(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
 
     /// Whether every operation is a copy in memory, so that none needs a worker.
     fn is_memory(&self) -> bool;
@@ -84,9 +112,18 @@ pub trait Store: Send + Sync {
     }
 }
 
+/// A run of bytes of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// They have space of their own; otherwise they read as zeros.
+    pub allocated: bool,
+    /// The first byte behind them.
+    pub end: u64,
+}
+
 /// Whether `bytes` from `offset` on lie inside a store of `size_bytes`.
-fn check_range(offset: u64, bytes: usize, size_bytes: u64) -> Result<(), StoreError> {
-    match offset.checked_add(bytes as u64) {
+fn check_range(offset: u64, bytes: u64, size_bytes: u64) -> Result<(), StoreError> {
+    match offset.checked_add(bytes) {
         Some(end) if end <= size_bytes => Ok(()),
         _ => Err(StoreError::OutOfRange {
             offset,

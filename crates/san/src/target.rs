@@ -151,7 +151,8 @@ struct Shared {
     chap: Option<Arc<TargetAccounts>>,
     access: Access,
     session: SessionConfig,
-    stores: Vec<Arc<dyn Store>>,
+    /// By the places of their units in the device.
+    stores: Arc<[Arc<dyn Store>]>,
     registry: Registry,
     seats: Seats,
     /// Connections of each thread that may wait to log in.
@@ -342,6 +343,9 @@ fn open_luns(config: &TargetConfig) -> Result<(TargetDevice, Vec<OpenedStore>), 
             identity,
             geometry,
             write_cache,
+            read_only: spec.read_only,
+            thin: spec.thin,
+            keeps_reservations: false,
         });
         stores.push(opened);
     }

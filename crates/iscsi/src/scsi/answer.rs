@@ -1,6 +1,7 @@
 //! What decoding a CDB comes to.
 
-use super::Sense;
+use super::command::Refused;
+use super::{Cdb, MediumOperation, Sense};
 use crate::wire::ScsiStatus;
 
 /// A whole answer, ready to be sent.
@@ -36,7 +37,20 @@ impl Answer {
     }
 }
 
-/// What a store is to do. The range lies inside the logical unit.
+impl From<Refused> for Answer {
+    fn from(refused: Refused) -> Answer {
+        match refused {
+            Refused::Sense(sense) => Answer::check_condition(sense),
+            Refused::Conflict => Answer {
+                status: ScsiStatus::ReservationConflict,
+                data: Vec::new(),
+                sense: None,
+            },
+        }
+    }
+}
+
+/// What a command asks for. The ranges lie inside the logical unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StoreOperation {
     /// Send these bytes to the initiator.
@@ -66,15 +80,37 @@ pub enum StoreOperation {
         /// IMMED: status may be sent before it is done.
         immediate: bool,
     },
+    /// Something else: [`TargetDevice::execute`](super::TargetDevice::execute) says what, once all
+    /// its Data-Out is there.
+    Deferred {
+        /// The command.
+        cdb: Cdb,
+        /// Bytes that it takes from the initiator; 0 when none.
+        data_out_bytes: u32,
+    },
 }
 
-/// What one logical unit makes of a CDB that it accepts; one that it does not accept is a [`Sense`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+impl StoreOperation {
+    /// Whether it takes data from the initiator.
+    pub(crate) const fn takes_data_out(&self) -> bool {
+        match self {
+            StoreOperation::Write { .. } => true,
+            StoreOperation::Deferred { data_out_bytes, .. } => *data_out_bytes > 0,
+            StoreOperation::Read { .. } | StoreOperation::Flush { .. } => false,
+        }
+    }
+}
+
+/// What one logical unit makes of a command that it carries out.
+#[derive(Debug)]
+pub(super) enum Reply {
     /// GOOD, with this Data-In.
     Data(Vec<u8>),
     /// The store has to work first.
     Store(StoreOperation),
+    /// The store has to do this first. Only commands that are decided with their Data-Out, however
+    /// little it is, come to this.
+    Medium(Box<MediumOperation>),
 }
 
 impl Reply {
@@ -93,17 +129,27 @@ pub(super) fn cut(mut data: Vec<u8>, allocation_bytes: impl TryInto<usize>) -> V
 pub enum Decoded {
     /// It is answered.
     Answer(Answer),
-    /// The store of a logical unit has to work first.
+    /// More has to happen first.
     Store {
         /// The logical unit's place in [`TargetDevice::units`](super::TargetDevice::units).
         unit: usize,
-        /// What its store is to do.
+        /// What.
         operation: StoreOperation,
     },
 }
 
+/// What a [`TargetDevice`](super::TargetDevice) makes of a command whose Data-Out is there.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Executed {
+    /// It is answered.
+    Answer(Answer),
+    /// A store has to work first. The answer is GOOD with what it gives as Data-In, or CHECK
+    /// CONDITION.
+    Medium(Box<MediumOperation>),
+}
+
 impl Decoded {
-    /// Bytes that the command sends to the initiator.
+    /// Bytes that the command sends to the initiator, as far as they are known already.
     #[must_use]
     pub fn data_in_bytes(&self) -> usize {
         match self {
@@ -121,7 +167,12 @@ impl Decoded {
     pub fn data_out_bytes(&self) -> usize {
         match self {
             Decoded::Store {
-                operation: StoreOperation::Write { len_bytes, .. },
+                operation:
+                    StoreOperation::Write { len_bytes, .. }
+                    | StoreOperation::Deferred {
+                        data_out_bytes: len_bytes,
+                        ..
+                    },
                 ..
             } => *len_bytes as usize,
             _ => 0,

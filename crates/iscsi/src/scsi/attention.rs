@@ -6,21 +6,44 @@ use super::{AdditionalSense, Sense, SenseKey};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum UnitAttention {
+    /// The target has been started.
+    PowerOn,
     /// The logical unit was reset.
     UnitReset,
     /// Another initiator had this one's commands cleared.
     CommandsCleared,
+    /// Another initiator has changed mode parameters.
+    ModeParametersChanged,
+    /// Another initiator has taken or cleared the reservation.
+    ReservationsPreempted,
+    /// The reservation that this initiator had a part in is gone.
+    ReservationsReleased,
+    /// Another initiator has removed this one's registration.
+    RegistrationsPreempted,
 }
 
 impl UnitAttention {
-    const ALL: [UnitAttention; 2] = [UnitAttention::UnitReset, UnitAttention::CommandsCleared];
+    const ALL: [UnitAttention; 7] = [
+        UnitAttention::PowerOn,
+        UnitAttention::UnitReset,
+        UnitAttention::CommandsCleared,
+        UnitAttention::ModeParametersChanged,
+        UnitAttention::ReservationsPreempted,
+        UnitAttention::ReservationsReleased,
+        UnitAttention::RegistrationsPreempted,
+    ];
 
     /// The sense data that reports it.
     #[must_use]
     pub const fn sense(self) -> Sense {
         let additional = match self {
+            UnitAttention::PowerOn => AdditionalSense::POWER_ON,
             UnitAttention::UnitReset => AdditionalSense::BUS_DEVICE_RESET,
             UnitAttention::CommandsCleared => AdditionalSense::COMMANDS_CLEARED,
+            UnitAttention::ModeParametersChanged => AdditionalSense::MODE_PARAMETERS_CHANGED,
+            UnitAttention::ReservationsPreempted => AdditionalSense::RESERVATIONS_PREEMPTED,
+            UnitAttention::ReservationsReleased => AdditionalSense::RESERVATIONS_RELEASED,
+            UnitAttention::RegistrationsPreempted => AdditionalSense::REGISTRATIONS_PREEMPTED,
         };
         Sense::new(SenseKey::UnitAttention, additional)
     }
@@ -35,6 +58,11 @@ impl UnitAttentions {
     /// Notes `attention`, to be reported once.
     pub fn establish(&mut self, attention: UnitAttention) {
         self.0 |= 1 << attention as u8;
+    }
+
+    /// Notes all that are pending in `other`.
+    pub fn merge(&mut self, other: UnitAttentions) {
+        self.0 |= other.0;
     }
 
     /// Takes the pending one that takes precedence.

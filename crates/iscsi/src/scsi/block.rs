@@ -2,19 +2,20 @@
 
 use super::answer::{Reply, StoreOperation};
 use super::cdb::{FUA, IMMED};
+use super::command::{Call, Outcome};
 use super::{AdditionalSense, Cdb, LogicalUnit, Sense, be16, be32, be64};
 
 /// The range of a CDB, and where the CDB says how long it is.
-struct Range {
-    lba: u64,
-    blocks: u32,
-    length_byte: u16,
+pub(super) struct Range {
+    pub(super) lba: u64,
+    pub(super) blocks: u32,
+    pub(super) length_byte: u16,
 }
 
 impl Range {
     /// LOGICAL BLOCK ADDRESS and TRANSFER LENGTH stand in the same places in all commands whose
     /// CDBs have the same length.
-    fn of(cdb: &Cdb) -> Range {
+    pub(super) fn of(cdb: &Cdb) -> Range {
         match cdb[0] >> 5 {
             0 => Range {
                 lba: u64::from(be32(cdb, 0) & 0x001f_ffff),
@@ -44,7 +45,7 @@ impl Range {
     }
 
     /// Its first block has to exist too when it has no block at all.
-    fn check(&self, unit: &LogicalUnit) -> Result<(), Sense> {
+    pub(super) fn check(&self, unit: &LogicalUnit) -> Result<(), Sense> {
         let blocks = unit.geometry.blocks();
         let end = self.lba.checked_add(u64::from(self.blocks));
         if self.lba < blocks && end.is_some_and(|end| end <= blocks) {
@@ -54,50 +55,82 @@ impl Range {
         }
     }
 
-    fn offset_bytes(&self, unit: &LogicalUnit) -> u64 {
+    /// That it is no longer than `most` blocks.
+    pub(super) fn check_length(&self, most: u32) -> Result<(), Sense> {
+        if self.blocks > most {
+            return Err(self.wrong_length());
+        }
+        Ok(())
+    }
+
+    /// INVALID FIELD IN CDB, at the length.
+    pub(super) const fn wrong_length(&self) -> Sense {
+        Sense::invalid_field(self.length_byte, None)
+    }
+
+    pub(super) fn offset_bytes(&self, unit: &LogicalUnit) -> u64 {
         self.lba * u64::from(unit.geometry.block_bytes())
+    }
+
+    pub(super) fn len_bytes(&self, unit: &LogicalUnit) -> u64 {
+        u64::from(self.blocks) * u64::from(unit.geometry.block_bytes())
+    }
+
+    /// Its blocks, or those up to the unit's end where a length of 0 means that.
+    pub(super) fn blocks_or_rest(&self, unit: &LogicalUnit) -> u64 {
+        match self.blocks {
+            0 => unit.geometry.blocks() - self.lba,
+            blocks => u64::from(blocks),
+        }
     }
 }
 
+/// RDPROTECT, WRPROTECT, VRPROTECT and ORPROTECT, in byte 1 of all commands but the 6-byte ones:
+/// there is no protection information on these units.
+pub(super) fn check_protection(cdb: &Cdb) -> Result<(), Sense> {
+    if cdb[1] & 0xe0 != 0 {
+        return Err(Sense::invalid_field(1, Some(7)));
+    }
+    Ok(())
+}
+
 /// READ (6), (10), (12), (16).
-pub(super) fn read(unit: &LogicalUnit, cdb: &Cdb) -> Result<Reply, Sense> {
-    transfer(unit, cdb, |offset_bytes, len_bytes, fua| {
-        StoreOperation::Read {
-            offset_bytes,
-            len_bytes,
-            fua,
-        }
+pub(super) fn read(call: &mut Call<'_>) -> Outcome {
+    transfer(call, |offset_bytes, len_bytes, fua| StoreOperation::Read {
+        offset_bytes,
+        len_bytes,
+        fua,
     })
 }
 
 /// WRITE (6), (10), (12), (16).
-pub(super) fn write(unit: &LogicalUnit, cdb: &Cdb) -> Result<Reply, Sense> {
-    transfer(unit, cdb, |offset_bytes, len_bytes, fua| {
-        StoreOperation::Write {
-            offset_bytes,
-            len_bytes,
-            fua,
-        }
+pub(super) fn write(call: &mut Call<'_>) -> Outcome {
+    let through = writes_through(call);
+    transfer(call, |offset_bytes, len_bytes, fua| StoreOperation::Write {
+        offset_bytes,
+        len_bytes,
+        fua: fua || through,
     })
 }
 
-fn transfer(
-    unit: &LogicalUnit,
-    cdb: &Cdb,
-    operation: impl FnOnce(u64, u32, bool) -> StoreOperation,
-) -> Result<Reply, Sense> {
+/// Whether writes go to the medium before their status, as MODE SELECT has cleared WCE. Nothing
+/// need be done for that on units that have no cache at all.
+pub(super) fn writes_through(call: &Call<'_>) -> bool {
+    call.unit.write_cache && !call.nexus.view(call.place).mode.write_cache
+}
+
+fn transfer(call: &Call<'_>, operation: impl FnOnce(u64, u32, bool) -> StoreOperation) -> Outcome {
+    let (unit, cdb) = (call.unit, call.cdb);
     let range = Range::of(cdb);
-    // The 6-byte commands have a part of their LBA where the others have flags.
-    let flags = if cdb[0] >> 5 == 0 { 0 } else { cdb[1] };
-    if flags & 0xe0 != 0 {
-        // RDPROTECT or WRPROTECT: there is no protection information on these units. DPO, beside
-        // FUA, is a hint that needs no action.
-        return Err(Sense::invalid_field(1, Some(7)));
+    // The 6-byte commands have a part of their LBA where the others have flags. DPO, beside FUA,
+    // is a hint that needs no action.
+    let mut fua = false;
+    if cdb[0] >> 5 != 0 {
+        check_protection(cdb)?;
+        fua = cdb[1] & FUA != 0;
     }
     range.check(unit)?;
-    if range.blocks > unit.geometry.max_transfer_blocks() {
-        return Err(Sense::invalid_field(range.length_byte, None));
-    }
+    range.check_length(unit.geometry.max_transfer_blocks())?;
     if range.blocks == 0 {
         return Ok(Reply::DONE);
     }
@@ -105,21 +138,18 @@ fn transfer(
         range.offset_bytes(unit),
         // At most MAX_TRANSFER_BYTES, as just checked.
         range.blocks * unit.geometry.block_bytes(),
-        flags & FUA != 0,
+        fua,
     )))
 }
 
 /// SYNCHRONIZE CACHE (10), (16). A length of 0 means all blocks up to the end.
-pub(super) fn synchronize_cache(unit: &LogicalUnit, cdb: &Cdb) -> Result<Reply, Sense> {
+pub(super) fn synchronize_cache(call: &mut Call<'_>) -> Outcome {
+    let (unit, cdb) = (call.unit, call.cdb);
     let range = Range::of(cdb);
     range.check(unit)?;
-    let blocks = match range.blocks {
-        0 => unit.geometry.blocks() - range.lba,
-        blocks => u64::from(blocks),
-    };
     Ok(Reply::Store(StoreOperation::Flush {
         offset_bytes: range.offset_bytes(unit),
-        len_bytes: blocks * u64::from(unit.geometry.block_bytes()),
+        len_bytes: range.blocks_or_rest(unit) * u64::from(unit.geometry.block_bytes()),
         immediate: cdb[1] & IMMED != 0,
     }))
 }

@@ -1,25 +1,32 @@
 //! READ CAPACITY (10) and (16): how large a logical unit is (SBC-3).
 
-use super::answer::cut;
-use super::{Cdb, LogicalUnit, Malformed, be32, be64};
+use super::answer::{Reply, cut};
+use super::command::{Call, Outcome};
+use super::{Malformed, be32, be64};
 
 /// READ CAPACITY (10). A unit whose last LBA does not fit 32 bits answers all ones: ask with the
 /// 16-byte command.
-pub(super) fn read_10(unit: &LogicalUnit) -> Vec<u8> {
-    let last_lba = u32::try_from(unit.geometry.blocks() - 1).unwrap_or(u32::MAX);
-    let mut data = vec![0; 8];
-    data[0..4].copy_from_slice(&last_lba.to_be_bytes());
-    data[4..8].copy_from_slice(&unit.geometry.block_bytes().to_be_bytes());
-    data
+pub(super) fn read_10(call: &mut Call<'_>) -> Outcome {
+    let geometry = &call.unit.geometry;
+    let last_lba = u32::try_from(geometry.blocks() - 1).unwrap_or(u32::MAX);
+    let data = [last_lba, geometry.block_bytes()].map(u32::to_be_bytes);
+    Ok(Reply::Data(data.concat()))
 }
 
-/// READ CAPACITY (16): no protection information, no thin provisioning, aligned at LBA 0.
-pub(super) fn read_16(unit: &LogicalUnit, cdb: &Cdb) -> Vec<u8> {
+/// LBPME and LBPRZ in byte 14: thin, and blocks that are not mapped read as zeros.
+const THIN_READS_ZEROS: u8 = 0xc0;
+
+/// READ CAPACITY (16): no protection information, aligned at LBA 0.
+pub(super) fn read_16(call: &mut Call<'_>) -> Outcome {
+    let geometry = &call.unit.geometry;
     let mut data = vec![0; 32];
-    data[0..8].copy_from_slice(&(unit.geometry.blocks() - 1).to_be_bytes());
-    data[8..12].copy_from_slice(&unit.geometry.block_bytes().to_be_bytes());
-    data[13] = unit.geometry.physical_block_exponent();
-    cut(data, be32(cdb, 10))
+    data[0..8].copy_from_slice(&(geometry.blocks() - 1).to_be_bytes());
+    data[8..12].copy_from_slice(&geometry.block_bytes().to_be_bytes());
+    data[13] = geometry.physical_block_exponent();
+    if call.unit.thin {
+        data[14] = THIN_READS_ZEROS;
+    }
+    Ok(Reply::Data(cut(data, be32(call.cdb, 10))))
 }
 
 /// A logical unit's size, as its initiator learns it.

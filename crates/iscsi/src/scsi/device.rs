@@ -1,10 +1,13 @@
 //! A SCSI target device: its logical units, and which of them a command is for (SAM-5 4.5, 5.11).
 
+use std::sync::Arc;
+
 use super::answer::Reply;
-use super::unit::check_control;
+use super::command::{Call, Command, Delivery, Refused, Run, find, rows};
+use super::nexus::Common;
 use super::{
-    AdditionalSense, Answer, Cdb, Decoded, LogicalUnit, Sense, UnitAttention, UnitAttentions,
-    inquiry, opcode, report_luns, request_sense,
+    AdditionalSense, Answer, Cdb, Decoded, Executed, InitiatorPort, LogicalUnit, Nexus, Sense,
+    SenseKey, StoreOperation, inquiry, opcode, report_luns, request_sense,
 };
 use crate::wire::Lun;
 
@@ -19,13 +22,14 @@ pub enum DeviceError {
     Number(u16),
 }
 
-/// The logical units behind one target name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The logical units behind one target name, and what their initiators have in common.
+#[derive(Debug)]
 pub struct TargetDevice {
     /// In ascending order of their numbers.
     units: Vec<LogicalUnit>,
     /// Their LUNs, in the same order.
     luns: Vec<Lun>,
+    common: Arc<Common>,
 }
 
 impl TargetDevice {
@@ -42,7 +46,20 @@ impl TargetDevice {
             .map(|unit| unit.identity.number)
             .map(|number| Lun::single_level(number).ok_or(DeviceError::Number(number)))
             .collect::<Result<_, _>>()?;
-        Ok(TargetDevice { units, luns })
+        let common = Common::new(&units);
+        Ok(TargetDevice {
+            units,
+            luns,
+            common,
+        })
+    }
+
+    pub(super) fn luns(&self) -> &[Lun] {
+        &self.luns
+    }
+
+    pub(super) fn common(&self) -> &Common {
+        &self.common
     }
 
     /// Its logical units, in ascending order of their numbers.
@@ -65,17 +82,17 @@ impl TargetDevice {
             .ok()
     }
 
-    /// What this device keeps for an I_T nexus that has just come up: nothing pending.
+    /// An I_T nexus that has just come up, to the initiator port `port`: nothing is pending there.
     #[must_use]
-    pub fn nexus(&self) -> Nexus {
-        Nexus {
-            attentions: vec![UnitAttentions::default(); self.units.len()],
-        }
+    pub fn nexus(&self, port: InitiatorPort) -> Nexus {
+        Nexus::new(&self.common, port)
     }
 
-    /// Decodes a command for the unit at `lun` that came over `nexus`. A unit attention that is
-    /// pending there goes out instead of the answer, but for INQUIRY and REPORT LUNS, and REQUEST
-    /// SENSE reports it as its data (SAM-5 5.14.1).
+    /// Decodes a command for the unit at `lun` that came over `nexus`, which is one of this
+    /// device's. READ and WRITE allocate nothing and lock nothing.
+    ///
+    /// A unit attention that is pending there goes out instead of the answer, but for INQUIRY and
+    /// REPORT LUNS, and REQUEST SENSE reports it as its data (SAM-5 5.14.1).
     pub fn decode(&self, lun: Lun, cdb: &Cdb, nexus: &mut Nexus) -> Decoded {
         let Some(unit) = self.place(lun) else {
             return Decoded::Answer(match self.decode_without_unit(cdb) {
@@ -86,64 +103,130 @@ impl TargetDevice {
         match self.decode_at(unit, cdb, nexus) {
             Ok(Reply::Store(operation)) => Decoded::Store { unit, operation },
             Ok(Reply::Data(data)) => Decoded::Answer(Answer::good(data)),
-            Err(sense) => Decoded::Answer(Answer::check_condition(sense)),
+            Ok(Reply::Medium(_)) => Decoded::Answer(Answer::check_condition(MISTAKE)),
+            Err(refused) => Decoded::Answer(refused.into()),
         }
     }
 
-    fn decode_at(&self, place: usize, cdb: &Cdb, nexus: &mut Nexus) -> Result<Reply, Sense> {
-        // A nexus of another device may know fewer units: nothing is pending for the rest.
-        let mut none = UnitAttentions::default();
-        let attentions = nexus.attentions.get_mut(place).unwrap_or(&mut none);
-        match cdb[0] {
-            opcode::REPORT_LUNS => self.report_luns(cdb).map(Reply::Data),
-            opcode::REQUEST_SENSE => {
-                check_control(cdb)?;
-                let sense = attentions.take().map_or(Sense::NONE, UnitAttention::sense);
-                Ok(Reply::Data(request_sense::report(&sense, cdb)))
-            }
-            opcode::INQUIRY => self.units[place].decode(cdb),
-            _ => match attentions.take() {
-                Some(attention) => Err(attention.sense()),
-                None => self.units[place].decode(cdb),
-            },
+    fn decode_at(&self, place: usize, cdb: &Cdb, nexus: &mut Nexus) -> Result<Reply, Refused> {
+        if !nexus.belongs_to(&self.common) {
+            return Err(MISTAKE.into());
         }
+        nexus.refresh();
+        let unit = &self.units[place];
+        let found = find(unit, cdb);
+        if !found.is_ok_and(|command| command.before_attentions)
+            && let Some(attention) = nexus.take_attention(place)
+        {
+            return Err(attention.sense().into());
+        }
+        let command = found?;
+        command.check_control(cdb)?;
+        check(command, unit, place, nexus)?;
+        let mut call = Call {
+            device: self,
+            place,
+            unit,
+            cdb,
+            nexus,
+        };
+        match command.run {
+            Run::AtOnce(run) => run(&mut call),
+            Run::WithData { bytes, .. } => Ok(Reply::Store(StoreOperation::Deferred {
+                cdb: *cdb,
+                data_out_bytes: bytes(&call)?,
+            })),
+        }
+    }
+
+    /// Carries out [`StoreOperation::Deferred`] of the unit at `place`, whose Data-Out is `data`;
+    /// the initiator had announced `announced_bytes` of it. Fewer bytes than the command takes
+    /// come when fewer were announced.
+    pub fn execute(
+        &self,
+        place: usize,
+        cdb: &Cdb,
+        (data, announced_bytes): (Vec<u8>, u32),
+        nexus: &mut Nexus,
+    ) -> Executed {
+        let executed = self.units.get(place).map(|unit| {
+            let Run::WithData { run, .. } = find(unit, cdb)?.run else {
+                return Err(MISTAKE.into());
+            };
+            let mut call = Call {
+                device: self,
+                place,
+                unit,
+                cdb,
+                nexus,
+            };
+            let delivery = Delivery {
+                data,
+                announced_bytes,
+            };
+            run(&mut call, delivery)
+        });
+        match executed.unwrap_or(Err(MISTAKE.into())) {
+            Ok(Reply::Data(data)) => Executed::Answer(Answer::good(data)),
+            Ok(Reply::Medium(operation)) => Executed::Medium(operation),
+            Ok(Reply::Store(_)) => Executed::Answer(Answer::check_condition(MISTAKE)),
+            Err(refused) => Executed::Answer(refused.into()),
+        }
+    }
+
+    /// The unit at `place` is reset (SAM-5 6.3.3): what RESERVE (6) had reserved is free, and the
+    /// mode parameters are the default ones. Telling the initiators is the caller's.
+    pub fn reset(&self, place: usize) {
+        self.common.change(|state| state.reset(place, &self.units));
     }
 
     /// An incorrect LUN (SAM-5 5.11): the device still says so, and lists the right ones.
     fn decode_without_unit(&self, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
         let unsupported = Sense::illegal(AdditionalSense::UNIT_NOT_SUPPORTED);
+        let known = matches!(
+            cdb[0],
+            opcode::REPORT_LUNS | opcode::INQUIRY | opcode::REQUEST_SENSE
+        );
+        if let Some(command) = rows(cdb[0]).first().filter(|_| known) {
+            command.check_control(cdb)?;
+        }
         match cdb[0] {
-            opcode::REPORT_LUNS => self.report_luns(cdb),
-            opcode::INQUIRY if cdb[1] & super::cdb::EVPD == 0 => {
-                check_control(cdb)?;
-                inquiry::no_unit(cdb)
-            }
-            opcode::REQUEST_SENSE => {
-                check_control(cdb)?;
-                Ok(request_sense::report(&unsupported, cdb))
-            }
+            opcode::REPORT_LUNS => report_luns::report(&self.luns, cdb),
+            opcode::INQUIRY if cdb[1] & super::cdb::EVPD == 0 => inquiry::no_unit(cdb),
+            opcode::REQUEST_SENSE => Ok(request_sense::report(&unsupported, cdb)),
             _ => Err(unsupported),
         }
     }
-
-    fn report_luns(&self, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
-        check_control(cdb)?;
-        report_luns::report(&self.luns, cdb)
-    }
 }
 
-/// What a [`TargetDevice`] keeps for one I_T nexus (one iSCSI session): its unit attentions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nexus {
-    attentions: Vec<UnitAttentions>,
-}
+/// A mistake of ours, which is no reason to take the target down.
+const MISTAKE: Sense = Sense::new(
+    SenseKey::HardwareError,
+    AdditionalSense::INTERNAL_TARGET_FAILURE,
+);
 
-impl Nexus {
-    /// The initiator is to be told of `attention` before its next command to the unit at `place`
-    /// in [`TargetDevice::units`]. A place that does not exist is passed over.
-    pub fn establish(&mut self, place: usize, attention: UnitAttention) {
-        if let Some(attentions) = self.attentions.get_mut(place) {
-            attentions.establish(attention);
-        }
+/// Whether a unit is in a state to carry `command` out for `nexus`: reservations first (SPC-4
+/// 5.13.1), then whether it is started, then whether it may be written.
+fn check(
+    command: &Command,
+    unit: &LogicalUnit,
+    place: usize,
+    nexus: &Nexus,
+) -> Result<(), Refused> {
+    let view = nexus.view(place);
+    if view.access < command.access {
+        return Err(Refused::Conflict);
     }
+    if view.stopped && command.needs_medium {
+        let additional = AdditionalSense::COMMAND_REQUIRED;
+        return Err(Sense::new(SenseKey::NotReady, additional).into());
+    }
+    if command.writes && (unit.read_only || view.mode.write_protected) {
+        let additional = match unit.read_only {
+            true => AdditionalSense::WRITE_PROTECTED,
+            false => AdditionalSense::SOFTWARE_WRITE_PROTECTED,
+        };
+        return Err(Sense::new(SenseKey::DataProtect, additional).into());
+    }
+    Ok(())
 }

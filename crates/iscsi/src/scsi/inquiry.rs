@@ -1,8 +1,10 @@
 //! INQUIRY: who a logical unit is (SPC-4).
 
-use super::answer::cut;
+use super::answer::{Reply, cut};
+use super::cdb::EVPD;
+use super::command::{Call, Outcome};
 use super::unit::{PRODUCT, REVISION, VENDOR};
-use super::{Cdb, Malformed, Sense, be16};
+use super::{Cdb, Malformed, Sense, be16, vpd};
 
 /// Length of the standard data sent: all fields up to the vendor specific ones.
 const STANDARD_BYTES: usize = 96;
@@ -18,9 +20,13 @@ pub(super) fn allocation_bytes(cdb: &Cdb) -> u16 {
     be16(cdb, 3)
 }
 
-/// Standard INQUIRY data of a disk.
-pub(super) fn standard(cdb: &Cdb) -> Result<Vec<u8>, Sense> {
-    standard_of_type(cdb, 0x00)
+/// INQUIRY: the standard data of a disk, or a page of vital product data.
+pub(super) fn inquiry(call: &mut Call<'_>) -> Outcome {
+    let data = match call.cdb[1] & EVPD {
+        0 => standard_of_type(call.cdb, 0x00)?,
+        _ => vpd::page(call.unit, call.cdb)?,
+    };
+    Ok(Reply::Data(data))
 }
 
 /// Standard INQUIRY data for a LUN without a logical unit.
@@ -42,6 +48,7 @@ fn standard_of_type(cdb: &Cdb, peripheral: u8) -> Result<Vec<u8>, Sense> {
     data[2] = SPC_4;
     data[3] = 0x12; // HISUP: LUNs as SAM-5 has them; RESPONSE DATA FORMAT 2
     data[4] = (STANDARD_BYTES - 5) as u8;
+    data[5] = 0x18; // TPGS: implicit ALUA; 3PC: third-party copies
     data[7] = 0x02; // CMDQUE: several commands at once
     data[8..16].copy_from_slice(&VENDOR);
     data[16..32].copy_from_slice(&PRODUCT);

@@ -1,8 +1,10 @@
-//! MODE SENSE (6) and (10): how a logical unit behaves (SPC-4, SBC-3). None of it can be changed or
-//! saved.
+//! MODE SENSE and MODE SELECT (6) and (10): how a logical unit behaves (SPC-4, SBC-3). WCE and SWP
+//! can be changed, for all initiators together; nothing can be saved.
 
-use super::answer::cut;
-use super::{AdditionalSense, Cdb, LogicalUnit, Sense, be16};
+use super::answer::{Reply, cut};
+use super::command::{Call, Delivery, Outcome};
+use super::nexus::ModeParameters;
+use super::{AdditionalSense, LogicalUnit, Sense, UnitAttention, be16, be32, be64};
 
 /// Caching (SBC-3).
 const CACHING: u8 = 0x08;
@@ -19,48 +21,59 @@ const ALL_SUBPAGES: u8 = 0xff;
 const DBD: u8 = 0x08;
 /// LONG LBA ACCEPTED in byte 1 of the 10-byte command.
 const LLBAA: u8 = 0x10;
-/// DPOFUA there: DPO and FUA are obeyed.
+/// DPOFUA and WP in the device-specific parameter: DPO and FUA are obeyed; nothing can be written.
 const DPOFUA: u8 = 0x10;
+const WP: u8 = 0x80;
+
+/// WCE in byte 2 of the Caching page.
+const WCE: u8 = 0x04;
+/// SWP in byte 4 of the Control page.
+const SWP: u8 = 0x08;
 
 /// PAGE CONTROL: which values are asked for.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Values {
-    /// What holds now; the defaults are the same.
     Current,
-    /// Ones in what MODE SELECT could change.
+    Default,
+    /// Ones in what MODE SELECT can change.
     Changeable,
 }
 
 /// MODE SENSE (6).
-pub(super) fn sense_6(unit: &LogicalUnit, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
-    let pages = pages(unit, cdb)?;
-    let descriptor = match cdb[1] & DBD {
-        0 => short_descriptor(unit),
+pub(super) fn sense_6(call: &mut Call<'_>) -> Outcome {
+    let pages = pages(call)?;
+    let descriptor = match call.cdb[1] & DBD {
+        0 => short_descriptor(call.unit),
         _ => Vec::new(),
     };
-    let mut data = vec![0, 0, DPOFUA, descriptor.len() as u8];
+    let mut data = vec![0, 0, device_specific(call), descriptor.len() as u8];
     data.extend(descriptor);
     data.extend(pages);
     // MODE DATA LENGTH counts what follows it. All pages together are far below 256 bytes.
     data[0] = (data.len() - 1) as u8;
-    Ok(cut(data, cdb[4]))
+    Ok(Reply::Data(cut(data, call.cdb[4])))
 }
 
 /// MODE SENSE (10).
-pub(super) fn sense_10(unit: &LogicalUnit, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
-    let pages = pages(unit, cdb)?;
-    let (long, descriptor) = match (cdb[1] & DBD, cdb[1] & LLBAA) {
-        (0, 0) => (false, short_descriptor(unit)),
-        (0, _) => (true, long_descriptor(unit)),
+pub(super) fn sense_10(call: &mut Call<'_>) -> Outcome {
+    let pages = pages(call)?;
+    let (long, descriptor) = match (call.cdb[1] & DBD, call.cdb[1] & LLBAA) {
+        (0, 0) => (false, short_descriptor(call.unit)),
+        (0, _) => (true, long_descriptor(call.unit)),
         _ => (false, Vec::new()),
     };
-    let mut data = vec![0, 0, 0, DPOFUA, u8::from(long), 0, 0, 0];
+    let mut data = vec![0, 0, 0, device_specific(call), u8::from(long), 0, 0, 0];
     data[7] = descriptor.len() as u8;
     data.extend(descriptor);
     data.extend(pages);
     let length = (data.len() - 2) as u16;
     data[..2].copy_from_slice(&length.to_be_bytes());
-    Ok(cut(data, be16(cdb, 7)))
+    Ok(Reply::Data(cut(data, be16(call.cdb, 7))))
+}
+
+fn device_specific(call: &Call<'_>) -> u8 {
+    let protected = call.unit.read_only || call.nexus.view(call.place).mode.write_protected;
+    DPOFUA | if protected { WP } else { 0 }
 }
 
 /// Short LBA mode parameter block descriptor: as many blocks as 32 bits can say.
@@ -80,47 +93,192 @@ fn long_descriptor(unit: &LogicalUnit) -> Vec<u8> {
 }
 
 /// The pages that bytes 2 and 3 ask for, in ascending order.
-fn pages(unit: &LogicalUnit, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
-    let values = match cdb[2] >> 6 {
+fn pages(call: &Call<'_>) -> Result<Vec<u8>, Sense> {
+    let values = match call.cdb[2] >> 6 {
+        0b00 => Values::Current,
         0b01 => Values::Changeable,
-        0b11 => return Err(Sense::illegal(AdditionalSense::SAVING_NOT_SUPPORTED)),
-        _ => Values::Current,
+        0b10 => Values::Default,
+        _ => return Err(Sense::illegal(AdditionalSense::SAVING_NOT_SUPPORTED)),
     };
-    let asked = cdb[2] & 0x3f;
-    let caching = || {
-        page(
-            CACHING,
-            0x12,
-            values,
-            &[(2, u8::from(unit.write_cache) << 2)],
-        )
-    };
-    // QUEUE ALGORITHM MODIFIER 1h: commands may be reordered.
-    let control = || page(CONTROL, 0x0a, values, &[(3, 0x10)]);
-    let exceptions = || page(INFORMATIONAL_EXCEPTIONS, 0x0a, values, &[]);
-    let pages = match asked {
-        CACHING => caching(),
-        CONTROL => control(),
-        INFORMATIONAL_EXCEPTIONS => exceptions(),
-        ALL_PAGES => [caching(), control(), exceptions()].concat(),
-        _ => return Err(Sense::invalid_field(2, Some(5))),
-    };
-    match cdb[3] {
+    let asked = call.cdb[2] & 0x3f;
+    let all = [CACHING, CONTROL, INFORMATIONAL_EXCEPTIONS];
+    let asked_for = all
+        .iter()
+        .filter(|code| asked == ALL_PAGES || asked == **code);
+    let current = call.nexus.view(call.place).mode;
+    let pages = asked_for.map(|code| page(*code, call.unit, current, values));
+    let pages: Vec<u8> = pages.flatten().collect();
+    if pages.is_empty() {
+        return Err(Sense::invalid_field(2, Some(5)));
+    }
+    match call.cdb[3] {
         0 | ALL_SUBPAGES => Ok(pages),
         _ => Err(Sense::invalid_field(3, None)),
     }
 }
 
-/// One page: its code, its length without these two bytes, and the bytes in it that are not zero.
-/// Nothing is changeable, so that mask is all zeros.
-fn page(code: u8, length: u8, values: Values, bytes: &[(usize, u8)]) -> Vec<u8> {
-    let mut page = vec![0; usize::from(length) + 2];
+/// One page, with its code and its length.
+fn page(code: u8, unit: &LogicalUnit, current: ModeParameters, values: Values) -> Vec<u8> {
+    let shown = match values {
+        Values::Current => current,
+        Values::Default => ModeParameters::default_of(unit),
+        Values::Changeable => ModeParameters {
+            // Without a cache there is nothing to enable.
+            write_cache: unit.write_cache,
+            write_protected: true,
+        },
+    };
+    let length = if code == CACHING { 0x12 } else { 0x0a };
+    let mut page = vec![0; 2 + length];
     page[0] = code;
-    page[1] = length;
-    if values == Values::Current {
-        for (index, byte) in bytes {
-            page[*index] = *byte;
+    page[1] = length as u8;
+    match code {
+        CACHING if shown.write_cache => page[2] = WCE,
+        CONTROL => {
+            if !matches!(values, Values::Changeable) {
+                // QUEUE ALGORITHM MODIFIER 1h: commands may be reordered.
+                page[3] = 0x10;
+            }
+            if shown.write_protected {
+                page[4] = SWP;
+            }
         }
+        _ => {}
     }
     page
+}
+
+/// SP in byte 1 of MODE SELECT: save what is set. PF: the pages are those of SPC.
+const SP: u8 = 0x01;
+const PF: u8 = 0x10;
+
+fn check_flags(call: &Call<'_>) -> Result<(), Sense> {
+    if call.cdb[1] & SP != 0 {
+        return Err(Sense::invalid_field(1, Some(0)));
+    }
+    if call.cdb[1] & PF == 0 {
+        return Err(Sense::invalid_field(1, Some(4)));
+    }
+    Ok(())
+}
+
+pub(super) fn select_6_bytes(call: &Call<'_>) -> Result<u32, Sense> {
+    check_flags(call)?;
+    Ok(u32::from(call.cdb[4]))
+}
+
+/// MODE SELECT (6).
+pub(super) fn select_6(call: &mut Call<'_>, delivery: Delivery) -> Outcome {
+    let list = delivery.data;
+    if call.cdb[4] == 0 {
+        return Ok(Reply::DONE);
+    }
+    let [_, _, _, descriptor_bytes, rest @ ..] = &list[..] else {
+        return Err(Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH).into());
+    };
+    select(call, usize::from(*descriptor_bytes), false, rest)
+}
+
+pub(super) fn select_10_bytes(call: &Call<'_>) -> Result<u32, Sense> {
+    check_flags(call)?;
+    Ok(u32::from(be16(call.cdb, 7)))
+}
+
+/// MODE SELECT (10).
+pub(super) fn select_10(call: &mut Call<'_>, delivery: Delivery) -> Outcome {
+    let list = delivery.data;
+    if call.cdb[7..9] == [0, 0] {
+        return Ok(Reply::DONE);
+    }
+    if list.len() < 8 {
+        return Err(Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH).into());
+    }
+    let long = list[4] & 0x01 != 0;
+    select(call, usize::from(be16(&list, 6)), long, &list[8..])
+}
+
+/// Sets what the block descriptor and the pages in `list` say, all of it or nothing.
+fn select(call: &mut Call<'_>, descriptor_bytes: usize, long: bool, list: &[u8]) -> Outcome {
+    let short = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH);
+    let (descriptor, mut pages) = list.split_at_checked(descriptor_bytes).ok_or(short)?;
+    check_descriptor(call.unit, descriptor, long)?;
+    let current = call.nexus.view(call.place).mode;
+    let mut wanted = current;
+    while !pages.is_empty() {
+        let length = 2 + usize::from(*pages.get(1).ok_or(short)?);
+        let (given, rest) = pages.split_at_checked(length).ok_or(short)?;
+        wanted = changed_by(given, call.unit, wanted)?;
+        pages = rest;
+    }
+    if wanted == current {
+        return Ok(Reply::DONE);
+    }
+    let (place, own) = (call.place, call.nexus.id());
+    call.device.common().change(|state| {
+        state.units[place].mode = wanted;
+        let attention = UnitAttention::ModeParametersChanged;
+        state.establish(place, attention, |nexus| nexus.id != own);
+    });
+    Ok(Reply::DONE)
+}
+
+/// A unit's size and that of its blocks cannot be changed; 0 blocks, or all ones, leave the size
+/// alone (SBC-3 6.4.2).
+fn check_descriptor(unit: &LogicalUnit, descriptor: &[u8], long: bool) -> Result<(), Sense> {
+    let geometry = &unit.geometry;
+    let (blocks, block_bytes) = match (descriptor.len(), long) {
+        (0, _) => return Ok(()),
+        (8, false) => match be32(descriptor, 0) {
+            u32::MAX => (0, be32(descriptor, 4) & 0x00ff_ffff),
+            blocks => (u64::from(blocks), be32(descriptor, 4) & 0x00ff_ffff),
+        },
+        (16, true) => match be64(descriptor, 0) {
+            u64::MAX => (0, be32(descriptor, 12)),
+            blocks => (blocks, be32(descriptor, 12)),
+        },
+        _ => {
+            return Err(Sense::illegal(
+                AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST,
+            ));
+        }
+    };
+    let same =
+        (blocks == 0 || blocks == geometry.blocks()) && block_bytes == geometry.block_bytes();
+    match same {
+        true => Ok(()),
+        false => Err(Sense::illegal(
+            AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST,
+        )),
+    }
+}
+
+/// The mode parameters after a page: it may differ from the present one in what is changeable only.
+fn changed_by(
+    given: &[u8],
+    unit: &LogicalUnit,
+    before: ModeParameters,
+) -> Result<ModeParameters, Sense> {
+    let invalid = Sense::illegal(AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST);
+    let code = given[0];
+    if !matches!(code, CACHING | CONTROL | INFORMATIONAL_EXCEPTIONS) {
+        return Err(invalid);
+    }
+    let present = page(code, unit, before, Values::Current);
+    let changeable = page(code, unit, before, Values::Changeable);
+    if given.len() != present.len() {
+        return Err(invalid);
+    }
+    let places = given.iter().zip(present.iter().zip(&changeable)).skip(2);
+    for (given, (present, mask)) in places {
+        if (given ^ present) & !mask != 0 {
+            return Err(invalid);
+        }
+    }
+    let mut after = before;
+    match code {
+        CACHING => after.write_cache = given[2] & WCE != 0,
+        CONTROL => after.write_protected = given[4] & SWP != 0,
+        _ => {}
+    }
+    Ok(after)
 }

@@ -1,8 +1,14 @@
 //! REPORT LUNS: which logical units a target device has (SPC-4).
 
-use super::answer::cut;
+use super::answer::{Reply, cut};
+use super::command::{Call, Outcome};
 use super::{Cdb, Malformed, Sense, be32};
 use crate::wire::Lun;
+
+/// REPORT LUNS to a unit that is there.
+pub(super) fn report_luns(call: &mut Call<'_>) -> Outcome {
+    Ok(Reply::Data(report(call.device.luns(), call.cdb)?))
+}
 
 /// The answer to REPORT LUNS, from the LUNs of all logical units. There are no well known ones
 /// among them.

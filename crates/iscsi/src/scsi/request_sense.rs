@@ -1,7 +1,15 @@
 //! REQUEST SENSE: sense data as data (SPC-4).
 
-use super::answer::cut;
-use super::{Cdb, Sense};
+use super::answer::{Reply, cut};
+use super::command::{Call, Outcome};
+use super::{Cdb, Sense, UnitAttention};
+
+/// REQUEST SENSE: takes the unit attention that is pending, and reports it (SAM-5 5.14.1).
+pub(super) fn request_sense(call: &mut Call<'_>) -> Outcome {
+    let attention = call.nexus.take_attention(call.place);
+    let sense = attention.map_or(Sense::NONE, UnitAttention::sense);
+    Ok(Reply::Data(report(&sense, call.cdb)))
+}
 
 /// The answer to REQUEST SENSE: `sense` in the format that DESC asks for.
 pub(super) fn report(sense: &Sense, cdb: &Cdb) -> Vec<u8> {

@@ -5,8 +5,8 @@ mod medium;
 mod properties;
 
 use super::{
-    AdditionalSense, Answer, Cdb, Decoded, Geometry, Identity, LogicalUnit, Sense, StoreOperation,
-    TargetDevice,
+    AdditionalSense, Answer, Cdb, Decoded, Geometry, Identity, InitiatorPort, LogicalUnit, Nexus,
+    Sense, StoreOperation, TargetDevice,
 };
 use crate::wire::{Lun, ScsiStatus};
 
@@ -23,12 +23,35 @@ fn unit(number: u16, blocks: u64, block_bytes: u32) -> LogicalUnit {
         geometry: Geometry::new(blocks * u64::from(block_bytes), block_bytes, 1 << 20)
             .expect("a good geometry"),
         write_cache: true,
+        read_only: false,
+        thin: false,
+        keeps_reservations: false,
+    }
+}
+
+/// A nexus of `device`, from the initiator that tests have in general.
+fn nexus(device: &TargetDevice) -> Nexus {
+    device.nexus(port("iqn.2026-01.net.example:one"))
+}
+
+fn port(name: &str) -> InitiatorPort {
+    InitiatorPort {
+        name: name.to_owned(),
+        isid: [0x80, 0, 0, 0, 0, 1],
     }
 }
 
 /// A device of one unit, LUN 0, of 1 GiB in blocks of 512 bytes.
-fn device() -> TargetDevice {
+pub(super) fn device() -> TargetDevice {
     device_of(unit(0, 1 << 21, 512))
+}
+
+/// The same, thin.
+pub(super) fn thin_device() -> TargetDevice {
+    device_of(LogicalUnit {
+        thin: true,
+        ..unit(0, 1 << 21, 512)
+    })
 }
 
 fn device_of(unit: LogicalUnit) -> TargetDevice {
@@ -44,11 +67,11 @@ fn padded(bytes: &[u8]) -> Cdb {
 
 /// What `device` makes of `cdb` at LUN 0, with nothing pending.
 fn decode(device: &TargetDevice, cdb: &[u8]) -> Decoded {
-    device.decode(Lun::default(), &padded(cdb), &mut device.nexus())
+    device.decode(Lun::default(), &padded(cdb), &mut nexus(device))
 }
 
 /// The data of an answer that must be GOOD.
-fn data(device: &TargetDevice, cdb: &[u8]) -> Vec<u8> {
+pub(super) fn data(device: &TargetDevice, cdb: &[u8]) -> Vec<u8> {
     good_data(decode(device, cdb))
 }
 
@@ -64,7 +87,7 @@ fn good_data(decoded: Decoded) -> Vec<u8> {
 }
 
 /// The sense of an answer that must be CHECK CONDITION.
-fn sense(device: &TargetDevice, cdb: &[u8]) -> Sense {
+pub(super) fn sense(device: &TargetDevice, cdb: &[u8]) -> Sense {
     bad_sense(decode(device, cdb))
 }
 

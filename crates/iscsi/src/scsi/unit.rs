@@ -1,8 +1,5 @@
 //! A logical unit: a disk as its initiators see it.
 
-use super::answer::Reply;
-use super::{AdditionalSense, Cdb, Sense, block, capacity, inquiry, mode, opcode, vpd};
-
 /// T10 VENDOR IDENTIFICATION, as INQUIRY sends it.
 pub(super) const VENDOR: [u8; 8] = *b"wansan  ";
 /// PRODUCT IDENTIFICATION.
@@ -13,9 +10,6 @@ pub(super) const REVISION: &str = concat!(
     ".",
     env!("CARGO_PKG_VERSION_MINOR")
 );
-
-/// NACA in the CONTROL byte of a CDB (SAM-5 5.2).
-const NACA: u8 = 0x04;
 
 /// Which logical unit it is. Everything that names it towards initiators follows from this, so the
 /// names stay the same when a target is started again.
@@ -44,6 +38,17 @@ impl Identity {
         let hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         hash ^ hash >> 31
+    }
+
+    /// Its NAA 3h name, locally assigned: wansan has no company id to build a world wide name with.
+    pub(super) fn naa(&self) -> u64 {
+        0x3 << 60 | self.unique_id() >> 4
+    }
+
+    /// The relative identifier of the target port; they begin at 1. A target has one port per
+    /// portal group.
+    pub(super) fn relative_port(&self) -> u16 {
+        self.portal_group_tag.max(1)
     }
 
     /// The unit serial number: 16 hexadecimal digits.
@@ -143,65 +148,13 @@ pub struct LogicalUnit {
     pub identity: Identity,
     /// How large it is.
     pub geometry: Geometry,
-    /// Writes without FUA are held in a volatile cache until SYNCHRONIZE CACHE (WCE).
+    /// Writes without FUA are held in a volatile cache until SYNCHRONIZE CACHE (WCE). MODE SELECT
+    /// can turn that off.
     pub write_cache: bool,
-}
-
-impl LogicalUnit {
-    /// What this unit makes of `cdb`. READ and WRITE allocate nothing.
-    ///
-    /// REPORT LUNS and REQUEST SENSE, which are about more than one unit, are decoded by
-    /// [`TargetDevice`](super::TargetDevice).
-    ///
-    /// # Errors
-    /// The sense data of the CHECK CONDITION that the command ends with.
-    pub fn decode(&self, cdb: &Cdb) -> Result<Reply, Sense> {
-        check_control(cdb)?;
-        match cdb[0] {
-            opcode::READ_6 | opcode::READ_10 | opcode::READ_12 | opcode::READ_16 => {
-                block::read(self, cdb)
-            }
-            opcode::WRITE_6 | opcode::WRITE_10 | opcode::WRITE_12 | opcode::WRITE_16 => {
-                block::write(self, cdb)
-            }
-            opcode::SYNCHRONIZE_CACHE_10 | opcode::SYNCHRONIZE_CACHE_16 => {
-                block::synchronize_cache(self, cdb)
-            }
-            _ => self.parameter_data(cdb).map(Reply::Data),
-        }
-    }
-
-    /// What the commands that do not touch the medium answer.
-    fn parameter_data(&self, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
-        match cdb[0] {
-            opcode::TEST_UNIT_READY => Ok(Vec::new()),
-            opcode::INQUIRY if cdb[1] & super::cdb::EVPD != 0 => vpd::page(self, cdb),
-            opcode::INQUIRY => inquiry::standard(cdb),
-            opcode::READ_CAPACITY_10 => Ok(capacity::read_10(self)),
-            opcode::SERVICE_ACTION_IN_16 => match cdb[1] & 0x1f {
-                opcode::READ_CAPACITY_16 => Ok(capacity::read_16(self, cdb)),
-                _ => Err(Sense::invalid_field(1, Some(4))),
-            },
-            opcode::MODE_SENSE_6 => mode::sense_6(self, cdb),
-            opcode::MODE_SENSE_10 => mode::sense_10(self, cdb),
-            _ => Err(Sense::illegal(AdditionalSense::INVALID_OPERATION_CODE)),
-        }
-    }
-}
-
-/// A unit that clears NORMACA in its INQUIRY data refuses NACA in any CDB (SAM-5 5.2). CONTROL is the
-/// last byte of a CDB, whose length its group code tells (SPC-4 4.2.5.1); codes of groups without
-/// a fixed length are no commands here.
-pub(super) fn check_control(cdb: &Cdb) -> Result<(), Sense> {
-    let control = match cdb[0] >> 5 {
-        0 => 5,
-        1 | 2 => 9,
-        4 => 15,
-        5 => 11,
-        _ => return Ok(()),
-    };
-    if cdb[control] & NACA != 0 {
-        return Err(Sense::invalid_field(control as u16, Some(2)));
-    }
-    Ok(())
+    /// It can be read only.
+    pub read_only: bool,
+    /// Blocks can be given back by UNMAP and WRITE SAME, and read as zeros then (LBPME, LBPRZ).
+    pub thin: bool,
+    /// Persistent reservations can outlive a restart of the target (PTPL_C).
+    pub keeps_reservations: bool,
 }

@@ -2,7 +2,7 @@
 
 use super::answer::cut;
 use super::unit::VENDOR;
-use super::{Cdb, LogicalUnit, Sense, inquiry};
+use super::{Cdb, LogicalUnit, Sense, copy, inquiry, medium};
 
 /// Supported VPD Pages.
 const SUPPORTED_PAGES: u8 = 0x00;
@@ -10,6 +10,8 @@ const SUPPORTED_PAGES: u8 = 0x00;
 const SERIAL_NUMBER: u8 = 0x80;
 /// Device Identification.
 const IDENTIFICATION: u8 = 0x83;
+/// Third-party Copy.
+const THIRD_PARTY_COPY: u8 = 0x8f;
 /// Block Limits (SBC-3).
 const BLOCK_LIMITS: u8 = 0xb0;
 /// Block Device Characteristics (SBC-3).
@@ -18,10 +20,11 @@ const CHARACTERISTICS: u8 = 0xb1;
 const PROVISIONING: u8 = 0xb2;
 
 /// All pages, in ascending order as page 00h lists them.
-const PAGES: [u8; 6] = [
+const PAGES: [u8; 7] = [
     SUPPORTED_PAGES,
     SERIAL_NUMBER,
     IDENTIFICATION,
+    THIRD_PARTY_COPY,
     BLOCK_LIMITS,
     CHARACTERISTICS,
     PROVISIONING,
@@ -38,8 +41,8 @@ pub(super) fn page(unit: &LogicalUnit, cdb: &Cdb) -> Result<Vec<u8>, Sense> {
         IDENTIFICATION => identification(unit),
         BLOCK_LIMITS => block_limits(unit),
         CHARACTERISTICS => characteristics(),
-        // Not thin: no threshold, no UNMAP, provisioning type not reported.
-        PROVISIONING => vec![0; 4],
+        THIRD_PARTY_COPY => copy::vpd_body(),
+        PROVISIONING => provisioning(unit),
         _ => return Err(Sense::invalid_field(2, None)),
     };
     // A disk (peripheral byte 0), the page's code and its length. The longest page is 83h, with
@@ -65,14 +68,11 @@ fn identification(unit: &LogicalUnit) -> Vec<u8> {
     let tag = identity.portal_group_tag;
     let mut data = Vec::new();
 
-    // NAA 3h, locally assigned: wansan has no company id to build a world wide name with.
-    let naa = 0x3 << 60 | identity.unique_id() >> 4;
-    designator(&mut data, Of::Unit, 0x1, 0x3, &naa.to_be_bytes());
+    designator(&mut data, Of::Unit, 0x1, 0x3, &identity.naa().to_be_bytes());
     let t10 = [&VENDOR[..], identity.serial().as_bytes()].concat();
     designator(&mut data, Of::Unit, 0x2, 0x1, &t10);
 
-    // A target has one port per portal group; relative identifiers begin at 1.
-    let port = u32::from(tag.max(1)).to_be_bytes();
+    let port = u32::from(identity.relative_port()).to_be_bytes();
     designator(&mut data, Of::TargetPort, 0x1, 0x4, &port);
     let group = u32::from(tag).to_be_bytes();
     designator(&mut data, Of::TargetPort, 0x1, 0x5, &group);
@@ -113,12 +113,33 @@ fn designator(data: &mut Vec<u8>, of: Of, code_set: u8, kind: u8, value: &[u8]) 
 fn block_limits(unit: &LogicalUnit) -> Vec<u8> {
     let geometry = &unit.geometry;
     let granularity = 1u16 << geometry.physical_block_exponent();
+    let max_write_same = medium::MAX_WRITE_SAME_BYTES / u64::from(geometry.block_bytes());
     let mut data = vec![0; LONG_PAGE_BYTES];
     // Offsets are those of the standard, less the page's header of 4 bytes.
+    data[0] = 0x01; // WSNZ: WRITE SAME takes no length of 0
+    data[1] = medium::MAX_COMPARE_AND_WRITE_BLOCKS;
     data[2..4].copy_from_slice(&granularity.to_be_bytes());
     data[4..8].copy_from_slice(&geometry.max_transfer_blocks().to_be_bytes());
     data[8..12].copy_from_slice(&geometry.optimal_transfer_blocks().to_be_bytes());
+    if unit.thin {
+        // MAXIMUM UNMAP LBA COUNT: no limit.
+        data[16..20].fill(0xff);
+        data[20..24].copy_from_slice(&medium::MAX_UNMAP_DESCRIPTORS.to_be_bytes());
+        let optimal = medium::optimal_unmap_blocks(geometry);
+        data[24..28].copy_from_slice(&optimal.to_be_bytes());
+        data[28] = 0x80; // UGAVALID: the granularity begins at LBA 0
+    }
+    data[32..40].copy_from_slice(&max_write_same.to_be_bytes());
     data
+}
+
+/// Page B2h: LBPU, LBPWS, LBPWS10 and LBPRZ, and that a thin unit is thin. No threshold is
+/// reported, and blocks cannot be anchored.
+fn provisioning(unit: &LogicalUnit) -> Vec<u8> {
+    match unit.thin {
+        true => vec![0, 0x80 | 0x40 | 0x20 | 0x04, 0x02, 0],
+        false => vec![0; 4],
+    }
 }
 
 /// Page B1h.

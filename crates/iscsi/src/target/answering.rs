@@ -14,6 +14,18 @@ use crate::wire::{
     TextResponse,
 };
 
+/// The command that an answer is for.
+struct Whose {
+    lun: Lun,
+    tag: TaskTag,
+    /// Expected Data Transfer Length.
+    expected_bytes: u32,
+    /// It takes Data-In.
+    takes_data: bool,
+    /// Bytes of Data-Out that the CDB asks for.
+    presented_bytes: u64,
+}
+
 impl Core {
     /// Answers a command for which no store has to work.
     pub(super) fn answer_at_once(
@@ -29,14 +41,64 @@ impl Core {
             trace.crossing(now, self.id, link.id, tag, Layer::Device, direction);
         }
         self.release(!command.immediate);
-        let expected_bytes = command.expected_data_transfer_length;
-        let wanted = if command.read {
+        let whose = Whose {
+            lun: command.lun,
+            tag,
+            expected_bytes: command.expected_data_transfer_length,
+            takes_data: command.read,
+            presented_bytes: 0,
+        };
+        self.send_answer(link, &whose, answer, now, trace);
+    }
+
+    /// Ends a task with an answer that may bring data.
+    pub(super) fn answer_task(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        answer: &Answer,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        if answer.status != ScsiStatus::Good {
+            let refusal = Refusal {
+                status: answer.status,
+                sense: answer.sense,
+            };
+            self.refuse(link, tag, &refusal, now, trace);
+            return;
+        }
+        let Some(task) = self.end(tag) else { return };
+        trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
+        let whose = Whose {
+            lun: task.lun,
+            tag,
+            expected_bytes: task.expected_bytes,
+            takes_data: task.takes_data,
+            presented_bytes: task.presented_bytes(),
+        };
+        self.send_answer(link, &whose, answer, now, trace);
+    }
+
+    /// Sends an answer: its data in as many PDUs as it takes, with the status in the last one, or
+    /// a SCSI Response.
+    fn send_answer(
+        &mut self,
+        link: &mut Link,
+        whose: &Whose,
+        answer: &Answer,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let (tag, expected_bytes) = (whose.tag, whose.expected_bytes);
+        let wanted = if whose.takes_data {
             expected_bytes as usize
         } else {
             0
         };
         let data = &answer.data[..answer.data.len().min(wanted)];
-        let residual = Residual::of(expected_bytes, answer.data.len() as u64);
+        let presented_bytes = whose.presented_bytes.max(answer.data.len() as u64);
+        let residual = Residual::of(expected_bytes, presented_bytes);
         if answer.status == ScsiStatus::Good && !data.is_empty() {
             let mut sent_bytes = 0;
             let max_bytes = link.parameters.max_send_data_bytes as usize;
@@ -47,7 +109,7 @@ impl Core {
                     acknowledge: false,
                     status: last.then_some(ScsiStatus::Good),
                     residual: if last { residual } else { Residual::None },
-                    lun: command.lun,
+                    lun: whose.lun,
                     task_tag: tag,
                     transfer_tag: RESERVED_TAG,
                     stat_sn: if last {

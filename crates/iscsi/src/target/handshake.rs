@@ -8,6 +8,7 @@ use super::connection::Connection;
 use super::session::{Session, SessionConfig};
 use crate::keys::{SessionType, Wanted};
 use crate::login::{Accepted, Sessions, Step, TargetLogin, TargetLoginError};
+use crate::scsi::InitiatorPort;
 use crate::text::send_targets::TargetRecord;
 use crate::wire::{BHS_BYTES, FrameError, LoginRequest, Opcode, Receiver, Transmitter};
 
@@ -124,8 +125,13 @@ impl Handshake {
         let discovery = accepted.session_type == SessionType::Discovery;
         let name = accepted.target_name.filter(|_| !discovery);
         let exp_cmd_sn = accepted.window.exp_cmd_sn;
+        let initiator = InitiatorPort {
+            name: accepted.initiator_name,
+            isid: accepted.isid,
+        };
         Session::new(
             id,
+            initiator,
             name,
             targets,
             accepted.session,

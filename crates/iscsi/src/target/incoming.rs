@@ -6,16 +6,16 @@ use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 use super::connection::Link;
 use super::error::Close;
 use super::session::{Core, UNSOLICITED_BYTES};
-use super::task::{Progress, Stage, Task};
+use super::task::{Progress, Refusal, Stage, Task};
 use super::window::Admission;
 use crate::keys::Key;
 use crate::record::pdu_record;
-use crate::scsi::{Decoded, Sense, StoreOperation};
+use crate::scsi::{Answer, Decoded, Executed, Sense, StoreOperation};
 use crate::text::exchange::{Message, Turn};
 use crate::text::send_targets::{Asked, push_record};
 use crate::wire::{
     Bhs, FrameError, Lun, NopOut, Opcode, Pdu, RESERVED_TASK_TAG, RejectReason, ScsiCommand,
-    TaskManagementRequest, TextRequest,
+    ScsiStatus, TaskManagementRequest, TextRequest,
 };
 
 /// A command that waits for those before it.
@@ -243,9 +243,14 @@ impl Core {
             }
             // Unsolicited data follows, which nobody wants: let it pass, then say so.
             Decoded::Answer(answer) => {
-                let sense = answer.sense.unwrap_or(Sense::NONE);
                 let mut task = Task::new(place, link, &command, 0, FLUSH_NOTHING, 0);
-                task.stage = Stage::Refused(sense.into());
+                task.stage = Stage::Refused(match answer.status {
+                    ScsiStatus::Good => Sense::NONE.into(),
+                    status => Refusal {
+                        status,
+                        sense: answer.sense,
+                    },
+                });
                 self.tasks.insert(tag, task);
                 return Ok(());
             }
@@ -253,16 +258,20 @@ impl Core {
         };
         let wanted_bytes = match operation {
             StoreOperation::Read { len_bytes, .. } if command.read => len_bytes,
-            StoreOperation::Write { len_bytes, .. } if command.write => len_bytes,
+            StoreOperation::Write { len_bytes, .. }
+            | StoreOperation::Deferred {
+                data_out_bytes: len_bytes,
+                ..
+            } if command.write => len_bytes,
             _ => 0,
         };
         let moved_bytes = wanted_bytes.min(expected_bytes);
         let mut task = Task::new(place, link, &command, unit, operation, moved_bytes);
-        let StoreOperation::Write { .. } = operation else {
+        if !operation.takes_data_out() {
             self.tasks.insert(tag, task);
             self.ready(link, tag, now, trace);
             return Ok(());
-        };
+        }
         let begun = self.begin_write(&mut task, &command, data);
         let refused = begun.is_err();
         if let Err(refusal) = begun {
@@ -286,7 +295,32 @@ impl Core {
         trace: &mut Recorder,
     ) {
         trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Enter);
-        link.ready.push_back(tag);
+        if let Some(answer) = self.execute(tag) {
+            self.answer_task(link, tag, &answer, now, trace);
+        } else {
+            link.ready.push_back(tag);
+        }
+    }
+
+    /// Decides what a deferred command comes to, now that all its data is there. Gives its answer
+    /// when no store has to work for it.
+    fn execute(&mut self, tag: TaskTag) -> Option<Answer> {
+        let task = self.tasks.get_mut(&tag)?;
+        let StoreOperation::Deferred { cdb, .. } = &task.operation else {
+            return None;
+        };
+        let Stage::Ready(progress) = &mut task.stage else {
+            return None;
+        };
+        let data_out = (std::mem::take(&mut progress.data), task.expected_bytes);
+        let device = &self.config.device;
+        match device.execute(task.unit, cdb, data_out, &mut self.nexus) {
+            Executed::Answer(answer) => Some(answer),
+            Executed::Medium(operation) => {
+                progress.medium = Some(operation);
+                None
+            }
+        }
     }
 
     fn nop_out(
@@ -398,6 +432,7 @@ impl Task {
             cmd_sn: command.cmd_sn,
             holds_slot: !command.immediate,
             expected_bytes: command.expected_data_transfer_length,
+            takes_data: command.read,
             unit,
             operation,
             moved_bytes,

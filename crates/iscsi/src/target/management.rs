@@ -187,6 +187,7 @@ impl Core {
     fn reset_units(&mut self, units: Vec<usize>) {
         let attention = UnitAttention::UnitReset;
         for &unit in &units {
+            self.config.device.reset(unit);
             self.nexus.establish(unit, attention);
         }
         self.notices

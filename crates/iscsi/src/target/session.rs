@@ -16,7 +16,7 @@ use super::task::Tasks;
 use super::window::CommandWindow;
 use crate::keys::SessionParameters;
 use crate::login::AnnouncedWindow;
-use crate::scsi::{Nexus, TargetDevice, UnitAttention};
+use crate::scsi::{InitiatorPort, Nexus, TargetDevice, UnitAttention};
 use crate::sequence::Sn;
 use crate::text::send_targets::TargetRecord;
 
@@ -71,7 +71,7 @@ pub(super) const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 ///    [`Session::receive`];
 /// 2. [`Session::poll_work`] says what the stores are to do, until it says `None`; each piece of
 ///    work is answered, at once or later, with [`Session::read_with`] or [`Session::read_done`],
-///    [`Session::status_done`];
+///    [`Session::status_done`], [`Session::medium_done`];
 /// 3. [`Connection::pending`] goes to the socket, [`Connection::sent`] says how much was taken, and
 ///    when it took anything, 1 and 2 follow again: what waited for room may go on;
 /// 4. [`Session::poll_notice`] says what other sessions have to know, and [`Session::poll_end`]
@@ -132,8 +132,10 @@ pub(super) struct Core {
 impl Session {
     /// A session that begins with a connection that has just logged in; `cmd_sn` is the CmdSN of
     /// its first command.
+    #[expect(clippy::too_many_arguments, reason = "a session begins with this much")]
     pub(super) fn new(
         id: SessionId,
+        initiator: InitiatorPort,
         target: Option<String>,
         targets: Arc<[TargetRecord]>,
         parameters: SessionParameters,
@@ -142,7 +144,7 @@ impl Session {
         first: Connection,
     ) -> Self {
         let window = config.window(&parameters);
-        let nexus = config.device.nexus();
+        let nexus = config.device.nexus(initiator);
         let share = Share::of(&config.memory);
         let mut session = Session {
             core: Core {

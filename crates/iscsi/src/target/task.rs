@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use wansan_trace::{ConnectionId, TaskTag};
 
-use crate::scsi::{Sense, StoreOperation};
+use crate::scsi::{MediumOperation, Sense, StoreOperation};
 use crate::sequence::Sn;
 use crate::wire::{Lun, ScsiStatus};
 
@@ -20,6 +20,8 @@ pub(super) struct Task {
     /// Immediate commands hold no slot of the command window.
     pub(super) holds_slot: bool,
     pub(super) expected_bytes: u32,
+    /// The initiator takes Data-In.
+    pub(super) takes_data: bool,
     /// What the logical unit wants done, and where.
     pub(super) unit: usize,
     pub(super) operation: StoreOperation,
@@ -39,6 +41,7 @@ impl Task {
             StoreOperation::Read { len_bytes, .. } | StoreOperation::Write { len_bytes, .. } => {
                 u64::from(len_bytes)
             }
+            StoreOperation::Deferred { data_out_bytes, .. } => u64::from(data_out_bytes),
             StoreOperation::Flush { .. } => 0,
         }
     }
@@ -132,6 +135,8 @@ pub(super) struct Asked {
 pub(super) struct Progress {
     /// The data of a write; empty for others.
     pub(super) data: Vec<u8>,
+    /// What the store is to do for a deferred command.
+    pub(super) medium: Option<Box<MediumOperation>>,
     /// Bytes of a read that have been sent.
     pub(super) sent_bytes: u32,
     /// How many Data-In and R2T PDUs have been sent, which is DataSN of the next Data-In.

@@ -4,7 +4,7 @@ use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::session::{Core, Session, link_at};
 use super::task::Stage;
-use crate::scsi::{Sense, StoreOperation};
+use crate::scsi::{Answer, MediumOperation, Sense, StoreOperation};
 use crate::wire::{BHS_BYTES, DataIn, RESERVED_TAG, Residual, ScsiStatus};
 
 /// Work for the store of a logical unit. Its range lies inside the unit.
@@ -40,6 +40,15 @@ pub enum Work {
         task: TaskTag,
         /// The unit's place in the device.
         unit: usize,
+    },
+    /// Do something else on the medium, then call [`Session::medium_done`].
+    Medium {
+        /// The task.
+        task: TaskTag,
+        /// The unit's place in the device.
+        unit: usize,
+        /// What.
+        operation: Box<MediumOperation>,
     },
 }
 
@@ -105,6 +114,17 @@ impl Session {
                     }
                 }
                 StoreOperation::Flush { .. } => Work::Flush { task: tag, unit },
+                StoreOperation::Deferred { .. } => {
+                    // A deferred command is ready only when this is decided.
+                    let Some(operation) = progress.medium.take() else {
+                        continue;
+                    };
+                    Work::Medium {
+                        task: tag,
+                        unit,
+                        operation,
+                    }
+                }
             };
             task.stage = Stage::AtStore(progress);
             return Some(work);
@@ -297,6 +317,45 @@ impl Session {
             answered,
             trace,
         );
+        self.grant_waiting(answered, trace);
+    }
+
+    /// The store has done what [`Work::Medium`] says, and gives the Data-In of the answer; it was
+    /// asked and had answered at these times.
+    pub fn medium_done(
+        &mut self,
+        task: TaskTag,
+        result: Result<Vec<u8>, Sense>,
+        (asked, answered): (Instant, Instant),
+        trace: &mut Recorder,
+    ) {
+        let data = match result {
+            Ok(data) => data,
+            Err(sense) => {
+                self.store_failed(task, sense, (asked, answered), trace);
+                return;
+            }
+        };
+        if self.aborted_at_store(task, answered, trace) {
+            return;
+        }
+        self.store_asked(task, asked, trace);
+        let Some(found) = self.core.tasks.get(&task) else {
+            return;
+        };
+        let Some(link) = link_at(&mut self.connections, found.place) else {
+            return;
+        };
+        trace.crossing(
+            answered,
+            self.core.id,
+            link.id,
+            task,
+            Layer::Store,
+            Direction::Leave,
+        );
+        let answer = Answer::good(data);
+        self.core.answer_task(link, task, &answer, answered, trace);
         self.grant_waiting(answered, trace);
     }
 

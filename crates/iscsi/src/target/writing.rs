@@ -8,7 +8,7 @@ use super::connection::Link;
 use super::error::Close;
 use super::session::{Core, SOLICITED_BYTES, Session, link_at};
 use super::task::{Asked, Collecting, Progress, Refusal, Stage, Task};
-use crate::scsi::{AdditionalSense, Sense, SenseKey};
+use crate::scsi::{AdditionalSense, Sense, SenseKey, StoreOperation};
 use crate::wire::{BHS_BYTES, DataOut, Pdu, R2t, RESERVED_TAG, ScsiCommand};
 
 impl Core {
@@ -24,8 +24,11 @@ impl Core {
         let block_bytes = self.config.device.units()[task.unit].geometry.block_bytes();
         let too_short = u64::from(expected_bytes) < task.presented_bytes();
         // Less data than the CDB asks for moves alone, and the rest is overflow (RFC 7143
-        // §11.4.5.1); but a part of a block cannot be written.
-        let in_part = command.write && too_short && !expected_bytes.is_multiple_of(block_bytes);
+        // §11.4.5.1); but a part of a block cannot be written. What other commands can do with
+        // less, they know themselves.
+        let is_write = matches!(task.operation, StoreOperation::Write { .. });
+        let in_part =
+            is_write && command.write && too_short && !expected_bytes.is_multiple_of(block_bytes);
         // A write that announces data towards the initiator would move nothing and yet end well.
         let astray = !command.write && expected_bytes > 0;
         if in_part || astray {

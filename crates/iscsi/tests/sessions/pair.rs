@@ -110,6 +110,9 @@ impl Pair {
             },
             geometry: Geometry::new(STORE_BYTES as u64, BLOCK_BYTES as u32, 0).unwrap(),
             write_cache: false,
+            read_only: false,
+            thin: false,
+            keeps_reservations: false,
         };
         let device = Arc::new(TargetDevice::new(vec![unit]).unwrap());
         let config = SessionConfig {
@@ -253,6 +256,11 @@ impl Pair {
             Work::Flush { task, .. } => {
                 self.target
                     .status_done(task, Ok(()), (now, now), &mut self.trace);
+            }
+            // What stores make of it is theirs; here the answer's way is what counts.
+            Work::Medium { task, .. } => {
+                self.target
+                    .medium_done(task, Ok(Vec::new()), (now, now), &mut self.trace);
             }
         }
     }

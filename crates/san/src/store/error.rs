@@ -38,7 +38,7 @@ pub enum StoreError {
         /// First byte asked for.
         offset: u64,
         /// Bytes asked for.
-        bytes: usize,
+        bytes: u64,
         /// The store's size.
         size_bytes: u64,
     },
@@ -56,6 +56,21 @@ pub enum StoreError {
         /// Bytes to write.
         bytes: usize,
     },
+    /// The medium holds something else than it should: no error of the store, but the answer to a
+    /// question.
+    #[error("the byte at offset {offset} is not the one that was given to compare")]
+    Miscompare {
+        /// The first byte that differs.
+        offset: u64,
+        /// The same, counted from the first byte of what was given.
+        at: u64,
+    },
+    /// Data that had been acknowledged could not be brought to the medium earlier.
+    #[error(
+        "an earlier flush failed, so data may be lost: check the medium and the file system, then \
+         start the target again"
+    )]
+    Lost,
     /// The machine failed otherwise.
     #[error("cannot {operated} {bytes} bytes at offset {offset}: {source}")]
     Machine {
@@ -76,6 +91,10 @@ impl StoreError {
     #[must_use]
     pub fn sense(&self) -> Sense {
         let (key, additional) = match self {
+            StoreError::Miscompare { at, .. } => {
+                return Sense::new(SenseKey::Miscompare, AdditionalSense::MISCOMPARE)
+                    .with_information(*at);
+            }
             StoreError::OutOfRange { .. } => (
                 SenseKey::HardwareError,
                 AdditionalSense::INTERNAL_TARGET_FAILURE,
@@ -92,7 +111,9 @@ impl StoreError {
                 SenseKey::MediumError,
                 AdditionalSense::UNRECOVERED_READ_ERROR,
             ),
-            StoreError::Machine { .. } => (SenseKey::MediumError, AdditionalSense::WRITE_ERROR),
+            StoreError::Lost | StoreError::Machine { .. } => {
+                (SenseKey::MediumError, AdditionalSense::WRITE_ERROR)
+            }
         };
         Sense::new(key, additional)
     }

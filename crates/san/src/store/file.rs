@@ -1,24 +1,30 @@
 //! A store in a file or on a block device.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSliceMut, Seek, SeekFrom};
+use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use rustix::fs::FlockOperation;
+use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{OpenError, Operated, Store, StoreError, check_range};
+use super::{Extent, OpenError, Operated, Store, StoreError, check_range};
 
 /// `f_type` of a tmpfs (`TMPFS_MAGIC`, linux/magic.h).
 const TMPFS_MAGIC: i128 = 0x0102_1994;
 
 /// A regular file or a block device, through the kernel's page cache.
 ///
-/// It is locked (`flock`, exclusive) while it is open, so that two targets do not write into each
-/// other's disk. Reads whose pages the kernel has are done at once (`preadv2` with `RWF_NOWAIT`). Force unit
-/// access and flush are fdatasync. A file on a tmpfs is memory.
+/// It is locked (`flock`, exclusive; shared when it is only read) while it is open, so that two
+/// targets do not write into each other's disk. Reads whose pages the kernel has are done at once
+/// (`preadv2` with `RWF_NOWAIT`). Force unit access is `RWF_DSYNC`, flush is fdatasync. A file on a
+/// tmpfs is memory.
+///
+/// When the kernel could not bring data to the medium, it says so once and then forgets, pages and
+/// all (`fsync(2)`). So what was acknowledged may be lost, and no later success would mean
+/// anything: from then on every write and every flush fails, until the store is opened again.
 #[derive(Debug)]
 pub struct FileStore {
     file: File,
@@ -27,6 +33,11 @@ pub struct FileStore {
     is_new: bool,
     /// Whether the file system knows `RWF_NOWAIT`; cleared when it says no.
     nowait: AtomicBool,
+    /// Data could not be brought to the medium.
+    lost: AtomicBool,
+    /// Held shared by whoever writes, and alone by [`Store::update`]. Reading takes it never, and
+    /// writing goes through a system call anyway, beside which it is nothing.
+    writing: RwLock<()>,
 }
 
 impl FileStore {
@@ -34,9 +45,18 @@ impl FileStore {
     ///
     /// Blocks have `block_bytes`, and the file must hold a whole number of them, at least one.
     pub fn open(path: &Path, block_bytes: u32) -> Result<FileStore, OpenError> {
+        FileStore::open_for(path, block_bytes, true)
+    }
+
+    /// Opens it for reading only.
+    pub fn open_read_only(path: &Path, block_bytes: u32) -> Result<FileStore, OpenError> {
+        FileStore::open_for(path, block_bytes, false)
+    }
+
+    fn open_for(path: &Path, block_bytes: u32, write: bool) -> Result<FileStore, OpenError> {
         let file = OpenOptions::new()
             .read(true)
-            .write(true)
+            .write(write)
             .open(path)
             .map_err(|source| match source.kind() {
                 io::ErrorKind::NotFound => OpenError::Missing {
@@ -47,11 +67,12 @@ impl FileStore {
                 },
                 _ => machine(path, source),
             })?;
-        FileStore::with_file(file, path, block_bytes)
+        FileStore::with_file(file, path, block_bytes, write)
     }
 
     /// Opens `path`, or creates it as a sparse file of `size_bytes` when it does not exist. One that
-    /// exists must have that size, and is not changed.
+    /// exists must have that size, and is not changed. A new one is there after a crash, too: its
+    /// folder is synchronized.
     pub fn open_or_create(
         path: &Path,
         size_bytes: u64,
@@ -70,7 +91,11 @@ impl FileStore {
                 let sized = file.set_len(size_bytes);
                 let made = sized
                     .map_err(|source| machine(path, source))
-                    .and_then(|()| FileStore::with_file(file, path, block_bytes));
+                    .and_then(|()| FileStore::with_file(file, path, block_bytes, true))
+                    .and_then(|store| {
+                        sync_new(&store.file, path).map_err(|source| machine(path, source))?;
+                        Ok(store)
+                    });
                 if made.is_err() {
                     // Nothing half-made is left; that the file cannot be removed either would
                     // only hide the error that matters.
@@ -103,7 +128,12 @@ impl FileStore {
         self.is_new
     }
 
-    fn with_file(mut file: File, path: &Path, block_bytes: u32) -> Result<FileStore, OpenError> {
+    fn with_file(
+        mut file: File,
+        path: &Path,
+        block_bytes: u32,
+        write: bool,
+    ) -> Result<FileStore, OpenError> {
         let machine = |source| machine(path, source);
         let kind = file.metadata().map_err(machine)?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
@@ -111,7 +141,11 @@ impl FileStore {
                 path: path.to_owned(),
             });
         }
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        let lock = match write {
+            true => FlockOperation::NonBlockingLockExclusive,
+            false => FlockOperation::NonBlockingLockShared,
+        };
+        match rustix::fs::flock(&file, lock) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
                 return Err(OpenError::InUse {
@@ -134,8 +168,71 @@ impl FileStore {
             on_tmpfs,
             is_new: false,
             nowait: AtomicBool::new(true),
+            lost: AtomicBool::new(false),
+            writing: RwLock::new(()),
         })
     }
+
+    /// Lets nothing be written once data has been lost, and keeps [`Store::update`] out.
+    fn begin_write(&self) -> Result<RwLockReadGuard<'_, ()>, StoreError> {
+        if self.lost.load(Ordering::Relaxed) {
+            return Err(StoreError::Lost);
+        }
+        // It guards the order of writes, not data that a panic could leave half changed.
+        Ok(self.writing.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Writes all of `src`, to the medium when `fua` says so.
+    fn write_all(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError> {
+        let write_failed = |source| failed(Operated::Write, offset, src.len(), source);
+        if !fua || self.on_tmpfs {
+            return self.file.write_all_at(src, offset).map_err(write_failed);
+        }
+        let mut done = 0;
+        while done < src.len() {
+            let rest = &[IoSlice::new(&src[done..])];
+            let at = offset + done as u64;
+            match rustix::io::pwritev2(&self.file, rest, at, ReadWriteFlags::DSYNC) {
+                Ok(0) => return Err(write_failed(io::ErrorKind::WriteZero.into())),
+                Ok(bytes) => done += bytes,
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                    let written = self.file.write_all_at(&src[done..], at);
+                    written.map_err(write_failed)?;
+                    return self.sync();
+                }
+                Err(errno) => {
+                    // It does not tell what failed, the writing or the synchronizing: take the
+                    // worse, unless there was no room to write to.
+                    let no_room = matches!(errno, Errno::NOSPC | Errno::DQUOT);
+                    self.lost.fetch_or(!no_room, Ordering::Relaxed);
+                    return Err(write_failed(errno.into()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings all that was written to the medium.
+    fn sync(&self) -> Result<(), StoreError> {
+        if self.on_tmpfs {
+            return Ok(());
+        }
+        self.file.sync_data().map_err(|source| {
+            self.lost.store(true, Ordering::Relaxed);
+            failed(Operated::Flush, 0, 0, source)
+        })
+    }
+}
+
+/// Brings a new file, and its entry in its folder, to the medium.
+fn sync_new(file: &File, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    File::open(folder)?.sync_all()
 }
 
 fn machine(path: &Path, source: io::Error) -> OpenError {
@@ -176,24 +273,106 @@ impl Store for FileStore {
     }
 
     fn read_at(&self, offset: u64, dst: &mut [u8]) -> Result<(), StoreError> {
-        check_range(offset, dst.len(), self.size_bytes)?;
+        check_range(offset, dst.len() as u64, self.size_bytes)?;
         self.file
             .read_exact_at(dst, offset)
             .map_err(|source| failed(Operated::Read, offset, dst.len(), source))
     }
 
     fn write_at(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError> {
-        check_range(offset, src.len(), self.size_bytes)?;
-        self.file
-            .write_all_at(src, offset)
-            .and_then(|()| if fua { self.file.sync_data() } else { Ok(()) })
-            .map_err(|source| failed(Operated::Write, offset, src.len(), source))
+        check_range(offset, src.len() as u64, self.size_bytes)?;
+        let _shared = self.begin_write()?;
+        self.write_all(offset, src, fua)
     }
 
     fn flush(&self) -> Result<(), StoreError> {
-        self.file
-            .sync_data()
-            .map_err(|source| failed(Operated::Flush, 0, 0, source))
+        if self.lost.load(Ordering::Relaxed) {
+            return Err(StoreError::Lost);
+        }
+        self.sync()
+    }
+
+    fn update(
+        &self,
+        offset: u64,
+        len: usize,
+        fua: bool,
+        change: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        check_range(offset, len as u64, self.size_bytes)?;
+        if self.lost.load(Ordering::Relaxed) {
+            return Err(StoreError::Lost);
+        }
+        let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = vec![0; len];
+        self.read_at(offset, &mut bytes)?;
+        if change(&mut bytes) {
+            self.write_all(offset, &bytes, fua)?;
+        }
+        Ok(())
+    }
+
+    /// A hole in the file, or zeros where holes cannot be made.
+    fn deallocate(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        check_range(offset, len, self.size_bytes)?;
+        let _shared = self.begin_write()?;
+        if len == 0 {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        loop {
+            match rustix::fs::fallocate(&self.file, flags, offset, len) {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV | Errno::INVAL) => break,
+                Err(errno) => {
+                    return Err(failed(Operated::Write, offset, len as usize, errno.into()));
+                }
+            }
+        }
+        let zeros = vec![0; len.min(1 << 20) as usize];
+        let mut at = offset;
+        while at < offset + len {
+            let bytes = (offset + len - at).min(zeros.len() as u64) as usize;
+            self.write_all(at, &zeros[..bytes], false)?;
+            at += bytes as u64;
+        }
+        Ok(())
+    }
+
+    fn extent_at(&self, offset: u64) -> Result<Extent, StoreError> {
+        check_range(offset, 1, self.size_bytes)?;
+        let look_failed = |errno: Errno| failed(Operated::Read, offset, 1, errno.into());
+        // Nothing depends on the file's offset, which this moves.
+        let data = match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(offset)) {
+            Ok(data) => data,
+            // Only a hole is left.
+            Err(Errno::NXIO) => self.size_bytes,
+            // A device that knows no holes.
+            Err(Errno::INVAL) => offset,
+            Err(errno) => return Err(look_failed(errno)),
+        };
+        if data > offset {
+            return Ok(Extent {
+                allocated: false,
+                end: data.min(self.size_bytes),
+            });
+        }
+        let end = match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Hole(offset)) {
+            Ok(hole) if hole > offset => hole.min(self.size_bytes),
+            Ok(_) | Err(Errno::NXIO | Errno::INVAL) => self.size_bytes,
+            Err(errno) => return Err(look_failed(errno)),
+        };
+        Ok(Extent {
+            allocated: true,
+            end,
+        })
+    }
+
+    fn pre_fetch(&self, offset: u64, len: u64) {
+        // It is a hint: that it cannot be given is no error.
+        let len = core::num::NonZeroU64::new(len);
+        let _ = rustix::fs::fadvise(&self.file, offset, len, Advice::WillNeed);
     }
 
     fn is_memory(&self) -> bool {
@@ -204,7 +383,7 @@ impl Store for FileStore {
         if self.on_tmpfs {
             return Some(self.read_at(offset, dst));
         }
-        if let Err(error) = check_range(offset, dst.len(), self.size_bytes) {
+        if let Err(error) = check_range(offset, dst.len() as u64, self.size_bytes) {
             return Some(Err(error));
         }
         if !self.nowait.load(Ordering::Relaxed) {
@@ -251,6 +430,8 @@ mod tests {
             on_tmpfs: false,
             is_new: false,
             nowait: AtomicBool::new(true),
+            lost: AtomicBool::new(false),
+            writing: RwLock::new(()),
         };
         let error = store.write_at(4096, &[0; 512], false);
         assert!(matches!(

@@ -1,6 +1,6 @@
 //! A store in memory.
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{Store, StoreError, check_range};
 
@@ -12,15 +12,57 @@ const EXTENT_BYTES: usize = 1 << 20;
 ///
 /// The bytes stand in extents of 1 MiB, each behind its own read-write lock, so operations on
 /// different extents never meet, and reads of one extent run side by side. An extent takes no memory
-/// before its first write, and the kernel gives its pages only as they are touched.
+/// before its first write, and the kernel gives its pages only as they are touched. One that is
+/// deallocated as a whole gives its memory back; in one that is deallocated in part, that part is
+/// zeros, and counts as deallocated in pages.
 #[derive(Debug)]
 pub struct MemoryStore {
-    extents: Box<[RwLock<Extent>]>,
+    extents: Box<[RwLock<Option<Extent>>]>,
     size_bytes: u64,
 }
 
-/// Its bytes, or `None` before the first write.
-type Extent = Option<Box<[u8]>>;
+/// What deallocation is counted in.
+const PAGE_BYTES: usize = 4096;
+
+/// An extent that has been written to.
+#[derive(Debug)]
+struct Extent {
+    bytes: Box<[u8]>,
+    /// A bit for each page: it has been written, and not been deallocated since.
+    pages: [u64; EXTENT_BYTES / PAGE_BYTES / 64],
+}
+
+impl Extent {
+    fn zeros() -> Extent {
+        Extent {
+            // A fresh `vec![0; n]` of this size is mapped, not cleared: it costs pages only as
+            // they are written.
+            bytes: vec![0; EXTENT_BYTES].into_boxed_slice(),
+            pages: [0; EXTENT_BYTES / PAGE_BYTES / 64],
+        }
+    }
+
+    fn write(&mut self, start: usize, src: &[u8]) {
+        self.bytes[start..start + src.len()].copy_from_slice(src);
+        if !src.is_empty() {
+            for page in start / PAGE_BYTES..=(start + src.len() - 1) / PAGE_BYTES {
+                self.pages[page / 64] |= 1 << (page % 64);
+            }
+        }
+    }
+
+    /// The whole pages among these bytes are deallocated; all of the bytes are zeros.
+    fn deallocate(&mut self, start: usize, end: usize) {
+        self.bytes[start..end].fill(0);
+        for page in start.div_ceil(PAGE_BYTES)..end / PAGE_BYTES {
+            self.pages[page / 64] &= !(1 << (page % 64));
+        }
+    }
+
+    fn has_page(&self, page: usize) -> bool {
+        self.pages[page / 64] & 1 << (page % 64) != 0
+    }
+}
 
 impl MemoryStore {
     /// A store of `size_bytes` zeros.
@@ -31,6 +73,18 @@ impl MemoryStore {
             extents: (0..count).map(|_| RwLock::new(None)).collect(),
             size_bytes,
         }
+    }
+
+    /// Bytes are valid whatever happened to the thread that wrote them, so a poisoned lock is taken
+    /// like any other.
+    fn read_lock(&self, index: usize) -> RwLockReadGuard<'_, Option<Extent>> {
+        let extent = self.extents[index].read();
+        extent.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_lock(&self, index: usize) -> RwLockWriteGuard<'_, Option<Extent>> {
+        let extent = self.extents[index].write();
+        extent.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -61,16 +115,12 @@ impl Store for MemoryStore {
     }
 
     fn read_at(&self, offset: u64, dst: &mut [u8]) -> Result<(), StoreError> {
-        check_range(offset, dst.len(), self.size_bytes)?;
+        check_range(offset, dst.len() as u64, self.size_bytes)?;
         for (index, start, range) in pieces(offset, dst.len()) {
-            // Bytes are valid whatever happened to the thread that wrote them, so a poisoned lock
-            // is taken like any other.
-            let extent = self.extents[index]
-                .read()
-                .unwrap_or_else(PoisonError::into_inner);
+            let extent = self.read_lock(index);
             let dst = &mut dst[range];
-            match extent.as_deref() {
-                Some(bytes) => dst.copy_from_slice(&bytes[start..start + dst.len()]),
+            match extent.as_ref() {
+                Some(extent) => dst.copy_from_slice(&extent.bytes[start..start + dst.len()]),
                 None => dst.fill(0),
             }
         }
@@ -79,18 +129,78 @@ impl Store for MemoryStore {
 
     /// Memory has no medium behind it: `fua` changes nothing.
     fn write_at(&self, offset: u64, src: &[u8], _fua: bool) -> Result<(), StoreError> {
-        check_range(offset, src.len(), self.size_bytes)?;
+        check_range(offset, src.len() as u64, self.size_bytes)?;
         for (index, start, range) in pieces(offset, src.len()) {
-            let mut extent = self.extents[index]
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
-            let src = &src[range];
-            // A fresh `vec![0; n]` of this size is mapped, not cleared: it costs pages only as
-            // they are written.
-            let bytes = extent.get_or_insert_with(|| vec![0; EXTENT_BYTES].into_boxed_slice());
-            bytes[start..start + src.len()].copy_from_slice(src);
+            let mut extent = self.write_lock(index);
+            let extent = extent.get_or_insert_with(Extent::zeros);
+            extent.write(start, &src[range]);
         }
         Ok(())
+    }
+
+    fn update(
+        &self,
+        offset: u64,
+        len: usize,
+        _fua: bool,
+        change: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        check_range(offset, len as u64, self.size_bytes)?;
+        // All extents are held at once, taken in ascending order as by everybody.
+        let mut held: Vec<_> = pieces(offset, len)
+            .map(|(index, start, range)| (self.write_lock(index), start, range))
+            .collect();
+        let mut bytes = vec![0; len];
+        for (extent, start, range) in &held {
+            if let Some(extent) = extent.as_ref() {
+                bytes[range.clone()].copy_from_slice(&extent.bytes[*start..*start + range.len()]);
+            }
+        }
+        if change(&mut bytes) {
+            for (extent, start, range) in &mut held {
+                let extent = extent.get_or_insert_with(Extent::zeros);
+                extent.write(*start, &bytes[range.clone()]);
+            }
+        }
+        Ok(())
+    }
+
+    fn deallocate(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        check_range(offset, len, self.size_bytes)?;
+        let end = offset + len;
+        let mut at = offset;
+        while at < end {
+            let index = (at / EXTENT_BYTES as u64) as usize;
+            let first = index as u64 * EXTENT_BYTES as u64;
+            let last = end.min(first + EXTENT_BYTES as u64);
+            let whole =
+                at == first && (last == self.size_bytes || last - at == EXTENT_BYTES as u64);
+            let mut extent = self.write_lock(index);
+            if whole {
+                *extent = None;
+            } else if let Some(extent) = extent.as_mut() {
+                extent.deallocate((at - first) as usize, (last - first) as usize);
+            }
+            at = last;
+        }
+        Ok(())
+    }
+
+    fn extent_at(&self, offset: u64) -> Result<super::Extent, StoreError> {
+        check_range(offset, 1, self.size_bytes)?;
+        let index = (offset / EXTENT_BYTES as u64) as usize;
+        let first = index as u64 * EXTENT_BYTES as u64;
+        let pages = EXTENT_BYTES / PAGE_BYTES;
+        let page = (offset - first) as usize / PAGE_BYTES;
+        let extent = self.read_lock(index);
+        let has_page = |page| extent.as_ref().is_some_and(|extent| extent.has_page(page));
+        let allocated = has_page(page);
+        let next = (page..pages).find(|page| has_page(*page) != allocated);
+        let end = first + (next.unwrap_or(pages) * PAGE_BYTES) as u64;
+        Ok(super::Extent {
+            allocated,
+            end: end.min(self.size_bytes),
+        })
     }
 
     fn flush(&self) -> Result<(), StoreError> {

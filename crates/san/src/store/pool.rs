@@ -17,7 +17,7 @@ use core::num::NonZeroU64;
 use rustix::event::{EventfdFlags, eventfd};
 use wansan_trace::{Instant, clock};
 
-use super::{Store, StoreError};
+use super::{MediumJob, Store, StoreError};
 
 /// One store operation with the buffer it works on.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub enum Operation {
     },
     /// Bring everything written so far to the medium.
     Flush,
+    /// Something else.
+    Medium(Box<MediumJob>),
 }
 
 impl Operation {
@@ -49,6 +51,7 @@ impl Operation {
         match self {
             Operation::Read { buffer, .. } | Operation::Write { buffer, .. } => buffer.len(),
             Operation::Flush => 0,
+            Operation::Medium(job) => job.bytes(),
         }
     }
 
@@ -61,6 +64,7 @@ impl Operation {
                 fua,
             } => store.write_at(*offset, buffer, *fua),
             Operation::Flush => store.flush(),
+            Operation::Medium(job) => job.run(),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wansan_trace::Instant;
 
-use super::{Store, StoreError};
+use super::{Extent, Store, StoreError};
 
 /// How slow: operations are served by `servers` servers, first come first served, and each takes
 /// `time` of one server. The store's rate is thus `servers / time` at most.
@@ -76,6 +76,28 @@ impl Store for ServiceTimeStore {
 
     fn flush(&self) -> Result<(), StoreError> {
         self.inner.flush()
+    }
+
+    fn update(
+        &self,
+        offset: u64,
+        len: usize,
+        fua: bool,
+        change: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        self.inner.update(offset, len, fua, change)
+    }
+
+    fn deallocate(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        self.inner.deallocate(offset, len)
+    }
+
+    fn extent_at(&self, offset: u64) -> Result<Extent, StoreError> {
+        self.inner.extent_at(offset)
+    }
+
+    fn pre_fetch(&self, offset: u64, len: u64) {
+        self.inner.pre_fetch(offset, len);
     }
 
     /// Never: each operation takes its service time.

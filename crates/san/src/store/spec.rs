@@ -35,6 +35,8 @@ pub enum Backing {
 /// |---|---|---|
 /// | `size=1GiB` | (file) create the file, sparse, when there is none | the file must exist |
 /// | `block=4096` | bytes of a logical block: 512 or 4096 | 512 |
+/// | `thin` | initiators can give blocks back (UNMAP), which read as zeros then | all blocks are kept |
+/// | `read-only` | nothing can be written, and the file is opened for reading only | |
 /// | `service-time=2ms` | each operation takes this long at one of the store's servers | as fast as it is |
 /// | `servers=4` | (with `service-time`) operations served at once, 1 to 65536 | 1 |
 ///
@@ -47,6 +49,10 @@ pub struct LunSpec {
     pub backing: Backing,
     /// Size of a logical block: 512 or 4096.
     pub block_bytes: u32,
+    /// Blocks can be given back.
+    pub thin: bool,
+    /// Nothing can be written.
+    pub read_only: bool,
     /// How slow it is made, if it is.
     pub service: Option<ServiceTime>,
 }
@@ -55,7 +61,7 @@ pub struct LunSpec {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// It does not begin with a kind of store.
-    #[error("LUN `{spec}`: `{kind}` is no kind of store; {}", nearest(kind, &KINDS, ":"))]
+    #[error("LUN `{spec}`: `{kind}` is no kind of store; {}", nearest(kind, &KINDS))]
     Kind {
         /// The text as given.
         spec: String,
@@ -71,7 +77,7 @@ pub enum SpecError {
         example: &'static str,
     },
     /// An option has another name.
-    #[error("LUN `{spec}`: there is no option `{option}`; {}", nearest(option, &OPTIONS, "="))]
+    #[error("LUN `{spec}`: there is no option `{option}`; {}", nearest(option, &OPTIONS))]
     Option {
         /// The text as given.
         spec: String,
@@ -130,19 +136,30 @@ pub enum SpecError {
     },
 }
 
-const KINDS: [&str; 2] = ["memory", "file"];
-const OPTIONS: [&str; 4] = ["size", "block", "service-time", "servers"];
+/// As they are written: what follows a name stands behind it.
+const KINDS: [&str; 2] = ["memory:", "file:"];
+const OPTIONS: [&str; 6] = [
+    "size=",
+    "block=",
+    "thin",
+    "read-only",
+    "service-time=",
+    "servers=",
+];
 const DEFAULT_BLOCK_BYTES: u32 = 512;
 
 /// "did you mean `x:`?" when a name is near, else the list of all names.
-fn nearest(word: &str, names: &[&str], suffix: &str) -> String {
+fn nearest(word: &str, names: &[&str]) -> String {
+    let distance = |name: &str| {
+        let bare = name.trim_end_matches([':', '=']);
+        (strsim::damerau_levenshtein(word, bare), bare.len())
+    };
     let near = names
         .iter()
-        .map(|name| (strsim::damerau_levenshtein(word, name), name))
-        .min()
-        .filter(|(distance, name)| *distance <= name.len() / 2);
+        .min_by_key(|name| distance(name))
+        .filter(|name| distance(name).0 <= distance(name).1 / 2);
     match near {
-        Some((_, name)) => format!("did you mean `{name}{suffix}`?"),
+        Some(name) => format!("did you mean `{name}`?"),
         None => format!("use one of {}", names.join(", ")),
     }
 }
@@ -188,6 +205,7 @@ impl LunSpec {
                     Some(size_bytes) => {
                         FileStore::open_or_create(path, *size_bytes, self.block_bytes)
                     }
+                    None if self.read_only => FileStore::open_read_only(path, self.block_bytes),
                     None => FileStore::open(path, self.block_bytes),
                 }?;
                 new_file = store.is_new().then(|| path.clone());
@@ -229,6 +247,8 @@ fn is_whole_blocks(size_bytes: u64, block_bytes: u32) -> bool {
 struct Options<'a> {
     size: Option<&'a str>,
     block: Option<&'a str>,
+    thin: Option<&'a str>,
+    read_only: Option<&'a str>,
     service_time: Option<&'a str>,
     servers: Option<&'a str>,
 }
@@ -241,6 +261,8 @@ impl<'a> Options<'a> {
             let (place, option) = match key {
                 "size" => (&mut options.size, "size"),
                 "block" => (&mut options.block, "block"),
+                "thin" => (&mut options.thin, "thin"),
+                "read-only" => (&mut options.read_only, "read-only"),
                 "service-time" => (&mut options.service_time, "service-time"),
                 "servers" => (&mut options.servers, "servers"),
                 _ => {
@@ -333,6 +355,16 @@ impl FromStr for LunSpec {
                 block_bytes,
             });
         }
+        let flag = |given: Option<&str>, option| match given {
+            None => Ok(false),
+            Some("") => Ok(true),
+            Some(text) => Err(value(option, text, "it alone, without `=`")),
+        };
+        let thin = flag(options.thin, "thin")?;
+        let read_only = flag(options.read_only, "read-only")?;
+        if read_only && options.size.is_some() {
+            return Err(without("size", "a file that is written"));
+        }
         let servers = match options.servers {
             None => None,
             Some(text) => Some(
@@ -363,6 +395,8 @@ impl FromStr for LunSpec {
         Ok(LunSpec {
             backing,
             block_bytes,
+            thin,
+            read_only,
             service,
         })
     }
@@ -397,6 +431,11 @@ impl fmt::Display for LunSpec {
         }
         if self.block_bytes != DEFAULT_BLOCK_BYTES {
             write!(f, ",block={}", self.block_bytes)?;
+        }
+        for (set, option) in [(self.thin, "thin"), (self.read_only, "read-only")] {
+            if set {
+                write!(f, ",{option}")?;
+            }
         }
         if let Some(service) = &self.service {
             write!(f, ",service-time={}", units::format_duration(service.time))?;

@@ -16,7 +16,7 @@ use super::mailbox::Mail;
 use super::seat::Seat;
 use super::sessions::{Membership, Served, Sessions};
 use super::{PORTAL_GROUP_TAG, Shared};
-use crate::store::{Completion, Operation, QueuePair};
+use crate::store::{Completion, MediumJob, Operation, QueuePair};
 
 /// A connection and its place in its life.
 #[derive(Debug)]
@@ -397,6 +397,23 @@ impl Context {
                     Operation::Flush,
                 ),
             },
+            // None of these is so frequent that a worker's detour would matter.
+            Work::Medium {
+                task,
+                unit,
+                operation,
+            } => {
+                let job = MediumJob::new(operation, &shared.stores, unit);
+                self.submit(
+                    Token {
+                        slot,
+                        generation,
+                        task,
+                    },
+                    unit,
+                    Operation::Medium(Box::new(job)),
+                );
+            }
         }
         answered
     }
@@ -456,6 +473,9 @@ pub(super) fn answered(session: &mut Session, completion: Completion, trace: &mu
         }
         Operation::Write { .. } | Operation::Flush => {
             session.status_done(task, result, times, trace);
+        }
+        Operation::Medium(job) => {
+            session.medium_done(task, result.map(|()| job.into_output()), times, trace);
         }
     }
 }

@@ -13,7 +13,7 @@ fn test_unit_ready_is_good() {
 
 #[test]
 fn unknown_commands_get_fixed_sense() {
-    for opcode in [0x04, 0x15, 0x2f, 0x42, 0x5e, 0x5f, 0x7f, 0x89, 0xa3, 0xff] {
+    for opcode in [0x04, 0x42, 0x48, 0x7f, 0x9c, 0xa4, 0xb0, 0xff] {
         let refused = sense(&device(), &[opcode]);
         assert_eq!(
             refused.fixed(),
@@ -41,7 +41,7 @@ fn naca_is_refused_where_control_stands() {
 fn standard_inquiry() {
     let bytes = data(&device(), &[0x12, 0, 0, 0, 255, 0]);
     assert_eq!(bytes.len(), 96);
-    assert_eq!(bytes[..8], [0x00, 0x00, 0x06, 0x12, 91, 0, 0, 0x02]);
+    assert_eq!(bytes[..8], [0x00, 0x00, 0x06, 0x12, 91, 0x18, 0, 0x02]);
     assert_eq!(&bytes[8..32], b"wansan  virtual disk    ");
     assert_eq!(
         bytes[58..66],
@@ -75,7 +75,10 @@ fn vpd(device: &TargetDevice, page: u8) -> Vec<u8> {
 #[test]
 fn vpd_lists_its_pages_and_has_them() {
     let pages = vpd(&device(), 0x00);
-    assert_eq!(pages, [0, 0, 0, 6, 0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2]);
+    assert_eq!(
+        pages,
+        [0, 0, 0, 7, 0x00, 0x80, 0x83, 0x8f, 0xb0, 0xb1, 0xb2]
+    );
     for page in &pages[4..] {
         let bytes = vpd(&device(), *page);
         assert_eq!(bytes[..2], [0, *page]);
@@ -148,7 +151,21 @@ fn block_pages() {
     assert_eq!(limits[6..8], [0, 8], "granularity: a physical block");
     assert_eq!(limits[8..12], [0, 0, 0x80, 0], "16 MiB at most");
     assert_eq!(limits[12..16], [0, 0, 0x08, 0], "1 MiB as asked for");
-    assert!(limits[16..].iter().all(|byte| *byte == 0));
+    assert_eq!(limits[4..6], [1, 255], "WSNZ, COMPARE AND WRITE");
+    assert!(limits[16..36].iter().all(|byte| *byte == 0), "not thin");
+    assert_eq!(
+        limits[36..44],
+        [0, 0, 0, 0, 0, 2, 0, 0],
+        "WRITE SAME: 64 MiB"
+    );
+    let thin = vpd(&thin_device(), 0xb0);
+    assert_eq!(thin[20..28], [255, 255, 255, 255, 0, 0, 1, 0], "UNMAP");
+    assert_eq!(
+        thin[28..36],
+        [0, 0, 0, 8, 0x80, 0, 0, 0],
+        "in physical blocks"
+    );
+    assert_eq!(vpd(&thin_device(), 0xb2), [0, 0xb2, 0, 4, 0, 0xe4, 2, 0]);
 
     let characteristics = vpd(&device(), 0xb1);
     assert_eq!(characteristics[..6], [0, 0xb1, 0, 0x3c, 0, 1]);
@@ -181,10 +198,15 @@ fn capacity() {
         [0xff, 0xff, 0xff, 0xff, 0, 0, 0x10, 0]
     );
     assert_eq!(
-        sense(&large, &[0x9e, 0x12]),
+        sense(&large, &[0x9e, 0x11]),
         Sense::invalid_field(1, Some(4)),
-        "GET LBA STATUS is another service action"
+        "READ LONG is another service action"
     );
+    let thin = data(
+        &thin_device(),
+        &[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0],
+    );
+    assert_eq!(thin[14], 0xc0, "LBPME, LBPRZ");
 }
 
 #[test]
@@ -216,9 +238,14 @@ fn mode_sense_six() {
     assert_eq!(
         data(&device, &[0x1a, 0x08, 0x48, 0, 255, 0])[4..],
         [
-            0x08, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+            0x08, 0x12, 0x04, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
         ],
-        "nothing is changeable"
+        "WCE is changeable"
+    );
+    assert_eq!(
+        data(&device, &[0x1a, 0x08, 0x4a, 0, 255, 0])[4..],
+        [0x0a, 0x0a, 0, 0, 0x08, 0, 0, 0, 0, 0, 0, 0],
+        "SWP is changeable"
     );
     assert_eq!(
         data(&device, &[0x1a, 0x08, 0x88, 0, 255, 0])[4..],
@@ -284,7 +311,7 @@ fn report_luns_from_every_lun() {
     let cdb = padded(&[0xa0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
     let well_known = Lun([0xc1, 1, 0, 0, 0, 0, 0, 0]);
     for lun in [Lun::default(), well_known, Lun([0, 99, 0, 0, 0, 0, 0, 0])] {
-        let bytes = good_data(device.decode(lun, &cdb, &mut device.nexus()));
+        let bytes = good_data(device.decode(lun, &cdb, &mut nexus(&device)));
         let mut expected = vec![0, 0, 0, 24, 0, 0, 0, 0];
         expected.extend([0; 8]);
         expected.extend([0, 7, 0, 0, 0, 0, 0, 0]);
@@ -324,16 +351,17 @@ fn numbers_lead_to_their_units() {
     assert_eq!(device.place(Lun([0, 1, 0, 0, 0, 0, 0, 0])), None);
 
     let twice = vec![unit(3, 8, 512), unit(3, 8, 512)];
-    assert_eq!(TargetDevice::new(twice), Err(DeviceError::Duplicate(3)));
+    let refused = |units| TargetDevice::new(units).map(drop);
+    assert_eq!(refused(twice), Err(DeviceError::Duplicate(3)));
     let high = vec![unit(16384, 8, 512)];
-    assert_eq!(TargetDevice::new(high), Err(DeviceError::Number(16384)));
+    assert_eq!(refused(high), Err(DeviceError::Number(16384)));
 }
 
 #[test]
 fn a_lun_without_a_unit_says_so() {
     let device = device();
     let lun = Lun([0, 1, 0, 0, 0, 0, 0, 0]);
-    let at = |cdb: &[u8]| device.decode(lun, &padded(cdb), &mut device.nexus());
+    let at = |cdb: &[u8]| device.decode(lun, &padded(cdb), &mut nexus(&device));
 
     let inquiry = good_data(at(&[0x12, 0, 0, 0, 255, 0]));
     assert_eq!(inquiry[0], 0x7f);
@@ -354,7 +382,7 @@ fn a_lun_without_a_unit_says_so() {
 #[test]
 fn unit_attentions_go_before_commands() {
     let device = device();
-    let mut nexus = device.nexus();
+    let mut nexus = nexus(&device);
     nexus.establish(0, UnitAttention::CommandsCleared);
     nexus.establish(0, UnitAttention::UnitReset);
     nexus.establish(1, UnitAttention::UnitReset); // no such unit

@@ -232,6 +232,27 @@ impl Store for Gate {
         Ok(())
     }
 
+    fn update(
+        &self,
+        _: u64,
+        _: usize,
+        _: bool,
+        _: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<(), crate::store::StoreError> {
+        Ok(())
+    }
+
+    fn deallocate(&self, _: u64, _: u64) -> Result<(), crate::store::StoreError> {
+        Ok(())
+    }
+
+    fn extent_at(&self, _: u64) -> Result<crate::store::Extent, crate::store::StoreError> {
+        Ok(crate::store::Extent {
+            allocated: true,
+            end: self.size_bytes(),
+        })
+    }
+
     fn is_memory(&self) -> bool {
         false
     }

@@ -23,6 +23,8 @@ fn good_ones() {
     let memory = |size_bytes, block_bytes, service| LunSpec {
         backing: Backing::Memory { size_bytes },
         block_bytes,
+        thin: false,
+        read_only: false,
         service,
     };
     assert_eq!(parse("memory:1GiB"), memory(1 << 30, 512, None));
@@ -50,6 +52,8 @@ fn good_ones() {
             size_bytes,
         },
         block_bytes: 512,
+        thin: false,
+        read_only: false,
         service: None,
     };
     assert_eq!(parse("file:disk.img"), file("disk.img", None));
@@ -62,10 +66,10 @@ fn good_ones() {
 #[test]
 fn errors_name_what_is_wrong_and_what_would_be_right() {
     for (spec, wanted) in [
-        ("", "use one of memory, file"),
+        ("", "use one of memory:, file:"),
         ("memroy:1GiB", "did you mean `memory:`?"),
         ("fiel:disk.img", "did you mean `file:`?"),
-        ("disk.img", "use one of memory, file"),
+        ("disk.img", "use one of memory:, file:"),
         ("ramdisk:1GiB", "`ramdisk` is no kind of store"),
         ("memory", "memory:1GiB"),
         ("memory:", "memory:1GiB"),
@@ -81,7 +85,7 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
         ),
         (
             "memory:1GiB,xyzzy=1",
-            "use one of size, block, service-time, servers",
+            "use one of size=, block=, thin, read-only, service-time=, servers=",
         ),
         ("memory:1GiB,", "there is no option ``"),
         ("memory:1GiB,block=1024", "write 512 or 4096"),
@@ -175,6 +179,8 @@ proptest! {
                 Backing::File { path: path.into(), size_bytes }
             },
             block_bytes,
+            thin: false,
+            read_only: false,
             service: service.map(|(time_ns, servers)| ServiceTime {
                 time: Duration::from_nanos(time_ns),
                 servers,

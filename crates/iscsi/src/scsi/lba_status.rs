@@ -1,0 +1,95 @@
+//! The parameter data of GET LBA STATUS (SBC-3 5.6.2).
+
+use super::be64;
+
+/// Bytes ahead of the runs.
+pub(super) const HEADER_BYTES: usize = 8;
+/// Bytes of a run: an LBA status descriptor.
+pub(super) const RUN_BYTES: usize = 16;
+
+/// PROVISIONING STATUS.
+const MAPPED: u8 = 0x00;
+const DEALLOCATED: u8 = 0x01;
+
+/// The answer to GET LBA STATUS while it is put together: runs of blocks, each mapped or not.
+#[derive(Debug)]
+pub struct LbaStatus {
+    data: Vec<u8>,
+    next_lba: u64,
+}
+
+impl LbaStatus {
+    /// An answer whose first run begins at `lba`.
+    #[must_use]
+    pub fn from(lba: u64) -> LbaStatus {
+        LbaStatus {
+            data: vec![0; HEADER_BYTES],
+            next_lba: lba,
+        }
+    }
+
+    /// Appends a run of `blocks`, at least one; what of it does not fit the field's 32 bits is left
+    /// to another command. A run that goes on as the one before it is made one with it.
+    pub fn push(&mut self, blocks: u64, mapped: bool) {
+        let status = if mapped { MAPPED } else { DEALLOCATED };
+        if self.goes_on(mapped) {
+            let at = self.data.len() - 8;
+            let before = u64::from(super::be32(&self.data, at));
+            let blocks = u32::try_from(before + blocks).unwrap_or(u32::MAX);
+            self.data[at..at + 4].copy_from_slice(&blocks.to_be_bytes());
+            self.next_lba = be64(&self.data, at - 8) + u64::from(blocks);
+            return;
+        }
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        self.data.extend(self.next_lba.to_be_bytes());
+        self.data.extend(blocks.to_be_bytes());
+        self.data.extend([status, 0, 0, 0]);
+        self.next_lba += u64::from(blocks);
+    }
+
+    /// Whether a run like that would be made one with the last one.
+    #[must_use]
+    pub fn goes_on(&self, mapped: bool) -> bool {
+        let status = if mapped { MAPPED } else { DEALLOCATED };
+        self.runs() > 0 && self.data[self.data.len() - 4] == status
+    }
+
+    /// The first block that no run tells of.
+    #[must_use]
+    pub const fn next_lba(&self) -> u64 {
+        self.next_lba
+    }
+
+    /// How many runs there are.
+    #[must_use]
+    pub const fn runs(&self) -> usize {
+        (self.data.len() - HEADER_BYTES) / RUN_BYTES
+    }
+
+    /// The Data-In.
+    #[must_use]
+    pub fn into_data(mut self) -> Vec<u8> {
+        // PARAMETER DATA LENGTH counts what follows it.
+        let length = (self.data.len() - 4) as u32;
+        self.data[..4].copy_from_slice(&length.to_be_bytes());
+        self.data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_stand_one_after_the_other() {
+        let mut status = LbaStatus::from(0x10);
+        status.push(3, true);
+        status.push(2, true);
+        status.push(1 << 40, false);
+        assert_eq!((status.runs(), status.next_lba()), (2, 0x15 + 0xffff_ffff));
+        let mut expected = vec![0, 0, 0, 36, 0, 0, 0, 0];
+        expected.extend([0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 5, 0, 0, 0, 0]);
+        expected.extend([0, 0, 0, 0, 0, 0, 0, 0x15, 255, 255, 255, 255, 1, 0, 0, 0]);
+        assert_eq!(status.into_data(), expected);
+    }
+}

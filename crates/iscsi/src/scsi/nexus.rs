@@ -1,0 +1,270 @@
+//! I_T nexuses, and what all those of a device have in common: reservations, mode parameters, and
+//! whether units are started.
+//!
+//! The common state is behind a lock that no READ and no WRITE takes. Whoever changes it counts a
+//! version up; a nexus that sees another version than its own fetches, once, what the change means
+//! for it: what its reservations let through, and the unit attentions it has to report.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::copy::CopyRecord;
+use super::{LogicalUnit, UnitAttention, UnitAttentions};
+
+/// A SCSI initiator port: an iSCSI initiator's session end (RFC 7143 §4.4.2).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InitiatorPort {
+    /// The initiator's iSCSI name.
+    pub name: String,
+    /// The session's ISID.
+    pub isid: [u8; 6],
+}
+
+/// What a unit's reservations leave to a nexus, or what a command needs of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Access {
+    /// Only commands that no reservation stops.
+    Nothing,
+    /// Commands that a persistent reservation lets through, such as registering.
+    Registering,
+    /// Commands that read the medium.
+    Reading,
+    /// All commands.
+    Full,
+}
+
+/// What holds at a unit for one nexus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct View {
+    pub(super) access: Access,
+    pub(super) mode: ModeParameters,
+    /// START STOP UNIT has stopped it.
+    pub(super) stopped: bool,
+}
+
+/// The mode parameters that MODE SELECT can change; one set for all initiators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ModeParameters {
+    /// WCE of the Caching page.
+    pub(super) write_cache: bool,
+    /// SWP of the Control page.
+    pub(super) write_protected: bool,
+}
+
+impl ModeParameters {
+    pub(super) const fn default_of(unit: &LogicalUnit) -> ModeParameters {
+        ModeParameters {
+            write_cache: unit.write_cache,
+            write_protected: false,
+        }
+    }
+}
+
+/// Names a nexus among all that a device has had since it was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NexusId(u64);
+
+/// One unit's part of the common state.
+#[derive(Debug)]
+pub(super) struct UnitState {
+    pub(super) mode: ModeParameters,
+    pub(super) stopped: bool,
+}
+
+/// A nexus as the others see it.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) id: NexusId,
+    pub(super) port: InitiatorPort,
+    /// Unit attentions that it has not fetched yet, by the units' places.
+    pending: Vec<UnitAttentions>,
+}
+
+/// What all nexuses of a device have in common.
+#[derive(Debug)]
+pub(super) struct State {
+    last_id: u64,
+    pub(super) nexuses: Vec<Known>,
+    pub(super) units: Vec<UnitState>,
+}
+
+impl State {
+    /// Has every nexus that `hit` picks report `attention` for the unit at `place`.
+    pub(super) fn establish(
+        &mut self,
+        place: usize,
+        attention: UnitAttention,
+        hit: impl Fn(&Known) -> bool,
+    ) {
+        for nexus in self.nexuses.iter_mut().filter(|nexus| hit(nexus)) {
+            nexus.pending[place].establish(attention);
+        }
+    }
+
+    /// The unit at `place` is as it was when the target was started, but for what persists.
+    pub(super) fn reset(&mut self, place: usize, units: &[LogicalUnit]) {
+        if let (Some(state), Some(unit)) = (self.units.get_mut(place), units.get(place)) {
+            state.mode = ModeParameters::default_of(unit);
+            state.stopped = false;
+        }
+    }
+
+    /// What holds at the unit at `place` for a nexus.
+    fn view(&self, place: usize) -> View {
+        let unit = &self.units[place];
+        View {
+            access: Access::Full,
+            mode: unit.mode,
+            stopped: unit.stopped,
+        }
+    }
+}
+
+/// The common state and its version.
+#[derive(Debug)]
+pub(super) struct Common {
+    /// Counts the changes. It is written under the lock, after what it announces.
+    version: AtomicU64,
+    state: Mutex<State>,
+}
+
+impl Common {
+    pub(super) fn new(units: &[LogicalUnit]) -> Arc<Common> {
+        let units = units.iter().map(|unit| UnitState {
+            mode: ModeParameters::default_of(unit),
+            stopped: false,
+        });
+        Arc::new(Common {
+            version: AtomicU64::new(0),
+            state: Mutex::new(State {
+                last_id: 0,
+                nexuses: Vec::new(),
+                units: units.collect(),
+            }),
+        })
+    }
+
+    /// No code under this lock can panic half-way through a change that matters.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the state.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.lock())
+    }
+
+    /// Changes the state, and lets all nexuses know that something has changed.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let changed = change(&mut state);
+        self.version.fetch_add(1, Ordering::Release);
+        changed
+    }
+}
+
+/// One I_T nexus, which is one iSCSI session, as its owner has it: what holds for it at each unit,
+/// its unit attentions, and the copies that it has asked for. When it is dropped the nexus is lost:
+/// what was reserved by RESERVE (6) is free again (SPC-2 5.5.1).
+#[derive(Debug)]
+pub struct Nexus {
+    common: Arc<Common>,
+    id: NexusId,
+    port: InitiatorPort,
+    /// The version that `views` shows.
+    version: u64,
+    views: Vec<View>,
+    attentions: Vec<UnitAttentions>,
+    /// EXTENDED COPY commands, for RECEIVE COPY STATUS; oldest first.
+    pub(super) copies: VecDeque<CopyRecord>,
+}
+
+impl Nexus {
+    pub(super) fn new(common: &Arc<Common>, port: InitiatorPort) -> Nexus {
+        let mut state = common.lock();
+        state.last_id += 1;
+        let id = NexusId(state.last_id);
+        let units = state.units.len();
+        state.nexuses.push(Known {
+            id,
+            port: port.clone(),
+            pending: vec![UnitAttentions::default(); units],
+        });
+        drop(state);
+        let mut nexus = Nexus {
+            common: Arc::clone(common),
+            id,
+            port,
+            version: 0,
+            views: Vec::new(),
+            attentions: vec![UnitAttentions::default(); units],
+            copies: VecDeque::new(),
+        };
+        nexus.fetch();
+        nexus
+    }
+
+    /// Names it.
+    #[must_use]
+    pub fn id(&self) -> NexusId {
+        self.id
+    }
+
+    /// The initiator port at its end.
+    #[must_use]
+    pub fn port(&self) -> &InitiatorPort {
+        &self.port
+    }
+
+    /// The initiator is to be told of `attention` before its next command to the unit at `place`
+    /// in [`TargetDevice::units`](super::TargetDevice::units). A place that does not exist is
+    /// passed over.
+    pub fn establish(&mut self, place: usize, attention: UnitAttention) {
+        if let Some(attentions) = self.attentions.get_mut(place) {
+            attentions.establish(attention);
+        }
+    }
+
+    pub(super) fn take_attention(&mut self, place: usize) -> Option<UnitAttention> {
+        self.attentions[place].take()
+    }
+
+    /// What holds at the unit at `place`, as of the last [`Nexus::refresh`].
+    pub(super) fn view(&self, place: usize) -> View {
+        self.views[place]
+    }
+
+    /// Fetches what has changed, if anything has.
+    pub(super) fn refresh(&mut self) {
+        if self.version != self.common.version.load(Ordering::Acquire) {
+            self.fetch();
+        }
+    }
+
+    fn fetch(&mut self) {
+        let mut state = self.common.lock();
+        // Under the lock, so the version is that of this very state.
+        self.version = self.common.version.load(Ordering::Relaxed);
+        self.views.clear();
+        self.views
+            .extend((0..state.units.len()).map(|place| state.view(place)));
+        let own = state.nexuses.iter_mut().find(|known| known.id == self.id);
+        if let Some(own) = own {
+            for (attentions, pending) in self.attentions.iter_mut().zip(&mut own.pending) {
+                attentions.merge(std::mem::take(pending));
+            }
+        }
+    }
+
+    pub(super) fn belongs_to(&self, common: &Arc<Common>) -> bool {
+        Arc::ptr_eq(&self.common, common)
+    }
+}
+
+impl Drop for Nexus {
+    fn drop(&mut self) {
+        let mut state = self.common.lock();
+        state.nexuses.retain(|known| known.id != self.id);
+    }
+}

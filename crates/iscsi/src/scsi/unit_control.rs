@@ -1,0 +1,107 @@
+//! Commands about a unit as a whole: TEST UNIT READY, START STOP UNIT, PREVENT ALLOW MEDIUM REMOVAL,
+//! READ DEFECT DATA (SPC-4, SBC-3) and REPORT TARGET PORT GROUPS (SPC-4 5.15).
+
+use super::answer::{Reply, StoreOperation, cut};
+use super::command::{Call, Outcome};
+use super::{Sense, be16, be32};
+
+/// TEST UNIT READY: that the unit is started has been checked for it.
+pub(super) fn test_ready(_: &mut Call<'_>) -> Outcome {
+    Ok(Reply::DONE)
+}
+
+/// START STOP UNIT. There is nothing to load or eject, and no power condition to go into; a stop
+/// brings the cache to the medium first, unless NO_FLUSH says not to.
+pub(super) fn start_stop(call: &mut Call<'_>) -> Outcome {
+    let flags = call.cdb[4];
+    if flags & 0xf0 != 0 {
+        return Err(Sense::invalid_field(4, Some(7)).into());
+    }
+    if flags & 0x02 != 0 {
+        return Err(Sense::invalid_field(4, Some(1)).into());
+    }
+    let stopped = flags & 0x01 == 0;
+    let place = call.place;
+    call.device
+        .common()
+        .change(|state| state.units[place].stopped = stopped);
+    if !stopped || flags & 0x04 != 0 || call.unit.read_only {
+        return Ok(Reply::DONE);
+    }
+    let geometry = &call.unit.geometry;
+    Ok(Reply::Store(StoreOperation::Flush {
+        offset_bytes: 0,
+        len_bytes: geometry.blocks() * u64::from(geometry.block_bytes()),
+        immediate: call.cdb[1] & 0x01 != 0,
+    }))
+}
+
+/// PREVENT ALLOW MEDIUM REMOVAL: this medium cannot be removed anyway.
+pub(super) fn prevent_allow(_: &mut Call<'_>) -> Outcome {
+    Ok(Reply::DONE)
+}
+
+/// READ DEFECT DATA (10): the header of an empty list in the format asked for, as no block of a
+/// store is known to be bad.
+pub(super) fn read_defect_data_10(call: &mut Call<'_>) -> Outcome {
+    let data = vec![0, call.cdb[2] & 0x1f, 0, 0];
+    Ok(Reply::Data(cut(data, be16(call.cdb, 7))))
+}
+
+/// READ DEFECT DATA (12), likewise.
+pub(super) fn read_defect_data_12(call: &mut Call<'_>) -> Outcome {
+    let data = vec![0, call.cdb[1] & 0x1f, 0, 0, 0, 0, 0, 0];
+    Ok(Reply::Data(cut(data, be32(call.cdb, 6))))
+}
+
+/// REPORT TARGET PORT GROUPS: one group with one port, which is the portal group's, in the state
+/// active/optimized; no other state is ever taken.
+pub(super) fn report_target_port_groups(call: &mut Call<'_>) -> Outcome {
+    let identity = &call.unit.identity;
+    let [high, low] = identity.portal_group_tag.to_be_bytes();
+    let port = identity.relative_port().to_be_bytes();
+    // Active/optimized, which is all that is supported; the group, STATUS CODE 0 (no change yet),
+    // TARGET PORT COUNT 1 and the port.
+    let group = [0x00, 0x01, high, low, 0, 0, 0, 1, 0, 0, port[0], port[1]];
+    // PARAMETER DATA FORMAT: 001b is the extended header, with IMPLICIT TRANSITION TIME 0.
+    let header: &[u8] = match call.cdb[1] >> 5 {
+        0 => &[],
+        1 => &[0x10, 0, 0, 0],
+        _ => return Err(Sense::invalid_field(1, Some(7)).into()),
+    };
+    let body = [header, &group].concat();
+    let length = (body.len() as u32).to_be_bytes();
+    let data = [&length[..], &body].concat();
+    Ok(Reply::Data(cut(data, be32(call.cdb, 6))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{data, device, sense};
+    use super::*;
+
+    #[test]
+    fn one_port_group_is_active_and_optimized() {
+        let device = device();
+        let group = [0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1];
+        let cdb = |format: u8| [0xa3, format | 0x0a, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
+        assert_eq!(
+            data(&device, &cdb(0)),
+            [&[0, 0, 0, 12], &group[..]].concat()
+        );
+        assert_eq!(
+            data(&device, &cdb(0x20)),
+            [&[0, 0, 0, 16, 0x10, 0, 0, 0], &group[..]].concat()
+        );
+        assert_eq!(sense(&device, &cdb(0x40)), Sense::invalid_field(1, Some(7)));
+    }
+
+    #[test]
+    fn no_block_is_bad() {
+        let device = device();
+        let ten = [0x37, 0, 0x1d, 0, 0, 0, 0, 0, 8, 0];
+        assert_eq!(data(&device, &ten), [0, 0x1d, 0, 0]);
+        let twelve = [0xb7, 0x1d, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0];
+        assert_eq!(data(&device, &twelve), [0, 0x1d, 0, 0, 0, 0, 0, 0]);
+    }
+}
