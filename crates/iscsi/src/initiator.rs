@@ -10,11 +10,15 @@
 //! is then given to its session: the first one by [`Handshake::into_session`], others by
 //! [`Session::join`] and [`Session::admit`].
 
+mod backoff;
 mod connection;
 mod error;
 mod handshake;
 mod incoming;
+mod liveness;
 mod outgoing;
+mod replay;
+mod retry;
 mod schedule;
 mod session;
 mod split;
@@ -22,6 +26,7 @@ mod tally;
 mod task;
 mod text;
 
+pub use backoff::Backoff;
 pub use connection::Connection;
 pub use error::SessionError;
 pub use handshake::{Handshake, HandshakeError, LoginSettings};

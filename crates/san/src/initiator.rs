@@ -3,6 +3,7 @@
 mod dial;
 mod line;
 mod login;
+mod recovery;
 mod route;
 
 use std::io;
@@ -21,10 +22,11 @@ use wansan_tcp::TcpInfo;
 use wansan_tcp::congestion::CongestionError;
 use wansan_trace::{Instant, Recorder, clock};
 
-use self::dial::Destination;
+use self::dial::{Destination, Dial};
 use self::line::Line;
+pub use self::recovery::Recoveries;
+use self::recovery::Recovery;
 pub use self::route::{Route, RouteError};
-use crate::poller::{Poller, Ready};
 use crate::url::IscsiUrl;
 
 /// How a session is to be set up.
@@ -47,9 +49,11 @@ pub struct InitiatorConfig {
     pub schedule: Schedule,
     /// The kernel's congestion control for the connections, or its default.
     pub congestion_control: Option<String>,
-    /// How long connecting and login may take together, and how long the target may then stay
-    /// silent while it owes an answer.
+    /// How long connecting and login may take together, and how long a logout.
     pub patience: Duration,
+    /// How long a session that has lost its connections may take to come back before its commands
+    /// fail; zero for not at all.
+    pub replacement_timeout: Duration,
     /// How often TCP_INFO is recorded, if the recorder keeps it.
     pub tcp_interval: Duration,
 }
@@ -123,11 +127,17 @@ pub enum InitiatorError {
         portal: String,
     },
     /// The target said nothing for too long.
-    #[error("the target at {portal} has been silent for {} s while it owed an answer", patience.as_secs())]
+    #[error("the target at {portal} is silent, though it was asked for a sign of life")]
     Silent {
         /// Host and port.
         portal: String,
-        /// How long.
+    },
+    /// Login took too long.
+    #[error("login at {portal} was not over in {} s", patience.as_secs_f64())]
+    Slow {
+        /// Host and port.
+        portal: String,
+        /// How long it was waited for.
         patience: Duration,
     },
     /// A protocol error.
@@ -152,12 +162,18 @@ pub struct Initiator {
     session: Session,
     /// The sockets, each at the place of its connection.
     lines: Vec<Line>,
-    /// What waits for several sockets at once; there is none while there is one connection.
-    poller: Option<Poller>,
-    ready: Vec<Ready>,
+    recovery: Recovery,
     trace: Recorder,
     next_tcp_sample: Instant,
+    /// When silent connections are looked after again.
+    next_look: Instant,
+    /// The session is being left: what fails now is not set up again.
+    is_leaving: bool,
 }
+
+/// A connection failed.
+#[derive(Debug)]
+struct Broken(InitiatorError);
 
 /// The longest that one wait in the kernel lasts, so that silence is noticed.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
@@ -184,30 +200,21 @@ impl Initiator {
     }
 
     /// An initiator over connections that have logged in.
-    fn over(
-        session: Session,
-        lines: Vec<Line>,
-        to: Destination,
-        trace: Recorder,
-    ) -> Result<Initiator, InitiatorError> {
-        let mut poller = None;
-        if lines.len() > 1 {
-            let all = Poller::new().map_err(InitiatorError::NoSocket)?;
-            for (line, source) in lines.iter().zip(0..) {
-                all.add(line, source).map_err(InitiatorError::NoSocket)?;
-            }
-            poller = Some(all);
-        }
-        Ok(Initiator {
+    fn over(session: Session, lines: Vec<Line>, to: Destination, trace: Recorder) -> Initiator {
+        let now = clock::now();
+        let mut initiator = Initiator {
             splitter: Splitter::new(to.config.tasks),
             to,
             session,
             lines,
-            poller,
-            ready: Vec::new(),
+            recovery: Recovery::default(),
             trace,
-            next_tcp_sample: clock::now(),
-        })
+            next_tcp_sample: now,
+            next_look: now,
+            is_leaving: false,
+        };
+        initiator.look_at_tcp(now);
+        initiator
     }
 
     /// The session, for its parameters and its window.
@@ -219,9 +226,17 @@ impl Initiator {
     /// What each connection has done up to `now`, with its portal, in the order of the CIDs.
     #[must_use]
     pub fn tallies(&self, now: Instant) -> Vec<(String, Tally)> {
-        let portals = self.lines.iter().map(|line| line.portal.clone());
-        let tallies = (0..self.lines.len()).map(|place| self.session.tally(place, now));
-        portals.zip(tallies).collect()
+        let cids = 0..self.to.ways.len() as u16;
+        let portals = self.to.ways.iter().map(|way| way.route.portal());
+        portals
+            .zip(cids.map(|cid| self.session.tally(cid, now)))
+            .collect()
+    }
+
+    /// What the session has been through.
+    #[must_use]
+    pub fn recoveries(&self) -> Recoveries {
+        self.recovery.totals
     }
 
     /// The shortest round-trip time that TCP has seen on the session's first connection, in ns; 0
@@ -272,7 +287,8 @@ impl Initiator {
         self.session.poll_event()
     }
 
-    /// Sends what may go, waits until something has come or `deadline`, and takes it in.
+    /// Sends what may go, waits until something has come or `deadline`, and takes it in. A session
+    /// that has lost its connections is set up again meanwhile, over as many turns as it takes.
     ///
     /// # Errors
     /// The session is over; its tasks have completions that say so.
@@ -285,11 +301,25 @@ impl Initiator {
     }
 
     fn try_turn(&mut self, deadline: Instant) -> Result<(), InitiatorError> {
+        if !self.recovery.is_idle() {
+            let (up, now) = (self.lines.len(), clock::now());
+            let (lines, trace) = (&mut self.lines, &mut self.trace);
+            self.recovery
+                .advance(&self.to, &mut self.session, lines, now, trace)?;
+            if self.lines.len() > up {
+                self.look_at_tcp(now);
+            }
+        }
+        self.work(deadline)
+            .or_else(|Broken(error)| self.lose(error))
+    }
+
+    fn work(&mut self, deadline: Instant) -> Result<(), Broken> {
         let now = clock::now();
         self.flush(now)?;
         self.sample_tcp(now);
         let left = deadline.since(clock::now()).min(LONGEST_WAIT);
-        if self.poller.is_some() {
+        if self.lines.len() != 1 || !self.recovery.is_idle() {
             return self.wait_for_any(left);
         }
         let is_blocked = self.lines[0].is_blocked;
@@ -297,29 +327,36 @@ impl Initiator {
             // Nothing but an answer can be next: waiting for it and reading it is one system call.
             return self.receive(0, RecvFlags::empty());
         }
-        wait(&self.lines[0], is_blocked, left)?;
+        let mut fds = [self.lines[0].awaited()];
+        wait(&mut fds, left)?;
         self.receive(0, RecvFlags::DONTWAIT)
     }
 
+    /// Goes on without the session, if its caller has the patience.
+    fn lose(&mut self, error: InitiatorError) -> Result<(), InitiatorError> {
+        let is_patient = !self.to.config.replacement_timeout.is_zero() && !self.is_leaving;
+        if !is_patient || !error.is_of_the_path() {
+            return Err(error);
+        }
+        let now = clock::now();
+        for line in self.lines.drain(..) {
+            line.close();
+        }
+        let time2wait = Duration::from_secs(self.session.parameters().time2wait_s.into());
+        self.session.lose_all(now, &mut self.trace);
+        self.recovery.begin(&self.to, error, time2wait, now);
+        Ok(())
+    }
+
     /// Sends until nothing is left or no socket takes more.
-    fn flush(&mut self, now: Instant) -> Result<(), InitiatorError> {
+    fn flush(&mut self, now: Instant) -> Result<(), Broken> {
         loop {
             self.session.pump(now, &mut self.trace);
             let mut has_sent = false;
             for (line, connection) in self.lines.iter_mut().zip(self.session.connections()) {
-                if connection.pending().is_empty() {
-                    continue;
-                }
-                let was_blocked = line.is_blocked;
-                line.send(connection, &mut self.trace)?;
-                has_sent |= !line.is_blocked;
-                if let Some(poller) = &self.poller
-                    && was_blocked != line.is_blocked
-                {
-                    let source = u64::from(connection.id().0);
-                    poller
-                        .interest(&*line, source, true, line.is_blocked)
-                        .map_err(InitiatorError::NoSocket)?;
+                if !connection.pending().is_empty() {
+                    line.send(connection, &mut self.trace).map_err(Broken)?;
+                    has_sent |= !line.is_blocked;
                 }
             }
             if !has_sent {
@@ -329,38 +366,72 @@ impl Initiator {
     }
 
     /// Waits for all sockets at once, at most `left`, and reads from those that have something.
-    fn wait_for_any(&mut self, left: Duration) -> Result<(), InitiatorError> {
+    fn wait_for_any(&mut self, left: Duration) -> Result<(), Broken> {
         let now = clock::now();
-        let mut ready = std::mem::take(&mut self.ready);
-        let waited = match &self.poller {
-            Some(poller) => poller.wait(now, Some(now + left), &mut ready),
-            None => Ok(()),
-        };
-        waited.map_err(InitiatorError::NoSocket)?;
-        for ready in ready.iter().filter(|ready| ready.read) {
-            self.receive(ready.source as usize, RecvFlags::DONTWAIT)?;
+        let left = left.min(self.recovery.wakes_at().since(now));
+        let lines = self.lines.iter().map(Line::awaited);
+        let mut fds: Vec<PollFd<'_>> = lines
+            .chain(self.recovery.dials().map(Dial::awaited))
+            .collect();
+        wait(&mut fds, left)?;
+        let is_ready =
+            |fd: &PollFd<'_>| fd.revents().difference(PollFlags::OUT) != PollFlags::empty();
+        let ready: Vec<bool> = fds.iter().take(self.lines.len()).map(is_ready).collect();
+        for (place, _) in ready.iter().enumerate().filter(|(_, ready)| **ready) {
+            self.receive(place, RecvFlags::DONTWAIT)?;
         }
-        if ready.is_empty() {
-            self.check_silence()?;
-        }
-        self.ready = ready;
-        Ok(())
+        self.look_after_silent_ones()
     }
 
     /// Reads what has come on the connection at `place`; without DONTWAIT it waits for something,
     /// [`BLOCKING_WAIT`] at most.
-    fn receive(&mut self, place: usize, flags: RecvFlags) -> Result<(), InitiatorError> {
+    fn receive(&mut self, place: usize, flags: RecvFlags) -> Result<(), Broken> {
         let most_bytes = self.most_read_bytes();
         let line = &mut self.lines[place];
         let connection = &mut self.session.connections()[place];
-        let Some(now) = line.receive(connection, most_bytes, flags)? else {
-            return self.check_silence();
+        let received = line.receive(connection, most_bytes, flags);
+        let Some(now) = received.map_err(Broken)? else {
+            return self.look_after_silent_ones();
         };
         let received = self.session.receive(place, now, &mut self.trace);
-        received.map_err(|source| InitiatorError::Session {
-            portal: self.lines[place].portal.clone(),
-            source,
+        received.map_err(|source| {
+            Broken(InitiatorError::Session {
+                portal: self.lines[place].portal.clone(),
+                source,
+            })
         })
+    }
+
+    /// Pings connections that owe an answer and have been silent, and gives up one that has been
+    /// for too long. To be called when all that has come was read.
+    fn look_after_silent_ones(&mut self) -> Result<(), Broken> {
+        let now = clock::now();
+        if now < self.next_look || self.is_leaving {
+            return Ok(());
+        }
+        let Err(place) = self.keep_alive(now) else {
+            return Ok(());
+        };
+        self.look_at_tcp(now);
+        // Only what TCP has not heard of either is lost.
+        match self.keep_alive(now) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(Broken(InitiatorError::Silent {
+                portal: self.lines[place].portal.clone(),
+            })),
+        }
+    }
+
+    fn keep_alive(&mut self, now: Instant) -> Result<(), usize> {
+        let next = self.session.keep_alive(now, &mut self.trace)?;
+        self.next_look = next.min(now + LONGEST_WAIT);
+        Ok(())
+    }
+
+    fn look_at_tcp(&mut self, now: Instant) {
+        for (line, connection) in self.lines.iter_mut().zip(self.session.connections()) {
+            self.to.round_trip = line.look_at_tcp(connection, now);
+        }
     }
 
     /// How much is read at once: a part of what is under way, so that new commands go out while
@@ -370,23 +441,6 @@ impl Initiator {
         let part = usize::try_from(self.session.awaited_bytes() / 4);
         part.unwrap_or(usize::MAX)
             .clamp(LEAST_READ_BYTES, MOST_READ_BYTES)
-    }
-
-    fn check_silence(&mut self) -> Result<(), InitiatorError> {
-        let now = clock::now();
-        let patience = self.to.config.patience;
-        for line in &mut self.lines {
-            if self.session.in_flight() == 0 {
-                line.last_heard = now;
-            }
-        }
-        match self.lines.iter().max_by_key(|line| line.last_heard) {
-            Some(line) if now.since(line.last_heard) > patience => {
-                let portal = line.portal.clone();
-                Err(InitiatorError::Silent { portal, patience })
-            }
-            _ => Ok(()),
-        }
     }
 
     fn sample_tcp(&mut self, now: Instant) {
@@ -424,6 +478,7 @@ impl Initiator {
     /// logout is left all the same.
     #[must_use]
     pub fn logout(mut self) -> Recorder {
+        self.is_leaving = true;
         let deadline = clock::now() + self.to.config.patience;
         if self.session.logout(clock::now(), &mut self.trace).is_some() {
             while clock::now() < deadline && self.turn(deadline).is_ok() {
@@ -445,13 +500,11 @@ impl Initiator {
     }
 }
 
-/// Waits for the socket at most `left`, to read or, if it is blocked, to write.
-fn wait(line: &Line, is_blocked: bool, left: Duration) -> Result<(), InitiatorError> {
-    let mut flags = PollFlags::IN;
-    flags.set(PollFlags::OUT, is_blocked);
-    match poll(&mut [PollFd::new(line, flags)], Some(&timespec(left))) {
+/// Waits at most `left` for one of `fds`.
+fn wait(fds: &mut [PollFd<'_>], left: Duration) -> Result<(), Broken> {
+    match poll(fds, Some(&timespec(left))) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(errno) => Err(line.error(errno)),
+        Err(errno) => Err(Broken(InitiatorError::NoSocket(errno.into()))),
     }
 }
 

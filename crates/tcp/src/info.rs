@@ -54,6 +54,12 @@ impl TcpInfo {
         u64::from(self.u32_at(148)) * 1000
     }
 
+    /// Bytes that the peer has acknowledged since the connection began.
+    #[must_use]
+    pub fn acked_bytes(&self) -> u64 {
+        self.u64_at(120)
+    }
+
     /// As a record of the trace vocabulary.
     #[must_use]
     pub fn record(&self, time: Instant, session: SessionId, connection: ConnectionId) -> Tcp {
@@ -71,7 +77,7 @@ impl TcpInfo {
             min_rtt_ns: self.min_rtt_ns(),
             rwnd_bytes: self.u32_at(228),
             unsent_bytes: self.u32_at(144),
-            acked_bytes: self.u64_at(120),
+            acked_bytes: self.acked_bytes(),
             pacing_bytes_per_s: self.u64_at(104),
             delivery_bytes_per_s: self.u64_at(160),
             busy_ns: self.u64_at(168) * 1000,

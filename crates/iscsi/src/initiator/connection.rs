@@ -1,6 +1,7 @@
 //! One connection of a session at the initiator: its two byte streams and its StatSN.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use wansan_trace::event::PduDirection;
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, SessionId, TaskTag};
@@ -11,6 +12,7 @@ use crate::record::pdu_record;
 use crate::sequence::Sn;
 use crate::wire::{Bhs, Lun, Receiver, Transmitter};
 
+use super::liveness::Liveness;
 use super::tally::Population;
 
 /// One connection in full feature phase.
@@ -37,6 +39,7 @@ pub(super) struct Link {
     pub(super) turns: VecDeque<TaskTag>,
     /// Answers owed to the target's pings, oldest first.
     pub(super) pongs: VecDeque<Pong>,
+    pub(super) liveness: Liveness,
     /// Commands that the socket has not taken whole: where their PDU ends, and the task.
     commands: VecDeque<(u64, TaskTag)>,
     /// How many those are.
@@ -74,6 +77,7 @@ impl Connection {
                 pongs: VecDeque::new(),
                 commands: VecDeque::new(),
                 waiting: Population::default(),
+                liveness: Liveness::new(),
             },
         }
     }
@@ -98,7 +102,19 @@ impl Connection {
     /// `bytes` of [`Connection::space`] were read from the socket at `now`.
     pub fn filled(&mut self, bytes: usize, now: Instant) {
         self.arrivals.read(bytes, now);
+        self.link.liveness.heard(now);
         self.receiver.filled(bytes);
+    }
+
+    /// Something other than bytes says at `now` that the target is there, such as TCP's
+    /// acknowledgements of what was sent.
+    pub fn heard(&mut self, now: Instant) {
+        self.link.liveness.heard(now);
+    }
+
+    /// A round trip on this connection was measured otherwise than by a ping.
+    pub fn round_trip_measured(&mut self, round_trip: Duration) {
+        self.link.liveness.measured(round_trip);
     }
 
     /// Bytes for the socket.

@@ -72,6 +72,9 @@ pub enum SessionError {
     /// The answer to a question in text breaks the rules.
     #[error("the target's answer cannot be read: {0}")]
     Text(#[from] ExchangeError),
+    /// Data did not reach the target as it was sent (data digest, RFC 7143 §7.8).
+    #[error("bytes were changed on the way to the target, as its data digest says (RFC 7143 §7.8)")]
+    Damaged,
     /// The target asks the initiator to leave (RFC 7143 §11.9).
     #[error("the target ended the session: asynchronous event {event} (RFC 7143 §11.9.1)")]
     TargetLeft {
@@ -85,7 +88,8 @@ impl SessionError {
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
-            SessionError::TargetLeft { .. } => Fault::EnvironmentLacks,
+            SessionError::TargetLeft { .. } | SessionError::Damaged => Fault::EnvironmentLacks,
+            SessionError::Frame(error) => error.fault(),
             _ => Fault::PeerMisbehaved,
         }
     }

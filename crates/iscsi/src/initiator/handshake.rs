@@ -3,7 +3,7 @@
 use wansan_trace::{ConnectionId, SessionId, TaskTag};
 
 use super::connection::Connection;
-use super::session::{Core, Session};
+use super::session::{Begun, Core, Session};
 use crate::keys::{SessionParameters, Wanted};
 use crate::login::chap::InitiatorChap;
 use crate::login::{Established, InitiatorLogin, InitiatorLoginError, InitiatorSettings, Next};
@@ -59,6 +59,10 @@ fn list(addresses: &[TargetAddress]) -> String {
 /// The CID of a session's first connection; RFC 7143 §11.12.7 leaves the choice to the initiator.
 const FIRST_CID: u16 = 0;
 
+/// Where logins begin that have to do with a session that is there: skipping the security stage
+/// would save a round trip, but tgt looks for that session only at the stage's end.
+const REACHES_BACK: Stage = Stage::SecurityNegotiation;
+
 /// Who logs in where, and what for; the same for all connections of a session, but for `chap`.
 #[derive(Debug, Clone)]
 pub struct LoginSettings {
@@ -101,7 +105,7 @@ impl Handshake {
     /// # Errors
     /// As [`Handshake::begin`].
     pub fn lead(login: &LoginSettings) -> Result<Self, HandshakeError> {
-        Handshake::of(login, FIRST_CID, Sn(1), None)
+        Handshake::of(login, FIRST_CID, Sn(1), None, Stage::OperationalNegotiation)
     }
 
     /// Begins the login of a connection with `cid` that joins a session.
@@ -111,7 +115,13 @@ impl Handshake {
         session: &Core,
     ) -> Result<Self, HandshakeError> {
         let joins = Some((session.tsih, session.parameters));
-        Handshake::of(login, cid, session.cmd_sn, joins)
+        Handshake::of(login, cid, session.cmd_sn, joins, REACHES_BACK)
+    }
+
+    /// Begins the login of the first connection, with `cid`, of a session that takes the place of
+    /// one with the same ISID.
+    pub(super) fn reinstate(login: &LoginSettings, cid: u16) -> Result<Self, HandshakeError> {
+        Handshake::of(login, cid, Sn(1), None, REACHES_BACK)
     }
 
     fn of(
@@ -119,6 +129,7 @@ impl Handshake {
         cid: u16,
         cmd_sn: Sn,
         joins: Option<(u16, SessionParameters)>,
+        begins_in: Stage,
     ) -> Result<Self, HandshakeError> {
         let mut machine = InitiatorLogin::new(InitiatorSettings {
             initiator_name: login.initiator.clone(),
@@ -129,12 +140,7 @@ impl Handshake {
             cid,
             cmd_sn,
             task_tag: TaskTag(0),
-            // Skipping the security stage saves a round trip, but tgt looks for the session that
-            // a connection joins only at the end of that stage.
-            begins_in: match joins {
-                Some(_) => Stage::SecurityNegotiation,
-                None => Stage::OperationalNegotiation,
-            },
+            begins_in,
             chap: login.chap.clone(),
             wanted: login.wanted.clone(),
         })?;
@@ -226,13 +232,26 @@ impl Handshake {
 
     /// Makes the session, for at most `tasks` tasks at once; `None` before login is over.
     #[must_use]
-    pub fn into_session(mut self, tasks: usize) -> Option<Session> {
-        let established = self.established.take()?;
+    pub fn into_session(self, tasks: usize) -> Option<Session> {
+        let (begun, first) = self.into_lead().ok()?;
+        Some(Session::new(begun, first, tasks))
+    }
+
+    /// Makes the first connection of a session, and what that begins with.
+    pub(super) fn into_lead(mut self) -> Result<(Begun, Connection), Box<Handshake>> {
+        let Some(established) = self.established.take() else {
+            return Err(Box::new(self));
+        };
         let id = SessionId::new(self.isid, established.tsih);
-        let numbers = (Sn(1), established.exp_cmd_sn, established.max_cmd_sn);
-        let session = (id, established.tsih, established.session);
-        let first = self.connection(id, &established);
-        Some(Session::new(session, numbers, first, tasks))
+        let begun = Begun {
+            id,
+            tsih: established.tsih,
+            parameters: established.session,
+            cmd_sn: Sn(1),
+            exp_cmd_sn: established.exp_cmd_sn,
+            max_cmd_sn: established.max_cmd_sn,
+        };
+        Ok((begun, self.connection(id, &established)))
     }
 
     /// Makes a connection that joins `session`, whose window it brings up to date.

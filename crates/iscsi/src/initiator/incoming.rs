@@ -11,8 +11,8 @@ use crate::record::pdu_record;
 use crate::sequence::Sn;
 use crate::wire::{
     AsyncEvent, AsyncMessage, DataIn, LogoutResponse, NopIn, Opcode, Pdu, R2t, RESERVED_TAG,
-    RESERVED_TASK_TAG, Reject, Residual, ResponseCode, ScsiResponse, ScsiStatus,
-    TaskManagementFunction, TaskManagementResponse, TaskManagementResult,
+    RESERVED_TASK_TAG, Reject, RejectReason, Residual, ResponseCode, ScsiResponse, ScsiStatus,
+    TaskManagementResponse, TaskManagementResult,
 };
 
 /// Pings of the target's that may wait for their answers' turn.
@@ -44,7 +44,7 @@ impl Core {
             Opcode::DataIn => self.data_in(link, pdu, first_byte, now, trace),
             Opcode::ScsiResponse => self.scsi_response(link, pdu, first_byte, now, trace),
             Opcode::R2t => self.r2t(link, &R2t::parse(pdu.bhs)?),
-            Opcode::NopIn => self.nop_in(link, pdu),
+            Opcode::NopIn => self.nop_in(link, pdu, now),
             Opcode::TaskManagementResponse => {
                 let response = TaskManagementResponse::parse(pdu.bhs)?;
                 link.take_status(response.stat_sn)?;
@@ -181,6 +181,9 @@ impl Core {
             _ => task.got_bytes,
         };
         let got_bytes = task.got_bytes;
+        if answer.status != ScsiStatus::Good && self.tries_again(tag, &answer, now, trace) {
+            return;
+        }
         let outcome = if got_bytes == expected_bytes {
             Ok(answer)
         } else {
@@ -267,10 +270,11 @@ impl Core {
         Ok(())
     }
 
-    fn nop_in(&mut self, link: &mut Link, pdu: &Pdu<'_>) -> Result<(), SessionError> {
+    fn nop_in(&mut self, link: &mut Link, pdu: &Pdu<'_>, now: Instant) -> Result<(), SessionError> {
         let nop = NopIn::parse(pdu.bhs)?;
         if nop.task_tag != RESERVED_TASK_TAG {
             link.take_status(nop.stat_sn)?;
+            link.liveness.answered(nop.task_tag, now);
             if self.take_request(nop.task_tag) == Some(Request::Ping) {
                 self.events.push_back(Event::Pong {
                     request: nop.task_tag,
@@ -310,31 +314,8 @@ impl Core {
         let Some(request) = self.take_request(response.task_tag) else {
             return;
         };
-        let Request::Manage {
-            function,
-            lun,
-            referenced,
-            before,
-        } = request
-        else {
-            return;
-        };
         if response.response == TaskManagementResult::Complete {
-            for tag in self.tasks.tags() {
-                let Some(task) = self.tasks.get_mut(tag) else {
-                    continue;
-                };
-                let sent_before = task.stage != Stage::Queued && task.cmd_sn.lt(before);
-                let ended = match function {
-                    TaskManagementFunction::AbortTask => tag == referenced,
-                    TaskManagementFunction::TargetWarmReset
-                    | TaskManagementFunction::TargetColdReset => sent_before,
-                    _ => sent_before && task.lun == lun,
-                };
-                if ended {
-                    self.finish(tag, Err(TaskError::Aborted), now, trace);
-                }
-            }
+            self.end_managed(request, now, trace);
         }
         let result = response.response;
         self.events.push_back(Event::Managed {
@@ -353,6 +334,9 @@ impl Core {
     ) -> Result<(), SessionError> {
         let reject = Reject::parse(pdu.bhs)?;
         link.take_status(reject.stat_sn)?;
+        if reject.reason == RejectReason::DataDigestError {
+            return Err(SessionError::Damaged);
+        }
         if let Some(tag) = pdu.data.get(16..20) {
             let tag = TaskTag(u32::from_be_bytes([tag[0], tag[1], tag[2], tag[3]]));
             self.take_request(tag);

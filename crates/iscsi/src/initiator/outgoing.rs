@@ -91,6 +91,9 @@ impl Core {
         let Some(task) = self.tasks.get_mut(tag) else {
             return;
         };
+        if task.stage != Stage::Sent(link.id) {
+            return; // Tried again elsewhere.
+        }
         let (Some(burst), Transfer::Write(data)) = (task.bursts.front_mut(), &task.transfer) else {
             return;
         };

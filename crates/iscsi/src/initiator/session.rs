@@ -7,6 +7,7 @@ use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, SessionId,
 use super::connection::Connection;
 use super::error::SessionError;
 use super::handshake::{Handshake, HandshakeError, LoginSettings};
+use super::liveness::Silence;
 use super::schedule::{Load, Schedule};
 use super::tally::{Carried, Tally};
 use super::task::{Command, Completion, Stage, Task, TaskError, TaskTable};
@@ -77,13 +78,23 @@ pub struct Full(pub Command);
 #[derive(Debug)]
 pub struct Session {
     pub(super) core: Core,
-    /// Each at the place that its CID says.
     pub(super) connections: Vec<Connection>,
     schedule: Schedule,
     /// Whose turn it is to get a command.
     turn: usize,
     /// What the schedule is told, kept to be filled again.
-    loads: Vec<Option<Load>>,
+    loads: Vec<Load>,
+}
+
+/// What a login leaves a session to begin with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) id: SessionId,
+    pub(super) tsih: u16,
+    pub(super) parameters: SessionParameters,
+    pub(super) cmd_sn: Sn,
+    pub(super) exp_cmd_sn: Sn,
+    pub(super) max_cmd_sn: Sn,
 }
 
 /// The session apart from its connections, so that a PDU in a connection's buffer can be handled
@@ -101,44 +112,46 @@ pub(super) struct Core {
     pub(super) tasks: TaskTable,
     /// Data that the commands under way read, whether it has come or not.
     pub(super) awaited_bytes: u64,
-    /// What each connection has carried, at the place that its CID says.
+    /// What connections have carried, at the places of their CIDs.
     pub(super) carried: Vec<Carried>,
     /// Tasks without a CmdSN yet, oldest first.
     pub(super) queue: VecDeque<TaskTag>,
+    /// Tasks whose unit was busy, and when each goes back on the queue.
+    pub(super) delayed: Vec<(Instant, TaskTag)>,
     pub(super) requests: Vec<(TaskTag, Request)>,
     /// The question in text that waits for its answer.
     pub(super) asking: Option<(TaskTag, Requester)>,
     pub(super) completions: VecDeque<Completion>,
     pub(super) events: VecDeque<Event>,
+    /// How often another session has taken the place of this one.
+    pub(super) recoveries: u64,
 }
 
 impl Session {
-    /// A session that begins with a connection that has just logged in; `cmd_sn`, `exp_cmd_sn` and
-    /// `max_cmd_sn` are those of the end of login. It holds at most `tasks` tasks, queued and
-    /// under way.
-    pub(super) fn new(
-        (id, tsih, parameters): (SessionId, u16, SessionParameters),
-        (cmd_sn, exp_cmd_sn, max_cmd_sn): (Sn, Sn, Sn),
-        first: Connection,
-        tasks: usize,
-    ) -> Self {
+    /// A session that begins with a connection that has just logged in. It holds at most `tasks`
+    /// tasks, queued and under way.
+    pub(super) fn new(begun: Begun, first: Connection, tasks: usize) -> Self {
+        let mut core = Core {
+            id: begun.id,
+            tsih: begun.tsih,
+            parameters: begun.parameters,
+            cmd_sn: begun.cmd_sn,
+            exp_cmd_sn: begun.exp_cmd_sn,
+            max_cmd_sn: begun.max_cmd_sn,
+            tasks: TaskTable::new(tasks),
+            awaited_bytes: 0,
+            carried: Vec::new(),
+            queue: VecDeque::new(),
+            delayed: Vec::new(),
+            requests: Vec::new(),
+            asking: None,
+            completions: VecDeque::new(),
+            events: VecDeque::new(),
+            recoveries: 0,
+        };
+        core.admit(first.link.id);
         Session {
-            core: Core {
-                id,
-                tsih,
-                parameters,
-                cmd_sn,
-                exp_cmd_sn,
-                max_cmd_sn,
-                tasks: TaskTable::new(tasks),
-                awaited_bytes: 0,
-                carried: vec![Carried::default()],
-                queue: VecDeque::new(),
-                requests: Vec::new(),
-                asking: None,
-                completions: VecDeque::new(),
-                events: VecDeque::new(),
-            },
+            core,
             connections: vec![first],
             schedule: Schedule::default(),
             turn: 0,
@@ -163,8 +176,7 @@ impl Session {
         self.schedule = schedule;
     }
 
-    /// Begins the login of another connection, which has to negotiate for what the first one did.
-    /// Its CID is `cid`, from 1 on without a gap for those that join.
+    /// Begins the login of another connection, with a `cid` that no other one has.
     ///
     /// # Errors
     /// When a setting breaks a rule of the standard.
@@ -172,18 +184,19 @@ impl Session {
         Handshake::join(login, cid, &self.core)
     }
 
-    /// Takes in a connection of [`Session::join`] that has logged in, at the place of its CID.
-    /// Gives the handshake back when it has not logged in, or when its place is not the next.
+    /// Takes in a connection of [`Session::join`] that has logged in, at the last place.
     ///
     /// # Errors
-    /// The handshake, unchanged.
+    /// The handshake back, when it has not logged in or there is a connection with its CID.
     pub fn admit(&mut self, handshake: Handshake) -> Result<(), Box<Handshake>> {
-        if usize::from(handshake.cid()) != self.connections.len() {
+        let cid = ConnectionId(handshake.cid());
+        let taken = |connection: &Connection| connection.id() == cid;
+        if self.connections.iter().any(taken) {
             return Err(Box::new(handshake));
         }
         let connection = handshake.into_connection(&mut self.core)?;
         self.connections.push(connection);
-        self.core.carried.push(Carried::default());
+        self.core.admit(cid);
         Ok(())
     }
 
@@ -205,7 +218,8 @@ impl Session {
         self.connections.get(place).map(Connection::parameters)
     }
 
-    /// The session's connections; a connection's place is its CID, and what other calls take.
+    /// The session's connections; a connection's place is what other calls take. There are none
+    /// after [`Session::lose_all`].
     pub fn connections(&mut self) -> &mut [Connection] {
         &mut self.connections
     }
@@ -249,6 +263,7 @@ impl Session {
             cdb,
             attribute,
             transfer,
+            retries: 0,
             stage: Stage::Queued,
             cmd_sn: Sn(0),
             bursts: VecDeque::new(),
@@ -295,6 +310,9 @@ impl Session {
     /// Turns what may go now into bytes on the connections: Data-Out first, then commands inside
     /// the window, as far as the connections' bounded buffers have room.
     pub fn pump(&mut self, now: Instant, trace: &mut Recorder) {
+        if !self.core.delayed.is_empty() {
+            self.core.wake_delayed(now);
+        }
         // The target has set buffers aside for data that it has asked for, and its window slots
         // come back only when those tasks end: Data-Out goes before new commands.
         for connection in &mut self.connections {
@@ -314,32 +332,63 @@ impl Session {
         if let [only] = &self.connections[..] {
             return only.link.has_room().then_some(0);
         }
-        let loads = self.connections.iter().zip(&self.core.carried);
         self.loads.clear();
-        self.loads.extend(loads.map(|(connection, carried)| {
-            Some(Load {
+        self.loads.extend(self.connections.iter().map(|connection| {
+            let carried = &self.core.carried[usize::from(connection.link.id.0)];
+            Load {
                 has_room: connection.link.has_room(),
                 commands: carried.in_flight.count(),
                 bytes: carried.in_flight_bytes,
-            })
+            }
         }));
         self.schedule.choose(self.turn, &self.loads)
     }
 
-    /// What the connection at `place` has done up to `now`.
+    /// What the connections with `cid`, one after the other, have done up to `now`.
     ///
     /// # Panics
-    /// When there is no such place.
+    /// When there was never one.
     #[must_use]
-    pub fn tally(&self, place: usize, now: Instant) -> Tally {
-        let carried = &self.core.carried[place];
+    pub fn tally(&self, cid: u16, now: Instant) -> Tally {
+        let carried = &self.core.carried[usize::from(cid)];
+        let mut same = self.connections.iter();
+        let connection = same.find(|connection| connection.link.id.0 == cid);
+        let waiting_ns =
+            connection.map_or(0, |connection| connection.link.waiting.integral_ns(now));
         Tally {
             commands: carried.commands,
             bytes: carried.bytes,
             in_flight_ns: carried.in_flight.integral_ns(now),
-            waiting_ns: self.connections[place].link.waiting.integral_ns(now),
+            waiting_ns: carried.waited_ns + waiting_ns,
             at: now,
         }
+    }
+
+    /// Looks after silent connections: pings those that owe an answer and have said nothing for
+    /// some round trips, and gives the place of one that is lost, if there is one, or else when to
+    /// ask again.
+    ///
+    /// # Errors
+    /// The place of a connection that has been silent for too long.
+    pub fn keep_alive(&mut self, now: Instant, trace: &mut Recorder) -> Result<Instant, usize> {
+        let mut next = Instant::FAR_FUTURE;
+        for (place, connection) in self.connections.iter_mut().enumerate() {
+            let link = &mut connection.link;
+            let carried = &self.core.carried[usize::from(link.id.0)];
+            if carried.in_flight.count() == 0 && self.core.requests.is_empty() {
+                link.liveness.heard(now);
+            }
+            match link.liveness.judge(now) {
+                Silence::Wait(until) => next = next.min(until),
+                Silence::Lost => return Err(place),
+                Silence::Ask => {
+                    let tag = self.core.tasks.spare_tag();
+                    link.liveness.asked(tag, now);
+                    self.core.send_request(link, tag, Request::Ping, now, trace);
+                }
+            }
+        }
+        Ok(next)
     }
 
     /// The next completion, oldest first.
@@ -409,8 +458,10 @@ impl Session {
             return None;
         }
         let tag = self.core.tasks.spare_tag();
-        let place = self.core.connection_of(request);
-        let connection = self.connections.get_mut(place)?;
+        let id = self.core.connection_of(request);
+        let mut places = self.connections.iter();
+        let place = places.position(|connection| id.is_none_or(|id| id == connection.id()));
+        let connection = self.connections.get_mut(place?)?;
         self.core.requests.push((tag, request));
         self.core
             .send_request(&mut connection.link, tag, request, now, trace);
@@ -427,18 +478,31 @@ impl Session {
 }
 
 impl Core {
-    /// Where a request has to go. ABORT TASK follows its task (RFC 7143 §11.5.1); for all others
-    /// the first connection is as good as any.
-    fn connection_of(&mut self, request: Request) -> usize {
-        match request {
-            Request::Manage { referenced, .. } => match self.tasks.get_mut(referenced) {
-                Some(Task {
-                    stage: Stage::Sent(id),
-                    ..
-                }) => usize::from(id.0),
-                _ => 0,
-            },
-            Request::Ping | Request::Logout => 0,
+    /// Makes room to count what a connection carries.
+    pub(super) fn admit(&mut self, id: ConnectionId) {
+        let places = self.carried.len().max(usize::from(id.0) + 1);
+        self.carried.resize(places, Carried::default());
+    }
+
+    /// What a login has left.
+    pub(super) fn begin(&mut self, begun: Begun) {
+        self.id = begun.id;
+        self.tsih = begun.tsih;
+        self.parameters = begun.parameters;
+        self.cmd_sn = begun.cmd_sn;
+        self.exp_cmd_sn = begun.exp_cmd_sn;
+        self.max_cmd_sn = begun.max_cmd_sn;
+    }
+
+    /// The connection that a request has to go to, if it is not all the same: ABORT TASK follows
+    /// its task (RFC 7143 §11.5.1).
+    fn connection_of(&mut self, request: Request) -> Option<ConnectionId> {
+        let Request::Manage { referenced, .. } = request else {
+            return None;
+        };
+        match self.tasks.get_mut(referenced)?.stage {
+            Stage::Sent(id) => Some(id),
+            Stage::Queued => None,
         }
     }
 }

@@ -82,6 +82,8 @@ pub(super) struct Carried {
     pub(super) bytes: u64,
     pub(super) in_flight: Population,
     pub(super) in_flight_bytes: u64,
+    /// What waited for the sockets of connections of this CID that are gone, integrated over time.
+    pub(super) waited_ns: u128,
 }
 
 impl Carried {

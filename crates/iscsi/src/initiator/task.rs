@@ -95,6 +95,11 @@ pub enum TaskError {
     /// A task management function ended it.
     #[error("the command was aborted on request")]
     Aborted,
+    /// The connection was lost, and the command is not one that may run twice.
+    #[error(
+        "the connection was lost before the target answered, and this command cannot be sent twice"
+    )]
+    Unsure,
     /// The session ended first.
     #[error("the session ended before the target answered")]
     SessionEnded,
@@ -151,6 +156,8 @@ pub(super) struct Task {
     pub(super) expected_data_sn: u32,
     /// The first byte of the answer has come.
     pub(super) answered: bool,
+    /// Times that an answer asked to try again.
+    pub(super) retries: u8,
 }
 
 /// Tasks by tag.

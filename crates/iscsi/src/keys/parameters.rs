@@ -81,7 +81,8 @@ impl Default for Wanted {
             max_recv_data_bytes: 262_144,
             max_burst_bytes: 1_048_576,
             first_burst_bytes: 262_144,
-            time2wait_s: 2,
+            // Our own ends need no time before tasks are taken up again; the greater value counts.
+            time2wait_s: 0,
             time2retain_s: 20,
             max_outstanding_r2t: 16,
             data_pdu_in_order: true,

@@ -32,6 +32,8 @@ pub(super) struct Destination {
     pub(super) target: Option<String>,
     /// A way for each connection.
     pub(super) ways: Vec<Way>,
+    /// A round trip as TCP last measured it; 0 before it has.
+    pub(super) round_trip: Duration,
 }
 
 /// A route with its portal's addresses, which are looked up once: recovery must not wait for DNS.
@@ -69,6 +71,7 @@ impl Destination {
             config,
             target: Some(url.target.clone()),
             ways,
+            round_trip: Duration::ZERO,
         })
     }
 
@@ -129,15 +132,15 @@ pub(super) struct Dial {
 }
 
 impl Dial {
-    /// Begins to connect over `way`, to log in with `handshake`.
+    /// Begins to connect over `way`, to log in with `handshake`, all within `patience`.
     pub(super) fn begin(
         way: &Way,
         handshake: Handshake,
         to: &Destination,
+        patience: Duration,
         now: Instant,
     ) -> Result<Dial, InitiatorError> {
         let config = &to.config;
-        let patience = config.patience;
         let mut dial = Dial {
             portal: way.route.portal(),
             source: way.route.source,
@@ -213,7 +216,7 @@ impl Dial {
                 Err(Errno::AGAIN) if now < self.deadline => return Ok(false),
                 Err(Errno::AGAIN) => {
                     let (portal, patience) = (self.portal.clone(), self.patience);
-                    return Err(InitiatorError::Silent { portal, patience });
+                    return Err(InitiatorError::Slow { portal, patience });
                 }
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.socket_error(errno)),
@@ -266,9 +269,14 @@ impl Dial {
         }
     }
 
-    /// Which readiness of its socket the dial waits for: to write, or else to read.
-    pub(super) fn waits_to_write(&self) -> bool {
-        !self.is_connected
+    /// What is waited for: that the socket is connected, or something to read.
+    pub(super) fn awaited(&self) -> PollFd<'_> {
+        let flags = if self.is_connected {
+            PollFlags::IN
+        } else {
+            PollFlags::OUT
+        };
+        PollFd::new(self, flags)
     }
 
     /// When the dial wants to be stepped though its socket is not ready.
@@ -326,12 +334,7 @@ pub(super) fn finish_all(mut dials: Vec<Dial>) -> Result<Vec<Dial>, InitiatorErr
         let mut fds: Vec<PollFd<'_>> = waiting
             .map(|(dial, _)| {
                 wake = wake.min(dial.wakes_at());
-                let flags = if dial.waits_to_write() {
-                    PollFlags::OUT
-                } else {
-                    PollFlags::IN
-                };
-                PollFd::new(dial, flags)
+                dial.awaited()
             })
             .collect();
         if fds.is_empty() {

@@ -2,10 +2,13 @@
 
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use wansan_iscsi::initiator::Connection;
+use wansan_tcp::TcpInfo;
 use wansan_trace::{Instant, Recorder, clock};
 
 use super::InitiatorError;
@@ -17,8 +20,8 @@ pub(super) struct Line {
     pub(super) portal: String,
     /// The socket takes no more for now.
     pub(super) is_blocked: bool,
-    /// When something last came.
-    pub(super) last_heard: Instant,
+    /// What TCP had acknowledged of what was sent when it was last asked.
+    acked_bytes: u64,
 }
 
 impl Line {
@@ -31,7 +34,7 @@ impl Line {
             stream,
             portal,
             is_blocked: false,
-            last_heard: clock::now(),
+            acked_bytes: 0,
         })
     }
 
@@ -75,7 +78,6 @@ impl Line {
             Ok((bytes, _)) => {
                 let now = clock::now();
                 connection.filled(bytes, now);
-                self.last_heard = now;
                 Ok(Some(now))
             }
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
@@ -83,7 +85,31 @@ impl Line {
         }
     }
 
-    pub(super) fn error(&self, errno: Errno) -> InitiatorError {
+    /// Asks TCP about the connection: whether the target's end has taken more of what was sent,
+    /// which is a sign of life of a connection that only sends, and how long a round trip takes.
+    pub(super) fn look_at_tcp(&mut self, connection: &mut Connection, now: Instant) -> Duration {
+        let Ok(info) = TcpInfo::of(&self.stream) else {
+            return Duration::ZERO;
+        };
+        if info.acked_bytes() != self.acked_bytes {
+            self.acked_bytes = info.acked_bytes();
+            connection.heard(now);
+        }
+        let round_trip = Duration::from_nanos(info.srtt_ns());
+        if !round_trip.is_zero() {
+            connection.round_trip_measured(round_trip);
+        }
+        round_trip
+    }
+
+    /// What is waited for: something to read and, when it is blocked, room to write.
+    pub(super) fn awaited(&self) -> PollFd<'_> {
+        let mut flags = PollFlags::IN;
+        flags.set(PollFlags::OUT, self.is_blocked);
+        PollFd::new(self, flags)
+    }
+
+    fn error(&self, errno: Errno) -> InitiatorError {
         InitiatorError::Socket {
             portal: self.portal.clone(),
             source: errno.into(),

@@ -56,7 +56,7 @@ fn discover(mut to: Destination) -> Result<Vec<TargetRecord>, InitiatorError> {
         }
         initiator.turn(deadline)?;
     }
-    Err(InitiatorError::Silent { portal, patience })
+    Err(InitiatorError::Slow { portal, patience })
 }
 
 /// Which of the names that a portal offers is meant by `wanted`, in words.
@@ -79,7 +79,7 @@ fn log_in(to: Destination, trace: Recorder) -> Result<Initiator, InitiatorError>
     let closed = |portal| InitiatorError::Closed { portal };
     let handshake =
         Handshake::lead(&to.login()?).map_err(|source| to.login_error(leading, source))?;
-    let lead = Dial::begin(leading, handshake, &to, clock::now())?;
+    let lead = Dial::begin(leading, handshake, &to, to.config.patience, clock::now())?;
     let mut lead = finish_all(vec![lead])?;
     let (stream, handshake) = lead.remove(0).into_parts();
     let session = handshake.into_session(Splitter::session_tasks(to.config.tasks));
@@ -98,7 +98,13 @@ fn log_in(to: Destination, trace: Recorder) -> Result<Initiator, InitiatorError>
     for (way, cid) in joining.iter().zip(1..) {
         let handshake = session.join(&to.login()?, cid);
         let handshake = handshake.map_err(|source| to.login_error(way, source))?;
-        dials.push(Dial::begin(way, handshake, &to, clock::now())?);
+        dials.push(Dial::begin(
+            way,
+            handshake,
+            &to,
+            to.config.patience,
+            clock::now(),
+        )?);
     }
     for (dial, way) in finish_all(dials)?.into_iter().zip(joining) {
         let (stream, handshake) = dial.into_parts();
@@ -108,7 +114,7 @@ fn log_in(to: Destination, trace: Recorder) -> Result<Initiator, InitiatorError>
             .map_err(|_| closed(portal.clone()))?;
         lines.push(Line::new(stream, portal)?);
     }
-    Initiator::over(session, lines, to, trace)
+    Ok(Initiator::over(session, lines, to, trace))
 }
 
 #[cfg(test)]

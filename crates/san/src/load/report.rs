@@ -89,6 +89,10 @@ pub struct Report {
     pub block_bytes: u32,
     /// I/Os kept in flight.
     pub parallel: usize,
+    /// Sessions that took the place of one that was lost, over the whole load.
+    pub recoveries: u64,
+    /// Seconds without a session, over the whole load.
+    pub lost_s: f64,
     /// What each connection of the session did, from warm-up to end.
     pub connections: Vec<ConnectionReport>,
     /// Record losses, when the load was recorded.
@@ -168,6 +172,8 @@ impl Meter {
             measured_to_ns: to.ns(),
             block_bytes,
             parallel,
+            recoveries: 0,
+            lost_s: 0.0,
             connections: Vec::new(),
             records_dropped: 0,
         }

@@ -169,7 +169,10 @@ pub fn run(
     }
     let connections = std::mem::take(&mut load.connections);
     let report = load.meter.report(from, to, block_bytes, config.parallel);
+    let recoveries = load.initiator.recoveries();
     Ok(Report {
+        recoveries: recoveries.sessions,
+        lost_s: recoveries.lost.as_secs_f64(),
         connections,
         ..report
     })

@@ -82,6 +82,7 @@ fn connect(url: &IscsiUrl, tasks: usize) -> Result<Initiator> {
         schedule: Schedule::default(),
         congestion_control: None,
         chap: None,
+        replacement_timeout: Duration::ZERO,
         patience: Duration::from_secs(30),
         tcp_interval: Duration::from_secs(1),
     };

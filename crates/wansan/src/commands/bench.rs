@@ -98,7 +98,7 @@ pub(crate) struct BenchArgs {
     /// TCP congestion control of the connections, by the kernel's name for it
     #[arg(long, value_name = "NAME")]
     congestion_control: Option<String>,
-    /// How long login may take, and how long the target may be silent
+    /// How long login may take, and logout
     #[arg(
         long,
         value_name = "TIME",
@@ -177,6 +177,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         tasks: args.parallel as usize,
         routes: args.connections.routes(&args.url),
         schedule: args.connections.schedule(),
+        replacement_timeout: args.connections.replacement_timeout(),
         congestion_control: args.congestion_control.clone(),
         patience: args.patience,
         tcp_interval: args.tcp_interval,
@@ -288,6 +289,13 @@ fn print(out: &mut dyn Write, report: &Report) -> io::Result<()> {
             ms(latency.p99),
             ms(latency.p99_9),
             ms(latency.max)
+        )?;
+    }
+    if report.recoveries > 0 {
+        writeln!(
+            out,
+            "recoveries  {:>12}  {:.2} s without a session",
+            report.recoveries, report.lost_s
         )?;
     }
     if report.connections.len() > 1 {

@@ -1,9 +1,12 @@
 //! The arguments about the connections of a session, which all initiators have.
 
+use std::time::Duration;
+
 use clap::Args;
 use wansan_iscsi::initiator::Schedule;
 use wansan_san::Route;
 use wansan_san::url::IscsiUrl;
+use wansan_trace::units;
 
 /// Over which connections a session goes.
 #[derive(Debug, Args)]
@@ -27,6 +30,16 @@ pub(super) struct ConnectionArgs {
     /// under way, or the one with the least data under way
     #[arg(long, value_name = "HOW", default_value = "least-in-flight")]
     schedule: Sharing,
+    /// How long a session that has lost its way to the target may take to come back before its
+    /// I/Os fail; 0s for not at all
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "120s",
+        allow_hyphen_values = true,
+        value_parser = units::parse_duration
+    )]
+    replacement_timeout: Duration,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -44,6 +57,11 @@ impl ConnectionArgs {
         } else {
             self.route.clone()
         }
+    }
+
+    /// How long a lost session may take to come back.
+    pub(super) fn replacement_timeout(&self) -> Duration {
+        self.replacement_timeout
     }
 
     /// How commands are shared out.

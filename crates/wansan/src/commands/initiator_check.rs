@@ -134,6 +134,8 @@ pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
         schedule: args.connections.schedule(),
         congestion_control: None,
         patience: args.patience,
+        // One login is what is checked.
+        replacement_timeout: Duration::ZERO,
         tcp_interval: args.patience,
     };
     let began = Instant::now();

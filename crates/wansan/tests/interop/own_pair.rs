@@ -266,6 +266,7 @@ fn target_goes_away() -> Result<(), Stop> {
         "random",
     ]);
     command.args(["--block", "4KiB", "--parallel", "8", "--time", "600s"]);
+    command.args(["--replacement-timeout", "500ms"]);
     let folder = folder()?;
     let log = folder.path().join("stderr");
     command

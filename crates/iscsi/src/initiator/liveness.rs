@@ -1,0 +1,145 @@
+//! Whether a silent connection is still there.
+
+use std::time::Duration;
+
+use wansan_trace::{Instant, TaskTag};
+
+/// The least variation of the round-trip time that is counted with, as TCP's own timers have it on
+/// Linux (TCP_RTO_MIN).
+const LEAST_VARIATION: Duration = Duration::from_millis(200);
+/// A round-trip time until one is measured (RFC 6298 §2.1).
+const UNKNOWN: Duration = Duration::from_secs(1);
+/// After this many timeouts of silence the target is asked for a sign of life.
+const QUIET_TIMEOUTS: u32 = 5;
+/// After this many more the connection is lost. TCP doubles its timeout with every loss of the
+/// same segment, so a ping, or its answer, that is lost three times in a row still counts:
+/// 1 + 2 + 4 + 8.
+const PATIENT_TIMEOUTS: u32 = 15;
+
+/// What is to be done about a connection's silence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Silence {
+    /// Nothing until then.
+    Wait(Instant),
+    /// Send a ping.
+    Ask,
+    /// Nothing has come for too long.
+    Lost,
+}
+
+/// What is known of one connection's life. Its timers scale with the measured round-trip time
+/// (RFC 6298 §2), and any byte that comes is a sign of life: a busy connection is never asked.
+#[derive(Debug)]
+pub(super) struct Liveness {
+    /// When something last came, or nothing was owed.
+    last_heard: Instant,
+    /// Smoothed round-trip time and its variation.
+    round_trip: Option<(Duration, Duration)>,
+    asked: Option<(TaskTag, Instant)>,
+}
+
+impl Liveness {
+    pub(super) fn new() -> Self {
+        Liveness {
+            last_heard: Instant::ZERO,
+            round_trip: None,
+            asked: None,
+        }
+    }
+
+    /// Something came at `now`, or the target owes nothing.
+    pub(super) fn heard(&mut self, now: Instant) {
+        self.last_heard = self.last_heard.max(now);
+    }
+
+    /// The target was asked by `ping`.
+    pub(super) fn asked(&mut self, ping: TaskTag, now: Instant) {
+        self.asked = Some((ping, now));
+    }
+
+    /// `ping` was answered.
+    pub(super) fn answered(&mut self, ping: TaskTag, now: Instant) {
+        if let Some((_, asked)) = self.asked.take_if(|(asked, _)| *asked == ping) {
+            self.measured(now.since(asked));
+        }
+    }
+
+    /// A round trip took this long.
+    pub(super) fn measured(&mut self, sample: Duration) {
+        self.round_trip = Some(match self.round_trip {
+            None => (sample, sample / 2),
+            Some((smoothed, variation)) => (
+                (smoothed * 7 + sample) / 8,
+                (variation * 3 + smoothed.abs_diff(sample)) / 4,
+            ),
+        });
+    }
+
+    /// How long an answer may take before it is late.
+    pub(super) fn timeout(&self) -> Duration {
+        let (smoothed, variation) = self.round_trip.unwrap_or((UNKNOWN, UNKNOWN / 2));
+        smoothed + LEAST_VARIATION.max(variation * 4)
+    }
+
+    /// What the silence at `now` calls for, while the target owes an answer.
+    pub(super) fn judge(&self, now: Instant) -> Silence {
+        let timeout = self.timeout();
+        let quiet = self.last_heard + timeout * QUIET_TIMEOUTS;
+        let lost = |asked: Instant| asked.max(self.last_heard) + timeout * PATIENT_TIMEOUTS;
+        match self.asked {
+            Some((_, asked)) if now >= lost(asked) => Silence::Lost,
+            Some((_, asked)) => Silence::Wait(lost(asked)),
+            None if now >= quiet => Silence::Ask,
+            None => Silence::Wait(quiet),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_ns(ms * 1_000_000)
+    }
+
+    #[test]
+    fn a_black_hole_is_noticed_in_bounded_time() {
+        let mut liveness = Liveness::new();
+        liveness.heard(at(1000));
+        liveness.measured(Duration::from_millis(50));
+        // 50 ms and four times 25 ms are less than 50 and 200.
+        assert_eq!(liveness.judge(at(1000)), Silence::Wait(at(2250)));
+        assert_eq!(liveness.judge(at(2250)), Silence::Ask);
+        liveness.asked(TaskTag(7), at(2250));
+        assert_eq!(liveness.judge(at(2300)), Silence::Wait(at(6000)));
+        assert_eq!(liveness.judge(at(6000)), Silence::Lost);
+    }
+
+    #[test]
+    fn any_byte_is_a_sign_of_life() {
+        let mut liveness = Liveness::new();
+        liveness.measured(Duration::from_millis(50));
+        liveness.asked(TaskTag(7), at(0));
+        for ms in (0..60_000).step_by(1000) {
+            liveness.heard(at(ms));
+            assert!(matches!(liveness.judge(at(ms + 999)), Silence::Wait(_)));
+        }
+    }
+
+    #[test]
+    fn the_timeout_follows_the_round_trip() {
+        let mut liveness = Liveness::new();
+        assert_eq!(liveness.timeout(), Duration::from_secs(3));
+        for _ in 0..50 {
+            liveness.measured(Duration::from_millis(600));
+        }
+        assert_eq!(liveness.timeout(), Duration::from_millis(800));
+        liveness.asked(TaskTag(1), at(0));
+        liveness.answered(TaskTag(2), at(5));
+        liveness.answered(TaskTag(1), at(1400));
+        // A sample that is 800 ms off moves the mean by an eighth and the variation by a quarter.
+        let expected = Duration::from_millis(700 + 4 * 200);
+        assert!(liveness.timeout().abs_diff(expected) < Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,223 @@
+//! Session recovery (RFC 7143 §7.1.5, §7.1.4.1): all connections are gone, and what was under way
+//! is done in a session that takes the lost one's place.
+//!
+//! Its leading login bears the ISID of the lost session and TSIH 0, so that the target ends what
+//! may be left of that one before it answers (§6.3.5): nothing of it is carried out after what is
+//! sent again.
+//!
+//! Tasks keep their order: those that had a CmdSN, in its order, then those that had none. So a
+//! flush stays behind the writes that it was behind, and a write before the writes of the same
+//! blocks that were asked for later.
+
+use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, TaskTag};
+
+use super::handshake::{Handshake, HandshakeError, LoginSettings};
+use super::session::{Core, Event, Request, Session};
+use super::task::{Stage, TaskError};
+use crate::sequence::Sn;
+use crate::wire::TaskManagementFunction;
+
+/// Whether carrying out a command twice in a row does what carrying it out once does. Only such
+/// commands can be sent again when nobody knows what became of them.
+fn is_repeatable(cdb: &[u8; 16]) -> bool {
+    match cdb[0] {
+        // TEST UNIT READY, REQUEST SENSE, INQUIRY, MODE SENSE, START STOP UNIT, READ CAPACITY,
+        // PERSISTENT RESERVE IN, REPORT LUNS and the services of MAINTENANCE IN.
+        0x00 | 0x03 | 0x12 | 0x1a | 0x5a | 0x1b | 0x25 | 0x9e | 0x5e | 0xa0 | 0xa3 => true,
+        // READ, WRITE, WRITE AND VERIFY, VERIFY, PRE-FETCH and SYNCHRONIZE CACHE of all lengths.
+        0x08 | 0x28 | 0xa8 | 0x88 | 0x0a | 0x2a | 0xaa | 0x8a => true,
+        0x2e | 0xae | 0x8e | 0x2f | 0xaf | 0x8f | 0x34 | 0x90 | 0x35 | 0x91 => true,
+        // WRITE SAME, UNMAP, ORWRITE.
+        0x41 | 0x93 | 0x42 | 0x8b => true,
+        // COMPARE AND WRITE, EXTENDED COPY, reservations and what nobody here knows.
+        _ => false,
+    }
+}
+
+impl Session {
+    /// All connections are gone, or one is at an error recovery level that does not outlive it:
+    /// what was under way waits for [`Session::reinstate`], and new commands may still be
+    /// submitted behind it. Commands that cannot be sent twice end with
+    /// [`TaskError::Unsure`].
+    pub fn lose_all(&mut self, now: Instant, trace: &mut Recorder) {
+        for connection in self.connections.drain(..) {
+            let carried = &mut self.core.carried[usize::from(connection.link.id.0)];
+            carried.waited_ns += connection.link.waiting.integral_ns(now);
+        }
+        self.core.drop_requests(now, trace);
+        self.core.requeue_all(now, trace);
+    }
+
+    /// Begins the login of a session that takes the place of this one; `cid` is the CID of its
+    /// first connection.
+    ///
+    /// # Errors
+    /// When a setting breaks a rule of the standard.
+    pub fn reinstating(
+        &self,
+        login: &LoginSettings,
+        cid: u16,
+    ) -> Result<Handshake, HandshakeError> {
+        Handshake::reinstate(login, cid)
+    }
+
+    /// Goes on over the connection of [`Session::reinstating`], which has logged in. What was
+    /// under way is sent again.
+    ///
+    /// # Errors
+    /// The handshake back, when it has not logged in or the session has not lost its connections.
+    pub fn reinstate(
+        &mut self,
+        handshake: Handshake,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), Box<Handshake>> {
+        if !self.connections.is_empty() {
+            return Err(Box::new(handshake));
+        }
+        let (begun, connection) = handshake.into_lead()?;
+        let core = &mut self.core;
+        // In the records an I/O belongs to one session: it leaves the lost one and enters this.
+        let tags = core.tasks.tags();
+        for layer in [Layer::Queue, Layer::Scsi, Layer::App] {
+            core.cross(&tags, layer, Direction::Leave, now, trace);
+        }
+        core.begin(begun);
+        for layer in [Layer::App, Layer::Scsi, Layer::Queue] {
+            core.cross(&tags, layer, Direction::Enter, now, trace);
+        }
+        core.recoveries += 1;
+        core.admit(connection.link.id);
+        self.connections.push(connection);
+        Ok(())
+    }
+}
+
+impl Core {
+    fn cross(
+        &self,
+        tags: &[TaskTag],
+        layer: Layer,
+        direction: Direction,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        for &tag in tags {
+            trace.crossing(now, self.id, ConnectionId(0), tag, layer, direction);
+        }
+    }
+
+    /// Requests other than commands end with the session that they were for.
+    fn drop_requests(&mut self, now: Instant, trace: &mut Recorder) {
+        for (tag, request) in std::mem::take(&mut self.requests) {
+            match request {
+                // The session that takes the place of this one begins with no tasks: whatever was
+                // to be ended is.
+                Request::Manage { .. } => {
+                    self.end_managed(request, now, trace);
+                    self.events.push_back(Event::Managed {
+                        request: tag,
+                        result: crate::wire::TaskManagementResult::Complete,
+                    });
+                }
+                Request::Logout => self.events.push_back(Event::LoggedOut),
+                Request::Ping => {}
+            }
+        }
+        if self.asking.take().is_some() {
+            self.events.push_back(Event::Targets(Vec::new()));
+        }
+    }
+
+    /// Puts all tasks that have a CmdSN before those that have none, in their order.
+    fn requeue_all(&mut self, now: Instant, trace: &mut Recorder) {
+        let mut sent: Vec<(u32, TaskTag)> = Vec::new();
+        // Serial numbers have an order only around one of them.
+        let before_all = self.cmd_sn.sub(1 << 31);
+        for tag in self.tasks.tags() {
+            if let Some(task) = self.tasks.get_mut(tag)
+                && task.stage != Stage::Queued
+            {
+                sent.push((task.cmd_sn.distance(before_all), tag));
+            }
+        }
+        sent.sort_unstable_by(|a, b| b.cmp(a));
+        for (_, tag) in sent {
+            self.requeue(tag, now, trace);
+        }
+    }
+
+    /// Puts a task of which nobody knows what became back to the front of the queue, or ends it if
+    /// it cannot be sent twice.
+    pub(super) fn requeue(&mut self, tag: TaskTag, now: Instant, trace: &mut Recorder) {
+        let task = self.tasks.get_mut(tag);
+        if task.is_some_and(|task| is_repeatable(&task.cdb)) {
+            self.take_back(tag, now, trace);
+            self.queue.push_front(tag);
+        } else {
+            self.finish(tag, Err(TaskError::Unsure), now, trace);
+        }
+    }
+
+    /// Makes a task as if it had never been sent; it is on no queue then.
+    pub(super) fn take_back(&mut self, tag: TaskTag, now: Instant, trace: &mut Recorder) {
+        let Some(task) = self.tasks.get_mut(tag) else {
+            return;
+        };
+        if let Stage::Sent(id) = task.stage {
+            self.awaited_bytes -= task.transfer.awaited_bytes();
+            self.carried[usize::from(id.0)].left(task.transfer.len_bytes(), now);
+            trace.crossing(now, self.id, id, tag, Layer::Window, Direction::Leave);
+        }
+        task.stage = Stage::Queued;
+        task.cmd_sn = Sn(0);
+        task.bursts.clear();
+        task.got_bytes = 0;
+        task.expected_data_sn = 0;
+        task.answered = false;
+    }
+
+    /// Ends the tasks that a management function has ended (RFC 7143 §11.6.1).
+    pub(super) fn end_managed(&mut self, request: Request, now: Instant, trace: &mut Recorder) {
+        let Request::Manage {
+            function,
+            lun,
+            referenced,
+            before,
+        } = request
+        else {
+            return;
+        };
+        for tag in self.tasks.tags() {
+            let Some(task) = self.tasks.get_mut(tag) else {
+                continue;
+            };
+            let sent_before = task.stage != Stage::Queued && task.cmd_sn.lt(before);
+            let ended = match function {
+                TaskManagementFunction::AbortTask => tag == referenced,
+                TaskManagementFunction::TargetWarmReset
+                | TaskManagementFunction::TargetColdReset => sent_before,
+                _ => sent_before && task.lun == lun,
+            };
+            if ended {
+                self.finish(tag, Err(TaskError::Aborted), now, trace);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_repeatable;
+    use crate::scsi::cdb;
+
+    #[test]
+    fn only_commands_that_may_run_twice_are_sent_twice() {
+        assert!(is_repeatable(&cdb::read(0, 1, false)));
+        assert!(is_repeatable(&cdb::write(1 << 40, 1, true)));
+        assert!(is_repeatable(&cdb::synchronize_cache(0, 0, false)));
+        let mut compare_and_write = [0; 16];
+        compare_and_write[0] = 0x89;
+        assert!(!is_repeatable(&compare_and_write));
+    }
+}

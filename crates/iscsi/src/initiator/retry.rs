@@ -1,0 +1,82 @@
+//! Answers that ask to try again, which the caller need not see.
+
+use std::time::Duration;
+
+use wansan_trace::{Instant, Recorder, TaskTag};
+
+use super::session::Core;
+use super::task::Answer;
+use crate::scsi::{Sense, SenseKey};
+use crate::wire::ScsiStatus;
+
+/// Times that one command is tried again at most.
+const MAX_RETRIES: u8 = 20;
+/// The wait before a busy unit is asked again for the first time; it doubles each time.
+const FIRST_WAIT: Duration = Duration::from_millis(2);
+/// The longest such wait. All waits together are about half a minute.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
+
+/// ASC of POWER ON, RESET, OR BUS DEVICE RESET OCCURRED and of I_T NEXUS LOSS OCCURRED (SPC-4
+/// Annex D): what a unit says of a session that took another's place.
+const ASC_RESET_OR_NEXUS_LOSS: u8 = 0x29;
+/// PROTOCOL SERVICE CRC ERROR (SPC-4 Annex D, RFC 7143 §11.4.7.2): the target gave up a command
+/// whose data came broken.
+const CRC_ERROR: (u8, u8) = (0x47, 0x05);
+
+impl Core {
+    /// Whether the answer asks for another try of the command; if so, the command is on its way.
+    pub(super) fn tries_again(
+        &mut self,
+        tag: TaskTag,
+        answer: &Answer,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> bool {
+        let Some(task) = self.tasks.get_mut(tag) else {
+            return false;
+        };
+        let wait = match answer.status {
+            // SAM-5 5.3.1: the unit will take the command later.
+            ScsiStatus::Busy | ScsiStatus::TaskSetFull => {
+                LONGEST_WAIT.min(FIRST_WAIT * 2_u32.pow(u32::from(task.retries).min(16)))
+            }
+            ScsiStatus::CheckCondition if is_passing(&answer.sense, self.recoveries > 0) => {
+                Duration::ZERO
+            }
+            _ => return false,
+        };
+        if task.retries >= MAX_RETRIES {
+            return false;
+        }
+        task.retries += 1;
+        self.take_back(tag, now, trace);
+        if wait.is_zero() {
+            self.queue.push_front(tag);
+        } else {
+            self.delayed.push((now + wait, tag));
+        }
+        true
+    }
+
+    /// Puts delayed commands whose time has come back on the queue, before all others.
+    pub(super) fn wake_delayed(&mut self, now: Instant) {
+        while let Some(place) = self.delayed.iter().rposition(|(due, _)| *due <= now) {
+            let (_, tag) = self.delayed.remove(place);
+            self.queue.push_front(tag);
+        }
+    }
+}
+
+/// Whether a CHECK CONDITION says nothing of the command itself: a unit attention of what the
+/// session's recovery has done, or data that was broken on the way.
+fn is_passing(sense: &[u8], recovered: bool) -> bool {
+    let Ok(sense) = Sense::parse(sense) else {
+        return false;
+    };
+    let additional = (sense.additional.code, sense.additional.qualifier);
+    match sense.key {
+        SenseKey::UnitAttention => recovered && additional.0 == ASC_RESET_OR_NEXUS_LOSS,
+        SenseKey::AbortedCommand => additional == CRC_ERROR,
+        _ => false,
+    }
+}
