@@ -2,6 +2,7 @@
 
 mod advice;
 mod limits;
+mod lockstep;
 mod predict;
 mod r2t;
 mod sentence;
@@ -25,6 +26,8 @@ pub use sweep::explain;
 pub enum Limit {
     /// The backing store.
     Store,
+    /// The share-out of commands among the connections of a session: in turn, over unequal routes.
+    RouteLockstep,
     /// The rate of the path.
     PathRate,
     /// The receive window of the end that takes the data.
@@ -45,8 +48,9 @@ pub enum Limit {
 
 impl Limit {
     /// All of them, the deepest resource first.
-    pub const ALL: [Limit; 9] = [
+    pub const ALL: [Limit; 10] = [
         Limit::Store,
+        Limit::RouteLockstep,
         Limit::PathRate,
         Limit::ReceiveWindow,
         Limit::SendBuffer,
@@ -57,11 +61,20 @@ impl Limit {
         Limit::Nothing,
     ];
 
+    /// Whether the gain can be told that the advice against it brings.
+    pub(crate) const fn is_predicted(self) -> bool {
+        matches!(
+            self,
+            Limit::CommandWindow | Limit::R2tRoundTrips | Limit::RouteLockstep
+        )
+    }
+
     /// Its name in files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Limit::Store => "store",
+            Limit::RouteLockstep => "route_lockstep",
             Limit::PathRate => "path_rate",
             Limit::ReceiveWindow => "receive_window",
             Limit::SendBuffer => "send_buffer",

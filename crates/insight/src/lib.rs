@@ -5,7 +5,8 @@
 //!   crossings of the wire from packets and PDUs;
 //! - [`population`] counts who is where at each moment, `waiting` where each I/O's latency goes,
 //!   [`little`] checks that the two agree;
-//! - [`command_window`], [`r2t`], [`transport`], [`path`] and [`load`] look at what may hold I/Os back;
+//! - [`command_window`], [`connections`], [`r2t`], [`transport`], [`path`] and [`load`] look at what
+//!   may hold I/Os back;
 //! - [`report`] gathers what a report page shows;
 //! - [`summary`] puts a cell into numbers; [`finding`] names what binds, what to change and the
 //!   gain to expect; [`gain`] puts that beside what was measured.
@@ -15,6 +16,7 @@
 
 pub mod cell;
 pub mod command_window;
+pub mod connections;
 pub mod finding;
 pub mod gain;
 pub mod join;

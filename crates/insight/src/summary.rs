@@ -7,6 +7,7 @@ use wansan_trace::{Layer, SessionId};
 
 use crate::cell::Cell;
 use crate::command_window::{CommandWindowUse, command_window_use};
+use crate::connections::{ConnectionUse, connection_uses};
 use crate::join::{Joined, Task};
 use crate::latency::Latency;
 use crate::little::{self, LittleCheck};
@@ -90,6 +91,8 @@ pub struct SessionUse {
     pub load: LoadUse,
     /// How it used its command window, if its PDUs were recorded.
     pub command_window: Option<CommandWindowUse>,
+    /// Its connections, by CID, if it has several.
+    pub connections: Vec<ConnectionUse>,
     /// What asking for data has cost its writes, if its target's PDUs show any R2T.
     pub r2t: Option<R2tUse>,
 }
@@ -178,6 +181,7 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
             scope: scope(tasks, joined, window, &held, &sums, latencies_ns),
             load: load_use(&top_spans(tasks, joined), window),
             command_window: windows.remove(session),
+            connections: connection_uses(tasks, joined, window),
             r2t: asked.remove(session),
         });
     }

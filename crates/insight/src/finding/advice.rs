@@ -35,6 +35,15 @@ pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
         let uses: Vec<_> = summaries.flat_map(r2t::uses).collect();
         return r2t::advice(&uses);
     }
+    if limit == Limit::RouteLockstep {
+        return Some(Advice {
+            text: "give each command to the connection with the fewest under way (`--schedule \
+                   least-in-flight`)"
+                .to_owned(),
+            parameter: Some("initiator.schedule".to_owned()),
+            value: Some("least-in-flight".to_owned()),
+        });
+    }
     let text = match limit {
         Limit::Store => "use a store that serves more I/Os at once or each one faster",
         Limit::PathRate => "use a path of a higher rate, or ask for fewer bytes",
@@ -51,7 +60,9 @@ pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
              bottleneck's queue, or find what loses packets"
         }
         Limit::TooFewIos => "keep more I/Os in flight (`--parallel`)",
-        Limit::CommandWindow | Limit::R2tRoundTrips | Limit::Nothing => return None,
+        Limit::RouteLockstep | Limit::CommandWindow | Limit::R2tRoundTrips | Limit::Nothing => {
+            return None;
+        }
     };
     Some(Advice {
         text: text.to_owned(),

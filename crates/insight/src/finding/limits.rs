@@ -4,7 +4,7 @@
 use wansan_trace::Layer;
 use wansan_trace::units::format_bytes;
 
-use super::{Limit, r2t};
+use super::{Limit, lockstep, r2t};
 use crate::path::PathUse;
 use crate::summary::{CellSummary, LayerUse, Scope};
 use crate::transport::TransportUse;
@@ -31,9 +31,9 @@ const STOPPED_SHARE: f64 = 0.5;
 /// Waiting between R2Ts and their data counts from this share of the latency on.
 const R2T_WAITING_SHARE: f64 = 0.2;
 /// Waiting for the command window counts from this share of the latency on.
-const COMMAND_WAITING_SHARE: f64 = 0.02;
+pub(super) const COMMAND_WAITING_SHARE: f64 = 0.02;
 /// The window was closed for this share of the time in which commands waited for it.
-const CLOSED_WHILE_WAITING_SHARE: f64 = 0.5;
+pub(super) const CLOSED_WHILE_WAITING_SHARE: f64 = 0.5;
 /// Latency that no limit explains: above this share of it, more I/Os are not the remedy.
 const UNEXPLAINED_SHARE: f64 = 0.5;
 
@@ -55,6 +55,7 @@ pub(super) struct Verdict {
 pub(super) fn judge(summary: &CellSummary) -> Verdict {
     let view = View::of(summary);
     store(&view)
+        .or_else(|| lockstep::judge(summary))
         .or_else(|| path_rate(&view))
         .or_else(|| receive_window(&view))
         .or_else(|| send_buffer(&view))

@@ -10,7 +10,7 @@ use serde::Serialize;
 use wansan_trace::Layer;
 
 use super::limits::FULL_UTILISATION;
-use super::{Limit, Observed, r2t};
+use super::{Limit, Observed, lockstep, r2t};
 use crate::summary::CellSummary;
 
 /// What one cell would do once the advice is followed.
@@ -42,11 +42,17 @@ pub fn predict(observed: &Observed, limit: Limit) -> Prediction {
     let freed = match limit {
         Limit::CommandWindow => without_command_window(summary),
         Limit::R2tRoundTrips => without_round_trips(summary),
+        Limit::RouteLockstep => lockstep::shared_out(summary),
         _ => iops,
     };
+    // Which path a connection takes is not in the records, and what is freed goes to another than
+    // the fullest one.
+    let path_bound = (limit != Limit::RouteLockstep)
+        .then(|| path_bound(summary))
+        .flatten();
     let bounds = [
         (Limit::TooFewIos, Some(freed)),
-        (Limit::PathRate, path_bound(summary)),
+        (Limit::PathRate, path_bound),
         (Limit::Store, store_bound(summary)),
     ];
     let (bound, predicted_iops) = bounds

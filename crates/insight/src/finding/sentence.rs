@@ -26,6 +26,11 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
             "I/Os wait for the store: {wanted} wanted in, {got} got in{each}; {share} of the \
              latency of {latency} is the store's"
         ),
+        Limit::RouteLockstep => format!(
+            "the routes are in lockstep: commands go to the connections in turn, so the fastest one \
+             has {got} under way where an even share is {wanted}; {share} of the latency of \
+             {latency} is the slower ones'"
+        ),
         Limit::PathRate => format!(
             "the path is full: {wanted} I/Os are between the ends{each}, where an empty path would \
              hold {got}; {share} of the latency of {latency} is spent waiting for the link"

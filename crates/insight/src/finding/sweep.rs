@@ -31,7 +31,8 @@ pub fn explain(cells: &[Observed]) -> Finding {
     };
     let observed_binding: Vec<&Observed> = binding.iter().map(|(observed, _)| *observed).collect();
     let advice = advice(limit, &observed_binding);
-    let predicted = matches!(limit, Limit::CommandWindow | Limit::R2tRoundTrips)
+    let predicted = limit
+        .is_predicted()
         .then(|| cells.iter().map(|cell| predict(cell, limit)).collect());
     let mut evidence = verdict.evidence.clone();
     evidence.extend(other_limits(&judged, limit));

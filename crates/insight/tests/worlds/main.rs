@@ -6,6 +6,7 @@
 )]
 
 mod limits;
+mod lockstep;
 mod populations;
 mod run_folder;
 mod simulation;

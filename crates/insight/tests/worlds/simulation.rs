@@ -49,6 +49,10 @@ pub(crate) struct World {
     /// Reads when none.
     pub(crate) writes: Option<Writes>,
     pub(crate) one_way_ns: u64,
+    /// One connection for each, with this time one way; a single one with `one_way_ns` when empty.
+    pub(crate) routes_ns: Vec<u64>,
+    /// Commands go to the connection with the fewest under way, not to the next in turn.
+    pub(crate) least_in_flight: bool,
     /// Time that an answer takes on the link.
     pub(crate) link_ns: u64,
     pub(crate) stop: Option<(usize, Stop)>,
@@ -70,6 +74,8 @@ impl World {
             command_window: 1024,
             writes: None,
             one_way_ns: 16 * MS,
+            routes_ns: Vec::new(),
+            least_in_flight: false,
             link_ns: 33 * US,
             stop: None,
             servers: 64,
@@ -107,6 +113,9 @@ struct Session {
     unsent: VecDeque<u32>,
     under_way: usize,
     acked_bytes: u64,
+    /// The route of each command that has a CmdSN, by tag, and how many are under way on each.
+    route_of: BTreeMap<u32, usize>,
+    on_route: Vec<usize>,
     stopped_since: Option<u64>,
     stopped_ns: u64,
 }
@@ -176,6 +185,7 @@ impl Simulation {
         let end = self.now + self.world.duration_ns;
         for session in 0..self.world.sessions {
             self.sessions[session].granted = self.world.command_window;
+            self.sessions[session].on_route = vec![0; self.world.routes_ns.len().max(1)];
             let at_once = match self.world.pace_ns {
                 Some(_) => 1,
                 None => self.world.parallel,
@@ -215,7 +225,35 @@ impl Simulation {
         u64::from(self.random.next_u32()) % (self.world.jitter_ns + 1)
     }
 
+    /// The connection that carries a command; the first while that is not decided.
+    fn connection(&self, session: usize, tag: u32) -> ConnectionId {
+        let route = self.sessions[session].route_of.get(&tag);
+        ConnectionId(1 + *route.unwrap_or(&0) as u16)
+    }
+
+    fn one_way_ns(&self, session: usize, tag: u32) -> u64 {
+        let route = self.sessions[session].route_of.get(&tag);
+        let way = route.and_then(|&route| self.world.routes_ns.get(route));
+        *way.unwrap_or(&self.world.one_way_ns)
+    }
+
+    /// Chooses the connection of a command.
+    fn share_out(&mut self, session: usize, tag: u32) {
+        let held = &mut self.sessions[session];
+        let routes = 0..held.on_route.len();
+        let route = if self.world.least_in_flight {
+            routes
+                .min_by_key(|&route| held.on_route[route])
+                .unwrap_or(0)
+        } else {
+            held.sent as usize % held.on_route.len()
+        };
+        held.on_route[route] += 1;
+        held.route_of.insert(tag, route);
+    }
+
     fn cross(&mut self, session: usize, tag: u32, layer: Layer, direction: Direction) {
+        let connection = self.connection(session, tag);
         let recorder = if layer <= Layer::Socket {
             &mut self.initiators[session]
         } else {
@@ -224,7 +262,7 @@ impl Simulation {
         recorder.crossing(
             Instant::from_ns(self.now),
             session_id(session),
-            ConnectionId(1),
+            connection,
             TaskTag(tag),
             layer,
             direction,
@@ -253,13 +291,14 @@ impl Simulation {
             let Some(tag) = self.sessions[session].queue.pop_front() else {
                 return;
             };
+            self.share_out(session, tag);
             self.sessions[session].sent += 1;
             for layer in [Layer::Window, Layer::Socket] {
                 self.cross(session, tag, layer, Direction::Enter);
             }
             let cmd_sn = self.sessions[session].sent;
             self.pdu(session, tag, 0x01, cmd_sn, PduDirection::Sent);
-            let arrival = self.now + self.world.one_way_ns + self.jitter();
+            let arrival = self.now + self.one_way_ns(session, tag) + self.jitter();
             self.at(arrival, Event::AtTarget(session, tag));
         }
     }
@@ -269,7 +308,7 @@ impl Simulation {
         let pdu = Pdu {
             time: Instant::from_ns(self.now),
             session: session_id(session),
-            connection: ConnectionId(1),
+            connection: self.connection(session, tag),
             direction,
             opcode,
             flags: if command { 0xc0 } else { 0x81 },
@@ -312,7 +351,7 @@ impl Simulation {
         }
         while asked < writes.r2ts && asked < done + writes.outstanding {
             self.target_pdu(session, tag, 0x31, asked, 0);
-            let arrival = self.now + 2 * self.world.one_way_ns + self.jitter();
+            let arrival = self.now + 2 * self.one_way_ns(session, tag) + self.jitter();
             self.at(arrival, Event::DataOut(session, tag, asked));
             asked += 1;
         }
@@ -355,10 +394,11 @@ impl Simulation {
     ) {
         let from_target = opcode >= 0x20;
         let granted = self.sessions[session].granted;
+        let connection = self.connection(session, tag);
         self.target.pdu(Pdu {
             time: Instant::from_ns(self.now),
             session: session_id(session),
-            connection: ConnectionId(1),
+            connection,
             direction: if from_target {
                 PduDirection::Sent
             } else {
@@ -420,7 +460,7 @@ impl Simulation {
             let start = self.now.max(self.link_free_ns);
             self.link_free_ns = start + self.world.link_ns;
             self.link_busy_ns += self.world.link_ns;
-            let arrival = self.link_free_ns + self.world.one_way_ns + self.jitter();
+            let arrival = self.link_free_ns + self.one_way_ns(session, tag) + self.jitter();
             self.at(arrival, Event::AtInitiator(session, tag));
         }
         let now = self.now;
@@ -445,10 +485,11 @@ impl Simulation {
             self.cross(session, tag, layer, Direction::Leave);
         }
         self.sessions[session].in_flight -= 1;
-        self.at(
-            self.now + self.world.one_way_ns,
-            Event::Acknowledged(session),
-        );
+        let one_way_ns = self.one_way_ns(session, tag);
+        self.at(self.now + one_way_ns, Event::Acknowledged(session));
+        if let Some(route) = self.sessions[session].route_of.remove(&tag) {
+            self.sessions[session].on_route[route] -= 1;
+        }
         if self.world.pace_ns.is_none() {
             self.at(self.now + US, Event::Submit(session));
         }
@@ -516,8 +557,19 @@ impl Simulation {
                 None => (of_headers, sample),
                 Some(_) => (sample, of_headers),
             };
-            self.target.tcp(writer);
-            self.initiators[session].tcp(reader);
+            for (cid, connection) in (1..).zip(&self.sessions[session].on_route) {
+                let way_ns = self.world.routes_ns.get(usize::from(cid) - 1);
+                let way_ns = *way_ns.unwrap_or(&self.world.one_way_ns);
+                let of_connection = |tcp: Tcp| Tcp {
+                    connection: ConnectionId(cid),
+                    in_flight_packets: (*connection).min(tcp.in_flight_packets as usize) as u32,
+                    srtt_ns: 2 * way_ns + backlog_ns,
+                    min_rtt_ns: 2 * way_ns,
+                    ..tcp
+                };
+                self.target.tcp(of_connection(writer));
+                self.initiators[session].tcp(of_connection(reader));
+            }
         }
     }
 }

@@ -67,7 +67,7 @@ const SEQUENTIAL_BYTES: u32 = 1 << 20;
 const SEQUENTIAL_PARALLEL: u32 = 32;
 /// Until slow start is over.
 const WARMUP: Duration = Duration::from_secs(2);
-const SAMPLE: Duration = Duration::from_secs(3);
+const SAMPLE: Duration = Duration::from_secs(2);
 const RANDOM_BYTES: u32 = 4096;
 const RANDOM_PARALLEL: u32 = 1024;
 

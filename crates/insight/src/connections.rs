@@ -1,0 +1,153 @@
+//! How the connections of a session shared its commands: a session of several connections holds
+//! its commands on one or the other from CmdSN to completion (RFC 7143 §4.2.5.1).
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use wansan_trace::{ConnectionId, Layer};
+
+use crate::join::{Joined, Task};
+use crate::window::Window;
+
+/// A connection is starved while it holds less than this part of an even share of the commands
+/// that its session has under way.
+const STARVED_PART: f64 = 0.6;
+
+/// One connection of a session that has several, in the measured window.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ConnectionUse {
+    /// Its CID.
+    pub connection: u16,
+    /// Commands completed.
+    pub commands: u64,
+    /// Mean number of commands under way.
+    pub in_flight_mean: f64,
+    /// Mean time from a command's CmdSN to its completion, of those completed.
+    pub inside_mean_ns: f64,
+    /// The share of the time in which it held less than 60 % of an even share of the commands
+    /// that the session had under way.
+    pub starved_share: f64,
+    /// The share of the time in which it held none although the session had some under way.
+    pub empty_share: f64,
+}
+
+/// The uses of a session's connections, by CID; empty when it has one.
+pub(crate) fn connection_uses(
+    tasks: &[&Task],
+    joined: &Joined,
+    window: Window,
+) -> Vec<ConnectionUse> {
+    // A foreign initiator records nothing; then the target tells.
+    let Some(&layer) = [Layer::Window, Layer::Target]
+        .iter()
+        .find(|layer| joined.layers.contains(layer))
+    else {
+        return Vec::new();
+    };
+    let mut spans: BTreeMap<ConnectionId, Vec<(u64, u64)>> = BTreeMap::new();
+    for task in tasks {
+        if let Some(span) = task.span_ns(layer, joined.records) {
+            spans.entry(task.connection).or_default().push(span);
+        }
+    }
+    if spans.len() < 2 {
+        return Vec::new();
+    }
+    let held = Held::over(&spans, window);
+    let length_ns = window.length_ns().max(1) as f64;
+    spans
+        .iter()
+        .zip(held)
+        .map(|((connection, spans), held)| {
+            let done: Vec<u64> = spans
+                .iter()
+                .filter(|(_, to_ns)| window.contains(*to_ns))
+                .map(|(from_ns, to_ns)| to_ns - from_ns)
+                .collect();
+            ConnectionUse {
+                connection: connection.0,
+                commands: done.len() as u64,
+                in_flight_mean: held.population_ns / length_ns,
+                inside_mean_ns: done.iter().sum::<u64>() as f64 / done.len().max(1) as f64,
+                starved_share: held.starved_ns as f64 / length_ns,
+                empty_share: held.empty_ns as f64 / length_ns,
+            }
+        })
+        .collect()
+}
+
+/// What a connection held, summed over time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    population_ns: f64,
+    starved_ns: u64,
+    empty_ns: u64,
+}
+
+impl Held {
+    /// Of each connection, in the order of `spans`, over `window`.
+    fn over(spans: &BTreeMap<ConnectionId, Vec<(u64, u64)>>, window: Window) -> Vec<Held> {
+        let mut steps: Vec<(u64, usize, bool)> = Vec::new();
+        for (place, spans) in spans.values().enumerate() {
+            for &(from_ns, to_ns) in spans {
+                if window.overlap_ns(from_ns, to_ns) > 0 {
+                    steps.push((from_ns.max(window.from_ns), place, true));
+                    steps.push((to_ns.min(window.to_ns), place, false));
+                }
+            }
+        }
+        steps.sort_unstable();
+        let mut held = vec![Held::default(); spans.len()];
+        let mut counts = vec![0_u64; spans.len()];
+        let mut since_ns = window.from_ns;
+        for (time_ns, place, enters) in steps {
+            let passed_ns = time_ns - since_ns;
+            let total: u64 = counts.iter().sum();
+            if passed_ns > 0 && total > 0 {
+                let starved = STARVED_PART * total as f64 / spans.len() as f64;
+                for (held, &count) in held.iter_mut().zip(&counts) {
+                    held.population_ns += count as f64 * passed_ns as f64;
+                    held.starved_ns += if (count as f64) < starved {
+                        passed_ns
+                    } else {
+                        0
+                    };
+                    held.empty_ns += if count == 0 { passed_ns } else { 0 };
+                }
+            }
+            since_ns = time_ns;
+            if enters {
+                counts[place] += 1;
+            } else {
+                counts[place] -= 1;
+            }
+        }
+        held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starved_and_empty_times_are_exact() {
+        let window = Window {
+            from_ns: 100,
+            to_ns: 200,
+        };
+        // The first holds one command for 30 of the 100; the second always two.
+        let spans = BTreeMap::from([
+            (ConnectionId(0), vec![(50, 110), (150, 170)]),
+            (ConnectionId(1), vec![(0, 1000), (100, 200)]),
+        ]);
+        let held = Held::over(&spans, window);
+        let of = |place: usize| {
+            let held: Held = held[place];
+            (held.population_ns, held.starved_ns, held.empty_ns)
+        };
+        // Holding one of three is 67 % of an even share.
+        assert_eq!(of(0), (30.0, 70, 70));
+        assert_eq!(of(1), (200.0, 0, 0));
+    }
+}

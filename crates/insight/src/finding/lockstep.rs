@@ -1,0 +1,194 @@
+//! Route lockstep: commands go to the connections of a session in turn, whatever is under way on
+//! each. A slow route then holds the commands that a fast one could carry, and both run at the
+//! pace of the slow one (Chishima, Yamaguchi and Oguchi 2008, figures 12 and 16).
+
+use wansan_trace::Layer;
+
+use super::Limit;
+use super::limits::{CLOSED_WHILE_WAITING_SHARE, COMMAND_WAITING_SHARE, Verdict};
+use crate::connections::ConnectionUse;
+use crate::summary::{CellSummary, SessionUse};
+use crate::transport::TransportUse;
+
+/// A connection is starved throughout when it is for this share of the time.
+const STARVED_SHARE: f64 = 0.5;
+/// Connections that take turns complete equal numbers of commands, but for this part.
+const TURNS_RATIO: f64 = 0.8;
+/// With fewer commands under way per connection than this, one is empty now and then whatever
+/// the routes are.
+const LEAST_PER_CONNECTION: f64 = 2.0;
+/// Waiting for the slower route counts from this share of the latency on.
+const LOCKSTEP_WAITING_SHARE: f64 = 0.1;
+
+/// A session in lockstep.
+pub(super) struct Lockstep<'s> {
+    /// The connection that lacks commands.
+    pub(super) starved: &'s ConnectionUse,
+    /// The one that holds most of them.
+    pub(super) full: &'s ConnectionUse,
+    /// An even share of the commands under way.
+    pub(super) even_share: f64,
+    /// How much longer a command takes, on average, than on the starved connection.
+    extra_ns: f64,
+}
+
+/// The session's lockstep, if its connections are in one.
+pub(super) fn of(session: &SessionUse) -> Option<Lockstep<'_>> {
+    let connections = &session.connections;
+    let commands: u64 = connections.iter().map(|each| each.commands).sum();
+    let fewest = connections.iter().map(|each| each.commands).min()?;
+    let most = connections.iter().map(|each| each.commands).max()?;
+    let in_flight: f64 = connections.iter().map(|each| each.in_flight_mean).sum();
+    let even_share = in_flight / connections.len() as f64;
+    let by_in_flight =
+        |a: &&ConnectionUse, b: &&ConnectionUse| a.in_flight_mean.total_cmp(&b.in_flight_mean);
+    let starved = connections.iter().min_by(by_in_flight)?;
+    let full = connections.iter().max_by(by_in_flight)?;
+    let in_turn = most > 0 && fewest as f64 >= TURNS_RATIO * most as f64;
+    if !in_turn
+        || even_share < LEAST_PER_CONNECTION
+        || starved.starved_share < STARVED_SHARE
+        || !wants_more(session)
+    {
+        return None;
+    }
+    let extra = |each: &ConnectionUse| {
+        each.commands as f64 * (each.inside_mean_ns - starved.inside_mean_ns).max(0.0)
+    };
+    let extra_ns = connections.iter().map(extra).sum::<f64>() / commands as f64;
+    Some(Lockstep {
+        starved,
+        full,
+        even_share,
+        extra_ns,
+    })
+}
+
+/// Whether there is more to be carried than is let in: only then does one connection's command
+/// lack on the other.
+fn wants_more(session: &SessionUse) -> bool {
+    let waits = session.scope.layer(Layer::Window).is_some_and(|window| {
+        window.way_in_ns >= COMMAND_WAITING_SHARE * session.scope.latency.mean_ns
+    });
+    let closed = session
+        .command_window
+        .is_some_and(|used| used.closed_while_waiting_share >= CLOSED_WHILE_WAITING_SHARE);
+    session.load.closed_loop || waits && closed
+}
+
+/// Judges a cell: most of its sessions are in lockstep, and it costs them.
+pub(super) fn judge(summary: &CellSummary) -> Option<Verdict> {
+    let locked: Vec<(&SessionUse, Lockstep<'_>)> = summary
+        .sessions
+        .iter()
+        .filter_map(|session| Some((session, of(session)?)))
+        .collect();
+    if locked.is_empty() || locked.len() * 2 < summary.sessions.len() {
+        return None;
+    }
+    let waited: f64 = locked
+        .iter()
+        .map(|(session, lockstep)| lockstep.extra_ns * session.scope.ios as f64)
+        .sum();
+    let waited_ns = waited / summary.total.ios.max(1) as f64;
+    let waiting_share = waited_ns / summary.total.latency.mean_ns.max(1.0);
+    if waiting_share < LOCKSTEP_WAITING_SHARE {
+        return None;
+    }
+    let mean = |value: fn(&Lockstep<'_>) -> f64| {
+        locked
+            .iter()
+            .map(|(_, lockstep)| value(lockstep))
+            .sum::<f64>()
+            / locked.len() as f64
+    };
+    let mut evidence = Vec::new();
+    for (session, lockstep) in &locked {
+        evidence.push(format!(
+            "commands go to the connections in turn: each completed {} to {} of them",
+            fewest(session),
+            most(session)
+        ));
+        for each in &session.connections {
+            evidence.push(connection(each));
+        }
+        evidence.extend(what_fills(summary, session, lockstep.full));
+    }
+    Some(Verdict {
+        limit: Limit::RouteLockstep,
+        layer: Some(Layer::Socket),
+        above: Some(Layer::Window),
+        wanted: mean(|lockstep| lockstep.even_share),
+        got: mean(|lockstep| lockstep.starved.in_flight_mean),
+        waiting_share,
+        evidence,
+    })
+}
+
+fn fewest(session: &SessionUse) -> u64 {
+    let commands = session.connections.iter().map(|each| each.commands);
+    commands.min().unwrap_or(0)
+}
+
+fn most(session: &SessionUse) -> u64 {
+    let commands = session.connections.iter().map(|each| each.commands);
+    commands.max().unwrap_or(0)
+}
+
+fn connection(each: &ConnectionUse) -> String {
+    format!(
+        "connection {}: {:.1} commands under way on average, {:.2} ms each; below 60 % of an even \
+         share for {:.0} % of the time, empty for {:.0} %",
+        each.connection,
+        each.in_flight_mean,
+        each.inside_mean_ns / 1e6,
+        each.starved_share * 100.0,
+        each.empty_share * 100.0,
+    )
+}
+
+/// What TCP says of the connection that holds most: the end of it that sends.
+fn what_fills(summary: &CellSummary, session: &SessionUse, full: &ConnectionUse) -> Option<String> {
+    let ends = summary
+        .transport
+        .iter()
+        .filter(|end| end.session == session.session && end.connection == full.connection);
+    let sender = ends.max_by_key(|end| end.acked_bytes)?;
+    let held = [
+        ("its congestion window", sender.congestion_limited_share),
+        ("the receive window", sender.rwnd_limited_share),
+        ("its send buffer", sender.sndbuf_limited_share),
+    ];
+    let (name, share) = held.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let round_trip = |end: &TransportUse| end.srtt_ns / 1e6;
+    Some(if share >= STARVED_SHARE {
+        format!(
+            "connection {} is held back by {name} {:.0} % of the time; its round trip takes \
+             {:.1} ms",
+            full.connection,
+            share * 100.0,
+            round_trip(sender)
+        )
+    } else {
+        format!(
+            "connection {} is slow by its round trip of {:.1} ms",
+            full.connection,
+            round_trip(sender)
+        )
+    })
+}
+
+/// I/Os per second with as many commands under way on each connection as on any other, all as
+/// long under way as now: what the slower routes would still carry, and more on the others.
+/// Sessions without lockstep, and paced ones, stay as they are.
+pub(super) fn shared_out(summary: &CellSummary) -> f64 {
+    let rate = |session: &SessionUse| match of(session) {
+        Some(lockstep) if session.load.closed_loop => session
+            .connections
+            .iter()
+            .map(|each| lockstep.even_share * 1e9 / each.inside_mean_ns.max(1.0))
+            .sum(),
+        _ => session.scope.iops,
+    };
+    summary.sessions.iter().map(rate).sum()
+}
