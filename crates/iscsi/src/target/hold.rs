@@ -44,6 +44,13 @@ impl<T> HoldQueue<T> {
         }
     }
 
+    /// The last one in CmdSN order of the held commands that are `wanted`: what still comes for a
+    /// command comes soon after it.
+    pub(super) fn newest(&mut self, wanted: impl Fn(&T) -> bool) -> Option<&mut T> {
+        let mut held = self.held.values_mut();
+        held.rfind(|command| wanted(command))
+    }
+
     /// Counts commands in `range`, in places after the expected one, as received, so that they
     /// will never be delivered: those that `affected` says, where a command that has not come is
     /// `None`. Gives those that were held.

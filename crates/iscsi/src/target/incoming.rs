@@ -24,12 +24,30 @@ pub(super) struct Held {
     pub(super) place: usize,
     pub(super) bhs: Bhs,
     pub(super) data: Vec<u8>,
+    /// The unsolicited Data-Out that has followed it, which comes on the connection of the command
+    /// however long that has to wait (§4.2.2.1).
+    pub(super) data_out: Vec<(Bhs, Vec<u8>)>,
+}
+
+/// What a PDU with so much data is charged while it waits.
+fn charge_bytes(data_bytes: usize) -> usize {
+    size_of::<Held>() + data_bytes
 }
 
 impl Held {
-    /// What a command with so much data is charged while it waits.
-    fn charge_bytes(data_bytes: usize) -> usize {
-        size_of::<Held>() + data_bytes
+    /// What the command and its data are charged while they wait.
+    fn charged_bytes(&self) -> usize {
+        let data_out = self
+            .data_out
+            .iter()
+            .map(|(_, data)| charge_bytes(data.len()));
+        charge_bytes(self.data.len()) + data_out.sum::<usize>()
+    }
+
+    /// Whether it is the SCSI command of that task, with unsolicited data to follow.
+    fn is_write(&self, tag: TaskTag) -> bool {
+        ScsiCommand::parse(&self.bhs)
+            .is_ok_and(|command| command.task_tag == tag && command.write && !command.final_)
     }
 
     /// Whether it is a SCSI command for that unit, or for any when there is none.
@@ -65,7 +83,10 @@ impl Core {
             ));
         }
         match pdu.opcode() {
-            Opcode::DataOut => self.data_out(link, pdu, now, trace),
+            Opcode::DataOut if !self.tasks.contains_key(&pdu.task_tag()) => {
+                self.hold_data_out(place, pdu)
+            }
+            Opcode::DataOut => self.data_out(link, pdu.bhs, pdu.data, now, trace),
             Opcode::ScsiCommand
             | Opcode::TaskManagementRequest
             | Opcode::NopOut
@@ -81,19 +102,12 @@ impl Core {
                     }
                     Admission::Hold(ahead) if self.held.has(ahead) => Ok(()),
                     Admission::Hold(ahead) => {
-                        self.held_bytes += pdu.data.len();
-                        if self.held_bytes > UNSOLICITED_BYTES as usize {
-                            return Err(Close::Protocol(
-                                "it sent too much data ahead of a gap in CmdSN",
-                            ));
-                        }
-                        if !self.share.take(Held::charge_bytes(pdu.data.len())) {
-                            return Err(Close::NoMemory);
-                        }
+                        self.charge_held(pdu.data.len())?;
                         let held = Held {
                             place,
                             bhs: *pdu.bhs,
                             data: pdu.data.to_vec(),
+                            data_out: Vec::new(),
                         };
                         self.held.put(ahead, held);
                         Ok(())
@@ -120,6 +134,36 @@ impl Core {
         }
     }
 
+    /// Keeps a Data-Out PDU whose command is held. One that belongs to no command is let go: its
+    /// task was aborted.
+    fn hold_data_out(&mut self, place: usize, pdu: &Pdu<'_>) -> Result<(), Close> {
+        let tag = pdu.task_tag();
+        let is_its = |held: &Held| held.place == place && held.is_write(tag);
+        if self.held.newest(is_its).is_none() {
+            return Ok(());
+        }
+        self.charge_held(pdu.data.len())?;
+        if let Some(held) = self.held.newest(is_its) {
+            held.data_out.push((*pdu.bhs, pdu.data.to_vec()));
+        }
+        Ok(())
+    }
+
+    /// Books the memory of a PDU with so much data that is to wait behind a gap in CmdSN.
+    fn charge_held(&mut self, data_bytes: usize) -> Result<(), Close> {
+        let charge_bytes = charge_bytes(data_bytes);
+        if self.held_bytes + charge_bytes > UNSOLICITED_BYTES as usize {
+            return Err(Close::Protocol(
+                "it sent too much data ahead of a gap in CmdSN",
+            ));
+        }
+        if !self.share.take(charge_bytes) {
+            return Err(Close::NoMemory);
+        }
+        self.held_bytes += charge_bytes;
+        Ok(())
+    }
+
     /// The next command in CmdSN order, if it is held.
     pub(super) fn take_held(&mut self) -> Option<Held> {
         self.pass_received();
@@ -132,8 +176,8 @@ impl Core {
 
     /// A command that was held is held no longer.
     pub(super) fn let_go(&mut self, held: &Held) {
-        self.held_bytes -= held.data.len();
-        self.share.give(Held::charge_bytes(held.data.len()));
+        self.held_bytes -= held.charged_bytes();
+        self.share.give(held.charged_bytes());
     }
 
     /// Moves on past commands that count as received without having come.

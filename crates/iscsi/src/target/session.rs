@@ -237,6 +237,9 @@ impl Session {
             let handled = self
                 .core
                 .deliver(held.place, link, &held.bhs, &held.data, now, trace);
+            let handled = held.data_out.iter().fold(handled, |handled, (bhs, data)| {
+                handled.and_then(|()| self.core.data_out(link, bhs, data, now, trace))
+            });
             self.core.end_after(held.place, link, handled);
         }
     }

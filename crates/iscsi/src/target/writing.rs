@@ -9,7 +9,7 @@ use super::error::Close;
 use super::session::{Core, SOLICITED_BYTES, Session, link_at};
 use super::task::{Asked, Collecting, Progress, Refusal, Stage, Task};
 use crate::scsi::{AdditionalSense, Sense, SenseKey, StoreOperation};
-use crate::wire::{BHS_BYTES, DataOut, Pdu, R2t, RESERVED_TAG, ScsiCommand};
+use crate::wire::{BHS_BYTES, Bhs, DataOut, R2t, RESERVED_TAG, ScsiCommand};
 
 impl Core {
     /// Takes in a write's immediate data, after checking the command against what was negotiated
@@ -68,15 +68,16 @@ impl Core {
         Ok(())
     }
 
-    /// Takes in one Data-Out PDU. One that belongs to no task is let go: its task was aborted.
+    /// Takes in one Data-Out PDU. One that belongs to no task is let go: its task has ended.
     pub(super) fn data_out(
         &mut self,
         link: &mut Link,
-        pdu: &Pdu<'_>,
+        bhs: &Bhs,
+        data: &[u8],
         now: Instant,
         trace: &mut Recorder,
     ) -> Result<(), Close> {
-        let data_out = DataOut::parse(pdu.bhs)?;
+        let data_out = DataOut::parse(bhs)?;
         let tag = data_out.task_tag;
         let Some(task) = self.tasks.get_mut(&tag) else {
             return Ok(());
@@ -90,7 +91,7 @@ impl Core {
         let (moved_bytes, expected_bytes) = (task.moved_bytes, task.expected_bytes);
         match &mut task.stage {
             Stage::Collecting(collecting) => {
-                match collecting.take(&data_out, pdu.data, moved_bytes, expected_bytes) {
+                match collecting.take(&data_out, data, moved_bytes, expected_bytes) {
                     Ok(()) => self.continue_write(link, tag, now, trace),
                     Err(sense) => self.fail(link, tag, sense, now, trace),
                 }

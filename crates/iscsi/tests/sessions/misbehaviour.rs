@@ -148,6 +148,43 @@ fn commands_ahead_of_a_gap_wait_for_it() {
     assert_eq!(victim.pair.store[0], 2);
 }
 
+#[test]
+fn data_that_follows_a_command_behind_a_gap_waits_with_it() {
+    // §4.2.2.1: unsolicited data comes on the connection of its command, whether commands of other
+    // connections are still missing or not.
+    let mut victim = Victim::new(Wanted::default());
+    let first = victim.write_command(1, 1, true);
+    let second = victim.write_command(2, 4, false);
+    let third = victim.write_command(3, 1, true);
+    victim.send(&second, &[]).unwrap();
+    let halves = [(0, 0, false), (1024, 1, true)];
+    for (offset, data_sn, final_) in halves {
+        let half = data_out(2, u32::MAX, offset, data_sn, final_);
+        victim.send(&half, &[2; 1024]).unwrap();
+    }
+    victim.send(&third, &[3; 512]).unwrap();
+    assert!(victim.answers().is_empty());
+    victim.send(&first, &[1; 512]).unwrap();
+    assert_eq!(victim.answers().len(), 3);
+    assert_eq!(victim.pair.store[0], 3);
+    assert_eq!(victim.pair.store[512..2048], [2; 1536]);
+}
+
+#[test]
+fn data_behind_a_gap_cannot_take_all_memory() {
+    let memory = Memory::new(64 << 10);
+    let wanted = Wanted::default();
+    let mut victim = Victim::of(Pair::sharing(&memory, wanted.clone(), wanted, 16, 21));
+    victim.cmd_sn = 2; // the first one never comes
+    let command = victim.write_command(2, 4, false);
+    victim.send(&command, &[]).unwrap();
+    let closed = (0..1000).find_map(|data_sn| {
+        let nothing = data_out(2, u32::MAX, 0, data_sn, false);
+        victim.send(&nothing, &[]).err()
+    });
+    assert_eq!(closed, Some(Close::NoMemory));
+}
+
 /// A management function on unit 0 that goes for immediate delivery, with the CmdSN that the next
 /// command will have.
 fn manage(victim: &Victim, function: TaskManagementFunction, aborts: Option<(u32, u32)>) -> Bhs {
