@@ -5,6 +5,7 @@
 //! from there to the one that owns the session which it wants to join; a reset of a unit goes to all.
 
 mod access;
+mod directory;
 mod lobby;
 mod login;
 mod mailbox;
@@ -16,46 +17,35 @@ mod sessions;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use wansan_iscsi::keys::{Wanted, WantedError};
-use wansan_iscsi::login::chap::TargetAccounts;
-use wansan_iscsi::scsi::{
-    DeviceError, Geometry, GeometryError, Identity, LogicalUnit, TargetDevice,
-};
-use wansan_iscsi::target::{Memory, SessionConfig};
+use wansan_iscsi::keys::WantedError;
+use wansan_iscsi::scsi::{DeviceError, GeometryError};
+use wansan_iscsi::target::Memory;
 use wansan_iscsi::text::send_targets::is_iscsi_name;
 use wansan_tcp::congestion::{self, CongestionError};
 use wansan_trace::{Kinds, Recorder};
 
 use crate::machine;
-use crate::store::{LunSpec, OpenError, OpenedStore, Pool, Store};
+use crate::store::{OpenError, Pool};
 use crate::url::ISCSI_PORT;
 pub use access::{Access, NamePattern, NamePatternError, Network, NetworkError};
+use directory::Directory;
+pub use directory::{Changes, Discovery, Offer, TargetSpec};
 use mailbox::{Mail, Mailbox};
 use reactor::Reactor;
 use registry::Registry;
 use seat::Seats;
 
-/// What a target serves, and how.
+/// What a server offers, and how it serves it.
 #[derive(Debug, Clone)]
 pub struct TargetConfig {
-    /// Where to listen: `ADDRESS:PORT`; port 0 takes a free one.
-    pub listen: String,
-    /// The target's iSCSI name.
-    pub name: String,
-    /// Its logical units, numbered from 0.
-    pub luns: Vec<LunSpec>,
-    /// Commands of one session that may be in hand at once, 1 to 65,536.
-    pub command_window: u32,
-    /// What to negotiate for.
-    pub wanted: Wanted,
-    /// Whom it lets in by CHAP; without it, nobody has to prove anything.
-    pub chap: Option<Arc<TargetAccounts>>,
-    /// Who may see and use it.
-    pub access: Access,
+    /// The portals to listen at, at least one: `ADDRESS:PORT`; port 0 takes a free one.
+    pub listen: Vec<String>,
+    /// The targets, which are all behind every portal.
+    pub offer: Offer,
     /// The kernel's congestion control for connections, or its default.
     pub congestion_control: Option<String>,
     /// Threads that serve sessions, at least 1.
@@ -85,8 +75,31 @@ pub enum TargetError {
         name: String,
     },
     /// No logical unit.
-    #[error("a target needs at least one LUN, for example memory:1GiB")]
-    NoLun,
+    #[error("target {name}: a target needs at least one LUN, for example memory:1GiB")]
+    NoLun {
+        /// The target's name.
+        name: String,
+    },
+    /// No target.
+    #[error("there is no target to serve; name at least one")]
+    NoTarget,
+    /// Two of the same name.
+    #[error("two targets are called {name}; give one another name")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+    /// The units of a target were to change while it has sessions.
+    #[error(
+        "target {name}: its LUNs cannot change while initiators are logged in; log them out first"
+    )]
+    InUse {
+        /// The target's name.
+        name: String,
+    },
+    /// No portal.
+    #[error("there is no portal to listen at; name at least one ADDRESS:PORT")]
+    NoPortal,
     /// A store could not be opened.
     #[error("LUN {spec}: {source}")]
     Open {
@@ -137,22 +150,21 @@ pub enum TargetError {
 /// A running target.
 #[derive(Debug)]
 pub struct Target {
-    address: SocketAddr,
+    shared: Arc<Shared>,
     threads: Vec<(Arc<Mailbox>, JoinHandle<Recorder>)>,
     /// Dropped after the threads that use it.
     _pool: Arc<Pool>,
 }
 
-/// What all threads of a target share; none of it changes while it runs.
+/// What all threads of a target share.
+#[derive(Debug)]
 struct Shared {
-    name: String,
-    address: SocketAddr,
-    wanted: Wanted,
-    chap: Option<Arc<TargetAccounts>>,
-    access: Access,
-    session: SessionConfig,
-    /// By the places of their units in the device.
-    stores: Arc<[Arc<dyn Store>]>,
+    /// The portals, in the order in which they were given.
+    addresses: Vec<SocketAddr>,
+    /// Looked at in logins only.
+    directory: RwLock<Arc<Directory>>,
+    /// What all sessions may hold together.
+    memory: Arc<Memory>,
     registry: Registry,
     seats: Seats,
     /// Connections of each thread that may wait to log in.
@@ -160,6 +172,14 @@ struct Shared {
     mailboxes: Vec<Arc<Mailbox>>,
     tcp_interval: Duration,
     report: fn(&str),
+}
+
+impl Shared {
+    /// The directory as it is now.
+    fn directory(&self) -> Arc<Directory> {
+        let directory = self.directory.read();
+        Arc::clone(&directory.unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// All portals of a target are one group (RFC 7143 §13.9).
@@ -178,41 +198,30 @@ impl Target {
     /// # Errors
     /// [`TargetError`] says what is wrong; nothing is left behind.
     pub fn start(config: &TargetConfig) -> Result<Target, TargetError> {
-        if !is_iscsi_name(&config.name) {
-            return Err(TargetError::Name {
-                name: config.name.clone(),
-            });
+        if config.listen.is_empty() {
+            return Err(TargetError::NoPortal);
         }
-        if config.luns.is_empty() {
-            return Err(TargetError::NoLun);
+        let mut listeners = Vec::new();
+        let mut addresses = Vec::new();
+        for portal in &config.listen {
+            let listener = listen(portal)?;
+            if let Some(name) = &config.congestion_control {
+                // Accepted connections inherit it.
+                congestion::choose(&listener, name)?;
+            }
+            addresses.push(listener.local_addr()?);
+            listeners.push(listener);
         }
-        config.wanted.check()?;
-        let listener = listen(&config.listen)?;
-        if let Some(name) = &config.congestion_control {
-            // Accepted connections inherit it.
-            congestion::choose(&listener, name)?;
-        }
-        let address = listener.local_addr()?;
-        let (device, opened) = open_luns(config)?;
+        let memory = Memory::new(SESSIONS_BYTES);
+        let (directory, opened) = Directory::new(&config.offer, None, &memory)?;
         let pool = Arc::new(Pool::start(STORE_THREADS)?);
         let mailboxes = (0..config.threads.max(1))
             .map(|_| Mailbox::new().map(Arc::new))
             .collect::<Result<Vec<_>, _>>()?;
         let shared = Arc::new(Shared {
-            name: config.name.clone(),
-            address,
-            wanted: config.wanted.clone(),
-            chap: config.chap.clone(),
-            access: config.access.clone(),
-            session: SessionConfig {
-                device: Arc::new(device),
-                command_window: config.command_window,
-                memory: Memory::new(SESSIONS_BYTES),
-            },
-            stores: opened
-                .iter()
-                .map(|opened| Arc::clone(opened.store()))
-                .collect(),
+            addresses,
+            directory: RwLock::new(Arc::new(directory)),
+            memory,
             registry: Registry::default(),
             seats: Seats::default(),
             waiting_places: lobby::places(config.threads, machine::raise_descriptors()),
@@ -221,14 +230,15 @@ impl Target {
             report: config.report,
         });
         let mut target = Target {
-            address,
+            shared: Arc::clone(&shared),
             threads: Vec::new(),
             _pool: Arc::clone(&pool),
         };
-        let mut listener = Some(listener);
         for (number, mailbox) in shared.mailboxes.iter().enumerate() {
             let trace = Recorder::new(config.kinds, config.record_bytes);
-            let reactor = Reactor::new(number, Arc::clone(&shared), listener.take(), &pool, trace)?;
+            // The first one accepts for all.
+            let listeners = std::mem::take(&mut listeners);
+            let reactor = Reactor::new(number, Arc::clone(&shared), listeners, &pool, trace)?;
             let thread = thread::Builder::new()
                 .name(format!("target-{number}"))
                 .spawn(move || reactor.run())?;
@@ -240,10 +250,32 @@ impl Target {
         Ok(target)
     }
 
-    /// Where it listens.
+    /// The portals that it listens at, in the order in which they were given.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.shared.addresses
+    }
+
+    /// Takes on other targets, or other settings of them, for the logins that follow. Sessions that
+    /// are there go on with what they have logged in to.
+    ///
+    /// # Errors
+    /// [`TargetError`] says what is wrong; everything stays as it was. The units of a target that
+    /// has sessions cannot change.
+    pub fn reload(&mut self, offer: &Offer) -> Result<Changes, TargetError> {
+        let old = self.shared.directory();
+        let (new, opened) = Directory::new(offer, Some(&old), &self.shared.memory)?;
+        let changes = new.changes(&old, |name| self.shared.registry.has_sessions(name))?;
+        let mut directory = self
+            .shared
+            .directory
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *directory = Arc::new(new);
+        for opened in opened {
+            opened.keep();
+        }
+        Ok(changes)
     }
 
     /// Closes all connections, ends the threads and gives their records.
@@ -313,43 +345,6 @@ fn listen(address: &str) -> Result<TcpListener, TargetError> {
     let listener = TcpListener::bind(&addresses[..]).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)
-}
-
-fn open_luns(config: &TargetConfig) -> Result<(TargetDevice, Vec<OpenedStore>), TargetError> {
-    let mut units = Vec::new();
-    let mut stores = Vec::new();
-    for (number, spec) in (0..).zip(&config.luns) {
-        let opened = spec.open().map_err(|source| TargetError::Open {
-            spec: spec.to_string(),
-            source,
-        })?;
-        let store = opened.store();
-        let burst_bytes = config.wanted.max_burst_bytes;
-        let geometry =
-            Geometry::new(store.size_bytes(), spec.block_bytes, burst_bytes).map_err(|source| {
-                TargetError::Geometry {
-                    spec: spec.to_string(),
-                    source,
-                }
-            })?;
-        let identity = Identity {
-            target_name: config.name.clone(),
-            portal_group_tag: PORTAL_GROUP_TAG,
-            number,
-        };
-        // Only what lies in memory alone has no cache in front of it.
-        let write_cache = !store.is_memory();
-        units.push(LogicalUnit {
-            identity,
-            geometry,
-            write_cache,
-            read_only: spec.read_only,
-            thin: spec.thin,
-            keeps_reservations: false,
-        });
-        stores.push(opened);
-    }
-    Ok((TargetDevice::new(units)?, stores))
 }
 
 #[cfg(test)]

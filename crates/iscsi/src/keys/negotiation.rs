@@ -170,6 +170,17 @@ impl Negotiation {
         }
     }
 
+    /// Sets what this end would like, before it has said anything.
+    pub fn set_wanted(&mut self, wanted: Wanted) {
+        self.wanted = wanted;
+    }
+
+    /// What this end would like.
+    #[must_use]
+    pub fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
     /// Sets the methods of authentication that will do, most wanted first. Without it, None.
     pub fn set_auth_methods(&mut self, methods: &'static [AuthMethod]) {
         self.auth_methods = methods;

@@ -1,7 +1,7 @@
 //! What a target's login asks of the one who knows the targets and the sessions.
 
 use super::chap::TargetChap;
-use crate::keys::{ConnectionParameters, SessionParameters, SessionType};
+use crate::keys::{ConnectionParameters, SessionParameters, SessionType, Wanted};
 use crate::sequence::Sn;
 use crate::text::send_targets::TargetAddress;
 use crate::wire::LoginStatus;
@@ -46,6 +46,9 @@ pub struct Found {
     pub session: Option<(SessionParameters, AnnouncedWindow)>,
     /// The exchange by which the candidate has to prove who it is; `None` when it need not.
     pub chap: Option<TargetChap>,
+    /// What to negotiate for here, if not what the login began with. It must pass
+    /// [`Wanted::check`].
+    pub wanted: Option<Wanted>,
 }
 
 /// What [`Sessions::admit`] has made of a candidate.

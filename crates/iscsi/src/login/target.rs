@@ -464,10 +464,14 @@ impl Dialogue {
             glimpse.receive(self.stage, text)?;
             let mut found = sessions.find(&self.candidate(&glimpse)?)?;
             self.chap = found.chap.take();
+            if let Some(wanted) = found.wanted.take() {
+                self.negotiation.set_wanted(wanted);
+            }
             if self.chap.is_some() {
                 if self.stage == Stage::OperationalNegotiation {
                     // The initiator has skipped the stage that this target insists on.
                     glimpse.forget_operational();
+                    glimpse.set_wanted(self.negotiation.wanted().clone());
                     self.negotiation = glimpse.clone();
                     self.stage = Stage::SecurityNegotiation;
                     text = &[];

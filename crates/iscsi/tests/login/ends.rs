@@ -64,6 +64,7 @@ impl Sessions for Registry {
                 let challenge = Challenge::from_random([1; CHALLENGE_BYTES + 1]);
                 TargetChap::new(accounts, challenge)
             }),
+            wanted: None,
         })
     }
 

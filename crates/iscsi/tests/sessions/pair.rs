@@ -28,6 +28,7 @@ impl Sessions for Desk<'_> {
             target_alias: None,
             session: None,
             chap: None,
+            wanted: None,
         })
     }
 

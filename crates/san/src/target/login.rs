@@ -9,6 +9,7 @@ use wansan_iscsi::target::Session;
 use wansan_iscsi::wire::LoginStatus;
 use wansan_trace::SessionId;
 
+use super::directory::ServedTarget;
 use super::registry::{Nexus, Replaced};
 use super::seat::Seat;
 use super::sessions::Sessions as Served;
@@ -24,6 +25,8 @@ pub(super) struct Desk<'a> {
     pub(super) seat: &'a mut Seat,
     /// The number of the thread that will own the session.
     pub(super) owner: usize,
+    /// The target that the initiator has logged in to.
+    pub(super) target: Option<Arc<ServedTarget>>,
     /// The session that the new one has pushed out.
     pub(super) replaced: Option<Replaced>,
 }
@@ -31,21 +34,17 @@ pub(super) struct Desk<'a> {
 impl Sessions for Desk<'_> {
     fn find(&mut self, candidate: &Candidate<'_>) -> Result<Found, Refusal> {
         let shared = self.shared;
-        if candidate
-            .target_name
-            .is_some_and(|name| name != shared.name)
-        {
-            return Err(Refusal::Status(LoginStatus::NotFound));
-        }
+        let target = self.target(candidate)?;
         // A discovery session is open to all; it shows them what they may use.
         if candidate.session_type == SessionType::Normal
-            && !shared
+            && !target
+                .spec
                 .access
                 .allows(candidate.initiator_name, self.seat.initiator.ip())
         {
             return Err(Refusal::Status(LoginStatus::AuthorizationFailure));
         }
-        let chap = match &shared.chap {
+        let chap = match &target.spec.chap {
             Some(accounts) => {
                 let challenge = challenge().map_err(|error| {
                     (shared.report)(&format!("no random bytes for CHAP: {error}"));
@@ -62,6 +61,7 @@ impl Sessions for Desk<'_> {
                 .joined(candidate)
                 .map(|session| (*session.parameters(), session.window())),
             chap,
+            wanted: Some(target.spec.wanted.clone()),
         })
     }
 
@@ -77,7 +77,9 @@ impl Sessions for Desk<'_> {
         if candidate.tsih != 0 {
             return self.let_in(candidate);
         }
-        let nexus = self.nexus(candidate);
+        // It may have been taken away since the login began.
+        let target = self.target(candidate)?;
+        let nexus = nexus(candidate);
         let (id, replaced) = self
             .shared
             .registry
@@ -85,7 +87,8 @@ impl Sessions for Desk<'_> {
             .ok_or(Refusal::Status(LoginStatus::OutOfResources))?;
         self.replaced = replaced;
         let exp_cmd_sn = candidate.cmd_sn;
-        let max_cmd_sn = exp_cmd_sn.add(self.shared.session.window(session) - 1);
+        let max_cmd_sn = exp_cmd_sn.add(target.session.window(session) - 1);
+        self.target = Some(target);
         Ok(Admitted {
             tsih: (id.0 & 0xffff) as u16,
             window: AnnouncedWindow {
@@ -97,20 +100,24 @@ impl Sessions for Desk<'_> {
 }
 
 impl Desk<'_> {
-    fn nexus(&self, candidate: &Candidate<'_>) -> Nexus {
-        let discovery = candidate.session_type == SessionType::Discovery;
-        let target = if discovery { "" } else { &self.shared.name };
-        Nexus {
-            initiator: candidate.initiator_name.to_owned(),
-            isid: candidate.isid,
-            target: target.to_owned(),
-        }
+    /// The target that the candidate means, as it is now.
+    fn target(&self, candidate: &Candidate<'_>) -> Result<Arc<ServedTarget>, Refusal> {
+        let directory = self.shared.directory();
+        let named = match candidate.target_name {
+            Some(name) => {
+                let not_found = Refusal::Status(LoginStatus::NotFound);
+                Some(directory.target(name).ok_or(not_found)?)
+            }
+            None => None,
+        };
+        let meant = named.filter(|_| candidate.session_type == SessionType::Normal);
+        Ok(Arc::clone(meant.unwrap_or(&directory.discovery)))
     }
 
     /// The session that the candidate means: it must be one of the same initiator and target.
     fn joined(&self, candidate: &Candidate<'_>) -> Option<&Session> {
         let id = SessionId::new(candidate.isid, candidate.tsih);
-        let nexus = self.nexus(candidate);
+        let nexus = nexus(candidate);
         let known = self.shared.registry.is(&nexus, id);
         let (_, served) = self.sessions.find(id).filter(|_| known)?;
         Some(&served.session)
@@ -130,5 +137,17 @@ impl Desk<'_> {
             tsih: candidate.tsih,
             window: session.window(),
         })
+    }
+}
+
+fn nexus(candidate: &Candidate<'_>) -> Nexus {
+    let target = match candidate.session_type {
+        SessionType::Normal => candidate.target_name,
+        SessionType::Discovery => None,
+    };
+    Nexus {
+        initiator: candidate.initiator_name.to_owned(),
+        isid: candidate.isid,
+        target: target.unwrap_or_default().to_owned(),
     }
 }

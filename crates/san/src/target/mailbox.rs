@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
-use wansan_iscsi::scsi::UnitAttention;
+use wansan_iscsi::scsi::{TargetDevice, UnitAttention};
 use wansan_trace::SessionId;
 
 use super::seat::Seat;
@@ -24,6 +24,8 @@ pub(super) enum Mail {
     TasksEnded {
         /// Who did.
         by: SessionId,
+        /// Whose units: the sessions of other devices have nothing to do with it.
+        device: Arc<TargetDevice>,
         /// The units' places in the device.
         units: Vec<usize>,
         /// What the others are to be told.
@@ -43,6 +45,7 @@ impl Mail {
                 by,
                 units,
                 attention,
+                ..
             } => Some((*by, units.clone(), *attention)),
             _ => None,
         };

@@ -11,6 +11,7 @@ use wansan_tcp::TcpInfo;
 use wansan_trace::{Instant, Recorder, SessionId, clock};
 
 use super::Shared;
+use super::directory::ServedTarget;
 use super::lobby::{self, Progress, Waiting};
 use super::mailbox::Mail;
 use super::seat::Seat;
@@ -46,7 +47,8 @@ const STORES: u64 = u64::MAX - 2;
 
 pub(super) struct Reactor {
     poller: Poller,
-    listener: Option<TcpListener>,
+    /// The portals, on the thread that accepts for all.
+    listeners: Vec<TcpListener>,
     /// False during a pause in accepting connections.
     listens: bool,
     peers: Vec<Option<Peer>>,
@@ -68,20 +70,20 @@ impl Reactor {
     pub(super) fn new(
         number: usize,
         shared: Arc<Shared>,
-        listener: Option<TcpListener>,
+        listeners: Vec<TcpListener>,
         pool: &Pool,
         trace: Recorder,
     ) -> io::Result<Reactor> {
         let poller = Poller::new()?;
         let queue_pair = pool.queue_pair(STORE_QUEUE)?;
-        if let Some(listener) = &listener {
+        for listener in &listeners {
             poller.add(listener, LISTENER)?;
         }
         poller.add(&*shared.mailboxes[number], MAILBOX)?;
         poller.add(&queue_pair, STORES)?;
         Ok(Reactor {
             poller,
-            listener,
+            listeners,
             listens: true,
             peers: Vec::new(),
             sessions: Sessions::default(),
@@ -142,11 +144,14 @@ impl Reactor {
     }
 
     fn accept(&mut self) {
-        let Some(listener) = &self.listener else {
-            return;
-        };
+        for place in 0..self.listeners.len() {
+            self.accept_at(place);
+        }
+    }
+
+    fn accept_at(&mut self, place: usize) {
         loop {
-            match listener.accept() {
+            match self.listeners[place].accept() {
                 Ok((stream, initiator)) => {
                     let shared = &self.context.shared;
                     let Some(seat) = shared.seats.admit(initiator) else {
@@ -164,25 +169,21 @@ impl Reactor {
                     // Out of descriptors, as a rule: the connection that waits would wake this
                     // thread for ever, so look again at the next tick.
                     (self.context.shared.report)(&format!("cannot accept a connection: {error}"));
-                    self.listens = self
-                        .poller
-                        .interest(listener, LISTENER, false, false)
-                        .is_err();
+                    self.listen(false);
                     return;
                 }
             }
         }
     }
 
-    /// Listens again after a pause.
-    fn resume_listening(&mut self) {
-        if let Some(listener) = &self.listener
-            && !self.listens
-        {
-            self.listens = self
-                .poller
-                .interest(listener, LISTENER, true, false)
-                .is_ok();
+    /// Begins a pause in accepting connections, or ends it.
+    fn listen(&mut self, listens: bool) {
+        if self.listens != listens {
+            let heard = |listener| self.poller.interest(listener, LISTENER, listens, false);
+            let all = self.listeners.iter().map(heard);
+            if all.fold(true, |all, done| all & done.is_ok()) {
+                self.listens = listens;
+            }
         }
     }
 
@@ -199,12 +200,14 @@ impl Reactor {
                 }
                 Mail::TasksEnded {
                     by,
+                    device,
                     units,
                     attention,
                 } => {
                     let now = clock::now();
                     for (_, served) in self.sessions.iter_mut() {
-                        if served.session.id() != by {
+                        let is_there = Arc::ptr_eq(&served.target.session.device, &device);
+                        if is_there && served.session.id() != by {
                             let trace = &mut self.context.trace;
                             served.session.end_tasks(&units, attention, now, trace);
                             self.woken.extend(served.slots().map(|(_, slot)| slot));
@@ -231,7 +234,9 @@ impl Reactor {
         }
         self.make_room(seat.initiator.ip());
         let now = clock::now();
-        let login = wansan_iscsi::target::Handshake::new(self.context.shared.wanted.clone());
+        let directory = self.context.shared.directory();
+        let wanted = directory.discovery.spec.wanted.clone();
+        let login = wansan_iscsi::target::Handshake::new(wanted);
         self.take_in(Peer {
             stream,
             seat,
@@ -304,7 +309,7 @@ impl Reactor {
 
     /// Gives a connection that has logged in to its session, in place of one that had its CID
     /// (RFC 7143 §6.3.4).
-    fn seat(&mut self, slot: u16, accepted: Accepted) {
+    fn seat(&mut self, slot: u16, accepted: Accepted, target: Option<Arc<ServedTarget>>) {
         let id = SessionId::new(accepted.isid, accepted.tsih);
         let joined = self.sessions.find(id).map(|(number, _)| number);
         let mut old = None;
@@ -328,11 +333,10 @@ impl Reactor {
                 let connection = handshake.into_connection(&accepted);
                 self.sessions.join(number, connection, slot)
             }
-            None => {
-                let config = self.context.shared.session.clone();
-                let session = handshake.into_session(accepted, config, targets);
-                Some(self.sessions.begin(session, slot))
-            }
+            None => target.map(|target| {
+                let session = handshake.into_session(accepted, target.session.clone(), targets);
+                self.sessions.begin(session, target, slot)
+            }),
         };
         if let Some(at) = at {
             peer.phase = Phase::Session(at);
@@ -409,8 +413,8 @@ impl Reactor {
                 }
                 self.update_interest(slot);
             }
-            Ok(Turn::LoggedIn(accepted)) => {
-                self.seat(slot, *accepted);
+            Ok(Turn::LoggedIn(accepted, target)) => {
+                self.seat(slot, *accepted, target);
                 // The answer has to be sent, and commands may have come behind the login.
                 self.serve(slot, true);
             }
@@ -563,7 +567,7 @@ impl Reactor {
             return;
         }
         self.next_tick = now + TICK;
-        self.resume_listening();
+        self.listen(true);
         self.report_pushed_out();
         for (_, served) in self.sessions.iter_mut() {
             served.session.rest();

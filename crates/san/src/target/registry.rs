@@ -81,6 +81,14 @@ impl Registry {
         known.is_some_and(|known| known.session == session)
     }
 
+    /// Whether anybody is logged in to a target.
+    pub(super) fn has_sessions(&self, target: &str) -> bool {
+        self.lock()
+            .sessions
+            .keys()
+            .any(|nexus| nexus.target == target)
+    }
+
     /// Forgets a session that has ended.
     pub(super) fn leave(&self, session: SessionId) {
         self.lock()

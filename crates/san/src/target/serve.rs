@@ -7,16 +7,18 @@ use std::sync::Arc;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use wansan_iscsi::login::Accepted;
+use wansan_iscsi::scsi::TargetDevice;
 use wansan_iscsi::target::{Handshake, Session, Work};
 use wansan_iscsi::text::send_targets::{TargetAddress, TargetRecord};
 use wansan_trace::{Instant, Recorder, TaskTag, clock};
 
+use super::directory::ServedTarget;
 use super::login::Desk;
 use super::mailbox::Mail;
 use super::seat::Seat;
 use super::sessions::{Membership, Served, Sessions};
 use super::{PORTAL_GROUP_TAG, Shared};
-use crate::store::{Completion, MediumJob, Operation, QueuePair};
+use crate::store::{Completion, MediumJob, Operation, QueuePair, Store};
 
 /// A connection and its place in its life.
 #[derive(Debug)]
@@ -77,7 +79,7 @@ pub(super) enum Turn {
     /// It wants another turn.
     Again,
     /// It has logged in.
-    LoggedIn(Box<Accepted>),
+    LoggedIn(Box<Accepted>, Option<Arc<ServedTarget>>),
     /// It wants to join a session of another thread, which has this number.
     Elsewhere(usize),
 }
@@ -90,7 +92,7 @@ pub(super) struct Context {
     pub(super) queue_pair: QueuePair,
     /// Operations that found the queue pair full. The command windows of the sessions that live
     /// bound them.
-    pub(super) backlog: VecDeque<(u64, usize, Operation)>,
+    pub(super) backlog: VecDeque<(u64, Arc<dyn Store>, Operation)>,
 }
 
 /// Names an operation at the stores: the slot and generation of the session, and the task.
@@ -214,22 +216,34 @@ impl Peer {
         Ok(Turn::Again)
     }
 
-    /// What SendTargets says on this connection: the target, at the address that it was reached at,
-    /// if `initiator` may use it.
+    /// What SendTargets says on this connection: the targets that `initiator` may use, each at all
+    /// portals, the one first that this connection came to.
     pub(super) fn targets(&self, shared: &Shared, initiator: &str) -> Arc<[TargetRecord]> {
-        if !shared.access.allows(initiator, self.seat.initiator.ip()) {
-            return Arc::new([]);
+        let own = self.stream.local_addr().into_iter();
+        // Where a portal is all addresses of the machine, only those are known that somebody used.
+        let named = shared.addresses.iter().copied();
+        let named = named.filter(|address| !address.ip().is_unspecified());
+        let mut portals: Vec<TargetAddress> = Vec::new();
+        for address in own.chain(named) {
+            let portal = TargetAddress {
+                host: address.ip().to_canonical().to_string(),
+                port: address.port(),
+                portal_group_tag: Some(PORTAL_GROUP_TAG),
+            };
+            if !portals.contains(&portal) {
+                portals.push(portal);
+            }
         }
-        let address = self.stream.local_addr().unwrap_or(shared.address);
-        let portal = TargetAddress {
-            host: address.ip().to_string(),
-            port: address.port(),
-            portal_group_tag: Some(PORTAL_GROUP_TAG),
-        };
-        Arc::new([TargetRecord {
-            name: shared.name.clone(),
-            addresses: vec![portal],
-        }])
+        let address = self.seat.initiator.ip();
+        let directory = shared.directory();
+        let visible = directory
+            .targets()
+            .filter(|target| target.spec.access.allows(initiator, address));
+        let records = visible.map(|target| TargetRecord {
+            name: target.spec.name.clone(),
+            addresses: portals.clone(),
+        });
+        records.collect()
     }
 
     /// In [`Phase::Closing`]: sends the rest and says that nothing more will come. The socket stays
@@ -276,6 +290,7 @@ fn log_in(
         sessions,
         seat,
         owner: context.number,
+        target: None,
         replaced: None,
     };
     let accepted = handshake.receive(&mut desk)?;
@@ -283,7 +298,8 @@ fn log_in(
         let mailbox = &shared.mailboxes[replaced.owner];
         mailbox.put(Mail::EndSession(replaced.session));
     }
-    Ok(accepted.map(Turn::LoggedIn))
+    let target = desk.target;
+    Ok(accepted.map(|accepted| Turn::LoggedIn(accepted, target)))
 }
 
 impl Context {
@@ -291,16 +307,17 @@ impl Context {
     fn advance(&mut self, at: Membership, served: &mut Served, now: Instant) {
         let Served {
             session,
+            target,
             generation,
             ..
         } = served;
         session.receive(at.place, now, &mut self.trace);
         let mut asked = now;
         while let Some(work) = session.poll_work(at.place) {
-            asked = self.work(at.session, *generation, session, work, asked);
+            asked = self.work(at.session, *generation, target, session, work, asked);
         }
         while let Some(notice) = session.poll_notice() {
-            self.tell(session.id(), notice);
+            self.tell(session.id(), &target.session.device, notice);
         }
     }
 
@@ -311,11 +328,11 @@ impl Context {
         &mut self,
         slot: u16,
         generation: u16,
+        target: &ServedTarget,
         session: &mut Session,
         work: Work,
         asked: Instant,
     ) -> Instant {
-        let shared = Arc::clone(&self.shared);
         let recorded = self.trace.keeps_io();
         let mut answered = asked;
         let mut time = || {
@@ -331,7 +348,7 @@ impl Context {
                 offset_bytes,
                 len_bytes,
             } => {
-                let store = &shared.stores[unit];
+                let store = &target.stores[unit];
                 let done =
                     session.read_with(task, len_bytes, asked, &mut self.trace, |at, space| {
                         let read = store.try_read_now(offset_bytes + at as u64, space)?;
@@ -349,7 +366,7 @@ impl Context {
                             generation,
                             task,
                         },
-                        unit,
+                        &target.stores[unit],
                         operation,
                     );
                 }
@@ -360,7 +377,7 @@ impl Context {
                 offset_bytes,
                 data,
                 fua,
-            } => match shared.stores[unit].try_write_now(offset_bytes, &data, fua) {
+            } => match target.stores[unit].try_write_now(offset_bytes, &data, fua) {
                 Some(result) => {
                     let result = result.map_err(|error| error.sense());
                     session.status_done(task, result, (asked, time()), &mut self.trace);
@@ -377,12 +394,12 @@ impl Context {
                             generation,
                             task,
                         },
-                        unit,
+                        &target.stores[unit],
                         operation,
                     );
                 }
             },
-            Work::Flush { task, unit } => match shared.stores[unit].try_flush_now() {
+            Work::Flush { task, unit } => match target.stores[unit].try_flush_now() {
                 Some(result) => {
                     let result = result.map_err(|error| error.sense());
                     session.status_done(task, result, (asked, time()), &mut self.trace);
@@ -393,7 +410,7 @@ impl Context {
                         generation,
                         task,
                     },
-                    unit,
+                    &target.stores[unit],
                     Operation::Flush,
                 ),
             },
@@ -403,14 +420,14 @@ impl Context {
                 unit,
                 operation,
             } => {
-                let job = MediumJob::new(operation, &shared.stores, unit);
+                let job = MediumJob::new(operation, &target.stores, unit);
                 self.submit(
                     Token {
                         slot,
                         generation,
                         task,
                     },
-                    unit,
+                    &target.stores[unit],
                     Operation::Medium(Box::new(job)),
                 );
             }
@@ -418,15 +435,16 @@ impl Context {
         answered
     }
 
-    fn submit(&mut self, token: Token, unit: usize, operation: Operation) {
+    fn submit(&mut self, token: Token, store: &Arc<dyn Store>, operation: Operation) {
         let token = token.to_u64();
         if !self.backlog.is_empty() {
-            self.backlog.push_back((token, unit, operation));
+            self.backlog
+                .push_back((token, Arc::clone(store), operation));
             return;
         }
-        let store = &self.shared.stores[unit];
         if let Err(operation) = self.queue_pair.submit(token, store, operation) {
-            self.backlog.push_back((token, unit, operation));
+            self.backlog
+                .push_back((token, Arc::clone(store), operation));
         }
     }
 
@@ -440,21 +458,26 @@ impl Context {
 
     /// Submits what found no room before.
     pub(super) fn submit_backlog(&mut self) {
-        while let Some((token, unit, operation)) = self.backlog.pop_front() {
-            let store = &self.shared.stores[unit];
-            if let Err(operation) = self.queue_pair.submit(token, store, operation) {
-                self.backlog.push_front((token, unit, operation));
+        while let Some((token, store, operation)) = self.backlog.pop_front() {
+            if let Err(operation) = self.queue_pair.submit(token, &store, operation) {
+                self.backlog.push_front((token, store, operation));
                 return;
             }
         }
     }
 
     /// Tells the other threads, and this one's own other sessions, by mail.
-    fn tell(&self, by: wansan_trace::SessionId, notice: wansan_iscsi::target::Notice) {
+    fn tell(
+        &self,
+        by: wansan_trace::SessionId,
+        device: &Arc<TargetDevice>,
+        notice: wansan_iscsi::target::Notice,
+    ) {
         let wansan_iscsi::target::Notice::TasksEnded { units, attention } = notice;
         for mailbox in &self.shared.mailboxes {
             mailbox.put(Mail::TasksEnded {
                 by,
+                device: Arc::clone(device),
                 units: units.clone(),
                 attention,
             });

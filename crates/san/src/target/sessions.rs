@@ -1,12 +1,18 @@
 //! The sessions that a thread owns, and which of its connections belong to them.
 
+use std::sync::Arc;
+
 use wansan_iscsi::target::{Connection, Session};
 use wansan_trace::{Instant, Recorder, SessionId};
+
+use super::directory::ServedTarget;
 
 /// One session and its connections' slots.
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) session: Box<Session>,
+    /// The target that it has logged in to.
+    pub(super) target: Arc<ServedTarget>,
     /// Names this session among those that had the same number.
     pub(super) generation: u16,
     /// The slots of its connections, by their places in the session.
@@ -54,7 +60,12 @@ pub(super) struct Sessions {
 
 impl Sessions {
     /// Takes in a session that begins with the connection at `slot`.
-    pub(super) fn begin(&mut self, session: Session, slot: u16) -> Membership {
+    pub(super) fn begin(
+        &mut self,
+        session: Session,
+        target: Arc<ServedTarget>,
+        slot: u16,
+    ) -> Membership {
         let free = self.table.iter().position(Option::is_none);
         let number = free.unwrap_or_else(|| {
             self.table.push(None);
@@ -63,6 +74,7 @@ impl Sessions {
         self.generations = self.generations.wrapping_add(1);
         let mut served = Served {
             session: Box::new(session),
+            target,
             generation: self.generations,
             slots: Vec::new(),
         };

@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wansan_iscsi::keys::Wanted;
 use wansan_san::store::LunSpec;
-use wansan_san::target::{Access, NamePattern, Network};
+use wansan_san::target::{Access, Discovery, NamePattern, Network, Offer, TargetSpec};
 use wansan_san::{Target, TargetConfig};
 use wansan_trace::Recorder;
 
@@ -94,6 +94,32 @@ fn default_threads() -> u16 {
     u16::try_from(cores.min(8)).unwrap_or(1)
 }
 
+impl TargetArgs {
+    /// The one target that the arguments describe.
+    fn offer(&self) -> Result<Offer> {
+        let wanted = Wanted {
+            max_connections: self.max_connections,
+            ..self.session.wanted()
+        };
+        let chap = self.chap.target(self.chap_users_file.as_ref())?;
+        let target = TargetSpec {
+            name: self.name.clone(),
+            luns: (0..).zip(self.luns.iter().cloned()).collect(),
+            command_window: self.command_window,
+            wanted: wanted.clone(),
+            chap: chap.clone(),
+            access: Access {
+                initiators: self.initiators.clone(),
+                networks: self.networks.clone(),
+            },
+        };
+        Ok(Offer {
+            targets: vec![target],
+            discovery: Discovery { wanted, chap },
+        })
+    }
+}
+
 /// Carries out `wansan target`: serves until SIGINT, SIGTERM or SIGHUP.
 ///
 /// # Errors
@@ -102,19 +128,8 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
     let recording = args.record.prepare("target")?;
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
     let target = Target::start(&TargetConfig {
-        listen: args.listen.clone(),
-        name: args.name.clone(),
-        luns: args.luns.clone(),
-        command_window: args.command_window,
-        wanted: Wanted {
-            max_connections: args.max_connections,
-            ..args.session.wanted()
-        },
-        chap: args.chap.target(args.chap_users_file.as_ref())?,
-        access: Access {
-            initiators: args.initiators.clone(),
-            networks: args.networks.clone(),
-        },
+        listen: vec![args.listen.clone()],
+        offer: args.offer()?,
         congestion_control: args.congestion_control.clone(),
         threads: usize::from(args.threads),
         kinds: args.record.kinds(),
@@ -122,7 +137,7 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
         tcp_interval: args.tcp_interval,
         report: |line| remark(&format!("wansan target: {line}")),
     })?;
-    let address = target.address();
+    let address = target.addresses()[0];
     if args.json {
         let listening = serde_json::json!({ "event": "listening", "address": address.to_string() });
         tell_json(&listening.to_string())?;
