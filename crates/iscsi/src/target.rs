@@ -7,15 +7,20 @@
 //! A connection logs in by itself with [`crate::login::TargetLogin`] over a [`Handshake`], which
 //! then begins a session or gives the connection that joins one.
 
+mod answered;
 mod answering;
 mod connection;
 mod error;
 mod handshake;
 mod hold;
 mod incoming;
+mod kept;
+mod layout;
 mod management;
 mod membership;
 mod memory;
+mod reassign;
+mod recovery;
 mod session;
 mod task;
 mod window;

@@ -54,6 +54,9 @@ pub struct Accepted {
     pub window: AnnouncedWindow,
     /// The StatSN of the connection's next response.
     pub stat_sn: Sn,
+    /// ExpStatSN of the first request: in a connection that takes over the CID of another one,
+    /// what the initiator expected there (RFC 7143 §11.12.9).
+    pub exp_stat_sn: Sn,
 }
 
 /// What to do after a Login Request.
@@ -581,6 +584,7 @@ impl Dialogue {
             connection,
             window: admission.window,
             stat_sn,
+            exp_stat_sn: self.first.exp_stat_sn,
         })
     }
 }

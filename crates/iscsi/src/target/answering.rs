@@ -1,10 +1,15 @@
 //! What the target sends.
 
+use core::ops::Range;
+
 use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
+use super::answered::{Outcome, Told};
 use super::connection::Link;
+use super::incoming::FLUSH_NOTHING;
+use super::layout::Layout;
 use super::session::Core;
-use super::task::{Refusal, Stage, Task};
+use super::task::{Refusal, Repeat, Stage, Task};
 use crate::scsi::{Answer, Sense};
 use crate::text::exchange::Message;
 use crate::wire::{
@@ -14,22 +19,11 @@ use crate::wire::{
     TextResponse,
 };
 
-/// The command that an answer is for.
-struct Whose {
-    lun: Lun,
-    tag: TaskTag,
-    /// Expected Data Transfer Length.
-    expected_bytes: u32,
-    /// It takes Data-In.
-    takes_data: bool,
-    /// Bytes of Data-Out that the CDB asks for.
-    presented_bytes: u64,
-}
-
 impl Core {
     /// Answers a command for which no store has to work.
     pub(super) fn answer_at_once(
         &mut self,
+        place: usize,
         link: &mut Link,
         command: &ScsiCommand,
         answer: &Answer,
@@ -41,14 +35,9 @@ impl Core {
             trace.crossing(now, self.id, link.id, tag, Layer::Device, direction);
         }
         self.release(!command.immediate);
-        let whose = Whose {
-            lun: command.lun,
-            tag,
-            expected_bytes: command.expected_data_transfer_length,
-            takes_data: command.read,
-            presented_bytes: 0,
-        };
-        self.send_answer(link, &whose, answer, now, trace);
+        let layout = self.layout(link);
+        let task = Task::new(place, link, command, 0, FLUSH_NOTHING, 0, layout);
+        self.send_answer(link, task, answer, now, trace);
     }
 
     /// Ends a task with an answer that may bring data.
@@ -70,68 +59,94 @@ impl Core {
         }
         let Some(task) = self.end(tag) else { return };
         trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
-        let whose = Whose {
-            lun: task.lun,
-            tag,
-            expected_bytes: task.expected_bytes,
-            takes_data: task.takes_data,
-            presented_bytes: task.presented_bytes(),
-        };
-        self.send_answer(link, &whose, answer, now, trace);
+        self.send_answer(link, task, answer, now, trace);
     }
 
-    /// Sends an answer: its data in as many PDUs as it takes, with the status in the last one, or
-    /// a SCSI Response.
+    /// Sends the answer of a task that has ended: its data in as many PDUs as it takes, with the
+    /// status in the last one where that need not be sent again apart from it, or a SCSI Response.
     fn send_answer(
         &mut self,
         link: &mut Link,
-        whose: &Whose,
+        task: Task,
         answer: &Answer,
         now: Instant,
         trace: &mut Recorder,
     ) {
-        let (tag, expected_bytes) = (whose.tag, whose.expected_bytes);
-        let wanted = if whose.takes_data {
+        let (tag, expected_bytes) = (task.tag, task.expected_bytes);
+        let wanted = if task.takes_data {
             expected_bytes as usize
         } else {
             0
         };
         let data = &answer.data[..answer.data.len().min(wanted)];
-        let presented_bytes = whose.presented_bytes.max(answer.data.len() as u64);
+        let presented_bytes = task.presented_bytes().max(answer.data.len() as u64);
         let residual = Residual::of(expected_bytes, presented_bytes);
-        if answer.status == ScsiStatus::Good && !data.is_empty() {
-            let mut sent_bytes = 0;
-            let max_bytes = link.parameters.max_send_data_bytes as usize;
-            for (data_sn, piece) in data.chunks(max_bytes).enumerate() {
-                let last = sent_bytes + piece.len() == data.len();
+        let data = match answer.status {
+            ScsiStatus::Good => data,
+            _ => &[],
+        };
+        let collapses = !self.recovers() && !data.is_empty();
+        let last_status = collapses.then_some((ScsiStatus::Good, residual));
+        let (whose, all) = ((task.lun, tag), 0..u32::MAX);
+        let layout = task.layout;
+        let data_pdus = self.send_data(link, whose, &layout, data, all, last_status, now, trace);
+        trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Leave);
+        if !collapses {
+            let outcome = (answer.status, answer.sense, residual);
+            let data = data.to_vec();
+            self.tell(link, tag, task, outcome, data_pdus, data, now, trace);
+        }
+    }
+
+    /// Sends those Data-In PDUs of `data` whose DataSNs lie in `run`, the last of all with a status
+    /// if there is one; gives the number of PDUs that the whole data takes.
+    #[expect(clippy::too_many_arguments, reason = "data has this many parts")]
+    pub(super) fn send_data(
+        &mut self,
+        link: &mut Link,
+        (lun, task_tag): (Lun, TaskTag),
+        layout: &Layout,
+        data: &[u8],
+        run: Range<u32>,
+        last_status: Option<(ScsiStatus, Residual)>,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> u32 {
+        let (mut data_sn, mut at) = (layout.first_sn, layout.first_bytes);
+        while (at as usize) < data.len() {
+            let left_in_burst = layout.left_in_burst(at);
+            let piece = layout.pdu_bytes.min(left_in_burst);
+            let piece = &data[at as usize..][..(piece as usize).min(data.len() - at as usize)];
+            let end = at + piece.len() as u32;
+            let last = end as usize == data.len();
+            if run.contains(&data_sn) {
+                let status = last_status.filter(|_| last);
                 let data_in = DataIn {
-                    final_: last,
+                    final_: last || layout.left_in_burst(end) == layout.burst_bytes,
                     acknowledge: false,
-                    status: last.then_some(ScsiStatus::Good),
-                    residual: if last { residual } else { Residual::None },
-                    lun: whose.lun,
-                    task_tag: tag,
+                    status: status.map(|(status, _)| status),
+                    residual: status.map_or(Residual::None, |(_, residual)| residual),
+                    lun,
+                    task_tag,
                     transfer_tag: RESERVED_TAG,
-                    stat_sn: if last {
+                    stat_sn: if status.is_some() {
                         link.take_stat_sn()
                     } else {
                         link.stat_sn
                     },
                     exp_cmd_sn: self.window.exp_cmd_sn(),
                     max_cmd_sn: self.window.max_cmd_sn(),
-                    data_sn: data_sn as u32,
-                    buffer_offset: sent_bytes as u32,
+                    data_sn,
+                    buffer_offset: at,
                 };
                 let mut bhs = [0; BHS_BYTES];
                 data_in.emit(&mut bhs);
                 link.push(&bhs, piece, now, trace);
-                sent_bytes += piece.len();
             }
-        } else {
-            let sense = answer.sense.as_ref();
-            self.send_response(link, tag, answer.status, sense, residual, 0, now, trace);
+            at = end;
+            data_sn += 1;
         }
-        trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Leave);
+        data_sn
     }
 
     /// Ends a task with CHECK CONDITION.
@@ -202,16 +217,44 @@ impl Core {
         trace: &mut Recorder,
     ) {
         let Some(task) = self.end(tag) else { return };
-        if task.stage.reached_device() {
+        if task.stage.reached_device() && matches!(task.repeat, Repeat::No) {
             trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
         }
         let data_pdus = match &task.stage {
             Stage::Collecting(collecting) => collecting.r2t_sn,
-            Stage::Ready(progress) | Stage::AtStore(progress) => progress.data_sn,
+            Stage::Ready(progress) | Stage::AtStore(progress) => progress.data_pdus(),
             Stage::Refused(_) | Stage::Aborted => 0,
         };
-        self.send_response(link, tag, status, sense, residual, data_pdus, now, trace);
-        trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Leave);
+        if let Repeat::No = task.repeat {
+            trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Leave);
+        }
+        let outcome = (status, sense.copied(), residual);
+        self.tell(link, tag, task, outcome, data_pdus, Vec::new(), now, trace);
+    }
+
+    /// Sends the SCSI Response of a task that has had `data_pdus` Data-In PDUs or R2Ts, and keeps
+    /// the task, with data that came from no store, where it may have to be sent again.
+    #[expect(clippy::too_many_arguments, reason = "an answer has this many parts")]
+    pub(super) fn tell(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        task: Task,
+        outcome: Outcome,
+        data_pdus: u32,
+        data: Vec<u8>,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let told = Told {
+            stat_sn: link.stat_sn,
+            outcome,
+            data_pdus,
+        };
+        self.send_response(link, tag, &told, task.snack_tag, now, trace);
+        if self.recovers() {
+            self.keep(tag, task, told, data);
+        }
     }
 
     /// Takes a task off the table and gives back what it held.
@@ -228,27 +271,25 @@ impl Core {
         Some(task)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "an answer has this many parts")]
     fn send_response(
         &mut self,
         link: &mut Link,
         tag: TaskTag,
-        status: ScsiStatus,
-        sense: Option<&Sense>,
-        residual: Residual,
-        data_pdus: u32,
+        told: &Told,
+        snack_tag: u32,
         now: Instant,
         trace: &mut Recorder,
     ) {
+        let (status, sense, residual) = told.outcome;
         let response = ScsiResponse {
             response: ResponseCode::CommandCompleted,
             status,
             task_tag: tag,
-            snack_tag: 0,
+            snack_tag,
             stat_sn: link.take_stat_sn(),
             exp_cmd_sn: self.window.exp_cmd_sn(),
             max_cmd_sn: self.window.max_cmd_sn(),
-            exp_data_sn: data_pdus,
+            exp_data_sn: told.data_pdus,
             residual,
             bidirectional_read_residual: Residual::None,
         };
@@ -260,9 +301,9 @@ impl Core {
                 let mut data = [0; 2 + Sense::FIXED_BYTES];
                 data[..2].copy_from_slice(&(Sense::FIXED_BYTES as u16).to_be_bytes());
                 data[2..].copy_from_slice(&sense.fixed());
-                link.push(&bhs, &data, now, trace);
+                self.push_answer(link, &bhs, &data, Some(tag), now, trace);
             }
-            None => link.push(&bhs, &[], now, trace),
+            None => self.push_answer(link, &bhs, &[], Some(tag), now, trace),
         }
     }
 
@@ -314,7 +355,12 @@ impl Core {
         };
         let mut bhs = [0; BHS_BYTES];
         nop.emit(&mut bhs);
-        link.push(&bhs, data, now, trace);
+        // A ping of ours has no number (§11.19.1).
+        if task_tag == RESERVED_TASK_TAG {
+            link.push(&bhs, data, now, trace);
+        } else {
+            self.push_answer(link, &bhs, data, None, now, trace);
+        }
     }
 
     pub(super) fn send_text(
@@ -337,7 +383,7 @@ impl Core {
         };
         let mut bhs = [0; BHS_BYTES];
         response.emit(&mut bhs);
-        link.push(&bhs, &message.data, now, trace);
+        self.push_answer(link, &bhs, &message.data, None, now, trace);
     }
 
     pub(super) fn send_logout(
@@ -359,7 +405,7 @@ impl Core {
         };
         let mut bhs = [0; BHS_BYTES];
         response.emit(&mut bhs);
-        link.push(&bhs, &[], now, trace);
+        self.push_answer(link, &bhs, &[], None, now, trace);
     }
 
     /// Says what nobody asked for: `event`, about the connection `cid` (§11.9).
@@ -384,7 +430,7 @@ impl Core {
         };
         let mut bhs = [0; BHS_BYTES];
         message.emit(&mut bhs);
-        link.push(&bhs, &[], now, trace);
+        self.push_answer(link, &bhs, &[], None, now, trace);
     }
 
     pub(super) fn send_managed(
@@ -404,7 +450,7 @@ impl Core {
         };
         let mut bhs = [0; BHS_BYTES];
         response.emit(&mut bhs);
-        link.push(&bhs, &[], now, trace);
+        self.push_answer(link, &bhs, &[], None, now, trace);
     }
 
     /// Sends a Reject that carries the header it is about (§11.17).
@@ -425,6 +471,6 @@ impl Core {
         };
         let mut bhs = [0; BHS_BYTES];
         reject.emit(&mut bhs);
-        link.push(&bhs, rejected, now, trace);
+        self.push_answer(link, &bhs, rejected, None, now, trace);
     }
 }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use wansan_trace::event::PduDirection;
 use wansan_trace::{ConnectionId, Instant, Recorder, SessionId, TaskTag};
 
+use super::kept::Kept;
 use super::memory::Share;
 use crate::keys::ConnectionParameters;
 use crate::record::pdu_record;
@@ -39,6 +40,8 @@ pub(super) struct Link {
     pub(super) transmitter: Transmitter,
     pub(super) parameters: ConnectionParameters,
     pub(super) stat_sn: Sn,
+    /// ExpStatSN of its first Login Request.
+    pub(super) login_exp_stat_sn: Sn,
     /// What of the session's share of memory is for what this connection will have to send.
     charged_bytes: usize,
     /// The target's memory does not cover that.
@@ -50,6 +53,10 @@ pub(super) struct Link {
     pub(super) pinged: bool,
     /// It is to be closed: nothing more is heard.
     pub(super) ended: bool,
+    /// Answers that the initiator has not acknowledged; none are kept at error recovery level 0.
+    pub(super) kept: Option<Kept>,
+    /// Its socket is gone, and its tasks wait until then to move to another connection.
+    pub(super) lost_until: Option<Instant>,
 }
 
 impl Connection {
@@ -60,7 +67,7 @@ impl Connection {
         receiver: Receiver,
         transmitter: Transmitter,
         parameters: ConnectionParameters,
-        stat_sn: Sn,
+        (stat_sn, login_exp_stat_sn): (Sn, Sn),
     ) -> Self {
         Connection {
             receiver,
@@ -70,14 +77,26 @@ impl Connection {
                 transmitter,
                 parameters,
                 stat_sn,
+                login_exp_stat_sn,
                 charged_bytes: 0,
                 short: false,
                 ready: VecDeque::new(),
                 text: Responder::default(),
                 pinged: false,
                 ended: false,
+                kept: None,
+                lost_until: None,
             },
         }
+    }
+
+    /// Its socket is gone; its tasks are kept until then.
+    pub(super) fn lose(&mut self, until: Instant) {
+        self.receiver = Receiver::new();
+        self.link.transmitter = Transmitter::new();
+        self.link.ready.clear();
+        self.link.text = Responder::default();
+        self.link.lost_until = Some(until);
     }
 
     /// The connection's CID.
@@ -117,20 +136,27 @@ impl Connection {
     /// or tasks to be asked of a store.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        !self.pending().is_empty() || !self.link.ready.is_empty()
+        !self.pending().is_empty() || !self.link.ready.is_empty() && !self.link.is_lost()
     }
 }
 
 impl Link {
     pub(super) fn hears(&self) -> bool {
         let pending_bytes = self.transmitter.pending().len();
-        !self.ended && (pending_bytes == 0 || !self.short && pending_bytes < SEND_LIMIT_BYTES)
+        !self.ended
+            && !self.is_lost()
+            && (pending_bytes == 0 || !self.short && pending_bytes < SEND_LIMIT_BYTES)
+    }
+
+    /// Whether its socket is gone while its tasks are kept.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost_until.is_some()
     }
 
     /// Whether another read may be started when `at_store_bytes` are still to come from stores.
     pub(super) fn has_room(&self, at_store_bytes: usize) -> bool {
         let owed_bytes = self.transmitter.pending().len() + at_store_bytes;
-        owed_bytes == 0 || !self.short && owed_bytes < SEND_BACKLOG_BYTES
+        !self.is_lost() && (owed_bytes == 0 || !self.short && owed_bytes < SEND_BACKLOG_BYTES)
     }
 
     /// Brings the charge for what this connection has to send up to date, when `at_store_bytes`
@@ -166,6 +192,9 @@ impl Link {
 
     /// Queues a PDU for sending.
     pub(super) fn push(&mut self, bhs: &Bhs, data: &[u8], now: Instant, trace: &mut Recorder) {
+        if self.is_lost() {
+            return;
+        }
         let offset = self.transmitter.queued_end();
         self.transmitter.push(bhs, data);
         self.record(bhs, data.len(), offset, now, trace);

@@ -157,7 +157,7 @@ impl Handshake {
             self.receiver,
             self.transmitter,
             parameters,
-            accepted.stat_sn,
+            (accepted.stat_sn, accepted.exp_stat_sn),
         )
     }
 }

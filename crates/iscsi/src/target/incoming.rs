@@ -5,8 +5,9 @@ use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::connection::Link;
 use super::error::Close;
+use super::layout::Layout;
 use super::session::{Core, UNSOLICITED_BYTES};
-use super::task::{Progress, Refusal, Stage, Task};
+use super::task::{Progress, Refusal, Repeat, Stage, Task};
 use super::window::Admission;
 use crate::keys::Key;
 use crate::record::pdu_record;
@@ -25,8 +26,8 @@ pub(super) struct Held {
     pub(super) bhs: Bhs,
     pub(super) data: Vec<u8>,
     /// The unsolicited Data-Out that has followed it, which comes on the connection of the command
-    /// however long that has to wait (§4.2.2.1).
-    pub(super) data_out: Vec<(Bhs, Vec<u8>)>,
+    /// however long that has to wait (§4.2.2.1); of a PDU that was lost there is only the header.
+    pub(super) data_out: Vec<(Bhs, Option<Vec<u8>>)>,
 }
 
 /// What a PDU with so much data is charged while it waits.
@@ -37,10 +38,8 @@ fn charge_bytes(data_bytes: usize) -> usize {
 impl Held {
     /// What the command and its data are charged while they wait.
     fn charged_bytes(&self) -> usize {
-        let data_out = self
-            .data_out
-            .iter()
-            .map(|(_, data)| charge_bytes(data.len()));
+        let lengths = self.data_out.iter().map(|(_, data)| data.as_ref());
+        let data_out = lengths.map(|data| charge_bytes(data.map_or(0, Vec::len)));
         charge_bytes(self.data.len()) + data_out.sum::<usize>()
     }
 
@@ -82,11 +81,9 @@ impl Core {
                 pdu.stream_offset,
             ));
         }
+        self.acknowledge(link, pdu.exp_stat_sn());
         match pdu.opcode() {
-            Opcode::DataOut if !self.tasks.contains_key(&pdu.task_tag()) => {
-                self.hold_data_out(place, pdu)
-            }
-            Opcode::DataOut => self.data_out(link, pdu.bhs, pdu.data, now, trace),
+            Opcode::DataOut => self.data_out(place, link, (pdu.bhs, pdu.data), now, trace),
             Opcode::ScsiCommand
             | Opcode::TaskManagementRequest
             | Opcode::NopOut
@@ -115,11 +112,7 @@ impl Core {
                     Admission::Ignore => Ok(()),
                 }
             }
-            // Error recovery level 0 does not know SNACK (§7.1.4.1).
-            Opcode::Snack => {
-                self.reject(link, RejectReason::SnackReject, pdu.bhs, now, trace);
-                Ok(())
-            }
+            Opcode::Snack => self.snack(link, pdu.bhs, now, trace),
             Opcode::LoginRequest => {
                 self.reject(link, RejectReason::ProtocolError, pdu.bhs, now, trace);
                 Err(out_of_state(
@@ -134,17 +127,22 @@ impl Core {
         }
     }
 
-    /// Keeps a Data-Out PDU whose command is held. One that belongs to no command is let go: its
-    /// task was aborted.
-    fn hold_data_out(&mut self, place: usize, pdu: &Pdu<'_>) -> Result<(), Close> {
-        let tag = pdu.task_tag();
+    /// Keeps a Data-Out PDU of `tag` whose command is held; `data` is `None` when it was lost. One
+    /// that belongs to no command is let go: its task was aborted.
+    pub(super) fn hold_data_out(
+        &mut self,
+        place: usize,
+        tag: TaskTag,
+        bhs: &Bhs,
+        data: Option<&[u8]>,
+    ) -> Result<(), Close> {
         let is_its = |held: &Held| held.place == place && held.is_write(tag);
         if self.held.newest(is_its).is_none() {
             return Ok(());
         }
-        self.charge_held(pdu.data.len())?;
+        self.charge_held(data.map_or(0, <[u8]>::len))?;
         if let Some(held) = self.held.newest(is_its) {
-            held.data_out.push((*pdu.bhs, pdu.data.to_vec()));
+            held.data_out.push((*bhs, data.map(<[u8]>::to_vec)));
         }
         Ok(())
     }
@@ -191,6 +189,7 @@ impl Core {
     /// Handles a PDU that was lost to a digest error or is too long.
     pub(super) fn frame_error(
         &mut self,
+        place: usize,
         link: &mut Link,
         error: FrameError,
         now: Instant,
@@ -200,6 +199,9 @@ impl Core {
             FrameError::DataDigest { bhs, .. } => {
                 let reason = RejectReason::DataDigestError;
                 self.reject(link, reason, bhs, now, trace);
+                if self.recovers() {
+                    return self.data_lost(place, link, bhs, now, trace);
+                }
             }
             FrameError::DataSegmentTooLong { bhs, .. } => {
                 let reason = RejectReason::InvalidPduField;
@@ -208,8 +210,28 @@ impl Core {
             FrameError::HeaderDigest { .. } => {}
         }
         // At error recovery level 0 lost data cannot be asked for again, and a lost command would
-        // leave a gap in CmdSN for ever.
+        // leave a gap in CmdSN for ever. After a bad header nothing tells where the next PDU begins
+        // (§7.8), at any level.
         Err(error.into())
+    }
+
+    /// Handles a request that was held, and the data that has come behind it.
+    pub(super) fn deliver_with_data(
+        &mut self,
+        link: &mut Link,
+        held: &Held,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), Close> {
+        let place = held.place;
+        self.deliver(place, link, &held.bhs, &held.data, now, trace)?;
+        for (bhs, data) in &held.data_out {
+            match data {
+                Some(data) => self.data_out(place, link, (bhs, data), now, trace)?,
+                None => self.data_lost(place, link, bhs, now, trace)?,
+            }
+        }
+        Ok(())
     }
 
     /// Handles a request whose turn has come.
@@ -274,6 +296,9 @@ impl Core {
             self.reject(link, RejectReason::TaskInProgress, bhs, now, trace);
             return Ok(());
         }
+        // The initiator may use a tag again as soon as it has the answer (§11.2.1.8).
+        self.answered.remove(&tag);
+        let layout = self.layout(link);
         trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Enter);
         let decoded = self
             .config
@@ -282,12 +307,12 @@ impl Core {
         let expected_bytes = command.expected_data_transfer_length;
         let (unit, operation) = match decoded {
             Decoded::Answer(answer) if command.final_ => {
-                self.answer_at_once(link, &command, &answer, now, trace);
+                self.answer_at_once(place, link, &command, &answer, now, trace);
                 return Ok(());
             }
             // Unsolicited data follows, which nobody wants: let it pass, then say so.
             Decoded::Answer(answer) => {
-                let mut task = Task::new(place, link, &command, 0, FLUSH_NOTHING, 0);
+                let mut task = Task::new(place, link, &command, 0, FLUSH_NOTHING, 0, layout);
                 task.stage = Stage::Refused(match answer.status {
                     ScsiStatus::Good => Sense::NONE.into(),
                     status => Refusal {
@@ -310,7 +335,7 @@ impl Core {
             _ => 0,
         };
         let moved_bytes = wanted_bytes.min(expected_bytes);
-        let mut task = Task::new(place, link, &command, unit, operation, moved_bytes);
+        let mut task = Task::new(place, link, &command, unit, operation, moved_bytes, layout);
         if !operation.takes_data_out() {
             self.tasks.insert(tag, task);
             self.ready(link, tag, now, trace);
@@ -454,22 +479,24 @@ impl Core {
 }
 
 /// The operation of a task that has none.
-const FLUSH_NOTHING: StoreOperation = StoreOperation::Flush {
+pub(super) const FLUSH_NOTHING: StoreOperation = StoreOperation::Flush {
     offset_bytes: 0,
     len_bytes: 0,
     immediate: false,
 };
 
 impl Task {
-    fn new(
+    pub(super) fn new(
         place: usize,
         link: &Link,
         command: &ScsiCommand,
         unit: usize,
         operation: StoreOperation,
         moved_bytes: u32,
+        layout: Layout,
     ) -> Task {
         Task {
+            tag: command.task_tag,
             lun: command.lun,
             place,
             connection: link.id,
@@ -482,6 +509,9 @@ impl Task {
             moved_bytes,
             charged_bytes: 0,
             at_store_bytes: 0,
+            layout,
+            snack_tag: 0,
+            repeat: Repeat::No,
             stage: Stage::Ready(Progress::default()),
         }
     }

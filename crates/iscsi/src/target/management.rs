@@ -100,7 +100,8 @@ impl Core {
                 )
             }
             TaskManagementFunction::TaskReassign => {
-                (Vec::new(), TaskManagementResult::ReassignNotSupported)
+                self.reassign(place, link, request, now, trace);
+                return Ok(());
             }
             _ => (Vec::new(), TaskManagementResult::NotSupported),
         };

@@ -1,10 +1,11 @@
 //! A session at the target: command window, tasks, and what its stores are to do.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use wansan_trace::{Instant, Recorder, SessionId, TaskTag};
 
+use super::answered::Answered;
 use super::connection::{Connection, Link};
 use super::error::Close;
 use super::hold::HoldQueue;
@@ -12,7 +13,7 @@ use super::incoming::Held;
 use super::management::Management;
 use super::membership::Place;
 use super::memory::{Memory, Share};
-use super::task::Tasks;
+use super::task::{TagHash, Tasks};
 use super::window::CommandWindow;
 use crate::keys::SessionParameters;
 use crate::login::AnnouncedWindow;
@@ -82,7 +83,7 @@ pub(super) const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 ///
 /// Another connection comes in with [`Session::join`]; one whose socket is dead goes with
 /// [`Session::leave`]; the session [`is over`](Session::is_over) with its last one.
-/// [`Session::rest`] is called about once a second.
+/// [`Session::rest`] and [`Session::expire`] are called about once a second.
 ///
 /// Memory is bounded: tasks by the command window, unsolicited data by FirstBurstLength times the
 /// window (256 MiB at most), solicited data by 64 MiB or one task, what waits for a socket by
@@ -113,6 +114,8 @@ pub(super) struct Core {
     /// Bytes of data in `held`.
     pub(super) held_bytes: usize,
     pub(super) tasks: Tasks,
+    /// Tasks whose answers are not acknowledged; none at error recovery level 0.
+    pub(super) answered: HashMap<TaskTag, Answered, TagHash>,
     pub(super) next_transfer_tag: u32,
     pub(super) solicited_bytes: u32,
     /// The places of connections, taken or free.
@@ -159,6 +162,7 @@ impl Session {
                 held: HoldQueue::default(),
                 held_bytes: 0,
                 tasks: Tasks::default(),
+                answered: HashMap::default(),
                 next_transfer_tag: 0,
                 solicited_bytes: 0,
                 places: Vec::new(),
@@ -214,7 +218,7 @@ impl Session {
             let handled = match receiver.next() {
                 Ok(Some(pdu)) => self.core.incoming(place, link, &pdu, now, trace),
                 Ok(None) => return,
-                Err(error) => self.core.frame_error(link, error, now, trace),
+                Err(error) => self.core.frame_error(place, link, error, now, trace),
             };
             self.core.end_after(place, link, handled);
             self.deliver_held(now, trace);
@@ -234,12 +238,7 @@ impl Session {
                 self.core.release(true);
                 continue;
             };
-            let handled = self
-                .core
-                .deliver(held.place, link, &held.bhs, &held.data, now, trace);
-            let handled = held.data_out.iter().fold(handled, |handled, (bhs, data)| {
-                handled.and_then(|()| self.core.data_out(link, bhs, data, now, trace))
-            });
+            let handled = self.core.deliver_with_data(link, &held, now, trace);
             self.core.end_after(held.place, link, handled);
         }
     }
@@ -253,12 +252,6 @@ impl Session {
                 link.settle(&mut self.core.share, place.at_store_bytes);
             }
         }
-    }
-
-    /// The next connection, by its place, that is to be closed once its pending bytes are sent,
-    /// and why. Where the standard wants a Reject first, it has been queued.
-    pub fn poll_end(&mut self) -> Option<(usize, Close)> {
-        self.core.ends.pop_front()
     }
 
     /// What other sessions have to know, oldest first.

@@ -1,9 +1,12 @@
 //! The target's tasks.
 
+use core::ops::Range;
 use std::collections::VecDeque;
 
 use wansan_trace::{ConnectionId, TaskTag};
 
+use super::answered::Told;
+use super::layout::Layout;
 use crate::scsi::{MediumOperation, Sense, StoreOperation};
 use crate::sequence::Sn;
 use crate::wire::{Lun, ScsiStatus};
@@ -11,6 +14,7 @@ use crate::wire::{Lun, ScsiStatus};
 /// One task between its command and its answer.
 #[derive(Debug)]
 pub(super) struct Task {
+    pub(super) tag: TaskTag,
     pub(super) lun: Lun,
     /// The place of its connection in the session: data and status stay with it (RFC 7143
     /// §4.2.2.1, connection allegiance).
@@ -31,10 +35,31 @@ pub(super) struct Task {
     pub(super) charged_bytes: usize,
     /// Bytes that the store has been asked for and has not given.
     pub(super) at_store_bytes: usize,
+    /// How its Data-In is cut up.
+    pub(super) layout: Layout,
+    /// SNACK Tag of the last R-Data SNACK for it, else 0 (RFC 7143 §11.4.10).
+    pub(super) snack_tag: u32,
+    pub(super) repeat: Repeat,
     pub(super) stage: Stage,
 }
 
+/// Whether the task has been answered before.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Repeat {
+    /// It has not.
+    No,
+    /// It has, and only data is sent again.
+    Data(Told),
+    /// It has, and will be answered again, because the initiator has missed it.
+    All,
+}
+
 impl Task {
+    /// Whether a store gives its Data-In.
+    pub(super) fn reads(&self) -> bool {
+        matches!(self.operation, StoreOperation::Read { .. })
+    }
+
     /// Bytes that the CDB moves, whatever the initiator expects: SPDTL in RFC 7143 §11.4.5.
     pub(super) fn presented_bytes(&self) -> u64 {
         match self.operation {
@@ -119,6 +144,10 @@ pub(super) struct Collecting {
     pub(super) r2t_sn: u32,
     /// Bytes granted out of the session's bound on solicited data.
     pub(super) granted_bytes: u32,
+    /// What was lost and has to be asked for again, before anything new.
+    pub(super) again: VecDeque<Range<u32>>,
+    /// Of the unsolicited data a PDU was lost: what follows it is let go and asked for later.
+    pub(super) unsolicited_lost: bool,
 }
 
 /// One R2T.
@@ -128,6 +157,9 @@ pub(super) struct Asked {
     pub(super) next_bytes: u32,
     pub(super) end_bytes: u32,
     pub(super) data_sn: u32,
+    pub(super) r2t_sn: u32,
+    /// A PDU was lost: what follows it in the sequence is let go.
+    pub(super) lost: bool,
 }
 
 /// What of a task has been done.
@@ -141,10 +173,71 @@ pub(super) struct Progress {
     pub(super) sent_bytes: u32,
     /// How many Data-In and R2T PDUs have been sent, which is DataSN of the next Data-In.
     pub(super) data_sn: u32,
+    /// While PDUs are sent again: where the task itself goes on, and where they end.
+    pub(super) detour: Option<Detour>,
+    /// DataSNs that have been asked for again.
+    pub(super) runs: VecDeque<Range<u32>>,
+    /// The answer of the store will not do, as the task's data is to be sent in another way.
+    pub(super) restart: bool,
     /// Granted bytes to be given back at the end.
     pub(super) granted_bytes: u32,
     /// The store has been asked once.
     pub(super) store_entered: bool,
+}
+
+/// PDUs of a read that are sent again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Detour {
+    until_bytes: u32,
+    sent_bytes: u32,
+    data_sn: u32,
+}
+
+impl Progress {
+    /// Begins with the first PDU of a layout.
+    pub(super) fn begin_at(&mut self, layout: &Layout) {
+        self.restart = false;
+        self.detour = None;
+        self.runs.clear();
+        self.sent_bytes = layout.first_bytes;
+        self.data_sn = layout.first_sn;
+    }
+
+    /// Turns to a run that has been asked for again, if there is one.
+    pub(super) fn turn_back(&mut self, layout: &Layout, moved_bytes: u32) {
+        if self.detour.is_none()
+            && let Some(run) = self.runs.pop_front()
+        {
+            self.detour = Some(Detour {
+                until_bytes: layout.offset(run.end).min(moved_bytes),
+                sent_bytes: self.sent_bytes,
+                data_sn: self.data_sn,
+            });
+            self.sent_bytes = layout.offset(run.start).min(moved_bytes);
+            self.data_sn = run.start;
+        }
+    }
+
+    /// Where reading ends for now.
+    pub(super) fn until_bytes(&self, moved_bytes: u32) -> u32 {
+        self.detour.map_or(moved_bytes, |detour| detour.until_bytes)
+    }
+
+    /// Goes on where it was before the run, once that is sent; says whether anything is left.
+    pub(super) fn turn_forth(&mut self, moved_bytes: u32) -> bool {
+        if let Some(detour) = self.detour
+            && self.sent_bytes >= detour.until_bytes
+        {
+            self.detour = None;
+            (self.sent_bytes, self.data_sn) = (detour.sent_bytes, detour.data_sn);
+        }
+        self.sent_bytes < self.until_bytes(moved_bytes) || !self.runs.is_empty()
+    }
+
+    /// How many Data-In PDUs the task itself has sent.
+    pub(super) fn data_pdus(&self) -> u32 {
+        self.detour.map_or(self.data_sn, |detour| detour.data_sn)
+    }
 }
 
 /// The session's tasks by tag.

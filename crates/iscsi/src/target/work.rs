@@ -3,7 +3,7 @@
 use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::session::{Core, Session, link_at};
-use super::task::Stage;
+use super::task::{Repeat, Stage};
 use crate::scsi::{Answer, MediumOperation, Sense, StoreOperation};
 use crate::wire::{BHS_BYTES, DataIn, RESERVED_TAG, Residual, ScsiStatus};
 
@@ -81,8 +81,9 @@ impl Session {
             let mut progress = std::mem::take(progress);
             let work = match task.operation {
                 StoreOperation::Read { offset_bytes, .. } => {
-                    let left = task.moved_bytes - progress.sent_bytes;
-                    let mut piece = left.min(self.core.parameters.max_burst_bytes);
+                    progress.turn_back(&task.layout, task.moved_bytes);
+                    let left = progress.until_bytes(task.moved_bytes) - progress.sent_bytes;
+                    let mut piece = left.min(task.layout.left_in_burst(progress.sent_bytes));
                     let owed_bytes = at_store_bytes + piece as usize;
                     if !link.settle(&mut self.core.share, owed_bytes) {
                         if !link.has_room(at_store_bytes) {
@@ -90,7 +91,12 @@ impl Session {
                             link.ready.push_front(tag);
                             return None;
                         }
-                        piece = piece.min(SHORT_READ_BYTES);
+                        piece = piece.min(if self.core.parameters.error_recovery_level > 0 {
+                            // A DataSN must say where its PDU lies.
+                            SHORT_READ_BYTES.next_multiple_of(task.layout.pdu_bytes)
+                        } else {
+                            SHORT_READ_BYTES
+                        });
                     }
                     task.at_store_bytes = piece as usize;
                     self.core.places[place].at_store_bytes += piece as usize;
@@ -153,27 +159,38 @@ impl Session {
         let Some(link) = link_at(&mut self.connections, place) else {
             return true;
         };
-        let max_bytes = link.parameters.max_send_data_bytes as usize;
+        if link.is_lost() {
+            // Nobody is there to take it: it is read again when the task has moved.
+            self.core.set_aside(task);
+            return true;
+        }
+        if self.core.restart(task) {
+            link.ready.push_back(task);
+            return true;
+        }
+        let collapses = !self.core.recovers();
         let mut at = 0;
         let mut answered = asked;
         // A piece of no bytes still has its status to send.
         loop {
-            let length = max_bytes.min(len_bytes - at);
             let Some(found) = self.core.tasks.get_mut(&task) else {
                 return true;
             };
             let (expected, actual) = (found.expected_bytes, found.presented_bytes());
+            let layout = found.layout;
+            let length = (layout.pdu_bytes as usize).min(len_bytes - at);
             let Stage::AtStore(progress) = &mut found.stage else {
                 break;
             };
             if length == 0 {
                 break;
             }
-            let end_of_piece = at + length == len_bytes;
             let sent_bytes = progress.sent_bytes + length as u32;
-            let last = sent_bytes == found.moved_bytes;
+            let end = sent_bytes == found.moved_bytes;
+            // The status comes along only where it need not be sent again apart from the data.
+            let last = end && collapses;
             let data_in = DataIn {
-                final_: end_of_piece,
+                final_: end || layout.left_in_burst(sent_bytes) == layout.burst_bytes,
                 acknowledge: false,
                 status: last.then_some(ScsiStatus::Good),
                 residual: if last {
@@ -244,6 +261,7 @@ impl Session {
         trace: &mut Recorder,
     ) {
         self.store_asked(task, asked, trace);
+        let collapses = !self.core.recovers();
         let Some(found) = self.core.tasks.get_mut(&task) else {
             return;
         };
@@ -254,7 +272,7 @@ impl Session {
         let Some(link) = link_at(&mut self.connections, place) else {
             return;
         };
-        if progress.sent_bytes < found.moved_bytes {
+        if progress.turn_forth(found.moved_bytes) {
             let progress = std::mem::take(progress);
             found.stage = Stage::Ready(progress);
             self.core.places[place].at_store_bytes -= std::mem::take(&mut found.at_store_bytes);
@@ -262,9 +280,15 @@ impl Session {
             link.ready.push_back(task);
             return;
         }
+        if let Repeat::Data(told) = found.repeat {
+            self.core.repeated(task, told);
+            return;
+        }
         let (id, session) = (link.id, self.core.id);
-        trace.crossing(now, session, id, task, Layer::Store, Direction::Leave);
-        if progress.sent_bytes == 0 {
+        if let Repeat::No = found.repeat {
+            trace.crossing(now, session, id, task, Layer::Store, Direction::Leave);
+        }
+        if progress.sent_bytes == 0 || !collapses {
             // Nothing to send but the status.
             let residual = Residual::of(found.expected_bytes, found.presented_bytes());
             self.core
@@ -373,6 +397,11 @@ impl Session {
         let Some(found) = self.core.tasks.get(&task) else {
             return;
         };
+        if let Repeat::Data(told) = found.repeat {
+            // It has ended well once; the initiator will miss the data and ask again.
+            self.core.repeated(task, told);
+            return;
+        }
         let Some(link) = link_at(&mut self.connections, found.place) else {
             return;
         };

@@ -8,8 +8,11 @@ use super::connection::Link;
 use super::error::Close;
 use super::session::{Core, SOLICITED_BYTES, Session, link_at};
 use super::task::{Asked, Collecting, Progress, Refusal, Stage, Task};
+use super::window::CommandWindow;
+use crate::keys::SessionParameters;
 use crate::scsi::{AdditionalSense, Sense, SenseKey, StoreOperation};
-use crate::wire::{BHS_BYTES, Bhs, DataOut, R2t, RESERVED_TAG, ScsiCommand};
+use crate::sequence::Sn;
+use crate::wire::{BHS_BYTES, Bhs, DataOut, Lun, R2t, RESERVED_TAG, ScsiCommand};
 
 impl Core {
     /// Takes in a write's immediate data, after checking the command against what was negotiated
@@ -64,34 +67,37 @@ impl Core {
             ask_from: 0,
             r2t_sn: 0,
             granted_bytes: 0,
+            again: VecDeque::new(),
+            unsolicited_lost: false,
         });
         Ok(())
     }
 
-    /// Takes in one Data-Out PDU. One that belongs to no task is let go: its task has ended.
+    /// Takes in one Data-Out PDU. One that belongs to no command is let go: its task was aborted.
     pub(super) fn data_out(
         &mut self,
+        place: usize,
         link: &mut Link,
-        bhs: &Bhs,
-        data: &[u8],
+        (bhs, data): (&Bhs, &[u8]),
         now: Instant,
         trace: &mut Recorder,
     ) -> Result<(), Close> {
         let data_out = DataOut::parse(bhs)?;
         let tag = data_out.task_tag;
         let Some(task) = self.tasks.get_mut(&tag) else {
-            return Ok(());
+            return self.hold_data_out(place, tag, bhs, Some(data));
         };
-        if task.connection != link.id {
+        if task.place != place {
             // §4.2.2.1, connection allegiance.
             return Err(Close::Protocol(
                 "it sent Data-Out on another connection than the command",
             ));
         }
-        let (moved_bytes, expected_bytes) = (task.moved_bytes, task.expected_bytes);
+        let lengths = (task.moved_bytes, task.expected_bytes);
+        let rules = Rules::of(&self.parameters);
         match &mut task.stage {
             Stage::Collecting(collecting) => {
-                match collecting.take(&data_out, data, moved_bytes, expected_bytes) {
+                match collecting.take(&data_out, data, lengths, rules) {
                     Ok(()) => self.continue_write(link, tag, now, trace),
                     Err(sense) => self.fail(link, tag, sense, now, trace),
                 }
@@ -103,6 +109,7 @@ impl Core {
                 }
                 Ok(())
             }
+            Stage::Ready(_) | Stage::AtStore(_) if rules.recovers => Ok(()),
             Stage::Ready(_) | Stage::AtStore(_) => Err(Close::Protocol(
                 "it sent Data-Out for a command that has all its data",
             )),
@@ -129,7 +136,8 @@ impl Core {
             return;
         }
         let have_bytes = collecting.data.len() as u32;
-        if have_bytes >= moved_bytes {
+        let lacks = !collecting.asked.is_empty() || !collecting.again.is_empty();
+        if have_bytes >= moved_bytes && !lacks {
             let progress = Progress {
                 data: std::mem::take(&mut collecting.data),
                 data_sn: collecting.r2t_sn,
@@ -180,35 +188,33 @@ impl Core {
         let Stage::Collecting(collecting) = &mut task.stage else {
             return;
         };
-        while collecting.asked.len() < usize::from(self.parameters.max_outstanding_r2t)
-            && collecting.ask_from < task.moved_bytes
-        {
-            let from = collecting.ask_from;
-            let length = (task.moved_bytes - from).min(self.parameters.max_burst_bytes);
+        while collecting.asked.len() < usize::from(self.parameters.max_outstanding_r2t) {
+            let wanted = match collecting.again.pop_front() {
+                Some(lost) => lost,
+                None if collecting.ask_from < task.moved_bytes => {
+                    let from = collecting.ask_from;
+                    let length = (task.moved_bytes - from).min(self.parameters.max_burst_bytes);
+                    collecting.ask_from = from + length;
+                    from..from + length
+                }
+                None => return,
+            };
             let transfer_tag = self.next_transfer_tag;
             self.next_transfer_tag = (transfer_tag + 1) % RESERVED_TAG;
-            let r2t = R2t {
-                lun: task.lun,
-                task_tag: tag,
+            let asked = Asked {
                 transfer_tag,
-                stat_sn: link.stat_sn,
-                exp_cmd_sn: self.window.exp_cmd_sn(),
-                max_cmd_sn: self.window.max_cmd_sn(),
+                next_bytes: wanted.start,
+                end_bytes: wanted.end,
+                data_sn: 0,
                 r2t_sn: collecting.r2t_sn,
-                buffer_offset: from,
-                desired_data_transfer_length: length,
+                lost: false,
             };
+            let r2t = asked.r2t(task.lun, tag, link.stat_sn, &self.window);
             let mut bhs = [0; BHS_BYTES];
             r2t.emit(&mut bhs);
             link.push(&bhs, &[], now, trace);
-            collecting.asked.push_back(Asked {
-                transfer_tag,
-                next_bytes: from,
-                end_bytes: from + length,
-                data_sn: 0,
-            });
+            collecting.asked.push_back(asked);
             collecting.r2t_sn += 1;
-            collecting.ask_from = from + length;
         }
     }
 
@@ -242,57 +248,159 @@ impl Session {
     }
 }
 
+/// What was negotiated of how Data-Out comes.
+#[derive(Debug, Clone, Copy)]
+struct Rules {
+    /// DataSequenceInOrder (§13.19): sequences come in the order of their R2Ts.
+    in_order: bool,
+    /// What is lost is asked for again (error recovery level 1 and up).
+    recovers: bool,
+}
+
+impl Rules {
+    fn of(parameters: &SessionParameters) -> Rules {
+        Rules {
+            in_order: parameters.data_sequence_in_order,
+            recovers: parameters.error_recovery_level > 0,
+        }
+    }
+}
+
+impl Asked {
+    /// The R2T that asks for the sequence.
+    pub(super) fn r2t(
+        &self,
+        lun: Lun,
+        task_tag: TaskTag,
+        stat_sn: Sn,
+        window: &CommandWindow,
+    ) -> R2t {
+        R2t {
+            lun,
+            task_tag,
+            transfer_tag: self.transfer_tag,
+            stat_sn,
+            exp_cmd_sn: window.exp_cmd_sn(),
+            max_cmd_sn: window.max_cmd_sn(),
+            r2t_sn: self.r2t_sn,
+            buffer_offset: self.next_bytes,
+            desired_data_transfer_length: self.end_bytes - self.next_bytes,
+        }
+    }
+}
+
 impl Collecting {
     /// Takes in one PDU's data if it is what may come next.
     fn take(
         &mut self,
         pdu: &DataOut,
         data: &[u8],
-        moved_bytes: u32,
-        expected_bytes: u32,
+        (moved_bytes, expected_bytes): (u32, u32),
+        rules: Rules,
     ) -> Result<(), Sense> {
         let aborted = |additional| Sense::new(SenseKey::AbortedCommand, additional);
         let length = data.len() as u32;
         if pdu.transfer_tag == RESERVED_TAG {
             let unexpected = aborted(AdditionalSense::UNEXPECTED_UNSOLICITED_DATA);
             let end = self.unsolicited_to.ok_or(unexpected)?;
-            if pdu.buffer_offset != self.received_bytes
-                || pdu.data_sn != self.unsolicited_data_sn
-                || length > end - self.received_bytes
-            {
+            let is_next =
+                pdu.buffer_offset == self.received_bytes && pdu.data_sn == self.unsolicited_data_sn;
+            if self.unsolicited_lost || rules.recovers && !is_next {
+                self.unsolicited_lost = true;
+            } else if !is_next || length > end - self.received_bytes {
                 return Err(unexpected);
+            } else {
+                self.unsolicited_data_sn += 1;
+                self.received_bytes += length;
+                let room = moved_bytes as usize - self.data.len();
+                self.data.extend_from_slice(&data[..data.len().min(room)]);
             }
-            self.unsolicited_data_sn += 1;
             if pdu.final_ {
                 // A write longer than the first burst brings all of it or none (§11.4.7.2).
-                if end < expected_bytes && self.received_bytes + length != end {
+                let is_short = self.received_bytes != end && !self.unsolicited_lost;
+                if end < expected_bytes && is_short {
                     return Err(aborted(AdditionalSense::NOT_ENOUGH_UNSOLICITED_DATA));
                 }
                 self.unsolicited_to = None;
             }
+            return Ok(());
+        }
+        let wrong = aborted(AdditionalSense::DATA_PHASE_ERROR);
+        let known = |asked: &Asked| asked.transfer_tag == pdu.transfer_tag;
+        let Some(place) = self.asked.iter().position(known) else {
+            // Sent again without need, perhaps.
+            return if rules.recovers { Ok(()) } else { Err(wrong) };
+        };
+        let asked = &mut self.asked[place];
+        let is_next = pdu.buffer_offset == asked.next_bytes && pdu.data_sn == asked.data_sn;
+        if asked.lost || rules.recovers && !is_next {
+            asked.lost = true;
+        } else if !is_next
+            || place > 0 && rules.in_order
+            || length > asked.end_bytes - asked.next_bytes
+        {
+            return Err(wrong);
         } else {
-            let wrong = aborted(AdditionalSense::DATA_PHASE_ERROR);
-            // Sequences come in the order of their R2Ts (DataSequenceInOrder=Yes, §13.19).
-            let asked = self.asked.front_mut().ok_or(wrong)?;
-            if pdu.transfer_tag != asked.transfer_tag
-                || pdu.buffer_offset != asked.next_bytes
-                || pdu.data_sn != asked.data_sn
-                || length > asked.end_bytes - asked.next_bytes
-            {
-                return Err(wrong);
-            }
+            let at = asked.next_bytes as usize;
             asked.next_bytes += length;
             asked.data_sn += 1;
+            if pdu.final_ && !rules.recovers && asked.next_bytes != asked.end_bytes {
+                return Err(aborted(AdditionalSense::NOT_ENOUGH_UNSOLICITED_DATA));
+            }
+            self.put(at, data);
+        }
+        if pdu.final_ {
+            self.end_sequence(place);
+        }
+        Ok(())
+    }
+
+    /// Puts solicited data in its place, which lies behind that of other sequences if they are to
+    /// come yet.
+    fn put(&mut self, at: usize, data: &[u8]) {
+        if at > self.data.len() {
+            self.data.resize(at, 0);
+        }
+        let over = (self.data.len() - at).min(data.len());
+        self.data[at..at + over].copy_from_slice(&data[..over]);
+        self.data.extend_from_slice(&data[over..]);
+    }
+
+    /// The last PDU of a sequence has come: what is missing will be asked for again.
+    fn end_sequence(&mut self, place: usize) {
+        if let Some(asked) = self.asked.remove(place)
+            && asked.next_bytes < asked.end_bytes
+        {
+            self.again.push_back(asked.next_bytes..asked.end_bytes);
+        }
+    }
+
+    /// A Data-Out PDU was lost, of which only the header is known: a recovery R2T will ask for what
+    /// it had when its sequence is over (§7.8).
+    pub(super) fn lose(&mut self, pdu: &DataOut) {
+        if pdu.transfer_tag == RESERVED_TAG {
+            self.unsolicited_lost = true;
             if pdu.final_ {
-                if asked.next_bytes != asked.end_bytes {
-                    return Err(aborted(AdditionalSense::NOT_ENOUGH_UNSOLICITED_DATA));
-                }
-                self.asked.pop_front();
+                self.unsolicited_to = None;
+            }
+            return;
+        }
+        let known = |asked: &Asked| asked.transfer_tag == pdu.transfer_tag;
+        if let Some(place) = self.asked.iter().position(known) {
+            self.asked[place].lost = true;
+            if pdu.final_ {
+                self.end_sequence(place);
             }
         }
-        self.received_bytes += length;
-        let room = moved_bytes as usize - self.data.len();
-        self.data.extend_from_slice(&data[..data.len().min(room)]);
-        Ok(())
+    }
+
+    /// Nothing more will come of what was asked for, as the task has moved to another connection:
+    /// all of it is to be asked for again, from R2TSN `r2t_sn` on.
+    pub(super) fn ask_again(&mut self, r2t_sn: u32) {
+        self.unsolicited_to = None;
+        for asked in std::mem::take(&mut self.asked) {
+            self.again.push_back(asked.next_bytes..asked.end_bytes);
+        }
+        self.r2t_sn = r2t_sn;
     }
 }

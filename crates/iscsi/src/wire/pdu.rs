@@ -48,6 +48,12 @@ impl Pdu<'_> {
         bhs::sn_at(self.bhs, at::CMD_SN)
     }
 
+    /// ExpStatSN, which stands at the same place in all of an initiator's PDUs.
+    #[must_use]
+    pub fn exp_stat_sn(&self) -> Sn {
+        bhs::sn_at(self.bhs, at::EXP_STAT_SN)
+    }
+
     /// ExpCmdSN and MaxCmdSN, which stand at the same places in all of a target's PDUs.
     #[must_use]
     pub fn command_window(&self) -> (Sn, Sn) {

@@ -216,9 +216,13 @@ impl Reactor {
                 }
                 Mail::EndSession(id) => {
                     let found = self.sessions.find(id);
-                    let slots = found.map(|(_, served)| served.slots().collect::<Vec<_>>());
-                    for (_, slot) in slots.into_iter().flatten() {
-                        self.begin_close(slot);
+                    let found = found.map(|(number, served)| (number, served.slots().collect()));
+                    if let Some((number, slots)) = found {
+                        let slots: Vec<(usize, u16)> = slots;
+                        for (_, slot) in slots {
+                            self.begin_close(slot);
+                        }
+                        self.end_session(number);
                     }
                 }
                 Mail::Stop => return true,
@@ -317,7 +321,7 @@ impl Reactor {
             && let Some(served) = self.sessions.get_mut(number)
             && let Some(place) = served.session.place_of(accepted.cid)
         {
-            served.session.logged_out(place);
+            served.session.reinstated(place);
             old = served.slot(place);
         }
         let Some(peer) = self.peers[usize::from(slot)].as_mut() else {
@@ -530,19 +534,22 @@ impl Reactor {
             Phase::Closing(_) => return None,
         };
         let trace = &mut self.context.trace;
-        let (rest, ended) = self.sessions.leave(at, clock::now(), trace);
-        match ended {
-            Some(served) => {
-                self.context.shared.registry.leave(served.session.id());
-                self.context.forget(at.session, served.generation);
-            }
+        let (rest, is_over) = self.sessions.leave(at, clock::now(), trace);
+        if is_over {
+            self.end_session(at.session);
+        } else {
             // Others may have been told, or may go on now.
-            None => {
-                let busy = self.busy(at.session);
-                self.woken.extend(busy);
-            }
+            let busy = self.busy(at.session);
+            self.woken.extend(busy);
         }
         Some(rest)
+    }
+
+    fn end_session(&mut self, number: u16) {
+        if let Some(served) = self.sessions.end(number) {
+            self.context.shared.registry.leave(served.session.id());
+            self.context.forget(number, served.generation);
+        }
     }
 
     /// Does what is due: TCP samples, pings, and the end of what takes too long.
@@ -569,8 +576,16 @@ impl Reactor {
         self.next_tick = now + TICK;
         self.listen(true);
         self.report_pushed_out();
-        for (_, served) in self.sessions.iter_mut() {
+        let mut over = Vec::new();
+        for (number, served) in self.sessions.iter_mut() {
             served.session.rest();
+            served.session.expire(now, &mut self.context.trace);
+            if served.session.is_over() {
+                over.push(number);
+            }
+        }
+        for number in over {
+            self.end_session(number);
         }
         for slot in 0..self.peers.len() as u16 {
             self.check_life(slot, now);

@@ -102,25 +102,25 @@ impl Sessions {
         })
     }
 
-    /// Takes a connection out of its session; gives what it still had to send, and the session if
-    /// that was its last one.
+    /// Takes a connection out of its session; gives what it still had to send, and says whether the
+    /// session is over.
     pub(super) fn leave(
         &mut self,
         from: Membership,
         now: Instant,
         trace: &mut Recorder,
-    ) -> (Vec<u8>, Option<Served>) {
+    ) -> (Vec<u8>, bool) {
         let Some(served) = self.get_mut(from.session) else {
-            return (Vec::new(), None);
+            return (Vec::new(), false);
         };
         let rest = served.session.leave(from.place, now, trace);
         served.slots[from.place] = None;
-        let ended = if served.session.is_over() {
-            self.table[usize::from(from.session)].take()
-        } else {
-            None
-        };
-        (rest, ended)
+        (rest, served.session.is_over())
+    }
+
+    /// Takes a session out.
+    pub(super) fn end(&mut self, number: u16) -> Option<Served> {
+        self.table.get_mut(usize::from(number))?.take()
     }
 
     pub(super) fn get_mut(&mut self, number: u16) -> Option<&mut Served> {

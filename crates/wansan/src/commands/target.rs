@@ -51,6 +51,16 @@ pub(crate) struct TargetArgs {
         value_parser = clap::value_parser!(u16).range(1..=1024)
     )]
     max_connections: u16,
+    /// Highest error recovery level that is agreed to: what is lost inside a connection is sent
+    /// again (1), tasks move from a lost connection to another (2)
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value_t = 2,
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u8).range(0..=2)
+    )]
+    error_recovery_level: u8,
     /// Threads that serve sessions
     #[arg(
         long,
@@ -99,6 +109,9 @@ impl TargetArgs {
     fn offer(&self) -> Result<Offer> {
         let wanted = Wanted {
             max_connections: self.max_connections,
+            error_recovery_level: self.error_recovery_level,
+            // One R2T at a time would be all that level 1 and 2 allow otherwise (RFC 7143 §13.19).
+            data_sequence_in_order: false,
             ..self.session.wanted()
         };
         let chap = self.chap.target(self.chap_users_file.as_ref())?;

@@ -1,0 +1,119 @@
+//! Tasks that are answered and whose answer the initiator has not acknowledged (RFC 7143 §4.2.2.2).
+
+use wansan_trace::{Instant, Recorder, TaskTag};
+
+use super::connection::Link;
+use super::kept;
+use super::layout::Layout;
+use super::session::Core;
+use super::task::{Progress, Repeat, Stage, Task};
+use crate::scsi::Sense;
+use crate::sequence::Sn;
+use crate::wire::{Bhs, Residual, ScsiStatus};
+
+/// How a SCSI task ended.
+pub(super) type Outcome = (ScsiStatus, Option<Sense>, Residual);
+
+/// What the initiator was told of a task.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Told {
+    /// StatSN of the answer on the connection that the task belongs to.
+    pub(super) stat_sn: Sn,
+    pub(super) outcome: Outcome,
+    /// Data-In PDUs that it has had, or R2Ts.
+    pub(super) data_pdus: u32,
+}
+
+/// A task that may have to be answered again. Data that a store gave is read again then; other data
+/// is kept.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) task: Task,
+    pub(super) told: Told,
+    /// Its data, if that came from no store.
+    pub(super) data: Vec<u8>,
+}
+
+impl Core {
+    /// Whether what is lost inside a connection is sent again (error recovery level 1 and up).
+    pub(super) fn recovers(&self) -> bool {
+        self.parameters.error_recovery_level > 0
+    }
+
+    /// How the Data-In of a task that begins on that connection is cut up.
+    pub(super) fn layout(&self, link: &Link) -> Layout {
+        let pdu_bytes = link.parameters.max_send_data_bytes;
+        Layout::new(pdu_bytes, self.parameters.max_burst_bytes)
+    }
+
+    /// Keeps a task until its answer is acknowledged.
+    pub(super) fn keep(&mut self, tag: TaskTag, mut task: Task, told: Told, data: Vec<u8>) {
+        // The slot and the memory were given back with the answer.
+        task.holds_slot = false;
+        task.charged_bytes = 0;
+        task.at_store_bytes = 0;
+        task.stage = Stage::Ready(Progress::default());
+        self.answered.insert(tag, Answered { task, told, data });
+    }
+
+    /// Makes an answered task active, to send some of its data again, or all of the answer.
+    pub(super) fn revive(&mut self, tag: TaskTag, answered: Answered, repeat: Repeat) {
+        let Answered { mut task, told, .. } = answered;
+        task.repeat = repeat;
+        task.stage = Stage::Ready(Progress {
+            sent_bytes: task.moved_bytes,
+            data_sn: told.data_pdus,
+            store_entered: true,
+            ..Progress::default()
+        });
+        self.tasks.insert(tag, task);
+    }
+
+    /// The data of an answered task has been sent again.
+    pub(super) fn repeated(&mut self, tag: TaskTag, told: Told) {
+        if let Some(task) = self.end(tag) {
+            self.keep(tag, task, told, Vec::new());
+        }
+    }
+
+    /// Queues an answer that has taken a StatSN, and keeps it until it is acknowledged.
+    pub(super) fn push_answer(
+        &mut self,
+        link: &mut Link,
+        bhs: &Bhs,
+        data: &[u8],
+        task: Option<TaskTag>,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        link.push(bhs, data, now, trace);
+        let Some(kept) = &mut link.kept else { return };
+        let let_go = kept.push(kept::Answer {
+            bhs: *bhs,
+            data: data.into(),
+            task,
+        });
+        if let Some(let_go) = let_go {
+            self.forget(link, &let_go);
+        }
+    }
+
+    /// The initiator has all answers of the connection that come before `exp_stat_sn`.
+    pub(super) fn acknowledge(&mut self, link: &mut Link, exp_stat_sn: Sn) {
+        while let Some(kept) = &mut link.kept
+            && let Some(acknowledged) = kept.pop_acknowledged(exp_stat_sn)
+        {
+            self.forget(link, &acknowledged);
+        }
+    }
+
+    fn forget(&mut self, link: &Link, answer: &kept::Answer) {
+        if let Some(tag) = answer.task
+            && let Some(answered) = self.answered.get(&tag)
+            && answered.task.connection == link.id
+            && answered.told.stat_sn == answer.stat_sn()
+        {
+            self.answered.remove(&tag);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Numbered answers that the initiator has not acknowledged (RFC 7143 §4.2.2.2).
+
+use std::collections::VecDeque;
+
+use wansan_trace::TaskTag;
+
+use crate::sequence::Sn;
+use crate::wire::Bhs;
+
+/// Answers that one connection keeps at most, by count and by bytes. An initiator that acknowledges
+/// nothing loses the oldest, so a SNACK for them is rejected.
+const MAX_ANSWERS: usize = 4096;
+const MAX_BYTES: usize = 1 << 20;
+
+/// One answer, as it was sent.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) bhs: Bhs,
+    pub(super) data: Box<[u8]>,
+    /// The SCSI task that it ended.
+    pub(super) task: Option<TaskTag>,
+}
+
+impl Answer {
+    /// Its StatSN, which stands at the same place in all answers.
+    pub(super) fn stat_sn(&self) -> Sn {
+        let [.., a, b, c, d] = *self.bhs.first_chunk::<28>().expect("a header has 48 bytes");
+        Sn(u32::from_be_bytes([a, b, c, d]))
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Answer>() + self.data.len()
+    }
+}
+
+/// The answers of one connection, from the oldest that ExpStatSN does not cover to the latest.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// StatSN of the first one.
+    first: Sn,
+    answers: VecDeque<Answer>,
+    bytes: usize,
+}
+
+impl Kept {
+    /// Keeps answers from StatSN `next` on.
+    pub(super) fn new(next: Sn) -> Kept {
+        Kept {
+            first: next,
+            answers: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Keeps the next answer; gives the one that had to be let go for it, if any.
+    pub(super) fn push(&mut self, answer: Answer) -> Option<Answer> {
+        self.bytes += answer.bytes();
+        self.answers.push_back(answer);
+        let full = self.answers.len() > MAX_ANSWERS || self.bytes > MAX_BYTES;
+        full.then(|| self.pop()).flatten()
+    }
+
+    /// Lets the oldest go if the initiator has it, as it expects `exp_stat_sn`. A number that was
+    /// never given out acknowledges nothing.
+    pub(super) fn pop_acknowledged(&mut self, exp_stat_sn: Sn) -> Option<Answer> {
+        let end = self.first.add(self.answers.len() as u32);
+        let acknowledged = self.first.lt(exp_stat_sn) && exp_stat_sn.le(end);
+        acknowledged.then(|| self.pop()).flatten()
+    }
+
+    fn pop(&mut self) -> Option<Answer> {
+        let answer = self.answers.pop_front()?;
+        self.first = self.first.next();
+        self.bytes -= answer.bytes();
+        Some(answer)
+    }
+
+    /// The answers of a run: `length` of them from `from` on, or all when that is 0. `None` when
+    /// one of them is not here.
+    pub(super) fn run(&self, from: Sn, length: u32) -> Option<impl Iterator<Item = &Answer>> {
+        let begin = from.distance(self.first) as usize;
+        let end = match length {
+            0 => self.answers.len(),
+            length => begin.checked_add(length as usize)?,
+        };
+        let inside = begin < end && end <= self.answers.len();
+        inside.then(|| self.answers.range(begin..end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(task: u32) -> Answer {
+        Answer {
+            bhs: [0; 48],
+            data: Box::default(),
+            task: Some(TaskTag(task)),
+        }
+    }
+
+    fn tags(run: Option<impl Iterator<Item = &'static Answer>>) -> Option<Vec<u32>> {
+        run.map(|answers| answers.map(|answer| answer.task.unwrap().0).collect())
+    }
+
+    #[test]
+    fn what_is_acknowledged_goes_and_the_rest_is_found_by_its_number() {
+        let kept = Box::leak(Box::new(Kept::new(Sn(u32::MAX))));
+        for task in 0..5 {
+            assert!(kept.push(answer(task)).is_none());
+        }
+        assert!(kept.pop_acknowledged(Sn(u32::MAX)).is_none());
+        assert!(kept.pop_acknowledged(Sn(5)).is_none(), "not given out yet");
+        while kept.pop_acknowledged(Sn(1)).is_some() {}
+        let kept: &'static Kept = kept;
+        assert_eq!(tags(kept.run(Sn(1), 0)), Some(vec![2, 3, 4]));
+        assert_eq!(tags(kept.run(Sn(2), 1)), Some(vec![3]));
+        assert_eq!(tags(kept.run(Sn(0), 1)), None);
+        assert_eq!(tags(kept.run(Sn(3), 2)), None);
+        assert_eq!(tags(kept.run(Sn(4), 0)), None);
+    }
+
+    #[test]
+    fn they_are_bounded() {
+        let mut kept = Kept::new(Sn(0));
+        let let_go = (0..2 * MAX_ANSWERS as u32).filter_map(|task| kept.push(answer(task)));
+        assert_eq!(let_go.count(), MAX_ANSWERS);
+        assert!(kept.run(Sn(0), 1).is_none());
+        assert!(kept.run(Sn(MAX_ANSWERS as u32), 0).is_some());
+        let data = vec![0; MAX_BYTES].into_boxed_slice();
+        kept.push(Answer { data, ..answer(0) });
+        assert!(kept.bytes <= 2 * MAX_BYTES);
+    }
+}

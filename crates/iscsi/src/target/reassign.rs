@@ -1,0 +1,128 @@
+//! TASK REASSIGN: a task moves to another connection (RFC 7143 §7.2.2, §11.5.1).
+
+use wansan_trace::{Instant, Recorder};
+
+use super::connection::Link;
+use super::layout::Layout;
+use super::session::Core;
+use super::task::Stage;
+use crate::wire::{TaskManagementRequest, TaskManagementResult};
+
+impl Core {
+    /// Moves the task that is asked for to the connection at `place`, where the request came on,
+    /// and goes on with it as far as the initiator has it.
+    pub(super) fn reassign(
+        &mut self,
+        place: usize,
+        link: &mut Link,
+        request: &TaskManagementRequest,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let result = self.may_move(request);
+        self.send_managed(link, request.task_tag, result, now, trace);
+        if result != TaskManagementResult::Complete {
+            return;
+        }
+        if self.tasks.contains_key(&request.referenced_task_tag) {
+            self.move_active(place, link, request, now, trace);
+        } else {
+            self.move_answered(place, link, request, now, trace);
+        }
+    }
+
+    /// Whether there is such a task and its connection is gone.
+    fn may_move(&self, request: &TaskManagementRequest) -> TaskManagementResult {
+        let tag = request.referenced_task_tag;
+        let active = self.tasks.get(&tag);
+        let active = active.filter(|task| !matches!(task.stage, Stage::Aborted));
+        let answered = self.answered.get(&tag).map(|answered| &answered.task);
+        match active.or(answered) {
+            _ if self.parameters.error_recovery_level < 2 => {
+                TaskManagementResult::ReassignNotSupported
+            }
+            None => TaskManagementResult::TaskDoesNotExist,
+            Some(task) if self.places[task.place].lost.is_none() => {
+                TaskManagementResult::TaskStillAllegiant
+            }
+            Some(_) => TaskManagementResult::Complete,
+        }
+    }
+
+    fn move_active(
+        &mut self,
+        place: usize,
+        link: &mut Link,
+        request: &TaskManagementRequest,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let tag = request.referenced_task_tag;
+        let relaid = self.layout(link);
+        let Some(task) = self.tasks.get_mut(&tag) else {
+            return;
+        };
+        self.places[task.place].at_store_bytes -= task.at_store_bytes;
+        self.places[place].at_store_bytes += task.at_store_bytes;
+        task.place = place;
+        task.connection = link.id;
+        let (reads, moved_bytes) = (task.reads(), task.moved_bytes);
+        let layout = task.layout;
+        match &mut task.stage {
+            Stage::Ready(progress) | Stage::AtStore(progress) if reads => {
+                let exp_data_sn = request.exp_data_sn.min(progress.data_pdus());
+                let waits = matches!(task.stage, Stage::Ready(_));
+                self.read_from(tag, layout.resumed(exp_data_sn, moved_bytes, &relaid));
+                if waits {
+                    link.ready.push_back(tag);
+                }
+            }
+            Stage::Ready(_) => link.ready.push_back(tag),
+            Stage::Collecting(collecting) => {
+                collecting.ask_again(request.exp_data_sn);
+                self.continue_write(link, tag, now, trace);
+            }
+            Stage::Refused(_) => self.answer_refused(link, tag, now, trace),
+            // The store's answer will find the task where it is now.
+            Stage::AtStore(_) | Stage::Aborted => {}
+        }
+    }
+
+    /// A task that has ended, of which the initiator may have missed the answer and some data.
+    fn move_answered(
+        &mut self,
+        place: usize,
+        link: &mut Link,
+        request: &TaskManagementRequest,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let relaid = self.layout(link);
+        let Some(mut answered) = self.answered.remove(&request.referenced_task_tag) else {
+            return;
+        };
+        let task = &mut answered.task;
+        task.place = place;
+        task.connection = link.id;
+        let exp_data_sn = request.exp_data_sn.min(answered.told.data_pdus);
+        let bytes = match answered.data.len() {
+            0 => task.moved_bytes,
+            bytes => bytes as u32,
+        };
+        let layout = task.layout.resumed(exp_data_sn, bytes, &relaid);
+        self.answer_again(link, answered, layout, 0, now, trace);
+    }
+}
+
+impl Layout {
+    /// How the rest of `bytes` is cut up when the PDUs before `data_sn` have come as this layout
+    /// says, and the others go as `relaid` does.
+    fn resumed(&self, data_sn: u32, bytes: u32, relaid: &Layout) -> Layout {
+        let data_sn = data_sn.max(self.first_sn);
+        Layout {
+            first_sn: data_sn,
+            first_bytes: self.offset(data_sn).min(bytes),
+            ..*relaid
+        }
+    }
+}

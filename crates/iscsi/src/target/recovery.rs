@@ -1,0 +1,316 @@
+//! Recovery inside a connection: SNACK and lost PDUs (RFC 7143 §7.2, §7.8, §11.16).
+
+use core::ops::Range;
+
+use wansan_trace::{Instant, Recorder, TaskTag};
+
+use super::answered::Answered;
+use super::connection::Link;
+use super::error::Close;
+use super::layout::Layout;
+use super::session::Core;
+use super::task::{Repeat, Stage};
+use crate::sequence::Sn;
+use crate::wire::{BHS_BYTES, Bhs, DataOut, Opcode, RESERVED_TAG, RejectReason, Snack, SnackKind};
+
+/// Runs of one task that may wait to be sent again.
+const MAX_RUNS: usize = 16;
+
+impl Core {
+    /// A PDU was lost to a data digest error, and the Reject has said so. A request is the
+    /// initiator's to send again (§7.8); data is asked for by a recovery R2T.
+    pub(super) fn data_lost(
+        &mut self,
+        place: usize,
+        link: &mut Link,
+        bhs: &Bhs,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), Close> {
+        if Opcode::from_wire(bhs[0] & 0x3f) != Opcode::DataOut {
+            return Ok(());
+        }
+        let data_out = DataOut::parse(bhs)?;
+        let tag = data_out.task_tag;
+        let task = self.tasks.get_mut(&tag);
+        let Some(task) = task.filter(|task| task.place == place) else {
+            return self.hold_data_out(place, tag, bhs, None);
+        };
+        match &mut task.stage {
+            Stage::Collecting(collecting) => {
+                collecting.lose(&data_out);
+                self.continue_write(link, tag, now, trace);
+            }
+            Stage::Refused(_) if data_out.final_ && data_out.transfer_tag == RESERVED_TAG => {
+                self.answer_refused(link, tag, now, trace);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Carries out a SNACK Request. What cannot be sent again is rejected; error recovery level 0
+    /// does not know SNACK at all (§7.1.4.1).
+    pub(super) fn snack(
+        &mut self,
+        link: &mut Link,
+        bhs: &Bhs,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), Close> {
+        let snack = match Snack::parse(bhs) {
+            Ok(snack) if self.recovers() => snack,
+            Err(error) if self.recovers() => {
+                self.reject(link, RejectReason::InvalidPduField, bhs, now, trace);
+                return Err(error.into());
+            }
+            _ => {
+                self.reject(link, RejectReason::SnackReject, bhs, now, trace);
+                return Ok(());
+            }
+        };
+        let done = match snack.kind {
+            SnackKind::Status => self.send_answers_again(link, &snack, now, trace),
+            SnackKind::DataOrR2t => self.send_run_again(link, &snack, now, trace),
+            SnackKind::ResegmentedData => self.resegment(link, &snack, now, trace),
+            // No Data-In of ours has its A bit set, so there is nothing to acknowledge; but what
+            // is said to have come is no harm to know.
+            SnackKind::DataAck => true,
+        };
+        if !done {
+            self.reject(link, RejectReason::SnackReject, bhs, now, trace);
+        }
+        Ok(())
+    }
+
+    /// Status SNACK: answers again, the same but for ExpCmdSN and MaxCmdSN (§11.16).
+    fn send_answers_again(
+        &mut self,
+        link: &mut Link,
+        snack: &Snack,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> bool {
+        let Some(kept) = link.kept.take() else {
+            return false;
+        };
+        let run = kept.run(Sn(snack.beg_run), snack.run_length);
+        let found = run.is_some();
+        for answer in run.into_iter().flatten() {
+            let mut bhs = answer.bhs;
+            self.update_window(&mut bhs);
+            link.push(&bhs, &answer.data, now, trace);
+        }
+        link.kept = Some(kept);
+        found
+    }
+
+    fn update_window(&self, bhs: &mut Bhs) {
+        bhs[28..32].copy_from_slice(&self.window.exp_cmd_sn().0.to_be_bytes());
+        bhs[32..36].copy_from_slice(&self.window.max_cmd_sn().0.to_be_bytes());
+    }
+
+    /// Data or R2T SNACK: PDUs of one task again. Says whether they can be sent.
+    fn send_run_again(
+        &mut self,
+        link: &mut Link,
+        snack: &Snack,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> bool {
+        let tag = snack.task_tag;
+        let run = |pdus: u32| run_of(snack, pdus);
+        if let Some(task) = self.tasks.get_mut(&tag) {
+            if task.connection != link.id {
+                return false;
+            }
+            return match &mut task.stage {
+                Stage::Ready(progress) | Stage::AtStore(progress) => {
+                    let run = run(progress.data_pdus());
+                    let fits = progress.runs.len() < MAX_RUNS;
+                    let run = run.filter(|run| fits && task.layout.first_sn <= run.start);
+                    progress.runs.extend(run.clone());
+                    run.is_some()
+                }
+                Stage::Collecting(collecting) => {
+                    let Some(run) = run(collecting.r2t_sn) else {
+                        return false;
+                    };
+                    // Those that have been answered in full need not come again.
+                    for asked in collecting
+                        .asked
+                        .iter()
+                        .filter(|asked| run.contains(&asked.r2t_sn))
+                    {
+                        let r2t = asked.r2t(task.lun, tag, link.stat_sn, &self.window);
+                        let mut bhs = [0; BHS_BYTES];
+                        r2t.emit(&mut bhs);
+                        link.push(&bhs, &[], now, trace);
+                    }
+                    true
+                }
+                Stage::Refused(_) | Stage::Aborted => false,
+            };
+        }
+        let Some(answered) = self.answered.get(&tag) else {
+            return false;
+        };
+        let first_sn = answered.task.layout.first_sn;
+        let run = run(answered.told.data_pdus).filter(|run| first_sn <= run.start);
+        let (Some(run), true) = (run, answered.task.connection == link.id) else {
+            return false;
+        };
+        self.send_data_again(link, tag, run, now, trace)
+    }
+
+    /// Sends Data-In of an answered task again: from where it was kept, or by reading it again.
+    fn send_data_again(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        run: Range<u32>,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> bool {
+        let Some(answered) = self.answered.remove(&tag) else {
+            return false;
+        };
+        if answered.data.is_empty() {
+            if !answered.task.reads() {
+                self.answered.insert(tag, answered);
+                return false;
+            }
+            let told = answered.told;
+            self.revive(tag, answered, Repeat::Data(told));
+            if let Some(Stage::Ready(progress)) =
+                self.tasks.get_mut(&tag).map(|task| &mut task.stage)
+            {
+                progress.runs.push_back(run);
+                link.ready.push_back(tag);
+            }
+        } else {
+            let (task, data) = (&answered.task, &answered.data);
+            let whose = (task.lun, tag);
+            self.send_data(link, whose, &task.layout, data, run, None, now, trace);
+            self.answered.insert(tag, answered);
+        }
+        true
+    }
+
+    /// R-Data SNACK: all data of a task again, cut up by the MaxRecvDataSegmentLength that is in
+    /// force now, and then its status with the SNACK Tag (§11.16.3).
+    fn resegment(
+        &mut self,
+        link: &mut Link,
+        snack: &Snack,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> bool {
+        let tag = snack.task_tag;
+        let layout = self.layout(link);
+        if let Some(answered) = self.answered.remove(&tag) {
+            let is_own = answered.task.connection == link.id;
+            if !is_own || answered.data.is_empty() && !answered.task.reads() {
+                self.answered.insert(tag, answered);
+                return false;
+            }
+            self.answer_again(link, answered, layout, snack.transfer_tag, now, trace);
+            return true;
+        }
+        let task = self.tasks.get_mut(&tag);
+        let Some(task) = task.filter(|task| task.connection == link.id && task.reads()) else {
+            return false;
+        };
+        task.snack_tag = snack.transfer_tag;
+        self.read_from(tag, layout);
+        true
+    }
+
+    /// Answers a task once more, with its data from the first PDU of `layout` on.
+    pub(super) fn answer_again(
+        &mut self,
+        link: &mut Link,
+        answered: Answered,
+        layout: Layout,
+        snack_tag: u32,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let Answered {
+            mut task,
+            told,
+            data,
+        } = answered;
+        let tag = task.tag;
+        task.snack_tag = snack_tag;
+        task.layout = layout;
+        if data.is_empty() && task.reads() && layout.first_bytes < task.moved_bytes {
+            self.revive(tag, Answered { task, told, data }, Repeat::All);
+            self.read_from(tag, layout);
+            link.ready.push_back(tag);
+            return;
+        }
+        let data_pdus = if data.is_empty() {
+            told.data_pdus
+        } else {
+            let (whose, run) = ((task.lun, tag), 0..u32::MAX);
+            self.send_data(link, whose, &layout, &data, run, None, now, trace)
+        };
+        task.repeat = Repeat::All;
+        self.tell(link, tag, task, told.outcome, data_pdus, data, now, trace);
+    }
+
+    /// Lets an active read go on from the first PDU of `layout`.
+    pub(super) fn read_from(&mut self, tag: TaskTag, layout: Layout) {
+        let Some(task) = self.tasks.get_mut(&tag) else {
+            return;
+        };
+        task.layout = layout;
+        if let Repeat::Data(_) = task.repeat {
+            task.repeat = Repeat::All;
+        }
+        match &mut task.stage {
+            Stage::Ready(progress) => progress.begin_at(&layout),
+            Stage::AtStore(progress) => progress.restart = true,
+            Stage::Collecting(_) | Stage::Refused(_) | Stage::Aborted => {}
+        }
+    }
+
+    /// The store has answered a read that is to begin anew: says whether that is so, and lets it.
+    pub(super) fn restart(&mut self, tag: TaskTag) -> bool {
+        let Some(task) = self.tasks.get_mut(&tag) else {
+            return false;
+        };
+        let layout = task.layout;
+        let Stage::AtStore(progress) = &mut task.stage else {
+            return false;
+        };
+        if !progress.restart {
+            return false;
+        }
+        progress.begin_at(&layout);
+        self.set_aside(tag);
+        true
+    }
+
+    /// The store's answer is of no use: the read is where it was before it was asked.
+    pub(super) fn set_aside(&mut self, tag: TaskTag) {
+        let Some(task) = self.tasks.get_mut(&tag) else {
+            return;
+        };
+        self.places[task.place].at_store_bytes -= std::mem::take(&mut task.at_store_bytes);
+        if let Stage::AtStore(progress) = &mut task.stage {
+            task.stage = Stage::Ready(std::mem::take(progress));
+        }
+    }
+}
+
+/// The DataSNs or R2TSNs that are asked for, of a task that has had `pdus` of them: from BegRun on,
+/// RunLength of them or all when that is 0.
+fn run_of(snack: &Snack, pdus: u32) -> Option<Range<u32>> {
+    let end = match snack.run_length {
+        0 => pdus,
+        length => snack.beg_run.checked_add(length)?,
+    };
+    (snack.beg_run < end && end <= pdus).then_some(snack.beg_run..end)
+}
