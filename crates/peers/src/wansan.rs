@@ -21,7 +21,7 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 pub struct Target {
     // Ends before its folder goes: fields drop in order.
     process: Running,
-    address: String,
+    listening: Value,
     folder: TempDir,
 }
 
@@ -70,14 +70,14 @@ impl Target {
             lines.for_each(drop);
         });
         let line = first_line.recv_timeout(START_LIMIT);
-        let address = match &line {
-            Ok(Some(Ok(line))) => listening_address(line),
+        let listening = match &line {
+            Ok(Some(Ok(line))) => listening(line),
             _ => None,
         };
-        match address {
-            Some(address) => Ok(Self {
+        match listening {
+            Some(listening) => Ok(Self {
                 process,
-                address,
+                listening,
                 folder,
             }),
             None => Err(PeerError::TimedOut {
@@ -91,12 +91,17 @@ impl Target {
 
     /// Its portal, `ADDRESS:PORT`.
     pub fn address(&self) -> &str {
-        &self.address
+        self.listening["address"].as_str().unwrap_or_default()
+    }
+
+    /// Where it gives its metrics, if it was told to.
+    pub fn metrics_address(&self) -> Option<&str> {
+        self.listening["metrics"].as_str()
     }
 
     /// The URL of logical unit `lun`.
     pub fn url(&self, lun: u64) -> String {
-        format!("iscsi://{}/{TARGET_NAME}/{lun}", self.address)
+        format!("iscsi://{}/{TARGET_NAME}/{lun}", self.address())
     }
 
     /// The process id.
@@ -126,10 +131,10 @@ fn read_log(folder: &Path) -> String {
     std::fs::read_to_string(log(folder)).unwrap_or_default()
 }
 
-/// The address in the line that `wansan target --json` prints once it listens.
-fn listening_address(line: &str) -> Option<String> {
+/// The line that `wansan target --json` prints once it listens.
+fn listening(line: &str) -> Option<Value> {
     let event: Value = serde_json::from_str(line).ok()?;
-    (event["event"] == "listening").then(|| event["address"].as_str().map(str::to_owned))?
+    (event["event"] == "listening" && event["address"].is_string()).then_some(event)
 }
 
 /// Runs `binary` with `arguments` to its end.
@@ -167,12 +172,11 @@ mod tests {
 
     #[test]
     fn the_listening_line_gives_the_address() {
-        assert_eq!(
-            listening_address(r#"{"event":"listening","address":"127.0.0.1:3260"}"#).as_deref(),
-            Some("127.0.0.1:3260")
-        );
-        assert_eq!(listening_address(r#"{"event":"stopped"}"#), None);
-        assert_eq!(listening_address("listening on 127.0.0.1:3260"), None);
+        let event = listening(r#"{"event":"listening","address":"127.0.0.1:3260"}"#);
+        assert_eq!(event.unwrap()["address"], "127.0.0.1:3260");
+        assert_eq!(listening(r#"{"event":"listening"}"#), None);
+        assert_eq!(listening(r#"{"event":"stopped"}"#), None);
+        assert_eq!(listening("listening on 127.0.0.1:3260"), None);
     }
 
     #[test]

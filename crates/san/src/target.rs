@@ -14,6 +14,7 @@ mod registry;
 mod seat;
 mod serve;
 mod sessions;
+mod snapshot;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
@@ -38,6 +39,8 @@ use mailbox::{Mail, Mailbox};
 use reactor::Reactor;
 use registry::Registry;
 use seat::Seats;
+use snapshot::Logins;
+pub use snapshot::{ConnectionSnapshot, Observer, SessionSnapshot, Snapshot, UnitSnapshot};
 
 /// What a server offers, and how it serves it.
 #[derive(Debug, Clone)]
@@ -169,6 +172,7 @@ struct Shared {
     seats: Seats,
     /// Connections of each thread that may wait to log in.
     waiting_places: usize,
+    logins: Logins,
     mailboxes: Vec<Arc<Mailbox>>,
     tcp_interval: Duration,
     report: fn(&str),
@@ -225,6 +229,7 @@ impl Target {
             registry: Registry::default(),
             seats: Seats::default(),
             waiting_places: lobby::places(config.threads, machine::raise_descriptors()),
+            logins: Logins::default(),
             mailboxes,
             tcp_interval: config.tcp_interval,
             report: config.report,
@@ -276,6 +281,14 @@ impl Target {
             opened.keep();
         }
         Ok(changes)
+    }
+
+    /// What looks at it from other threads.
+    #[must_use]
+    pub fn observer(&self) -> Observer {
+        Observer {
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     /// Closes all connections, ends the threads and gives their records.

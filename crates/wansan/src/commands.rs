@@ -6,6 +6,7 @@ mod connections;
 pub(crate) mod explain;
 pub(crate) mod initiator_check;
 pub(crate) mod lab;
+mod metrics;
 mod quantity;
 mod record;
 mod session;

@@ -35,8 +35,9 @@ impl Core {
             trace.crossing(now, self.id, link.id, tag, Layer::Device, direction);
         }
         self.release(!command.immediate);
+        self.count_at_once(command.lun, answer.status);
         let layout = self.layout(link);
-        let task = Task::new(place, link, command, 0, FLUSH_NOTHING, 0, layout);
+        let task = Task::new(place, link, command, (0, FLUSH_NOTHING), 0, layout, now);
         self.send_answer(link, task, answer, now, trace);
     }
 
@@ -58,6 +59,7 @@ impl Core {
             return;
         }
         let Some(task) = self.end(tag) else { return };
+        self.count(&task, answer.status, now);
         trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
         self.send_answer(link, task, answer, now, trace);
     }
@@ -217,6 +219,7 @@ impl Core {
         trace: &mut Recorder,
     ) {
         let Some(task) = self.end(tag) else { return };
+        self.count(&task, status, now);
         if task.stage.reached_device() && matches!(task.repeat, Repeat::No) {
             trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
         }
@@ -462,6 +465,7 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) {
+        link.meter.rejects += 1;
         let reject = Reject {
             reason,
             stat_sn: link.take_stat_sn(),

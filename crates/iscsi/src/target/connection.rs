@@ -7,6 +7,7 @@ use wansan_trace::{ConnectionId, Instant, Recorder, SessionId, TaskTag};
 
 use super::kept::Kept;
 use super::memory::Share;
+use super::meter::ConnectionMeter;
 use crate::keys::ConnectionParameters;
 use crate::record::pdu_record;
 use crate::sequence::Sn;
@@ -57,6 +58,7 @@ pub(super) struct Link {
     pub(super) kept: Option<Kept>,
     /// Its socket is gone, and its tasks wait until then to move to another connection.
     pub(super) lost_until: Option<Instant>,
+    pub(super) meter: ConnectionMeter,
 }
 
 impl Connection {
@@ -86,6 +88,7 @@ impl Connection {
                 ended: false,
                 kept: None,
                 lost_until: None,
+                meter: ConnectionMeter::default(),
             },
         }
     }
@@ -112,6 +115,7 @@ impl Connection {
 
     /// `bytes` of [`Connection::space`] were read from the socket.
     pub fn filled(&mut self, bytes: usize) {
+        self.link.meter.received_bytes += bytes as u64;
         self.receiver.filled(bytes);
     }
 
@@ -123,7 +127,17 @@ impl Connection {
 
     /// The socket took `bytes` of [`Connection::pending`].
     pub fn sent(&mut self, bytes: usize) {
+        let meter = &mut self.link.meter;
+        let pending_bytes = self.link.transmitter.pending().len();
+        meter.send_queue_bytes_max = meter.send_queue_bytes_max.max(pending_bytes);
+        meter.sent_bytes += bytes as u64;
         self.link.transmitter.sent(bytes);
+    }
+
+    /// What went over it.
+    #[must_use]
+    pub fn meter(&self) -> ConnectionMeter {
+        self.link.meter
     }
 
     /// Whether more may be read from the socket; false while too much waits to be sent.

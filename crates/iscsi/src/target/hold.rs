@@ -37,6 +37,11 @@ impl<T> HoldQueue<T> {
         self.held.contains_key(&place) || self.received.contains(&place)
     }
 
+    /// Commands that are held.
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+
     /// Puts a command `ahead` places after the expected one; a duplicate is let go.
     pub(super) fn put(&mut self, ahead: u32, command: T) {
         if !self.has(ahead) {

@@ -90,11 +90,13 @@ impl Core {
             | Opcode::TextRequest
             | Opcode::LogoutRequest => {
                 if pdu.immediate() {
+                    self.count_delivered(true);
                     return self.deliver(place, link, pdu.bhs, pdu.data, now, trace);
                 }
                 match self.window.admit(pdu.cmd_sn()) {
                     Admission::Deliver => {
                         self.held.advance();
+                        self.count_delivered(false);
                         self.deliver(place, link, pdu.bhs, pdu.data, now, trace)
                     }
                     Admission::Hold(ahead) if self.held.has(ahead) => Ok(()),
@@ -107,6 +109,7 @@ impl Core {
                             data_out: Vec::new(),
                         };
                         self.held.put(ahead, held);
+                        self.count_held();
                         Ok(())
                     }
                     Admission::Ignore => Ok(()),
@@ -168,6 +171,7 @@ impl Core {
         let held = self.held.take()?;
         // What is held lies inside the window, and the window never shrinks.
         self.window.admit(self.window.exp_cmd_sn());
+        self.count_delivered(false);
         self.let_go(&held);
         Some(held)
     }
@@ -195,6 +199,12 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) -> Result<(), Close> {
+        if matches!(
+            error,
+            FrameError::HeaderDigest { .. } | FrameError::DataDigest { .. }
+        ) {
+            link.meter.digest_errors += 1;
+        }
         match &error {
             FrameError::DataDigest { bhs, .. } => {
                 let reason = RejectReason::DataDigestError;
@@ -312,7 +322,7 @@ impl Core {
             }
             // Unsolicited data follows, which nobody wants: let it pass, then say so.
             Decoded::Answer(answer) => {
-                let mut task = Task::new(place, link, &command, 0, FLUSH_NOTHING, 0, layout);
+                let mut task = Task::new(place, link, &command, (0, FLUSH_NOTHING), 0, layout, now);
                 task.stage = Stage::Refused(match answer.status {
                     ScsiStatus::Good => Sense::NONE.into(),
                     status => Refusal {
@@ -335,7 +345,15 @@ impl Core {
             _ => 0,
         };
         let moved_bytes = wanted_bytes.min(expected_bytes);
-        let mut task = Task::new(place, link, &command, unit, operation, moved_bytes, layout);
+        let mut task = Task::new(
+            place,
+            link,
+            &command,
+            (unit, operation),
+            moved_bytes,
+            layout,
+            now,
+        );
         if !operation.takes_data_out() {
             self.tasks.insert(tag, task);
             self.ready(link, tag, now, trace);
@@ -490,10 +508,10 @@ impl Task {
         place: usize,
         link: &Link,
         command: &ScsiCommand,
-        unit: usize,
-        operation: StoreOperation,
+        (unit, operation): (usize, StoreOperation),
         moved_bytes: u32,
         layout: Layout,
+        now: Instant,
     ) -> Task {
         Task {
             tag: command.task_tag,
@@ -504,6 +522,7 @@ impl Task {
             holds_slot: !command.immediate,
             expected_bytes: command.expected_data_transfer_length,
             takes_data: command.read,
+            began: now,
             unit,
             operation,
             moved_bytes,

@@ -128,6 +128,7 @@ impl Session {
             }
         }
         if farewell == Farewell::None {
+            self.core.meter.lost_connections += 1;
             self.tell_of_loss(cid, now, trace);
         }
         // Functions may have waited for tasks, and writes for memory.

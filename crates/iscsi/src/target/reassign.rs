@@ -24,6 +24,7 @@ impl Core {
         if result != TaskManagementResult::Complete {
             return;
         }
+        self.meter.reassigned_tasks += 1;
         if self.tasks.contains_key(&request.referenced_task_tag) {
             self.move_active(place, link, request, now, trace);
         } else {

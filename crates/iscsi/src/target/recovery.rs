@@ -69,6 +69,7 @@ impl Core {
                 return Ok(());
             }
         };
+        link.meter.snacks += 1;
         let done = match snack.kind {
             SnackKind::Status => self.send_answers_again(link, &snack, now, trace),
             SnackKind::DataOrR2t => self.send_run_again(link, &snack, now, trace),

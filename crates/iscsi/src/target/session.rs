@@ -13,6 +13,7 @@ use super::incoming::Held;
 use super::management::Management;
 use super::membership::Place;
 use super::memory::{Memory, Share};
+use super::meter::{SessionMeter, UnitMeter};
 use super::task::{TagHash, Tasks};
 use super::window::CommandWindow;
 use crate::keys::SessionParameters;
@@ -130,6 +131,9 @@ pub(super) struct Core {
     pub(super) waiting_for_grant: VecDeque<TaskTag>,
     pub(super) management: Vec<Management>,
     pub(super) notices: VecDeque<Notice>,
+    pub(super) meter: SessionMeter,
+    /// By the units' places in the device.
+    pub(super) unit_meters: Vec<UnitMeter>,
 }
 
 impl Session {
@@ -149,6 +153,7 @@ impl Session {
         let window = config.window(&parameters);
         let nexus = config.device.nexus(initiator);
         let share = Share::of(&config.memory);
+        let unit_meters = vec![UnitMeter::default(); config.device.units().len()];
         let mut session = Session {
             core: Core {
                 id,
@@ -171,6 +176,8 @@ impl Session {
                 waiting_for_grant: VecDeque::new(),
                 management: Vec::new(),
                 notices: VecDeque::new(),
+                meter: SessionMeter::default(),
+                unit_meters,
             },
             connections: Vec::new(),
         };

@@ -3,7 +3,7 @@
 use core::ops::Range;
 use std::collections::VecDeque;
 
-use wansan_trace::{ConnectionId, TaskTag};
+use wansan_trace::{ConnectionId, Instant, TaskTag};
 
 use super::answered::Told;
 use super::layout::Layout;
@@ -26,6 +26,8 @@ pub(super) struct Task {
     pub(super) expected_bytes: u32,
     /// The initiator takes Data-In.
     pub(super) takes_data: bool,
+    /// When the command came.
+    pub(super) began: Instant,
     /// What the logical unit wants done, and where.
     pub(super) unit: usize,
     pub(super) operation: StoreOperation,

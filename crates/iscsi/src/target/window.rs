@@ -56,6 +56,16 @@ impl CommandWindow {
         if self.max.lt(open) { open } else { self.max }
     }
 
+    /// Slots that are taken.
+    pub(super) fn in_hand(&self) -> u32 {
+        self.in_hand
+    }
+
+    /// Whether no command may come until a slot is given back.
+    pub(super) fn is_closed(&self) -> bool {
+        self.max.lt(self.expected)
+    }
+
     /// Decides on a non-immediate command that has just come. [`Admission::Deliver`] takes its
     /// slot and moves on to the next CmdSN.
     pub(super) fn admit(&mut self, cmd_sn: Sn) -> Admission {

@@ -298,7 +298,9 @@ impl Session {
         link.take_stat_sn();
         trace.crossing(now, session, id, task, Layer::Device, Direction::Leave);
         trace.crossing(now, session, id, task, Layer::Target, Direction::Leave);
-        self.core.end(task);
+        if let Some(ended) = self.core.end(task) {
+            self.core.count(&ended, ScsiStatus::Good, now);
+        }
     }
 
     /// The store has answered a write or a flush; it was asked and had answered at these times.

@@ -190,7 +190,10 @@ impl Core {
         };
         while collecting.asked.len() < usize::from(self.parameters.max_outstanding_r2t) {
             let wanted = match collecting.again.pop_front() {
-                Some(lost) => lost,
+                Some(lost) => {
+                    link.meter.recovery_r2ts += 1;
+                    lost
+                }
                 None if collecting.ask_from < task.moved_bytes => {
                     let from = collecting.ask_from;
                     let length = (task.moved_bytes - from).min(self.parameters.max_burst_bytes);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -12,6 +13,7 @@ use wansan_trace::SessionId;
 
 use super::seat::Seat;
 use super::serve::Peer;
+use super::snapshot::Part;
 
 /// What one thread tells another.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub(super) enum Mail {
     },
     /// End this session: its initiator has begun anew (RFC 7143 §6.3.5).
     EndSession(SessionId),
+    /// Say what has been done.
+    Snapshot(SyncSender<Part>),
     /// End.
     Stop,
 }

@@ -17,6 +17,7 @@ use super::mailbox::Mail;
 use super::seat::Seat;
 use super::serve::{Context, End, Peer, Phase, Token, Turn, answered};
 use super::sessions::Sessions;
+use super::snapshot::{Logins, Retired};
 use crate::poller::{Poller, Ready};
 use crate::store::{Pool, QueueBounds};
 
@@ -51,9 +52,9 @@ pub(super) struct Reactor {
     listeners: Vec<TcpListener>,
     /// False during a pause in accepting connections.
     listens: bool,
-    peers: Vec<Option<Peer>>,
-    sessions: Sessions,
-    context: Context,
+    pub(super) peers: Vec<Option<Peer>>,
+    pub(super) sessions: Sessions,
+    pub(super) context: Context,
     /// The thread that gets the next connection.
     next_thread: usize,
     /// Connections that have had their turn and want another.
@@ -93,6 +94,7 @@ impl Reactor {
                 trace,
                 queue_pair,
                 backlog: VecDeque::new(),
+                retired: Retired::default(),
             },
             next_thread: 0,
             again: Vec::new(),
@@ -155,6 +157,7 @@ impl Reactor {
                 Ok((stream, initiator)) => {
                     let shared = &self.context.shared;
                     let Some(seat) = shared.seats.admit(initiator) else {
+                        Logins::count(&shared.logins.turned_away);
                         (shared.report)(&format!(
                             "{initiator}: turned away, as too many connections are open"
                         ));
@@ -225,6 +228,7 @@ impl Reactor {
                         self.end_session(number);
                     }
                 }
+                Mail::Snapshot(asker) => self.tell(&asker),
                 Mail::Stop => return true,
             }
         }
@@ -332,6 +336,7 @@ impl Reactor {
         let Phase::Login(handshake) = login else {
             return;
         };
+        Logins::count(&self.context.shared.logins.done);
         let at = match joined {
             Some(number) => {
                 let connection = handshake.into_connection(&accepted);
@@ -529,7 +534,10 @@ impl Reactor {
     fn take_out(&mut self, slot: u16) -> Option<Vec<u8>> {
         let peer = self.peers.get_mut(usize::from(slot))?.as_mut()?;
         let at = match &peer.phase {
-            Phase::Login(handshake) => return Some(handshake.pending().to_vec()),
+            Phase::Login(handshake) => {
+                Logins::count(&self.context.shared.logins.failed);
+                return Some(handshake.pending().to_vec());
+            }
             Phase::Session(at) => *at,
             Phase::Closing(_) => return None,
         };
@@ -548,6 +556,7 @@ impl Reactor {
     fn end_session(&mut self, number: u16) {
         if let Some(served) = self.sessions.end(number) {
             self.context.shared.registry.leave(served.session.id());
+            self.context.retired.add(&served);
             self.context.forget(number, served.generation);
         }
     }

@@ -89,6 +89,16 @@ impl Registry {
             .any(|nexus| nexus.target == target)
     }
 
+    /// The names of the initiator and of the target (empty for a discovery session) of each session.
+    pub(super) fn names(&self) -> HashMap<SessionId, (String, String)> {
+        let state = self.lock();
+        let named = state.sessions.iter().map(|(nexus, known)| {
+            let names = (nexus.initiator.clone(), nexus.target.clone());
+            (known.session, names)
+        });
+        named.collect()
+    }
+
     /// Forgets a session that has ended.
     pub(super) fn leave(&self, session: SessionId) {
         self.lock()

@@ -17,6 +17,7 @@ use super::login::Desk;
 use super::mailbox::Mail;
 use super::seat::Seat;
 use super::sessions::{Membership, Served, Sessions};
+use super::snapshot::Retired;
 use super::{PORTAL_GROUP_TAG, Shared};
 use crate::store::{Completion, MediumJob, Operation, QueuePair, Store};
 
@@ -93,6 +94,8 @@ pub(super) struct Context {
     /// Operations that found the queue pair full. The command windows of the sessions that live
     /// bound them.
     pub(super) backlog: VecDeque<(u64, Arc<dyn Store>, Operation)>,
+    /// What its sessions that have ended had done.
+    pub(super) retired: Retired,
 }
 
 /// Names an operation at the stores: the slot and generation of the session, and the task.

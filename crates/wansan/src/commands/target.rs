@@ -1,5 +1,6 @@
 //! `wansan target`: serves disks.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::chap::ChapArgs;
 use super::quantity::time_span;
 use super::record::RecordArgs;
 use super::session::SessionArgs;
-use super::{remark, tell, tell_json};
+use super::{metrics, remark, tell, tell_json};
 
 /// Arguments of `wansan target`.
 #[derive(Debug, Args)]
@@ -76,6 +77,9 @@ pub(crate) struct TargetArgs {
     /// How often TCP's own view of each connection is recorded
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time_span, allow_hyphen_values = true)]
     tcp_interval: Duration,
+    /// Serve counters for Prometheus here, at /metrics; anybody who reaches it may read them
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
     /// Say what happens in JSON, a line each
     #[arg(long)]
     json: bool,
@@ -151,8 +155,16 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
         report: |line| remark(&format!("wansan target: {line}")),
     })?;
     let address = target.addresses()[0];
+    let metrics = match args.metrics {
+        Some(listen) => Some(metrics::serve(listen, target.observer())?),
+        None => None,
+    };
     if args.json {
-        let listening = serde_json::json!({ "event": "listening", "address": address.to_string() });
+        let mut listening =
+            serde_json::json!({ "event": "listening", "address": address.to_string() });
+        if let Some(metrics) = metrics {
+            listening["metrics"] = metrics.to_string().into();
+        }
         tell_json(&listening.to_string())?;
     } else {
         tell(|out| {
@@ -161,7 +173,11 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
                 "{} at {address}, {} LUN(s)",
                 args.name,
                 args.luns.len()
-            )
+            )?;
+            match metrics {
+                Some(metrics) => writeln!(out, "metrics at http://{metrics}/metrics"),
+                None => Ok(()),
+            }
         })?;
     }
     signals.forever().next();

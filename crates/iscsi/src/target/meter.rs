@@ -1,0 +1,219 @@
+//! Counters of what a session does: plain numbers of the thread that owns it, so that counting
+//! costs an addition and reading them asks that thread.
+
+use wansan_trace::Instant;
+
+use super::session::{Core, Session};
+use super::task::{Repeat, Task};
+use crate::scsi::{Identity, StoreOperation};
+use crate::wire::{Lun, ScsiStatus};
+
+/// How many latencies lie in which range, each range twice as long as the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LatencyHistogram {
+    counts: [u64; LatencyHistogram::BUCKETS],
+    sum_ns: u64,
+}
+
+impl LatencyHistogram {
+    /// Number of ranges; the last has no end.
+    pub const BUCKETS: usize = 22;
+    /// End of the first range in ns, as a power of two: 16 µs. The last but one ends at 17 s.
+    const FIRST_EXPONENT: u32 = 14;
+
+    /// End of the range `bucket` in ns (inclusive); `None` for the last.
+    #[must_use]
+    pub fn upper_bound_ns(bucket: usize) -> Option<u64> {
+        (bucket + 1 < Self::BUCKETS).then(|| 1 << (Self::FIRST_EXPONENT as usize + bucket))
+    }
+
+    /// Counts one latency.
+    pub fn count(&mut self, latency_ns: u64) {
+        // The number of bits of ns − 1, so that a bound lies in the range that it ends.
+        let bits = u64::BITS - latency_ns.saturating_sub(1).leading_zeros();
+        let bucket = bits.saturating_sub(Self::FIRST_EXPONENT) as usize;
+        self.counts[bucket.min(Self::BUCKETS - 1)] += 1;
+        self.sum_ns = self.sum_ns.saturating_add(latency_ns);
+    }
+
+    /// Latencies in each range.
+    #[must_use]
+    pub fn counts(&self) -> &[u64; LatencyHistogram::BUCKETS] {
+        &self.counts
+    }
+
+    /// Sum of all latencies, in ns.
+    #[must_use]
+    pub fn sum_ns(&self) -> u64 {
+        self.sum_ns
+    }
+
+    /// Adds another's.
+    pub fn add(&mut self, other: &LatencyHistogram) {
+        for (count, others) in self.counts.iter_mut().zip(other.counts) {
+            *count += others;
+        }
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+    }
+}
+
+impl Default for LatencyHistogram {
+    fn default() -> Self {
+        LatencyHistogram {
+            counts: [0; Self::BUCKETS],
+            sum_ns: 0,
+        }
+    }
+}
+
+/// What was done of one kind of operation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OperationMeter {
+    /// Bytes of data that moved.
+    pub bytes: u64,
+    /// Operations that ended with another status than GOOD.
+    pub errors: u64,
+    /// From the command's arrival to its status; a thread looks at the clock once per turn.
+    pub latency: LatencyHistogram,
+}
+
+impl OperationMeter {
+    /// Operations that ended.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.latency.counts().iter().sum()
+    }
+
+    fn add(&mut self, other: &OperationMeter) {
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.latency.add(&other.latency);
+    }
+}
+
+/// What was done at one logical unit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UnitMeter {
+    /// READ, of any length.
+    pub reads: OperationMeter,
+    /// WRITE, of any length.
+    pub writes: OperationMeter,
+    /// All other commands.
+    pub others: OperationMeter,
+}
+
+impl UnitMeter {
+    /// Adds another's.
+    pub fn add(&mut self, other: &UnitMeter) {
+        self.reads.add(&other.reads);
+        self.writes.add(&other.writes);
+        self.others.add(&other.others);
+    }
+}
+
+/// What a session has done, and how far its queues have filled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SessionMeter {
+    /// Commands that were delivered to the device server, task management included.
+    pub commands: u64,
+    /// How often a command took the last slot of the command window: from then on until a slot
+    /// came free the initiator could send nothing but immediate commands.
+    pub window_stalls: u64,
+    /// Slots of the command window that were in use at once, at most.
+    pub window_used_max: u32,
+    /// Commands that waited for one before them, at most.
+    pub held_commands_max: usize,
+    /// Bytes of data of such commands, at most.
+    pub held_bytes_max: usize,
+    /// Tasks that were in hand at once, at most.
+    pub tasks_max: usize,
+    /// Tasks that moved to another connection (TASK REASSIGN, RFC 7143 §7.2.2).
+    pub reassigned_tasks: u64,
+    /// Connections that were lost without a logout.
+    pub lost_connections: u64,
+}
+
+/// What went over a connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ConnectionMeter {
+    /// Bytes that came, headers and digests included.
+    pub received_bytes: u64,
+    /// Bytes that the socket took.
+    pub sent_bytes: u64,
+    /// Bytes that waited for the socket, at most.
+    pub send_queue_bytes_max: usize,
+    /// PDUs whose header or data did not match its digest (§7.7, §7.8).
+    pub digest_errors: u64,
+    /// SNACKs that came (§11.16).
+    pub snacks: u64,
+    /// R2Ts that asked again for data that was lost (§7.8).
+    pub recovery_r2ts: u64,
+    /// Rejects that were sent (§11.17).
+    pub rejects: u64,
+}
+
+impl Core {
+    /// Counts a command that has ended, unless it is only answered again.
+    pub(super) fn count(&mut self, task: &Task, status: ScsiStatus, now: Instant) {
+        if !matches!(task.repeat, Repeat::No) {
+            return;
+        }
+        let Some(unit) = self.unit_meters.get_mut(task.unit) else {
+            return;
+        };
+        let meter = match task.operation {
+            StoreOperation::Read { .. } => &mut unit.reads,
+            StoreOperation::Write { .. } => &mut unit.writes,
+            StoreOperation::Flush { .. } | StoreOperation::Deferred { .. } => &mut unit.others,
+        };
+        if status == ScsiStatus::Good {
+            meter.bytes += u64::from(task.moved_bytes);
+        } else {
+            meter.errors += 1;
+        }
+        let latency = now.since(task.began);
+        meter
+            .latency
+            .count(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Counts a command that was answered as soon as it came.
+    pub(super) fn count_at_once(&mut self, lun: Lun, status: ScsiStatus) {
+        let unit = self.config.device.place(lun);
+        let Some(unit) = unit.and_then(|unit| self.unit_meters.get_mut(unit)) else {
+            return;
+        };
+        unit.others.errors += u64::from(status != ScsiStatus::Good);
+        unit.others.latency.count(0);
+    }
+
+    /// Counts a command whose turn has come; its slot, if it needs one, is taken.
+    pub(super) fn count_delivered(&mut self, immediate: bool) {
+        let meter = &mut self.meter;
+        meter.commands += 1;
+        meter.tasks_max = meter.tasks_max.max(self.tasks.len() + 1);
+        meter.window_used_max = meter.window_used_max.max(self.window.in_hand());
+        meter.window_stalls += u64::from(!immediate && self.window.is_closed());
+    }
+
+    /// Counts a command that has to wait for one before it.
+    pub(super) fn count_held(&mut self) {
+        let meter = &mut self.meter;
+        meter.held_commands_max = meter.held_commands_max.max(self.held.len());
+        meter.held_bytes_max = meter.held_bytes_max.max(self.held_bytes);
+    }
+}
+
+impl Session {
+    /// What it has done.
+    #[must_use]
+    pub fn meter(&self) -> SessionMeter {
+        self.core.meter
+    }
+
+    /// What it has done at each logical unit.
+    pub fn unit_meters(&self) -> impl Iterator<Item = (&Identity, &UnitMeter)> {
+        let units = self.core.config.device.units().iter();
+        units.map(|unit| &unit.identity).zip(&self.core.unit_meters)
+    }
+}

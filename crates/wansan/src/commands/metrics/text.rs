@@ -1,0 +1,272 @@
+//! A target's counters as OpenMetrics text.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use wansan_iscsi::target::{LatencyHistogram, OperationMeter, SessionMeter};
+use wansan_san::target::{ConnectionSnapshot, SessionSnapshot, Snapshot, UnitSnapshot};
+
+/// The whole text.
+pub(super) fn openmetrics(snapshot: Snapshot) -> String {
+    let mut registry = Registry::with_prefix("wansan");
+    registry.register_collector(Box::new(Collected(snapshot)));
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+    text
+}
+
+/// Labels and their values.
+type Labels = Vec<(&'static str, String)>;
+
+/// One value of a family, and what it is the value of.
+type Sample = (Labels, u64);
+
+/// The name of a family, what it says, and how to read it from a `T`.
+type Row<T> = (&'static str, &'static str, fn(&T) -> u64);
+
+const OPERATION_COUNTERS: [Row<OperationMeter>; 3] = [
+    (
+        "lun_operations",
+        "Commands that ended",
+        OperationMeter::operations,
+    ),
+    ("lun_bytes", "Bytes of data that moved", |meter| meter.bytes),
+    (
+        "lun_errors",
+        "Commands that ended with another status than GOOD",
+        |meter| meter.errors,
+    ),
+];
+
+const SESSION_COUNTERS: [Row<SessionMeter>; 4] = [
+    ("session_commands", "Commands delivered", |meter| {
+        meter.commands
+    }),
+    (
+        "session_window_stalls",
+        "Times that the command window was used up",
+        |meter| meter.window_stalls,
+    ),
+    (
+        "session_reassigned_tasks",
+        "Tasks that moved to another connection",
+        |meter| meter.reassigned_tasks,
+    ),
+    (
+        "session_lost_connections",
+        "Connections lost without a logout",
+        |meter| meter.lost_connections,
+    ),
+];
+
+const SESSION_GAUGES: [Row<SessionMeter>; 4] = [
+    (
+        "session_window_used_max",
+        "Most slots of the command window in use at once",
+        |meter| u64::from(meter.window_used_max),
+    ),
+    (
+        "session_held_commands_max",
+        "Most commands that waited for one before them",
+        |meter| meter.held_commands_max as u64,
+    ),
+    (
+        "session_held_bytes_max",
+        "Most bytes of data of such commands",
+        |meter| meter.held_bytes_max as u64,
+    ),
+    ("session_tasks_max", "Most tasks in hand at once", |meter| {
+        meter.tasks_max as u64
+    }),
+];
+
+const CONNECTION_COUNTERS: [Row<ConnectionSnapshot>; 6] = [
+    ("connection_received_bytes", "Bytes received", |it| {
+        it.meter.received_bytes
+    }),
+    ("connection_sent_bytes", "Bytes sent", |it| {
+        it.meter.sent_bytes
+    }),
+    (
+        "connection_digest_errors",
+        "PDUs whose header or data did not match its digest",
+        |it| it.meter.digest_errors,
+    ),
+    ("connection_snacks", "SNACKs received", |it| it.meter.snacks),
+    (
+        "connection_recovery_r2ts",
+        "R2Ts that asked again for lost data",
+        |it| it.meter.recovery_r2ts,
+    ),
+    ("connection_rejects", "Rejects sent", |it| it.meter.rejects),
+];
+
+const TARGET_COUNTERS: [Row<Snapshot>; 3] = [
+    ("logins", "Connections that have logged in", |it| it.logins),
+    (
+        "failed_logins",
+        "Connections that ended before they had logged in",
+        |it| it.failed_logins,
+    ),
+    (
+        "turned_away",
+        "Connections turned away as there were too many",
+        |it| it.turned_away,
+    ),
+];
+
+#[derive(Debug)]
+struct Collected(Snapshot);
+
+impl Collector for Collected {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let encoder = &mut encoder;
+        self.encode_units(encoder)?;
+        self.encode_sessions(encoder)?;
+        self.encode_connections(encoder)?;
+        for (name, help, value) in TARGET_COUNTERS {
+            encoder
+                .encode_descriptor(name, help, None, MetricType::Counter)?
+                .encode_counter::<NoLabelSet, _, u64>(&value(&self.0), None)?;
+        }
+        Ok(())
+    }
+}
+
+impl Collected {
+    fn operations(&self) -> impl Iterator<Item = (Labels, &OperationMeter)> {
+        self.0.units.iter().flat_map(|unit| {
+            let kinds = [
+                ("read", &unit.meter.reads),
+                ("write", &unit.meter.writes),
+                ("other", &unit.meter.others),
+            ];
+            kinds.map(|(kind, meter)| (unit_labels(unit, kind), meter))
+        })
+    }
+
+    fn encode_units(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, help, value) in OPERATION_COUNTERS {
+            let samples = self.operations();
+            let samples = samples.map(|(labels, meter)| (labels, value(meter)));
+            counters(encoder, name, help, samples)?;
+        }
+        let mut family = encoder.encode_descriptor(
+            "lun_latency_seconds",
+            "Time from a command's arrival to its status",
+            None,
+            MetricType::Histogram,
+        )?;
+        let bounds = (0..LatencyHistogram::BUCKETS).map(|bucket| {
+            // The library writes the largest number as +Inf.
+            LatencyHistogram::upper_bound_ns(bucket).map_or(f64::MAX, |ns| ns as f64 / 1e9)
+        });
+        let bounds: Vec<f64> = bounds.collect();
+        for (labels, meter) in self.operations() {
+            let counts = meter.latency.counts().iter().copied();
+            let buckets: Vec<(f64, u64)> = bounds.iter().copied().zip(counts).collect();
+            let sum_s = meter.latency.sum_ns() as f64 / 1e9;
+            family
+                .encode_family(&labels)?
+                .encode_histogram::<NoLabelSet>(sum_s, meter.operations(), &buckets, None)?;
+        }
+        Ok(())
+    }
+
+    fn encode_sessions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let sessions = || self.0.sessions.iter();
+        for (name, help, value) in SESSION_COUNTERS {
+            let samples = sessions().map(|it| (session_labels(it), value(&it.meter)));
+            counters(encoder, name, help, samples)?;
+        }
+        for (name, help, value) in SESSION_GAUGES {
+            let samples = sessions().map(|it| (session_labels(it), value(&it.meter)));
+            gauges(encoder, name, help, samples)?;
+        }
+        let samples = sessions().map(|it| (session_labels(it), it.connections.len() as u64));
+        gauges(encoder, "session_connections", "Connections", samples)
+    }
+
+    fn connections(&self) -> impl Iterator<Item = (Labels, &ConnectionSnapshot)> {
+        self.0.sessions.iter().flat_map(|session| {
+            session.connections.iter().map(|connection| {
+                let mut labels = session_labels(session);
+                labels.push(("connection", connection.id.0.to_string()));
+                labels.push(("address", connection.initiator.to_string()));
+                (labels, connection)
+            })
+        })
+    }
+
+    fn encode_connections(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, help, value) in CONNECTION_COUNTERS {
+            let samples = self.connections();
+            let samples = samples.map(|(labels, it)| (labels, value(it)));
+            counters(encoder, name, help, samples)?;
+        }
+        let samples = self.connections();
+        let samples = samples.map(|(labels, it)| (labels, it.meter.send_queue_bytes_max as u64));
+        gauges(
+            encoder,
+            "connection_send_queue_bytes_max",
+            "Most bytes that waited for the socket",
+            samples,
+        )?;
+        let name = "connection_round_trip_seconds";
+        let help = "Smoothed round-trip time, as TCP has it";
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, it) in self.connections() {
+            let rtt_s = it.srtt_ns as f64 / 1e9;
+            family.encode_family(&labels)?.encode_gauge(&rtt_s)?;
+        }
+        Ok(())
+    }
+}
+
+fn unit_labels(unit: &UnitSnapshot, kind: &str) -> Labels {
+    vec![
+        ("target", unit.target.clone()),
+        ("lun", unit.number.to_string()),
+        ("operation", kind.to_owned()),
+    ]
+}
+
+fn session_labels(session: &SessionSnapshot) -> Labels {
+    vec![
+        ("target", session.target.clone()),
+        ("initiator", session.initiator.clone()),
+        ("session", session.id.to_string()),
+    ]
+}
+
+fn counters(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    samples: impl IntoIterator<Item = Sample>,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, value) in samples {
+        family
+            .encode_family(&labels)?
+            .encode_counter::<NoLabelSet, _, u64>(&value, None)?;
+    }
+    Ok(())
+}
+
+fn gauges(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    samples: impl IntoIterator<Item = Sample>,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in samples {
+        family.encode_family(&labels)?.encode_gauge(&value)?;
+    }
+    Ok(())
+}
