@@ -10,6 +10,7 @@ mod case;
 mod client;
 mod connections;
 mod digest;
+mod initiator;
 mod login;
 mod logout;
 mod negotiation;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         logout::trials(),
         connections::trials(),
         async_message::trials(),
+        initiator::trials(),
     ];
     wansan_peers::trial::run(trials.into_iter().flatten().collect())
 }
