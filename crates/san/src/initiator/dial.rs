@@ -16,6 +16,7 @@ use rustix::net::{
 };
 use wansan_iscsi::initiator::{Handshake, HandshakeError, LoginSettings};
 use wansan_iscsi::login::chap::InitiatorChap;
+use wansan_iscsi::text::send_targets::TargetAddress;
 use wansan_tcp::congestion;
 use wansan_trace::{Instant, clock};
 
@@ -43,6 +44,18 @@ pub(super) struct Way {
     addresses: Vec<SocketAddr>,
 }
 
+impl Way {
+    fn look_up(route: Route) -> Result<Way, InitiatorError> {
+        match route.addresses() {
+            Ok(addresses) => Ok(Way { route, addresses }),
+            Err(source) => Err(InitiatorError::Connect {
+                portal: route.portal(),
+                source,
+            }),
+        }
+    }
+}
+
 impl Destination {
     pub(super) fn look_up(
         url: &IscsiUrl,
@@ -53,17 +66,8 @@ impl Destination {
             [] => &direct,
             routes => routes,
         };
-        let look_up = |route: &Route| match route.addresses() {
-            Ok(addresses) => Ok(Way {
-                route: route.clone(),
-                addresses,
-            }),
-            Err(source) => Err(InitiatorError::Connect {
-                portal: route.portal(),
-                source,
-            }),
-        };
-        let ways: Vec<Way> = routes.iter().map(look_up).collect::<Result<_, _>>()?;
+        let ways = routes.iter().cloned().map(Way::look_up);
+        let ways: Vec<Way> = ways.collect::<Result<_, _>>()?;
         let mut config = config.clone();
         let connections = u16::try_from(ways.len()).unwrap_or(u16::MAX);
         config.wanted.max_connections = config.wanted.max_connections.max(connections);
@@ -73,6 +77,20 @@ impl Destination {
             ways,
             round_trip: Duration::ZERO,
         })
+    }
+
+    /// The target has moved to `addresses`: all ways lead there from now on, each to the next of
+    /// them, from where they began.
+    pub(super) fn move_to(&mut self, addresses: &[TargetAddress]) -> Result<(), InitiatorError> {
+        for (way, address) in self.ways.iter_mut().zip(addresses.iter().cycle()) {
+            let route = Route {
+                source: way.route.source,
+                host: address.host.clone(),
+                port: address.port,
+            };
+            *way = Way::look_up(route)?;
+        }
+        Ok(())
     }
 
     /// What a connection logs in with: the same for all, but for a challenge of its own.

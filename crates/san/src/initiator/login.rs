@@ -11,6 +11,9 @@ use super::line::Line;
 use super::{Initiator, InitiatorConfig, InitiatorError};
 use crate::url::IscsiUrl;
 
+/// Redirections that are followed before a session: more lead in a circle.
+const MAX_MOVES: u32 = 4;
+
 /// Logs in to the target that `url` names. When there is none, asks which there are.
 pub(super) fn connect(
     url: &IscsiUrl,
@@ -73,15 +76,11 @@ pub(super) fn nearest(wanted: &str, offered: &[String]) -> String {
 
 /// Connects and logs in: the first connection alone, as it makes the session, then all others side
 /// by side.
-fn log_in(to: Destination, trace: Recorder) -> Result<Initiator, InitiatorError> {
-    let (leading, joining) = to.ways.split_first().expect("a destination has a way");
+fn log_in(mut to: Destination, trace: Recorder) -> Result<Initiator, InitiatorError> {
+    let (stream, handshake) = lead(&mut to)?.into_parts();
+    let joining = &to.ways[1..];
     let portal = to.portal();
     let closed = |portal| InitiatorError::Closed { portal };
-    let handshake =
-        Handshake::lead(&to.login()?).map_err(|source| to.login_error(leading, source))?;
-    let lead = Dial::begin(leading, handshake, &to, to.config.patience, clock::now())?;
-    let mut lead = finish_all(vec![lead])?;
-    let (stream, handshake) = lead.remove(0).into_parts();
     let session = handshake.into_session(Splitter::session_tasks(to.config.tasks));
     let mut session = session.ok_or_else(|| closed(portal.clone()))?;
     let mut lines = vec![Line::new(stream, portal.clone())?];
@@ -115,6 +114,39 @@ fn log_in(to: Destination, trace: Recorder) -> Result<Initiator, InitiatorError>
         lines.push(Line::new(stream, portal)?);
     }
     Ok(Initiator::over(session, lines, to, trace))
+}
+
+/// The first connection's login, at the portal where the target is: redirections are followed
+/// (RFC 7143 §11.13.5), and all connections go where they lead.
+fn lead(to: &mut Destination) -> Result<Dial, InitiatorError> {
+    let mut moves = 0;
+    loop {
+        let leading = &to.ways[0];
+        let handshake =
+            Handshake::lead(&to.login()?).map_err(|source| to.login_error(leading, source))?;
+        let dial = Dial::begin(leading, handshake, to, to.config.patience, clock::now())?;
+        match finish_all(vec![dial]) {
+            Ok(mut done) => return Ok(done.remove(0)),
+            Err(InitiatorError::Login {
+                source,
+                target,
+                portal,
+            }) => match *source {
+                HandshakeError::Moved { addresses } if moves < MAX_MOVES => {
+                    moves += 1;
+                    to.move_to(&addresses)?;
+                }
+                source => {
+                    return Err(InitiatorError::Login {
+                        source: Box::new(source),
+                        target,
+                        portal,
+                    });
+                }
+            },
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 #[cfg(test)]
