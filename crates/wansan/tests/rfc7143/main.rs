@@ -16,6 +16,8 @@ mod logout;
 mod negotiation;
 mod peer;
 mod r2t;
+mod recovery_connection;
+mod recovery_within;
 mod reject;
 mod sequence;
 mod task_management;
@@ -36,6 +38,8 @@ fn main() -> ExitCode {
         reject::trials(),
         logout::trials(),
         connections::trials(),
+        recovery_within::trials(),
+        recovery_connection::trials(),
         async_message::trials(),
         initiator::trials(),
     ];
