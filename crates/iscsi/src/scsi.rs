@@ -15,7 +15,8 @@
 //! knows, `supported` for the table itself, `unit_control` for the rest. Everything else gets
 //! INVALID COMMAND OPERATION CODE.
 //!
-//! What initiators share, such as mode parameters, is kept by `nexus`.
+//! What initiators share, such as mode parameters and reservations, is kept by `nexus`; the rules of
+//! reservations are in `reservation`, and their commands in `reserve_in` and `reserve_out`.
 
 pub mod answer;
 pub mod attention;
@@ -33,8 +34,12 @@ mod mode;
 mod nexus;
 pub mod opcode;
 mod operation;
+mod port;
 pub mod report_luns;
 mod request_sense;
+mod reservation;
+mod reserve_in;
+mod reserve_out;
 pub mod sense;
 mod supported;
 #[cfg(test)]
@@ -50,8 +55,9 @@ pub use copy::{CopyJob, CopyProgress, CopySegment};
 pub use device::{DeviceError, TargetDevice};
 pub use lba_status::LbaStatus;
 pub use malformed::Malformed;
-pub use nexus::{InitiatorPort, Nexus, NexusId};
+pub use nexus::{Nexus, NexusId};
 pub use operation::MediumOperation;
+pub use port::InitiatorPort;
 pub use sense::{AdditionalSense, FieldPointer, Sense, SenseKey};
 pub use unit::{Geometry, GeometryError, Identity, LogicalUnit};
 

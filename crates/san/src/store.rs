@@ -22,6 +22,7 @@ mod file;
 mod medium;
 mod memory;
 pub mod pool;
+mod reservation_file;
 mod service_time;
 mod spec;
 #[cfg(test)]
@@ -32,6 +33,7 @@ pub use file::FileStore;
 pub use medium::MediumJob;
 pub use memory::MemoryStore;
 pub use pool::{Completion, Operation, Pool, QueueBounds, QueuePair};
+pub use reservation_file::ReservationFile;
 pub use service_time::{ServiceTime, ServiceTimeStore, Visit};
 pub use spec::{Backing, LunSpec, OpenedStore, SpecError};
 
@@ -81,6 +83,11 @@ pub trait Store: Send + Sync {
     /// and its medium.
     fn pre_fetch(&self, offset: u64, len: u64) {
         let _ = (offset, len);
+    }
+
+    /// Where persistent reservations of its unit are kept over a restart, if they can be.
+    fn reservations(&self) -> Option<&ReservationFile> {
+        None
     }
 
     /// Whether every operation is a copy in memory, so that none needs a worker.

@@ -6,7 +6,7 @@ use super::nexus::{Access, Nexus};
 use super::opcode as op;
 use super::{
     AdditionalSense, Cdb, LogicalUnit, Sense, TargetDevice, block, capacity, copy, inquiry, medium,
-    mode, request_sense, supported, unit_control,
+    mode, request_sense, reserve_in, reserve_out, supported, unit_control,
 };
 
 /// One command and whom it is for.
@@ -176,6 +176,12 @@ impl Command {
 /// NACA in the CONTROL byte of a CDB (SAM-5 5.2).
 const NACA: u8 = 0x04;
 
+/// PERSISTENT RESERVE OUT, which sees for itself who may do what.
+const fn reserve_out_row(usage: &'static [u8]) -> Command {
+    let run = reserve_out::persistent_reserve_out;
+    Command::with_data(usage, reserve_out::list_bytes, run).open_to(Access::Registering)
+}
+
 /// All commands, those with one operation code side by side.
 ///
 /// The reservations that let a command through are those of SPC-4 table 66 and SBC-3 table 15.
@@ -190,6 +196,10 @@ pub(super) static COMMANDS: &[Command] = &[
     Command::at_once(&[op::INQUIRY, 0x01, 0xff, 0xff, 0xff, 0], inquiry::inquiry)
         .before_attentions(),
     Command::with_data(&[op::MODE_SELECT_6, 0x11, 0, 0, 0xff, 0], mode::select_6_bytes, mode::select_6),
+    Command::at_once(&[op::RESERVE_6, 0, 0, 0, 0, 0], reserve_out::reserve_6)
+        .open_to(Access::Registering),
+    Command::at_once(&[op::RELEASE_6, 0, 0, 0, 0, 0], reserve_out::release_6)
+        .open_to(Access::Nothing),
     Command::at_once(&[op::MODE_SENSE_6, 0x08, 0xff, 0xff, 0xff, 0], mode::sense_6),
     Command::at_once(&[op::START_STOP_UNIT, 0x01, 0, 0, 0x05, 0], unit_control::start_stop)
         .open_to(Access::Registering),
@@ -217,6 +227,22 @@ pub(super) static COMMANDS: &[Command] = &[
     Command::with_data(&[op::MODE_SELECT_10, 0x11, 0, 0, 0, 0, 0, 0xff, 0xff, 0],
         mode::select_10_bytes, mode::select_10),
     Command::at_once(&[op::MODE_SENSE_10, 0x18, 0xff, 0xff, 0, 0, 0, 0xff, 0xff, 0], mode::sense_10),
+    Command::at_once(&[op::PERSISTENT_RESERVE_IN, 0x1f, 0, 0, 0, 0, 0, 0xff, 0xff, 0], reserve_in::keys)
+        .action(reserve_in::READ_KEYS).open_to(Access::Registering),
+    Command::at_once(&[op::PERSISTENT_RESERVE_IN, 0x1f, 0, 0, 0, 0, 0, 0xff, 0xff, 0], reserve_in::reservation)
+        .action(reserve_in::READ_RESERVATION).open_to(Access::Registering),
+    Command::at_once(&[op::PERSISTENT_RESERVE_IN, 0x1f, 0, 0, 0, 0, 0, 0xff, 0xff, 0], reserve_in::capabilities)
+        .action(reserve_in::REPORT_CAPABILITIES).open_to(Access::Registering),
+    Command::at_once(&[op::PERSISTENT_RESERVE_IN, 0x1f, 0, 0, 0, 0, 0, 0xff, 0xff, 0], reserve_in::full_status)
+        .action(reserve_in::READ_FULL_STATUS).open_to(Access::Registering),
+    reserve_out_row(&[op::PERSISTENT_RESERVE_OUT, 0x1f, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]).action(reserve_out::REGISTER),
+    reserve_out_row(&[op::PERSISTENT_RESERVE_OUT, 0x1f, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]).action(reserve_out::RESERVE),
+    reserve_out_row(&[op::PERSISTENT_RESERVE_OUT, 0x1f, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]).action(reserve_out::RELEASE),
+    reserve_out_row(&[op::PERSISTENT_RESERVE_OUT, 0x1f, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]).action(reserve_out::CLEAR),
+    reserve_out_row(&[op::PERSISTENT_RESERVE_OUT, 0x1f, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]).action(reserve_out::PREEMPT),
+    reserve_out_row(&[op::PERSISTENT_RESERVE_OUT, 0x1f, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]).action(reserve_out::PREEMPT_AND_ABORT),
+    reserve_out_row(&[op::PERSISTENT_RESERVE_OUT, 0x1f, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]).action(reserve_out::REGISTER_AND_IGNORE),
+    reserve_out_row(&[op::PERSISTENT_RESERVE_OUT, 0x1f, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]).action(reserve_out::REGISTER_AND_MOVE),
     Command::with_data(&[op::THIRD_PARTY_COPY_OUT, 0x1f, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0],
         copy::bytes, copy::extended_copy).action(op::EXTENDED_COPY),
     Command::at_once(&[op::THIRD_PARTY_COPY_IN, 0x1f, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0],

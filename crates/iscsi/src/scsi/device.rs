@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::answer::Reply;
 use super::command::{Call, Command, Delivery, Refused, Run, find, rows};
 use super::nexus::Common;
+use super::reservation::Reservations;
 use super::{
     AdditionalSense, Answer, Cdb, Decoded, Executed, InitiatorPort, LogicalUnit, Nexus, Sense,
     SenseKey, StoreOperation, inquiry, opcode, report_luns, request_sense,
@@ -172,6 +173,22 @@ impl TargetDevice {
             Ok(Reply::Store(_)) => Executed::Answer(Answer::check_condition(MISTAKE)),
             Err(refused) => Executed::Answer(refused.into()),
         }
+    }
+
+    /// Gives the unit at `place` the persistent reservations that
+    /// [`MediumOperation::KeepReservations`](super::MediumOperation::KeepReservations) has had kept.
+    /// Says whether they could be read; nothing is changed when not.
+    #[must_use]
+    pub fn restore(&self, place: usize, text: &str) -> bool {
+        let Some(reservations) = Reservations::from_text(text) else {
+            return false;
+        };
+        self.common
+            .change(|state| match state.units.get_mut(place) {
+                Some(unit) => unit.reservations = reservations,
+                None => {}
+            });
+        true
     }
 
     /// The unit at `place` is reset (SAM-5 6.3.3): what RESERVE (6) had reserved is free, and the

@@ -21,8 +21,9 @@ const UNMAP_DESCRIPTOR_BYTES: usize = 16;
 /// MAXIMUM COMPARE AND WRITE LENGTH, in blocks: as much as its field can say.
 pub(super) const MAX_COMPARE_AND_WRITE_BLOCKS: u8 = 255;
 
-/// MAXIMUM WRITE SAME LENGTH, in bytes: one worker of a target is busy for as long.
-pub(super) const MAX_WRITE_SAME_BYTES: u64 = 64 << 20;
+/// MAXIMUM WRITE SAME LENGTH, in bytes: as much as one WRITE may bring, as one worker of a target is
+/// busy for as long.
+pub(super) const MAX_WRITE_SAME_BYTES: u64 = Geometry::MAX_TRANSFER_BYTES as u64;
 
 /// Runs of blocks that GET LBA STATUS reports, at most.
 const MAX_RUNS: usize = 256;
@@ -278,7 +279,12 @@ pub(super) fn compare_and_write_bytes(call: &Call<'_>) -> Result<u32, Sense> {
 
 /// COMPARE AND WRITE.
 pub(super) fn compare_and_write(call: &mut Call<'_>, delivery: Delivery) -> Outcome {
-    let data = delivery.exactly(compare_and_write_bytes(call)?)?;
+    let bytes = compare_and_write_bytes(call)?;
+    if delivery.announced_bytes != bytes {
+        // More blocks than its one byte can count come as another number there.
+        return Err(Sense::invalid_field(13, None).into());
+    }
+    let data = delivery.exactly(bytes)?;
     if data.is_empty() {
         return Ok(Reply::DONE);
     }

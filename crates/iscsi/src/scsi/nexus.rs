@@ -10,16 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::copy::CopyRecord;
+use super::port::InitiatorPort;
+use super::reservation::Reservations;
 use super::{LogicalUnit, UnitAttention, UnitAttentions};
-
-/// A SCSI initiator port: an iSCSI initiator's session end (RFC 7143 §4.4.2).
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct InitiatorPort {
-    /// The initiator's iSCSI name.
-    pub name: String,
-    /// The session's ISID.
-    pub isid: [u8; 6],
-}
 
 /// What a unit's reservations leave to a nexus, or what a command needs of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,12 +55,15 @@ impl ModeParameters {
 }
 
 /// Names a nexus among all that a device has had since it was started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NexusId(u64);
 
 /// One unit's part of the common state.
 #[derive(Debug)]
 pub(super) struct UnitState {
+    pub(super) reservations: Reservations,
+    /// Counts how often what of the reservations outlives a restart has changed.
+    pub(super) text_version: u64,
     pub(super) mode: ModeParameters,
     pub(super) stopped: bool,
 }
@@ -79,6 +75,8 @@ pub(super) struct Known {
     pub(super) port: InitiatorPort,
     /// Unit attentions that it has not fetched yet, by the units' places.
     pending: Vec<UnitAttentions>,
+    /// Places of units where its tasks are to be aborted.
+    aborts: Vec<usize>,
 }
 
 /// What all nexuses of a device have in common.
@@ -107,14 +105,24 @@ impl State {
         if let (Some(state), Some(unit)) = (self.units.get_mut(place), units.get(place)) {
             state.mode = ModeParameters::default_of(unit);
             state.stopped = false;
+            state.reservations.exclusive = None;
+        }
+    }
+
+    /// Has the tasks of every nexus that `hit` picks aborted at the unit at `place`.
+    pub(super) fn abort(&mut self, place: usize, hit: impl Fn(&Known) -> bool) {
+        for nexus in self.nexuses.iter_mut().filter(|nexus| hit(nexus)) {
+            if !nexus.aborts.contains(&place) {
+                nexus.aborts.push(place);
+            }
         }
     }
 
     /// What holds at the unit at `place` for a nexus.
-    fn view(&self, place: usize) -> View {
+    fn view(&self, place: usize, id: NexusId, port: &InitiatorPort) -> View {
         let unit = &self.units[place];
         View {
-            access: Access::Full,
+            access: unit.reservations.access(id, port),
             mode: unit.mode,
             stopped: unit.stopped,
         }
@@ -132,6 +140,8 @@ pub(super) struct Common {
 impl Common {
     pub(super) fn new(units: &[LogicalUnit]) -> Arc<Common> {
         let units = units.iter().map(|unit| UnitState {
+            reservations: Reservations::default(),
+            text_version: 0,
             mode: ModeParameters::default_of(unit),
             stopped: false,
         });
@@ -176,6 +186,8 @@ pub struct Nexus {
     version: u64,
     views: Vec<View>,
     attentions: Vec<UnitAttentions>,
+    /// Places of units where its tasks are to be aborted.
+    aborts: Vec<usize>,
     /// EXTENDED COPY commands, for RECEIVE COPY STATUS; oldest first.
     pub(super) copies: VecDeque<CopyRecord>,
 }
@@ -190,6 +202,7 @@ impl Nexus {
             id,
             port: port.clone(),
             pending: vec![UnitAttentions::default(); units],
+            aborts: Vec::new(),
         });
         drop(state);
         let mut nexus = Nexus {
@@ -199,6 +212,7 @@ impl Nexus {
             version: 0,
             views: Vec::new(),
             attentions: vec![UnitAttentions::default(); units],
+            aborts: Vec::new(),
             copies: VecDeque::new(),
         };
         nexus.fetch();
@@ -247,14 +261,22 @@ impl Nexus {
         // Under the lock, so the version is that of this very state.
         self.version = self.common.version.load(Ordering::Relaxed);
         self.views.clear();
-        self.views
-            .extend((0..state.units.len()).map(|place| state.view(place)));
+        let views = (0..state.units.len()).map(|place| state.view(place, self.id, &self.port));
+        self.views.extend(views);
         let own = state.nexuses.iter_mut().find(|known| known.id == self.id);
         if let Some(own) = own {
             for (attentions, pending) in self.attentions.iter_mut().zip(&mut own.pending) {
                 attentions.merge(std::mem::take(pending));
             }
+            self.aborts.append(&mut own.aborts);
         }
+    }
+
+    /// The units, by their places, where another nexus has had this one's tasks aborted (PREEMPT AND
+    /// ABORT) since the last call.
+    pub fn take_aborts(&mut self) -> Vec<usize> {
+        self.refresh();
+        std::mem::take(&mut self.aborts)
     }
 
     pub(super) fn belongs_to(&self, common: &Arc<Common>) -> bool {
@@ -266,5 +288,15 @@ impl Drop for Nexus {
     fn drop(&mut self) {
         let mut state = self.common.lock();
         state.nexuses.retain(|known| known.id != self.id);
+        let mut held = false;
+        for unit in &mut state.units {
+            if unit.reservations.exclusive == Some(self.id) {
+                unit.reservations.exclusive = None;
+                held = true;
+            }
+        }
+        if held {
+            self.common.version.fetch_add(1, Ordering::Release);
+        }
     }
 }

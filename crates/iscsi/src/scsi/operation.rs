@@ -84,6 +84,16 @@ pub enum MediumOperation {
     },
     /// Copy from unit to unit.
     Copy(CopyJob),
+    /// Keep the persistent reservations of the unit, so that
+    /// [`TargetDevice::restore`](super::TargetDevice::restore) can be given them when the target is
+    /// started again. This is for units that have
+    /// [`keeps_reservations`](super::LogicalUnit::keeps_reservations).
+    KeepReservations {
+        /// What to keep; empty when nothing.
+        text: String,
+        /// Counts the changes: an older one must not replace a newer one.
+        version: u64,
+    },
 }
 
 impl MediumOperation {

@@ -34,7 +34,7 @@ fn nexus(device: &TargetDevice) -> Nexus {
     device.nexus(port("iqn.2026-01.net.example:one"))
 }
 
-fn port(name: &str) -> InitiatorPort {
+pub(super) fn port(name: &str) -> InitiatorPort {
     InitiatorPort {
         name: name.to_owned(),
         isid: [0x80, 0, 0, 0, 0, 1],

@@ -218,6 +218,19 @@ impl Session {
         self.grant_waiting(now, trace);
     }
 
+    /// Ends the tasks that another nexus has had aborted with its registration (PREEMPT AND ABORT,
+    /// SPC-4 5.13.11.5).
+    pub(super) fn abort_preempted(&mut self, now: Instant, trace: &mut Recorder) {
+        let units = self.core.nexus.take_aborts();
+        if units.is_empty() {
+            return;
+        }
+        let tasks = self.core.tasks.iter();
+        let hit = tasks.filter(|(_, task)| units.contains(&task.unit));
+        let hit: Vec<TaskTag> = hit.map(|(tag, _)| *tag).collect();
+        self.core.abort(&hit, now, trace);
+    }
+
     /// Answers the functions whose tasks have all left the stores.
     pub(super) fn management_done(&mut self, now: Instant, trace: &mut Recorder) {
         let Session { core, connections } = self;

@@ -214,6 +214,7 @@ impl Session {
     /// Handles what has come on the connection at `place`, as far as its answers have room.
     /// [`Session::poll_end`] says whether a connection is to be closed after that.
     pub fn receive(&mut self, place: usize, now: Instant, trace: &mut Recorder) {
+        self.abort_preempted(now, trace);
         loop {
             let connection = self.connections.get_mut(place).and_then(Option::as_mut);
             let Some(Connection { receiver, link }) = connection else {

@@ -65,6 +65,9 @@ pub enum StoreError {
         /// The same, counted from the first byte of what was given.
         at: u64,
     },
+    /// Persistent reservations could not be kept for a restart.
+    #[error("cannot keep reservations: {0}")]
+    Reservations(io::Error),
     /// Data that had been acknowledged could not be brought to the medium earlier.
     #[error(
         "an earlier flush failed, so data may be lost: check the medium and the file system, then \
@@ -95,7 +98,7 @@ impl StoreError {
                 return Sense::new(SenseKey::Miscompare, AdditionalSense::MISCOMPARE)
                     .with_information(*at);
             }
-            StoreError::OutOfRange { .. } => (
+            StoreError::OutOfRange { .. } | StoreError::Reservations(_) => (
                 SenseKey::HardwareError,
                 AdditionalSense::INTERNAL_TARGET_FAILURE,
             ),
@@ -180,6 +183,17 @@ pub enum OpenError {
         asked_bytes: u64,
         /// Bytes of memory in the machine.
         memory_bytes: u64,
+    },
+    /// What is kept of the unit's persistent reservations cannot be used.
+    #[error(
+        "{} does not hold reservations that can be read: {why}; remove it to begin without any",
+        path.display()
+    )]
+    Reservations {
+        /// The file that should hold them.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
     },
     /// The machine refused otherwise.
     #[error("cannot open {}: {source}", path.display())]

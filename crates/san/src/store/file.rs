@@ -10,7 +10,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{Extent, OpenError, Operated, Store, StoreError, check_range};
+use super::{Extent, OpenError, Operated, ReservationFile, Store, StoreError, check_range};
 
 /// `f_type` of a tmpfs (`TMPFS_MAGIC`, linux/magic.h).
 const TMPFS_MAGIC: i128 = 0x0102_1994;
@@ -38,6 +38,8 @@ pub struct FileStore {
     /// Held shared by whoever writes, and alone by [`Store::update`]. Reading takes it never, and
     /// writing goes through a system call anyway, beside which it is nothing.
     writing: RwLock<()>,
+    /// Beside a regular file that is written.
+    reservations: Option<ReservationFile>,
 }
 
 impl FileStore {
@@ -170,6 +172,7 @@ impl FileStore {
             nowait: AtomicBool::new(true),
             lost: AtomicBool::new(false),
             writing: RwLock::new(()),
+            reservations: (write && kind.is_file()).then(|| ReservationFile::beside(path)),
         })
     }
 
@@ -375,6 +378,10 @@ impl Store for FileStore {
         let _ = rustix::fs::fadvise(&self.file, offset, len, Advice::WillNeed);
     }
 
+    fn reservations(&self) -> Option<&ReservationFile> {
+        self.reservations.as_ref()
+    }
+
     fn is_memory(&self) -> bool {
         self.on_tmpfs
     }
@@ -432,6 +439,7 @@ mod tests {
             nowait: AtomicBool::new(true),
             lost: AtomicBool::new(false),
             writing: RwLock::new(()),
+            reservations: None,
         };
         let error = store.write_at(4096, &[0; 512], false);
         assert!(matches!(

@@ -147,6 +147,10 @@ impl MediumJob {
                 job.progress.end(copied.is_ok());
                 copied
             }
+            MediumOperation::KeepReservations { text, version } => match store.reservations() {
+                Some(file) => file.keep(text, *version).map_err(StoreError::Reservations),
+                None => Ok(()),
+            },
         }
     }
 }

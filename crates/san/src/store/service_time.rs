@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wansan_trace::Instant;
 
-use super::{Extent, Store, StoreError};
+use super::{Extent, ReservationFile, Store, StoreError};
 
 /// How slow: operations are served by `servers` servers, first come first served, and each takes
 /// `time` of one server. The store's rate is thus `servers / time` at most.
@@ -98,6 +98,10 @@ impl Store for ServiceTimeStore {
 
     fn pre_fetch(&self, offset: u64, len: u64) {
         self.inner.pre_fetch(offset, len);
+    }
+
+    fn reservations(&self) -> Option<&ReservationFile> {
+        self.inner.reservations()
     }
 
     /// Never: each operation takes its service time.

@@ -15,7 +15,7 @@ use wansan_iscsi::target::{Memory, SessionConfig};
 use wansan_iscsi::text::send_targets::is_iscsi_name;
 
 use super::{Access, PORTAL_GROUP_TAG, TargetError};
-use crate::store::{LunSpec, OpenedStore, Store};
+use crate::store::{LunSpec, OpenError, OpenedStore, Store};
 
 /// One target: its name, its logical units, and who may use them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -268,9 +268,39 @@ fn open_luns(target: &TargetSpec) -> Result<(TargetDevice, Vec<OpenedStore>), Ta
             write_cache,
             read_only: spec.read_only,
             thin: spec.thin,
-            keeps_reservations: false,
+            keeps_reservations: store.reservations().is_some(),
         });
         stores.push(opened);
     }
-    Ok((TargetDevice::new(units)?, stores))
+    let device = TargetDevice::new(units)?;
+    // The device has its units in the order of their numbers, as they are here.
+    for (place, (opened, spec)) in stores.iter().zip(target.luns.values()).enumerate() {
+        restore_reservations(&device, place, &**opened.store()).map_err(|source| {
+            TargetError::Open {
+                spec: spec.to_string(),
+                source,
+            }
+        })?;
+    }
+    Ok((device, stores))
+}
+
+/// Gives a unit the persistent reservations that were kept when the target was last there.
+fn restore_reservations(
+    device: &TargetDevice,
+    place: usize,
+    store: &dyn Store,
+) -> Result<(), OpenError> {
+    let Some(file) = store.reservations() else {
+        return Ok(());
+    };
+    let unusable = |why: String| OpenError::Reservations {
+        path: file.path().to_owned(),
+        why,
+    };
+    let text = file.read().map_err(|error| unusable(error.to_string()))?;
+    match device.restore(place, &text) {
+        true => Ok(()),
+        false => Err(unusable("it is in another form".to_owned())),
+    }
 }

@@ -155,8 +155,8 @@ fn block_pages() {
     assert!(limits[16..36].iter().all(|byte| *byte == 0), "not thin");
     assert_eq!(
         limits[36..44],
-        [0, 0, 0, 0, 0, 2, 0, 0],
-        "WRITE SAME: 64 MiB"
+        [0, 0, 0, 0, 0, 0, 0x80, 0],
+        "WRITE SAME: 16 MiB"
     );
     let thin = vpd(&thin_device(), 0xb0);
     assert_eq!(thin[20..28], [255, 255, 255, 255, 0, 0, 1, 0], "UNMAP");

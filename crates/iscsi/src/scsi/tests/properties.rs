@@ -117,6 +117,11 @@ proptest! {
                 let allowed = allocation_bytes(&cdb).unwrap_or(usize::MAX);
                 prop_assert_eq!(cut.data.len(), whole.data.len().min(allowed));
             }
+            // Their answers come later, and say themselves what they were asked for.
+            (
+                Decoded::Store { operation: StoreOperation::Deferred { .. }, .. },
+                Decoded::Store { operation: StoreOperation::Deferred { .. }, .. },
+            ) => {}
             (cut, whole) => prop_assert_eq!(cut, whole),
         }
     }

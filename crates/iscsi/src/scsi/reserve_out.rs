@@ -1,0 +1,426 @@
+//! PERSISTENT RESERVE OUT (SPC-4), and RESERVE (6) and RELEASE (6) (SPC-2): what changes the
+//! reservations of a unit.
+
+use super::answer::Reply;
+use super::command::{Call, Delivery, Outcome, Refused};
+use super::nexus::{Known, NexusId, State};
+use super::port::InitiatorPort;
+use super::reservation::{Kind, Reservation, Reservations};
+use super::{AdditionalSense, MediumOperation, Sense, UnitAttention, be16, be32, be64};
+
+/// Service actions.
+pub(super) const REGISTER: u8 = 0x00;
+pub(super) const RESERVE: u8 = 0x01;
+pub(super) const RELEASE: u8 = 0x02;
+pub(super) const CLEAR: u8 = 0x03;
+pub(super) const PREEMPT: u8 = 0x04;
+pub(super) const PREEMPT_AND_ABORT: u8 = 0x05;
+pub(super) const REGISTER_AND_IGNORE: u8 = 0x06;
+pub(super) const REGISTER_AND_MOVE: u8 = 0x07;
+
+/// The basic parameter list.
+const BASIC_BYTES: usize = 24;
+/// A parameter list takes no more: TransportIDs of some hundred initiator ports.
+const MAX_LIST_BYTES: u32 = 64 << 10;
+
+/// Flags in byte 20 of the parameter list.
+const SPEC_I_PT: u8 = 0x08;
+const APTPL: u8 = 0x01;
+/// UNREG and APTPL in byte 17 of that of REGISTER AND MOVE.
+const UNREG: u8 = 0x02;
+
+fn in_list() -> Refused {
+    Sense::illegal(AdditionalSense::INVALID_FIELD_IN_PARAMETER_LIST).into()
+}
+
+fn list_length() -> Refused {
+    Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH).into()
+}
+
+/// RESERVE (6): the unit is this nexus's alone. Not beside persistent reservations (SPC-4 5.12.3).
+pub(super) fn reserve_6(call: &mut Call<'_>) -> Outcome {
+    let (place, id) = (call.place, call.nexus.id());
+    call.device.common().change(|state| {
+        let reservations = &mut state.units[place].reservations;
+        let free = reservations.exclusive.is_none_or(|holder| holder == id);
+        if !free || !reservations.registrations.is_empty() {
+            return Err(Refused::Conflict);
+        }
+        reservations.exclusive = Some(id);
+        Ok(Reply::DONE)
+    })
+}
+
+/// RELEASE (6): what another nexus has reserved stays so, which is no error.
+pub(super) fn release_6(call: &mut Call<'_>) -> Outcome {
+    let (place, id) = (call.place, call.nexus.id());
+    call.device.common().change(|state| {
+        let reservations = &mut state.units[place].reservations;
+        if !reservations.registrations.is_empty() {
+            return Err(Refused::Conflict);
+        }
+        reservations.exclusive = reservations.exclusive.filter(|holder| *holder != id);
+        Ok(Reply::DONE)
+    })
+}
+
+pub(super) fn list_bytes(call: &Call<'_>) -> Result<u32, Sense> {
+    match be32(call.cdb, 5) {
+        bytes if (BASIC_BYTES as u32..=MAX_LIST_BYTES).contains(&bytes) => Ok(bytes),
+        _ => Err(Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH)),
+    }
+}
+
+/// What PERSISTENT RESERVE OUT says.
+struct Request {
+    action: u8,
+    /// SCOPE and TYPE, which some service actions look at.
+    kind: Option<Kind>,
+    key: u64,
+    action_key: u64,
+    persist: bool,
+    /// Ports that are registered beside the initiator's own.
+    others: Vec<InitiatorPort>,
+}
+
+impl Request {
+    fn kind(&self) -> Result<Kind, Refused> {
+        self.kind.ok_or(Sense::invalid_field(2, Some(3)).into())
+    }
+}
+
+/// PERSISTENT RESERVE OUT. When what outlives a restart has changed, it is answered once that has
+/// been written.
+pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) -> Outcome {
+    let bytes = list_bytes(call)?;
+    let list = delivery.data;
+    if list.len() < bytes as usize {
+        return Err(list_length());
+    }
+    let action = call.cdb[1] & 0x1f;
+    let (place, own) = (call.place, call.nexus.id());
+    let port = call.nexus.port().clone();
+    let mut request = Request {
+        action,
+        // SCOPE 0 is the only one: the logical unit.
+        kind: Kind::from_code(call.cdb[2]),
+        key: be64(&list, 0),
+        action_key: be64(&list, 8),
+        persist: list[20] & APTPL != 0,
+        others: Vec::new(),
+    };
+    let mut moved = None;
+    if action == REGISTER_AND_MOVE {
+        request.persist = list[17] & APTPL != 0;
+        moved = Some(Move::read(call, &list)?);
+    } else if list[20] & SPEC_I_PT != 0 {
+        if action != REGISTER {
+            return Err(in_list());
+        }
+        request.others = others(&list[BASIC_BYTES..])?;
+    } else if list.len() != BASIC_BYTES {
+        return Err(list_length());
+    }
+    let registers = matches!(action, REGISTER | REGISTER_AND_IGNORE | REGISTER_AND_MOVE);
+    if registers && request.persist && !call.unit.keeps_reservations {
+        return Err(in_list());
+    }
+    let nexus = (own, &port);
+    let done = call.device.common().change(|state| {
+        let unit = &state.units[place].reservations;
+        // SPC-2 5.5.1: a unit that RESERVE (6) has reserved has no persistent reservations.
+        if unit.exclusive.is_some() {
+            return Err(Refused::Conflict);
+        }
+        let before = unit.to_text();
+        match (action, &moved) {
+            (REGISTER | REGISTER_AND_IGNORE, _) => register(state, place, nexus, &request),
+            (RESERVE, _) => reserve(state, place, nexus, &request),
+            (RELEASE, _) => release(state, place, nexus, &request),
+            (CLEAR, _) => clear(state, place, nexus, &request),
+            (REGISTER_AND_MOVE, Some(moved)) => hand_over(state, place, nexus, &request, moved),
+            _ => preempt(state, place, nexus, &request),
+        }?;
+        let after = state.units[place].reservations.to_text();
+        state.units[place].text_version += u64::from(after != before);
+        Ok((after != before).then_some((after, state.units[place].text_version)))
+    })?;
+    Ok(match done {
+        None => Reply::DONE,
+        Some((text, version)) => Reply::Medium(Box::new(MediumOperation::KeepReservations {
+            text,
+            version,
+        })),
+    })
+}
+
+/// The TransportIDs of SPEC_I_PT, behind their length.
+fn others(bytes: &[u8]) -> Result<Vec<InitiatorPort>, Refused> {
+    let length = bytes
+        .first_chunk()
+        .map(|length| u32::from_be_bytes(*length));
+    let mut rest = length
+        .and_then(|length| bytes[4..].get(..length as usize))
+        .ok_or(list_length())?;
+    let mut ports = Vec::new();
+    while !rest.is_empty() {
+        let (port, bytes) = InitiatorPort::from_transport_id(rest).ok_or(in_list())?;
+        ports.push(port);
+        rest = &rest[bytes..];
+    }
+    Ok(ports)
+}
+
+/// What REGISTER AND MOVE says beside that.
+struct Move {
+    to: InitiatorPort,
+    unregister: bool,
+}
+
+impl Move {
+    fn read(call: &Call<'_>, list: &[u8]) -> Result<Move, Refused> {
+        if be32(list, 20) as usize != list.len() - BASIC_BYTES {
+            return Err(list_length());
+        }
+        if be16(list, 18) != call.unit.identity.relative_port() {
+            return Err(in_list());
+        }
+        let (to, _) = InitiatorPort::from_transport_id(&list[BASIC_BYTES..]).ok_or(in_list())?;
+        Ok(Move {
+            to,
+            unregister: list[17] & UNREG != 0,
+        })
+    }
+}
+
+type Nexus<'a> = (NexusId, &'a InitiatorPort);
+
+fn unit(state: &mut State, place: usize) -> &mut Reservations {
+    &mut state.units[place].reservations
+}
+
+/// Only a registered nexus that knows its key may go on.
+fn check_key(
+    state: &State,
+    place: usize,
+    port: &InitiatorPort,
+    request: &Request,
+) -> Result<(), Refused> {
+    match state.units[place].reservations.key_of(port) {
+        Some(key) if key == request.key => Ok(()),
+        _ => Err(Refused::Conflict),
+    }
+}
+
+/// Tells registered nexuses, but this one, that the reservation that let them through is gone
+/// (SPC-4 5.13.11.1).
+fn tell_released(state: &mut State, place: usize, own: NexusId, kind: Kind) {
+    if !kind.admits_registrants() {
+        return;
+    }
+    let registered = state.units[place].reservations.registrations.clone();
+    let attention = UnitAttention::ReservationsReleased;
+    state.establish(place, attention, |nexus| {
+        nexus.id != own && registered.iter().any(|one| one.port == nexus.port)
+    });
+}
+
+fn is_among<'a>(ports: &'a [InitiatorPort], own: NexusId) -> impl Fn(&Known) -> bool + 'a {
+    move |nexus| nexus.id != own && ports.contains(&nexus.port)
+}
+
+/// REGISTER and REGISTER AND IGNORE EXISTING KEY (SPC-4 5.13.7).
+fn register(
+    state: &mut State,
+    place: usize,
+    (own, port): Nexus<'_>,
+    request: &Request,
+) -> Result<(), Refused> {
+    let registered = unit(state, place).key_of(port);
+    if request.action == REGISTER && registered.unwrap_or(0) != request.key {
+        return Err(Refused::Conflict);
+    }
+    if !request.others.is_empty() && (registered.is_some() || request.action_key == 0) {
+        return Err(in_list());
+    }
+    if request.action_key == 0 {
+        if registered.is_none() {
+            return Ok(());
+        }
+        let (_, released) = unit(state, place).unregister(|one| one.port == *port);
+        if let Some(kind) = released {
+            tell_released(state, place, own, kind);
+        }
+    } else {
+        let reservations = unit(state, place);
+        let new = request.others.iter().chain([port]);
+        let new = new
+            .filter(|port| reservations.key_of(port).is_none())
+            .count();
+        if reservations.registrations.len() + new > super::reservation::MAX_REGISTRATIONS {
+            let additional = AdditionalSense::NO_REGISTRATION_RESOURCES;
+            return Err(Sense::illegal(additional).into());
+        }
+        for port in request.others.iter().chain([port]) {
+            reservations.register(port, request.action_key);
+        }
+    }
+    let reservations = unit(state, place);
+    reservations.persist = request.persist;
+    reservations.generation = reservations.generation.wrapping_add(1);
+    Ok(())
+}
+
+/// RESERVE (SPC-4 5.13.9).
+fn reserve(
+    state: &mut State,
+    place: usize,
+    (_, port): Nexus<'_>,
+    request: &Request,
+) -> Result<(), Refused> {
+    check_key(state, place, port, request)?;
+    let kind = request.kind()?;
+    let reservations = unit(state, place);
+    match &reservations.reservation {
+        None => {
+            reservations.reservation = Some(Reservation {
+                kind,
+                holder: port.clone(),
+            });
+            Ok(())
+        }
+        Some(held) if held.kind == kind && reservations.is_held_by(port) => Ok(()),
+        Some(_) => Err(Refused::Conflict),
+    }
+}
+
+/// RELEASE (SPC-4 5.13.11.2).
+fn release(
+    state: &mut State,
+    place: usize,
+    (own, port): Nexus<'_>,
+    request: &Request,
+) -> Result<(), Refused> {
+    check_key(state, place, port, request)?;
+    let reservations = unit(state, place);
+    let held = reservations.reservation.as_ref();
+    let Some(held) = held.filter(|_| reservations.is_held_by(port)) else {
+        return Ok(());
+    };
+    if request.kind != Some(held.kind) {
+        return Err(Sense::illegal(AdditionalSense::INVALID_RELEASE).into());
+    }
+    let kind = held.kind;
+    reservations.reservation = None;
+    tell_released(state, place, own, kind);
+    Ok(())
+}
+
+/// CLEAR (SPC-4 5.13.11.6).
+fn clear(
+    state: &mut State,
+    place: usize,
+    (own, port): Nexus<'_>,
+    request: &Request,
+) -> Result<(), Refused> {
+    check_key(state, place, port, request)?;
+    let reservations = unit(state, place);
+    let (cleared, _) = reservations.unregister(|_| true);
+    reservations.reservation = None;
+    reservations.generation = reservations.generation.wrapping_add(1);
+    let attention = UnitAttention::ReservationsPreempted;
+    state.establish(place, attention, is_among(&cleared, own));
+    Ok(())
+}
+
+/// PREEMPT and PREEMPT AND ABORT (SPC-4 5.13.11.4).
+fn preempt(
+    state: &mut State,
+    place: usize,
+    (own, port): Nexus<'_>,
+    request: &Request,
+) -> Result<(), Refused> {
+    check_key(state, place, port, request)?;
+    let wanted = request.action_key;
+    let reservations = unit(state, place);
+    let held = reservations.reservation.clone();
+    let holder_key = held
+        .as_ref()
+        .and_then(|held| reservations.key_of(&held.holder));
+    // Whether the reservation itself is taken over: that of all registrants by key 0.
+    let takes = match &held {
+        Some(held) if held.kind.is_all_registrants() => wanted == 0,
+        Some(_) => holder_key == Some(wanted),
+        None => false,
+    };
+    if wanted == 0 && !takes {
+        return Err(in_list());
+    }
+    let kind = if takes { Some(request.kind()?) } else { None };
+    let known = reservations
+        .registrations
+        .iter()
+        .any(|one| one.key == wanted);
+    if !takes && !known {
+        return Err(Refused::Conflict);
+    }
+    let (removed, _) =
+        reservations.unregister(|one| one.port != *port && (wanted == 0 || one.key == wanted));
+    if let Some(kind) = kind {
+        reservations.reservation = Some(Reservation {
+            kind,
+            holder: port.clone(),
+        });
+    }
+    reservations.generation = reservations.generation.wrapping_add(1);
+    let attention = UnitAttention::RegistrationsPreempted;
+    state.establish(place, attention, is_among(&removed, own));
+    if let (Some(held), Some(kind)) = (held, kind)
+        && held.kind != kind
+    {
+        tell_released(state, place, own, held.kind);
+    }
+    if request.action == PREEMPT_AND_ABORT {
+        state.abort(place, is_among(&removed, own));
+    }
+    Ok(())
+}
+
+/// REGISTER AND MOVE (SPC-4 5.13.8).
+fn hand_over(
+    state: &mut State,
+    place: usize,
+    (_, port): Nexus<'_>,
+    request: &Request,
+    moved: &Move,
+) -> Result<(), Refused> {
+    check_key(state, place, port, request)?;
+    let reservations = unit(state, place);
+    let held = reservations.reservation.as_ref();
+    let Some(kind) = held
+        .filter(|held| held.holder == *port)
+        .map(|held| held.kind)
+    else {
+        return Err(Refused::Conflict);
+    };
+    if kind.is_all_registrants() {
+        return Err(Refused::Conflict);
+    }
+    if request.action_key == 0 || moved.to == *port {
+        return Err(in_list());
+    }
+    if !reservations.register(&moved.to, request.action_key) {
+        let additional = AdditionalSense::NO_REGISTRATION_RESOURCES;
+        return Err(Sense::illegal(additional).into());
+    }
+    reservations.reservation = Some(Reservation {
+        kind,
+        holder: moved.to.clone(),
+    });
+    if moved.unregister {
+        reservations.unregister(|one| one.port == *port);
+    }
+    reservations.persist = request.persist;
+    reservations.generation = reservations.generation.wrapping_add(1);
+    Ok(())
+}

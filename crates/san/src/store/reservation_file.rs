@@ -1,0 +1,116 @@
+//! The file beside a store that keeps its unit's persistent reservations.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// `PATH.reservations` beside the file at `PATH`. It is there only while there is something to keep,
+/// and is replaced as a whole, so that a crash leaves the old one or the new one.
+#[derive(Debug)]
+pub struct ReservationFile {
+    path: PathBuf,
+    /// Version of what was written last. Two workers may come in the wrong order.
+    written: Mutex<u64>,
+}
+
+/// The most that is read: more than any unit's reservations take.
+const MAX_BYTES: u64 = 1 << 20;
+
+impl ReservationFile {
+    /// The one beside the store at `path`.
+    #[must_use]
+    pub fn beside(path: &Path) -> ReservationFile {
+        ReservationFile {
+            path: with_suffix(path, ".reservations"),
+            written: Mutex::new(0),
+        }
+    }
+
+    /// Where it is, when it is there.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was kept; empty when nothing was.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read as text of less than 1 MiB.
+    pub fn read(&self) -> io::Result<String> {
+        match fs::metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            Err(error) => Err(error),
+            Ok(metadata) if metadata.len() > MAX_BYTES => Err(io::ErrorKind::FileTooLarge.into()),
+            Ok(_) => fs::read_to_string(&self.path),
+        }
+    }
+
+    /// Keeps `text`, unless something of a later version is kept already. It has reached the medium
+    /// when the call returns. May block.
+    ///
+    /// # Errors
+    /// When it cannot be written; the file is then as before.
+    pub fn keep(&self, text: &str, version: u64) -> io::Result<()> {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if version <= *written {
+            return Ok(());
+        }
+        let folder = match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        if text.is_empty() {
+            match fs::remove_file(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        } else {
+            let new = with_suffix(&self.path, ".new");
+            let mut file = File::create(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, &self.path)?;
+        }
+        File::open(folder)?.sync_all()?;
+        *written = version;
+        Ok(())
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_version_is_kept() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = ReservationFile::beside(&folder.path().join("disk.img"));
+        assert_eq!(file.read().expect("nothing is there"), "");
+        file.keep("two", 2).expect("written");
+        file.keep("one", 1).expect("passed over");
+        assert_eq!(file.read().expect("read"), "two");
+        let again = ReservationFile::beside(&folder.path().join("disk.img"));
+        assert_eq!(again.read().expect("read"), "two");
+        file.keep("", 3).expect("removed");
+        assert!(!file.path().exists());
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_an_error() {
+        let file = ReservationFile::beside(Path::new("/nonexistent/disk.img"));
+        assert!(file.keep("text", 1).is_err());
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = ReservationFile::beside(&folder.path().join("disk.img"));
+        fs::create_dir(file.path()).expect("a folder in its place");
+        assert!(file.read().is_err());
+    }
+}
