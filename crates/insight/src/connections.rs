@@ -1,12 +1,15 @@
 //! How the connections of a session shared its commands: a session of several connections holds
 //! its commands on one or the other from CmdSN to completion (RFC 7143 §4.2.5.1).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
-use wansan_trace::{ConnectionId, Layer};
+use wansan_trace::event::{Pdu, PduDirection};
+use wansan_trace::file::Row;
+use wansan_trace::{ConnectionId, Layer, TaskTag};
 
 use crate::join::{Joined, Task};
+use crate::opcode::SCSI_COMMAND;
 use crate::window::Window;
 
 /// A connection is starved while it holds less than this part of an even share of the commands
@@ -24,6 +27,10 @@ pub struct ConnectionUse {
     pub in_flight_mean: f64,
     /// Mean time from a command's CmdSN to its completion, of those completed.
     pub inside_mean_ns: f64,
+    /// Mean time that a command of its was held at the target, after it had come, until those with
+    /// lower CmdSNs had come on other connections (RFC 7143 §4.2.2.1); 0 when the target's PDUs
+    /// were not recorded.
+    pub held_mean_ns: f64,
     /// The share of the time in which it held less than 60 % of an even share of the commands
     /// that the session had under way.
     pub starved_share: f64,
@@ -35,8 +42,15 @@ pub struct ConnectionUse {
 pub(crate) fn connection_uses(
     tasks: &[&Task],
     joined: &Joined,
+    pdus: &[Row<Pdu>],
     window: Window,
 ) -> Vec<ConnectionUse> {
+    let (Some(first), Some(last)) = (tasks.first(), tasks.last()) else {
+        return Vec::new();
+    };
+    if tasks.iter().all(|task| task.connection == last.connection) {
+        return Vec::new();
+    }
     // A foreign initiator records nothing; then the target tells.
     let Some(&layer) = [Layer::Window, Layer::Target]
         .iter()
@@ -50,8 +64,23 @@ pub(crate) fn connection_uses(
             spans.entry(task.connection).or_default().push(span);
         }
     }
-    if spans.len() < 2 {
-        return Vec::new();
+    let came_ns: HashMap<TaskTag, u64> = pdus
+        .iter()
+        .map(|row| &row.record)
+        .filter(|pdu| pdu.session == first.session && pdu.opcode == SCSI_COMMAND)
+        .filter(|pdu| pdu.direction == PduDirection::Received)
+        .map(|pdu| (pdu.task, pdu.time.ns()))
+        .collect();
+    let mut waits: BTreeMap<ConnectionId, (u64, u64)> = BTreeMap::new();
+    for task in tasks {
+        let times = (came_ns.get(&task.tag), task.enter_ns(Layer::Target));
+        if let (Some(came_ns), Some(from_ns)) = times
+            && window.contains(from_ns)
+        {
+            let (sum_ns, count) = waits.entry(task.connection).or_default();
+            *sum_ns += from_ns.saturating_sub(*came_ns);
+            *count += 1;
+        }
     }
     let held = Held::over(&spans, window);
     let length_ns = window.length_ns().max(1) as f64;
@@ -69,6 +98,9 @@ pub(crate) fn connection_uses(
                 commands: done.len() as u64,
                 in_flight_mean: held.population_ns / length_ns,
                 inside_mean_ns: done.iter().sum::<u64>() as f64 / done.len().max(1) as f64,
+                held_mean_ns: waits
+                    .get(connection)
+                    .map_or(0.0, |&(sum_ns, count)| sum_ns as f64 / count as f64),
                 starved_share: held.starved_ns as f64 / length_ns,
                 empty_share: held.empty_ns as f64 / length_ns,
             }

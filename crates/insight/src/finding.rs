@@ -61,14 +61,6 @@ impl Limit {
         Limit::Nothing,
     ];
 
-    /// Whether the gain can be told that the advice against it brings.
-    pub(crate) const fn is_predicted(self) -> bool {
-        matches!(
-            self,
-            Limit::CommandWindow | Limit::R2tRoundTrips | Limit::RouteLockstep
-        )
-    }
-
     /// Its name in files.
     #[must_use]
     pub const fn name(self) -> &'static str {

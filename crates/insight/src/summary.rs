@@ -164,6 +164,7 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
         .as_ref()
         .map(|table| r2t_use(&table.rows, window))
         .unwrap_or_default();
+    let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
     let mut sessions = Vec::new();
     let mut total = Sums::NONE;
     let mut all_latencies_ns = Vec::new();
@@ -181,7 +182,7 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
             scope: scope(tasks, joined, window, &held, &sums, latencies_ns),
             load: load_use(&top_spans(tasks, joined), window),
             command_window: windows.remove(session),
-            connections: connection_uses(tasks, joined, window),
+            connections: connection_uses(tasks, joined, pdus, window),
             r2t: asked.remove(session),
         });
     }

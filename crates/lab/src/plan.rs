@@ -54,13 +54,13 @@ use std::path::{Path, PathBuf};
 
 pub use cell::{Cell, Phase};
 pub use document::{
-    DigestWish, Document, HostTable, InitiatorTable, Op, PathTable, Pattern, RecordKind,
+    DigestWish, Document, HostTable, InitiatorTable, Op, PathTable, Pattern, RecordKind, Schedule,
     SessionTable, TargetTable, TcpTable, TraceTable, WorkloadTable, WorldKind, WorldTable,
 };
 pub use expect::{Comparison, Expectation, Verdict};
 pub use parameter::Parameter;
 pub use quantity::{Iops, Loss, QueueBound, Rate, Size, Span};
-pub use scenario::{Link, Scenario};
+pub use scenario::{Initiator, Link, Scenario};
 
 use mistake::Mistake;
 use wansan_trace::units::parse_bytes;

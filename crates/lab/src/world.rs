@@ -3,8 +3,11 @@
 //!
 //! ```text
 //!   host "client-1"          wan                host "storage"
-//!   wan 10.83.0.2 ═══════ h1   h0 ═══════ wan 10.83.0.1
+//!   wan 10.83.0.2 ═══════ h2   h1 ═══════ wan 10.83.0.1
 //! ```
+//!
+//! Hosts that are joined by several paths side by side have an interface for each: `wan2` with an
+//! address in 10.84.0.0/16, and so on.
 //!
 //! Call [`isolate`] first, while the process has one thread; then [`World::build`]. The
 //! namespaces have no names anywhere: a thread of this process lives in each, the processes of a
@@ -23,8 +26,8 @@ mod sysctl;
 
 use std::io;
 
-pub(crate) use host::MAX_HOSTS;
-pub use host::{Host, HostSpec, TcpSettings, World};
+pub use host::{Host, HostSpec, Interface, TcpSettings, World};
+pub(crate) use host::{MAX_HOSTS, MAX_INTERFACES};
 pub use namespace::Namespace;
 pub use process::{Ended, Process, ProcessError};
 pub use rights::{Rights, isolate};

@@ -102,6 +102,7 @@ fn play(role: &str) -> Result<(), String> {
         .find(|(name, _)| *name == role)
         .ok_or_else(|| format!("no role `{role}`"))?;
     let hosts = ["storage", "client-1", "client-2"].map(|name| HostSpec {
+        interfaces: 1,
         name: name.to_owned(),
         tcp: TcpSettings {
             congestion_control: "reno".to_owned(),
@@ -144,8 +145,8 @@ fn config(world: &World, way: Way) -> Config {
         }
     };
     let ports = world.hosts().iter().map(|host| Port {
-        interface: host.wan_interface().to_owned(),
-        host_mac: host.mac(),
+        interface: host.interfaces()[0].wan_interface.clone(),
+        host_mac: host.interfaces()[0].mac,
     });
     let routes = [1, 2].into_iter().flat_map(|client| {
         let route = |from, to, direction| Route {

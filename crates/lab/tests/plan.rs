@@ -158,6 +158,17 @@ fn each_mistake_is_named_with_the_right_thing() {
             "[[initiator]]\nhost = \"storage\"",
             &["no [[path]]"],
         ),
+        (
+            "[target]\nhost",
+            "[[path]]\nname = \"far\"\nbetween = [\"client\", \"storage\"]\ndelay = \"1ms\"\n\n\
+             [target]\nhost",
+            &["`wan` and `far` both join", "`routes`"],
+        ),
+        (
+            "[[initiator]]",
+            "[[initiator]]\nroutes = [\"wam\"]",
+            &["`wam`", "wan"],
+        ),
         ("count = 2", "count = 0", &[":10", "1 to 250"]),
         (
             "name = \"client\"",
@@ -304,6 +315,31 @@ fn each_mistake_is_named_with_the_right_thing() {
 }
 
 #[test]
+fn paths_side_by_side_take_an_interface_each() {
+    let far =
+        "[[path]]\nname = \"far\"\nbetween = [\"client-1\", \"storage\"]\ndelay = \"1ms\"\n\n";
+    let text = GOOD
+        .replace("[target]\nhost", &format!("{far}[target]\nhost"))
+        .replace(
+            "[[initiator]]\nhost = \"client\"",
+            "[[initiator]]\nhost = \"client-1\"\nroutes = [\"far\", \"wan\"]",
+        );
+    let plan = parse(&text).unwrap();
+    let cells = plan.cells(Phase::Planned, &[]).unwrap();
+    let scenario = &cells[0].scenario;
+    assert_eq!(scenario.initiators[0].routes, [1, 0]);
+    let interfaces: Vec<(&str, usize)> = scenario
+        .hosts
+        .iter()
+        .map(|host| (host.name.as_str(), host.interfaces))
+        .collect();
+    assert_eq!(
+        interfaces,
+        [("storage", 2), ("client-1", 2), ("client-2", 1)]
+    );
+}
+
+#[test]
 fn a_plan_that_is_not_there_is_named() {
     let error = Plan::read(Path::new("/nowhere/plan.toml"))
         .unwrap_err()
@@ -345,7 +381,12 @@ fn cells_are_the_product_in_the_order_of_the_plan() {
     );
     let scenario = &cells[0].scenario;
     assert_eq!(scenario.target_host, "storage");
-    assert_eq!(scenario.initiator_hosts, ["client-1", "client-2"]);
+    let hosts: Vec<&str> = scenario
+        .initiators
+        .iter()
+        .map(|initiator| initiator.host.as_str())
+        .collect();
+    assert_eq!(hosts, ["client-1", "client-2"]);
     assert!(scenario.links[0].joins("storage", "client-2"));
     assert!(!scenario.links[0].joins("client-1", "client-2"));
 }

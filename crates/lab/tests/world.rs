@@ -190,6 +190,7 @@ fn play(role: &str) -> Result<(), String> {
         ecn: true,
     };
     let specs = ["storage", "client-1", "client-2"].map(|name| HostSpec {
+        interfaces: 1,
         name: name.to_owned(),
         tcp: tcp.clone(),
     });

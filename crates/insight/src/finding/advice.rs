@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Limit, Observed, r2t};
+use super::{Limit, Observed, lockstep, r2t};
 
 /// Command windows are advised in multiples of this.
 const COMMAND_WINDOW_STEP: u64 = 8;
@@ -36,13 +36,7 @@ pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
         return r2t::advice(&uses);
     }
     if limit == Limit::RouteLockstep {
-        return Some(Advice {
-            text: "give each command to the connection with the fewest under way (`--schedule \
-                   least-in-flight`)"
-                .to_owned(),
-            parameter: Some("initiator.schedule".to_owned()),
-            value: Some("least-in-flight".to_owned()),
-        });
+        return Some(lockstep::advice(binding));
     }
     let text = match limit {
         Limit::Store => "use a store that serves more I/Os at once or each one faster",

@@ -1,11 +1,14 @@
-//! Route lockstep: commands go to the connections of a session in turn, whatever is under way on
-//! each. A slow route then holds the commands that a fast one could carry, and both run at the
-//! pace of the slow one (Chishima, Yamaguchi and Oguchi 2008, figures 12 and 16).
+//! Route lockstep: one connection of a session lacks commands because another is full of them.
+//!
+//! It comes about in two ways. Commands go to the connections in turn, whatever is under way on
+//! each: a slow route then holds the commands that a fast one could carry (Chishima, Yamaguchi and
+//! Oguchi 2008, figures 12 and 16). Or commands come on a fast route, and the target has to hold
+//! them until those with lower CmdSNs have come on a slow one (RFC 7143 §4.2.2.1).
 
 use wansan_trace::Layer;
 
-use super::Limit;
 use super::limits::{CLOSED_WHILE_WAITING_SHARE, COMMAND_WAITING_SHARE, Verdict};
+use super::{Advice, Limit, Observed};
 use crate::connections::ConnectionUse;
 use crate::summary::{CellSummary, SessionUse};
 use crate::transport::TransportUse;
@@ -21,19 +24,30 @@ const LEAST_PER_CONNECTION: f64 = 2.0;
 const LOCKSTEP_WAITING_SHARE: f64 = 0.1;
 
 /// A session in lockstep.
-pub(super) struct Lockstep<'s> {
-    /// The connection that lacks commands.
-    pub(super) starved: &'s ConnectionUse,
-    /// The one that holds most of them.
-    pub(super) full: &'s ConnectionUse,
+struct Lockstep<'s> {
+    /// The connection that holds most commands.
+    full: &'s ConnectionUse,
     /// An even share of the commands under way.
-    pub(super) even_share: f64,
-    /// How much longer a command takes, on average, than on the starved connection.
+    even_share: f64,
+    /// Commands that a fast connection could have on their way, and those that it has.
+    wanted: f64,
+    got: f64,
+    cause: Cause,
+    /// What it costs a command, on average.
     extra_ns: f64,
 }
 
+/// Why a fast connection waits for a slow one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// Commands go to the connections in turn.
+    Turns,
+    /// The target takes commands in the order of their CmdSNs.
+    Order,
+}
+
 /// The session's lockstep, if its connections are in one.
-pub(super) fn of(session: &SessionUse) -> Option<Lockstep<'_>> {
+fn of(session: &SessionUse) -> Option<Lockstep<'_>> {
     let connections = &session.connections;
     let commands: u64 = connections.iter().map(|each| each.commands).sum();
     let fewest = connections.iter().map(|each| each.commands).min()?;
@@ -45,21 +59,40 @@ pub(super) fn of(session: &SessionUse) -> Option<Lockstep<'_>> {
     let starved = connections.iter().min_by(by_in_flight)?;
     let full = connections.iter().max_by(by_in_flight)?;
     let in_turn = most > 0 && fewest as f64 >= TURNS_RATIO * most as f64;
-    if !in_turn
-        || even_share < LEAST_PER_CONNECTION
-        || starved.starved_share < STARVED_SHARE
-        || !wants_more(session)
-    {
+    if even_share < LEAST_PER_CONNECTION || !wants_more(session) {
         return None;
     }
-    let extra = |each: &ConnectionUse| {
-        each.commands as f64 * (each.inside_mean_ns - starved.inside_mean_ns).max(0.0)
+    let mean_ns = |value: &dyn Fn(&ConnectionUse) -> f64| {
+        let sum: f64 = connections
+            .iter()
+            .map(|each| each.commands as f64 * value(each))
+            .sum();
+        sum / commands.max(1) as f64
     };
-    let extra_ns = connections.iter().map(extra).sum::<f64>() / commands as f64;
-    Some(Lockstep {
-        starved,
+    let held_ns = mean_ns(&|each| each.held_mean_ns);
+    let longer_ns = mean_ns(&|each| (each.inside_mean_ns - starved.inside_mean_ns).max(0.0));
+    let starves = in_turn && starved.starved_share >= STARVED_SHARE;
+    let (cause, extra_ns, wanted, got) = if starves && longer_ns >= held_ns {
+        (Cause::Turns, longer_ns, even_share, starved.in_flight_mean)
+    } else {
+        let by_hold =
+            |a: &&ConnectionUse, b: &&ConnectionUse| a.held_mean_ns.total_cmp(&b.held_mean_ns);
+        let held = connections.iter().max_by(by_hold)?;
+        let held_part = held.held_mean_ns / held.inside_mean_ns.max(1.0);
+        let under_way = held.in_flight_mean;
+        (
+            Cause::Order,
+            held_ns,
+            under_way,
+            under_way * (1.0 - held_part),
+        )
+    };
+    (extra_ns >= LOCKSTEP_WAITING_SHARE * session.scope.latency.mean_ns).then_some(Lockstep {
         full,
         even_share,
+        wanted,
+        got,
+        cause,
         extra_ns,
     })
 }
@@ -92,9 +125,6 @@ pub(super) fn judge(summary: &CellSummary) -> Option<Verdict> {
         .sum();
     let waited_ns = waited / summary.total.ios.max(1) as f64;
     let waiting_share = waited_ns / summary.total.latency.mean_ns.max(1.0);
-    if waiting_share < LOCKSTEP_WAITING_SHARE {
-        return None;
-    }
     let mean = |value: fn(&Lockstep<'_>) -> f64| {
         locked
             .iter()
@@ -104,25 +134,56 @@ pub(super) fn judge(summary: &CellSummary) -> Option<Verdict> {
     };
     let mut evidence = Vec::new();
     for (session, lockstep) in &locked {
-        evidence.push(format!(
-            "commands go to the connections in turn: each completed {} to {} of them",
-            fewest(session),
-            most(session)
-        ));
-        for each in &session.connections {
-            evidence.push(connection(each));
-        }
+        evidence.push(match lockstep.cause {
+            Cause::Turns => format!(
+                "commands go to the connections in turn: each completed {} to {} of them",
+                fewest(session),
+                most(session)
+            ),
+            Cause::Order => format!(
+                "the target holds a command for {:.2} ms on average, until those with lower \
+                 CmdSNs have come on other connections",
+                lockstep.extra_ns / 1e6
+            ),
+        });
+        evidence.extend(session.connections.iter().map(connection));
         evidence.extend(what_fills(summary, session, lockstep.full));
     }
     Some(Verdict {
         limit: Limit::RouteLockstep,
         layer: Some(Layer::Socket),
         above: Some(Layer::Window),
-        wanted: mean(|lockstep| lockstep.even_share),
-        got: mean(|lockstep| lockstep.starved.in_flight_mean),
+        wanted: mean(|lockstep| lockstep.wanted),
+        got: mean(|lockstep| lockstep.got),
         waiting_share,
         evidence,
     })
+}
+
+/// What to do: another share-out helps where turns are the cause. Against the order of CmdSN it
+/// does not, as every command waits for all before it.
+pub(super) fn advice(binding: &[&Observed]) -> Advice {
+    let sessions = binding.iter().flat_map(|seen| &seen.summary.sessions);
+    let by_turns = sessions
+        .filter_map(of)
+        .any(|lockstep| lockstep.cause == Cause::Turns);
+    if by_turns {
+        Advice {
+            text: "give each command to the connection with the fewest under way (`--schedule \
+                   least-in-flight`)"
+                .to_owned(),
+            parameter: Some("initiator.schedule".to_owned()),
+            value: Some("least-in-flight".to_owned()),
+        }
+    } else {
+        Advice {
+            text: "let the connections of a session take routes of like delay, and give the \
+                   others sessions of their own (multipath), whose commands wait for none of these"
+                .to_owned(),
+            parameter: None,
+            value: None,
+        }
+    }
 }
 
 fn fewest(session: &SessionUse) -> u64 {
@@ -137,11 +198,12 @@ fn most(session: &SessionUse) -> u64 {
 
 fn connection(each: &ConnectionUse) -> String {
     format!(
-        "connection {}: {:.1} commands under way on average, {:.2} ms each; below 60 % of an even \
-         share for {:.0} % of the time, empty for {:.0} %",
+        "connection {}: {:.1} commands under way on average, {:.2} ms each, of which the target \
+         held them {:.2} ms; below 60 % of an even share for {:.0} % of the time, empty for {:.0} %",
         each.connection,
         each.in_flight_mean,
         each.inside_mean_ns / 1e6,
+        each.held_mean_ns / 1e6,
         each.starved_share * 100.0,
         each.empty_share * 100.0,
     )
@@ -183,7 +245,7 @@ fn what_fills(summary: &CellSummary, session: &SessionUse, full: &ConnectionUse)
 /// Sessions without lockstep, and paced ones, stay as they are.
 pub(super) fn shared_out(summary: &CellSummary) -> f64 {
     let rate = |session: &SessionUse| match of(session) {
-        Some(lockstep) if session.load.closed_loop => session
+        Some(lockstep) if session.load.closed_loop && lockstep.cause == Cause::Turns => session
             .connections
             .iter()
             .map(|each| lockstep.even_share * 1e9 / each.inside_mean_ns.max(1.0))

@@ -27,9 +27,9 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
              latency of {latency} is the store's"
         ),
         Limit::RouteLockstep => format!(
-            "the routes are in lockstep: commands go to the connections in turn, so the fastest one \
-             has {got} under way where an even share is {wanted}; {share} of the latency of \
-             {latency} is the slower ones'"
+            "the routes are in lockstep: a fast connection has {got} commands on their way where it \
+             could have {wanted}, as it waits for a slower one; {share} of the latency of {latency} \
+             is the slower one's"
         ),
         Limit::PathRate => format!(
             "the path is full: {wanted} I/Os are between the ends{each}, where an empty path would \

@@ -31,9 +31,10 @@ pub fn explain(cells: &[Observed]) -> Finding {
     };
     let observed_binding: Vec<&Observed> = binding.iter().map(|(observed, _)| *observed).collect();
     let advice = advice(limit, &observed_binding);
-    let predicted = limit
-        .is_predicted()
-        .then(|| cells.iter().map(|cell| predict(cell, limit)).collect());
+    let is_number = advice
+        .as_ref()
+        .is_some_and(|advice| advice.parameter.is_some());
+    let predicted = is_number.then(|| cells.iter().map(|cell| predict(cell, limit)).collect());
     let mut evidence = verdict.evidence.clone();
     evidence.extend(other_limits(&judged, limit));
     evidence.extend(cells.iter().flat_map(doubts));

@@ -3,7 +3,7 @@
 //! and a store with servers of fixed service time. It writes the records that real programs would.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::path::Path;
 
 use rand_core::Rng;
@@ -49,8 +49,9 @@ pub(crate) struct World {
     /// Reads when none.
     pub(crate) writes: Option<Writes>,
     pub(crate) one_way_ns: u64,
-    /// One connection for each, with this time one way; a single one with `one_way_ns` when empty.
-    pub(crate) routes_ns: Vec<u64>,
+    /// One connection for each, with its time one way and the time that an answer takes on its own
+    /// link; a single one with `one_way_ns` and `link_ns` when empty.
+    pub(crate) routes_ns: Vec<(u64, u64)>,
     /// Commands go to the connection with the fewest under way, not to the next in turn.
     pub(crate) least_in_flight: bool,
     /// Time that an answer takes on the link.
@@ -116,6 +117,10 @@ struct Session {
     /// The route of each command that has a CmdSN, by tag, and how many are under way on each.
     route_of: BTreeMap<u32, usize>,
     on_route: Vec<usize>,
+    route_free_ns: Vec<u64>,
+    /// Commands that have come to the target ahead of their turn, and the one whose turn it is.
+    early: BTreeSet<u32>,
+    next_delivered: u32,
     stopped_since: Option<u64>,
     stopped_ns: u64,
 }
@@ -186,6 +191,7 @@ impl Simulation {
         for session in 0..self.world.sessions {
             self.sessions[session].granted = self.world.command_window;
             self.sessions[session].on_route = vec![0; self.world.routes_ns.len().max(1)];
+            self.sessions[session].route_free_ns = vec![0; self.world.routes_ns.len()];
             let at_once = match self.world.pace_ns {
                 Some(_) => 1,
                 None => self.world.parallel,
@@ -234,7 +240,7 @@ impl Simulation {
     fn one_way_ns(&self, session: usize, tag: u32) -> u64 {
         let route = self.sessions[session].route_of.get(&tag);
         let way = route.and_then(|&route| self.world.routes_ns.get(route));
-        *way.unwrap_or(&self.world.one_way_ns)
+        way.map_or(self.world.one_way_ns, |&(one_way_ns, _)| one_way_ns)
     }
 
     /// Chooses the connection of a command.
@@ -327,7 +333,23 @@ impl Simulation {
         self.initiators[session].pdu(pdu);
     }
 
+    /// Commands are delivered in the order of their CmdSNs, which is that of their tags. TCP keeps
+    /// that order on one connection.
     fn at_target(&mut self, session: usize, tag: u32) {
+        if self.world.routes_ns.is_empty() {
+            self.deliver(session, tag);
+            return;
+        }
+        self.target_pdu(session, tag, 0x01, 0, 0);
+        self.sessions[session].early.insert(tag);
+        while self.sessions[session].early.first() == Some(&self.sessions[session].next_delivered) {
+            self.sessions[session].early.pop_first();
+            self.deliver(session, self.sessions[session].next_delivered);
+            self.sessions[session].next_delivered += 1;
+        }
+    }
+
+    fn deliver(&mut self, session: usize, tag: u32) {
         self.cross(session, tag, Layer::Target, Direction::Enter);
         let Some(writes) = self.world.writes else {
             self.enter_device(session, tag);
@@ -457,10 +479,8 @@ impl Simulation {
                 break;
             };
             self.sessions[session].under_way += 1;
-            let start = self.now.max(self.link_free_ns);
-            self.link_free_ns = start + self.world.link_ns;
-            self.link_busy_ns += self.world.link_ns;
-            let arrival = self.link_free_ns + self.one_way_ns(session, tag) + self.jitter();
+            let sent_ns = self.transmission(session, tag);
+            let arrival = sent_ns + self.one_way_ns(session, tag) + self.jitter();
             self.at(arrival, Event::AtInitiator(session, tag));
         }
         let now = self.now;
@@ -473,6 +493,21 @@ impl Simulation {
             }
             _ => {}
         }
+    }
+
+    /// Puts an answer on its link; gives the time at which it is sent.
+    fn transmission(&mut self, session: usize, tag: u32) -> u64 {
+        let route = self.sessions[session].route_of.get(&tag).copied();
+        let own = route.and_then(|route| Some((route, self.world.routes_ns.get(route)?.1)));
+        let (free_ns, link_ns) = match own {
+            Some((route, link_ns)) => (&mut self.sessions[session].route_free_ns[route], link_ns),
+            None => {
+                self.link_busy_ns += self.world.link_ns;
+                (&mut self.link_free_ns, self.world.link_ns)
+            }
+        };
+        *free_ns = self.now.max(*free_ns) + link_ns;
+        *free_ns
     }
 
     fn at_initiator(&mut self, session: usize, tag: u32) {
@@ -558,8 +593,8 @@ impl Simulation {
                 Some(_) => (sample, of_headers),
             };
             for (cid, connection) in (1..).zip(&self.sessions[session].on_route) {
-                let way_ns = self.world.routes_ns.get(usize::from(cid) - 1);
-                let way_ns = *way_ns.unwrap_or(&self.world.one_way_ns);
+                let route = self.world.routes_ns.get(usize::from(cid) - 1);
+                let way_ns = route.map_or(self.world.one_way_ns, |&(way_ns, _)| way_ns);
                 let of_connection = |tcp: Tcp| Tcp {
                     connection: ConnectionId(cid),
                     in_flight_packets: (*connection).min(tcp.in_flight_packets as usize) as u32,

@@ -80,6 +80,7 @@ fn main() -> ExitCode {
 
 fn host(name: &str) -> HostSpec {
     HostSpec {
+        interfaces: 1,
         name: name.to_owned(),
         tcp: TcpSettings {
             congestion_control: "cubic".to_owned(),
@@ -110,8 +111,8 @@ fn run<T>(
         .expect("a delay ends it"),
     };
     let ports = world.hosts().iter().map(|host| Port {
-        interface: host.wan_interface().to_owned(),
-        host_mac: host.mac(),
+        interface: host.interfaces()[0].wan_interface.clone(),
+        host_mac: host.interfaces()[0].mac,
     });
     let config = Config {
         ports: ports.collect(),

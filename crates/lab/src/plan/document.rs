@@ -127,6 +127,38 @@ pub struct TargetTable {
 pub struct InitiatorTable {
     /// The host, or hosts.
     pub host: String,
+    /// The `[[path]]`s that its session has a connection over, by name, when several join it and
+    /// the target; one connection over the only path when it is left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<String>,
+    /// Which connection takes the next command.
+    #[serde(default)]
+    pub schedule: Schedule,
+}
+
+/// How commands are shared out among the connections of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Schedule {
+    /// The next in turn.
+    RoundRobin,
+    /// The one with the fewest commands under way.
+    #[default]
+    LeastInFlight,
+    /// The one with the least data under way.
+    LeastBytes,
+}
+
+impl Schedule {
+    /// As `wansan bench --schedule` takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Schedule::RoundRobin => "round-robin",
+            Schedule::LeastInFlight => "least-in-flight",
+            Schedule::LeastBytes => "least-bytes",
+        }
+    }
 }
 
 /// `[session]`: what both ends of every session negotiate for (RFC 7143 §13), as the options of

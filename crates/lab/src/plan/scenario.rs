@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use wansan_trace::units::{format_bytes, format_duration};
 
-use super::document::{Document, SessionTable, WorkloadTable};
+use super::document::{Document, InitiatorTable, Schedule, SessionTable, WorkloadTable};
 use super::mistake::{Mistake, nearest};
 use super::quantity::{Loss, QueueBound};
-use crate::world::{HostSpec, MAX_HOSTS, TcpSettings};
+use crate::world::{HostSpec, MAX_HOSTS, MAX_INTERFACES, TcpSettings};
 
 /// A resolved cell.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,8 +21,20 @@ pub struct Scenario {
     pub links: Vec<Link>,
     /// The host of the target.
     pub target_host: String,
-    /// The hosts of the initiators, one initiator on each.
-    pub initiator_hosts: Vec<String>,
+    /// The initiators, one on a host.
+    pub initiators: Vec<Initiator>,
+}
+
+/// An initiator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Initiator {
+    /// Its host.
+    pub host: String,
+    /// The connections of its session, each by the place of the interface that it takes at both
+    /// ends.
+    pub routes: Vec<usize>,
+    /// How they share out commands.
+    pub schedule: Schedule,
 }
 
 /// One link of the wan, alike in both directions.
@@ -30,6 +42,9 @@ pub struct Scenario {
 pub struct Link {
     /// Its name.
     pub name: String,
+    /// The place of the interface that it takes at every host: 0, or the number of links that lie
+    /// beside it.
+    pub interface: usize,
     /// The hosts on its one side.
     pub near: Vec<String>,
     /// The hosts on its other side.
@@ -60,27 +75,24 @@ impl Scenario {
         let groups = Groups::of(document)?;
         let links = links(document, &groups)?;
         let target_host = groups.one("target", &document.target.host)?;
-        let mut initiator_hosts = Vec::new();
+        let mut initiators: Vec<Initiator> = Vec::new();
         for initiator in &document.initiator {
             for host in groups.all("initiator", &initiator.host)? {
-                if initiator_hosts.contains(host) {
+                if initiators.iter().any(|other| other.host == *host) {
                     return Err(Mistake::new(format!(
                         "[[initiator]] host = \"{}\": `{host}` has an initiator already",
                         initiator.host
                     )));
                 }
-                initiator_hosts.push(host.clone());
+                initiators.push(Initiator {
+                    host: host.clone(),
+                    routes: routes(initiator, host, &target_host, &links)?,
+                    schedule: initiator.schedule,
+                });
             }
         }
-        if initiator_hosts.is_empty() {
+        if initiators.is_empty() {
             return Err(Mistake::new("the plan has no [[initiator]]"));
-        }
-        for host in &initiator_hosts {
-            if !links.iter().any(|link| link.joins(host, &target_host)) {
-                return Err(Mistake::new(format!(
-                    "no [[path]] joins `{host}` and the target's host `{target_host}`"
-                )));
-            }
         }
         if document.target.luns.is_empty() {
             return Err(Mistake::new(
@@ -90,11 +102,11 @@ impl Scenario {
         workload(&document.workload)?;
         session(&document.session)?;
         Ok(Scenario {
-            hosts: groups.hosts(document),
+            hosts: groups.hosts(document, &links),
             mtu_bytes: mtu(document)?,
             links,
             target_host,
-            initiator_hosts,
+            initiators,
         })
     }
 }
@@ -170,7 +182,7 @@ impl Groups {
         }
     }
 
-    fn hosts(&self, document: &Document) -> Vec<HostSpec> {
+    fn hosts(&self, document: &Document, links: &[Link]) -> Vec<HostSpec> {
         let bytes = |sizes: [super::Size; 3]| sizes.map(|size| size.0);
         let tcp = TcpSettings {
             congestion_control: document.tcp.congestion_control.clone(),
@@ -184,6 +196,12 @@ impl Groups {
             .map(|host| HostSpec {
                 name: host.clone(),
                 tcp: tcp.clone(),
+                interfaces: links
+                    .iter()
+                    .filter(|link| link.near.contains(host) || link.far.contains(host))
+                    .map(|link| link.interface + 1)
+                    .max()
+                    .unwrap_or(1),
             })
             .collect()
     }
@@ -193,8 +211,9 @@ fn links(document: &Document, groups: &Groups) -> Result<Vec<Link>, Mistake> {
     let mut links: Vec<Link> = Vec::new();
     for path in &document.path {
         let [near, far] = &path.between;
-        let link = Link {
+        let mut link = Link {
             name: path.name.clone(),
+            interface: 0,
             near: groups.all("path.between", near)?.to_vec(),
             far: groups.all("path.between", far)?.to_vec(),
             delay: path.delay.0,
@@ -223,17 +242,58 @@ fn links(document: &Document, groups: &Groups) -> Result<Vec<Link>, Mistake> {
                         link.name
                     )));
                 }
-                if let Some(first) = links.iter().find(|first| first.joins(one, other)) {
-                    return Err(Mistake::new(format!(
-                        "[[path]] `{}` and `{}` both join `{one}` and `{other}`",
-                        first.name, link.name
-                    )));
-                }
+                let beside = links.iter().filter(|first| first.joins(one, other));
+                let free = beside.map(|first| first.interface + 1).max();
+                link.interface = link.interface.max(free.unwrap_or(0));
             }
+        }
+        if link.interface >= MAX_INTERFACES {
+            return Err(Mistake::new(format!(
+                "[[path]] `{}`: more than {MAX_INTERFACES} paths lie side by side",
+                link.name
+            )));
         }
         links.push(link);
     }
     Ok(links)
+}
+
+/// The interfaces that the connections of an initiator on `host` take, by the names of the paths.
+fn routes(
+    initiator: &InitiatorTable,
+    host: &str,
+    target_host: &str,
+    links: &[Link],
+) -> Result<Vec<usize>, Mistake> {
+    let there: Vec<&Link> = links
+        .iter()
+        .filter(|link| link.joins(host, target_host))
+        .collect();
+    let names: Vec<&str> = there.iter().map(|link| link.name.as_str()).collect();
+    match (&there[..], &initiator.routes[..]) {
+        ([], _) => Err(Mistake::new(format!(
+            "no [[path]] joins `{host}` and the target's host `{target_host}`"
+        ))),
+        ([only], []) => Ok(vec![only.interface]),
+        ([first, second, ..], []) => Err(Mistake::new(format!(
+            "[[path]] `{}` and `{}` both join `{host}` and `{target_host}`: say in `routes` of the \
+             [[initiator]] which of them its connections take",
+            first.name, second.name
+        ))),
+        (_, routes) => {
+            let interface = |route: &String| {
+                let link = there.iter().find(|link| link.name == *route);
+                link.map(|link| link.interface).ok_or_else(|| {
+                    Mistake::new(format!(
+                        "`initiator.routes`: no [[path]] `{route}` joins `{host}` and \
+                         `{target_host}`; {}",
+                        nearest(route, &names)
+                    ))
+                })
+            };
+            routes.iter().map(interface).collect()
+        }
+    }
 }
 
 fn mtu(document: &Document) -> Result<u32, Mistake> {

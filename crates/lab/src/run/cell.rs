@@ -68,8 +68,7 @@ pub(super) fn measure(
     let target_host = world
         .host(&scenario.target_host)
         .expect("the world has every host of its scenario");
-    let address = target_host.address().to_string();
-    let command = programs.target(target_host.name(), &address);
+    let command = programs.target(target_host);
     note(&mut facts, target_host.name(), &command);
     let title = format!("the target on `{}`", target_host.name());
     let mut target = target_host.start(&title, command)?;
@@ -77,9 +76,10 @@ pub(super) fn measure(
     program::expect_listening(&title, &line)?;
 
     let mut initiators = Vec::new();
-    for (place, name) in scenario.initiator_hosts.iter().enumerate() {
+    for (place, initiator) in scenario.initiators.iter().enumerate() {
+        let name = &initiator.host;
         let host = world.host(name).expect("as above");
-        let command = programs.bench(name, &address, seed + 1 + place as u64);
+        let command = programs.bench(initiator, host, target_host, seed + 1 + place as u64);
         note(&mut facts, name, &command);
         let title = format!("the initiator on `{name}`");
         let process = host.start(&title, command)?;

@@ -1,5 +1,6 @@
 //! The emulator's configuration for a scenario.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use wansan_path::{Bernoulli, Chain, Delay, DropTail, Element, Limit, Link, Rate};
@@ -26,14 +27,17 @@ pub(super) fn start(
     kinds: &[RecordKind],
     memory_bytes: u64,
 ) -> Result<Emulator, CellError> {
-    let ports = world
-        .hosts()
-        .iter()
-        .map(|host| Port {
-            interface: host.wan_interface().to_owned(),
-            host_mac: host.mac(),
-        })
-        .collect();
+    // One port for every interface of every host.
+    let mut ports = Vec::new();
+    let mut first_ports = BTreeMap::new();
+    for host in world.hosts() {
+        first_ports.insert(host.name(), ports.len());
+        ports.extend(host.interfaces().iter().map(|interface| Port {
+            interface: interface.wan_interface.clone(),
+            host_mac: interface.mac,
+        }));
+    }
+    let port = |host: &String, link: &plan::Link| first_ports[host.as_str()] + link.interface;
     let mut directions = Vec::new();
     let mut routes = Vec::new();
     for link in &scenario.links {
@@ -51,8 +55,8 @@ pub(super) fn start(
             for from in from_hosts {
                 for to in to_hosts {
                     routes.push(Route {
-                        from: place(scenario, from),
-                        to: place(scenario, to),
+                        from: port(from, link),
+                        to: port(to, link),
                         direction,
                     });
                 }
@@ -74,14 +78,6 @@ pub(super) fn start(
         recorder: Recorder::new(kinds, memory_bytes),
     };
     Ok(Emulator::start(world.wan().handle(), config)?)
-}
-
-fn place(scenario: &Scenario, name: &str) -> usize {
-    scenario
-        .hosts
-        .iter()
-        .position(|host| host.name == name)
-        .expect("a resolved link names hosts of its scenario")
 }
 
 /// One direction of a link: loss, then the link's queue and rate, then its delay.

@@ -1,12 +1,14 @@
 //! The command lines of the programs on the hosts, and what they say.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
 use super::CellError;
-use crate::plan::{Document, RecordKind};
+use crate::plan::{Document, Initiator, RecordKind};
+use crate::world::Host;
 
 /// The port of iSCSI (RFC 7143 §4.2.7.1, "iscsi-target").
 const ISCSI_PORT: u16 = 3260;
@@ -22,9 +24,13 @@ pub(super) struct Programs<'a> {
 }
 
 impl Programs<'_> {
-    /// `wansan target` on the host of that name and address.
-    pub(super) fn target(&self, host: &str, address: &str) -> Command {
+    /// `wansan target` on `host`.
+    pub(super) fn target(&self, host: &Host) -> Command {
         let target = &self.document.target;
+        let address = match host.interfaces() {
+            [only] => only.address,
+            _ => Ipv4Addr::UNSPECIFIED,
+        };
         let mut command = Command::new(self.binary);
         command
             .arg("target")
@@ -34,11 +40,26 @@ impl Programs<'_> {
         for lun in &target.luns {
             command.args(["--lun", &lun.to_string()]);
         }
-        self.finish(command, host)
+        self.finish(command, host.name())
     }
 
-    /// `wansan bench` on the host of that name, against the target at `address`.
-    pub(super) fn bench(&self, host: &str, address: &str, seed: u64) -> Command {
+    /// `wansan bench` for `initiator` on `host`, against the target on `target_host`.
+    pub(super) fn bench(
+        &self,
+        initiator: &Initiator,
+        host: &Host,
+        target_host: &Host,
+        seed: u64,
+    ) -> Command {
+        let ends = |place: &usize| {
+            let (from, to) = (
+                &host.interfaces()[*place],
+                &target_host.interfaces()[*place],
+            );
+            (from.address, to.address)
+        };
+        let routes: Vec<(Ipv4Addr, Ipv4Addr)> = initiator.routes.iter().map(ends).collect();
+        let (_, address) = routes[0];
         let workload = &self.document.workload;
         let target = &self.document.target.name;
         let mut command = Command::new(self.binary);
@@ -58,7 +79,13 @@ impl Programs<'_> {
         if workload.verify {
             command.arg("--verify");
         }
-        self.finish(command, host)
+        if routes.len() > 1 {
+            for (from, to) in &routes {
+                command.args(["--route", &format!("{from}->{to}:{ISCSI_PORT}")]);
+            }
+            command.args(["--schedule", initiator.schedule.name()]);
+        }
+        self.finish(command, host.name())
     }
 
     /// What all programs are told alike.

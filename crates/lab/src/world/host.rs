@@ -11,11 +11,15 @@ use super::namespace::Namespace;
 use super::process::Process;
 use super::{WorldError, offload, sysctl};
 
-/// The name of a host's only interface, in the host.
+/// The name of a host's first interface, in the host; the others have a number behind it.
 const INTERFACE: &str = "wan";
 const LOOPBACK: &str = "lo";
-/// All hosts are neighbours in 10.83.0.0/16, an address range inside their own namespaces.
+/// The first interfaces of all hosts are neighbours in 10.83.0.0/16, the second ones in 10.84.0.0/16
+/// and so on: address ranges inside their own namespaces.
+const FIRST_RANGE: u8 = 83;
 const PREFIX_BITS: u8 = 16;
+/// The most interfaces that a host can have.
+pub(crate) const MAX_INTERFACES: usize = 8;
 /// The most hosts in one world.
 pub(crate) const MAX_HOSTS: usize = 250;
 
@@ -39,17 +43,32 @@ pub struct HostSpec {
     pub name: String,
     /// Its kernel's TCP.
     pub tcp: TcpSettings,
+    /// Its interfaces into the wan, 1 to 8: as many as there are paths side by side from it to
+    /// another host.
+    pub interfaces: usize,
 }
 
-/// A host: a network namespace with one interface into the wan.
+/// A host: a network namespace with interfaces into the wan.
 #[derive(Debug)]
 pub struct Host {
     name: String,
-    address: Ipv4Addr,
-    mac: Mac,
-    wan_interface: String,
+    interfaces: Vec<Interface>,
     settings: BTreeMap<String, String>,
     namespace: Namespace,
+}
+
+/// One of a host's interfaces into the wan. It reaches the interfaces of the same place of other
+/// hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// The name of the link's other end, in the wan's namespace.
+    pub wan_interface: String,
+    /// Its own name, in the host.
+    name: String,
 }
 
 /// Hosts, and the namespace that lies between them.
@@ -70,7 +89,7 @@ impl World {
     /// then.
     ///
     /// # Panics
-    /// With more than 250 hosts, which the plan has ruled out.
+    /// With more than 250 hosts or more than 8 interfaces, which the plan has ruled out.
     pub fn build(specs: &[HostSpec], mtu_bytes: u32) -> Result<World, WorldError> {
         assert!(specs.len() <= MAX_HOSTS);
         let wan = Namespace::new("wan")?;
@@ -82,16 +101,20 @@ impl World {
             hosts.push(Host::build(&wan, place as u8 + 1, spec, mtu_bytes)?);
         }
         for host in &hosts {
-            let neighbours: Vec<(Ipv4Addr, Mac)> = hosts
-                .iter()
-                .filter(|other| other.address != host.address)
-                .map(|other| (other.address, other.mac))
-                .collect();
-            step(&host.namespace, "name the neighbours", move || {
-                neighbours
-                    .into_iter()
-                    .try_for_each(|(address, mac)| link::add_neighbour(INTERFACE, address, mac))
-            })?;
+            for (place, interface) in host.interfaces.iter().enumerate() {
+                let neighbours: Vec<(Ipv4Addr, Mac)> = hosts
+                    .iter()
+                    .filter_map(|other| other.interfaces.get(place))
+                    .filter(|other| other.address != interface.address)
+                    .map(|other| (other.address, other.mac))
+                    .collect();
+                let name = interface.name.clone();
+                step(&host.namespace, "name the neighbours", move || {
+                    neighbours
+                        .into_iter()
+                        .try_for_each(|(address, mac)| link::add_neighbour(&name, address, mac))
+                })?;
+            }
         }
         Ok(World { hosts, wan })
     }
@@ -133,38 +156,15 @@ impl Host {
         let settings = namespace
             .run(move || sysctl::apply(&tcp))
             .map_err(|source| read_only_settings(&spec.name, source))?;
-        let wan_interface = format!("h{number}");
-        // Locally administered addresses (IEEE 802c), so that they cannot be a real card's.
-        let mac = [0x02, 0x53, 0x41, 0x4e, 0x00, number];
-        let handle = namespace.handle().as_raw_fd();
-        let here = wan_interface.clone();
-        step(wan, "make the virtual Ethernet pair", move || {
-            let here = End {
-                name: &here,
-                mac: [0x02, 0x53, 0x41, 0x4e, 0x01, number],
-            };
-            let there = End {
-                name: INTERFACE,
-                mac,
-            };
-            link::create_pair(&here, &there, handle, mtu_bytes)?;
-            offload::turn_off(here.name)?;
-            link::bring_up(here.name, true)
+        step(&namespace, "bring up loopback", || {
+            link::bring_up(LOOPBACK, false)
         })?;
-        let address = Ipv4Addr::new(10, 83, 0, number);
-        step(&namespace, "bring up the interfaces", move || {
-            offload::turn_off(INTERFACE)?;
-            link::bring_up(LOOPBACK, false)?;
-            link::add_address(INTERFACE, address, PREFIX_BITS)?;
-            // ARP stays on: without it the kernel would take every neighbour's address for the
-            // interface's own. Permanent neighbours make it silent.
-            link::bring_up(INTERFACE, false)
-        })?;
+        let interfaces = (0..spec.interfaces)
+            .map(|place| Interface::build(wan, &namespace, number, place, mtu_bytes))
+            .collect::<Result<_, _>>()?;
         Ok(Host {
             name: spec.name.clone(),
-            address,
-            mac,
-            wan_interface,
+            interfaces,
             settings,
             namespace,
         })
@@ -176,22 +176,16 @@ impl Host {
         &self.name
     }
 
-    /// The host's address, which the other hosts reach through the wan.
+    /// The address of the host's first interface, which the other hosts reach through the wan.
     #[must_use]
     pub fn address(&self) -> Ipv4Addr {
-        self.address
+        self.interfaces[0].address
     }
 
-    /// The MAC address of the host's interface.
+    /// The host's interfaces into the wan; one at least.
     #[must_use]
-    pub fn mac(&self) -> [u8; 6] {
-        self.mac
-    }
-
-    /// The name of the link's other end, in the wan's namespace.
-    #[must_use]
-    pub fn wan_interface(&self) -> &str {
-        &self.wan_interface
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
     }
 
     /// The kernel settings in force in the host's namespace, by sysctl name.
@@ -213,6 +207,57 @@ impl Host {
     pub fn start(&self, title: &str, command: Command) -> Result<Process, super::ProcessError> {
         let title = title.to_owned();
         self.namespace.run(move || Process::spawn(title, command))
+    }
+}
+
+impl Interface {
+    /// Makes the interface at `place` of host `number`, and its other end in the wan.
+    fn build(
+        wan: &Namespace,
+        host: &Namespace,
+        number: u8,
+        place: usize,
+        mtu_bytes: u32,
+    ) -> Result<Interface, WorldError> {
+        assert!(place < MAX_INTERFACES);
+        let place = place as u8;
+        let (name, wan_interface) = match place {
+            0 => (INTERFACE.to_owned(), format!("h{number}")),
+            _ => (
+                format!("{INTERFACE}{}", place + 1),
+                format!("h{number}-{}", place + 1),
+            ),
+        };
+        // Locally administered addresses (IEEE 802c), so that they cannot be a real card's.
+        let mac = [0x02, 0x53, 0x41, 0x4e, 2 * place, number];
+        let wan_mac = [0x02, 0x53, 0x41, 0x4e, 2 * place + 1, number];
+        let handle = host.handle().as_raw_fd();
+        let (here, there) = (wan_interface.clone(), name.clone());
+        step(wan, "make the virtual Ethernet pair", move || {
+            let here = End {
+                name: &here,
+                mac: wan_mac,
+            };
+            let there = End { name: &there, mac };
+            link::create_pair(&here, &there, handle, mtu_bytes)?;
+            offload::turn_off(here.name)?;
+            link::bring_up(here.name, true)
+        })?;
+        let address = Ipv4Addr::new(10, FIRST_RANGE + place, 0, number);
+        let own = name.clone();
+        step(host, "bring up the interface", move || {
+            offload::turn_off(&own)?;
+            link::add_address(&own, address, PREFIX_BITS)?;
+            // ARP stays on: without it the kernel would take every neighbour's address for the
+            // interface's own. Permanent neighbours make it silent.
+            link::bring_up(&own, false)
+        })?;
+        Ok(Interface {
+            address,
+            mac,
+            wan_interface,
+            name,
+        })
     }
 }
 

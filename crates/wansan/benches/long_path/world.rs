@@ -33,6 +33,7 @@ impl LongPath {
     /// Builds it. The process has to be isolated.
     pub(crate) fn build(congestion_control: &str) -> Result<Self> {
         let host = |name: &str| HostSpec {
+            interfaces: 1,
             name: name.to_owned(),
             tcp: TcpSettings {
                 congestion_control: congestion_control.to_owned(),
@@ -43,8 +44,8 @@ impl LongPath {
         };
         let world = World::build(&[host("client"), host("storage")], MTU_BYTES)?;
         let port = |host: &Host| Port {
-            interface: host.wan_interface().to_owned(),
-            host_mac: host.mac(),
+            interface: host.interfaces()[0].wan_interface.clone(),
+            host_mac: host.interfaces()[0].mac,
         };
         let config = Config {
             ports: world.hosts().iter().map(port).collect(),
