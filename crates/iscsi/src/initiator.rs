@@ -10,6 +10,7 @@
 //! is then given to its session: the first one by [`Handshake::into_session`], others by
 //! [`Session::join`] and [`Session::admit`].
 
+mod allegiance;
 mod backoff;
 mod connection;
 mod error;
@@ -21,6 +22,7 @@ mod replay;
 mod retry;
 mod schedule;
 mod session;
+mod snack;
 mod split;
 mod tally;
 mod task;

@@ -171,9 +171,21 @@ pub struct Initiator {
     is_leaving: bool,
 }
 
-/// A connection failed.
+/// Something failed: the connection at a place, or all of them.
 #[derive(Debug)]
-struct Broken(InitiatorError);
+struct Broken {
+    place: Option<usize>,
+    error: InitiatorError,
+}
+
+impl Broken {
+    fn at(place: usize) -> impl FnOnce(InitiatorError) -> Broken {
+        move |error| Broken {
+            place: Some(place),
+            error,
+        }
+    }
+}
 
 /// The longest that one wait in the kernel lasts, so that silence is noticed.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
@@ -310,8 +322,7 @@ impl Initiator {
                 self.look_at_tcp(now);
             }
         }
-        self.work(deadline)
-            .or_else(|Broken(error)| self.lose(error))
+        self.work(deadline).or_else(|broken| self.lose(broken))
     }
 
     fn work(&mut self, deadline: Instant) -> Result<(), Broken> {
@@ -332,19 +343,30 @@ impl Initiator {
         self.receive(0, RecvFlags::DONTWAIT)
     }
 
-    /// Goes on without the session, if its caller has the patience.
-    fn lose(&mut self, error: InitiatorError) -> Result<(), InitiatorError> {
+    /// Goes on without the connection, or without the session, if the caller has the patience.
+    fn lose(&mut self, broken: Broken) -> Result<(), InitiatorError> {
+        let Broken { place, error } = broken;
         let is_patient = !self.to.config.replacement_timeout.is_zero() && !self.is_leaving;
         if !is_patient || !error.is_of_the_path() {
             return Err(error);
         }
         let now = clock::now();
+        let place = place.filter(|_| !error.ends_session());
+        let cid = place.map(|place| self.session.connections()[place].id().0);
+        if let (Some(place), Some(cid)) = (place, cid)
+            && self.session.lose(place, now, &mut self.trace)
+        {
+            self.lines.remove(place).close();
+            let is_alone = self.lines.is_empty();
+            self.recovery.lose_one(&self.to, cid, is_alone, error, now);
+            return Ok(());
+        }
         for line in self.lines.drain(..) {
             line.close();
         }
         let time2wait = Duration::from_secs(self.session.parameters().time2wait_s.into());
         self.session.lose_all(now, &mut self.trace);
-        self.recovery.begin(&self.to, error, time2wait, now);
+        self.recovery.lose_all(&self.to, error, time2wait, now);
         Ok(())
     }
 
@@ -353,9 +375,11 @@ impl Initiator {
         loop {
             self.session.pump(now, &mut self.trace);
             let mut has_sent = false;
-            for (line, connection) in self.lines.iter_mut().zip(self.session.connections()) {
+            let lines = self.lines.iter_mut().zip(self.session.connections());
+            for (place, (line, connection)) in lines.enumerate() {
                 if !connection.pending().is_empty() {
-                    line.send(connection, &mut self.trace).map_err(Broken)?;
+                    let sent = line.send(connection, &mut self.trace);
+                    sent.map_err(Broken::at(place))?;
                     has_sent |= !line.is_blocked;
                 }
             }
@@ -390,12 +414,12 @@ impl Initiator {
         let line = &mut self.lines[place];
         let connection = &mut self.session.connections()[place];
         let received = line.receive(connection, most_bytes, flags);
-        let Some(now) = received.map_err(Broken)? else {
+        let Some(now) = received.map_err(Broken::at(place))? else {
             return self.look_after_silent_ones();
         };
         let received = self.session.receive(place, now, &mut self.trace);
         received.map_err(|source| {
-            Broken(InitiatorError::Session {
+            Broken::at(place)(InitiatorError::Session {
                 portal: self.lines[place].portal.clone(),
                 source,
             })
@@ -409,14 +433,14 @@ impl Initiator {
         if now < self.next_look || self.is_leaving {
             return Ok(());
         }
-        let Err(place) = self.keep_alive(now) else {
+        if self.keep_alive(now).is_ok() {
             return Ok(());
-        };
+        }
         self.look_at_tcp(now);
         // Only what TCP has not heard of either is lost.
         match self.keep_alive(now) {
             Ok(()) => Ok(()),
-            Err(_) => Err(Broken(InitiatorError::Silent {
+            Err(place) => Err(Broken::at(place)(InitiatorError::Silent {
                 portal: self.lines[place].portal.clone(),
             })),
         }
@@ -504,7 +528,10 @@ impl Initiator {
 fn wait(fds: &mut [PollFd<'_>], left: Duration) -> Result<(), Broken> {
     match poll(fds, Some(&timespec(left))) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(errno) => Err(Broken(InitiatorError::NoSocket(errno.into()))),
+        Err(errno) => Err(Broken {
+            place: None,
+            error: InitiatorError::NoSocket(errno.into()),
+        }),
     }
 }
 

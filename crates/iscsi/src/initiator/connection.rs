@@ -10,9 +10,10 @@ use crate::arrival::Arrivals;
 use crate::keys::ConnectionParameters;
 use crate::record::pdu_record;
 use crate::sequence::Sn;
-use crate::wire::{Bhs, Lun, Receiver, Transmitter};
+use crate::wire::{Bhs, Lun, Receiver, Snack, Transmitter};
 
 use super::liveness::Liveness;
+use super::snack::Came;
 use super::tally::Population;
 
 /// One connection in full feature phase.
@@ -34,7 +35,16 @@ pub(super) struct Link {
     pub(super) session: SessionId,
     pub(super) transmitter: Transmitter,
     pub(super) parameters: ConnectionParameters,
+    /// PDUs that were lost are asked for again (error recovery level 1 and above).
+    pub(super) recovers: bool,
+    /// The StatSN before which all have come.
     pub(super) exp_stat_sn: Sn,
+    /// The StatSNs that have come.
+    pub(super) stat_sns: Came,
+    /// What is to be asked for again.
+    pub(super) snacks: VecDeque<Snack>,
+    /// Commands that the target has lost, to be sent as they were.
+    pub(super) retries: VecDeque<TaskTag>,
     /// Tasks that owe Data-Out on this connection, each once, in turn.
     pub(super) turns: VecDeque<TaskTag>,
     /// Answers owed to the target's pings, oldest first.
@@ -63,6 +73,7 @@ impl Connection {
         transmitter: Transmitter,
         parameters: ConnectionParameters,
         exp_stat_sn: Sn,
+        recovers: bool,
     ) -> Self {
         Connection {
             receiver,
@@ -72,7 +83,11 @@ impl Connection {
                 session,
                 transmitter,
                 parameters,
+                recovers,
                 exp_stat_sn,
+                stat_sns: Came::from(exp_stat_sn.0),
+                snacks: VecDeque::new(),
+                retries: VecDeque::new(),
                 turns: VecDeque::new(),
                 pongs: VecDeque::new(),
                 commands: VecDeque::new(),

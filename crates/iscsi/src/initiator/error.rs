@@ -75,6 +75,14 @@ pub enum SessionError {
     /// Data did not reach the target as it was sent (data digest, RFC 7143 §7.8).
     #[error("bytes were changed on the way to the target, as its data digest says (RFC 7143 §7.8)")]
     Damaged,
+    /// Connection recovery has come to its end (RFC 7143 §7.1.4.3).
+    #[error("the target did not {what}, but answered 0x{code:02x} (RFC 7143 §11.6.1, §11.15.1)")]
+    NotRecovered {
+        /// What it was asked to do.
+        what: &'static str,
+        /// Its answer.
+        code: u8,
+    },
     /// The target asks the initiator to leave (RFC 7143 §11.9).
     #[error("the target ended the session: asynchronous event {event} (RFC 7143 §11.9.1)")]
     TargetLeft {
@@ -88,7 +96,9 @@ impl SessionError {
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
-            SessionError::TargetLeft { .. } | SessionError::Damaged => Fault::EnvironmentLacks,
+            SessionError::TargetLeft { .. }
+            | SessionError::Damaged
+            | SessionError::NotRecovered { .. } => Fault::EnvironmentLacks,
             SessionError::Frame(error) => error.fault(),
             _ => Fault::PeerMisbehaved,
         }

@@ -274,6 +274,7 @@ impl Handshake {
             self.transmitter,
             established.connection,
             established.exp_stat_sn,
+            established.session.error_recovery_level > 0,
         )
     }
 }

@@ -10,9 +10,9 @@ use super::task::{Answer, Burst, Completion, Stage, Task, TaskError, Transfer};
 use crate::record::pdu_record;
 use crate::sequence::Sn;
 use crate::wire::{
-    AsyncEvent, AsyncMessage, DataIn, LogoutResponse, NopIn, Opcode, Pdu, R2t, RESERVED_TAG,
-    RESERVED_TASK_TAG, Reject, RejectReason, Residual, ResponseCode, ScsiResponse, ScsiStatus,
-    TaskManagementResponse, TaskManagementResult,
+    AsyncEvent, AsyncMessage, BHS_BYTES, DataIn, LogoutResponse, NopIn, Opcode, Pdu, R2t,
+    RESERVED_TAG, RESERVED_TASK_TAG, Reject, RejectReason, Residual, ResponseCode, ScsiResponse,
+    ScsiStatus, TaskManagementResponse, TaskManagementResult,
 };
 
 /// Pings of the target's that may wait for their answers' turn.
@@ -47,15 +47,22 @@ impl Core {
             Opcode::NopIn => self.nop_in(link, pdu, now),
             Opcode::TaskManagementResponse => {
                 let response = TaskManagementResponse::parse(pdu.bhs)?;
-                link.take_status(response.stat_sn)?;
-                self.managed(&response, now, trace);
+                if link.take_status(response.stat_sn)? {
+                    self.managed(link, &response, now, trace)?;
+                }
                 Ok(())
             }
             Opcode::LogoutResponse => {
                 let response = LogoutResponse::parse(pdu.bhs)?;
-                link.take_status(response.stat_sn)?;
-                if self.take_request(response.task_tag) == Some(Request::Logout) {
-                    self.events.push_back(Event::LoggedOut);
+                if !link.take_status(response.stat_sn)? {
+                    return Ok(());
+                }
+                match self.take_request(response.task_tag) {
+                    Some(Request::Logout) => self.events.push_back(Event::LoggedOut),
+                    Some(Request::Remove { cid }) => {
+                        return self.removed(link, cid, response.response, now, trace);
+                    }
+                    _ => {}
                 }
                 Ok(())
             }
@@ -109,31 +116,43 @@ impl Core {
             },
             expected: task.got_bytes,
         };
+        if link.recovers {
+            task.data_sent_up_to(link, data_in.data_sn)?;
+        }
         let Transfer::Read(buffer) = &mut task.transfer else {
             return Err(misplaced);
         };
-        // DataPDUInOrder is always Yes here; sequences may come in another order only when that was
-        // negotiated (§13.19).
-        let is_next = data_in.buffer_offset == task.got_bytes;
-        if (!is_next && self.parameters.data_sequence_in_order)
-            || data_in.data_sn != task.expected_data_sn
+        // DataPDUInOrder is always Yes here; sequences may come in another order when that was
+        // negotiated (§13.19), and PDUs that were lost come late.
+        let in_order = self.parameters.data_sequence_in_order && !link.recovers;
+        if (in_order && data_in.buffer_offset != task.got_bytes)
+            || (!link.recovers && data_in.data_sn != task.data_sns.expected)
         {
             return Err(misplaced);
         }
         let place = offset
             .checked_add(pdu.data.len())
             .and_then(|end| buffer.get_mut(offset..end));
-        place.ok_or(misplaced)?.copy_from_slice(pdu.data);
-        task.got_bytes += pdu.data.len() as u32;
-        task.expected_data_sn += 1;
-        if let Some(status) = data_in.status {
-            link.take_status(data_in.stat_sn)?;
+        let place = place.ok_or(misplaced)?;
+        if task.data_sns.take(data_in.data_sn) {
+            place.copy_from_slice(pdu.data);
+            task.got_bytes += pdu.data.len() as u32;
+        }
+        if data_in.acknowledge && link.recovers && task.data_sns.is_whole() {
+            link.acknowledge_data(&data_in, task.data_sns.expected)?;
+        }
+        let status = data_in.status;
+        if let Some(status) = status
+            && link.take_status(data_in.stat_sn)?
+        {
             let answer = Answer {
                 status,
                 residual: data_in.residual,
                 sense: Vec::new(),
             };
-            self.answered(data_in.task_tag, answer, now, trace);
+            self.answer_came(data_in.task_tag, answer, now, trace);
+        } else if link.recovers {
+            self.data_came(data_in.task_tag, now, trace);
         }
         Ok(())
     }
@@ -147,11 +166,16 @@ impl Core {
         trace: &mut Recorder,
     ) -> Result<(), SessionError> {
         let response = ScsiResponse::parse(pdu.bhs)?;
-        link.take_status(response.stat_sn)?;
+        if !link.take_status(response.stat_sn)? {
+            return Ok(());
+        }
         let session = self.id;
         let Some(task) = self.tasks.on(link.id, response.task_tag)? else {
             return Ok(());
         };
+        if link.recovers && matches!(task.transfer, Transfer::Read(_)) {
+            task.data_sent_up_to(link, response.exp_data_sn)?;
+        }
         task.answer_began(session, link, first_byte, trace);
         if response.response != ResponseCode::CommandCompleted {
             let error = TaskError::Response(response.response.to_wire());
@@ -164,12 +188,18 @@ impl Core {
             residual: response.residual,
             sense,
         };
-        self.answered(response.task_tag, answer, now, trace);
+        self.answer_came(response.task_tag, answer, now, trace);
         Ok(())
     }
 
     /// A status has come: checks that a good read is whole, and completes the task.
-    fn answered(&mut self, tag: TaskTag, answer: Answer, now: Instant, trace: &mut Recorder) {
+    pub(super) fn answered(
+        &mut self,
+        tag: TaskTag,
+        answer: Answer,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
         let Some(task) = self.tasks.get_mut(tag) else {
             return;
         };
@@ -244,6 +274,9 @@ impl Core {
         let Some(end_bytes) = end_bytes.filter(|end| *end <= task.transfer.len_bytes()) else {
             return Err(bad("asks for data beyond the command's length"));
         };
+        if link.recovers && !task.take_data_sn(link, r2t.r2t_sn)? {
+            return Ok(()); // It was sent again though it had come.
+        }
         if !matches!(task.transfer, Transfer::Write(_)) {
             return Err(bad("belongs to a command that writes nothing"));
         }
@@ -273,7 +306,9 @@ impl Core {
     fn nop_in(&mut self, link: &mut Link, pdu: &Pdu<'_>, now: Instant) -> Result<(), SessionError> {
         let nop = NopIn::parse(pdu.bhs)?;
         if nop.task_tag != RESERVED_TASK_TAG {
-            link.take_status(nop.stat_sn)?;
+            if !link.take_status(nop.stat_sn)? {
+                return Ok(());
+            }
             link.liveness.answered(nop.task_tag, now);
             if self.take_request(nop.task_tag) == Some(Request::Ping) {
                 self.events.push_back(Event::Pong {
@@ -310,10 +345,19 @@ impl Core {
     }
 
     /// A task management function was answered: ends the tasks that it ended (§11.6.1).
-    fn managed(&mut self, response: &TaskManagementResponse, now: Instant, trace: &mut Recorder) {
+    fn managed(
+        &mut self,
+        link: &mut Link,
+        response: &TaskManagementResponse,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), SessionError> {
         let Some(request) = self.take_request(response.task_tag) else {
-            return;
+            return Ok(());
         };
+        if let Request::Reassign { referenced } = request {
+            return self.reassigned(link, referenced, response.response, now, trace);
+        }
         if response.response == TaskManagementResult::Complete {
             self.end_managed(request, now, trace);
         }
@@ -322,6 +366,7 @@ impl Core {
             request: response.task_tag,
             result,
         });
+        Ok(())
     }
 
     /// A Reject carries the header it is about (§11.17); if that names a task, the task is over.
@@ -333,9 +378,19 @@ impl Core {
         trace: &mut Recorder,
     ) -> Result<(), SessionError> {
         let reject = Reject::parse(pdu.bhs)?;
-        link.take_status(reject.stat_sn)?;
-        if reject.reason == RejectReason::DataDigestError {
-            return Err(SessionError::Damaged);
+        if !link.take_status(reject.stat_sn)? {
+            return Ok(());
+        }
+        let about = pdu.data.first_chunk::<BHS_BYTES>();
+        match (reject.reason, about) {
+            (RejectReason::DataDigestError, Some(bhs)) if link.recovers => {
+                return self.lost_at_target(link, bhs);
+            }
+            // What was lost cannot be had again on this connection.
+            (RejectReason::DataDigestError | RejectReason::SnackReject, _) => {
+                return Err(SessionError::Damaged);
+            }
+            _ => {}
         }
         if let Some(tag) = pdu.data.get(16..20) {
             let tag = TaskTag(u32::from_be_bytes([tag[0], tag[1], tag[2], tag[3]]));
@@ -354,8 +409,12 @@ impl Core {
         link: &mut Link,
         message: &AsyncMessage,
     ) -> Result<(), SessionError> {
-        link.take_status(message.stat_sn)?;
+        if !link.take_status(message.stat_sn)? {
+            return Ok(());
+        }
         match message.event {
+            // The loss of another one shows there.
+            AsyncEvent::DropConnection if message.parameter1 != link.id.0 => Ok(()),
             AsyncEvent::LogoutRequest
             | AsyncEvent::DropConnection
             | AsyncEvent::DropAllConnections => Err(SessionError::TargetLeft {
@@ -365,22 +424,6 @@ impl Core {
             // attention, and no key is open to renegotiation.
             _ => Ok(()),
         }
-    }
-}
-
-impl Link {
-    /// A PDU that carries a status must have the next StatSN of the connection. TCP keeps order,
-    /// and at error recovery level 0 a digest error ends the session, so no status can be missing
-    /// or come twice unless the target miscounts (RFC 7143 §4.2.2.2).
-    pub(super) fn take_status(&mut self, stat_sn: Sn) -> Result<(), SessionError> {
-        if stat_sn != self.exp_stat_sn {
-            return Err(SessionError::StatusOutOfOrder {
-                got: stat_sn,
-                expected: self.exp_stat_sn,
-            });
-        }
-        self.exp_stat_sn = stat_sn.next();
-        Ok(())
     }
 }
 

@@ -16,6 +16,10 @@ impl Core {
         while link.has_room() {
             if let Some(pong) = link.pongs.pop_front() {
                 self.send_pong(link, &pong, now, trace);
+            } else if let Some(snack) = link.snacks.pop_front() {
+                link.send_snack(snack, now, trace);
+            } else if let Some(task) = link.retries.pop_front() {
+                self.put_command(link, task, now, trace);
             } else if let Some(task) = link.turns.pop_front() {
                 self.send_data(link, task, now, trace);
             } else {
@@ -42,9 +46,18 @@ impl Core {
         self.cmd_sn = self.cmd_sn.next();
         trace.crossing(now, self.id, link.id, tag, Layer::Window, Direction::Enter);
 
-        let expected_bytes = task.transfer.len_bytes();
         self.awaited_bytes += task.transfer.awaited_bytes();
-        self.carried[usize::from(link.id.0)].began(expected_bytes, now);
+        self.carried[usize::from(link.id.0)].began(task.transfer.len_bytes(), now);
+        self.put_command(link, tag, now, trace);
+        link.command_queued(tag, now);
+    }
+
+    /// Queues the PDU of a command that has its CmdSN, with its immediate data.
+    fn put_command(&mut self, link: &mut Link, tag: TaskTag, now: Instant, trace: &mut Recorder) {
+        let Some(task) = self.tasks.get_mut(tag) else {
+            return;
+        };
+        let expected_bytes = task.transfer.len_bytes();
         let mut command = ScsiCommand {
             immediate: false,
             final_: true,
@@ -83,7 +96,6 @@ impl Core {
             command.emit(&mut bhs);
             link.push(&bhs, &[], now, trace);
         }
-        link.command_queued(tag, now);
     }
 
     /// Sends one PDU of the data that `tag` owes, then lets other tasks have their turn.
@@ -184,6 +196,33 @@ impl Core {
                 exp_stat_sn,
             }
             .emit(&mut bhs),
+            Request::Remove { cid } => LogoutRequest {
+                immediate: true,
+                reason: LogoutReason::RemoveForRecovery,
+                task_tag: tag,
+                cid: cid.0,
+                cmd_sn,
+                exp_stat_sn,
+            }
+            .emit(&mut bhs),
+            Request::Reassign { referenced } => {
+                let (lun, exp_data_sn) = match self.tasks.get_mut(referenced) {
+                    Some(task) => (task.lun, task.data_sns.expected),
+                    None => return,
+                };
+                TaskManagementRequest {
+                    immediate: true,
+                    function: TaskManagementFunction::TaskReassign,
+                    lun,
+                    task_tag: tag,
+                    referenced_task_tag: referenced,
+                    cmd_sn,
+                    exp_stat_sn,
+                    ref_cmd_sn: crate::sequence::Sn(0),
+                    exp_data_sn,
+                }
+                .emit(&mut bhs);
+            }
             Request::Logout => LogoutRequest {
                 immediate: true,
                 reason: LogoutReason::CloseSession,

@@ -44,6 +44,7 @@ impl Session {
             let carried = &mut self.core.carried[usize::from(connection.link.id.0)];
             carried.waited_ns += connection.link.waiting.integral_ns(now);
         }
+        self.core.orphans.clear();
         self.core.drop_requests(now, trace);
         self.core.requeue_all(now, trace);
     }
@@ -121,7 +122,7 @@ impl Core {
                     });
                 }
                 Request::Logout => self.events.push_back(Event::LoggedOut),
-                Request::Ping => {}
+                Request::Ping | Request::Remove { .. } | Request::Reassign { .. } => {}
             }
         }
         if self.asking.take().is_some() {
@@ -171,9 +172,7 @@ impl Core {
         }
         task.stage = Stage::Queued;
         task.cmd_sn = Sn(0);
-        task.bursts.clear();
-        task.got_bytes = 0;
-        task.expected_data_sn = 0;
+        task.forget_answer();
         task.answered = false;
     }
 

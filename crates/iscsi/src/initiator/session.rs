@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, SessionId, TaskTag};
 
+use super::allegiance::Orphans;
 use super::connection::Connection;
 use super::error::SessionError;
 use super::handshake::{Handshake, HandshakeError, LoginSettings};
 use super::liveness::Silence;
 use super::schedule::{Load, Schedule};
+use super::snack::Came;
 use super::tally::{Carried, Tally};
 use super::task::{Command, Completion, Stage, Task, TaskError, TaskTable};
 use crate::keys::{ConnectionParameters, SessionParameters};
@@ -50,6 +52,14 @@ pub(super) enum Request {
     },
     Ping,
     Logout,
+    /// A lost connection is to be removed for recovery.
+    Remove {
+        cid: ConnectionId,
+    },
+    /// A task of a lost connection is to move.
+    Reassign {
+        referenced: TaskTag,
+    },
 }
 
 /// Requests other than SCSI commands that may wait at once; more are refused.
@@ -118,6 +128,8 @@ pub(super) struct Core {
     pub(super) queue: VecDeque<TaskTag>,
     /// Tasks whose unit was busy, and when each goes back on the queue.
     pub(super) delayed: Vec<(Instant, TaskTag)>,
+    /// Lost connections whose tasks are not all elsewhere yet.
+    pub(super) orphans: Vec<Orphans>,
     pub(super) requests: Vec<(TaskTag, Request)>,
     /// The question in text that waits for its answer.
     pub(super) asking: Option<(TaskTag, Requester)>,
@@ -143,6 +155,7 @@ impl Session {
             carried: Vec::new(),
             queue: VecDeque::new(),
             delayed: Vec::new(),
+            orphans: Vec::new(),
             requests: Vec::new(),
             asking: None,
             completions: VecDeque::new(),
@@ -268,7 +281,8 @@ impl Session {
             cmd_sn: Sn(0),
             bursts: VecDeque::new(),
             got_bytes: 0,
-            expected_data_sn: 0,
+            data_sns: Came::default(),
+            answer: None,
             answered: false,
         });
         for layer in [Layer::App, Layer::Scsi, Layer::Queue] {
@@ -300,16 +314,26 @@ impl Session {
             arrivals,
             link,
         } = &mut self.connections[place];
-        while let Some(pdu) = receiver.next()? {
+        loop {
+            let pdu = match receiver.next() {
+                Ok(Some(pdu)) => pdu,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    self.core.mend(link, error)?;
+                    continue;
+                }
+            };
             let first_byte = arrivals.of(pdu.stream_offset);
             self.core.incoming(link, &pdu, first_byte, now, trace)?;
         }
-        Ok(())
     }
 
     /// Turns what may go now into bytes on the connections: Data-Out first, then commands inside
     /// the window, as far as the connections' bounded buffers have room.
     pub fn pump(&mut self, now: Instant, trace: &mut Recorder) {
+        if self.core.has_orphans() {
+            self.pass_on(now, trace);
+        }
         if !self.core.delayed.is_empty() {
             self.core.wake_delayed(now);
         }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use wansan_trace::{ConnectionId, TaskTag};
 
 use super::error::SessionError;
+use super::snack::Came;
 use crate::sequence::Sn;
 use crate::wire::{Lun, Residual, ScsiStatus, TaskAttribute};
 
@@ -152,12 +153,24 @@ pub(super) struct Task {
     pub(super) bursts: VecDeque<Burst>,
     /// Bytes of Data-In so far.
     pub(super) got_bytes: u32,
-    /// DataSN expected next from the target (Data-In and R2T share it per task).
-    pub(super) expected_data_sn: u32,
+    /// DataSNs, or R2TSNs of a write, that have come from the target.
+    pub(super) data_sns: Came,
+    /// The answer, when it came before all data.
+    pub(super) answer: Option<Answer>,
     /// The first byte of the answer has come.
     pub(super) answered: bool,
     /// Times that an answer asked to try again.
     pub(super) retries: u8,
+}
+
+impl Task {
+    /// Forgets all that has come for it, as if it had just been sent.
+    pub(super) fn forget_answer(&mut self) {
+        self.bursts.clear();
+        self.got_bytes = 0;
+        self.data_sns = Came::default();
+        self.answer = None;
+    }
 }
 
 /// Tasks by tag.

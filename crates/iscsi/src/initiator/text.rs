@@ -63,7 +63,9 @@ impl Core {
         trace: &mut Recorder,
     ) -> Result<(), SessionError> {
         let response = TextResponse::parse(pdu.bhs)?;
-        link.take_status(response.stat_sn)?;
+        if !link.take_status(response.stat_sn)? {
+            return Ok(());
+        }
         let tag = response.task_tag;
         let Some((_, asking)) = self.asking.as_mut().filter(|(asked, _)| *asked == tag) else {
             return Err(SessionError::UnexpectedOpcode(pdu.opcode().to_wire()));

@@ -1,15 +1,15 @@
 //! How connections come back.
 //!
 //! A session whose connections are all up has nothing here to do. When one dies at error recovery
-//! levels 0 and 1, the session is lost with it (RFC 7143 §7.1.4.1, §7.1.5): all are closed, one
-//! leads a session that takes the place of the lost one, and the others join it, side by side and
-//! each at its own pace.
+//! level 2, it logs in to the session again, while the others work on. At levels 0 and 1 the session
+//! is lost with it (RFC 7143 §7.1.4.1, §7.1.5): all are closed, one leads a session that takes the
+//! place of the lost one, and the others join it, side by side and each at its own pace.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use wansan_iscsi::fault::Fault;
-use wansan_iscsi::initiator::{Backoff, Session};
+use wansan_iscsi::initiator::{Backoff, Session, SessionError};
 use wansan_trace::{Instant, Recorder};
 
 use super::InitiatorError;
@@ -21,7 +21,9 @@ use super::line::Line;
 pub struct Recoveries {
     /// Sessions that took the place of a lost one.
     pub sessions: u64,
-    /// How long there was none, in all.
+    /// Connections that came back to the session that they had been lost by.
+    pub connections: u64,
+    /// How long there was no connection at all, together.
     pub lost: Duration,
 }
 
@@ -36,18 +38,20 @@ struct Missing {
     dial: Option<Dial>,
 }
 
-/// A time without a session.
+/// A time without any connection.
 #[derive(Debug)]
 struct Outage {
     since: Instant,
     deadline: Instant,
     cause: InitiatorError,
+    /// The session is gone, so that another one takes its place.
+    ends_session: bool,
 }
 
 /// The connections that are not up, and the outage if none is.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
-    /// While there is an outage, the first one leads.
+    /// While there is no session, the first one leads.
     missing: VecDeque<Missing>,
     outage: Option<Outage>,
     pub(super) totals: Recoveries,
@@ -65,31 +69,52 @@ impl Recovery {
     }
 
     /// The session is lost with `cause`: all its ways are to be tried again.
-    pub(super) fn begin(
+    pub(super) fn lose_all(
         &mut self,
         to: &Destination,
         cause: InitiatorError,
         time2wait: Duration,
         now: Instant,
     ) {
-        let isid = to.config.isid.map(u64::from);
-        let seed = isid.iter().fold(now.ns(), |seed, byte| seed << 8 ^ byte);
         self.missing = (0..to.ways.len() as u16)
-            .map(|cid| Missing {
-                cid,
-                backoff: Backoff::new(seed ^ u64::from(cid)),
-                failures: 0,
-                due: now + time2wait,
-                dial: None,
-            })
+            .map(|cid| Missing::new(to, cid, now + time2wait, now))
             .collect();
         // One that is lost again before it was whole goes on with the same outage.
-        let deadline = now + to.config.replacement_timeout;
-        self.outage.get_or_insert(Outage {
+        let outage = self.outage.get_or_insert(Outage {
             since: now,
-            deadline,
+            deadline: now + to.config.replacement_timeout,
             cause,
+            ends_session: true,
         });
+        outage.ends_session = true;
+    }
+
+    /// The connection with `cid` is lost, and the session waits for it; `is_alone` when it was the
+    /// last one.
+    pub(super) fn lose_one(
+        &mut self,
+        to: &Destination,
+        cid: u16,
+        is_alone: bool,
+        cause: InitiatorError,
+        now: Instant,
+    ) {
+        self.missing.push_back(Missing::new(to, cid, now, now));
+        if is_alone {
+            self.outage.get_or_insert(Outage {
+                since: now,
+                deadline: now + to.config.replacement_timeout,
+                cause,
+                ends_session: false,
+            });
+        }
+    }
+
+    /// Whether the connection that comes next has to lead a session.
+    fn leads(&self) -> bool {
+        self.outage
+            .as_ref()
+            .is_some_and(|outage| outage.ends_session)
     }
 
     /// When the next thing is to be done, unless a socket of [`Recovery::dials`] is ready first.
@@ -109,10 +134,7 @@ impl Recovery {
 
     /// Those that may be tried now: while there is no session, only the one that is to lead it.
     fn in_turn(&self) -> impl Iterator<Item = &Missing> {
-        let many = match self.outage {
-            Some(_) => 1,
-            None => usize::MAX,
-        };
+        let many = if self.leads() { 1 } else { usize::MAX };
         self.missing.iter().take(many)
     }
 
@@ -134,19 +156,24 @@ impl Recovery {
         }
         let mut place = 0;
         while place < self.missing.len() {
-            let leads = self.outage.is_some();
+            let leads = self.leads();
             let missing = &mut self.missing[place];
             let up = missing.advance(to, session, leads, now, trace);
             match up {
                 Ok(Some(line)) => {
                     self.missing.remove(place);
                     lines.push(line);
-                    if leads {
-                        self.end_outage(session, now);
-                    }
+                    self.totals.connections += u64::from(!leads);
+                    self.end_outage(leads, session, now);
                     continue;
                 }
                 Ok(None) => {}
+                // The target has given the session up meanwhile.
+                Err(InitiatorError::Login { .. }) if self.outage.is_some() && !leads => {
+                    session.lose_all(now, trace);
+                    self.end_session(to, now);
+                    continue;
+                }
                 Err(_) => {
                     missing.failed(now);
                     if leads {
@@ -165,21 +192,45 @@ impl Recovery {
         Ok(())
     }
 
-    /// There is a session again, which the other connections may join at once.
-    fn end_outage(&mut self, session: &Session, now: Instant) {
+    /// The session that the missing connections waited for is no more: one leads another.
+    fn end_session(&mut self, to: &Destination, now: Instant) {
+        self.missing = (0..to.ways.len() as u16)
+            .map(|cid| Missing::new(to, cid, now, now))
+            .collect();
+        for outage in &mut self.outage {
+            outage.ends_session = true;
+        }
+    }
+
+    /// There is a connection again, and if it `leads`, the others may join its session at once.
+    fn end_outage(&mut self, leads: bool, session: &Session, now: Instant) {
         if let Some(outage) = self.outage.take() {
-            self.totals.sessions += 1;
             self.totals.lost += now.since(outage.since);
         }
-        let granted = usize::from(session.parameters().max_connections);
-        self.missing.truncate(granted.saturating_sub(1));
-        for missing in &mut self.missing {
-            missing.due = now;
+        if leads {
+            self.totals.sessions += 1;
+            let granted = usize::from(session.parameters().max_connections);
+            self.missing.truncate(granted.saturating_sub(1));
+            for missing in &mut self.missing {
+                missing.due = now;
+            }
         }
     }
 }
 
 impl Missing {
+    fn new(to: &Destination, cid: u16, due: Instant, now: Instant) -> Missing {
+        let isid = to.config.isid.map(u64::from);
+        let seed = isid.iter().fold(now.ns(), |seed, byte| seed << 8 ^ byte);
+        Missing {
+            cid,
+            backoff: Backoff::new(seed ^ u64::from(cid)),
+            failures: 0,
+            due,
+            dial: None,
+        }
+    }
+
     /// Goes on with the attempt, or begins one when it is due; gives the connection's socket when
     /// it is part of the session.
     fn advance(
@@ -193,7 +244,9 @@ impl Missing {
         let way = &to.ways[usize::from(self.cid)];
         let mut dial = match self.dial.take() {
             Some(dial) => dial,
-            None if now < self.due => return Ok(None),
+            None if now < self.due || (!leads && !session.may_join(self.cid)) => {
+                return Ok(None);
+            }
             None => {
                 let login = to.login()?;
                 let handshake = if leads {
@@ -233,6 +286,17 @@ impl Missing {
 }
 
 impl InitiatorError {
+    /// Whether the session cannot go on without the connection.
+    pub(super) fn ends_session(&self) -> bool {
+        matches!(
+            self,
+            InitiatorError::Session {
+                source: SessionError::NotRecovered { .. },
+                ..
+            }
+        )
+    }
+
     /// Whether the way to the target failed, which may come back, and not one of the two ends.
     pub(super) fn is_of_the_path(&self) -> bool {
         match self {

@@ -89,9 +89,9 @@ pub struct Report {
     pub block_bytes: u32,
     /// I/Os kept in flight.
     pub parallel: usize,
-    /// Sessions that took the place of one that was lost, over the whole load.
+    /// Sessions and connections that took the place of lost ones, over the whole load.
     pub recoveries: u64,
-    /// Seconds without a session, over the whole load.
+    /// Seconds without any connection, over the whole load.
     pub lost_s: f64,
     /// What each connection of the session did, from warm-up to end.
     pub connections: Vec<ConnectionReport>,

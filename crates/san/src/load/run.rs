@@ -171,7 +171,7 @@ pub fn run(
     let report = load.meter.report(from, to, block_bytes, config.parallel);
     let recoveries = load.initiator.recoveries();
     Ok(Report {
-        recoveries: recoveries.sessions,
+        recoveries: recoveries.sessions + recoveries.connections,
         lost_s: recoveries.lost.as_secs_f64(),
         connections,
         ..report

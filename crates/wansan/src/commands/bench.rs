@@ -173,7 +173,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
         name: args.initiator_name.clone(),
         isid: isid(),
         chap: args.chap.initiator()?,
-        wanted: args.session.wanted(),
+        wanted: args.connections.add_to(args.session.wanted()),
         tasks: args.parallel as usize,
         routes: args.connections.routes(&args.url),
         schedule: args.connections.schedule(),
@@ -294,7 +294,7 @@ fn print(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     if report.recoveries > 0 {
         writeln!(
             out,
-            "recoveries  {:>12}  {:.2} s without a session",
+            "recoveries  {:>12}  {:.2} s without any connection",
             report.recoveries, report.lost_s
         )?;
     }

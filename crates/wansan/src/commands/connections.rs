@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use wansan_iscsi::initiator::Schedule;
+use wansan_iscsi::keys::Wanted;
 use wansan_san::Route;
 use wansan_san::url::IscsiUrl;
 use wansan_trace::units;
@@ -30,6 +31,16 @@ pub(super) struct ConnectionArgs {
     /// under way, or the one with the least data under way
     #[arg(long, value_name = "HOW", default_value = "least-in-flight")]
     schedule: Sharing,
+    /// What is recovered without a new session: nothing, lost PDUs, or lost PDUs and connections.
+    /// The target may grant less
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value_t = 2,
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u8).range(0..=2)
+    )]
+    error_recovery_level: u8,
     /// How long a session that has lost its way to the target may take to come back before its
     /// I/Os fail; 0s for not at all
     #[arg(
@@ -56,6 +67,16 @@ impl ConnectionArgs {
             vec![Route::to(url); usize::from(self.connections)]
         } else {
             self.route.clone()
+        }
+    }
+
+    /// Adds what all connections have to negotiate for.
+    pub(super) fn add_to(&self, wanted: Wanted) -> Wanted {
+        Wanted {
+            error_recovery_level: self.error_recovery_level,
+            // Else a target that recovers lost PDUs may ask for data only piece by piece (§13.19).
+            data_sequence_in_order: self.error_recovery_level == 0,
+            ..wanted
         }
     }
 

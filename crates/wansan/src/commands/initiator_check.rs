@@ -121,7 +121,7 @@ impl From<Cost> for Told {
 /// When login or the first commands fail.
 pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
     let routes = args.connections.routes(&args.url);
-    let mut wanted = args.session.wanted();
+    let mut wanted = args.connections.add_to(args.session.wanted());
     let connections = u16::try_from(routes.len()).unwrap_or(u16::MAX);
     wanted.max_connections = wanted.max_connections.max(connections);
     let config = InitiatorConfig {

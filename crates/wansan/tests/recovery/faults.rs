@@ -64,6 +64,13 @@ fn address(target: &Target) -> SocketAddr {
     target.address().parse().unwrap()
 }
 
+fn level(error_recovery_level: u8) -> Wanted {
+    Wanted {
+        error_recovery_level,
+        ..Wanted::default()
+    }
+}
+
 fn digests() -> Wanted {
     Wanted {
         header_digest: vec![DigestKind::Crc32c],
@@ -80,6 +87,10 @@ fn endure(
     rounds: u64,
     mut fault: impl FnMut(&mut Stage, &mut Model),
 ) {
+    let wanted = Wanted {
+        data_sequence_in_order: wanted.error_recovery_level == 0,
+        ..wanted
+    };
     let random = Random::seeded(test);
     let mut stage = Stage::new();
     let config = config(&stage.url, connections, wanted);
@@ -149,6 +160,37 @@ fn a_short_black_hole_is_waited_out() {
             stage.proxy.hold(false);
         },
     );
+}
+
+/// Error recovery level 2: the tasks of the lost connection move, and no session is lost.
+#[test]
+fn a_connection_of_level_2_is_recovered_alone() {
+    for connections in [1, 3] {
+        endure(
+            "level 2",
+            connections,
+            level(2),
+            rounds(),
+            |stage, model| {
+                stage.proxy.cut_one(model.random().next());
+            },
+        );
+    }
+}
+
+/// Error recovery level 1: what data digests find broken is sent again, and no connection is lost;
+/// at level 2 header digests cost a connection at most.
+#[test]
+fn what_is_broken_is_sent_again_at_levels_1_and_2() {
+    for level in [1, 2] {
+        let wanted = Wanted {
+            error_recovery_level: level,
+            ..digests()
+        };
+        endure("broken", 2, wanted, rounds(), |stage, _| {
+            stage.proxy.corrupt();
+        });
+    }
 }
 
 /// Longer than silence is taken for life: the session comes back soon after the path does.

@@ -1,0 +1,261 @@
+//! Connection recovery (error recovery level 2; RFC 7143 §7.1.4.3, §7.2.2): when a connection is
+//! lost, its tasks move to others.
+//!
+//! While another connection is up, the lost one is logged out there for recovery, and its tasks are
+//! reassigned to that connection. Else the first connection that comes back does so: under the lost
+//! one's CID, which logs that out by itself (§6.3.4), and after a logout for the other lost ones.
+
+use wansan_trace::{ConnectionId, Instant, Recorder, TaskTag};
+
+use super::connection::Link;
+use super::error::SessionError;
+use super::session::{Core, Request, Session};
+use super::task::Stage;
+use crate::wire::{LogoutResult, TaskManagementResult};
+
+/// TASK REASSIGN requests that are under way at once: targets take few immediate commands.
+const MAX_REASSIGNS: usize = 8;
+
+/// A connection that was lost, whose tasks are not all elsewhere yet.
+#[derive(Debug)]
+pub(super) struct Orphans {
+    pub(super) cid: ConnectionId,
+    /// The connection that takes them, and has asked for the logout of the lost one or has
+    /// replaced it.
+    pub(super) heir: Option<ConnectionId>,
+    /// The target has let them go.
+    is_free: bool,
+    tasks: Vec<TaskTag>,
+}
+
+impl Session {
+    /// The connection at `place` is gone. At error recovery level 2 its tasks will move to others,
+    /// and the places of those behind it count one less. Says whether that is so; otherwise nothing
+    /// has changed, and the session has to be replaced ([`Session::lose_all`]).
+    pub fn lose(&mut self, place: usize, now: Instant, trace: &mut Recorder) -> bool {
+        if self.core.parameters.error_recovery_level < 2 || place >= self.connections.len() {
+            return false;
+        }
+        let connection = self.connections.remove(place);
+        let lost = connection.link.id;
+        let carried = &mut self.core.carried[usize::from(lost.0)];
+        carried.waited_ns += connection.link.waiting.integral_ns(now);
+        self.core.orphan(lost);
+        self.pass_on(now, trace);
+        true
+    }
+
+    /// Whether a connection with `cid` may log in now: not while the target has been asked to log
+    /// the lost one with that CID out, which might take the new one for it.
+    #[must_use]
+    pub fn may_join(&self, cid: u16) -> bool {
+        let orphans = self.core.orphans.iter();
+        let mut same = orphans.filter(|orphans| orphans.cid.0 == cid && !orphans.is_free);
+        same.all(|orphans| orphans.heir.is_none())
+    }
+
+    /// Finds somebody for the tasks of lost connections: the connection that has replaced theirs,
+    /// or any other, which logs theirs out.
+    pub(super) fn pass_on(&mut self, now: Instant, trace: &mut Recorder) {
+        let Session {
+            core, connections, ..
+        } = self;
+        for place in 0..core.orphans.len() {
+            let Orphans {
+                cid, heir, is_free, ..
+            } = core.orphans[place];
+            if heir.is_some() {
+                continue;
+            }
+            let replaced = connections.iter().position(|other| other.link.id == cid);
+            let Some(connection) = connections.get_mut(replaced.unwrap_or(0)) else {
+                return;
+            };
+            let link = &mut connection.link;
+            core.orphans[place].heir = Some(link.id);
+            if replaced.is_some() || is_free {
+                core.orphans[place].is_free = true;
+            } else {
+                let tag = core.tasks.spare_tag();
+                let request = Request::Remove { cid };
+                core.requests.push((tag, request));
+                core.send_request(link, tag, request, now, trace);
+            }
+        }
+        for connection in connections {
+            core.reassign(&mut connection.link, now, trace);
+        }
+    }
+}
+
+impl Core {
+    /// Whether tasks of a lost connection wait for another one.
+    pub(super) fn has_orphans(&self) -> bool {
+        self.orphans.iter().any(|orphans| orphans.heir.is_none())
+    }
+
+    /// Gathers what belonged to a connection that is gone, and what had been left to it.
+    fn orphan(&mut self, lost: ConnectionId) {
+        let mut tasks = Vec::new();
+        for tag in self.tasks.tags() {
+            if let Some(task) = self.tasks.get_mut(tag)
+                && task.stage == Stage::Sent(lost)
+            {
+                tasks.push(tag);
+            }
+        }
+        // Some may have been left by an earlier connection with this CID.
+        tasks.retain(|tag| {
+            !self
+                .orphans
+                .iter()
+                .any(|orphans| orphans.tasks.contains(tag))
+        });
+        // In the order in which they were sent: those that never came have to come in order.
+        let before_all = self.cmd_sn.sub(1 << 31);
+        let cmd_sn = |core: &mut Core, tag| core.tasks.get_mut(tag).map(|task| task.cmd_sn);
+        tasks.sort_by_key(|&tag| cmd_sn(self, tag).map(|sn| sn.distance(before_all)));
+        // Tasks whose reassignment was asked for on the lost connection are still where they were.
+        let waiting: Vec<TaskTag> = self
+            .requests
+            .iter()
+            .filter_map(|(_, request)| match request {
+                Request::Reassign { referenced } => Some(*referenced),
+                _ => None,
+            })
+            .collect();
+        self.requests.retain(|(_, request)| match request {
+            // Asked again by whoever takes over.
+            Request::Remove { .. } | Request::Reassign { .. } => false,
+            Request::Manage { .. } | Request::Logout | Request::Ping => true,
+        });
+        for orphans in &mut self.orphans {
+            orphans.heir = None;
+        }
+        for tag in waiting {
+            let from = self.tasks.get_mut(tag).map(|task| task.stage);
+            if let Some(Stage::Sent(cid)) = from
+                && !tasks.contains(&tag)
+            {
+                self.orphans.push(Orphans {
+                    cid,
+                    heir: None,
+                    is_free: true,
+                    tasks: vec![tag],
+                });
+            }
+        }
+        self.orphans.push(Orphans {
+            cid: lost,
+            heir: None,
+            is_free: false,
+            tasks,
+        });
+    }
+
+    /// The target has answered the logout of a lost connection.
+    pub(super) fn removed(
+        &mut self,
+        link: &mut Link,
+        cid: ConnectionId,
+        result: LogoutResult,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), SessionError> {
+        match result {
+            // One that the target does not know has no tasks there either, which it will say.
+            LogoutResult::Closed | LogoutResult::CidNotFound => {
+                for orphans in &mut self.orphans {
+                    orphans.is_free |= orphans.cid == cid;
+                }
+                self.reassign(link, now, trace);
+                Ok(())
+            }
+            other => Err(SessionError::NotRecovered {
+                what: "remove a lost connection",
+                code: other.to_wire(),
+            }),
+        }
+    }
+
+    /// Asks for some of the tasks that are free to move to `link`, which is their heir.
+    pub(super) fn reassign(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
+        let is_reassign =
+            |(_, request): &&(_, Request)| matches!(request, Request::Reassign { .. });
+        let mut under_way = self.requests.iter().filter(is_reassign).count();
+        while under_way < MAX_REASSIGNS {
+            let mut free = self.orphans.iter_mut();
+            let Some(orphans) = free.find(|orphans| {
+                orphans.heir == Some(link.id) && orphans.is_free && !orphans.tasks.is_empty()
+            }) else {
+                break;
+            };
+            let task_tag = orphans.tasks.remove(0);
+            let Some(task) = self.tasks.get_mut(task_tag) else {
+                continue;
+            };
+            task.bursts.clear();
+            if !task.data_sns.is_whole() {
+                // All of it again: what came after the gap is not kept (§11.5.6).
+                task.forget_answer();
+            }
+            let tag = self.tasks.spare_tag();
+            let request = Request::Reassign {
+                referenced: task_tag,
+            };
+            self.requests.push((tag, request));
+            self.send_request(link, tag, request, now, trace);
+            under_way += 1;
+        }
+        self.orphans
+            .retain(|orphans| !orphans.is_free || !orphans.tasks.is_empty());
+    }
+
+    /// The target has answered a TASK REASSIGN.
+    pub(super) fn reassigned(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        result: TaskManagementResult,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<(), SessionError> {
+        match result {
+            TaskManagementResult::Complete => self.hand_on(link, tag, now),
+            TaskManagementResult::TaskDoesNotExist => {
+                let task = self.tasks.get_mut(tag);
+                let never_came = task.is_some_and(|task| self.exp_cmd_sn.le(task.cmd_sn));
+                if never_came {
+                    self.hand_on(link, tag, now);
+                    if let Some(task) = self.tasks.get_mut(tag) {
+                        task.forget_answer();
+                    }
+                    link.retries.push_back(tag);
+                } else {
+                    self.requeue(tag, now, trace);
+                }
+            }
+            other => {
+                return Err(SessionError::NotRecovered {
+                    what: "move a task of a lost connection",
+                    code: other.to_wire(),
+                });
+            }
+        }
+        self.reassign(link, now, trace);
+        Ok(())
+    }
+
+    /// `tag` belongs to `link` from now on.
+    fn hand_on(&mut self, link: &Link, tag: TaskTag, now: Instant) {
+        let Some(task) = self.tasks.get_mut(tag) else {
+            return;
+        };
+        let bytes = task.transfer.len_bytes();
+        if let Stage::Sent(from) = task.stage {
+            self.carried[usize::from(from.0)].left(bytes, now);
+        }
+        self.carried[usize::from(link.id.0)].began(bytes, now);
+        task.stage = Stage::Sent(link.id);
+    }
+}
