@@ -18,6 +18,7 @@ mod handshake;
 mod incoming;
 mod liveness;
 mod outgoing;
+mod overlap;
 mod replay;
 mod retry;
 mod schedule;

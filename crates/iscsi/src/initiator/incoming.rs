@@ -233,11 +233,11 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) {
-        let Some(task) = self.tasks.remove(tag) else {
+        let Some(task) = self.tasks.get_mut(tag) else {
             return;
         };
         let id = match task.stage {
-            Stage::Queued => ConnectionId(0),
+            Stage::Queued | Stage::Withheld => ConnectionId(0),
             Stage::Sent(id) => {
                 self.awaited_bytes -= task.transfer.awaited_bytes();
                 let bytes = task.transfer.len_bytes();
@@ -249,15 +249,30 @@ impl Core {
                 id
             }
         };
+        let outcome = match outcome {
+            Ok(answer) if self.withholds(tag) => return self.withhold(tag, answer),
+            outcome => outcome,
+        };
+        let Some(task) = self.tasks.remove(tag) else {
+            return;
+        };
         trace.crossing(now, self.id, id, tag, Layer::Queue, Direction::Leave);
         trace.crossing(now, self.id, id, tag, Layer::Scsi, Direction::Leave);
-        let Task { user, transfer, .. } = task;
+        let Task {
+            user,
+            transfer,
+            extent,
+            ..
+        } = task;
         self.completions.push_back(Completion {
             user,
             task: tag,
             transfer,
             outcome,
         });
+        if let Some(extent) = extent {
+            self.write_left(&extent, now, trace);
+        }
     }
 
     fn r2t(&mut self, link: &mut Link, r2t: &R2t) -> Result<(), SessionError> {

@@ -9,6 +9,7 @@ use super::connection::Connection;
 use super::error::SessionError;
 use super::handshake::{Handshake, HandshakeError, LoginSettings};
 use super::liveness::Silence;
+use super::overlap::Overlaps;
 use super::schedule::{Load, Schedule};
 use super::snack::Came;
 use super::tally::{Carried, Tally};
@@ -128,6 +129,8 @@ pub(super) struct Core {
     pub(super) queue: VecDeque<TaskTag>,
     /// Tasks whose unit was busy, and when each goes back on the queue.
     pub(super) delayed: Vec<(Instant, TaskTag)>,
+    /// The writes under way, by their blocks.
+    pub(super) overlaps: Overlaps,
     /// Lost connections whose tasks are not all elsewhere yet.
     pub(super) orphans: Vec<Orphans>,
     pub(super) requests: Vec<(TaskTag, Request)>,
@@ -156,6 +159,7 @@ impl Session {
             queue: VecDeque::new(),
             delayed: Vec::new(),
             orphans: Vec::new(),
+            overlaps: Overlaps::default(),
             requests: Vec::new(),
             asking: None,
             completions: VecDeque::new(),
@@ -269,7 +273,9 @@ impl Session {
             transfer,
             user,
         } = command;
+        let extent = self.core.overlaps.enter(lun, &cdb, &transfer);
         let task = self.core.tasks.insert(|tag| Task {
+            extent,
             tag,
             user,
             lun,
@@ -526,7 +532,7 @@ impl Core {
         };
         match self.tasks.get_mut(referenced)?.stage {
             Stage::Sent(id) => Some(id),
-            Stage::Queued => None,
+            Stage::Queued | Stage::Withheld => None,
         }
     }
 }

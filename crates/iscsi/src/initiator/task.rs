@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use wansan_trace::{ConnectionId, TaskTag};
 
 use super::error::SessionError;
+use super::overlap::Extent;
 use super::snack::Came;
 use crate::sequence::Sn;
 use crate::wire::{Lun, Residual, ScsiStatus, TaskAttribute};
@@ -136,6 +137,8 @@ pub(super) enum Stage {
     Queued,
     /// Has a CmdSN and went to this connection.
     Sent(ConnectionId),
+    /// Is done, but must not be told yet.
+    Withheld,
 }
 
 /// One task of the initiator.
@@ -159,6 +162,8 @@ pub(super) struct Task {
     pub(super) answer: Option<Answer>,
     /// The first byte of the answer has come.
     pub(super) answered: bool,
+    /// Of a write: its blocks among those of the others.
+    pub(super) extent: Option<Extent>,
     /// Times that an answer asked to try again.
     pub(super) retries: u8,
 }

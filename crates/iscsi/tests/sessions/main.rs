@@ -5,4 +5,5 @@ mod management;
 mod memory;
 mod misbehaviour;
 mod pair;
+mod replay;
 mod window;

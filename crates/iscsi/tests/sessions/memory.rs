@@ -33,13 +33,13 @@ fn writes_beyond_the_memory_of_all_sessions_are_told_to_come_again() {
     for n in 0..16 {
         one.write(n * 256, block_of(1, WRITE_BYTES), n);
     }
-    let refused = one.settle();
+    let refused = one.settle_for_good();
     assert!(!one.held.is_empty() && !refused.is_empty());
     for completion in &refused {
         assert_eq!(status(completion), ScsiStatus::TaskSetFull);
     }
     other.write(0, block_of(2, WRITE_BYTES), 0);
-    let refused = other.settle();
+    let refused = other.settle_for_good();
     assert_eq!(status(&refused[0]), ScsiStatus::Busy, "it is alone");
     assert!(one.held.len() * WRITE_BYTES <= 1 << 20);
 
@@ -74,7 +74,7 @@ fn data_that_is_asked_for_waits_or_is_refused_too() {
     );
     assert_eq!(one.held.len(), 1);
     other.write(0, block_of(2, WRITE_BYTES), 0);
-    assert_eq!(status(&other.settle()[0]), ScsiStatus::Busy);
+    assert_eq!(status(&other.settle_for_good()[0]), ScsiStatus::Busy);
     let work = one.held.remove(0);
     one.answer(work);
     assert_eq!(one.settle_good().len(), 1);
@@ -122,7 +122,7 @@ fn a_session_that_ends_gives_everything_back() {
     one.settle();
     let all = || block_of(2, 768 << 10);
     other.write(0, all(), 0);
-    assert_eq!(status(&other.settle()[0]), ScsiStatus::Busy);
+    assert_eq!(status(&other.settle_for_good()[0]), ScsiStatus::Busy);
     drop(one);
     other.write(0, all(), 1);
     other.settle_good();

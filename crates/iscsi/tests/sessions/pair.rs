@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use wansan_iscsi::initiator::{self, Command, Completion, Transfer};
+use wansan_iscsi::initiator::{self, Command, Completion, LoginSettings, Transfer};
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, Wanted};
 use wansan_iscsi::login::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions};
 use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice, cdb};
@@ -67,6 +67,9 @@ pub(crate) struct Pair {
     /// Work that the test has not answered yet, when it holds the store back.
     pub(crate) held: Vec<Work>,
     pub(crate) hold_store: bool,
+    config: SessionConfig,
+    login: LoginSettings,
+    theirs: Wanted,
     random: Pcg64Mcg,
     clock_ns: u64,
 }
@@ -121,34 +124,41 @@ impl Pair {
             command_window,
             memory: Arc::clone(memory),
         };
-        let name = "iqn.2026-01.net.example:initiator";
-        let mut near =
-            initiator::Handshake::begin(name, [0x80, 1, 2, 3, 4, 5], target, ours).unwrap();
-        let mut far = target::Handshake::new(theirs);
-        let accepted = loop {
-            let bytes = copy(near.pending(), far.space());
-            far.filled(bytes);
-            near.sent(bytes);
-            let accepted = far.receive(&mut Desk { config: &config }).unwrap();
-            let bytes = copy(far.pending(), near.space());
-            near.filled(bytes);
-            far.sent(bytes);
-            near.receive().unwrap();
-            if let Some(accepted) = accepted {
-                break accepted;
-            }
+        let login = LoginSettings {
+            initiator: "iqn.2026-01.net.example:initiator".to_owned(),
+            isid: [0x80, 1, 2, 3, 4, 5],
+            target: target.map(str::to_owned),
+            chap: None,
+            wanted: ours,
         };
-        assert!(near.is_done());
+        let near = initiator::Handshake::lead(&login).unwrap();
+        let (near, session) = log_in(near, theirs.clone(), &config);
         Pair {
             initiator: near.into_session(TASKS).unwrap(),
-            target: far.into_session(*accepted, config, targets()),
+            target: session,
             store: vec![0; STORE_BYTES],
             trace: Recorder::new(Kinds::ALL, 64 << 20),
             held: Vec::new(),
             hold_store: false,
+            config,
+            login,
+            theirs,
             random: Pcg64Mcg::seed_from_u64(seed),
             clock_ns: 0,
         }
+    }
+
+    /// Cuts the connection, and lets another session take the place of this one. What the target
+    /// had at the store is never done.
+    pub(crate) fn reinstate(&mut self) {
+        let now = self.now();
+        self.initiator.lose_all(now, &mut self.trace);
+        self.held.clear();
+        let near = self.initiator.reinstating(&self.login, 0).unwrap();
+        let (near, session) = log_in(near, self.theirs.clone(), &self.config);
+        let taken = self.initiator.reinstate(near, now, &mut self.trace);
+        assert!(taken.is_ok());
+        self.target = session;
     }
 
     pub(crate) fn now(&mut self) -> Instant {
@@ -298,6 +308,16 @@ impl Pair {
         std::iter::from_fn(|| self.initiator.poll_completion(now, &mut self.trace)).collect()
     }
 
+    /// [`Pair::settle`], for so long that the initiator does not ask busy units again any more.
+    pub(crate) fn settle_for_good(&mut self) -> Vec<Completion> {
+        let mut done = Vec::new();
+        for _ in 0..30 {
+            done.extend(self.settle());
+            self.clock_ns += 5_000_000_000;
+        }
+        done
+    }
+
     /// [`Pair::settle`], where every completion has to be GOOD.
     pub(crate) fn settle_good(&mut self) -> Vec<Completion> {
         let done = self.settle();
@@ -313,4 +333,28 @@ pub(crate) fn copy(from: &[u8], to: &mut [u8]) -> usize {
     let bytes = from.len().min(to.len());
     to[..bytes].copy_from_slice(&from[..bytes]);
     bytes
+}
+
+/// Logs `near` in to a session of its own.
+fn log_in(
+    mut near: initiator::Handshake,
+    theirs: Wanted,
+    config: &SessionConfig,
+) -> (initiator::Handshake, target::Session) {
+    let mut far = target::Handshake::new(theirs);
+    let accepted = loop {
+        let bytes = copy(near.pending(), far.space());
+        far.filled(bytes);
+        near.sent(bytes);
+        let accepted = far.receive(&mut Desk { config }).unwrap();
+        let bytes = copy(far.pending(), near.space());
+        near.filled(bytes);
+        far.sent(bytes);
+        near.receive().unwrap();
+        if let Some(accepted) = accepted {
+            break accepted;
+        }
+    };
+    assert!(near.is_done());
+    (near, far.into_session(*accepted, config.clone(), targets()))
 }

@@ -1,0 +1,210 @@
+//! Writes of the same blocks that are under way at once.
+//!
+//! A target may carry out two such writes in either order and answer them in either, but once the
+//! later one is acknowledged to the caller, the earlier one must not be sent again: that would undo
+//! what was acknowledged. So the answer of the later one is withheld until the earlier one has its
+//! own; if the session is lost in between, both are sent again, in their order.
+
+use core::ops::Range;
+use std::collections::BTreeMap;
+
+use wansan_trace::{Instant, Recorder, TaskTag};
+
+use super::session::Core;
+use super::task::{Answer, Stage, Transfer};
+use crate::wire::Lun;
+
+/// The blocks that writes under way cover.
+#[derive(Debug, Default)]
+pub(super) struct Overlaps {
+    /// By unit, first block and age: where each ends.
+    extents: BTreeMap<(Lun, u64, u64), u64>,
+    /// The longest of them, in blocks, or more.
+    longest: u64,
+    /// Writes so far, which is the age of the next.
+    writes: u64,
+    /// Writes that are done, but whose answer has to wait.
+    pub(super) withheld: Vec<TaskTag>,
+}
+
+/// A write's place among the others.
+#[derive(Debug, Clone)]
+pub(super) struct Extent {
+    lun: Lun,
+    blocks: Range<u64>,
+    age: u64,
+    /// When it was submitted, another one of the same blocks was under way.
+    is_second: bool,
+}
+
+impl Overlaps {
+    /// Notes the blocks that a command with `cdb` writes; `None` when it writes none that its CDB
+    /// tells.
+    pub(super) fn enter(
+        &mut self,
+        lun: Lun,
+        cdb: &[u8; 16],
+        transfer: &Transfer,
+    ) -> Option<Extent> {
+        let Transfer::Write(_) = transfer else {
+            return None;
+        };
+        let blocks = blocks(cdb)?;
+        let mut extent = Extent {
+            lun,
+            blocks,
+            age: self.writes,
+            is_second: false,
+        };
+        extent.is_second = self.has_older(&extent);
+        if self.extents.is_empty() {
+            self.longest = 0;
+        }
+        let Range { start, end } = extent.blocks;
+        self.longest = self.longest.max(end - start);
+        self.extents.insert((lun, start, extent.age), end);
+        self.writes += 1;
+        Some(extent)
+    }
+
+    fn leave(&mut self, extent: &Extent) {
+        self.extents
+            .remove(&(extent.lun, extent.blocks.start, extent.age));
+    }
+
+    /// Whether an older write of some of the same blocks is under way.
+    fn has_older(&self, extent: &Extent) -> bool {
+        let Extent {
+            lun, blocks, age, ..
+        } = extent;
+        let from = blocks.start.saturating_sub(self.longest);
+        let near = self.extents.range((*lun, from, 0)..(*lun, blocks.end, 0));
+        near.into_iter()
+            .any(|((_, _, other), end)| other < age && *end > blocks.start)
+    }
+}
+
+impl Core {
+    /// Whether the answer to a write that is done must wait for an older one of the same blocks.
+    pub(super) fn withholds(&mut self, tag: TaskTag) -> bool {
+        let task = self.tasks.get_mut(tag);
+        let extent = task.and_then(|task| task.extent.as_ref());
+        extent.is_some_and(|extent| extent.is_second && self.overlaps.has_older(extent))
+    }
+
+    /// A write has left the session: hands on answers that waited for it.
+    pub(super) fn write_left(&mut self, extent: &Extent, now: Instant, trace: &mut Recorder) {
+        self.overlaps.leave(extent);
+        let mut place = 0;
+        while let Some(&tag) = self.overlaps.withheld.get(place) {
+            let waits = match self.tasks.get_mut(tag) {
+                Some(task) if task.stage == Stage::Withheld => {
+                    let extent = task.extent.clone();
+                    extent.is_some_and(|extent| self.overlaps.has_older(&extent))
+                }
+                // It is to be done again.
+                _ => {
+                    self.overlaps.withheld.remove(place);
+                    continue;
+                }
+            };
+            if waits {
+                place += 1;
+                continue;
+            }
+            self.overlaps.withheld.remove(place);
+            let answer = self.tasks.get_mut(tag).and_then(|task| task.answer.take());
+            if let Some(answer) = answer {
+                self.finish(tag, Ok(answer), now, trace);
+                place = 0; // Which may have been what others waited for.
+            }
+        }
+    }
+
+    /// Keeps the answer of a write that is done until it may be told.
+    pub(super) fn withhold(&mut self, tag: TaskTag, answer: Answer) {
+        if let Some(task) = self.tasks.get_mut(tag) {
+            task.stage = Stage::Withheld;
+            task.answer = Some(answer);
+            self.overlaps.withheld.push(tag);
+        }
+    }
+}
+
+/// The blocks that a write of known form covers (SBC-3 clause 5).
+fn blocks(cdb: &[u8; 16]) -> Option<Range<u64>> {
+    let be = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .fold(0, |all, byte| all << 8 | u64::from(*byte))
+    };
+    let (first, count) = match cdb[0] {
+        // WRITE (6): a length of 0 means 256.
+        0x0a => (be(&cdb[1..4]) & 0x1f_ffff, (be(&cdb[4..5]) + 255) % 256 + 1),
+        // WRITE (10), WRITE AND VERIFY (10), WRITE SAME (10).
+        0x2a | 0x2e | 0x41 => (be(&cdb[2..6]), be(&cdb[7..9])),
+        // WRITE (12), WRITE AND VERIFY (12).
+        0xaa | 0xae => (be(&cdb[2..6]), be(&cdb[6..10])),
+        // WRITE (16), WRITE AND VERIFY (16), WRITE SAME (16), ORWRITE (16).
+        0x8a | 0x8e | 0x93 | 0x8b => (be(&cdb[2..10]), be(&cdb[10..14])),
+        // COMPARE AND WRITE.
+        0x89 => (be(&cdb[2..10]), be(&cdb[13..14])),
+        // UNMAP names its blocks in its data.
+        0x42 => (0, u64::MAX),
+        _ => return None,
+    };
+    // WRITE SAME of 0 blocks goes to the end of the unit; other writes of 0 blocks write none.
+    let is_to_the_end = count == 0 && matches!(cdb[0], 0x41 | 0x93);
+    let end = if is_to_the_end {
+        u64::MAX
+    } else {
+        first.saturating_add(count)
+    };
+    Some(first..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scsi::cdb;
+
+    fn enter(overlaps: &mut Overlaps, lba: u64, blocks: u32) -> Extent {
+        let cdb = cdb::write(lba, blocks, false);
+        let lun = Lun::default();
+        let entered = overlaps.enter(lun, &cdb, &Transfer::Write(Vec::new()));
+        entered.unwrap()
+    }
+
+    #[test]
+    fn only_older_writes_of_the_same_blocks_count() {
+        let mut overlaps = Overlaps::default();
+        let long = enter(&mut overlaps, 100, 100);
+        let apart = enter(&mut overlaps, 200, 8);
+        let inside = enter(&mut overlaps, 150, 1);
+        let across = enter(&mut overlaps, 199, 2);
+        assert!(!long.is_second && !apart.is_second);
+        assert!(inside.is_second && across.is_second);
+        overlaps.leave(&long);
+        assert!(!overlaps.has_older(&inside));
+        assert!(overlaps.has_older(&across), "{apart:?} is older too");
+        overlaps.leave(&apart);
+        assert!(!overlaps.has_older(&across) && !overlaps.has_older(&inside));
+        let other_unit = Lun::single_level(1).unwrap();
+        let cdb = cdb::write(150, 1, false);
+        let apart = overlaps.enter(other_unit, &cdb, &Transfer::Write(Vec::new()));
+        assert!(!apart.unwrap().is_second);
+    }
+
+    #[test]
+    fn extents_are_what_the_cdb_says() {
+        assert_eq!(blocks(&cdb::write(7, 3, true)), Some(7..10));
+        assert_eq!(
+            blocks(&cdb::write(1 << 40, 3, true)),
+            Some(1 << 40..(1 << 40) + 3)
+        );
+        assert_eq!(blocks(&cdb::read(7, 3, false)), None);
+        let mut write_6 = [0; 16];
+        write_6[..5].copy_from_slice(&[0x0a, 0xe0, 1, 0, 0]);
+        assert_eq!(blocks(&write_6), Some(256..512));
+    }
+}
