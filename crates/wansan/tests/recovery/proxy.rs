@@ -66,6 +66,7 @@ impl Proxy {
     /// Closes one of the connections, chosen by `random`.
     pub(crate) fn cut_one(&self, random: u64) {
         let mut passing = self.state.passing.lock().unwrap();
+        passing.retain(|(near, far)| near.peer_addr().is_ok() && far.peer_addr().is_ok());
         if !passing.is_empty() {
             let place = (random % passing.len() as u64) as usize;
             close(&passing.swap_remove(place));
