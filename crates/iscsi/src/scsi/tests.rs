@@ -3,6 +3,7 @@
 mod answers;
 mod medium;
 mod properties;
+mod reservations;
 
 use super::{
     AdditionalSense, Answer, Cdb, Decoded, Geometry, Identity, InitiatorPort, LogicalUnit, Nexus,

@@ -1,6 +1,7 @@
 //! All stores keep what is written to them, whoever asks and how; and the errors say what is wrong.
 
 mod files;
+mod mediums;
 mod model;
 mod pool;
 mod specs;

@@ -1,0 +1,240 @@
+//! Reservations between initiators, as commands make them and as other commands feel them.
+
+use super::*;
+use crate::scsi::{Executed, MediumOperation, SenseKey};
+
+const READ: [u8; 10] = [0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+const WRITE: [u8; 10] = [0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+
+/// PERSISTENT RESERVE OUT with the basic parameter list.
+fn reserve_out(
+    device: &TargetDevice,
+    nexus: &mut Nexus,
+    (action, kind): (u8, u8),
+    (key, action_key): (u64, u64),
+    flags: u8,
+) -> Executed {
+    let cdb = padded(&[0x5f, action, kind, 0, 0, 0, 0, 0, 24, 0]);
+    let mut list = [key.to_be_bytes(), action_key.to_be_bytes()].concat();
+    list.extend([0, 0, 0, 0, flags, 0, 0, 0]);
+    match device.decode(Lun::default(), &cdb, nexus) {
+        Decoded::Store { unit, .. } => device.execute(unit, &cdb, (list, 24), nexus),
+        Decoded::Answer(answer) => Executed::Answer(answer),
+    }
+}
+
+fn status(executed: &Executed) -> ScsiStatus {
+    match executed {
+        Executed::Answer(answer) => answer.status,
+        Executed::Medium(_) => ScsiStatus::Good,
+    }
+}
+
+fn good(executed: &Executed) {
+    assert_eq!(status(executed), ScsiStatus::Good, "{executed:?}");
+}
+
+fn conflicts(executed: &Executed) {
+    assert_eq!(status(executed), ScsiStatus::ReservationConflict);
+}
+
+/// Whether `cdb` gets through to the store.
+fn passes(device: &TargetDevice, nexus: &mut Nexus, cdb: &[u8]) -> bool {
+    match device.decode(Lun::default(), &padded(cdb), nexus) {
+        Decoded::Store { .. } => true,
+        Decoded::Answer(answer) => {
+            assert_eq!(answer.status, ScsiStatus::ReservationConflict, "{answer:?}");
+            false
+        }
+    }
+}
+
+/// The unit attention that is pending, as ASC and ASCQ.
+fn attention(device: &TargetDevice, nexus: &mut Nexus) -> Option<(u8, u8)> {
+    let answer = device.decode(Lun::default(), &padded(&[0x00]), nexus);
+    match answer {
+        Decoded::Answer(Answer { sense: None, .. }) => None,
+        other => {
+            let sense = bad_sense(other);
+            assert_eq!(sense.key, SenseKey::UnitAttention);
+            Some((sense.additional.code, sense.additional.qualifier))
+        }
+    }
+}
+
+fn two(device: &TargetDevice) -> (Nexus, Nexus) {
+    (device.nexus(port("iqn.one")), device.nexus(port("iqn.two")))
+}
+
+#[test]
+fn only_holders_and_registrants_get_through() {
+    for (kind, reads, registrant_writes) in [
+        (1, true, false),
+        (3, false, false),
+        (5, true, true),
+        (6, false, true),
+        (7, true, true),
+        (8, false, true),
+    ] {
+        let device = device();
+        let (mut one, mut two) = two(&device);
+        good(&reserve_out(&device, &mut one, (0, 0), (0, 1), 0));
+        good(&reserve_out(&device, &mut one, (1, kind), (1, 0), 0));
+        assert!(passes(&device, &mut one, &WRITE));
+        assert_eq!(passes(&device, &mut two, &READ), reads, "kind {kind}");
+        assert!(!passes(&device, &mut two, &WRITE));
+        assert!(!passes(&device, &mut two, &[0x35]), "SYNCHRONIZE CACHE");
+        assert_eq!(attention(&device, &mut two), None, "TEST UNIT READY");
+        good(&reserve_out(&device, &mut two, (0, 0), (0, 2), 0));
+        assert_eq!(passes(&device, &mut two, &WRITE), registrant_writes);
+        good(&reserve_out(&device, &mut one, (2, kind), (1, 0), 0));
+        let told = (kind >= 5).then_some((0x2a, 0x04));
+        assert_eq!(attention(&device, &mut two), told, "kind {kind}");
+        assert!(passes(&device, &mut two, &WRITE));
+    }
+}
+
+#[test]
+fn keys_are_needed() {
+    let device = device();
+    let (mut one, mut two) = two(&device);
+    conflicts(&reserve_out(&device, &mut one, (1, 1), (0, 0), 0));
+    conflicts(&reserve_out(&device, &mut one, (0, 0), (9, 1), 0));
+    good(&reserve_out(&device, &mut one, (0, 0), (0, 1), 0));
+    conflicts(&reserve_out(&device, &mut one, (0, 0), (2, 3), 0));
+    conflicts(&reserve_out(&device, &mut one, (1, 1), (2, 0), 0));
+    conflicts(&reserve_out(&device, &mut two, (3, 0), (1, 0), 0));
+    good(&reserve_out(&device, &mut one, (6, 0), (0, 5), 0));
+    good(&reserve_out(&device, &mut one, (0, 0), (5, 0), 0));
+    let keys = [0x5e, 0, 0, 0, 0, 0, 0, 0, 255, 0];
+    // Three changes of the registrations, and none is left.
+    assert_eq!(
+        good_data(device.decode(Lun::default(), &padded(&keys), &mut two)),
+        [0, 0, 0, 3, 0, 0, 0, 0]
+    );
+}
+
+#[test]
+fn preempting_takes_the_reservation_over() {
+    let device = device();
+    let (mut one, mut two) = two(&device);
+    good(&reserve_out(&device, &mut one, (0, 0), (0, 1), 0));
+    good(&reserve_out(&device, &mut one, (1, 3), (1, 0), 0));
+    good(&reserve_out(&device, &mut two, (0, 0), (0, 2), 0));
+    conflicts(&reserve_out(&device, &mut two, (4, 3), (2, 7), 0));
+    good(&reserve_out(&device, &mut two, (5, 1), (2, 1), 0));
+    assert_eq!(one.take_aborts(), [0]);
+    assert_eq!(two.take_aborts(), [0; 0]);
+    assert_eq!(attention(&device, &mut one), Some((0x2a, 0x05)));
+    assert!(!passes(&device, &mut one, &WRITE));
+    assert!(passes(&device, &mut two, &WRITE));
+    let held = [0x5e, 1, 0, 0, 0, 0, 0, 0, 255, 0];
+    let data = good_data(device.decode(Lun::default(), &padded(&held), &mut one));
+    assert_eq!(data[8..], [0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 1, 0, 0]);
+}
+
+#[test]
+fn six_byte_reservations_go_with_their_nexus() {
+    let device = device();
+    let (mut one, mut two) = two(&device);
+    good_data(device.decode(Lun::default(), &padded(&[0x16]), &mut one));
+    assert!(!passes(&device, &mut two, &READ));
+    good_data(device.decode(Lun::default(), &padded(&[0x12, 0, 0, 0, 36]), &mut two));
+    good_data(device.decode(Lun::default(), &padded(&[0x17]), &mut two));
+    assert!(!passes(&device, &mut two, &READ), "that of another stays");
+    conflicts(&reserve_out(&device, &mut two, (0, 0), (0, 2), 0));
+    drop(one);
+    assert!(passes(&device, &mut two, &READ));
+    good_data(device.decode(Lun::default(), &padded(&[0x16]), &mut two));
+    device.reset(0);
+    let mut three = device.nexus(port("iqn.three"));
+    assert!(passes(&device, &mut three, &WRITE));
+}
+
+#[test]
+fn what_persists_is_restored() {
+    let keeping = || {
+        device_of(LogicalUnit {
+            keeps_reservations: true,
+            ..unit(0, 100, 512)
+        })
+    };
+    let device = keeping();
+    let (mut one, _) = two(&device);
+    let Executed::Medium(kept) = reserve_out(&device, &mut one, (0, 0), (0, 1), 1) else {
+        panic!("not kept");
+    };
+    let Executed::Medium(newer) = reserve_out(&device, &mut one, (1, 3), (1, 0), 0) else {
+        panic!("not kept");
+    };
+    let (
+        MediumOperation::KeepReservations { version: 1, .. },
+        MediumOperation::KeepReservations { version: 2, text },
+    ) = (*kept, *newer)
+    else {
+        panic!("other work");
+    };
+    let again = keeping();
+    assert!(again.restore(0, &text));
+    let (mut one, mut two) = self::two(&again);
+    assert!(passes(&again, &mut one, &WRITE));
+    assert!(!passes(&again, &mut two, &READ));
+    assert!(!again.restore(0, "nonsense"));
+    // A unit that cannot keep anything does not say that it does.
+    let other = self::device();
+    let (mut one, _) = self::two(&other);
+    assert_eq!(
+        status(&reserve_out(&other, &mut one, (0, 0), (0, 1), 1)),
+        ScsiStatus::CheckCondition
+    );
+}
+
+#[test]
+fn mode_parameters_are_common() {
+    let device = device();
+    let (mut one, mut two) = two(&device);
+    let cdb = padded(&[0x15, 0x10, 0, 0, 16, 0]);
+    let mut list = vec![0, 0, 0, 0, 0x0a, 0x0a, 0, 0x10, 0x08, 0, 0, 0, 0, 0, 0, 0];
+    let select = |nexus: &mut Nexus, list: &[u8]| {
+        device.decode(Lun::default(), &cdb, nexus);
+        device.execute(0, &cdb, (list.to_vec(), 16), nexus)
+    };
+    good(&select(&mut one, &list));
+    assert_eq!(attention(&device, &mut two), Some((0x2a, 0x01)));
+    let refused = bad_sense(device.decode(Lun::default(), &padded(&WRITE), &mut two));
+    assert_eq!(refused.key, SenseKey::DataProtect);
+    assert!(passes(&device, &mut two, &READ));
+    list[9] = 1; // not changeable
+    assert_eq!(status(&select(&mut one, &list)), ScsiStatus::CheckCondition);
+    list.truncate(10);
+    assert_eq!(status(&select(&mut one, &list)), ScsiStatus::CheckCondition);
+}
+
+/// Whatever parameter data comes with a command, it is answered or carried out inside the unit.
+#[test]
+fn parameter_data_of_any_kind_is_taken() {
+    use proptest::prelude::*;
+    proptest!(|(
+        opcode in proptest::sample::select(vec![0x15u8, 0x55, 0x5f, 0x83, 0x42, 0x41, 0x93, 0x89]),
+        mut cdb in any::<Cdb>(),
+        small in 0..4u8,
+        list in proptest::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..600),
+    )| {
+        cdb[0] = opcode;
+        cdb[1] &= 0x17;
+        cdb[2..10].fill(0);
+        cdb[8] = small;
+        let device = thin_device();
+        let mut nexus = nexus(&device);
+        if let Decoded::Store { unit, .. } = device.decode(Lun::default(), &cdb, &mut nexus) {
+            let announced = list.len() as u32;
+            if let Executed::Medium(operation) = device.execute(unit, &cdb, (list, announced), &mut nexus)
+                && let MediumOperation::Deallocate { ranges } = *operation
+            {
+                for (offset, len) in ranges {
+                    prop_assert!(offset + len <= 1 << 30);
+                }
+            }
+        }
+    });
+}
