@@ -23,27 +23,61 @@ pub enum Outcome {
 }
 
 /// What one suite may take; most take milliseconds.
-const SUITE_LIMIT: Duration = Duration::from_secs(120);
+const SUITE_LIMIT: Duration = Duration::from_secs(300);
 
-/// Runs the whole suite `FAMILY.SUITE` (such as `SCSI.Inquiry`), which may overwrite data, on the
-/// unit at `url`, and gives the outcome of its test `name`. Tests are not run one by one, as some
-/// of them rely on what the one before them left in the program.
+/// The families whose suites [`suites`] gives. The third, LINUX, has some of the tests of SCSI
+/// again, for devices of the local kernel.
+const FAMILIES: [&str; 2] = ["SCSI", "iSCSI"];
+
+/// The names of both initiators that a test may need.
+const INITIATOR_NAMES: [&str; 2] = [
+    "iqn.2026-11.net.example:first",
+    "iqn.2026-11.net.example:second",
+];
+
+/// Every suite, as `FAMILY.SUITE` (such as `SCSI.Inquiry`), with the names of its tests.
+///
+/// # Errors
+/// When the program is missing or lists none.
+pub fn suites() -> Result<Vec<(String, Vec<String>)>, PeerError> {
+    let mut command = Command::new(find("iscsi-test-cu")?);
+    let finished = run(command.arg("--list"), SUITE_LIMIT)?;
+    let mut suites: Vec<(String, Vec<String>)> = Vec::new();
+    for line in finished.stdout.lines() {
+        match *line.split('.').collect::<Vec<_>>() {
+            [family, suite] if FAMILIES.contains(&family) => {
+                suites.push((format!("{family}.{suite}"), Vec::new()));
+            }
+            [family, _, test] if FAMILIES.contains(&family) => {
+                if let Some((_, tests)) = suites.last_mut() {
+                    tests.push(test.to_owned());
+                }
+            }
+            _ => (),
+        }
+    }
+    if suites.is_empty() {
+        return Err(finished.failure("it lists no suites"));
+    }
+    Ok(suites)
+}
+
+/// Runs the whole suite `FAMILY.SUITE`, which may overwrite data, on the unit at `url`, and on
+/// sessions of its own there for tests that want a second path. Tests are not run one by one, as
+/// some of them rely on what the one before them left in the program.
 /// `folder` becomes the working folder.
 ///
 /// # Errors
-/// When the suite is missing, does not end, or has no such test.
-pub fn run_test(suite: &str, name: &str, url: &str, folder: &Path) -> Result<Outcome, PeerError> {
+/// When the program is missing, does not end, or does not print a result for each test.
+pub fn run_suite(suite: &str, url: &str, folder: &Path) -> Result<Vec<Test>, PeerError> {
     let mut command = Command::new(find("iscsi-test-cu")?);
+    let [first, second] = INITIATOR_NAMES;
     command
         .current_dir(folder)
-        .args(["-d", "-v", &format!("--test={suite}"), url]);
+        .args(["-d", "-v", "-i", first, "-I", second])
+        .args([&format!("--test={suite}"), url, url]);
     let finished = run(&mut command, SUITE_LIMIT)?;
-    let tests = parse(&finished.stdout).map_err(|what| finished.failure(what))?;
-    let wanted = |test: &Test| test.name.rsplit('.').next() == Some(name);
-    match tests.into_iter().find(wanted) {
-        Some(test) => Ok(test.outcome),
-        None => Err(finished.failure(format!("no test {name} ran"))),
-    }
+    parse(&finished.stdout).map_err(|what| finished.failure(what))
 }
 
 /// One test in what the suite printed.

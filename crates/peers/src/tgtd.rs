@@ -113,6 +113,15 @@ impl Tgtd {
         self.tgtadm(&[&["--op", "new", "--mode", "account"], &account[..]].concat())
     }
 
+    /// Lets its unit's blocks be unmapped.
+    ///
+    /// # Errors
+    /// When `tgtadm` refuses.
+    pub fn provision_thinly(&self) -> Result<(), PeerError> {
+        let unit = ["update", "--mode", "logicalunit", "--lun", "1"];
+        self.administer(&[&unit[..], &["--params", "thin_provisioning=1"]].concat())
+    }
+
     fn serve(&self, disk: &Path) -> Result<(), PeerError> {
         self.administer(&["new", "--mode", "target", "-T", TARGET_NAME])?;
         let disk = disk.to_string_lossy();
