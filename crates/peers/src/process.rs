@@ -179,6 +179,11 @@ impl Running {
         self.child.id()
     }
 
+    /// The program's standard input, when it was started with a pipe and nobody took it yet.
+    pub fn take_stdin(&mut self) -> Option<std::process::ChildStdin> {
+        self.child.stdin.take()
+    }
+
     /// The program's standard output, when it was started with a pipe and nobody took it yet.
     pub fn take_stdout(&mut self) -> Option<std::process::ChildStdout> {
         self.child.stdout.take()

@@ -47,6 +47,9 @@ fn package_of(program: &str) -> &'static str {
     match program {
         "tgtd" | "tgtadm" => "tgt",
         "qemu-img" | "qemu-io" => "qemu-utils",
+        "qemu-system-x86_64" => "qemu-system-x86",
+        "apt-get" => "apt",
+        "dpkg-deb" => "dpkg",
         // Debian 12's libiscsi-bin does not have every tool of libiscsi yet.
         "iscsi-md5sum" => "libiscsi-bin, of a release after Debian 12",
         name if name.starts_with("iscsi-") => "libiscsi-bin",

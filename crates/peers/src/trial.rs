@@ -69,6 +69,21 @@ pub fn trial(
     })
 }
 
+/// A test that runs only with `--ignored` or `--include-ignored`; `reason` says why an ordinary run
+/// leaves it out.
+pub fn trial_on_request(
+    name: impl Into<String>,
+    reason: &str,
+    body: impl FnOnce() -> Result<(), Stop> + Send + 'static,
+) -> Trial {
+    let name = name.into();
+    let arguments = Arguments::from_args();
+    if !arguments.ignored && !arguments.include_ignored {
+        not_run().push(format!("not run: {name}: {reason}"));
+    }
+    trial(name, body).with_ignored_flag(true)
+}
+
 /// Runs the tests that the command line asks for, then says which could not run.
 #[must_use]
 pub fn run(trials: Vec<Trial>) -> ExitCode {

@@ -6,6 +6,7 @@
 
 mod chap;
 mod foreign_target;
+mod kernels;
 mod libiscsi_tools;
 mod negotiation;
 mod own_pair;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         own_pair::trials(),
         negotiation::trials(),
         chap::trials(),
+        kernels::trials(),
     ];
     run(trials.into_iter().flatten().collect())
 }

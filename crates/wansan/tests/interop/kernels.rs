@@ -1,0 +1,33 @@
+//! Real kernels at the other end: Debian's, in a virtual machine, with their own initiator
+//! (open-iscsi with `iscsi_tcp`), their own target (LIO) and `dm-multipath`.
+//!
+//! These take minutes where the machine has no KVM, so they run only when asked for:
+//! `make test-kernels`.
+
+mod cpio;
+mod files;
+mod guest;
+mod image;
+mod lio;
+mod multipath;
+mod open_iscsi;
+mod packages;
+mod relay;
+
+use libtest_mimic::Trial;
+use wansan_peers::trial::trial_on_request;
+
+use crate::stage::Stop;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    [open_iscsi::trials(), lio::trials(), multipath::trials()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// A test by the name of its function, which is left out unless asked for.
+fn kernel_trial(name: &str, body: impl FnOnce() -> Result<(), Stop> + Send + 'static) -> Trial {
+    let reason = "boots a kernel, which takes minutes: make test-kernels";
+    trial_on_request(format!("kernels::{name}"), reason, body)
+}

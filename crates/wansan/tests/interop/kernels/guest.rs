@@ -1,0 +1,186 @@
+//! A guest: Debian's kernel in `qemu-system-x86_64`, by software where the machine does not offer
+//! KVM, that carries out commands.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use wansan_peers::process::Running;
+use wansan_peers::program::find;
+
+use super::image::image;
+use crate::stage::{Stop, folder, text};
+
+/// The computer outside, as its guests see it.
+pub(crate) const OUTSIDE: &str = "10.0.2.2";
+
+/// Booting takes 2 seconds with KVM, and 10 without on an idle machine.
+const BOOT_LIMIT: Duration = Duration::from_secs(300);
+/// What a kernel that KVM runs may take to boot before KVM counts as not working: some virtual
+/// machines have the device, and guests that never come up.
+const KVM_BOOT_LIMIT: Duration = Duration::from_secs(20);
+/// What one command may take.
+const COMMAND_LIMIT: Duration = Duration::from_secs(300);
+
+/// A running guest. It ends when dropped.
+pub(crate) struct Guest {
+    // Ends before its folder goes: fields drop in order.
+    _process: Running,
+    commands: ChildStdin,
+    lines: Receiver<String>,
+    folder: TempDir,
+}
+
+impl Guest {
+    /// Boots a guest. Each of `ports` gives an address of this computer, and the port of the
+    /// guest that it leads to.
+    ///
+    /// # Errors
+    /// [`Stop::NotRun`] when the machine lacks a program that this needs.
+    pub(crate) fn boot(ports: &[(SocketAddr, u16)]) -> Result<Self, Stop> {
+        /// Whether KVM works here; one guest finds out.
+        static KVM: OnceLock<bool> = OnceLock::new();
+        let with_kvm = || Self::start("kvm", ports).and_then(|guest| guest.up(KVM_BOOT_LIMIT));
+        let mut first = None;
+        let kvm = *KVM.get_or_init(|| {
+            first = File::options()
+                .read(true)
+                .write(true)
+                .open("/dev/kvm")
+                .ok()
+                .and_then(|_| with_kvm().ok());
+            first.is_some()
+        });
+        match first {
+            Some(guest) => Ok(guest),
+            None if kvm => with_kvm(),
+            None => Self::start("tcg", ports)?.up(BOOT_LIMIT),
+        }
+    }
+
+    fn start(accelerator: &str, ports: &[(SocketAddr, u16)]) -> Result<Self, Stop> {
+        let qemu = find("qemu-system-x86_64")?;
+        let image = image()?;
+        let folder = folder()?;
+        let forwards: String = ports
+            .iter()
+            .map(|(outside, port)| format!(",hostfwd=tcp:{outside}-:{port}"))
+            .collect();
+        let mut command = Command::new(qemu);
+        command
+            .args(["-accel", accelerator, "-cpu", "max", "-m", "1024"])
+            .args([
+                "-nodefaults",
+                "-no-user-config",
+                "-display",
+                "none",
+                "-no-reboot",
+            ])
+            .arg("-kernel")
+            .arg(&image.kernel)
+            .arg("-initrd")
+            .arg(&image.file_system)
+            .args(["-append", "console=ttyS0 panic=-1"])
+            .args(["-nic", &format!("user,model=virtio-net-pci{forwards}")])
+            .args([
+                "-serial",
+                &format!("file:{}", text(&console(folder.path()))),
+            ])
+            .args(["-serial", "stdio"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(File::create(folder.path().join("qemu"))?);
+        let mut process = Running::start(&mut command)?;
+        let commands = process.take_stdin().expect("the command was given a pipe");
+        let stdout = process.take_stdout().expect("the command was given a pipe");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            // Ends with the guest, or when nobody listens any more.
+            for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self {
+            _process: process,
+            commands,
+            lines,
+            folder,
+        })
+    }
+
+    /// This guest, once it takes commands.
+    fn up(self, limit: Duration) -> Result<Self, Stop> {
+        let until = Instant::now() + limit;
+        let mut printed = String::new();
+        while let Some(line) = self.line("boot", until, &printed)? {
+            if line == "ready" {
+                return Ok(self);
+            }
+            printed.push_str(&line);
+            printed.push('\n');
+        }
+        Err(self.failure("boot", "qemu ended", &printed))
+    }
+
+    /// Carries out one line of shell, and gives what it printed.
+    ///
+    /// # Errors
+    /// When it does not exit with status 0, or takes longer than [`COMMAND_LIMIT`].
+    pub(crate) fn run(&mut self, command: &str) -> Result<String, Stop> {
+        writeln!(self.commands, "{command}")?;
+        let until = Instant::now() + COMMAND_LIMIT;
+        let mut printed = String::new();
+        while let Some(line) = self.line(command, until, &printed)? {
+            match line.strip_prefix("done ") {
+                Some("0") => return Ok(printed),
+                Some(status) => {
+                    return Err(self.failure(command, &format!("status {status}"), &printed));
+                }
+                None => {
+                    printed.push_str(&line);
+                    printed.push('\n');
+                }
+            }
+        }
+        Err(self.failure(command, "the guest ended", &printed))
+    }
+
+    /// The next line that the guest prints; `None` after its end.
+    fn line(&self, command: &str, until: Instant, printed: &str) -> Result<Option<String>, Stop> {
+        match self
+            .lines
+            .recv_timeout(until.saturating_duration_since(Instant::now()))
+        {
+            Ok(line) => Ok(Some(line)),
+            Err(RecvTimeoutError::Disconnected) => Ok(None),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(self.failure(command, "not done in time", printed))
+            }
+        }
+    }
+
+    fn failure(&self, command: &str, what: &str, printed: &str) -> Stop {
+        let read = |name: &Path| std::fs::read_to_string(name).unwrap_or_default();
+        let console = read(&console(self.folder.path()));
+        let lines: Vec<&str> = console.lines().collect();
+        let last = lines[lines.len().saturating_sub(30)..].join("\n");
+        let qemu = read(&self.folder.path().join("qemu"));
+        Stop::Failed(format!(
+            "guest: {command}: {what}; it printed:\n{printed}the kernel at the end:\n{last}\n{qemu}"
+        ))
+    }
+}
+
+/// What the kernel prints.
+fn console(folder: &Path) -> std::path::PathBuf {
+    folder.join("console")
+}
