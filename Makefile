@@ -16,11 +16,14 @@ PACKAGES := web/node_modules/.package-lock.json
 PAGE_SOURCES := $(shell find web/src web/test -type f) \
 	web/build.mjs web/package.json web/tsconfig.json
 
-.PHONY: help setup build web demo test check bench clean
+.PHONY: help setup build web demo test test-kernels conformance fuzz check bench clean
 
 help:
 	@echo 'make demo    build everything, then run $(DEMO_PLAN)'
 	@echo 'make test    the whole test suite; no root needed'
+	@echo 'make test-kernels  the Linux kernel at the other end, in a virtual machine; minutes'
+	@echo 'make conformance   libiscsi'"'"'s suite on our target and on tgtd, as a page of Markdown'
+	@echo 'make fuzz    peers that send anything, a minute for each; FUZZ_SECONDS=3600 for longer'
 	@echo 'make check   format, lints, types, dependency licences and advisories'
 	@echo 'make bench   wansan beside its peers, as ratios'
 	@echo 'make build   the release binary, $(WANSAN)'
@@ -43,6 +46,19 @@ web: $(PAGE)
 test: web
 	@setup/need build test
 	@setup/run-tests
+
+test-kernels: web
+	@setup/need build kernels
+	@cargo test --quiet --locked --package wansan --test interop -- \
+		--ignored --test-threads=1 kernels::
+
+conformance: web
+	@setup/need build test >&2
+	@cargo test --quiet --locked --package wansan --test conformance -- --page
+
+fuzz:
+	@setup/need fuzz
+	@setup/run-fuzz
 
 check: web
 	@setup/need build check

@@ -16,7 +16,7 @@ pub(crate) fn ours(suite: &str) -> Result<Vec<Test>, PeerError> {
     let folder = folder()?;
     let target = Target::start(
         Path::new(env!("CARGO_BIN_EXE_wansan")),
-        &["--lun", &format!("memory:{DISK_MIB}MiB")],
+        &["--lun", &format!("memory:{DISK_MIB}MiB,thin")],
     )?;
     run_suite(suite, &target.url(0), folder.path())
 }
