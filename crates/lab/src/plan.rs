@@ -45,7 +45,6 @@ mod cell;
 mod document;
 mod expect;
 mod metric;
-mod mistake;
 mod parameter;
 mod quantity;
 mod scenario;
@@ -62,7 +61,7 @@ pub use parameter::Parameter;
 pub use quantity::{Iops, Loss, QueueBound, Rate, Size, Span};
 pub use scenario::{Initiator, Link, Scenario};
 
-use mistake::Mistake;
+use wansan_mistake::Mistake;
 use wansan_trace::units::parse_bytes;
 
 /// Most cells that one phase of a plan may have.

@@ -11,6 +11,7 @@ mod quantity;
 mod record;
 mod session;
 pub(crate) mod target;
+mod target_file;
 mod terminal;
 
 use std::io::{self, ErrorKind, Write};

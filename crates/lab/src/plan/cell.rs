@@ -3,9 +3,9 @@
 use toml::{Table, Value};
 
 use super::document::{self, Document};
-use super::mistake::Mistake;
 use super::parameter::Parameter;
 use super::scenario::Scenario;
+use wansan_mistake::Mistake;
 
 /// Which time a plan's sweep is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use wansan_san::store::LunSpec;
 
-use super::mistake::Mistake;
 use super::quantity::{Iops, Loss, QueueBound, Rate, Size, Span, whole};
+use wansan_mistake::Mistake;
 
 /// A plan as written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -444,13 +444,11 @@ fn warmup() -> Span {
 
 /// Reads a plan's text, with the line of a mistake.
 pub(super) fn from_text(text: &str) -> Result<Document, Mistake> {
-    let syntax = |error: &toml::de::Error| {
-        Mistake::from_toml(error, &serde_path_to_error::Track::new().path(), text)
-    };
-    let deserializer = toml::Deserializer::parse(text).map_err(|error| syntax(&error))?;
-    serde_path_to_error::deserialize(deserializer)
-        .map_err(|error| Mistake::from_toml(error.inner(), error.path(), text))
+    wansan_mistake::read(text, THE_PLAN)
 }
+
+/// What a plan is called in a mistake.
+const THE_PLAN: &str = "the plan";
 
 /// A plan as a table with every default in it: what parameters are set in.
 pub(super) fn to_table(document: &Document) -> Result<toml::Table, Mistake> {
@@ -460,5 +458,5 @@ pub(super) fn to_table(document: &Document) -> Result<toml::Table, Mistake> {
 /// Reads a plan from a table in which parameters were set.
 pub(super) fn from_table(table: &toml::Table) -> Result<Document, Mistake> {
     serde_path_to_error::deserialize(table.clone())
-        .map_err(|error| Mistake::from_toml(error.inner(), error.path(), ""))
+        .map_err(|error| Mistake::from_toml(error.inner(), error.path(), "", THE_PLAN))
 }

@@ -10,8 +10,8 @@ use wansan_trace::units;
 use super::cell::{Cell, Phase, written};
 use super::document::ExpectTable;
 use super::metric::{self, CELLS, Content};
-use super::mistake::{Mistake, nearest};
 use super::parameter::{Parameter, flatten};
+use wansan_mistake::{Mistake, nearest};
 
 /// An expectation, checked and ready to be held against results.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,7 +4,7 @@
 use wansan_insight::finding::Limit;
 use wansan_trace::Layer;
 
-use super::mistake::nearest;
+use wansan_mistake::nearest;
 
 /// The word before the metrics of cells.
 pub(super) const CELLS: &str = "cells.";

@@ -4,7 +4,7 @@ use std::fmt;
 
 use toml::{Table, Value};
 
-use super::mistake::{Mistake, nearest};
+use wansan_mistake::{Mistake, nearest};
 
 /// The name of one value of a plan: `target.command_window`, `workload.parallel`,
 /// `path.wan.delay`. An element of a list of tables goes by its `name`, which may be left out

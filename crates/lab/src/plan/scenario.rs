@@ -6,9 +6,9 @@ use std::time::Duration;
 use wansan_trace::units::{format_bytes, format_duration};
 
 use super::document::{Document, InitiatorTable, Schedule, SessionTable, WorkloadTable};
-use super::mistake::{Mistake, nearest};
 use super::quantity::{Loss, QueueBound};
 use crate::world::{HostSpec, MAX_HOSTS, MAX_INTERFACES, TcpSettings};
+use wansan_mistake::{Mistake, nearest};
 
 /// A resolved cell.
 #[derive(Debug, Clone, PartialEq)]

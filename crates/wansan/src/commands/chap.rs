@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
+use serde::Deserialize;
 use wansan_iscsi::login::chap::{Account, Algorithm, InitiatorAccounts, TargetAccounts};
 use wansan_san::secret_file::{read_account, read_accounts};
 
@@ -14,16 +15,16 @@ use wansan_san::secret_file::{read_account, read_accounts};
 pub(super) struct ChapArgs {
     /// The name that the initiator proves to be its own
     #[arg(long, value_name = "NAME", requires = "chap_secret_file")]
-    chap_user: Option<String>,
+    pub(super) chap_user: Option<String>,
     /// A file with that name's secret, 12 bytes or more, which only its owner can read
     #[arg(long, value_name = "PATH", requires = "chap_user")]
-    chap_secret_file: Option<PathBuf>,
+    pub(super) chap_secret_file: Option<PathBuf>,
     /// The name that the target has to prove to be its own, if it has to
     #[arg(long, value_name = "NAME", requires = "target_chap_secret_file")]
-    target_chap_user: Option<String>,
+    pub(super) target_chap_user: Option<String>,
     /// A file with that name's secret, which must be another
     #[arg(long, value_name = "PATH", requires = "target_chap_user")]
-    target_chap_secret_file: Option<PathBuf>,
+    pub(super) target_chap_secret_file: Option<PathBuf>,
     /// Hash functions that are allowed; the initiator offers them in this order
     #[arg(
         long = "chap-algorithms",
@@ -32,18 +33,27 @@ pub(super) struct ChapArgs {
         value_delimiter = ',',
         default_value = "sha3-256,sha-256,sha-1,md5"
     )]
-    algorithms: Vec<Hash>,
+    pub(super) algorithms: Vec<Hash>,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Hash {
+impl Hash {
+    /// All, the strongest first.
+    pub(super) const ALL: [Hash; 4] = [Hash::Sha3_256, Hash::Sha256, Hash::Sha1, Hash::Md5];
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum, Deserialize)]
+pub(super) enum Hash {
     #[value(name = "sha3-256")]
+    #[serde(rename = "sha3-256")]
     Sha3_256,
     #[value(name = "sha-256")]
+    #[serde(rename = "sha-256")]
     Sha256,
     #[value(name = "sha-1")]
+    #[serde(rename = "sha-1")]
     Sha1,
     #[value(name = "md5")]
+    #[serde(rename = "md5")]
     Md5,
 }
 

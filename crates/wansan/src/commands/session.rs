@@ -1,6 +1,7 @@
 //! The arguments of iSCSI negotiation, which both ends have.
 
 use clap::Args;
+use serde::Deserialize;
 use wansan_iscsi::keys::{DigestKind, Wanted};
 
 use super::quantity::bytes_within;
@@ -41,8 +42,9 @@ pub(super) struct SessionArgs {
     max_outstanding_r2t: u16,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Digest {
+#[derive(Debug, Clone, Copy, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Digest {
     Never,
     Accept,
     Always,
@@ -55,12 +57,12 @@ enum YesNo {
 }
 
 /// A length as keys have it: 512 to 2^24 − 1 (RFC 7143 §13.12 to §13.14).
-fn bytes(text: &str) -> Result<u32, String> {
+pub(super) fn bytes(text: &str) -> Result<u32, String> {
     bytes_within(text, 512, (1 << 24) - 1)
 }
 
 impl Digest {
-    fn wanted(self) -> Vec<DigestKind> {
+    pub(super) fn wanted(self) -> Vec<DigestKind> {
         match self {
             Digest::Never => vec![DigestKind::None],
             Digest::Accept => vec![DigestKind::None, DigestKind::Crc32c],

@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use wansan_iscsi::keys::Wanted;
 use wansan_san::store::LunSpec;
-use wansan_san::target::{Access, Discovery, NamePattern, Network, Offer, TargetSpec};
+use wansan_san::target::{Access, Changes, Discovery, NamePattern, Network, Offer, TargetSpec};
 use wansan_san::{Target, TargetConfig};
 use wansan_trace::Recorder;
 
@@ -19,26 +19,44 @@ use super::chap::ChapArgs;
 use super::quantity::time_span;
 use super::record::RecordArgs;
 use super::session::SessionArgs;
-use super::{metrics, remark, tell, tell_json};
+use super::target_file::{self, TargetFile};
+use super::{metrics, one_line, remark, tell, tell_json};
+
+/// Commands of one session in hand at once, unless told otherwise.
+pub(super) const DEFAULT_COMMAND_WINDOW: u32 = 1024;
+
+/// Connections of one session, unless told otherwise.
+pub(super) const DEFAULT_CONNECTIONS: u16 = 32;
 
 /// Arguments of `wansan target`.
 #[derive(Debug, Args)]
 pub(crate) struct TargetArgs {
+    /// Serve what this file says, instead of the one target of the other arguments; SIGHUP has it
+    /// read again
+    #[arg(
+        long,
+        value_name = "TARGET.TOML",
+        conflicts_with_all = [
+            "listen", "name", "luns", "command_window", "max_connections", "initiators",
+            "networks", "chap_users_file", "ChapArgs", "SessionArgs",
+        ]
+    )]
+    config: Option<PathBuf>,
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3260")]
     listen: String,
     /// The target's iSCSI name
-    #[arg(long, value_name = "IQN")]
-    name: String,
+    #[arg(long, value_name = "IQN", required_unless_present = "config")]
+    name: Option<String>,
     /// A logical unit, numbered from 0 in the order given: memory:SIZE or file:PATH, then
     /// ,size=SIZE (makes the file) ,block=512|4096 ,service-time=TIME ,servers=N
-    #[arg(long = "lun", value_name = "STORE", required = true)]
+    #[arg(long = "lun", value_name = "STORE", required_unless_present = "config")]
     luns: Vec<LunSpec>,
     /// Commands of one session that may be in hand at once
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 1024,
+        default_value_t = DEFAULT_COMMAND_WINDOW,
         allow_negative_numbers = true,
         value_parser = clap::value_parser!(u32).range(1..=65_536)
     )]
@@ -109,6 +127,27 @@ fn default_threads() -> u16 {
 }
 
 impl TargetArgs {
+    /// What to serve and where, from the file or the other arguments.
+    fn wishes(&self) -> Result<TargetFile> {
+        match &self.config {
+            Some(path) => target_file::read(path),
+            None => Ok(TargetFile {
+                listen: vec![self.listen.clone()],
+                offer: self.offer()?,
+            }),
+        }
+    }
+
+    /// Reads the file again and has `target` serve what it says now.
+    fn reload(&self, listen: &[String], target: &mut Target) -> Result<Changes> {
+        let wishes = self.wishes()?;
+        anyhow::ensure!(
+            wishes.listen == listen,
+            "`listen` cannot change while the target serves: start it again"
+        );
+        Ok(target.reload(&wishes.offer)?)
+    }
+
     /// The one target that the arguments describe.
     fn offer(&self) -> Result<Offer> {
         let wanted = Wanted {
@@ -120,7 +159,7 @@ impl TargetArgs {
         };
         let chap = self.chap.target(self.chap_users_file.as_ref())?;
         let target = TargetSpec {
-            name: self.name.clone(),
+            name: self.name.clone().unwrap_or_default(),
             luns: (0..).zip(self.luns.iter().cloned()).collect(),
             command_window: self.command_window,
             wanted: wanted.clone(),
@@ -137,50 +176,71 @@ impl TargetArgs {
     }
 }
 
-/// Carries out `wansan target`: serves until SIGINT, SIGTERM or SIGHUP.
+/// Carries out `wansan target`: serves until SIGINT or SIGTERM, and reads its file again at SIGHUP.
+/// Without one, SIGHUP ends it as well.
 ///
 /// # Errors
 /// What makes it impossible to serve.
 pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
     let recording = args.record.prepare("target")?;
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
-    let target = Target::start(&TargetConfig {
-        listen: vec![args.listen.clone()],
-        offer: args.offer()?,
+    let TargetFile { listen, offer } = args.wishes()?;
+    let config = TargetConfig {
+        listen,
+        offer,
         congestion_control: args.congestion_control.clone(),
         threads: usize::from(args.threads),
         kinds: args.record.kinds(),
         record_bytes: args.record.budget_bytes(),
         tcp_interval: args.tcp_interval,
         report: |line| remark(&format!("wansan target: {line}")),
-    })?;
-    let address = target.addresses()[0];
+    };
+    let mut target = Target::start(&config)?;
     let metrics = match args.metrics {
         Some(listen) => Some(metrics::serve(listen, target.observer())?),
         None => None,
     };
+    let addresses: Vec<String> = target.addresses().iter().map(ToString::to_string).collect();
     if args.json {
-        let mut listening =
-            serde_json::json!({ "event": "listening", "address": address.to_string() });
+        let mut listening = serde_json::json!({
+            "event": "listening", "address": addresses[0], "addresses": addresses,
+        });
         if let Some(metrics) = metrics {
             listening["metrics"] = metrics.to_string().into();
         }
         tell_json(&listening.to_string())?;
     } else {
         tell(|out| {
-            writeln!(
-                out,
-                "{} at {address}, {} LUN(s)",
-                args.name,
-                args.luns.len()
-            )?;
+            for spec in &config.offer.targets {
+                let (portals, luns) = (addresses.join(", "), spec.luns.len());
+                writeln!(out, "{} at {portals}, {luns} LUN(s)", spec.name)?;
+            }
             match metrics {
                 Some(metrics) => writeln!(out, "metrics at http://{metrics}/metrics"),
                 None => Ok(()),
             }
         })?;
     }
-    signals.forever().next();
+    for signal in signals.forever() {
+        if signal != SIGHUP || args.config.is_none() {
+            break;
+        }
+        let reloaded = args.reload(&config.listen, &mut target);
+        match reloaded {
+            Ok(changes) if args.json => {
+                let event = serde_json::json!({
+                    "event": "reloaded", "added": changes.added, "removed": changes.removed,
+                    "changed": changes.changed,
+                });
+                tell_json(&event.to_string())?;
+            }
+            Ok(changes) => tell(|out| writeln!(out, "reloaded: {changes}"))?,
+            Err(error) => remark(&format!(
+                "wansan target: not reloaded, nothing has changed: {}",
+                one_line(&error)
+            )),
+        }
+    }
     let recorders = target.stop();
     recording.write(&recorders)?;
     let dropped: u64 = recorders.iter().map(Recorder::dropped).sum();

@@ -1,21 +1,25 @@
-//! Mistakes in a plan, in words for the person who wrote it.
+//! Mistakes in a TOML file, in words for the person who wrote it: plans, and settings of targets.
 
 use std::fmt;
 use std::ops::Range;
 
+use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 use toml::de::DeTable;
 
 /// A mistake and the line it stands on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mistake {
-    pub(super) line: Option<usize>,
-    pub(super) text: String,
+pub struct Mistake {
+    /// The line, from 1; `None` for what stands on no single line.
+    pub line: Option<usize>,
+    /// What is wrong, and what would be right.
+    pub text: String,
 }
 
 impl Mistake {
     /// A mistake that stands on no single line.
-    pub(super) fn new(text: impl Into<String>) -> Self {
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
         Mistake {
             line: None,
             text: text.into(),
@@ -23,14 +27,16 @@ impl Mistake {
     }
 
     /// Puts where it was found in front.
-    pub(super) fn within(mut self, place: impl fmt::Display) -> Self {
+    #[must_use]
+    pub fn within(mut self, place: impl fmt::Display) -> Self {
         self.text = format!("{place}: {}", self.text);
         self
     }
 
-    /// Puts the mistake on the line of `key` in the `place`th `[[table]]` of the plan's `text`, or
+    /// Puts the mistake on the line of `key` in the `place`th `[[table]]` of the file's `text`, or
     /// on that table's first line when the key is not there.
-    pub(super) fn in_table(mut self, text: &str, table: &str, place: usize, key: &str) -> Self {
+    #[must_use]
+    pub fn in_table(mut self, text: &str, table: &str, place: usize, key: &str) -> Self {
         let span = DeTable::parse(text).ok().and_then(|plan| {
             let of_table = plan.get_ref().get(table)?.get_ref().get(place)?;
             let of_key = of_table.get_ref().get(key);
@@ -40,17 +46,20 @@ impl Mistake {
         self
     }
 
-    /// What a deserializer found in `text`; `path` is serde's way to the value.
-    pub(super) fn from_toml(
+    /// What a deserializer found in `text`; `path` is serde's way to the value, and `whole` what the
+    /// file is called, such as "the plan".
+    #[must_use]
+    pub fn from_toml(
         error: &toml::de::Error,
         path: &serde_path_to_error::Path,
         text: &str,
+        whole: &str,
     ) -> Self {
         // For an element of a list, toml gives the span of the whole list.
         let span = element(path, text).or(error.span());
         Mistake {
             line: span.map(|span| line_of(text, &span)),
-            text: describe(error.message(), &place(path)),
+            text: describe(error.message(), &place(path), whole),
         }
     }
 }
@@ -94,13 +103,13 @@ fn place(path: &serde_path_to_error::Path) -> String {
 
 /// Says in the words of plans what serde says in those of Rust. Serde gives unknown and known
 /// names between backticks, the unknown one first.
-fn describe(message: &str, place: &str) -> String {
+fn describe(message: &str, place: &str, whole: &str) -> String {
     let message = message.lines().next().unwrap_or_default();
     let mut quoted = message.split('`').skip(1).step_by(2);
     let parent = |key: &str| {
         let parent = place.strip_suffix(key).unwrap_or(place);
         match parent.trim_end_matches('.') {
-            "" => "the plan".to_owned(),
+            "" => whole.to_owned(),
             table => format!("[{table}]"),
         }
     };
@@ -138,8 +147,26 @@ fn describe(message: &str, place: &str) -> String {
     }
 }
 
+/// Reads a whole file's text, which is called `whole`, such as "the plan".
+///
+/// # Errors
+/// The first mistake in it.
+pub fn read<T: DeserializeOwned>(text: &str, whole: &str) -> Result<T, Mistake> {
+    let document = toml::Deserializer::parse(text).map_err(|error| {
+        Mistake::from_toml(
+            &error,
+            &serde_path_to_error::Track::new().path(),
+            text,
+            whole,
+        )
+    })?;
+    serde_path_to_error::deserialize(document)
+        .map_err(|error| Mistake::from_toml(error.inner(), error.path(), text, whole))
+}
+
 /// The nearest of the known names, or all of them when none is near.
-pub(super) fn nearest(wrong: &str, known: &[&str]) -> String {
+#[must_use]
+pub fn nearest(wrong: &str, known: &[&str]) -> String {
     let near = known
         .iter()
         .map(|name| (strsim::damerau_levenshtein(wrong, name), name))
@@ -151,3 +178,14 @@ pub(super) fn nearest(wrong: &str, known: &[&str]) -> String {
         None => format!("known: {}", known.join(", ")),
     }
 }
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
+impl std::error::Error for Mistake {}
