@@ -18,6 +18,7 @@ mod snapshot;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -27,7 +28,7 @@ use wansan_iscsi::scsi::{DeviceError, GeometryError};
 use wansan_iscsi::target::Memory;
 use wansan_iscsi::text::send_targets::is_iscsi_name;
 use wansan_tcp::congestion::{self, CongestionError};
-use wansan_trace::{Kinds, Recorder};
+use wansan_trace::{Kinds, Recorder, clock};
 
 use crate::machine;
 use crate::store::{OpenError, Pool};
@@ -173,6 +174,8 @@ struct Shared {
     /// Connections of each thread that may wait to log in.
     waiting_places: usize,
     logins: Logins,
+    /// The target takes no new sessions any more.
+    drains: AtomicBool,
     mailboxes: Vec<Arc<Mailbox>>,
     tcp_interval: Duration,
     report: fn(&str),
@@ -230,6 +233,7 @@ impl Target {
             seats: Seats::default(),
             waiting_places: lobby::places(config.threads, machine::raise_descriptors()),
             logins: Logins::default(),
+            drains: AtomicBool::new(false),
             mailboxes,
             tcp_interval: config.tcp_interval,
             report: config.report,
@@ -289,6 +293,26 @@ impl Target {
         Observer {
             shared: Arc::clone(&self.shared),
         }
+    }
+
+    /// Takes no new sessions any more and asks all initiators to log out (RFC 7143 §11.9.1). Waits
+    /// until they have, for `patience` at most, or until `hurries` says so; says whether they have.
+    pub fn drain(&self, patience: Duration, mut hurries: impl FnMut() -> bool) -> bool {
+        /// How often it is looked whether the sessions are gone.
+        const STEP: Duration = Duration::from_millis(10);
+        let deadline = clock::now() + patience;
+        self.shared.drains.store(true, Ordering::Relaxed);
+        let seconds = u16::try_from(patience.as_secs().max(1)).unwrap_or(u16::MAX);
+        for (mailbox, _) in &self.threads {
+            mailbox.put(Mail::Drain(seconds));
+        }
+        while !self.shared.registry.is_empty() {
+            if hurries() || clock::now() >= deadline {
+                return false;
+            }
+            thread::sleep(STEP);
+        }
+        true
     }
 
     /// Closes all connections, ends the threads and gives their records.

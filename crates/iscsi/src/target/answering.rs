@@ -416,7 +416,7 @@ impl Core {
         &mut self,
         link: &mut Link,
         event: AsyncEvent,
-        cid: u16,
+        [parameter1, parameter2, parameter3]: [u16; 3],
         now: Instant,
         trace: &mut Recorder,
     ) {
@@ -427,9 +427,9 @@ impl Core {
             max_cmd_sn: self.window.max_cmd_sn(),
             event,
             vendor_code: 0,
-            parameter1: cid,
-            parameter2: self.parameters.time2wait_s,
-            parameter3: self.parameters.time2retain_s,
+            parameter1,
+            parameter2,
+            parameter3,
         };
         let mut bhs = [0; BHS_BYTES];
         message.emit(&mut bhs);

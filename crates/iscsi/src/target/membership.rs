@@ -8,6 +8,7 @@ use super::connection::{Connection, Link};
 use super::error::Close;
 use super::kept::Kept;
 use super::session::{Core, Session};
+use crate::keys::SessionParameters;
 use crate::sequence::Sn;
 use crate::wire::{AsyncEvent, Bhs, LogoutReason, LogoutRequest, LogoutResult};
 
@@ -181,7 +182,24 @@ impl Session {
         };
         if let Some(Connection { link, .. }) = self.connections.iter_mut().flatten().find(heard) {
             let event = AsyncEvent::DropConnection;
-            self.core.send_async(link, event, lost.0, now, trace);
+            let SessionParameters {
+                time2wait_s,
+                time2retain_s,
+                ..
+            } = self.core.parameters;
+            let parameters = [lost.0, time2wait_s, time2retain_s];
+            self.core.send_async(link, event, parameters, now, trace);
+        }
+    }
+
+    /// Asks the initiator, on each connection, to log out within `seconds` (§11.9.1, event 1).
+    pub fn ask_to_leave(&mut self, seconds: u16, now: Instant, trace: &mut Recorder) {
+        for Connection { link, .. } in self.connections.iter_mut().flatten() {
+            if !link.ended && !link.is_lost() {
+                let event = AsyncEvent::LogoutRequest;
+                self.core
+                    .send_async(link, event, [0, 0, seconds], now, trace);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a login asks of the target: is there such a target, and may the session begin.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, SessionType};
 use wansan_iscsi::login::chap::TargetChap;
@@ -71,6 +72,9 @@ impl Sessions for Desk<'_> {
         session: &SessionParameters,
         _: &ConnectionParameters,
     ) -> Result<Admitted, Refusal> {
+        if self.shared.drains.load(Ordering::Relaxed) {
+            return Err(Refusal::Status(LoginStatus::ServiceUnavailable));
+        }
         if !self.seat.take() {
             return Err(Refusal::Status(LoginStatus::OutOfResources));
         }

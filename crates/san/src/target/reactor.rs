@@ -228,11 +228,26 @@ impl Reactor {
                         self.end_session(number);
                     }
                 }
+                Mail::Drain(seconds) => self.drain(seconds),
                 Mail::Snapshot(asker) => self.tell(&asker),
                 Mail::Stop => return true,
             }
         }
         false
+    }
+
+    /// Listens no more, and asks the initiators to leave.
+    fn drain(&mut self, seconds: u16) {
+        for listener in self.listeners.drain(..) {
+            // Without it the poller would be woken by a descriptor that is closed now.
+            let _ = self.poller.remove(&listener);
+        }
+        let now = clock::now();
+        for (_, served) in self.sessions.iter_mut() {
+            let trace = &mut self.context.trace;
+            served.session.ask_to_leave(seconds, now, trace);
+            self.woken.extend(served.slots().map(|(_, slot)| slot));
+        }
     }
 
     fn greet(&mut self, stream: TcpStream, seat: Seat) {

@@ -81,6 +81,11 @@ impl Registry {
         known.is_some_and(|known| known.session == session)
     }
 
+    /// Whether nobody is logged in.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().sessions.is_empty()
+    }
+
     /// Whether anybody is logged in to a target.
     pub(super) fn has_sessions(&self, target: &str) -> bool {
         self.lock()
