@@ -183,11 +183,11 @@ impl TargetDevice {
         let Some(reservations) = Reservations::from_text(text) else {
             return false;
         };
-        self.common
-            .change(|state| match state.units.get_mut(place) {
-                Some(unit) => unit.reservations = reservations,
-                None => {}
-            });
+        self.common.change(|state| {
+            if let Some(unit) = state.units.get_mut(place) {
+                unit.reservations = reservations;
+            }
+        });
         true
     }
 
