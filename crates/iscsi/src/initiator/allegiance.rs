@@ -127,7 +127,7 @@ impl Core {
         self.requests.retain(|(_, request)| match request {
             // Asked again by whoever takes over.
             Request::Remove { .. } | Request::Reassign { .. } => false,
-            Request::Manage { .. } | Request::Logout | Request::Ping => true,
+            Request::Manage { .. } | Request::Logout | Request::Ping | Request::Leave => true,
         });
         for orphans in &mut self.orphans {
             orphans.heir = None;

@@ -37,6 +37,7 @@ pub(super) struct Link {
     pub(super) parameters: ConnectionParameters,
     /// PDUs that were lost are asked for again (error recovery level 1 and above).
     pub(super) recovers: bool,
+    pub(super) leaving: Leaving,
     /// The StatSN before which all have come.
     pub(super) exp_stat_sn: Sn,
     /// The StatSNs that have come.
@@ -54,6 +55,16 @@ pub(super) struct Link {
     commands: VecDeque<(u64, TaskTag)>,
     /// How many those are.
     pub(super) waiting: Population,
+}
+
+/// Whether a connection is being logged out because the target wants it (RFC 7143 §11.9.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leaving {
+    No,
+    /// It gets no more commands, and is logged out when it has none left.
+    Wanted,
+    /// The Logout Request is under way.
+    Asked,
 }
 
 /// The answer to a ping of the target's (RFC 7143 §11.18).
@@ -84,6 +95,7 @@ impl Connection {
                 transmitter,
                 parameters,
                 recovers,
+                leaving: Leaving::No,
                 exp_stat_sn,
                 stat_sns: Came::from(exp_stat_sn.0),
                 snacks: VecDeque::new(),
@@ -180,6 +192,11 @@ impl Link {
         self.waiting.enter(now);
         self.commands
             .push_back((self.transmitter.queued_end(), task));
+    }
+
+    /// Whether the connection takes a command now.
+    pub(super) fn takes_commands(&self) -> bool {
+        self.has_room() && self.leaving == Leaving::No
     }
 
     /// Whether another PDU may be queued: what waits for the socket is bounded.

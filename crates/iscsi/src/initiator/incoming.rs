@@ -3,7 +3,7 @@
 use wansan_trace::event::PduDirection;
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, TaskTag};
 
-use super::connection::{Link, Pong};
+use super::connection::{Leaving, Link, Pong};
 use super::error::SessionError;
 use super::session::{Core, Event, Request};
 use super::task::{Answer, Burst, Completion, Stage, Task, TaskError, Transfer};
@@ -59,6 +59,10 @@ impl Core {
                 }
                 match self.take_request(response.task_tag) {
                     Some(Request::Logout) => self.events.push_back(Event::LoggedOut),
+                    Some(Request::Leave) => {
+                        let event = AsyncEvent::LogoutRequest.to_wire();
+                        return Err(SessionError::TargetLeft { event });
+                    }
                     Some(Request::Remove { cid }) => {
                         return self.removed(link, cid, response.response, now, trace);
                     }
@@ -430,11 +434,15 @@ impl Core {
         match message.event {
             // The loss of another one shows there.
             AsyncEvent::DropConnection if message.parameter1 != link.id.0 => Ok(()),
-            AsyncEvent::LogoutRequest
-            | AsyncEvent::DropConnection
-            | AsyncEvent::DropAllConnections => Err(SessionError::TargetLeft {
-                event: message.event.to_wire(),
-            }),
+            AsyncEvent::LogoutRequest => {
+                link.leaving = Leaving::Wanted;
+                Ok(())
+            }
+            AsyncEvent::DropConnection | AsyncEvent::DropAllConnections => {
+                Err(SessionError::TargetLeft {
+                    event: message.event.to_wire(),
+                })
+            }
             // The others ask for nothing that this end has to do: a changed LUN shows as a unit
             // attention, and no key is open to renegotiation.
             _ => Ok(()),

@@ -2,7 +2,7 @@
 
 use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
-use super::connection::{Link, Pong};
+use super::connection::{Leaving, Link, Pong};
 use super::session::{Core, Request};
 use super::task::{Burst, Stage, Transfer};
 use crate::wire::{
@@ -151,6 +151,18 @@ impl Core {
         link.push(&bhs, &pong.data, now, trace);
     }
 
+    /// Logs a connection out that the target wants to be rid of, once, when it has no commands left
+    /// (RFC 7143 §11.9.1).
+    pub(super) fn leave(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
+        let is_busy = self.carried[usize::from(link.id.0)].in_flight.count() > 0;
+        if link.leaving == Leaving::Wanted && !is_busy {
+            let tag = self.tasks.spare_tag();
+            link.leaving = Leaving::Asked;
+            self.requests.push((tag, Request::Leave));
+            self.send_request(link, tag, Request::Leave, now, trace);
+        }
+    }
+
     /// Sends a request that is no SCSI command. All go as immediate ones: they must not wait for
     /// the window that they may be there to free.
     pub(super) fn send_request(
@@ -192,6 +204,15 @@ impl Core {
                 lun: crate::wire::Lun::default(),
                 task_tag: tag,
                 transfer_tag: RESERVED_TAG,
+                cmd_sn,
+                exp_stat_sn,
+            }
+            .emit(&mut bhs),
+            Request::Leave => LogoutRequest {
+                immediate: true,
+                reason: LogoutReason::CloseConnection,
+                task_tag: tag,
+                cid: link.id.0,
                 cmd_sn,
                 exp_stat_sn,
             }

@@ -122,7 +122,10 @@ impl Core {
                     });
                 }
                 Request::Logout => self.events.push_back(Event::LoggedOut),
-                Request::Ping | Request::Remove { .. } | Request::Reassign { .. } => {}
+                Request::Ping
+                | Request::Leave
+                | Request::Remove { .. }
+                | Request::Reassign { .. } => {}
             }
         }
         if self.asking.take().is_some() {

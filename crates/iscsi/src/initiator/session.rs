@@ -53,6 +53,8 @@ pub(super) enum Request {
     },
     Ping,
     Logout,
+    /// The connection is to be closed, as the target wants.
+    Leave,
     /// A lost connection is to be removed for recovery.
     Remove {
         cid: ConnectionId,
@@ -347,6 +349,7 @@ impl Session {
         // come back only when those tasks end: Data-Out goes before new commands.
         for connection in &mut self.connections {
             self.core.send_owed(&mut connection.link, now, trace);
+            self.core.leave(&mut connection.link, now, trace);
         }
         while self.core.may_send_command() {
             let Some(place) = self.choose() else { return };
@@ -360,13 +363,13 @@ impl Session {
     /// The connection for the next command.
     fn choose(&mut self) -> Option<usize> {
         if let [only] = &self.connections[..] {
-            return only.link.has_room().then_some(0);
+            return only.link.takes_commands().then_some(0);
         }
         self.loads.clear();
         self.loads.extend(self.connections.iter().map(|connection| {
             let carried = &self.core.carried[usize::from(connection.link.id.0)];
             Load {
-                has_room: connection.link.has_room(),
+                has_room: connection.link.takes_commands(),
                 commands: carried.in_flight.count(),
                 bytes: carried.in_flight_bytes,
             }

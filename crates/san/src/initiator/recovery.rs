@@ -197,7 +197,7 @@ impl Recovery {
         self.missing = (0..to.ways.len() as u16)
             .map(|cid| Missing::new(to, cid, now, now))
             .collect();
-        for outage in &mut self.outage {
+        if let Some(outage) = &mut self.outage {
             outage.ends_session = true;
         }
     }
