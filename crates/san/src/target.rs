@@ -6,6 +6,7 @@
 
 mod access;
 mod directory;
+mod life;
 mod lobby;
 mod login;
 mod mailbox;

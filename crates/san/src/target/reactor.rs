@@ -12,6 +12,7 @@ use wansan_trace::{Instant, Recorder, SessionId, clock};
 
 use super::Shared;
 use super::directory::ServedTarget;
+use super::life::{Life, Verdict};
 use super::lobby::{self, Progress, Waiting};
 use super::mailbox::Mail;
 use super::seat::Seat;
@@ -23,10 +24,6 @@ use crate::store::{Pool, QueueBounds};
 
 /// How long a login may take.
 const LOGIN_TIME: Duration = Duration::from_secs(15);
-
-/// How long an initiator may be silent before it is asked for a sign of life; after twice the time
-/// its connection is closed.
-const SILENCE: Duration = Duration::from_secs(30);
 
 /// How long a connection may take to close.
 const CLOSING_TIME: Duration = Duration::from_secs(5);
@@ -264,7 +261,7 @@ impl Reactor {
             stream,
             seat,
             phase: Phase::Login(Box::new(login)),
-            last_heard: now,
+            life: Life::new(now),
             came: now,
             interest: (true, false),
         });
@@ -620,26 +617,28 @@ impl Reactor {
         let Some(peer) = self.peers[usize::from(slot)].as_mut() else {
             return;
         };
-        let silent = now.since(peer.last_heard);
         let age = now.since(peer.came);
         match &mut peer.phase {
             Phase::Login(_) if age > LOGIN_TIME => self.begin_close(slot),
             Phase::Closing(_) if age > CLOSING_TIME => self.drop_peer(slot),
-            Phase::Session(_) if silent > 2 * SILENCE => {
-                (self.context.shared.report)(&format!(
-                    "{}: silent for {} s: closed",
-                    peer.seat.initiator,
-                    silent.as_secs()
-                ));
-                self.begin_close(slot);
-            }
-            Phase::Session(at) if silent > SILENCE => {
-                if let Some(served) = self.sessions.get_mut(at.session) {
-                    served.session.ping(at.place, now, &mut self.context.trace);
+            Phase::Session(at) => match peer.life.judge(&peer.stream, now) {
+                Verdict::Lively => {}
+                Verdict::Ask => {
+                    if let Some(served) = self.sessions.get_mut(at.session) {
+                        served.session.ping(at.place, now, &mut self.context.trace);
+                    }
+                    self.serve(slot, false);
                 }
-                self.serve(slot, false);
-            }
-            _ => {}
+                Verdict::GiveUp => {
+                    (self.context.shared.report)(&format!(
+                        "{}: silent for {} s: closed",
+                        peer.seat.initiator,
+                        peer.life.silence(now).as_secs()
+                    ));
+                    self.begin_close(slot);
+                }
+            },
+            Phase::Login(_) | Phase::Closing(_) => {}
         }
     }
 }

@@ -13,6 +13,7 @@ use wansan_iscsi::text::send_targets::{TargetAddress, TargetRecord};
 use wansan_trace::{Instant, Recorder, TaskTag, clock};
 
 use super::directory::ServedTarget;
+use super::life::Life;
 use super::login::Desk;
 use super::mailbox::Mail;
 use super::seat::Seat;
@@ -27,7 +28,7 @@ pub(super) struct Peer {
     pub(super) stream: TcpStream,
     pub(super) seat: Seat,
     pub(super) phase: Phase,
-    pub(super) last_heard: Instant,
+    pub(super) life: Life,
     /// When it came, for the bound on the time of a login.
     pub(super) came: Instant,
     /// What the poller waits for: reading, writing.
@@ -144,7 +145,7 @@ impl Peer {
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(false),
             Err(errno) => return Err(End::Socket(errno.into())),
         };
-        self.last_heard = now;
+        self.life.heard(now);
         match &mut self.phase {
             Phase::Login(handshake) => handshake.filled(bytes),
             Phase::Session(at) => {

@@ -35,6 +35,13 @@ pub(crate) fn trials() -> Vec<Trial> {
             "pair::several_initiators_share_a_target",
             several_initiators,
         ),
+        trial("pair::several_connections_share_a_session", || {
+            several_connections("memory:64MiB")
+        }),
+        trial(
+            "pair::several_connections_share_a_session_on_a_file",
+            several_connections_on_a_file,
+        ),
         trial("pair::units_are_kept_apart", units_are_kept_apart),
         trial("pair::a_narrow_command_window_is_kept_to", narrow_window),
         trial("pair::the_rate_asked_for_is_kept_to", paced),
@@ -54,6 +61,35 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn read_back(unit: &str) -> Result<(), Stop> {
     let target = own_target(&[unit])?;
     fill_and_verify(&target, 0)
+}
+
+/// One session whose connections are accepted by several threads of the target, with writes that
+/// wait for each other's commands and reads of what they wrote.
+fn several_connections(unit: &str) -> Result<(), Stop> {
+    let arguments = ["--lun", unit, "--threads", "4", "--max-connections", "8"];
+    let target = Target::start(Path::new(WANSAN), &arguments)?;
+    let common = ["--connections", "8", "--verify", "--parallel", "64"];
+    let large = [
+        "--op",
+        "write",
+        "--pattern",
+        "sequential",
+        "--block",
+        "1MiB",
+    ];
+    load(&target.url(0), 64, &[&large[..], &common].concat())?;
+    let small = ["--op", "mix", "--block", "4KiB"];
+    let printed = load(&target.url(0), 5000, &[&small[..], &common].concat())?;
+    let connections = printed["connections"].as_array().map(Vec::len);
+    require(connections == Some(8), || {
+        format!("not 8 connections: {printed}")
+    })
+}
+
+fn several_connections_on_a_file() -> Result<(), Stop> {
+    let folder = folder()?;
+    let path = empty_disk(folder.path(), "disk.img", 64)?;
+    several_connections(&format!("file:{}", path.display()))
 }
 
 fn fill_and_verify(target: &Target, lun: u64) -> Result<(), Stop> {
