@@ -76,13 +76,14 @@ impl Core {
         }
     }
 
-    /// Queues an answer that has taken a StatSN, and keeps it until it is acknowledged.
+    /// Queues an answer that has taken a StatSN, and keeps it until it is acknowledged. `task` is
+    /// the SCSI task that it ends, with the length of the data that is kept with it.
     pub(super) fn push_answer(
         &mut self,
         link: &mut Link,
         bhs: &Bhs,
         data: &[u8],
-        task: Option<TaskTag>,
+        task: Option<(TaskTag, usize)>,
         now: Instant,
         trace: &mut Recorder,
     ) {
@@ -91,7 +92,8 @@ impl Core {
         let let_go = kept.push(kept::Answer {
             bhs: *bhs,
             data: data.into(),
-            task,
+            task: task.map(|(tag, _)| tag),
+            task_bytes: task.map_or(0, |(_, bytes)| bytes),
         });
         if let Some(let_go) = let_go {
             self.forget(link, &let_go);

@@ -254,7 +254,8 @@ impl Core {
             outcome,
             data_pdus,
         };
-        self.send_response(link, tag, &told, task.snack_tag, now, trace);
+        let kept = (tag, data.len());
+        self.send_response(link, kept, &told, task.snack_tag, now, trace);
         if self.recovers() {
             self.keep(tag, task, told, data);
         }
@@ -277,7 +278,7 @@ impl Core {
     fn send_response(
         &mut self,
         link: &mut Link,
-        tag: TaskTag,
+        (tag, data_bytes): (TaskTag, usize),
         told: &Told,
         snack_tag: u32,
         now: Instant,
@@ -298,15 +299,16 @@ impl Core {
         };
         let mut bhs = [0; BHS_BYTES];
         response.emit(&mut bhs);
+        let task = Some((tag, data_bytes));
         match sense {
             // A length before the sense data itself (§11.4.7).
             Some(sense) => {
                 let mut data = [0; 2 + Sense::FIXED_BYTES];
                 data[..2].copy_from_slice(&(Sense::FIXED_BYTES as u16).to_be_bytes());
                 data[2..].copy_from_slice(&sense.fixed());
-                self.push_answer(link, &bhs, &data, Some(tag), now, trace);
+                self.push_answer(link, &bhs, &data, task, now, trace);
             }
-            None => self.push_answer(link, &bhs, &[], Some(tag), now, trace),
+            None => self.push_answer(link, &bhs, &[], task, now, trace),
         }
     }
 

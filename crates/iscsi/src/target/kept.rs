@@ -19,6 +19,8 @@ pub(super) struct Answer {
     pub(super) data: Box<[u8]>,
     /// The SCSI task that it ended.
     pub(super) task: Option<TaskTag>,
+    /// Bytes of Data-In that are kept with that task.
+    pub(super) task_bytes: usize,
 }
 
 impl Answer {
@@ -29,7 +31,7 @@ impl Answer {
     }
 
     fn bytes(&self) -> usize {
-        size_of::<Answer>() + self.data.len()
+        size_of::<Answer>() + self.data.len() + self.task_bytes
     }
 }
 
@@ -97,6 +99,7 @@ mod tests {
             bhs: [0; 48],
             data: Box::default(),
             task: Some(TaskTag(task)),
+            task_bytes: 0,
         }
     }
 

@@ -12,6 +12,10 @@ use crate::keys::SessionParameters;
 use crate::sequence::Sn;
 use crate::wire::{AsyncEvent, Bhs, LogoutReason, LogoutRequest, LogoutResult};
 
+/// The longest time for which tasks of a lost connection are kept, whatever Time2Wait the initiator
+/// has asked for: a session without a connection is one that others cannot have.
+const MAX_KEPT: Duration = Duration::from_secs(120);
+
 /// A place for a connection, whatever becomes of the connection.
 #[derive(Debug, Default)]
 pub(super) struct Place {
@@ -99,8 +103,8 @@ impl Session {
     /// Takes out the connection at `place`, which was logged out, has broken the protocol or whose
     /// socket is dead, and gives the bytes that it still had to send.
     ///
-    /// At error recovery level 2 its tasks are kept for Time2Wait and Time2Retain, unless it was
-    /// closed by a logout: TASK REASSIGN moves them to another connection (§7.2.2), and while they
+    /// At error recovery level 2 its tasks are kept for Time2Wait and Time2Retain (for 120 s at
+    /// most, and of as many connections as may work at once), unless it was closed by a logout: TASK REASSIGN moves them to another connection (§7.2.2), and while they
     /// are kept the session goes on even without a connection (§6.3.6).
     ///
     /// Else they end without an answer. The standard's remedy for a lost connection at error
@@ -123,10 +127,11 @@ impl Session {
             self.core.discard_held(place);
             self.core.places[place].lost = Some(cid);
             let seconds = self.core.parameters.time2wait_s + self.core.parameters.time2retain_s;
-            let until = now + Duration::from_secs(u64::from(seconds));
+            let until = now + Duration::from_secs(u64::from(seconds)).min(MAX_KEPT);
             if let Some(connection) = &mut self.connections[place] {
                 connection.lose(until);
             }
+            self.bound_lost(now, trace);
         }
         if farewell == Farewell::None {
             self.core.meter.lost_connections += 1;
@@ -135,6 +140,19 @@ impl Session {
         // Functions may have waited for tasks, and writes for memory.
         self.management_done(now, trace);
         rest
+    }
+
+    /// Lets go what is kept of the oldest lost connection when more are lost than may work at once.
+    fn bound_lost(&mut self, now: Instant, trace: &mut Recorder) {
+        let lost = self.connections.iter().enumerate();
+        let lost = lost
+            .filter_map(|(place, connection)| Some((connection.as_ref()?.link.lost_until?, place)));
+        let lost: Vec<(Instant, usize)> = lost.collect();
+        if lost.len() > usize::from(self.core.parameters.max_connections)
+            && let Some(&(_, oldest)) = lost.iter().min()
+        {
+            self.remove(oldest, now, trace);
+        }
     }
 
     /// Lets go what was kept of lost connections for longer than Time2Wait and Time2Retain
