@@ -300,6 +300,10 @@ impl Core {
             );
             return Ok(());
         }
+        if self.is_taken_along(&command) {
+            self.release(true);
+            return Ok(());
+        }
         if self.tasks.contains_key(&tag) || tag == RESERVED_TASK_TAG {
             // Its slot is free before the answer says so, or a window of 1 would stay closed.
             self.release(!command.immediate);

@@ -12,18 +12,22 @@ use super::task::Stage;
 use crate::scsi::UnitAttention;
 use crate::sequence::Sn;
 use crate::wire::{
-    Bhs, Lun, RejectReason, TaskManagementFunction, TaskManagementRequest, TaskManagementResult,
+    Bhs, Lun, RejectReason, ScsiCommand, TaskManagementFunction, TaskManagementRequest,
+    TaskManagementResult,
 };
 
 /// Functions that may wait at once for tasks that are at a store.
 const MAX_WAITING: usize = 16;
 
-/// A function whose answer waits until its tasks have left the stores.
+/// A function whose answer waits until its tasks have left the stores, and until commands that were
+/// sent before it on other connections have come.
 #[derive(Debug)]
 pub(super) struct Management {
     request: TaskTag,
     pub(super) place: usize,
     tasks: Vec<TaskTag>,
+    /// Commands for the unit that come before this CmdSN are affected, too.
+    missing: Option<(Lun, Sn)>,
 }
 
 impl Core {
@@ -106,7 +110,17 @@ impl Core {
             _ => (Vec::new(), TaskManagementResult::NotSupported),
         };
         let at_store = self.abort(&tasks, now, trace);
-        if at_store.is_empty() {
+        let missing = match request.function {
+            TaskManagementFunction::AbortTaskSet
+            | TaskManagementFunction::ClearTaskSet
+            | TaskManagementFunction::LogicalUnitReset
+                if result == TaskManagementResult::Complete && self.lacks(request.cmd_sn) =>
+            {
+                Some((request.lun, request.cmd_sn))
+            }
+            _ => None,
+        };
+        if at_store.is_empty() && missing.is_none() {
             self.send_managed(link, request.task_tag, result, now, trace);
         } else {
             let request = request.task_tag;
@@ -114,9 +128,23 @@ impl Core {
                 request,
                 place,
                 tasks: at_store,
+                missing,
             });
         }
         Ok(())
+    }
+
+    /// Whether commands from before `cmd_sn` are still under way: an immediate function on one
+    /// connection may overtake them on another, and has to wait for them (§4.2.3.3 b).
+    fn lacks(&self, cmd_sn: Sn) -> bool {
+        self.window.exp_cmd_sn().lt(cmd_sn) && cmd_sn.sub(1).le(self.window.max_cmd_sn())
+    }
+
+    /// Whether a command that has come only now was ended by a function that was sent after it.
+    pub(super) fn is_taken_along(&self, command: &ScsiCommand) -> bool {
+        let ends = |(lun, before): (Lun, Sn)| command.lun == lun && command.cmd_sn.lt(before);
+        let mut missing = self.management.iter().filter_map(|waiting| waiting.missing);
+        !command.immediate && missing.any(ends)
     }
 
     /// The tasks of the unit, or of all units, that were sent before the function (§11.5.1: those
@@ -124,7 +152,7 @@ impl Core {
     /// well, and will never become tasks.
     fn affected(&mut self, lun: Option<Lun>, before: Sn) -> Vec<TaskTag> {
         let exp_cmd_sn = self.window.exp_cmd_sn();
-        if exp_cmd_sn.lt(before) && before.sub(1).le(self.window.max_cmd_sn()) {
+        if self.lacks(before) {
             self.pass_over(0..before.distance(exp_cmd_sn), |held| match held {
                 Some(held) => held.is_for(lun),
                 // §4.2.3.3: the whole target's CmdSN space up to the function may be plugged,
@@ -235,8 +263,13 @@ impl Session {
     pub(super) fn management_done(&mut self, now: Instant, trace: &mut Recorder) {
         let Session { core, connections } = self;
         let tasks = &core.tasks;
-        let done =
-            |waiting: &mut Management| waiting.tasks.iter().all(|tag| !tasks.contains_key(tag));
+        let exp_cmd_sn = core.window.exp_cmd_sn();
+        let done = |waiting: &mut Management| {
+            let have_come = waiting
+                .missing
+                .is_none_or(|(_, before)| before.le(exp_cmd_sn));
+            have_come && waiting.tasks.iter().all(|tag| !tasks.contains_key(tag))
+        };
         let answered: Vec<Management> = core.management.extract_if(.., done).collect();
         for Management { request, place, .. } in answered {
             if let Some(link) = link_at(connections, place) {

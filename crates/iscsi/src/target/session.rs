@@ -230,6 +230,9 @@ impl Session {
             };
             self.core.end_after(place, link, handled);
             self.deliver_held(now, trace);
+            if !self.core.management.is_empty() {
+                self.management_done(now, trace);
+            }
             // Tasks that were aborted or broke off have given room back.
             self.grant_waiting(now, trace);
             if let Some(link) = link_at(&mut self.connections, place) {

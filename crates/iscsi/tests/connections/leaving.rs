@@ -6,8 +6,8 @@ use wansan_iscsi::sequence::Sn;
 use wansan_iscsi::target::Close;
 use wansan_iscsi::wire::{
     AsyncEvent, AsyncMessage, BHS_BYTES, Bhs, LogoutReason, LogoutRequest, LogoutResponse,
-    LogoutResult, Lun, Opcode, ScsiCommand, TaskAttribute, TaskManagementFunction,
-    TaskManagementRequest, TaskManagementResponse, TaskManagementResult,
+    LogoutResult, Lun, Opcode, RESERVED_TASK_TAG, ScsiCommand, TaskAttribute,
+    TaskManagementFunction, TaskManagementRequest, TaskManagementResponse, TaskManagementResult,
 };
 use wansan_trace::{Instant, TaskTag};
 
@@ -86,6 +86,23 @@ fn reassign(tag: u32) -> Bhs {
         task_tag: TaskTag(98),
         referenced_task_tag: TaskTag(tag),
         cmd_sn: Sn(2),
+        exp_stat_sn: Sn(0),
+        ref_cmd_sn: Sn(0),
+        exp_data_sn: 0,
+    }
+    .emit(&mut bhs);
+    bhs
+}
+
+fn manage(function: TaskManagementFunction, cmd_sn: u32) -> Bhs {
+    let mut bhs = [0; BHS_BYTES];
+    TaskManagementRequest {
+        immediate: true,
+        function,
+        lun: Lun::single_level(0).unwrap(),
+        task_tag: TaskTag(97),
+        referenced_task_tag: RESERVED_TASK_TAG,
+        cmd_sn: Sn(cmd_sn),
         exp_stat_sn: Sn(0),
         ref_cmd_sn: Sn(0),
         exp_data_sn: 0,
@@ -245,4 +262,27 @@ fn a_session_without_connections_waits_for_one_as_long_as_was_agreed() {
     rig.session
         .expire(Instant::from_ns(60 * SECOND_NS), &mut rig.trace);
     assert!(rig.session.is_over());
+}
+
+#[test]
+fn a_function_waits_for_the_commands_that_it_has_overtaken() {
+    // §4.2.3.3 b: the target waits for all commands of the affected tasks, by their CmdSN.
+    for function in [
+        TaskManagementFunction::AbortTaskSet,
+        TaskManagementFunction::ClearTaskSet,
+        TaskManagementFunction::LogicalUnitReset,
+    ] {
+        let (mut rig, mut first, mut second) = rig(0);
+        send(&mut rig, &mut first, &manage(function, 3));
+        assert!(answers(&mut rig, &mut first).is_empty());
+        send(&mut rig, &mut second, &read(1, 1));
+        assert!(answers(&mut rig, &mut first).is_empty());
+        send(&mut rig, &mut second, &read(2, 2));
+        assert!(rig.at_store.is_empty(), "they never run");
+        let told = answers(&mut rig, &mut first);
+        assert_eq!(opcodes(&told), [Opcode::TaskManagementResponse]);
+        // What comes after it is not affected.
+        send(&mut rig, &mut second, &read(3, 3));
+        assert_eq!(rig.session.window().exp_cmd_sn, Sn(4));
+    }
 }
