@@ -9,6 +9,7 @@ pub(crate) mod lab;
 mod metrics;
 mod quantity;
 mod record;
+mod service;
 mod session;
 pub(crate) mod target;
 mod target_file;

@@ -13,11 +13,12 @@ use wansan_iscsi::keys::Wanted;
 use wansan_san::store::LunSpec;
 use wansan_san::target::{Access, Changes, Discovery, NamePattern, Network, Offer, TargetSpec};
 use wansan_san::{Target, TargetConfig};
-use wansan_trace::Recorder;
+use wansan_trace::{Recorder, units};
 
 use super::chap::ChapArgs;
 use super::quantity::time_span;
 use super::record::RecordArgs;
+use super::service;
 use super::session::SessionArgs;
 use super::target_file::{self, TargetFile};
 use super::{metrics, one_line, remark, tell, tell_json};
@@ -95,6 +96,15 @@ pub(crate) struct TargetArgs {
     /// How often TCP's own view of each connection is recorded
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time_span, allow_hyphen_values = true)]
     tcp_interval: Duration,
+    /// How long initiators that are asked to log out at the end may take; 0s to ask nobody
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        allow_hyphen_values = true,
+        value_parser = units::parse_duration
+    )]
+    drain: Duration,
     /// Serve counters for Prometheus here, at /metrics; anybody who reaches it may read them
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
@@ -146,6 +156,27 @@ impl TargetArgs {
             "`listen` cannot change while the target serves: start it again"
         );
         Ok(target.reload(&wishes.offer)?)
+    }
+
+    /// As [`TargetArgs::reload`]; says what came of it.
+    fn reload_and_tell(&self, listen: &[String], target: &mut Target) -> Result<()> {
+        match self.reload(listen, target) {
+            Ok(changes) if self.json => {
+                let event = serde_json::json!({
+                    "event": "reloaded", "added": changes.added, "removed": changes.removed,
+                    "changed": changes.changed,
+                });
+                tell_json(&event.to_string())
+            }
+            Ok(changes) => tell(|out| writeln!(out, "reloaded: {changes}")),
+            Err(error) => {
+                remark(&format!(
+                    "wansan target: not reloaded, nothing has changed: {}",
+                    one_line(&error)
+                ));
+                Ok(())
+            }
+        }
     }
 
     /// The one target that the arguments describe.
@@ -221,24 +252,24 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
             }
         })?;
     }
+    let status = format!("serves at {}", addresses.join(", "));
+    service::ready(&status);
     for signal in signals.forever() {
         if signal != SIGHUP || args.config.is_none() {
             break;
         }
-        let reloaded = args.reload(&config.listen, &mut target);
-        match reloaded {
-            Ok(changes) if args.json => {
-                let event = serde_json::json!({
-                    "event": "reloaded", "added": changes.added, "removed": changes.removed,
-                    "changed": changes.changed,
-                });
-                tell_json(&event.to_string())?;
-            }
-            Ok(changes) => tell(|out| writeln!(out, "reloaded: {changes}"))?,
-            Err(error) => remark(&format!(
-                "wansan target: not reloaded, nothing has changed: {}",
-                one_line(&error)
-            )),
+        service::reloading();
+        args.reload_and_tell(&config.listen, &mut target)?;
+        service::ready(&status);
+    }
+    service::stopping();
+    if !args.drain.is_zero() {
+        // Whoever sends a second signal does not want to wait.
+        let left = target.drain(args.drain, || signals.pending().next().is_some());
+        if !left {
+            remark(
+                "wansan target: some initiators have not logged out: their sessions are cut off",
+            );
         }
     }
     let recorders = target.stop();
