@@ -102,7 +102,8 @@ fn page(rows: &[Row]) -> String {
          suite of its families SCSI and iSCSI (the third, LINUX, repeats tests of SCSI), with data \
          loss allowed, two initiator names and a second path. Each suite gets a fresh target with one \
          disk of 64 MiB that can be unmapped. The suite itself counts a test that skips itself as \
-         passed; here it counts as skipped.\n\n\
+         passed; here it counts as skipped. wansan's disk for GetLBAStatus has blocks of 4096 bytes: \
+         where several blocks lie in a physical one, UnmapSingle asks for one and expects another.\n\n\
          `make conformance` runs both and prints this page. It fails unless wansan fails no test and \
          passes more than tgtd.\n\n\
          ## By family\n\n",

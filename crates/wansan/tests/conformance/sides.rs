@@ -16,9 +16,20 @@ pub(crate) fn ours(suite: &str) -> Result<Vec<Test>, PeerError> {
     let folder = folder()?;
     let target = Target::start(
         Path::new(env!("CARGO_BIN_EXE_wansan")),
-        &["--lun", &format!("memory:{DISK_MIB}MiB,thin")],
+        &["--lun", &unit(suite)],
     )?;
     run_suite(suite, &target.url(0), folder.path())
+}
+
+/// Our unit for `suite`. GetLBAStatus gets blocks that are as large as the physical ones: where they
+/// are smaller, its test UnmapSingle asks for the status of one block and expects that of another.
+fn unit(suite: &str) -> String {
+    let block_bytes = if suite == "SCSI.GetLBAStatus" {
+        4096
+    } else {
+        512
+    };
+    format!("memory:{DISK_MIB}MiB,thin,block={block_bytes}")
 }
 
 /// What `suite` says of tgtd, which is told to let blocks be unmapped.
