@@ -172,6 +172,8 @@ impl Recovery {
                 Err(InitiatorError::Login { .. }) if self.outage.is_some() && !leads => {
                     session.lose_all(now, trace);
                     self.end_session(to, now);
+                    // Only one may lead: two sessions of one ISID would push each other out.
+                    place = 0;
                     continue;
                 }
                 Err(_) => {
