@@ -1,6 +1,7 @@
 //! Which sessions a target has, over all its threads.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use wansan_trace::SessionId;
@@ -33,10 +34,21 @@ pub(super) struct Registry {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     sessions: HashMap<Nexus, Replaced>,
     last_tsih: u16,
+}
+
+impl Default for State {
+    /// TSIHs begin anywhere: a connection of a session from before this target was started must not
+    /// find another one of that number.
+    fn default() -> Self {
+        State {
+            sessions: HashMap::new(),
+            last_tsih: RandomState::new().hash_one(()) as u16,
+        }
+    }
 }
 
 impl Registry {
