@@ -77,7 +77,7 @@ impl Session {
                 core.orphans[place].is_free = true;
             } else {
                 let tag = core.tasks.spare_tag();
-                let request = Request::Remove { cid };
+                let request = Request::Remove { cid, on: link.id };
                 core.requests.push((tag, request));
                 core.send_request(link, tag, request, now, trace);
             }
@@ -89,9 +89,9 @@ impl Session {
 }
 
 impl Core {
-    /// Whether tasks of a lost connection wait for another one.
+    /// Whether tasks of a lost connection wait for another one, or to be asked for.
     pub(super) fn has_orphans(&self) -> bool {
-        self.orphans.iter().any(|orphans| orphans.heir.is_none())
+        !self.orphans.is_empty()
     }
 
     /// Gathers what belonged to a connection that is gone, and what had been left to it.
@@ -106,10 +106,9 @@ impl Core {
         }
         // Some may have been left by an earlier connection with this CID.
         tasks.retain(|tag| {
-            !self
-                .orphans
-                .iter()
-                .any(|orphans| orphans.tasks.contains(tag))
+            let left = |orphans: &Orphans| orphans.tasks.contains(tag);
+            let asked = |(_, request): &(_, Request)| matches!(request, Request::Reassign { referenced, .. } if referenced == tag);
+            !self.orphans.iter().any(left) && !self.requests.iter().any(asked)
         });
         // In the order in which they were sent: those that never came have to come in order.
         let before_all = self.cmd_sn.sub(1 << 31);
@@ -120,23 +119,21 @@ impl Core {
             .requests
             .iter()
             .filter_map(|(_, request)| match request {
-                Request::Reassign { referenced } => Some(*referenced),
+                Request::Reassign { referenced, on } if *on == lost => Some(*referenced),
                 _ => None,
             })
             .collect();
         self.requests.retain(|(_, request)| match request {
-            // Asked again by whoever takes over.
-            Request::Remove { .. } | Request::Reassign { .. } => false,
+            // Asked again by whoever takes over; what another connection has asked for, it gets.
+            Request::Remove { on, .. } | Request::Reassign { on, .. } => *on != lost,
             Request::Manage { .. } | Request::Logout | Request::Ping | Request::Leave => true,
         });
         for orphans in &mut self.orphans {
-            orphans.heir = None;
+            orphans.heir = orphans.heir.filter(|heir| *heir != lost);
         }
         for tag in waiting {
             let from = self.tasks.get_mut(tag).map(|task| task.stage);
-            if let Some(Stage::Sent(cid)) = from
-                && !tasks.contains(&tag)
-            {
+            if let Some(Stage::Sent(cid)) = from {
                 self.orphans.push(Orphans {
                     cid,
                     heir: None,
@@ -202,6 +199,7 @@ impl Core {
             let tag = self.tasks.spare_tag();
             let request = Request::Reassign {
                 referenced: task_tag,
+                on: link.id,
             };
             self.requests.push((tag, request));
             self.send_request(link, tag, request, now, trace);

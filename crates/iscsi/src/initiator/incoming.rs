@@ -63,7 +63,7 @@ impl Core {
                         let event = AsyncEvent::LogoutRequest.to_wire();
                         return Err(SessionError::TargetLeft { event });
                     }
-                    Some(Request::Remove { cid }) => {
+                    Some(Request::Remove { cid, .. }) => {
                         return self.removed(link, cid, response.response, now, trace);
                     }
                     _ => {}
@@ -374,7 +374,7 @@ impl Core {
         let Some(request) = self.take_request(response.task_tag) else {
             return Ok(());
         };
-        if let Request::Reassign { referenced } = request {
+        if let Request::Reassign { referenced, .. } = request {
             return self.reassigned(link, referenced, response.response, now, trace);
         }
         if response.response == TaskManagementResult::Complete {

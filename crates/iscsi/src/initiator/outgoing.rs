@@ -217,7 +217,7 @@ impl Core {
                 exp_stat_sn,
             }
             .emit(&mut bhs),
-            Request::Remove { cid } => LogoutRequest {
+            Request::Remove { cid, .. } => LogoutRequest {
                 immediate: true,
                 reason: LogoutReason::RemoveForRecovery,
                 task_tag: tag,
@@ -226,7 +226,7 @@ impl Core {
                 exp_stat_sn,
             }
             .emit(&mut bhs),
-            Request::Reassign { referenced } => {
+            Request::Reassign { referenced, .. } => {
                 let (lun, exp_data_sn) = match self.tasks.get_mut(referenced) {
                     Some(task) => (task.lun, task.data_sns.expected),
                     None => return,

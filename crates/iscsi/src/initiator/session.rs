@@ -55,13 +55,15 @@ pub(super) enum Request {
     Logout,
     /// The connection is to be closed, as the target wants.
     Leave,
-    /// A lost connection is to be removed for recovery.
+    /// The connection `cid` is lost and to be removed for recovery, which was asked for on `on`.
     Remove {
         cid: ConnectionId,
+        on: ConnectionId,
     },
-    /// A task of a lost connection is to move.
+    /// A task of a lost connection is to move to `on`.
     Reassign {
         referenced: TaskTag,
+        on: ConnectionId,
     },
 }
 
