@@ -16,11 +16,12 @@ PACKAGES := web/node_modules/.package-lock.json
 PAGE_SOURCES := $(shell find web/src web/test -type f) \
 	web/build.mjs web/package.json web/tsconfig.json
 
-.PHONY: help setup build web demo test test-kernels conformance fuzz check bench clean
+.PHONY: help setup build web demo test test-faults test-kernels conformance fuzz check bench clean
 
 help:
 	@echo 'make demo    build everything, then run $(DEMO_PLAN)'
 	@echo 'make test    the whole test suite; no root needed'
+	@echo 'make test-faults   100 rounds of each kind of fault, every block verified; FAULT_ROUNDS=1000 for more'
 	@echo 'make test-kernels  the Linux kernel at the other end, in a virtual machine; minutes'
 	@echo 'make conformance   libiscsi'"'"'s suite on our target and on tgtd, as a page of Markdown'
 	@echo 'make fuzz    peers that send anything, a minute for each; FUZZ_SECONDS=3600 for longer'
@@ -46,6 +47,10 @@ web: $(PAGE)
 test: web
 	@setup/need build test
 	@setup/run-tests
+
+test-faults: web
+	@setup/need build
+	@WANSAN_FAULT_ROUNDS=$(or $(FAULT_ROUNDS),100) cargo test --locked --package wansan --test faults
 
 test-kernels: web
 	@setup/need build kernels

@@ -1,0 +1,120 @@
+//! The kinds of rounds: which faults come when.
+
+use std::time::Duration;
+
+use rand_core::Rng;
+use rand_pcg::Pcg64Mcg;
+
+use crate::proxy::{Cut, Fault, Harm, Way};
+
+/// What a round is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Each connection is killed, at any byte and in any way.
+    Killed,
+    /// Nothing passes for this long.
+    Held(Duration),
+    /// Bytes are changed, with digests on.
+    Corrupted,
+    /// The target is killed with SIGKILL and started again.
+    Restarted,
+}
+
+/// What happens in a round.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// The proxy strikes a connection.
+    Strike(Fault),
+    /// The path is black-holed for this long.
+    Hold(Duration),
+    /// What silent connections have kept comes after all.
+    Release,
+    /// The target is killed, and is back after this long.
+    Restart(Duration),
+}
+
+/// A round's steps, each with the number of writes that are acknowledged before it.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// In the order of the writes.
+    pub(crate) steps: Vec<(u64, Step)>,
+    /// How many writes the caller makes at least.
+    pub(crate) writes: u64,
+    /// The caller goes away with writes in flight, together with the target.
+    pub(crate) is_abandoned: bool,
+}
+
+/// Writes of a round, but for what it takes until the last fault has struck.
+const WRITES: u64 = 500;
+
+impl Kind {
+    /// Whether the disk must outlive its target.
+    pub(crate) fn needs_a_file(self) -> bool {
+        self == Kind::Restarted
+    }
+
+    /// Whether digests must be on.
+    pub(crate) fn needs_digests(self) -> bool {
+        self == Kind::Corrupted
+    }
+
+    /// Draws what happens to a session of `connections` connections.
+    pub(crate) fn draw(self, random: &mut Pcg64Mcg, connections: usize) -> Plan {
+        let mut below = |bound: u64| random.next_u64() % bound;
+        let mut steps = Vec::new();
+        let mut is_abandoned = false;
+        // The first faults meet a caller that has all its writes in flight.
+        match self {
+            Kind::Killed => {
+                for pick in 0..connections as u64 {
+                    let at = 50 + below(300);
+                    let cut = [Cut::Reset, Cut::Finish, Cut::Silence][below(3) as usize];
+                    let fault = fault(&mut below, pick, Harm::Cut(cut));
+                    steps.push((at, Step::Strike(fault)));
+                    if cut == Cut::Silence {
+                        steps.push((at + 1 + below(200), Step::Release));
+                    }
+                }
+            }
+            Kind::Held(time) => steps.push((50 + below(300), Step::Hold(time))),
+            Kind::Corrupted => {
+                for _ in 0..1 + below(6) {
+                    let at = 50 + below(300);
+                    let pattern = 1 + below(255) as u8;
+                    let pick = below(64);
+                    let fault = fault(&mut below, pick, Harm::Corrupt(pattern));
+                    steps.push((at, Step::Strike(fault)));
+                }
+            }
+            Kind::Restarted => {
+                for _ in 0..1 + below(3) {
+                    let down = Duration::from_millis(below(1000));
+                    steps.push((50 + below(400), Step::Restart(down)));
+                }
+                is_abandoned = below(4) == 0;
+            }
+        }
+        steps.sort_by_key(|(at, _)| *at);
+        Plan {
+            steps,
+            writes: WRITES,
+            is_abandoned,
+        }
+    }
+}
+
+/// At any byte of the next few hundred KiB.
+fn fault(below: &mut impl FnMut(u64) -> u64, pick: u64, harm: Harm) -> Fault {
+    let way = [Way::ToTarget, Way::ToInitiator][below(2) as usize];
+    // Most of what goes to the initiator are headers.
+    let most_bytes = match way {
+        Way::ToTarget => 1 << 18,
+        Way::ToInitiator => 1 << 15,
+    };
+    Fault {
+        pick,
+        way,
+        after_bytes: below(most_bytes),
+        harm,
+    }
+}
