@@ -145,13 +145,6 @@ impl Connection {
     pub fn wants_input(&self) -> bool {
         self.link.hears()
     }
-
-    /// Whether there is something to do without anything being heard: bytes wait for the socket,
-    /// or tasks to be asked of a store.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        !self.pending().is_empty() || !self.link.ready.is_empty() && !self.link.is_lost()
-    }
 }
 
 impl Link {

@@ -80,11 +80,14 @@ pub(super) const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 ///    which connections are to be closed, each with [`Session::leave`].
 ///
 /// What comes on one connection can give others something to do: those that
-/// [`Connection::is_busy`] names want 2 and 3 as well.
+/// [`Session::is_busy`] names want 2 and 3 as well.
 ///
 /// Another connection comes in with [`Session::join`]; one whose socket is dead goes with
 /// [`Session::leave`]; the session [`is over`](Session::is_over) with its last one.
 /// [`Session::rest`] and [`Session::expire`] are called about once a second.
+///
+/// A session that takes the place of one whose work is still at a store is [paused](Session::pause)
+/// until that is done.
 ///
 /// Memory is bounded: tasks by the command window, unsolicited data by FirstBurstLength times the
 /// window (256 MiB at most), solicited data by 64 MiB or one task, what waits for a socket by
@@ -125,6 +128,8 @@ pub(super) struct Core {
     /// nothing new is asked of the stores, as the initiator may repeat what it thinks lost and
     /// an old write must not land after a new one.
     pub(super) left_behind: Vec<TaskTag>,
+    /// Nothing is asked of the stores until the driver says so.
+    pub(super) paused: bool,
     /// Connections that are to be closed.
     pub(super) ends: VecDeque<(usize, Close)>,
     /// Writes that wait for room in the bound on solicited data, oldest first.
@@ -172,6 +177,7 @@ impl Session {
                 solicited_bytes: 0,
                 places: Vec::new(),
                 left_behind: Vec::new(),
+                paused: false,
                 ends: VecDeque::new(),
                 waiting_for_grant: VecDeque::new(),
                 management: Vec::new(),
@@ -194,6 +200,29 @@ impl Session {
     /// The connection at `place`.
     pub fn connection(&mut self, place: usize) -> Option<&mut Connection> {
         self.connections.get_mut(place)?.as_mut()
+    }
+
+    /// Whether the connection at `place` has something to do without anything being heard: bytes
+    /// wait for the socket, or tasks to be asked of a store.
+    #[must_use]
+    pub fn is_busy(&self, place: usize) -> bool {
+        let connection = self.connections.get(place).and_then(Option::as_ref);
+        connection.is_some_and(|connection| {
+            let ready = !connection.link.ready.is_empty() && !connection.link.is_lost();
+            !connection.pending().is_empty() || ready && self.core.asks_stores()
+        })
+    }
+
+    /// Lets commands come, and asks nothing of the stores until [`Session::resume`]: what an older
+    /// session of the same I_T nexus has left there must be over first, as the initiator may repeat
+    /// what it thinks lost (RFC 7143 §6.3.5), and an old write must not land after a new one.
+    pub fn pause(&mut self) {
+        self.core.paused = true;
+    }
+
+    /// Ends what [`Session::pause`] began; connections that [`Session::is_busy`] names go on.
+    pub fn resume(&mut self) {
+        self.core.paused = false;
     }
 
     /// What is in force for the session.
@@ -282,6 +311,13 @@ impl Session {
         link.pinged = true;
         self.core.send_ping(link, now, trace);
         true
+    }
+}
+
+impl Core {
+    /// Whether the stores may be given work now.
+    pub(super) fn asks_stores(&self) -> bool {
+        !self.paused && self.left_behind.is_empty()
     }
 }
 

@@ -59,7 +59,7 @@ impl Session {
     /// The next piece of work for a task of the connection at `place`. Reads wait while the
     /// connection has enough to send.
     pub fn poll_work(&mut self, place: usize) -> Option<Work> {
-        if !self.core.left_behind.is_empty() {
+        if !self.core.asks_stores() {
             return None;
         }
         let link = &mut self.connections.get_mut(place)?.as_mut()?.link;

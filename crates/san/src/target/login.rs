@@ -11,7 +11,7 @@ use wansan_iscsi::wire::LoginStatus;
 use wansan_trace::SessionId;
 
 use super::directory::ServedTarget;
-use super::registry::{Nexus, Replaced};
+use super::registry::{Known, Nexus};
 use super::seat::Seat;
 use super::sessions::Sessions as Served;
 use super::{PORTAL_GROUP_TAG, Shared};
@@ -29,7 +29,7 @@ pub(super) struct Desk<'a> {
     /// The target that the initiator has logged in to.
     pub(super) target: Option<Arc<ServedTarget>>,
     /// The session that the new one has pushed out.
-    pub(super) replaced: Option<Replaced>,
+    pub(super) replaced: Option<Known>,
 }
 
 impl Sessions for Desk<'_> {

@@ -35,6 +35,8 @@ pub(super) enum Mail {
     },
     /// End this session: its initiator has begun anew (RFC 7143 §6.3.5).
     EndSession(SessionId),
+    /// Let this session ask the stores: all that older ones of its nexus had there is over.
+    Resume(SessionId),
     /// Listen no more, and ask all initiators to leave within so many seconds.
     Drain(u16),
     /// Say what has been done.

@@ -91,6 +91,7 @@ impl Reactor {
                 trace,
                 queue_pair,
                 backlog: VecDeque::new(),
+                lingering: Vec::new(),
                 retired: Retired::default(),
             },
             next_thread: 0,
@@ -223,6 +224,17 @@ impl Reactor {
                             self.begin_close(slot);
                         }
                         self.end_session(number);
+                    } else {
+                        self.context.is_gone(id);
+                    }
+                }
+                Mail::Resume(id) => {
+                    let number = self.sessions.find(id).map(|(number, _)| number);
+                    if let Some(number) = number
+                        && let Some(served) = self.sessions.get_mut(number)
+                    {
+                        served.session.resume();
+                        self.woken.extend(served.slots().map(|(_, slot)| slot));
                     }
                 }
                 Mail::Drain(seconds) => self.drain(seconds),
@@ -355,7 +367,10 @@ impl Reactor {
                 self.sessions.join(number, connection, slot)
             }
             None => target.map(|target| {
-                let session = handshake.into_session(accepted, target.session.clone(), targets);
+                let mut session = handshake.into_session(accepted, target.session.clone(), targets);
+                if self.context.shared.registry.waits(id) {
+                    session.pause();
+                }
                 self.sessions.begin(session, target, slot)
             }),
         };
@@ -370,20 +385,26 @@ impl Reactor {
 
     fn stores_answered(&mut self) {
         let mut touched: Vec<u16> = Vec::new();
+        let mut late = Vec::new();
         let Reactor {
             sessions, context, ..
         } = self;
         for completion in context.queue_pair.completions() {
             let token = Token::from_u64(completion.token);
-            // A session that has ended meanwhile does not want to know.
             if let Some(served) = sessions.get_mut(token.slot)
                 && served.generation == token.generation
             {
+                served.at_stores -= 1;
                 answered(&mut served.session, completion, &mut context.trace);
                 if touched.last() != Some(&token.slot) {
                     touched.push(token.slot);
                 }
+            } else {
+                late.push(token);
             }
+        }
+        for token in late {
+            context.answered_late(token);
         }
         context.submit_backlog();
         touched.sort_unstable();
@@ -405,10 +426,8 @@ impl Reactor {
         };
         let slots: Vec<(usize, u16)> = served.slots().collect();
         let busy = slots.into_iter().filter(|&(place, slot)| {
-            let connection = served.session.connection(place);
             let waits = |peer: &Peer| peer.interest.1;
-            connection.is_some_and(|connection| connection.is_busy())
-                && !peers[usize::from(slot)].as_ref().is_some_and(waits)
+            served.session.is_busy(place) && !peers[usize::from(slot)].as_ref().is_some_and(waits)
         });
         busy.map(|(_, slot)| slot).collect()
     }
@@ -569,7 +588,7 @@ impl Reactor {
         if let Some(served) = self.sessions.end(number) {
             self.context.shared.registry.leave(served.session.id());
             self.context.retired.add(&served);
-            self.context.forget(number, served.generation);
+            self.context.ended(number, &served);
         }
     }
 

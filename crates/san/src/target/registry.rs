@@ -9,6 +9,10 @@ use wansan_trace::SessionId;
 /// Sessions that a target serves at most.
 pub(super) const MAX_SESSIONS: usize = 1024;
 
+/// Sessions that have ended and still have operations at stores, at most. While there are as many,
+/// no new session begins.
+const MAX_ENDED: usize = 4 * MAX_SESSIONS;
+
 /// What names a session before it has a TSIH (RFC 7143 §3.4.3): one I_T nexus has one session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Nexus {
@@ -20,15 +24,20 @@ pub(super) struct Nexus {
     pub(super) target: String,
 }
 
-/// A session that another one of the same nexus has pushed out.
+/// A session and where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Replaced {
+pub(super) struct Known {
     pub(super) session: SessionId,
     /// The number of the thread that owns it.
     pub(super) owner: usize,
 }
 
 /// The sessions. Touched at login and at the end of a session only.
+///
+/// An ended session stays known until the stores have answered all that it had asked of them, which
+/// its thread says with [`Registry::quiet`]. A new session of the same nexus logs in meanwhile and
+/// asks nothing of the stores: its initiator may repeat what it thinks lost, and an old write must
+/// not land after a new one (RFC 7143 §6.3.5).
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     state: Mutex<State>,
@@ -36,7 +45,9 @@ pub(super) struct Registry {
 
 #[derive(Debug)]
 struct State {
-    sessions: HashMap<Nexus, Replaced>,
+    sessions: HashMap<Nexus, Known>,
+    /// Those that have ended, or were pushed out, and are not quiet yet.
+    ended: HashMap<SessionId, Nexus>,
     last_tsih: u16,
 }
 
@@ -46,8 +57,16 @@ impl Default for State {
     fn default() -> Self {
         State {
             sessions: HashMap::new(),
+            ended: HashMap::new(),
             last_tsih: RandomState::new().hash_one(()) as u16,
         }
+    }
+}
+
+impl State {
+    /// Whether a session of `nexus` that has ended is not quiet yet.
+    fn is_loud(&self, nexus: &Nexus) -> bool {
+        self.ended.values().any(|ended| ended == nexus)
     }
 }
 
@@ -58,25 +77,28 @@ impl Registry {
 
     /// Enters a new session and gives its id, with the one it replaces (session reinstatement,
     /// §6.3.5). `None` when there are as many as may be.
-    pub(super) fn enter(
-        &self,
-        nexus: Nexus,
-        owner: usize,
-    ) -> Option<(SessionId, Option<Replaced>)> {
+    pub(super) fn enter(&self, nexus: Nexus, owner: usize) -> Option<(SessionId, Option<Known>)> {
         let mut state = self.lock();
-        if state.sessions.len() >= MAX_SESSIONS && !state.sessions.contains_key(&nexus) {
+        let full = state.sessions.len() >= MAX_SESSIONS && !state.sessions.contains_key(&nexus);
+        if full || state.ended.len() >= MAX_ENDED {
             return None;
         }
         // Fewer sessions than TSIHs, so one is free. 0 means "no session yet" (§11.12.6).
         let session = loop {
             state.last_tsih = state.last_tsih.wrapping_add(1).max(1);
             let tsih = state.last_tsih;
-            let taken = |known: &Replaced| known.session.0 & 0xffff == u64::from(tsih);
-            if !state.sessions.values().any(taken) {
+            let living = state.sessions.values().map(|known| &known.session);
+            let taken = |id: &SessionId| id.0 & 0xffff == u64::from(tsih);
+            if !living.chain(state.ended.keys()).any(taken) {
                 break SessionId::new(nexus.isid, tsih);
             }
         };
-        let replaced = state.sessions.insert(nexus, Replaced { session, owner });
+        let replaced = state
+            .sessions
+            .insert(nexus.clone(), Known { session, owner });
+        if let Some(replaced) = replaced {
+            state.ended.insert(replaced.session, nexus);
+        }
         Some((session, replaced))
     }
 
@@ -98,12 +120,11 @@ impl Registry {
         self.lock().sessions.is_empty()
     }
 
-    /// Whether anybody is logged in to a target.
+    /// Whether anybody is logged in to a target, or was and still has operations at its stores.
     pub(super) fn has_sessions(&self, target: &str) -> bool {
-        self.lock()
-            .sessions
-            .keys()
-            .any(|nexus| nexus.target == target)
+        let state = self.lock();
+        let mut all = state.sessions.keys().chain(state.ended.values());
+        all.any(|nexus| nexus.target == target)
     }
 
     /// The names of the initiator and of the target (empty for a discovery session) of each session.
@@ -116,11 +137,37 @@ impl Registry {
         named.collect()
     }
 
-    /// Forgets a session that has ended.
+    /// Whether an older session of the nexus of `session` is not quiet yet. When the last one is,
+    /// [`Registry::quiet`] gives this one.
+    pub(super) fn waits(&self, session: SessionId) -> bool {
+        let state = self.lock();
+        let mut living = state.sessions.iter();
+        let own = living.find(|(_, known)| known.session == session);
+        own.is_some_and(|(nexus, _)| state.is_loud(nexus))
+    }
+
+    /// Notes that a session has ended; its thread says later when it is quiet.
     pub(super) fn leave(&self, session: SessionId) {
-        self.lock()
-            .sessions
-            .retain(|_, known| known.session != session);
+        let mut state = self.lock();
+        let State {
+            sessions, ended, ..
+        } = &mut *state;
+        sessions.retain(|nexus, known| {
+            let leaves = known.session == session;
+            if leaves {
+                ended.insert(session, nexus.clone());
+            }
+            !leaves
+        });
+    }
+
+    /// Forgets a session that has ended, as the stores have answered all that it had asked. Gives
+    /// the session of the same nexus that waits for nothing more now.
+    pub(super) fn quiet(&self, session: SessionId) -> Option<Known> {
+        let mut state = self.lock();
+        let nexus = state.ended.remove(&session)?;
+        let heir = state.sessions.get(&nexus).copied();
+        heir.filter(|_| !state.is_loud(&nexus))
     }
 }
 
@@ -146,7 +193,7 @@ mod tests {
         let (second, replaced) = registry.enter(nexus("a"), 1).unwrap();
         assert_eq!(
             replaced,
-            Some(Replaced {
+            Some(Known {
                 session: first,
                 owner: 0
             })
@@ -161,6 +208,52 @@ mod tests {
             registry.enter(nexus("a"), 0).unwrap().1.map(|r| r.session),
             Some(second)
         );
+    }
+
+    #[test]
+    fn a_session_waits_until_all_older_ones_of_its_nexus_are_quiet() {
+        let registry = Registry::default();
+        let enter = |name, owner| registry.enter(nexus(name), owner).unwrap().0;
+        let first = enter("a", 0);
+        assert!(!registry.waits(first));
+        // One that was pushed out, and one that had left before the next came.
+        let second = enter("a", 1);
+        assert!(registry.waits(second));
+        registry.leave(second);
+        let third = enter("a", 2);
+        let other = enter("b", 0);
+        assert!(registry.waits(third) && !registry.waits(other));
+        assert!(registry.has_sessions("t") && !registry.has_sessions("u"));
+
+        registry.leave(first);
+        assert_eq!(registry.quiet(first), None);
+        assert!(registry.waits(third));
+        let heir = Known {
+            session: third,
+            owner: 2,
+        };
+        assert_eq!(registry.quiet(second), Some(heir));
+        assert!(!registry.waits(third));
+        // It was said already, and one that lives is not quiet.
+        assert_eq!(registry.quiet(second), None);
+        assert_eq!(registry.quiet(third), None);
+        // Nobody is there to go on.
+        registry.leave(third);
+        assert_eq!(registry.quiet(third), None);
+    }
+
+    #[test]
+    fn ended_sessions_are_bounded_until_they_are_quiet() {
+        let registry = Registry::default();
+        let mut last = registry.enter(nexus("a"), 0).unwrap().0;
+        for _ in 0..MAX_ENDED {
+            registry.leave(last);
+            last = registry.enter(nexus("a"), 0).map_or(last, |(id, _)| id);
+        }
+        assert!(registry.enter(nexus("b"), 0).is_none());
+        let ended = *registry.lock().ended.keys().next().unwrap();
+        registry.quiet(ended);
+        assert!(registry.enter(nexus("b"), 0).is_some());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use wansan_iscsi::login::Accepted;
 use wansan_iscsi::scsi::TargetDevice;
 use wansan_iscsi::target::{Handshake, Session, Work};
 use wansan_iscsi::text::send_targets::{TargetAddress, TargetRecord};
-use wansan_trace::{Instant, Recorder, TaskTag, clock};
+use wansan_trace::{Instant, Recorder, SessionId, TaskTag, clock};
 
 use super::directory::ServedTarget;
 use super::life::Life;
@@ -95,8 +95,21 @@ pub(super) struct Context {
     /// Operations that found the queue pair full. The command windows of the sessions that live
     /// bound them.
     pub(super) backlog: VecDeque<(u64, Arc<dyn Store>, Operation)>,
+    /// Its sessions that have ended and have operations at stores; no more than those.
+    pub(super) lingering: Vec<Lingering>,
     /// What its sessions that have ended had done.
     pub(super) retired: Retired,
+}
+
+/// A session that has ended while stores were at work for it.
+#[derive(Debug)]
+pub(super) struct Lingering {
+    session: SessionId,
+    /// Its number and generation, while it lived.
+    slot: u16,
+    generation: u16,
+    /// Operations that the stores have not answered.
+    at_stores: usize,
 }
 
 /// Names an operation at the stores: the slot and generation of the session, and the task.
@@ -309,34 +322,24 @@ fn log_in(
 impl Context {
     /// Handles what has come on a connection, and has the stores do what that asks for.
     fn advance(&mut self, at: Membership, served: &mut Served, now: Instant) {
-        let Served {
-            session,
-            target,
-            generation,
-            ..
-        } = served;
-        session.receive(at.place, now, &mut self.trace);
+        served.session.receive(at.place, now, &mut self.trace);
         let mut asked = now;
-        while let Some(work) = session.poll_work(at.place) {
-            asked = self.work(at.session, *generation, target, session, work, asked);
+        while let Some(work) = served.session.poll_work(at.place) {
+            asked = self.work(at.session, served, work, asked);
         }
-        while let Some(notice) = session.poll_notice() {
-            self.tell(session.id(), &target.session.device, notice);
+        while let Some(notice) = served.session.poll_notice() {
+            let device = &served.target.session.device;
+            self.tell(served.session.id(), device, notice);
         }
     }
 
     /// Has a store do a piece of work that it is asked for at `asked`: at once if that takes no
     /// longer than a copy in memory. Gives the time when that was done: looking at the clock once
     /// per piece, and only when it is recorded, is all that recording the store's time may cost.
-    pub(super) fn work(
-        &mut self,
-        slot: u16,
-        generation: u16,
-        target: &ServedTarget,
-        session: &mut Session,
-        work: Work,
-        asked: Instant,
-    ) -> Instant {
+    fn work(&mut self, slot: u16, served: &mut Served, work: Work, asked: Instant) -> Instant {
+        let Served {
+            session, target, ..
+        } = served;
         let recorded = self.trace.keeps_io();
         let mut answered = asked;
         let mut time = || {
@@ -345,7 +348,7 @@ impl Context {
             }
             answered
         };
-        match work {
+        let (task, unit, operation) = match work {
             Work::Read {
                 task,
                 unit,
@@ -358,22 +361,14 @@ impl Context {
                         let read = store.try_read_now(offset_bytes + at as u64, space)?;
                         Some(read.map(|()| time()).map_err(|error| error.sense()))
                     });
-                if !done {
-                    let buffer = vec![0; len_bytes];
-                    let operation = Operation::Read {
-                        offset: offset_bytes,
-                        buffer,
-                    };
-                    self.submit(
-                        Token {
-                            slot,
-                            generation,
-                            task,
-                        },
-                        &target.stores[unit],
-                        operation,
-                    );
+                if done {
+                    return answered;
                 }
+                let operation = Operation::Read {
+                    offset: offset_bytes,
+                    buffer: vec![0; len_bytes],
+                };
+                (task, unit, operation)
             }
             Work::Write {
                 task,
@@ -381,43 +376,27 @@ impl Context {
                 offset_bytes,
                 data,
                 fua,
-            } => match target.stores[unit].try_write_now(offset_bytes, &data, fua) {
-                Some(result) => {
+            } => {
+                if let Some(result) = target.stores[unit].try_write_now(offset_bytes, &data, fua) {
                     let result = result.map_err(|error| error.sense());
                     session.status_done(task, result, (asked, time()), &mut self.trace);
+                    return answered;
                 }
-                None => {
-                    let operation = Operation::Write {
-                        offset: offset_bytes,
-                        buffer: data,
-                        fua,
-                    };
-                    self.submit(
-                        Token {
-                            slot,
-                            generation,
-                            task,
-                        },
-                        &target.stores[unit],
-                        operation,
-                    );
-                }
-            },
-            Work::Flush { task, unit } => match target.stores[unit].try_flush_now() {
-                Some(result) => {
+                let operation = Operation::Write {
+                    offset: offset_bytes,
+                    buffer: data,
+                    fua,
+                };
+                (task, unit, operation)
+            }
+            Work::Flush { task, unit } => {
+                if let Some(result) = target.stores[unit].try_flush_now() {
                     let result = result.map_err(|error| error.sense());
                     session.status_done(task, result, (asked, time()), &mut self.trace);
+                    return answered;
                 }
-                None => self.submit(
-                    Token {
-                        slot,
-                        generation,
-                        task,
-                    },
-                    &target.stores[unit],
-                    Operation::Flush,
-                ),
-            },
+                (task, unit, Operation::Flush)
+            }
             // None of these is so frequent that a worker's detour would matter.
             Work::Medium {
                 task,
@@ -425,17 +404,16 @@ impl Context {
                 operation,
             } => {
                 let job = MediumJob::new(operation, &target.stores, unit);
-                self.submit(
-                    Token {
-                        slot,
-                        generation,
-                        task,
-                    },
-                    &target.stores[unit],
-                    Operation::Medium(Box::new(job)),
-                );
+                (task, unit, Operation::Medium(Box::new(job)))
             }
-        }
+        };
+        let token = Token {
+            slot,
+            generation: served.generation,
+            task,
+        };
+        served.at_stores += 1;
+        self.submit(token, &served.target.stores[unit], operation);
         answered
     }
 
@@ -452,12 +430,56 @@ impl Context {
         }
     }
 
-    /// Takes out what a session that has ended still waited to ask of the stores.
-    pub(super) fn forget(&mut self, slot: u16, generation: u16) {
+    /// Notes that the session that had the number `slot` has ended: what it still waited to ask of
+    /// the stores is dropped, and what they are at work on is waited for.
+    pub(super) fn ended(&mut self, slot: u16, served: &Served) {
+        let waited = self.backlog.len();
         self.backlog.retain(|(token, ..)| {
             let token = Token::from_u64(*token);
-            token.slot != slot || token.generation != generation
+            token.slot != slot || token.generation != served.generation
         });
+        let dropped = waited - self.backlog.len();
+        let session = served.session.id();
+        if served.at_stores > dropped {
+            self.lingering.push(Lingering {
+                session,
+                slot,
+                generation: served.generation,
+                at_stores: served.at_stores - dropped,
+            });
+        } else {
+            self.quiet(session);
+        }
+    }
+
+    /// Takes a store's answer for a session that has ended.
+    pub(super) fn answered_late(&mut self, token: Token) {
+        let of = |ended: &Lingering| (ended.slot, ended.generation);
+        let mut lingering = self.lingering.iter();
+        let place = lingering.position(|ended| of(ended) == (token.slot, token.generation));
+        if let Some(place) = place {
+            self.lingering[place].at_stores -= 1;
+            if self.lingering[place].at_stores == 0 {
+                let ended = self.lingering.swap_remove(place);
+                self.quiet(ended.session);
+            }
+        }
+    }
+
+    /// Ends a session that is not, or no more, among those that this thread serves.
+    pub(super) fn is_gone(&self, session: SessionId) {
+        let mut lingering = self.lingering.iter();
+        if !lingering.any(|ended| ended.session == session) {
+            self.quiet(session);
+        }
+    }
+
+    /// Notes that nothing of an ended session can reach a store any more, and lets the one that has
+    /// waited for that go on.
+    fn quiet(&self, session: SessionId) {
+        if let Some(heir) = self.shared.registry.quiet(session) {
+            self.shared.mailboxes[heir.owner].put(Mail::Resume(heir.session));
+        }
     }
 
     /// Submits what found no room before.
@@ -473,7 +495,7 @@ impl Context {
     /// Tells the other threads, and this one's own other sessions, by mail.
     fn tell(
         &self,
-        by: wansan_trace::SessionId,
+        by: SessionId,
         device: &Arc<TargetDevice>,
         notice: wansan_iscsi::target::Notice,
     ) {

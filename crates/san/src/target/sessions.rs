@@ -15,6 +15,8 @@ pub(super) struct Served {
     pub(super) target: Arc<ServedTarget>,
     /// Names this session among those that had the same number.
     pub(super) generation: u16,
+    /// Operations that the stores have not answered, in the backlog or with them.
+    pub(super) at_stores: usize,
     /// The slots of its connections, by their places in the session.
     slots: Vec<Option<u16>>,
 }
@@ -76,6 +78,7 @@ impl Sessions {
             session: Box::new(session),
             target,
             generation: self.generations,
+            at_stores: 0,
             slots: Vec::new(),
         };
         served.sit(0, slot);

@@ -18,6 +18,7 @@ mod peer;
 mod r2t;
 mod recovery_connection;
 mod recovery_within;
+mod reinstatement;
 mod reject;
 mod sequence;
 mod task_management;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         connections::trials(),
         recovery_within::trials(),
         recovery_connection::trials(),
+        reinstatement::trials(),
         async_message::trials(),
         initiator::trials(),
     ];

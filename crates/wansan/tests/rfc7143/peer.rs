@@ -18,6 +18,11 @@ pub(crate) const UNIT_BYTES: u64 = 8 << 20;
 /// Logical block size of every unit.
 pub(crate) const BLOCK_BYTES: usize = 512;
 
+/// The number of a unit of ours which takes [`SLOW_SERVICE`] for anything, one thing at a time.
+pub(crate) const SLOW_UNIT: u16 = 1;
+/// Long beside a login and a write to another unit.
+const SLOW_SERVICE: &str = "2s";
+
 /// How long a peer may take for one answer: generous, as the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The same where it is known that the peer does not do as the standard says, which often means
@@ -87,7 +92,8 @@ type Started = (Process, String, &'static str, u16);
 
 fn ours() -> Result<Started, Stop> {
     let unit = format!("memory:{}MiB", UNIT_BYTES >> 20);
-    let target = Target::start(Path::new(WANSAN), &["--lun", &unit])?;
+    let slow = format!("memory:1MiB,service-time={SLOW_SERVICE}");
+    let target = Target::start(Path::new(WANSAN), &["--lun", &unit, "--lun", &slow])?;
     let address = target.address().to_owned();
     Ok((Process::Ours(target), address, wansan::TARGET_NAME, 0))
 }
