@@ -16,7 +16,8 @@
 //! INVALID COMMAND OPERATION CODE.
 //!
 //! What initiators share, such as mode parameters and reservations, is kept by `nexus`; the rules of
-//! reservations are in `reservation`, and their commands in `reserve_in` and `reserve_out`.
+//! reservations are in `reservation`, their commands in `reserve_in` and `reserve_out`, and what keeps
+//! them over a restart in `reserve_keep`.
 
 pub mod answer;
 pub mod attention;
@@ -39,6 +40,7 @@ pub mod report_luns;
 mod request_sense;
 mod reservation;
 mod reserve_in;
+mod reserve_keep;
 mod reserve_out;
 pub mod sense;
 mod supported;
@@ -58,6 +60,7 @@ pub use malformed::Malformed;
 pub use nexus::{Nexus, NexusId};
 pub use operation::MediumOperation;
 pub use port::InitiatorPort;
+pub use reserve_keep::ReservationChange;
 pub use sense::{AdditionalSense, FieldPointer, Sense, SenseKey};
 pub use unit::{Geometry, GeometryError, Identity, LogicalUnit};
 

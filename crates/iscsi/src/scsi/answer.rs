@@ -39,13 +39,15 @@ impl Answer {
 
 impl From<Refused> for Answer {
     fn from(refused: Refused) -> Answer {
-        match refused {
-            Refused::Sense(sense) => Answer::check_condition(sense),
-            Refused::Conflict => Answer {
-                status: ScsiStatus::ReservationConflict,
-                data: Vec::new(),
-                sense: None,
-            },
+        let status = match refused {
+            Refused::Sense(sense) => return Answer::check_condition(sense),
+            Refused::Conflict => ScsiStatus::ReservationConflict,
+            Refused::Busy => ScsiStatus::Busy,
+        };
+        Answer {
+            status,
+            data: Vec::new(),
+            sense: None,
         }
     }
 }

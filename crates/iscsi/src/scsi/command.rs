@@ -45,6 +45,8 @@ pub(super) enum Refused {
     Sense(Sense),
     /// RESERVATION CONFLICT.
     Conflict,
+    /// BUSY: not now, but soon.
+    Busy,
 }
 
 impl From<Sense> for Refused {

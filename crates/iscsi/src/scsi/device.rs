@@ -59,7 +59,7 @@ impl TargetDevice {
         &self.luns
     }
 
-    pub(super) fn common(&self) -> &Common {
+    pub(super) fn common(&self) -> &Arc<Common> {
         &self.common
     }
 

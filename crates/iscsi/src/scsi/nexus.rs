@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::copy::CopyRecord;
 use super::port::InitiatorPort;
 use super::reservation::Reservations;
+use super::reserve_keep::Replaced;
 use super::{LogicalUnit, UnitAttention, UnitAttentions};
 
 /// What a unit's reservations leave to a nexus, or what a command needs of it.
@@ -63,7 +64,10 @@ pub struct NexusId(u64);
 pub(super) struct UnitState {
     pub(super) reservations: Reservations,
     /// Counts how often what of the reservations outlives a restart has changed.
-    pub(super) text_version: u64,
+    pub(super) kept_version: u64,
+    /// While the latest such change is being kept; the reservations do not change further until
+    /// that is over.
+    pub(super) replaced: Option<Replaced>,
     pub(super) mode: ModeParameters,
     pub(super) stopped: bool,
 }
@@ -141,7 +145,8 @@ impl Common {
     pub(super) fn new(units: &[LogicalUnit]) -> Arc<Common> {
         let units = units.iter().map(|unit| UnitState {
             reservations: Reservations::default(),
-            text_version: 0,
+            kept_version: 0,
+            replaced: None,
             mode: ModeParameters::default_of(unit),
             stopped: false,
         });

@@ -1,6 +1,9 @@
 //! Work on the medium for the commands that are neither READ, WRITE nor SYNCHRONIZE CACHE.
 
+use std::sync::Arc;
+
 use super::copy::CopyJob;
+use super::reserve_keep::ReservationChange;
 
 /// What a store is to do. Ranges are in bytes, of whole blocks, and lie inside the logical unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,12 +91,7 @@ pub enum MediumOperation {
     /// [`TargetDevice::restore`](super::TargetDevice::restore) can be given them when the target is
     /// started again. This is for units that have
     /// [`keeps_reservations`](super::LogicalUnit::keeps_reservations).
-    KeepReservations {
-        /// What to keep; empty when nothing.
-        text: String,
-        /// Counts the changes: an older one must not replace a newer one.
-        version: u64,
-    },
+    KeepReservations(Arc<ReservationChange>),
 }
 
 impl MediumOperation {

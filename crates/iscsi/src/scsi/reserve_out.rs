@@ -1,11 +1,14 @@
 //! PERSISTENT RESERVE OUT (SPC-4), and RESERVE (6) and RELEASE (6) (SPC-2): what changes the
 //! reservations of a unit.
 
+use std::sync::Arc;
+
 use super::answer::Reply;
 use super::command::{Call, Delivery, Outcome, Refused};
 use super::nexus::{Known, NexusId, State};
 use super::port::InitiatorPort;
 use super::reservation::{Kind, Reservation, Reservations};
+use super::reserve_keep::{Replaced, ReservationChange};
 use super::{AdditionalSense, MediumOperation, Sense, UnitAttention, be16, be32, be64};
 
 /// Service actions.
@@ -41,6 +44,7 @@ fn list_length() -> Refused {
 pub(super) fn reserve_6(call: &mut Call<'_>) -> Outcome {
     let (place, id) = (call.place, call.nexus.id());
     call.device.common().change(|state| {
+        check_settled(state, place)?;
         let reservations = &mut state.units[place].reservations;
         let free = reservations.exclusive.is_none_or(|holder| holder == id);
         if !free || !reservations.registrations.is_empty() {
@@ -126,13 +130,14 @@ pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) ->
         return Err(in_list());
     }
     let nexus = (own, &port);
-    let done = call.device.common().change(|state| {
+    let kept = call.device.common().change(|state| {
+        check_settled(state, place)?;
         let unit = &state.units[place].reservations;
         // SPC-2 5.5.1: a unit that RESERVE (6) has reserved has no persistent reservations.
         if unit.exclusive.is_some() {
             return Err(Refused::Conflict);
         }
-        let before = unit.to_text();
+        let (before, text_before) = (unit.clone(), unit.to_text());
         match (action, &moved) {
             (REGISTER | REGISTER_AND_IGNORE, _) => register(state, place, nexus, &request),
             (RESERVE, _) => reserve(state, place, nexus, &request),
@@ -141,17 +146,30 @@ pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) ->
             (REGISTER_AND_MOVE, Some(moved)) => hand_over(state, place, nexus, &request, moved),
             _ => preempt(state, place, nexus, &request),
         }?;
-        let after = state.units[place].reservations.to_text();
-        state.units[place].text_version += u64::from(after != before);
-        Ok((after != before).then_some((after, state.units[place].text_version)))
+        let unit = &mut state.units[place];
+        let text = unit.reservations.to_text();
+        if text == text_before {
+            return Ok(None);
+        }
+        unit.kept_version += 1;
+        unit.replaced = Some(Replaced::new(unit.kept_version, before));
+        Ok(Some((unit.kept_version, text)))
     })?;
-    Ok(match done {
-        None => Reply::DONE,
-        Some((text, version)) => Reply::Medium(Box::new(MediumOperation::KeepReservations {
-            text,
-            version,
-        })),
-    })
+    let Some((version, text)) = kept else {
+        return Ok(Reply::DONE);
+    };
+    let common = Arc::clone(call.device.common());
+    let change = ReservationChange::new(common, place, version, text);
+    let operation = MediumOperation::KeepReservations(Arc::new(change));
+    Ok(Reply::Medium(Box::new(operation)))
+}
+
+/// While a change is being kept, which can still fail, the reservations stay as they are.
+fn check_settled(state: &State, place: usize) -> Result<(), Refused> {
+    match state.units[place].replaced {
+        None => Ok(()),
+        Some(_) => Err(Refused::Busy),
+    }
 }
 
 /// The TransportIDs of SPEC_I_PT, behind their length.

@@ -147,10 +147,14 @@ impl MediumJob {
                 job.progress.end(copied.is_ok());
                 copied
             }
-            MediumOperation::KeepReservations { text, version } => match store.reservations() {
-                Some(file) => file.keep(text, *version).map_err(StoreError::Reservations),
-                None => Ok(()),
-            },
+            MediumOperation::KeepReservations(change) => {
+                let kept = match store.reservations() {
+                    Some(file) => file.keep(change.text()).map_err(StoreError::Reservations),
+                    None => Ok(()),
+                };
+                change.end(kept.is_ok());
+                kept
+            }
         }
     }
 }

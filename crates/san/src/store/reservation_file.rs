@@ -4,15 +4,12 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 /// `PATH.reservations` beside the file at `PATH`. It is there only while there is something to keep,
 /// and is replaced as a whole, so that a crash leaves the old one or the new one.
 #[derive(Debug)]
 pub struct ReservationFile {
     path: PathBuf,
-    /// Version of what was written last. Two workers may come in the wrong order.
-    written: Mutex<u64>,
 }
 
 /// The most that is read: more than any unit's reservations take.
@@ -24,7 +21,6 @@ impl ReservationFile {
     pub fn beside(path: &Path) -> ReservationFile {
         ReservationFile {
             path: with_suffix(path, ".reservations"),
-            written: Mutex::new(0),
         }
     }
 
@@ -47,16 +43,13 @@ impl ReservationFile {
         }
     }
 
-    /// Keeps `text`, unless something of a later version is kept already. It has reached the medium
-    /// when the call returns. May block.
+    /// Keeps `text`, or nothing when it is empty. It has reached the medium when the call returns.
+    /// May block. The unit makes one change at a time.
     ///
     /// # Errors
-    /// When it cannot be written; the file is then as before.
-    pub fn keep(&self, text: &str, version: u64) -> io::Result<()> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        if version <= *written {
-            return Ok(());
-        }
+    /// When it cannot be written; the file is then as before, unless the folder's own entry could
+    /// not be brought to the medium: then it may be either, after a crash of the machine.
+    pub fn keep(&self, text: &str) -> io::Result<()> {
         let folder = match self.path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
@@ -73,9 +66,7 @@ impl ReservationFile {
             file.sync_all()?;
             fs::rename(&new, &self.path)?;
         }
-        File::open(folder)?.sync_all()?;
-        *written = version;
-        Ok(())
+        File::open(folder)?.sync_all()
     }
 }
 
@@ -90,16 +81,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_version_is_kept() {
+    fn what_is_kept_last_is_read() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = ReservationFile::beside(&folder.path().join("disk.img"));
         assert_eq!(file.read().expect("nothing is there"), "");
-        file.keep("two", 2).expect("written");
-        file.keep("one", 1).expect("passed over");
+        file.keep("one").expect("written");
+        file.keep("two").expect("replaced");
         assert_eq!(file.read().expect("read"), "two");
         let again = ReservationFile::beside(&folder.path().join("disk.img"));
         assert_eq!(again.read().expect("read"), "two");
-        file.keep("", 3).expect("removed");
+        file.keep("").expect("removed");
         assert!(!file.path().exists());
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
@@ -107,7 +98,7 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_an_error() {
         let file = ReservationFile::beside(Path::new("/nonexistent/disk.img"));
-        assert!(file.keep("text", 1).is_err());
+        assert!(file.keep("text").is_err());
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = ReservationFile::beside(&folder.path().join("disk.img"));
         fs::create_dir(file.path()).expect("a folder in its place");

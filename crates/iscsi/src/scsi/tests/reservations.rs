@@ -1,7 +1,9 @@
 //! Reservations between initiators, as commands make them and as other commands feel them.
 
+use std::sync::Arc;
+
 use super::*;
-use crate::scsi::{Executed, MediumOperation, SenseKey};
+use crate::scsi::{Executed, MediumOperation, ReservationChange, SenseKey};
 
 const READ: [u8; 10] = [0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0];
 const WRITE: [u8; 10] = [0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0];
@@ -151,31 +153,58 @@ fn six_byte_reservations_go_with_their_nexus() {
     assert!(passes(&device, &mut three, &WRITE));
 }
 
+/// A device whose reservations can outlive a restart.
+fn keeping() -> TargetDevice {
+    device_of(LogicalUnit {
+        keeps_reservations: true,
+        ..unit(0, 100, 512)
+    })
+}
+
+fn keeps(executed: Executed) -> Arc<ReservationChange> {
+    match executed {
+        Executed::Medium(operation) => match *operation {
+            MediumOperation::KeepReservations(change) => change,
+            other => panic!("other work: {other:?}"),
+        },
+        Executed::Answer(answer) => panic!("nothing to keep: {answer:?}"),
+    }
+}
+
+#[test]
+fn what_could_not_be_kept_has_not_happened() {
+    let device = keeping();
+    let (mut one, mut two) = two(&device);
+    keeps(reserve_out(&device, &mut one, (0, 0), (0, 1), 1)).end(true);
+    let reserve = keeps(reserve_out(&device, &mut one, (1, 3), (1, 0), 0));
+    assert!(!passes(&device, &mut two, &READ), "it holds at once");
+    // Nobody builds on what may still be taken back.
+    let register = reserve_out(&device, &mut two, (0, 0), (0, 2), 0);
+    assert_eq!(status(&register), ScsiStatus::Busy);
+    let reserve_6 = device.decode(Lun::default(), &padded(&[0x16]), &mut one);
+    assert!(
+        matches!(reserve_6, Decoded::Answer(answer) if answer.status == ScsiStatus::Busy)
+    );
+    reserve.end(false);
+    assert!(passes(&device, &mut two, &READ));
+    // Work that is lost with its session is not kept either.
+    drop(keeps(reserve_out(&device, &mut one, (1, 1), (1, 0), 0)));
+    assert!(passes(&device, &mut two, &WRITE));
+    good(&reserve_out(&device, &mut one, (1, 1), (1, 0), 0));
+}
+
 #[test]
 fn what_persists_is_restored() {
-    let keeping = || {
-        device_of(LogicalUnit {
-            keeps_reservations: true,
-            ..unit(0, 100, 512)
-        })
-    };
     let device = keeping();
     let (mut one, _) = two(&device);
-    let Executed::Medium(kept) = reserve_out(&device, &mut one, (0, 0), (0, 1), 1) else {
-        panic!("not kept");
-    };
-    let Executed::Medium(newer) = reserve_out(&device, &mut one, (1, 3), (1, 0), 0) else {
-        panic!("not kept");
-    };
-    let (
-        MediumOperation::KeepReservations { version: 1, .. },
-        MediumOperation::KeepReservations { version: 2, text },
-    ) = (*kept, *newer)
-    else {
-        panic!("other work");
-    };
+    let kept = keeps(reserve_out(&device, &mut one, (0, 0), (0, 1), 1));
+    kept.end(true);
+    let newer = keeps(reserve_out(&device, &mut one, (1, 3), (1, 0), 0));
+    // The older one has nothing to say any more.
+    drop(kept);
+    newer.end(true);
     let again = keeping();
-    assert!(again.restore(0, &text));
+    assert!(again.restore(0, newer.text()));
     let (mut one, mut two) = self::two(&again);
     assert!(passes(&again, &mut one, &WRITE));
     assert!(!passes(&again, &mut two, &READ));
