@@ -163,7 +163,7 @@ impl Reservations {
 
     /// What outlives a restart, as text; empty when nothing does.
     pub(super) fn to_text(&self) -> String {
-        if !self.persist {
+        if !self.persist || self.registrations.is_empty() {
             return String::new();
         }
         let mut text = format!("{HEADER}\n");
@@ -284,6 +284,11 @@ mod tests {
             let text = reservations.to_text();
             assert_eq!(Reservations::from_text(&text), Some(reservations));
         }
+        let cleared = Reservations {
+            persist: true,
+            ..Reservations::default()
+        };
+        assert_eq!(cleared.to_text(), "", "no registration, nothing to keep");
         assert_eq!(Reservations::from_text(""), Some(Reservations::default()));
         for wrong in [
             "something else\n",

@@ -182,9 +182,7 @@ fn what_could_not_be_kept_has_not_happened() {
     let register = reserve_out(&device, &mut two, (0, 0), (0, 2), 0);
     assert_eq!(status(&register), ScsiStatus::Busy);
     let reserve_6 = device.decode(Lun::default(), &padded(&[0x16]), &mut one);
-    assert!(
-        matches!(reserve_6, Decoded::Answer(answer) if answer.status == ScsiStatus::Busy)
-    );
+    assert!(matches!(reserve_6, Decoded::Answer(answer) if answer.status == ScsiStatus::Busy));
     reserve.end(false);
     assert!(passes(&device, &mut two, &READ));
     // Work that is lost with its session is not kept either.
