@@ -91,6 +91,26 @@ impl Server {
         let arguments = [&["bench", url.as_str(), "--count", "20"][..], arguments].concat();
         command(Path::new(WANSAN), &arguments, LIMIT).unwrap()
     }
+
+    /// `wansan initiator-check` with so many connections and error recovery level 2.
+    fn check(&self, name: &str, connections: &str) -> Finished {
+        let url = self.url(name, 0);
+        let wants = ["--connections", connections, "--error-recovery-level", "2"];
+        let arguments = [&["initiator-check", url.as_str(), "--json"][..], &wants].concat();
+        command(Path::new(WANSAN), &arguments, LIMIT).unwrap()
+    }
+
+    /// What is in force for a key after that.
+    fn negotiated(&self, name: &str, connections: &str) -> impl Fn(&str) -> Value {
+        let finished = self.check(name, connections);
+        assert!(finished.status.success(), "{}", finished.output());
+        let checked: Value = serde_json::from_str(&finished.stdout).unwrap();
+        move |key| {
+            let mut keys = checked["keys"].as_array().unwrap().iter();
+            let row = keys.find(|row| row["key"] == key);
+            row.unwrap_or_else(|| panic!("no {key} in {checked}"))["in_force"].clone()
+        }
+    }
 }
 
 impl Drop for Server {
@@ -141,6 +161,24 @@ fn several_targets_with_settings_of_their_own() {
 }
 
 #[test]
+fn a_file_that_says_nothing_of_it_has_all_that_the_arguments_have() {
+    let less = "max_connections = 3\nerror_recovery_level = 1\n";
+    let b = target(B, "").replacen("[[target.lun]]", &format!("{less}[[target.lun]]"), 1);
+    let server = Server::start(&(target(A, "") + &b));
+    let usual = server.negotiated(A, "32");
+    assert_eq!(usual("ErrorRecoveryLevel"), "2");
+    // Otherwise one R2T at a time would be all (RFC 7143 §13.19).
+    assert_eq!(usual("DataSequenceInOrder"), "No");
+    assert_ne!(usual("MaxOutstandingR2T"), "1");
+    let set = server.negotiated(B, "3");
+    assert_eq!(set("ErrorRecoveryLevel"), "1");
+    for (name, connections, most) in [(A, "33", "allows 32"), (B, "4", "allows 3 ")] {
+        let refused = server.check(name, connections);
+        assert!(refused.stderr.contains(most), "{}", refused.stderr);
+    }
+}
+
+#[test]
 fn a_new_file_changes_what_is_found_and_ends_no_session() {
     let mut server = Server::start(&(target(A, "") + &target(B, "")));
     // Writes to B as long as all of this takes.
@@ -171,6 +209,14 @@ fn a_new_file_changes_what_is_found_and_ends_no_session() {
     for (wrong, word) in [
         (text(&target(A, "[target.acess]")), "did you mean `access`?"),
         (text("[[target]]\nname = \"disk\"\nlun = []"), "iSCSI name"),
+        (
+            text(&target(A, "").replacen(
+                "[[target.lun]]",
+                "error_recovery_level = 3\n[[target.lun]]",
+                1,
+            )),
+            "error_recovery_level is 0, 1 or 2",
+        ),
         (
             "listen = [\"127.0.0.1:1\"]\n".to_owned() + &target(A, ""),
             "`listen` cannot change",
@@ -242,6 +288,7 @@ fn the_file_and_the_arguments_exclude_each_other() {
         ["--lun", "memory:16MiB"],
         ["--chap-user", "me"],
         ["--first-burst", "4KiB"],
+        ["--error-recovery-level", "0"],
         ["--allow-network", "::1"],
     ] {
         let arguments = [&["target", "--config", "target.toml"][..], &more].concat();

@@ -29,6 +29,21 @@ pub(super) const DEFAULT_COMMAND_WINDOW: u32 = 1024;
 /// Connections of one session, unless told otherwise.
 pub(super) const DEFAULT_CONNECTIONS: u16 = 32;
 
+/// Highest error recovery level, unless told otherwise.
+pub(super) const DEFAULT_ERROR_RECOVERY_LEVEL: u8 = 2;
+
+/// What a target negotiates for, from the arguments or from a file: `session` with what only
+/// targets are asked for.
+pub(super) fn wanted(session: Wanted, max_connections: u16, error_recovery_level: u8) -> Wanted {
+    Wanted {
+        max_connections,
+        error_recovery_level,
+        // One R2T at a time would be all that level 1 and 2 allow otherwise (RFC 7143 §13.19).
+        data_sequence_in_order: false,
+        ..session
+    }
+}
+
 /// Arguments of `wansan target`.
 #[derive(Debug, Args)]
 pub(crate) struct TargetArgs {
@@ -38,8 +53,9 @@ pub(crate) struct TargetArgs {
         long,
         value_name = "TARGET.TOML",
         conflicts_with_all = [
-            "listen", "name", "luns", "command_window", "max_connections", "initiators",
-            "networks", "chap_users_file", "ChapArgs", "SessionArgs",
+            "listen", "name", "luns", "command_window", "max_connections",
+            "error_recovery_level", "initiators", "networks", "chap_users_file", "ChapArgs",
+            "SessionArgs",
         ]
     )]
     config: Option<PathBuf>,
@@ -66,7 +82,7 @@ pub(crate) struct TargetArgs {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 32,
+        default_value_t = DEFAULT_CONNECTIONS,
         allow_negative_numbers = true,
         value_parser = clap::value_parser!(u16).range(1..=1024)
     )]
@@ -76,7 +92,7 @@ pub(crate) struct TargetArgs {
     #[arg(
         long,
         value_name = "LEVEL",
-        default_value_t = 2,
+        default_value_t = DEFAULT_ERROR_RECOVERY_LEVEL,
         allow_negative_numbers = true,
         value_parser = clap::value_parser!(u8).range(0..=2)
     )]
@@ -181,13 +197,8 @@ impl TargetArgs {
 
     /// The one target that the arguments describe.
     fn offer(&self) -> Result<Offer> {
-        let wanted = Wanted {
-            max_connections: self.max_connections,
-            error_recovery_level: self.error_recovery_level,
-            // One R2T at a time would be all that level 1 and 2 allow otherwise (RFC 7143 §13.19).
-            data_sequence_in_order: false,
-            ..self.session.wanted()
-        };
+        let session = self.session.wanted();
+        let wanted = wanted(session, self.max_connections, self.error_recovery_level);
         let chap = self.chap.target(self.chap_users_file.as_ref())?;
         let target = TargetSpec {
             name: self.name.clone().unwrap_or_default(),

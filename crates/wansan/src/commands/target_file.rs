@@ -13,7 +13,9 @@ use wansan_san::target::{Access, Discovery, NamePattern, Network, Offer, TargetS
 
 use super::chap::{ChapArgs, Hash};
 use super::session::{Digest, bytes};
-use super::target::{DEFAULT_COMMAND_WINDOW, DEFAULT_CONNECTIONS};
+use super::target::{
+    self, DEFAULT_COMMAND_WINDOW, DEFAULT_CONNECTIONS, DEFAULT_ERROR_RECOVERY_LEVEL,
+};
 
 /// The longest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -43,6 +45,8 @@ struct TargetTable {
     command_window: u32,
     #[serde(default = "max_connections")]
     max_connections: u16,
+    #[serde(default = "error_recovery_level")]
+    error_recovery_level: u8,
     #[serde(default)]
     negotiation: NegotiationTable,
     chap: Option<ChapTable>,
@@ -95,6 +99,10 @@ fn command_window() -> u32 {
 
 fn max_connections() -> u16 {
     DEFAULT_CONNECTIONS
+}
+
+fn error_recovery_level() -> u8 {
+    DEFAULT_ERROR_RECOVERY_LEVEL
 }
 
 /// A value that is written as text.
@@ -160,6 +168,12 @@ impl TargetTable {
         if !(1..=65_536).contains(&self.command_window) {
             bail!("target {name}: command_window is 1 to 65536");
         }
+        if !(1..=1024).contains(&self.max_connections) {
+            bail!("target {name}: max_connections is 1 to 1024");
+        }
+        if self.error_recovery_level > 2 {
+            bail!("target {name}: error_recovery_level is 0, 1 or 2");
+        }
         let mut luns = BTreeMap::new();
         let mut next = 0;
         for lun in self.lun {
@@ -176,7 +190,11 @@ impl TargetTable {
         Ok(TargetSpec {
             luns,
             command_window: self.command_window,
-            wanted: self.negotiation.wanted(self.max_connections),
+            wanted: target::wanted(
+                self.negotiation.wanted(),
+                self.max_connections,
+                self.error_recovery_level,
+            ),
             chap: chap.flatten(),
             access: Access {
                 initiators: self.access.initiators.into_iter().map(|p| p.0).collect(),
@@ -188,14 +206,13 @@ impl TargetTable {
 }
 
 impl NegotiationTable {
-    fn wanted(&self, max_connections: u16) -> Wanted {
+    fn wanted(&self) -> Wanted {
         let usual = Wanted::default();
         let digest = |digest: Option<Digest>| digest.unwrap_or(Digest::Accept).wanted();
         let length = |length: Option<Length>, usual| length.map_or(usual, |length| length.0);
         Wanted {
             header_digest: digest(self.header_digest),
             data_digest: digest(self.data_digest),
-            max_connections,
             initial_r2t: self.initial_r2t.unwrap_or(usual.initial_r2t),
             immediate_data: self.immediate_data.unwrap_or(usual.immediate_data),
             first_burst_bytes: length(self.first_burst, usual.first_burst_bytes),
