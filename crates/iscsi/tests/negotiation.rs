@@ -266,6 +266,7 @@ fn leading_only_keys_are_rejected_on_further_connections() {
 fn impossible_answers_are_the_targets_fault() {
     let wanted = Wanted {
         header_digest: vec![DigestKind::None],
+        time2wait_s: 2,
         ..Wanted::default()
     };
     for bad in [

@@ -77,7 +77,7 @@ fn a_login_takes_one_round_trip() {
             immediate_data: true,
             max_burst_bytes: 1_048_576,
             first_burst_bytes: 262_144,
-            time2wait_s: 2,
+            time2wait_s: 0,
             time2retain_s: 20,
             max_outstanding_r2t: 16,
             data_pdu_in_order: true,
