@@ -7,7 +7,7 @@ use crate::text::exchange::ExchangeError;
 use crate::wire::{FrameError, ParseError};
 
 /// The session cannot go on (error recovery level 0: any protocol error ends it,
-/// RFC 7143 §7.1.4.1).
+/// RFC 7143 §7.1.5).
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The stream could not be cut into PDUs.

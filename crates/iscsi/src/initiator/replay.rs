@@ -1,4 +1,4 @@
-//! Session recovery (RFC 7143 §7.1.5, §7.1.4.1): all connections are gone, and what was under way
+//! Session recovery (RFC 7143 §7.1.4.4, §7.1.5): all connections are gone, and what was under way
 //! is done in a session that takes the lost one's place.
 //!
 //! Its leading login bears the ISID of the lost session and TSIH 0, so that the target ends what

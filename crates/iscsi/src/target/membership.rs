@@ -108,7 +108,7 @@ impl Session {
     /// are kept the session goes on even without a connection (§6.3.6).
     ///
     /// Else they end without an answer. The standard's remedy for a lost connection at error
-    /// recovery levels 0 and 1 is to begin the session anew (§7.1.4.1), and that is the
+    /// recovery levels 0 and 1 is to begin the session anew (§7.1.4.4), and that is the
     /// initiator's to do (§6.3.5); until then the other connections work on. What the lost one had
     /// brought ahead of a gap in CmdSN is as if it had never come (§11.14), so that the
     /// initiator can close the gaps by sending it again elsewhere (§7.2.1).

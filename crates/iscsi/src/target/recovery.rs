@@ -50,7 +50,7 @@ impl Core {
     }
 
     /// Carries out a SNACK Request. What cannot be sent again is rejected; error recovery level 0
-    /// does not know SNACK at all (§7.1.4.1).
+    /// does not know SNACK at all (§7.1.5).
     pub(super) fn snack(
         &mut self,
         link: &mut Link,

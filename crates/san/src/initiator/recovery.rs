@@ -2,7 +2,7 @@
 //!
 //! A session whose connections are all up has nothing here to do. When one dies at error recovery
 //! level 2, it logs in to the session again, while the others work on. At levels 0 and 1 the session
-//! is lost with it (RFC 7143 §7.1.4.1, §7.1.5): all are closed, one leads a session that takes the
+//! is lost with it (RFC 7143 §7.1.4.4, §7.1.5): all are closed, one leads a session that takes the
 //! place of the lost one, and the others join it, side by side and each at its own pace.
 
 use std::collections::VecDeque;

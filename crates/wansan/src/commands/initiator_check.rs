@@ -13,6 +13,7 @@ use wansan_iscsi::long_path::{Cost, InForce, Path};
 use wansan_san::load::capacity;
 use wansan_san::url::IscsiUrl;
 use wansan_san::{Initiator, InitiatorConfig};
+use wansan_tcp::buffers::BufferLimits;
 use wansan_trace::Recorder;
 use wansan_trace::units::{format_bytes, format_rate, parse_rate};
 
@@ -168,7 +169,7 @@ pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
         keys: keys(&wanted, &in_force),
         judged_rtt_ns: path.rtt_ns,
         judged_rate_bits_per_s: path.rate_bits_per_s,
-        costs: in_force.costs(path).into_iter().map(Told::from).collect(),
+        costs: costs(&in_force, path),
     };
     let _ = initiator.logout();
     if args.json {
@@ -177,6 +178,34 @@ pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
         tell(|out| print(out, &checked))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the negotiated values cost, and this machine's socket buffers.
+fn costs(in_force: &InForce<'_>, path: Path) -> Vec<Told> {
+    let mut costs: Vec<Told> = in_force.costs(path).into_iter().map(Told::from).collect();
+    // A kernel that does not say what it allows may allow enough.
+    let Ok(limits) = BufferLimits::here() else {
+        return costs;
+    };
+    // The kernel keeps up to half of a buffer for its own bookkeeping.
+    let wanted_bytes = 2 * path.bdp_bytes();
+    for (name, bytes, what) in [
+        ("net.ipv4.tcp_rmem", limits.receive_bytes, "reads"),
+        ("net.ipv4.tcp_wmem", limits.send_bytes, "writes"),
+    ] {
+        if bytes < wanted_bytes {
+            let mbit_per_s = (bytes / 2 * 8) as f64 * 1e3 / path.rtt_ns as f64;
+            costs.push(Told {
+                parameter: name,
+                value: bytes.to_string(),
+                effect: format!("{what} of one connection reach about {mbit_per_s:.0} Mbit/s"),
+                remedy: format!(
+                    "raise its third number to {wanted_bytes} with sysctl, here and at the target, or use more connections"
+                ),
+            });
+        }
+    }
+    costs
 }
 
 fn keys(wanted: &Wanted, in_force: &InForce<'_>) -> Vec<Key> {
