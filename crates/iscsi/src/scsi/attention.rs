@@ -1,4 +1,9 @@
 //! Unit attentions: what an initiator has to be told before its next command (SAM-5 5.14).
+//!
+//! A nexus comes up with none pending. POWER ON OCCURRED and I_T NEXUS LOSS OCCURRED would tell an
+//! initiator what its own login has told it already, and would cost the first command of every
+//! session a round trip. REPORTED LUNS DATA HAS CHANGED and CAPACITY DATA HAS CHANGED do not happen:
+//! the units of a device and their sizes are the same as long as it has a nexus.
 
 use super::{AdditionalSense, Sense, SenseKey};
 
@@ -6,8 +11,6 @@ use super::{AdditionalSense, Sense, SenseKey};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum UnitAttention {
-    /// The target has been started.
-    PowerOn,
     /// The logical unit was reset.
     UnitReset,
     /// Another initiator had this one's commands cleared.
@@ -23,8 +26,7 @@ pub enum UnitAttention {
 }
 
 impl UnitAttention {
-    const ALL: [UnitAttention; 7] = [
-        UnitAttention::PowerOn,
+    const ALL: [UnitAttention; 6] = [
         UnitAttention::UnitReset,
         UnitAttention::CommandsCleared,
         UnitAttention::ModeParametersChanged,
@@ -37,7 +39,6 @@ impl UnitAttention {
     #[must_use]
     pub const fn sense(self) -> Sense {
         let additional = match self {
-            UnitAttention::PowerOn => AdditionalSense::POWER_ON,
             UnitAttention::UnitReset => AdditionalSense::BUS_DEVICE_RESET,
             UnitAttention::CommandsCleared => AdditionalSense::COMMANDS_CLEARED,
             UnitAttention::ModeParametersChanged => AdditionalSense::MODE_PARAMETERS_CHANGED,
