@@ -1,6 +1,7 @@
 //! The device server as a whole: known answers, and properties over all CDBs.
 
 mod answers;
+mod copies;
 mod medium;
 mod properties;
 mod reservations;
@@ -67,7 +68,7 @@ fn padded(bytes: &[u8]) -> Cdb {
 }
 
 /// What `device` makes of `cdb` at LUN 0, with nothing pending.
-fn decode(device: &TargetDevice, cdb: &[u8]) -> Decoded {
+pub(super) fn decode(device: &TargetDevice, cdb: &[u8]) -> Decoded {
     device.decode(Lun::default(), &padded(cdb), &mut nexus(device))
 }
 

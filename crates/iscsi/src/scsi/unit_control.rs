@@ -77,8 +77,56 @@ pub(super) fn report_target_port_groups(call: &mut Call<'_>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{data, device, sense};
+    use super::super::tests::{data, decode, device, sense};
+    use super::super::{AdditionalSense, Answer, Decoded, SenseKey};
     use super::*;
+
+    #[test]
+    fn a_stopped_unit_is_flushed_and_gives_no_data_to_anybody() {
+        let device = device();
+        let not_ready = Sense::new(SenseKey::NotReady, AdditionalSense::COMMAND_REQUIRED);
+        let read = [0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+        // Each command comes over a nexus of its own.
+        for (stop, flushes) in [
+            ([0x1b, 0, 0, 0, 0, 0], true),
+            ([0x1b, 0, 0, 0, 0x04, 0], false),
+        ] {
+            let stopped = decode(&device, &stop);
+            let whole_unit = StoreOperation::Flush {
+                offset_bytes: 0,
+                len_bytes: 1 << 30,
+                immediate: false,
+            };
+            let expected = match flushes {
+                true => Decoded::Store {
+                    unit: 0,
+                    operation: whole_unit,
+                },
+                false => Decoded::Answer(Answer::good(Vec::new())),
+            };
+            assert_eq!(stopped, expected);
+            assert_eq!(sense(&device, &read), not_ready);
+            assert_eq!(sense(&device, &[0x00; 6]), not_ready);
+            assert!(!data(&device, &[0x12, 0, 0, 0, 36, 0]).is_empty());
+            assert_eq!(data(&device, &[0x1b, 0, 0, 0, 1, 0]), []);
+            assert!(matches!(decode(&device, &read), Decoded::Store { .. }));
+        }
+    }
+
+    #[test]
+    fn there_is_nothing_to_eject_and_no_power_condition() {
+        let device = device();
+        let start = |flags| [0x1b, 0, 0, 0, flags, 0];
+        assert_eq!(
+            sense(&device, &start(0x02)),
+            Sense::invalid_field(4, Some(1))
+        );
+        assert_eq!(
+            sense(&device, &start(0x30)),
+            Sense::invalid_field(4, Some(7))
+        );
+        assert_eq!(data(&device, &[0x00; 6]), [], "it was not stopped");
+    }
 
     #[test]
     fn one_port_group_is_active_and_optimized() {

@@ -427,11 +427,10 @@ impl Store for FileStore {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_full_file_system_says_so() {
-        // /dev/full refuses every write with ENOSPC, as a full file system does.
-        let file = OpenOptions::new().read(true).write(true).open("/dev/full");
-        let store = FileStore {
+    /// A store on a device of the kernel's.
+    fn on(device: &str) -> FileStore {
+        let file = OpenOptions::new().read(true).write(true).open(device);
+        FileStore {
             file: file.expect("every Linux has it"),
             size_bytes: 1 << 20,
             on_tmpfs: false,
@@ -440,7 +439,44 @@ mod tests {
             lost: AtomicBool::new(false),
             writing: RwLock::new(()),
             reservations: None,
-        };
+        }
+    }
+
+    #[test]
+    fn after_a_failed_flush_nothing_is_written_any_more() {
+        // /dev/zero takes every write, and cannot be synchronized (EINVAL).
+        let store = on("/dev/zero");
+        store.write_at(0, &[1; 512], false).expect("taken");
+        assert!(matches!(
+            store.flush(),
+            Err(StoreError::Machine {
+                operated: Operated::Flush,
+                ..
+            })
+        ));
+        let mut asked = false;
+        let later = [
+            store.flush(),
+            store.flush(),
+            store.write_at(0, &[1; 512], false),
+            store.write_at(0, &[1; 512], true),
+            store.deallocate(0, 4096),
+            store.update(0, 512, false, &mut |_| {
+                asked = true;
+                true
+            }),
+        ];
+        for result in later {
+            assert!(matches!(result, Err(StoreError::Lost)), "{result:?}");
+        }
+        assert!(!asked);
+        store.read_at(0, &mut [0; 512]).expect("reading goes on");
+    }
+
+    #[test]
+    fn a_full_file_system_says_so() {
+        // /dev/full refuses every write with ENOSPC, as a full file system does.
+        let store = on("/dev/full");
         let error = store.write_at(4096, &[0; 512], false);
         assert!(matches!(
             error,

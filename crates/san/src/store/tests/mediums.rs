@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use wansan_iscsi::scsi::MediumOperation;
+use wansan_iscsi::scsi::{CopyJob, CopyProgress, CopySegment, MediumOperation};
 
 use super::shared;
 use crate::store::{FileStore, MediumJob, MemoryStore, Store, StoreError};
@@ -119,6 +119,35 @@ fn one_block_is_written_again_and_again() {
                 .all(|one| one == block)
         );
         assert_eq!(read[(2 << 20) + 1024..], [0; 512]);
+    }
+}
+
+/// From unit to unit, and within one, where source and destination overlap either way.
+#[test]
+fn copies_keep_what_they_copy() {
+    const LEN: usize = (2 << 20) + 512;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let stores: Arc<[Arc<dyn Store>]> = Arc::from(stores_in(folder.path()));
+    let data: Vec<u8> = (0..LEN).map(|at| (at / 512 + at) as u8).collect();
+    stores[0].write_at(512, &data, false).expect("written");
+    // The places of the data one after the other.
+    let ways = [(0, 512), (1, 4096), (1, 8192), (1, 512), (0, 1 << 20)];
+    for ((from_unit, from), (to_unit, to)) in ways.into_iter().zip(ways.into_iter().skip(1)) {
+        let segment = CopySegment {
+            from_unit,
+            from_bytes: from,
+            to_unit,
+            to_bytes: to,
+            len_bytes: LEN as u64,
+        };
+        let copy = MediumOperation::Copy(CopyJob {
+            segments: vec![segment],
+            progress: Arc::new(CopyProgress::default()),
+        });
+        MediumJob::new(Box::new(copy), &stores, 0)
+            .run()
+            .expect("copied");
+        assert!(bytes_at(&stores[to_unit], to, LEN) == data, "{segment:?}");
     }
 }
 
