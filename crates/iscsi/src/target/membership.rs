@@ -104,8 +104,9 @@ impl Session {
     /// socket is dead, and gives the bytes that it still had to send.
     ///
     /// At error recovery level 2 its tasks are kept for Time2Wait and Time2Retain (for 120 s at
-    /// most, and of as many connections as may work at once), unless it was closed by a logout: TASK REASSIGN moves them to another connection (§7.2.2), and while they
-    /// are kept the session goes on even without a connection (§6.3.6).
+    /// most, and of as many connections as may work at once), unless it was closed by a logout:
+    /// TASK REASSIGN moves them to another connection (§7.2.2), and while they are kept the session
+    /// goes on even without a connection (§6.3.6).
     ///
     /// Else they end without an answer. The standard's remedy for a lost connection at error
     /// recovery levels 0 and 1 is to begin the session anew (§7.1.4.4), and that is the
