@@ -199,6 +199,26 @@ fn a_reservation_outlives_a_restart() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
+#[test]
+fn a_reservation_that_cannot_be_kept_is_not_made() {
+    const REGISTER: u8 = 0;
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk.img");
+    let target = start(&format!("file:{},size=16MiB", disk.display()));
+    let in_its_place = folder.path().join("disk.img.reservations");
+    std::fs::create_dir(&in_its_place).unwrap();
+    let mut session = Session::new(&target, "one");
+    let refused = reserve_out(&mut session, REGISTER, (0, 5), true);
+    assert_eq!(sense(&refused).0, SenseKey::HardwareError);
+    // READ KEYS: PRGENERATION 0, and no key.
+    let read_keys = [0x5e, 0, 0, 0, 0, 0, 0, 0, 16, 0];
+    assert_eq!(session.get(&read_keys, 16)[..8], [0; 8]);
+    std::fs::remove_dir(&in_its_place).unwrap();
+    good(&reserve_out(&mut session, REGISTER, (0, 5), true));
+    assert_eq!(session.get(&read_keys, 16)[..8], [0, 0, 0, 1, 0, 0, 0, 8]);
+    session.leave();
+}
+
 /// Initiators on several of the target's threads count one number up. No count is lost.
 #[test]
 fn compare_and_write_is_one_step_for_all_sessions() {
