@@ -233,3 +233,19 @@ fn the_initiator_asks_for_the_targets() {
     assert_eq!(targets[0].name, TARGET);
     assert!(pair.initiator.send_targets(now, &mut pair.trace).is_some());
 }
+
+#[test]
+fn a_paused_session_takes_commands_and_asks_nothing_of_the_stores() {
+    let mut pair = pair();
+    pair.target.pause();
+    pair.write(0, vec![7; 512], 1);
+    pair.read(0, 1, 2);
+    assert!(pair.settle().is_empty());
+    assert!(pair.store.iter().all(|&byte| byte == 0));
+    // Nobody is to come back in vain, again and again, until it may go on.
+    assert!(!pair.target.is_busy(0));
+    pair.target.resume();
+    assert!(pair.target.is_busy(0));
+    assert_eq!(pair.settle_good().len(), 2);
+    assert_eq!(pair.store[..512], [7; 512]);
+}
