@@ -1,7 +1,8 @@
-//! The endpoint that a Prometheus server asks: `GET /metrics`, one asker at a time.
+//! The endpoint that a Prometheus server asks: `GET /metrics`.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -12,33 +13,41 @@ const REQUEST_BYTES: usize = 8 << 10;
 /// Most header fields of a request.
 const FIELDS: usize = 64;
 
-/// How long an asker may take. One that dawdles keeps only other askers waiting.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an asker may take.
+const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Answers scrapes at `listen` from a thread of its own until the program ends; gives the address.
+/// Askers that are answered at once: those that say nothing hold up others only when there are more.
+const ASKERS: usize = 8;
+
+/// Answers scrapes at `listen` from threads of its own until the program ends; gives the address.
 ///
 /// # Errors
 /// When it cannot listen there.
 pub(super) fn serve(
     listen: SocketAddr,
-    text: impl Fn() -> String + Send + 'static,
+    text: impl Fn() -> String + Send + Sync + 'static,
 ) -> Result<SocketAddr> {
     let listener =
         TcpListener::bind(listen).with_context(|| format!("cannot serve metrics at {listen}"))?;
     let address = listener.local_addr().context("the metrics' own address")?;
-    std::thread::Builder::new()
-        .name("metrics".to_owned())
-        .spawn(move || {
-            for asker in listener.incoming() {
-                match asker {
-                    // An asker that goes away, or breaks off, is the asker's own affair.
-                    Ok(stream) => drop(answer(stream, &text)),
-                    // Out of descriptors, as a rule: wait for some to come free.
-                    Err(_) => std::thread::sleep(PATIENCE),
+    let shared = Arc::new((listener, text));
+    for _ in 0..ASKERS {
+        let shared = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name("metrics".to_owned())
+            .spawn(move || {
+                let (listener, text) = &*shared;
+                for asker in listener.incoming() {
+                    match asker {
+                        // An asker that goes away, or breaks off, is the asker's own affair.
+                        Ok(stream) => drop(answer(stream, text)),
+                        // Out of descriptors, as a rule: wait for some to come free.
+                        Err(_) => std::thread::sleep(PATIENCE),
+                    }
                 }
-            }
-        })
-        .context("cannot start the thread for metrics")?;
+            })
+            .context("cannot start a thread for metrics")?;
+    }
     Ok(address)
 }
 
@@ -132,6 +141,12 @@ mod tests {
             let told = given.split(' ').nth(1);
             assert_eq!(told, Some(status), "{request:?}: {given}");
         }
+        // Some that say nothing keep nobody else waiting.
+        let silent: Vec<TcpStream> = (1..ASKERS)
+            .map(|_| TcpStream::connect(address).unwrap())
+            .collect();
+        assert!(ask(address, "GET /metrics HTTP/1.1\r\n\r\n").contains(" 200 "));
+        drop(silent);
         let endless = format!("GET /metrics HTTP/1.1\r\nX: {}", "x".repeat(REQUEST_BYTES));
         let given = ask(address, &endless);
         assert!(given.is_empty() || given.contains(" 400 "), "{given}");
