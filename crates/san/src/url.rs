@@ -35,10 +35,32 @@ impl FromStr for IscsiUrl {
 
     fn from_str(url: &str) -> Result<Self, UrlError> {
         parse(url).map_err(|problem| UrlError {
-            url: url.to_owned(),
+            url: without_user(url),
             problem,
         })
     }
+}
+
+/// A text with the user that a URL in it names, and the secret that may stand there as well, left
+/// out: what is wrong is told where others may read it.
+#[must_use]
+pub fn without_user(text: &str) -> String {
+    let mut told = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("//") {
+        told.push_str(before);
+        told.push_str("//");
+        let portal = &after[..after.find(['/', '\'', ' ']).unwrap_or(after.len())];
+        rest = match portal.rfind('@') {
+            Some(at) => {
+                told.push('…');
+                &after[at..]
+            }
+            None => after,
+        };
+    }
+    told.push_str(rest);
+    told
 }
 
 fn parse(url: &str) -> Result<IscsiUrl, &'static str> {
@@ -153,6 +175,19 @@ mod tests {
     }
 
     #[test]
+    fn a_user_and_a_secret_are_not_repeated() {
+        let error = "iscsi://me%hush@127.0.0.1/iqn.a:b/0".parse::<IscsiUrl>();
+        let told = error.unwrap_err().to_string();
+        assert!(
+            !told.contains("hush") && told.contains("iscsi://…@127.0.0.1/"),
+            "{told}"
+        );
+        let line = without_user("invalid value 'iscsi://me%hush@h/t/0' for '<URL>'");
+        assert_eq!(line, "invalid value 'iscsi://…@h/t/0' for '<URL>'");
+        assert_eq!(without_user("iscsi://h/t@x/0"), "iscsi://h/t@x/0");
+    }
+
+    #[test]
     fn says_what_is_wrong() {
         for (url, problem) in [
             ("http://h/iqn/0", "does not begin"),
@@ -168,7 +203,7 @@ mod tests {
         ] {
             let error = url.parse::<IscsiUrl>().unwrap_err().to_string();
             assert!(
-                error.contains(problem) && error.contains(url),
+                error.contains(problem) && error.contains(&without_user(url)),
                 "{url}: {error}"
             );
             assert!(!error.contains('\n'));

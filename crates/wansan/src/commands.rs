@@ -20,6 +20,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
+use wansan_san::url::without_user;
+
 use terminal::{Escaping, escaped, escaped_json};
 
 /// Exit status of a program that was interrupted, as shells count it: 128 + SIGINT.
@@ -83,7 +85,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             .map(str::trim)
             .take_while(|line| !line.starts_with("Usage:"));
         let told: Vec<&str> = told.filter(|line| !line.is_empty()).collect();
-        let line = told.join("; ");
+        let line = without_user(&told.join("; "));
         remark(&format!(
             "wansan: {}",
             line.strip_prefix("error: ").unwrap_or(&line)
