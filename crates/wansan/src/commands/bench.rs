@@ -84,8 +84,9 @@ pub(crate) struct BenchArgs {
     /// Seed of the order and of the content
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Compare what is read: reads with what a write with the same seed has left, writes and mixes
-    /// with what they have written themselves. WRITES DESTROY what is on the disk, as always
+    /// Compare what is read: reads with what `--op write --verify` with the same seed and block has
+    /// left, writes and mixes with what they have written themselves. WRITES DESTROY what is on the
+    /// disk, as always
     #[arg(long)]
     verify: bool,
     /// This initiator's iSCSI name

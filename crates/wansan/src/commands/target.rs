@@ -66,7 +66,7 @@ pub(crate) struct TargetArgs {
     #[arg(long, value_name = "IQN", required_unless_present = "config")]
     name: Option<String>,
     /// A logical unit, numbered from 0 in the order given: memory:SIZE or file:PATH, then
-    /// ,size=SIZE (makes the file) ,block=512|4096 ,service-time=TIME ,servers=N
+    /// ,size=SIZE (makes the file) ,block=512|4096 ,thin ,read-only ,service-time=TIME ,servers=N
     #[arg(long = "lun", value_name = "STORE", required_unless_present = "config")]
     luns: Vec<LunSpec>,
     /// Commands of one session that may be in hand at once
