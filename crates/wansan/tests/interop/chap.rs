@@ -18,11 +18,11 @@ use crate::stage::{
 };
 use crate::trial;
 
-const USER: &str = "host-1";
-const SECRET: &str = "only-the-host-knows";
-const TARGET_USER: &str = "disk-1";
-const TARGET_SECRET: &str = "only-the-disk-knows";
-const WRONG: &str = "nobody-knows-this";
+pub(crate) const USER: &str = "host-1";
+pub(crate) const SECRET: &str = "only-the-host-knows";
+pub(crate) const TARGET_USER: &str = "disk-1";
+pub(crate) const TARGET_SECRET: &str = "only-the-disk-knows";
+pub(crate) const WRONG: &str = "nobody-knows-this";
 /// `tgtd` takes 7 for SHA-1, which IANA numbers 6, so only MD5 means the same to both.
 const TGTD_ALGORITHMS: [&str; 2] = ["--chap-algorithms", "md5"];
 
@@ -49,10 +49,10 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Files of secrets.
-struct Secrets(TempDir);
+pub(crate) struct Secrets(TempDir);
 
 impl Secrets {
-    fn new() -> Result<Self, Stop> {
+    pub(crate) fn new() -> Result<Self, Stop> {
         Ok(Secrets(folder()?))
     }
 
@@ -78,7 +78,7 @@ impl Secrets {
     }
 
     /// The arguments by which an end knows both secrets.
-    fn both(&self, target_secret: &str) -> Result<Vec<String>, Stop> {
+    pub(crate) fn both(&self, target_secret: &str) -> Result<Vec<String>, Stop> {
         let file = self.file("target", target_secret)?;
         let mut arguments = self.initiator(SECRET)?;
         arguments.extend(
@@ -94,7 +94,7 @@ impl Secrets {
     }
 }
 
-fn borrowed(arguments: &[String]) -> Vec<&str> {
+pub(crate) fn borrowed(arguments: &[String]) -> Vec<&str> {
     arguments.iter().map(String::as_str).collect()
 }
 

@@ -8,7 +8,7 @@ use wansan_peers::wansan::Target;
 use super::files;
 use super::guest::Guest;
 use super::kernel_trial;
-use super::open_iscsi::{log_in, start_daemon};
+use super::open_iscsi::{Node, start_daemon};
 use super::relay::Relay;
 use crate::stage::{Stop, WANSAN, empty_disk, folder, text};
 
@@ -43,7 +43,7 @@ fn goes_on_when_a_path_is_cut() -> Result<(), Stop> {
     )?;
     guest.run("multipathd")?;
     for path in &paths {
-        log_in(&mut guest, path.address().port())?;
+        Node::new(&mut guest, path.address().port())?.log_in(&mut guest)?;
     }
     let active = |paths: u8| {
         format!(

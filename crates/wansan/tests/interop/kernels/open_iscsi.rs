@@ -8,6 +8,7 @@ use wansan_peers::wansan::{TARGET_NAME, Target};
 use super::files;
 use super::guest::{Guest, OUTSIDE};
 use super::kernel_trial;
+use crate::chap::{SECRET, Secrets, TARGET_SECRET, TARGET_USER, USER, WRONG, borrowed};
 use crate::stage::{Stop, WANSAN, empty_disk, folder, text};
 
 const DISK_MIB: u64 = 256;
@@ -25,7 +26,10 @@ fn file_system_outlives_the_target() -> Result<(), Stop> {
     let folder = folder()?;
     let disk = empty_disk(folder.path(), "disk.img", DISK_MIB)?;
     let unit = format!("file:{}", text(&disk));
-    let serve = |listen: &str| Target::start_at(Path::new(WANSAN), listen, &["--lun", &unit]);
+    let secrets = Secrets::new()?;
+    let chap = secrets.both(TARGET_SECRET)?;
+    let arguments = [&["--lun", &unit][..], &borrowed(&chap)].concat();
+    let serve = |listen: &str| Target::start_at(Path::new(WANSAN), listen, &arguments);
     let mut target = serve("127.0.0.1:0")?;
     let address = target.address().to_owned();
     let (_, port) = address.rsplit_once(':').expect("an address has a port");
@@ -34,7 +38,9 @@ fn file_system_outlives_the_target() -> Result<(), Stop> {
     let mut guest = Guest::boot(&[])?;
     guest.run("modprobe -a iscsi_tcp sd_mod crc32c ext4")?;
     start_daemon(&mut guest)?;
-    log_in(&mut guest, port)?;
+    let node = Node::new(&mut guest, port)?;
+    node.demand_chap(&mut guest)?;
+    node.log_in(&mut guest)?;
     guest.run("until [ -b /dev/sda ]; do sleep 0.1; done")?;
     guest.run("mkfs.ext4 -q /dev/sda && mount /dev/sda /mnt")?;
 
@@ -60,16 +66,67 @@ pub(super) fn start_daemon(guest: &mut Guest) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Logs in to our target at `port` of the computer outside, with both digests. Its own address,
-/// which SendTargets gives, is of no use in a guest.
-pub(super) fn log_in(guest: &mut Guest, port: u16) -> Result<(), Stop> {
-    let node = format!("iscsiadm -m node -T {TARGET_NAME} -p {OUTSIDE}:{port}");
-    guest.run(&format!("{node} -o new"))?;
-    for digest in ["HeaderDigest", "DataDigest"] {
-        guest.run(&format!(
-            "{node} -o update -n node.conn[0].iscsi.{digest} -v CRC32C"
-        ))?;
+/// Our target in the records of open-iscsi.
+pub(super) struct Node {
+    /// `iscsiadm` for this target.
+    iscsiadm: String,
+}
+
+impl Node {
+    /// Records our target at `port` of the computer outside, with both digests. Its own address,
+    /// which SendTargets gives, is of no use in a guest.
+    pub(super) fn new(guest: &mut Guest, port: u16) -> Result<Self, Stop> {
+        let iscsiadm = format!("iscsiadm -m node -T {TARGET_NAME} -p {OUTSIDE}:{port}");
+        guest.run(&format!("{iscsiadm} -o new"))?;
+        let node = Self { iscsiadm };
+        for digest in ["HeaderDigest", "DataDigest"] {
+            node.set(guest, &format!("conn[0].iscsi.{digest}"), "CRC32C")?;
+        }
+        Ok(node)
     }
-    guest.run(&format!("{node} --login"))?;
-    Ok(())
+
+    fn set(&self, guest: &mut Guest, name: &str, value: &str) -> Result<(), Stop> {
+        let Self { iscsiadm } = self;
+        guest.run(&format!("{iscsiadm} -o update -n node.{name} -v {value}"))?;
+        Ok(())
+    }
+
+    /// Has both ends prove by CHAP that they know a secret, with the strongest algorithm that iscsid
+    /// knows. No login succeeds without, or with a wrong one.
+    fn demand_chap(&self, guest: &mut Guest) -> Result<(), Stop> {
+        // Statuses of iscsiadm: the target refuses, or iscsid itself gives up.
+        const REFUSED: u8 = 24;
+        const GIVEN_UP: u8 = 19;
+        // It does not follow into the stage in which it would have to prove something.
+        self.fails(guest, GIVEN_UP)?;
+        let auth = |name| format!("session.auth.{name}");
+        for (name, value) in [
+            ("authmethod", "CHAP"),
+            ("chap_algs", "SHA3-256,SHA256,SHA1,MD5"),
+            ("username", USER),
+            ("password", WRONG),
+            ("username_in", TARGET_USER),
+            ("password_in", TARGET_SECRET),
+        ] {
+            self.set(guest, &auth(name), value)?;
+        }
+        self.fails(guest, REFUSED)?;
+        self.set(guest, &auth("password"), SECRET)?;
+        self.set(guest, &auth("password_in"), WRONG)?;
+        self.fails(guest, GIVEN_UP)?;
+        self.set(guest, &auth("password_in"), TARGET_SECRET)
+    }
+
+    /// Fails unless the login fails with `status`.
+    fn fails(&self, guest: &mut Guest, status: u8) -> Result<(), Stop> {
+        let Self { iscsiadm } = self;
+        guest.run(&format!("{iscsiadm} --login; [ $? = {status} ]"))?;
+        Ok(())
+    }
+
+    /// Logs in.
+    pub(super) fn log_in(&self, guest: &mut Guest) -> Result<(), Stop> {
+        guest.run(&format!("{} --login", self.iscsiadm))?;
+        Ok(())
+    }
 }
