@@ -21,14 +21,15 @@ pub(crate) fn trials() -> Vec<Trial> {
     )]
 }
 
-/// A file system is written over two paths, of which one is cut: no write fails, and all that was
-/// written is there.
+/// A file system is written over two paths, of which one is cut, mended, and then left alone by the
+/// other one: no write fails, and all that was written is there.
 fn goes_on_when_a_path_is_cut() -> Result<(), Stop> {
     let folder = folder()?;
     let disk = empty_disk(folder.path(), "disk.img", DISK_MIB)?;
     let unit = format!("file:{}", text(&disk));
     let target = Target::start(Path::new(WANSAN), &["--lun", &unit])?;
-    let paths = [Relay::to(target.address())?, Relay::to(target.address())?];
+    let portal = target.address().parse().expect("a portal is an address");
+    let paths = [Relay::to(portal)?, Relay::to(portal)?];
 
     let mut guest = Guest::boot(&[])?;
     guest.run(
@@ -59,6 +60,10 @@ fn goes_on_when_a_path_is_cut() -> Result<(), Stop> {
     paths[0].cut();
     files::until_written(&mut guest, 10)?;
     guest.run(&active(1))?;
+    paths[0].mend();
+    guest.run(&active(2))?;
+    // From here on, everything goes over the path that came back.
+    paths[1].cut();
     files::all_written(&mut guest)?;
     files::check(&mut guest, "/dev/mapper/mpatha")
 }

@@ -1,6 +1,7 @@
 //! A way to a portal that can be cut.
 
-use std::io;
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,22 +13,24 @@ pub(super) struct Relay {
 
 #[derive(Default)]
 struct State {
-    cut: bool,
-    /// Both ends of every connection.
-    ends: Vec<TcpStream>,
+    is_cut: bool,
+    /// Both ends of every connection that is up, by a number that grows with each.
+    connections: BTreeMap<u64, [TcpStream; 2]>,
+    taken: u64,
+    passed_bytes: u64,
 }
 
 impl Relay {
     /// A relay at a free port of loopback that leads to the portal `to`.
-    pub(super) fn to(to: &str) -> io::Result<Self> {
+    pub(super) fn to(to: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         let state = Arc::<Mutex<State>>::default();
-        let (shared, to) = (state.clone(), to.to_owned());
+        let shared = state.clone();
         std::thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
                 // A portal that does not answer closes the connection, as it would without us.
-                let Ok(far) = TcpStream::connect(&to) else {
+                let Ok(far) = TcpStream::connect(to) else {
                     continue;
                 };
                 let _ = pass(near, far, &shared);
@@ -41,14 +44,38 @@ impl Relay {
         self.address
     }
 
+    /// What it has passed on, both ways together.
+    pub(super) fn passed_bytes(&self) -> u64 {
+        lock(&self.state).passed_bytes
+    }
+
     /// Ends all connections, and every later one as soon as it comes.
     pub(super) fn cut(&self) {
         let mut state = lock(&self.state);
-        state.cut = true;
-        for end in state.ends.drain(..) {
-            // An end that is closed already is what is wanted.
-            let _ = end.shutdown(Shutdown::Both);
+        state.is_cut = true;
+        std::mem::take(&mut state.connections)
+            .into_values()
+            .for_each(end);
+    }
+
+    /// Lets connections through again.
+    pub(super) fn mend(&self) {
+        lock(&self.state).is_cut = false;
+    }
+
+    /// Ends the oldest connection.
+    pub(super) fn end_oldest(&self) {
+        let oldest = lock(&self.state).connections.pop_first();
+        if let Some((_, connection)) = oldest {
+            end(connection);
         }
+    }
+}
+
+fn end(connection: [TcpStream; 2]) {
+    for end in connection {
+        // An end that is closed already is what is wanted.
+        let _ = end.shutdown(Shutdown::Both);
     }
 }
 
@@ -57,21 +84,41 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 /// Passes on what both ends send, unless the relay is cut.
-fn pass(near: TcpStream, far: TcpStream, state: &Mutex<State>) -> io::Result<()> {
-    let mut state = lock(state);
-    if state.cut {
+fn pass(near: TcpStream, far: TcpStream, shared: &Arc<Mutex<State>>) -> io::Result<()> {
+    let mut state = lock(shared);
+    if state.is_cut {
         return Ok(());
     }
     for end in [&near, &far] {
         end.set_nodelay(true)?;
-        state.ends.push(end.try_clone()?);
     }
-    for (mut from, mut to) in [(near.try_clone()?, far.try_clone()?), (far, near)] {
+    let ends = [near.try_clone()?, far.try_clone()?];
+    state.taken += 1;
+    let number = state.taken;
+    state.connections.insert(number, ends);
+    for (from, to) in [(near.try_clone()?, far.try_clone()?), (far, near)] {
+        let shared = shared.clone();
         std::thread::spawn(move || {
             // Either end may close at any time; the other one then learns of it.
-            let _ = io::copy(&mut from, &mut to);
-            let _ = to.shutdown(Shutdown::Both);
+            let _ = copy(&from, &to, &shared);
+            let connection = lock(&shared).connections.remove(&number);
+            if let Some(connection) = connection {
+                end(connection);
+            }
         });
     }
     Ok(())
+}
+
+/// Passes on what comes `from` one end, until it closes.
+fn copy(mut from: &TcpStream, mut to: &TcpStream, state: &Mutex<State>) -> io::Result<()> {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let read = from.read(&mut buffer)?;
+        if read == 0 {
+            return Ok(());
+        }
+        to.write_all(&buffer[..read])?;
+        lock(state).passed_bytes += read as u64;
+    }
 }
