@@ -1,11 +1,18 @@
 //! The Linux kernel's target, LIO, with our initiator.
 
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
 use libtest_mimic::Trial;
+use serde_json::Value;
 use wansan_peers::process::free_address;
+use wansan_peers::wansan::command;
 
 use super::guest::Guest;
 use super::kernel_trial;
-use crate::stage::{Stop, load};
+use super::relay::Relay;
+use crate::stage::{LIMIT, Stop, WANSAN, load, require};
 
 const TARGET_NAME: &str = "iqn.2026-11.net.example:lio";
 /// Where LIO listens in its guest.
@@ -14,27 +21,90 @@ const PORT: u16 = 3260;
 const DISK_PAGES: u32 = 16_384;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![kernel_trial(
-        "lio_serves_our_initiator_over_several_connections",
-        serves,
-    )]
+    vec![
+        kernel_trial("lio_serves_our_initiator_over_several_connections", serves),
+        kernel_trial("lio_gets_lost_sessions_back", loses_connections),
+    ]
 }
 
-/// What is written to LIO is read back, over one, two and four connections.
+/// What is written to LIO is read back, over one, two and four connections of a session with error
+/// recovery level 2.
 fn serves() -> Result<(), Stop> {
     let address = free_address()?;
     let mut guest = Guest::boot(&[(address, PORT)])?;
     serve(&mut guest)?;
-    let url = format!("iscsi://{address}/{TARGET_NAME}/0");
+    let url = url(address);
     for connections in ["1", "2", "4"] {
+        let session = ["--connections", connections, "--header-digest", "always"];
+        negotiated(&url, &session)?;
         for (block, count) in [("4KiB", 2000), ("1MiB", 64)] {
             let block = ["--block", block, "--parallel", "16"];
-            let session = ["--connections", connections, "--header-digest", "always"];
             let load_of = ["--op", "mix", "--verify"];
             load(&url, count, &[&load_of[..], &block, &session].concat())?;
         }
     }
     Ok(())
+}
+
+/// Connections end under load, each of them with its session: another session takes its place and
+/// what was under way is done again, so that no I/O fails and nothing is lost.
+///
+/// LIO of Linux 6.1 cannot move the tasks of one connection to another, although it grants error
+/// recovery level 2: it answers TASK REASSIGN with 255 (rejected) when it has moved the task, and
+/// with 0 (complete) when it does not know it (`iscsit_convert_tcm_tmr_rsp` takes the codes of
+/// iSCSI for others), and the kernel dereferences a null pointer when such a session ends.
+fn loses_connections() -> Result<(), Stop> {
+    /// Of each size of block.
+    const MOVED_BYTES: u64 = 64 << 20;
+    const LOSSES: u64 = 2;
+    let address = free_address()?;
+    let mut guest = Guest::boot(&[(address, PORT)])?;
+    serve(&mut guest)?;
+    let relay = Relay::to(address)?;
+    let url = url(relay.address());
+    for (block, block_bytes) in [("16KiB", 16 << 10), ("1MiB", 1 << 20)] {
+        let passed_before = relay.passed_bytes();
+        let printed = std::thread::scope(|scope| {
+            let bench = scope.spawn(|| {
+                let session = ["--connections", "4", "--error-recovery-level", "1"];
+                let load_of = ["--op", "mix", "--verify", "--block", block];
+                let count = MOVED_BYTES / block_bytes;
+                load(&url, count, &[&load_of[..], &session].concat())
+            });
+            for loss in 1..=LOSSES {
+                let due = passed_before + MOVED_BYTES * loss / (LOSSES + 1);
+                while relay.passed_bytes() < due && !bench.is_finished() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                relay.end_oldest();
+            }
+            bench.join().expect("the bench does not panic")
+        })?;
+        let came_back = printed["recoveries"].as_u64() >= Some(LOSSES);
+        require(came_back, || format!("no session was lost: {printed}"))?;
+    }
+    Ok(())
+}
+
+fn url(address: SocketAddr) -> String {
+    format!("iscsi://{address}/{TARGET_NAME}/0")
+}
+
+/// Fails unless LIO grants error recovery level 2 and as many connections as it is asked for.
+fn negotiated(url: &str, session: &[&str]) -> Result<(), Stop> {
+    let arguments = [&["initiator-check", url, "--json"][..], session].concat();
+    let finished = command(Path::new(WANSAN), &arguments, LIMIT)?.success()?;
+    let checked: Value = serde_json::from_str(&finished.stdout)
+        .map_err(|error| finished.failure(format!("no JSON: {error}")))?;
+    let keys = checked["keys"].as_array().into_iter().flatten();
+    let in_force = |name: &str| {
+        let mut keys = keys.clone();
+        keys.find(|row| row["key"] == name)
+            .and_then(|row| row["in_force"].as_str()?.parse::<u16>().ok())
+    };
+    let asked = session[1].parse().ok();
+    let granted = in_force("ErrorRecoveryLevel") == Some(2) && in_force("MaxConnections") >= asked;
+    require(granted, || finished.output())
 }
 
 /// Lets LIO serve a RAM disk to everybody, with several connections in a session and error
@@ -55,7 +125,7 @@ fn serve(guest: &mut Guest) -> Result<(), Stop> {
         ("attrib/generate_node_acls", 1),
         ("attrib/cache_dynamic_acls", 1),
         ("attrib/demo_mode_write_protect", 0),
-        ("param/ErrorRecoveryLevel", 2),
+        ("attrib/default_erl", 2),
         ("param/MaxConnections", 4),
         ("enable", 1),
     ] {
