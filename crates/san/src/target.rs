@@ -10,6 +10,7 @@ mod life;
 mod lobby;
 mod login;
 mod mailbox;
+mod opening;
 mod reactor;
 mod registry;
 mod seat;
@@ -20,7 +21,7 @@ mod snapshot;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ pub use access::{Access, NamePattern, NamePatternError, Network, NetworkError};
 use directory::Directory;
 pub use directory::{Changes, Discovery, Offer, TargetSpec};
 use mailbox::{Mail, Mailbox};
+use opening::Before;
 use reactor::Reactor;
 use registry::Registry;
 use seat::Seats;
@@ -101,6 +103,34 @@ pub enum TargetError {
     InUse {
         /// The target's name.
         name: String,
+    },
+    /// Two units write to one file.
+    #[error("LUN {spec}: another LUN has the same file; give each one of its own")]
+    OneFile {
+        /// The second one.
+        spec: String,
+    },
+    /// The file of a new unit is that of another target's, which has sessions.
+    #[error(
+        "LUN {spec}: target {name} still serves this file to initiators that are logged in; log \
+         them out first"
+    )]
+    Held {
+        /// Which unit.
+        spec: String,
+        /// The target.
+        name: String,
+    },
+    /// The file of a unit is open in another way.
+    #[error(
+        "LUN {spec}: its file is open as {held}, and options change only while it is closed: take \
+         the LUN out, reload, then put it back"
+    )]
+    OtherOptions {
+        /// Which unit.
+        spec: String,
+        /// As it is open.
+        held: String,
     },
     /// No portal.
     #[error("there is no portal to listen at; name at least one ADDRESS:PORT")]
@@ -185,8 +215,13 @@ struct Shared {
 impl Shared {
     /// The directory as it is now.
     fn directory(&self) -> Arc<Directory> {
+        Arc::clone(&self.held_directory())
+    }
+
+    /// The directory, which does not change while this is held.
+    fn held_directory(&self) -> RwLockReadGuard<'_, Arc<Directory>> {
         let directory = self.directory.read();
-        Arc::clone(&directory.unwrap_or_else(PoisonError::into_inner))
+        directory.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -221,7 +256,7 @@ impl Target {
             listeners.push(listener);
         }
         let memory = Memory::new(SESSIONS_BYTES);
-        let (directory, opened) = Directory::new(&config.offer, None, &memory)?;
+        let (directory, opened) = Directory::new(&config.offer, &Before::nothing(), &memory)?;
         let pool = Arc::new(Pool::start(STORE_THREADS)?);
         let mailboxes = (0..config.threads.max(1))
             .map(|_| Mailbox::new().map(Arc::new))
@@ -267,20 +302,29 @@ impl Target {
     }
 
     /// Takes on other targets, or other settings of them, for the logins that follow. Sessions that
-    /// are there go on with what they have logged in to.
+    /// are there go on with what they have logged in to. Units that stay as they are keep what is in
+    /// them, and the units of a target that was taken away and still has sessions come back with it.
     ///
     /// # Errors
     /// [`TargetError`] says what is wrong; everything stays as it was. The units of a target that
     /// has sessions cannot change.
     pub fn reload(&mut self, offer: &Offer) -> Result<Changes, TargetError> {
         let old = self.shared.directory();
-        let (new, opened) = Directory::new(offer, Some(&old), &self.shared.memory)?;
-        let changes = new.changes(&old, |name| self.shared.registry.has_sessions(name))?;
+        let is_in_use = |name: &str| self.shared.registry.has_sessions(name);
+        let before = old.before(&is_in_use);
+        let (new, opened) = Directory::new(offer, &before, &self.shared.memory)?;
+        let changes = new.changes(&old);
         let mut directory = self
             .shared
             .directory
             .write()
             .unwrap_or_else(PoisonError::into_inner);
+        // Somebody may have logged in while the stores were opened; now nobody can.
+        if let Some(name) = new.renewed(&old).find(|name| is_in_use(name)) {
+            return Err(TargetError::InUse {
+                name: name.to_owned(),
+            });
+        }
         *directory = Arc::new(new);
         for opened in opened {
             opened.keep();

@@ -256,6 +256,29 @@ fn a_new_file_changes_what_is_found_and_ends_no_session() {
 }
 
 #[test]
+fn a_lun_beside_one_in_a_file_is_added_and_taken_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("f.img");
+    let lun = format!(
+        "[[target.lun]]\nstore = \"file:{},size=16MiB\"\n",
+        file.display()
+    );
+    let more = "[[target.lun]]\nstore = \"memory:16MiB\"";
+    let with = |luns: &str| format!("[[target]]\nname = \"{A}\"\n{luns}\n");
+    let mut server = Server::start(&with(&lun));
+    assert!(server.bench(A, 0, &["--op", "write"]).status.success());
+    let said = server.reloads(&with(&(lun.clone() + more)));
+    assert_eq!(said["changed"], serde_json::json!([A]));
+    for at in [0, 1] {
+        let finished = server.bench(A, at, &[]);
+        assert!(finished.status.success(), "{}", finished.output());
+    }
+    server.reloads(&with(&lun));
+    assert!(!server.bench(A, 1, &[]).status.success());
+    assert!(server.bench(A, 0, &[]).status.success());
+}
+
+#[test]
 fn secrets_take_effect_for_new_logins() {
     let mut server = Server::start(&target(A, ""));
     assert!(server.bench(A, 0, &[]).status.success());

@@ -191,6 +191,21 @@ impl TargetDevice {
         true
     }
 
+    /// Has the unit at `place` go on as the one at `old_place` of `old` was, which has no nexus any
+    /// more: with its persistent reservations and its mode parameters, and stopped if that was.
+    /// Places that do not exist are passed over.
+    pub fn inherit(&self, place: usize, old: &TargetDevice, old_place: usize) {
+        let inherited = old.common.look(|state| {
+            let unit = state.units.get(old_place)?;
+            Some(unit.inherited())
+        });
+        self.common.change(|state| {
+            if let (Some(unit), Some(inherited)) = (state.units.get_mut(place), inherited) {
+                *unit = inherited;
+            }
+        });
+    }
+
     /// The unit at `place` is reset (SAM-5 6.3.3): what RESERVE (6) had reserved is free, and the
     /// mode parameters are the default ones. Telling the initiators is the caller's.
     pub fn reset(&self, place: usize) {

@@ -72,6 +72,23 @@ pub(super) struct UnitState {
     pub(super) stopped: bool,
 }
 
+impl UnitState {
+    /// What stays of it when its device has another one in its place.
+    pub(super) fn inherited(&self) -> UnitState {
+        UnitState {
+            reservations: Reservations {
+                // A reservation of RESERVE (6) is that of a nexus, and those belong to a device.
+                exclusive: None,
+                ..self.reservations.clone()
+            },
+            kept_version: self.kept_version,
+            replaced: None,
+            mode: self.mode,
+            stopped: self.stopped,
+        }
+    }
+}
+
 /// A nexus as the others see it.
 #[derive(Debug)]
 pub(super) struct Known {

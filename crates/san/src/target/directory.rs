@@ -4,18 +4,19 @@
 //! for the logins that follow. Sessions keep the target that they have logged in to, so that one
 //! that is taken away is served until its last session ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::login::chap::TargetAccounts;
-use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice};
+use wansan_iscsi::scsi::TargetDevice;
 use wansan_iscsi::target::{Memory, SessionConfig};
 use wansan_iscsi::text::send_targets::is_iscsi_name;
 
-use super::{Access, PORTAL_GROUP_TAG, TargetError};
-use crate::store::{LunSpec, OpenError, OpenedStore, Store};
+use super::opening::{Before, check_files};
+use super::{Access, TargetError};
+use crate::store::{LunSpec, OpenedStore, Store};
 
 /// One target: its name, its logical units, and who may use them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,27 +104,26 @@ impl fmt::Debug for ServedTarget {
 #[derive(Debug)]
 pub(super) struct Directory {
     targets: BTreeMap<String, Arc<ServedTarget>>,
+    /// Targets as they were before, the newest first, which sessions may have yet.
+    left: Vec<Weak<ServedTarget>>,
     /// A target without a name or a unit, for sessions that only look for others.
     pub(super) discovery: Arc<ServedTarget>,
 }
 
 impl Directory {
-    /// Makes the directory of `offer`. Targets whose units are those that `old` has keep them, with
-    /// all that is in them; all other stores are opened. Their files stay only if each of the
-    /// second result is [kept](OpenedStore::keep).
+    /// Makes the directory of `offer`. What is open [`Before`] stays so, with all that is in it; all
+    /// other stores are opened. Their files stay only if each of the second result is
+    /// [kept](OpenedStore::keep).
     pub(super) fn new(
         offer: &Offer,
-        old: Option<&Directory>,
+        before: &Before<'_>,
         memory: &Arc<Memory>,
     ) -> Result<(Directory, Vec<OpenedStore>), TargetError> {
-        if offer.targets.is_empty() {
-            return Err(TargetError::NoTarget);
-        }
+        check_offer(offer, before)?;
         let mut targets = BTreeMap::new();
         let mut opened = Vec::new();
         for spec in &offer.targets {
-            check(spec)?;
-            let known = old.and_then(|old| old.target(&spec.name));
+            let known = before.target(&spec.name);
             let known = known.filter(|known| known.spec.luns == spec.luns);
             let target = match known {
                 Some(known) if known.spec == *spec => Arc::clone(known),
@@ -139,26 +139,17 @@ impl Directory {
                     })
                 }
                 None => {
-                    let (device, stores) = open_luns(spec)?;
-                    let served = ServedTarget {
+                    let units = before.open(spec)?;
+                    opened.extend(units.opened);
+                    Arc::new(ServedTarget {
                         spec: spec.clone(),
-                        session: session(device, spec.command_window, memory),
-                        stores: stores
-                            .iter()
-                            .map(|opened| Arc::clone(opened.store()))
-                            .collect(),
-                    };
-                    opened.extend(stores);
-                    Arc::new(served)
+                        session: session(units.device, spec.command_window, memory),
+                        stores: units.stores,
+                    })
                 }
             };
-            if targets.insert(spec.name.clone(), target).is_some() {
-                return Err(TargetError::Twice {
-                    name: spec.name.clone(),
-                });
-            }
+            targets.insert(spec.name.clone(), target);
         }
-        offer.discovery.wanted.check()?;
         let spec = TargetSpec {
             name: String::new(),
             luns: BTreeMap::new(),
@@ -172,7 +163,26 @@ impl Directory {
             spec,
             stores: Arc::new([]),
         });
-        Ok((Directory { targets, discovery }, opened))
+        let stays = |old: &Arc<ServedTarget>| {
+            let now = targets.get(&old.spec.name);
+            now.is_some_and(|now| Arc::ptr_eq(now, old))
+        };
+        let left = before.targets.iter().filter(|old| !stays(old));
+        let directory = Directory {
+            left: left.map(Arc::downgrade).collect(),
+            targets,
+            discovery,
+        };
+        Ok((directory, opened))
+    }
+
+    /// What is served before another directory takes the place of this one.
+    pub(super) fn before<'a>(&self, is_in_use: &'a dyn Fn(&str) -> bool) -> Before<'a> {
+        let left = self.left.iter().filter_map(Weak::upgrade);
+        Before {
+            targets: self.targets.values().cloned().chain(left).collect(),
+            is_in_use,
+        }
     }
 
     /// The target called `name`.
@@ -185,20 +195,20 @@ impl Directory {
         self.targets.values()
     }
 
-    /// What is different from `old`, and the first target whose units are, if `is_in_use` says that
-    /// it has sessions.
-    pub(super) fn changes(
-        &self,
-        old: &Directory,
-        is_in_use: impl Fn(&str) -> bool,
-    ) -> Result<Changes, TargetError> {
+    /// The targets of `old` that have other units now.
+    pub(super) fn renewed<'a>(&'a self, old: &'a Directory) -> impl Iterator<Item = &'a str> {
+        let both = self.targets.values();
+        let both = both.filter_map(|target| Some((target, old.target(&target.spec.name)?)));
+        both.filter(|(new, old)| !Arc::ptr_eq(&new.session.device, &old.session.device))
+            .map(|(new, _)| new.spec.name.as_str())
+    }
+
+    /// What is different from `old`.
+    pub(super) fn changes(&self, old: &Directory) -> Changes {
         let mut changes = Changes::default();
         for (name, target) in &self.targets {
             match old.target(name) {
                 None => changes.added.push(name.clone()),
-                Some(known) if known.spec.luns != target.spec.luns && is_in_use(name) => {
-                    return Err(TargetError::InUse { name: name.clone() });
-                }
                 Some(known) if known.spec != target.spec => changes.changed.push(name.clone()),
                 Some(_) => {}
             }
@@ -208,7 +218,7 @@ impl Directory {
             .keys()
             .filter(|name| self.target(name).is_none());
         changes.removed = gone.cloned().collect();
-        Ok(changes)
+        changes
     }
 }
 
@@ -223,84 +233,33 @@ fn session(device: TargetDevice, command_window: u32, memory: &Arc<Memory>) -> S
     }
 }
 
-fn check(spec: &TargetSpec) -> Result<(), TargetError> {
-    if !is_iscsi_name(&spec.name) {
-        return Err(TargetError::Name {
-            name: spec.name.clone(),
-        });
+/// Looks for what is wrong in `offer` by itself, or beside what is served `before`.
+fn check_offer(offer: &Offer, before: &Before<'_>) -> Result<(), TargetError> {
+    if offer.targets.is_empty() {
+        return Err(TargetError::NoTarget);
     }
-    if spec.luns.is_empty() {
-        return Err(TargetError::NoLun {
-            name: spec.name.clone(),
-        });
+    offer.discovery.wanted.check()?;
+    let mut names = HashSet::new();
+    for spec in &offer.targets {
+        let name = || spec.name.clone();
+        if !is_iscsi_name(&spec.name) {
+            return Err(TargetError::Name { name: name() });
+        }
+        if spec.luns.is_empty() {
+            return Err(TargetError::NoLun { name: name() });
+        }
+        spec.wanted.check()?;
+        if !names.insert(&spec.name) {
+            return Err(TargetError::Twice { name: name() });
+        }
+        let known = before.target(&spec.name);
+        let is_same = known.is_some_and(|known| known.spec.luns == spec.luns);
+        if !is_same && (before.is_in_use)(&spec.name) {
+            return Err(TargetError::InUse { name: name() });
+        }
     }
-    spec.wanted.check()?;
-    Ok(())
+    check_files(&offer.targets)
 }
 
-fn open_luns(target: &TargetSpec) -> Result<(TargetDevice, Vec<OpenedStore>), TargetError> {
-    let mut units = Vec::new();
-    let mut stores = Vec::new();
-    for (&number, spec) in &target.luns {
-        let opened = spec.open().map_err(|source| TargetError::Open {
-            spec: spec.to_string(),
-            source,
-        })?;
-        let store = opened.store();
-        let burst_bytes = target.wanted.max_burst_bytes;
-        let geometry =
-            Geometry::new(store.size_bytes(), spec.block_bytes, burst_bytes).map_err(|source| {
-                TargetError::Geometry {
-                    spec: spec.to_string(),
-                    source,
-                }
-            })?;
-        let identity = Identity {
-            target_name: target.name.clone(),
-            portal_group_tag: PORTAL_GROUP_TAG,
-            number,
-        };
-        // Only what lies in memory alone has no cache in front of it.
-        let write_cache = !store.is_memory();
-        units.push(LogicalUnit {
-            identity,
-            geometry,
-            write_cache,
-            read_only: spec.read_only,
-            thin: spec.thin,
-            keeps_reservations: store.reservations().is_some(),
-        });
-        stores.push(opened);
-    }
-    let device = TargetDevice::new(units)?;
-    // The device has its units in the order of their numbers, as they are here.
-    for (place, (opened, spec)) in stores.iter().zip(target.luns.values()).enumerate() {
-        restore_reservations(&device, place, &**opened.store()).map_err(|source| {
-            TargetError::Open {
-                spec: spec.to_string(),
-                source,
-            }
-        })?;
-    }
-    Ok((device, stores))
-}
-
-/// Gives a unit the persistent reservations that were kept when the target was last there.
-fn restore_reservations(
-    device: &TargetDevice,
-    place: usize,
-    store: &dyn Store,
-) -> Result<(), OpenError> {
-    let Some(file) = store.reservations() else {
-        return Ok(());
-    };
-    let unusable = |why: String| OpenError::Reservations {
-        path: file.path().to_owned(),
-        why,
-    };
-    let text = file.read().map_err(|error| unusable(error.to_string()))?;
-    match device.restore(place, &text) {
-        true => Ok(()),
-        false => Err(unusable("it is in another form".to_owned())),
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use wansan_iscsi::target::Session;
 use wansan_iscsi::wire::LoginStatus;
 use wansan_trace::SessionId;
 
-use super::directory::ServedTarget;
+use super::directory::{Directory, ServedTarget};
 use super::registry::{Known, Nexus};
 use super::seat::Seat;
 use super::sessions::Sessions as Served;
@@ -35,7 +35,7 @@ pub(super) struct Desk<'a> {
 impl Sessions for Desk<'_> {
     fn find(&mut self, candidate: &Candidate<'_>) -> Result<Found, Refusal> {
         let shared = self.shared;
-        let target = self.target(candidate)?;
+        let target = find(&shared.directory(), candidate)?;
         // A discovery session is open to all; it shows them what they may use.
         if candidate.session_type == SessionType::Normal
             && !target
@@ -81,8 +81,10 @@ impl Sessions for Desk<'_> {
         if candidate.tsih != 0 {
             return self.let_in(candidate);
         }
-        // It may have been taken away since the login began.
-        let target = self.target(candidate)?;
+        // It may have been taken away since the login began. Until the session is known, it stays:
+        // the units of a target change only while it has none.
+        let directory = self.shared.held_directory();
+        let target = find(&directory, candidate)?;
         let nexus = nexus(candidate);
         let (id, replaced) = self
             .shared
@@ -104,20 +106,6 @@ impl Sessions for Desk<'_> {
 }
 
 impl Desk<'_> {
-    /// The target that the candidate means, as it is now.
-    fn target(&self, candidate: &Candidate<'_>) -> Result<Arc<ServedTarget>, Refusal> {
-        let directory = self.shared.directory();
-        let named = match candidate.target_name {
-            Some(name) => {
-                let not_found = Refusal::Status(LoginStatus::NotFound);
-                Some(directory.target(name).ok_or(not_found)?)
-            }
-            None => None,
-        };
-        let meant = named.filter(|_| candidate.session_type == SessionType::Normal);
-        Ok(Arc::clone(meant.unwrap_or(&directory.discovery)))
-    }
-
     /// The session that the candidate means: it must be one of the same initiator and target.
     fn joined(&self, candidate: &Candidate<'_>) -> Option<&Session> {
         let id = SessionId::new(candidate.isid, candidate.tsih);
@@ -142,6 +130,19 @@ impl Desk<'_> {
             window: session.window(),
         })
     }
+}
+
+/// The target that the candidate means.
+fn find(directory: &Directory, candidate: &Candidate<'_>) -> Result<Arc<ServedTarget>, Refusal> {
+    let named = match candidate.target_name {
+        Some(name) => {
+            let not_found = Refusal::Status(LoginStatus::NotFound);
+            Some(directory.target(name).ok_or(not_found)?)
+        }
+        None => None,
+    };
+    let meant = named.filter(|_| candidate.session_type == SessionType::Normal);
+    Ok(Arc::clone(meant.unwrap_or(&directory.discovery)))
 }
 
 fn nexus(candidate: &Candidate<'_>) -> Nexus {

@@ -265,3 +265,19 @@ fn parameter_data_of_any_kind_is_taken() {
         }
     });
 }
+
+#[test]
+fn a_unit_goes_on_in_another_device_with_what_no_session_owns() {
+    let device = device();
+    let (mut one, mut two) = two(&device);
+    good(&reserve_out(&device, &mut one, (0, 0), (0, 1), 0));
+    good(&reserve_out(&device, &mut one, (1, 3), (1, 0), 0));
+    drop((one, two));
+    let next = TargetDevice::new(vec![unit(0, 100, 512), unit(5, 100, 512)]).unwrap();
+    next.inherit(0, &device, 0);
+    next.inherit(9, &device, 0);
+    next.inherit(0, &device, 9);
+    (one, two) = self::two(&next);
+    assert!(passes(&next, &mut one, &WRITE));
+    assert!(!passes(&next, &mut two, &READ));
+}

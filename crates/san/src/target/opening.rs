@@ -1,0 +1,212 @@
+//! The stores of targets that are to be served: those that are open already are kept, with all that
+//! is in them, and the others are opened.
+//!
+//! A file can be open once only, and a store in memory is lost when it is closed. So what a target
+//! had is never opened again: it is looked for among the targets that are served, also among those
+//! that are found no more and have sessions yet.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice};
+
+use super::directory::{ServedTarget, TargetSpec};
+use super::{PORTAL_GROUP_TAG, TargetError};
+use crate::store::{Backing, LunSpec, OpenError, OpenedStore, Store};
+
+/// What is served before new settings.
+pub(super) struct Before<'a> {
+    /// The targets; of two with one name, the newer one is first.
+    pub(super) targets: Vec<Arc<ServedTarget>>,
+    /// Whether a target of that name has sessions, or the stores are yet at work for one.
+    pub(super) is_in_use: &'a dyn Fn(&str) -> bool,
+}
+
+/// A target's units.
+pub(super) struct Units {
+    pub(super) device: TargetDevice,
+    /// By the places of the units in the device.
+    pub(super) stores: Arc<[Arc<dyn Store>]>,
+    /// Those of the stores that were not open before.
+    pub(super) opened: Vec<OpenedStore>,
+}
+
+impl Before<'_> {
+    /// Nothing: the server starts.
+    pub(super) fn nothing() -> Before<'static> {
+        Before {
+            targets: Vec::new(),
+            is_in_use: &|_| false,
+        }
+    }
+
+    /// The target that was called `name` last and lives yet.
+    pub(super) fn target(&self, name: &str) -> Option<&Arc<ServedTarget>> {
+        self.targets.iter().find(|target| target.spec.name == name)
+    }
+
+    /// Opens those of the units of `target` that are not open. Nobody is logged in to it.
+    pub(super) fn open(&self, target: &TargetSpec) -> Result<Units, TargetError> {
+        let mut units = Vec::new();
+        let mut stores = Vec::new();
+        let mut opened = Vec::new();
+        let mut held = Vec::new();
+        for (&number, spec) in &target.luns {
+            let holder = self.holder(target, number, spec)?;
+            let store = match &holder {
+                Some((holder, place)) => Arc::clone(&holder.stores[*place]),
+                None => {
+                    let new = spec.open().map_err(|source| TargetError::Open {
+                        spec: spec.to_string(),
+                        source,
+                    })?;
+                    let store = Arc::clone(new.store());
+                    opened.push(new);
+                    store
+                }
+            };
+            units.push(unit(target, number, spec, &*store)?);
+            stores.push(store);
+            held.push(holder);
+        }
+        let device = TargetDevice::new(units)?;
+        // The device has its units in the order of their numbers, as they are here.
+        for (place, (&number, spec)) in target.luns.iter().enumerate() {
+            match &held[place] {
+                Some((holder, at)) if holder.is_unit(*at, &target.name, number) => {
+                    device.inherit(place, &holder.session.device, *at);
+                }
+                _ => restore_reservations(&device, place, &*stores[place]).map_err(|source| {
+                    TargetError::Open {
+                        spec: spec.to_string(),
+                        source,
+                    }
+                })?,
+            }
+        }
+        Ok(Units {
+            device,
+            stores: stores.into(),
+            opened,
+        })
+    }
+
+    /// Who has the store open that `target` is to have as `number`, and at which place.
+    fn holder(
+        &self,
+        target: &TargetSpec,
+        number: u16,
+        spec: &LunSpec,
+    ) -> Result<Option<(&ServedTarget, usize)>, TargetError> {
+        for holder in &self.targets {
+            for (place, held) in holder.spec.luns.values().enumerate() {
+                if held == spec && holder.is_unit(place, &target.name, number) {
+                    return Ok(Some((&**holder, place)));
+                }
+                if !exclude_each_other(held, spec) {
+                    continue;
+                }
+                let name = &holder.spec.name;
+                if *name != target.name && (self.is_in_use)(name) {
+                    return Err(TargetError::Held {
+                        spec: spec.to_string(),
+                        name: name.clone(),
+                    });
+                }
+                if held != spec {
+                    return Err(TargetError::OtherOptions {
+                        spec: spec.to_string(),
+                        held: held.to_string(),
+                    });
+                }
+                return Ok(Some((&**holder, place)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl ServedTarget {
+    /// Whether its unit at `place` is LUN `number` of target `name`.
+    fn is_unit(&self, place: usize, name: &str, number: u16) -> bool {
+        self.spec.name == name && self.spec.luns.keys().nth(place) == Some(&number)
+    }
+}
+
+/// The file of a unit.
+fn file(spec: &LunSpec) -> Option<&Path> {
+    match &spec.backing {
+        Backing::File { path, .. } => Some(path),
+        Backing::Memory { .. } => None,
+    }
+}
+
+/// Whether two units cannot be there at once: a file that is written has one unit.
+fn exclude_each_other(one: &LunSpec, other: &LunSpec) -> bool {
+    file(one).is_some() && file(one) == file(other) && !(one.read_only && other.read_only)
+}
+
+/// Looks for two units with one file.
+pub(super) fn check_files(targets: &[TargetSpec]) -> Result<(), TargetError> {
+    let mut first: HashMap<&Path, &LunSpec> = HashMap::new();
+    for spec in targets.iter().flat_map(|target| target.luns.values()) {
+        let Some(path) = file(spec) else { continue };
+        let known = first.entry(path).or_insert(spec);
+        if !std::ptr::eq(*known, spec) && exclude_each_other(known, spec) {
+            return Err(TargetError::OneFile {
+                spec: spec.to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn unit(
+    target: &TargetSpec,
+    number: u16,
+    spec: &LunSpec,
+    store: &dyn Store,
+) -> Result<LogicalUnit, TargetError> {
+    let burst_bytes = target.wanted.max_burst_bytes;
+    let geometry =
+        Geometry::new(store.size_bytes(), spec.block_bytes, burst_bytes).map_err(|source| {
+            TargetError::Geometry {
+                spec: spec.to_string(),
+                source,
+            }
+        })?;
+    Ok(LogicalUnit {
+        identity: Identity {
+            target_name: target.name.clone(),
+            portal_group_tag: PORTAL_GROUP_TAG,
+            number,
+        },
+        geometry,
+        // Only what lies in memory alone has no cache in front of it.
+        write_cache: !store.is_memory(),
+        read_only: spec.read_only,
+        thin: spec.thin,
+        keeps_reservations: store.reservations().is_some(),
+    })
+}
+
+/// Gives a unit the persistent reservations that were kept when it was last there.
+fn restore_reservations(
+    device: &TargetDevice,
+    place: usize,
+    store: &dyn Store,
+) -> Result<(), OpenError> {
+    let Some(file) = store.reservations() else {
+        return Ok(());
+    };
+    let unusable = |why: String| OpenError::Reservations {
+        path: file.path().to_owned(),
+        why,
+    };
+    let text = file.read().map_err(|error| unusable(error.to_string()))?;
+    match device.restore(place, &text) {
+        true => Ok(()),
+        false => Err(unusable("it is in another form".to_owned())),
+    }
+}
