@@ -4,6 +4,7 @@ pub(crate) mod bench;
 mod chap;
 mod connections;
 pub(crate) mod explain;
+mod initiator;
 pub(crate) mod initiator_check;
 pub(crate) mod lab;
 mod metrics;

@@ -10,24 +10,19 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use wansan_san::Initiator;
 use wansan_san::load::workload::{Operation, Pattern};
 use wansan_san::load::{self, Limit, LoadConfig, LoadError, Report};
-use wansan_san::url::IscsiUrl;
-use wansan_san::{Initiator, InitiatorConfig};
-use wansan_trace::{Recorder, clock, units};
+use wansan_trace::{Recorder, units};
 
-use super::chap::ChapArgs;
-use super::connections::ConnectionArgs;
+use super::initiator::InitiatorArgs;
 use super::quantity::{bytes_within, time_span};
 use super::record::RecordArgs;
-use super::session::SessionArgs;
 use super::{INTERRUPTED, remark, tell, tell_json};
 
 /// Arguments of `wansan bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// The disk: iscsi://HOST[:PORT]/TARGET-IQN/LUN
-    url: IscsiUrl,
     /// What to do; a mix is seven reads to three writes
     #[arg(long, value_enum, default_value = "read")]
     op: Op,
@@ -89,25 +84,6 @@ pub(crate) struct BenchArgs {
     /// disk, as always
     #[arg(long)]
     verify: bool,
-    /// This initiator's iSCSI name
-    #[arg(
-        long,
-        value_name = "IQN",
-        default_value = "iqn.2026-01.net.wansan:bench"
-    )]
-    initiator_name: String,
-    /// TCP congestion control of the connections, by the kernel's name for it
-    #[arg(long, value_name = "NAME")]
-    congestion_control: Option<String>,
-    /// How long login may take, and logout
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "30s",
-        allow_hyphen_values = true,
-        value_parser = time_span
-    )]
-    patience: Duration,
     /// How often TCP's own view of the connection is recorded
     #[arg(
         long,
@@ -123,11 +99,7 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     record: RecordArgs,
     #[command(flatten)]
-    connections: ConnectionArgs,
-    #[command(flatten)]
-    chap: ChapArgs,
-    #[command(flatten)]
-    session: SessionArgs,
+    initiator: InitiatorArgs,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -170,20 +142,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let recording = args.record.prepare("initiator")?;
     end_when_told(recording.made())?;
     let trace = Recorder::new(args.record.kinds(), args.record.budget_bytes());
-    let config = InitiatorConfig {
-        name: args.initiator_name.clone(),
-        isid: isid(),
-        chap: args.chap.initiator()?,
-        wanted: args.connections.add_to(args.session.wanted()),
-        tasks: args.parallel as usize,
-        routes: args.connections.routes(&args.url),
-        schedule: args.connections.schedule(),
-        replacement_timeout: args.connections.replacement_timeout(),
-        congestion_control: args.congestion_control.clone(),
-        patience: args.patience,
-        tcp_interval: args.tcp_interval,
-    };
-    let mut initiator = Initiator::connect(&args.url, &config, trace)?;
+    let wishes = &args.initiator;
+    let config = wishes.config(args.parallel as usize, args.tcp_interval)?;
+    let mut initiator = Initiator::connect(&wishes.url, &config, trace)?;
     let measured = measure(args, &mut initiator);
     let trace = match &measured {
         Err(LoadError::Session(_)) => initiator.into_records(),
@@ -259,7 +220,7 @@ fn measure(args: &BenchArgs, initiator: &mut Initiator) -> Result<Report, LoadEr
         seed: args.seed,
         verify: args.verify,
     };
-    let report = load::run(initiator, args.url.lun, &config, |progress| {
+    let report = load::run(initiator, args.initiator.url.lun, &config, |progress| {
         bar.set_position((progress.fraction * 1000.0) as u64);
         bar.set_message(format!("{:.0} IOPS", progress.iops));
     });
@@ -329,14 +290,4 @@ fn print(out: &mut dyn Write, report: &Report) -> io::Result<()> {
         )?;
     }
     Ok(())
-}
-
-/// An ISID that no other process on this or another machine has by chance: the random format of
-/// RFC 7143 §11.12.5, filled from the time and the process id.
-pub(super) fn isid() -> [u8; 6] {
-    let mixed = clock::realtime_ns()
-        .wrapping_add(u64::from(std::process::id()) << 32)
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let [_, _, _, a, b, c, d, e] = mixed.to_be_bytes();
-    [0x80, a, b, c, d, e]
 }

@@ -11,55 +11,29 @@ use serde::Serialize;
 use wansan_iscsi::keys::{KeyName, Wanted};
 use wansan_iscsi::long_path::{Cost, InForce, Path};
 use wansan_san::load::capacity;
-use wansan_san::url::IscsiUrl;
 use wansan_san::{Initiator, InitiatorConfig};
 use wansan_tcp::buffers::BufferLimits;
 use wansan_trace::Recorder;
 use wansan_trace::units::{format_bytes, format_rate, parse_rate};
 
-use super::bench::isid;
-use super::chap::ChapArgs;
-use super::connections::ConnectionArgs;
+use super::initiator::InitiatorArgs;
 use super::quantity::time_span;
-use super::session::SessionArgs;
 use super::{tell, tell_json};
 
 /// Arguments of `wansan initiator-check`.
 #[derive(Debug, Args)]
 pub(crate) struct InitiatorCheckArgs {
-    /// The disk: iscsi://HOST[:PORT]/TARGET-IQN/LUN
-    url: IscsiUrl,
     /// Judge for a path of this round-trip time [default: the measured one, but 50ms at least]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time_span)]
     rtt: Option<Duration>,
     /// Judge for a path of this rate
     #[arg(long, value_name = "RATE", default_value = "1Gbit/s", allow_hyphen_values = true, value_parser = rate)]
     rate: u64,
-    /// This initiator's iSCSI name
-    #[arg(
-        long,
-        value_name = "IQN",
-        default_value = "iqn.2026-01.net.wansan:check"
-    )]
-    initiator_name: String,
-    /// How long login may take, and how long the target may be silent
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "30s",
-        allow_hyphen_values = true,
-        value_parser = time_span
-    )]
-    patience: Duration,
     /// Print what was found as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    connections: ConnectionArgs,
-    #[command(flatten)]
-    chap: ChapArgs,
-    #[command(flatten)]
-    session: SessionArgs,
+    initiator: InitiatorArgs,
 }
 
 /// The path that is judged for when the measured one is short.
@@ -121,28 +95,16 @@ impl From<Cost> for Told {
 /// # Errors
 /// When login or the first commands fail.
 pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
-    let routes = args.connections.routes(&args.url);
-    let mut wanted = args.connections.add_to(args.session.wanted());
-    let connections = u16::try_from(routes.len()).unwrap_or(u16::MAX);
-    wanted.max_connections = wanted.max_connections.max(connections);
+    let wishes = &args.initiator;
     let config = InitiatorConfig {
-        name: args.initiator_name.clone(),
-        isid: isid(),
-        chap: args.chap.initiator()?,
-        wanted: wanted.clone(),
-        tasks: 1,
-        routes,
-        schedule: args.connections.schedule(),
-        congestion_control: None,
-        patience: args.patience,
         // One login is what is checked.
         replacement_timeout: Duration::ZERO,
-        tcp_interval: args.patience,
+        ..wishes.config(1, LONG_RTT)?
     };
     let began = Instant::now();
-    let mut initiator = Initiator::connect(&args.url, &config, Recorder::off())?;
+    let mut initiator = Initiator::connect(&wishes.url, &config, Recorder::off())?;
     let login = began.elapsed();
-    let capacity = capacity(&mut initiator, args.url.lun)?;
+    let capacity = capacity(&mut initiator, wishes.url.lun)?;
     let rtt = Duration::from_nanos(initiator.min_rtt_ns());
     let judged_rtt = args.rtt.unwrap_or(rtt.max(LONG_RTT));
     let path = Path {
@@ -159,14 +121,14 @@ pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
         window: session.window(),
     };
     let checked = Checked {
-        target: args.url.target.clone(),
-        lun: args.url.lun,
+        target: wishes.url.target.clone(),
+        lun: wishes.url.lun,
         capacity_bytes: capacity.blocks.saturating_mul(capacity.block_bytes.into()),
         block_bytes: capacity.block_bytes,
         connect_and_login_ns: u64::try_from(login.as_nanos()).unwrap_or(u64::MAX),
         rtt_ns: u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX),
         command_window: in_force.window,
-        keys: keys(&wanted, &in_force),
+        keys: keys(&wishes.wanted(), &in_force),
         judged_rtt_ns: path.rtt_ns,
         judged_rate_bits_per_s: path.rate_bits_per_s,
         costs: costs(&in_force, path),
