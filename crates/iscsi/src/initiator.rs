@@ -31,7 +31,7 @@ mod text;
 
 pub use backoff::Backoff;
 pub use connection::Connection;
-pub use error::SessionError;
+pub use error::{AdmitError, SessionError};
 pub use handshake::{Handshake, HandshakeError, LoginSettings};
 pub use schedule::Schedule;
 pub use session::{Event, Full, Session};

@@ -13,8 +13,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::RecvFlags;
 use wansan_iscsi::initiator::{
-    Command, Completion, Event, Full, HandshakeError, Schedule, Session, SessionError, Splitter,
-    Tally,
+    AdmitError, Command, Completion, Event, Full, HandshakeError, Schedule, Session, SessionError,
+    Splitter, Tally,
 };
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::login::chap::InitiatorAccounts;
@@ -131,6 +131,14 @@ pub enum InitiatorError {
     Silent {
         /// Host and port.
         portal: String,
+    },
+    /// A connection came up that is not the session's.
+    #[error("the connection to {portal} cannot be used: {source}")]
+    NotAdmitted {
+        /// Host and port.
+        portal: String,
+        /// Why.
+        source: AdmitError,
     },
     /// Login took too long.
     #[error("login at {portal} was not over in {} s", patience.as_secs_f64())]

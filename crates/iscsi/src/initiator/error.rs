@@ -105,6 +105,27 @@ impl SessionError {
     }
 }
 
+/// Why a connection that has come up is not taken into its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AdmitError {
+    /// The login is not over.
+    #[error("the connection has not logged in yet")]
+    NotLoggedIn,
+    /// Its login led a session of its own, or joined another one (TSIH, RFC 7143 §11.12.6).
+    #[error(
+        "the connection belongs to the session with TSIH {tsih:#06x}, and not to this one (RFC \
+         7143 §11.12.6)"
+    )]
+    OtherSession {
+        /// The session's that it logged in to.
+        tsih: u16,
+    },
+    /// The session has a connection with its CID (RFC 7143 §11.12.7), or, if it leads a session
+    /// that takes the place of this one, has connections at all.
+    #[error("the session still has a connection where this one should be (RFC 7143 §6.3.5)")]
+    Taken,
+}
+
 impl From<TextError> for SessionError {
     fn from(error: TextError) -> Self {
         SessionError::Text(error.into())

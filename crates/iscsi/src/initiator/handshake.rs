@@ -3,6 +3,7 @@
 use wansan_trace::{ConnectionId, SessionId, TaskTag};
 
 use super::connection::Connection;
+use super::error::AdmitError;
 use super::session::{Begun, Core, Session};
 use crate::keys::{SessionParameters, Wanted};
 use crate::login::chap::InitiatorChap;
@@ -25,6 +26,8 @@ pub struct Handshake {
     login: InitiatorLogin,
     isid: [u8; 6],
     cid: u16,
+    /// The TSIH of the session that it joins; `None` when it leads one.
+    joins: Option<u16>,
     established: Option<Box<Established>>,
 }
 
@@ -151,6 +154,7 @@ impl Handshake {
             login: machine,
             isid: login.isid,
             cid,
+            joins: joins.map(|(tsih, _)| tsih),
             established: None,
         };
         handshake.push(&first);
@@ -230,18 +234,21 @@ impl Handshake {
         Ok(())
     }
 
-    /// Makes the session, for at most `tasks` tasks at once; `None` before login is over.
-    #[must_use]
-    pub fn into_session(self, tasks: usize) -> Option<Session> {
-        let (begun, first) = self.into_lead().ok()?;
-        Some(Session::new(begun, first, tasks))
+    /// Makes the session, for at most `tasks` tasks at once.
+    ///
+    /// # Errors
+    /// [`AdmitError`], when login is not over or has joined a session.
+    pub fn into_session(self, tasks: usize) -> Result<Session, AdmitError> {
+        let (begun, first) = self.into_lead()?;
+        Ok(Session::new(begun, first, tasks))
     }
 
     /// Makes the first connection of a session, and what that begins with.
-    pub(super) fn into_lead(mut self) -> Result<(Begun, Connection), Box<Handshake>> {
-        let Some(established) = self.established.take() else {
-            return Err(Box::new(self));
-        };
+    pub(super) fn into_lead(mut self) -> Result<(Begun, Connection), AdmitError> {
+        let established = self.established.take().ok_or(AdmitError::NotLoggedIn)?;
+        if let Some(tsih) = self.joins {
+            return Err(AdmitError::OtherSession { tsih });
+        }
         let id = SessionId::new(self.isid, established.tsih);
         let begun = Begun {
             id,
@@ -255,13 +262,14 @@ impl Handshake {
     }
 
     /// Makes a connection that joins `session`, whose window it brings up to date.
-    pub(super) fn into_connection(
-        mut self,
-        session: &mut Core,
-    ) -> Result<Connection, Box<Handshake>> {
-        let Some(established) = self.established.take() else {
-            return Err(Box::new(self));
-        };
+    pub(super) fn into_connection(mut self, session: &mut Core) -> Result<Connection, AdmitError> {
+        let established = self.established.take().ok_or(AdmitError::NotLoggedIn)?;
+        // A login that leads may get the number that the session has, from a target that has begun
+        // to count anew.
+        if self.joins != Some(session.tsih) {
+            let tsih = established.tsih;
+            return Err(AdmitError::OtherSession { tsih });
+        }
         session.take_window((established.exp_cmd_sn, established.max_cmd_sn));
         Ok(self.connection(session.id, &established))
     }

@@ -11,6 +11,7 @@
 
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, TaskTag};
 
+use super::error::AdmitError;
 use super::handshake::{Handshake, HandshakeError, LoginSettings};
 use super::session::{Core, Event, Request, Session};
 use super::task::{Stage, TaskError};
@@ -66,15 +67,16 @@ impl Session {
     /// under way is sent again.
     ///
     /// # Errors
-    /// The handshake back, when it has not logged in or the session has not lost its connections.
+    /// [`AdmitError`], when it has not logged in, has joined a session, or this one has not lost
+    /// its connections.
     pub fn reinstate(
         &mut self,
         handshake: Handshake,
         now: Instant,
         trace: &mut Recorder,
-    ) -> Result<(), Box<Handshake>> {
+    ) -> Result<(), AdmitError> {
         if !self.connections.is_empty() {
-            return Err(Box::new(handshake));
+            return Err(AdmitError::Taken);
         }
         let (begun, connection) = handshake.into_lead()?;
         let core = &mut self.core;

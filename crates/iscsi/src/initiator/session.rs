@@ -6,7 +6,7 @@ use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, SessionId,
 
 use super::allegiance::Orphans;
 use super::connection::Connection;
-use super::error::SessionError;
+use super::error::{AdmitError, SessionError};
 use super::handshake::{Handshake, HandshakeError, LoginSettings};
 use super::liveness::Silence;
 use super::overlap::Overlaps;
@@ -208,12 +208,13 @@ impl Session {
     /// Takes in a connection of [`Session::join`] that has logged in, at the last place.
     ///
     /// # Errors
-    /// The handshake back, when it has not logged in or there is a connection with its CID.
-    pub fn admit(&mut self, handshake: Handshake) -> Result<(), Box<Handshake>> {
+    /// [`AdmitError`], when it has not logged in, not to this session, or there is a connection
+    /// with its CID.
+    pub fn admit(&mut self, handshake: Handshake) -> Result<(), AdmitError> {
         let cid = ConnectionId(handshake.cid());
         let taken = |connection: &Connection| connection.id() == cid;
         if self.connections.iter().any(taken) {
-            return Err(Box::new(handshake));
+            return Err(AdmitError::Taken);
         }
         let connection = handshake.into_connection(&mut self.core)?;
         self.connections.push(connection);

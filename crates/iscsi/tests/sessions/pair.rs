@@ -161,6 +161,17 @@ impl Pair {
         self.target = session;
     }
 
+    /// A login that leads another session at the target, which gives it the same TSIH.
+    pub(crate) fn lead_another(&self, cid: u16) -> initiator::Handshake {
+        let near = self.initiator.reinstating(&self.login, cid).unwrap();
+        log_in(near, self.theirs.clone(), &self.config).0
+    }
+
+    /// The login of a connection that joins, before the target has answered.
+    pub(crate) fn begin_to_join(&self, cid: u16) -> initiator::Handshake {
+        self.initiator.join(&self.login, cid).unwrap()
+    }
+
     pub(crate) fn now(&mut self) -> Instant {
         self.clock_ns += 1;
         Instant::from_ns(self.clock_ns)

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use wansan_iscsi::initiator::{Completion, TaskError, Transfer};
+use wansan_iscsi::initiator::{AdmitError, Completion, TaskError, Transfer};
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::scsi::cdb;
 use wansan_iscsi::target::Work;
@@ -155,4 +155,23 @@ fn a_command_that_must_not_run_twice_is_given_up() {
     pair.reinstate();
     let done = pair.settle();
     assert_eq!(done[0].outcome, Err(TaskError::Unsure));
+}
+
+#[test]
+fn a_connection_of_another_session_is_not_taken_in() {
+    let mut pair = Pair::new(Wanted::default(), Wanted::default(), 16, 6);
+    let other = pair.lead_another(1);
+    let tsih = 7;
+    assert_eq!(
+        pair.initiator.admit(other),
+        Err(AdmitError::OtherSession { tsih })
+    );
+    let same_cid = pair.begin_to_join(0);
+    assert_eq!(pair.initiator.admit(same_cid), Err(AdmitError::Taken));
+    let early = pair.begin_to_join(1);
+    assert_eq!(pair.initiator.admit(early), Err(AdmitError::NotLoggedIn));
+    let (now, leader) = (pair.now(), pair.lead_another(0));
+    let taken = pair.initiator.reinstate(leader, now, &mut pair.trace);
+    assert_eq!(taken, Err(AdmitError::Taken));
+    assert_eq!(pair.initiator.connections().len(), 1);
 }

@@ -80,9 +80,9 @@ fn log_in(mut to: Destination, trace: Recorder) -> Result<Initiator, InitiatorEr
     let (stream, handshake) = lead(&mut to)?.into_parts();
     let joining = &to.ways[1..];
     let portal = to.portal();
-    let closed = |portal| InitiatorError::Closed { portal };
+    let refused = |portal| |source| InitiatorError::NotAdmitted { portal, source };
     let session = handshake.into_session(Splitter::session_tasks(to.config.tasks));
-    let mut session = session.ok_or_else(|| closed(portal.clone()))?;
+    let mut session = session.map_err(refused(portal.clone()))?;
     let mut lines = vec![Line::new(stream, portal.clone())?];
     session.set_schedule(to.config.schedule);
     let granted = session.parameters().max_connections;
@@ -108,9 +108,7 @@ fn log_in(mut to: Destination, trace: Recorder) -> Result<Initiator, InitiatorEr
     for (dial, way) in finish_all(dials)?.into_iter().zip(joining) {
         let (stream, handshake) = dial.into_parts();
         let portal = way.route.portal();
-        session
-            .admit(handshake)
-            .map_err(|_| closed(portal.clone()))?;
+        session.admit(handshake).map_err(refused(portal.clone()))?;
         lines.push(Line::new(stream, portal)?);
     }
     Ok(Initiator::over(session, lines, to, trace))

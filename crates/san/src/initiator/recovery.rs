@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use wansan_iscsi::fault::Fault;
-use wansan_iscsi::initiator::{Backoff, Session, SessionError};
+use wansan_iscsi::initiator::{Backoff, HandshakeError, Session, SessionError};
+use wansan_iscsi::login::InitiatorLoginError;
+use wansan_iscsi::wire::LoginStatus;
 use wansan_trace::{Instant, Recorder};
 
 use super::InitiatorError;
@@ -35,7 +37,15 @@ struct Missing {
     backoff: Backoff,
     failures: u32,
     due: Instant,
-    dial: Option<Dial>,
+    attempt: Option<Attempt>,
+}
+
+/// A connection on its way.
+#[derive(Debug)]
+struct Attempt {
+    dial: Dial,
+    /// It leads a session, and does not join the one that there is.
+    leads: bool,
 }
 
 /// A time without any connection.
@@ -119,8 +129,8 @@ impl Recovery {
 
     /// When the next thing is to be done, unless a socket of [`Recovery::dials`] is ready first.
     pub(super) fn wakes_at(&self) -> Instant {
-        let each = self.in_turn().map(|missing| match &missing.dial {
-            Some(dial) => dial.wakes_at(),
+        let each = self.in_turn().map(|missing| match &missing.attempt {
+            Some(attempt) => attempt.dial.wakes_at(),
             None => missing.due,
         });
         let deadline = self.outage.iter().map(|outage| outage.deadline);
@@ -129,7 +139,10 @@ impl Recovery {
 
     /// The attempts that are under way.
     pub(super) fn dials(&self) -> impl Iterator<Item = &Dial> {
-        self.in_turn().filter_map(|missing| missing.dial.as_ref())
+        let attempts = self
+            .in_turn()
+            .filter_map(|missing| missing.attempt.as_ref());
+        attempts.map(|attempt| &attempt.dial)
     }
 
     /// Those that may be tried now: while there is no session, only the one that is to lead it.
@@ -168,12 +181,18 @@ impl Recovery {
                     continue;
                 }
                 Ok(None) => {}
-                // The target has given the session up meanwhile.
-                Err(InitiatorError::Login { .. }) if self.outage.is_some() && !leads => {
-                    session.lose_all(now, trace);
-                    self.end_session(to, now);
-                    // Only one may lead: two sessions of one ISID would push each other out.
-                    place = 0;
+                Err(error) if !leads && error.denies_the_session() => {
+                    if self.outage.is_some() {
+                        session.lose_all(now, trace);
+                        self.end_session(to, now);
+                        // Only one may lead: two sessions of one ISID would push each other out.
+                        place = 0;
+                    } else {
+                        // The connections that seem to be up have to show it: if they are, this one
+                        // is left out until another session takes the place of theirs.
+                        self.missing.remove(place);
+                        session.ping(now, trace);
+                    }
                     continue;
                 }
                 Err(_) => {
@@ -229,7 +248,7 @@ impl Missing {
             backoff: Backoff::new(seed ^ u64::from(cid)),
             failures: 0,
             due,
-            dial: None,
+            attempt: None,
         }
     }
 
@@ -244,8 +263,10 @@ impl Missing {
         trace: &mut Recorder,
     ) -> Result<Option<Line>, InitiatorError> {
         let way = &to.ways[usize::from(self.cid)];
-        let mut dial = match self.dial.take() {
-            Some(dial) => dial,
+        // One that began when there was another session, or none, is of no use any more.
+        let begun = self.attempt.take().filter(|begun| begun.leads == leads);
+        let mut dial = match begun {
+            Some(begun) => begun.dial,
             None if now < self.due || (!leads && !session.may_join(self.cid)) => {
                 return Ok(None);
             }
@@ -263,7 +284,7 @@ impl Missing {
             }
         };
         if !dial.step(now)? {
-            self.dial = Some(dial);
+            self.attempt = Some(Attempt { dial, leads });
             return Ok(None);
         }
         let (stream, handshake) = dial.into_parts();
@@ -276,12 +297,12 @@ impl Missing {
         };
         match taken {
             Ok(()) => Ok(Some(line)),
-            Err(_) => Err(InitiatorError::Closed { portal }),
+            Err(source) => Err(InitiatorError::NotAdmitted { portal, source }),
         }
     }
 
     fn failed(&mut self, now: Instant) {
-        self.dial = None;
+        self.attempt = None;
         self.failures = self.failures.saturating_add(1);
         self.due = self.backoff.failed(now);
     }
@@ -299,6 +320,24 @@ impl InitiatorError {
         )
     }
 
+    /// Whether a login was refused because the target has no session as the one to join. What else
+    /// it refuses (for want of resources, say, or while it starts) it may grant later.
+    fn denies_the_session(&self) -> bool {
+        let InitiatorError::Login { source, .. } = self else {
+            return false;
+        };
+        matches!(
+            **source,
+            HandshakeError::Login(
+                InitiatorLoginError::WrongSession { .. }
+                    | InitiatorLoginError::Refused {
+                        status: LoginStatus::SessionDoesNotExist
+                            | LoginStatus::CannotIncludeInSession
+                    }
+            )
+        )
+    }
+
     /// Whether the way to the target failed, which may come back, and not one of the two ends.
     pub(super) fn is_of_the_path(&self) -> bool {
         match self {
@@ -307,6 +346,33 @@ impl InitiatorError {
             | InitiatorError::Silent { .. } => true,
             InitiatorError::Session { source, .. } => source.fault() == Fault::EnvironmentLacks,
             _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_session_that_the_target_does_not_have_is_given_up() {
+        let denies = |status| {
+            let refused = InitiatorLoginError::Refused { status };
+            let error = InitiatorError::Login {
+                target: String::new(),
+                portal: String::new(),
+                source: Box::new(refused.into()),
+            };
+            error.denies_the_session()
+        };
+        assert!(denies(LoginStatus::SessionDoesNotExist));
+        for passing in [
+            LoginStatus::AuthenticationFailure,
+            LoginStatus::NotFound,
+            LoginStatus::OutOfResources,
+            LoginStatus::ServiceUnavailable,
+        ] {
+            assert!(!denies(passing));
         }
     }
 }
