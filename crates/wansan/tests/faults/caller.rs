@@ -116,6 +116,19 @@ impl Caller {
         self.under_way.is_empty()
     }
 
+    /// How many connections the session has now.
+    pub(crate) fn connections(&self) -> usize {
+        let session = self.initiator.session();
+        let is_there = |place: &usize| session.connection_parameters(*place).is_some();
+        (0..).take_while(is_there).count()
+    }
+
+    /// How many commands each connection has carried, in the order of the CIDs.
+    pub(crate) fn commands(&self) -> Vec<u64> {
+        let tallies = self.initiator.tallies(clock::now()).into_iter();
+        tallies.map(|(_, tally)| tally.commands).collect()
+    }
+
     /// What is under way, in words.
     pub(crate) fn in_words(&self) -> String {
         format!(

@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     Corrupted,
     /// The target is killed with SIGKILL and started again.
     Restarted,
+    /// The same, and again as soon as it works, while the connections of several are coming back.
+    RestartedTwice,
 }
 
 /// What happens in a round.
@@ -50,12 +52,17 @@ const WRITES: u64 = 500;
 impl Kind {
     /// Whether the disk must outlive its target.
     pub(crate) fn needs_a_file(self) -> bool {
-        self == Kind::Restarted
+        matches!(self, Kind::Restarted | Kind::RestartedTwice)
     }
 
     /// Whether digests must be on.
     pub(crate) fn needs_digests(self) -> bool {
         self == Kind::Corrupted
+    }
+
+    /// Whether the session must have several connections, each of which is recovered alone.
+    pub(crate) fn needs_level_2(self) -> bool {
+        self == Kind::RestartedTwice
     }
 
     /// Draws what happens to a session of `connections` connections.
@@ -92,6 +99,12 @@ impl Kind {
                     steps.push((50 + below(400), Step::Restart(down)));
                 }
                 is_abandoned = below(4) == 0;
+            }
+            Kind::RestartedTwice => {
+                for at in [100, 101] {
+                    let down = Duration::from_millis(below(400));
+                    steps.push((at, Step::Restart(down)));
+                }
             }
         }
         steps.sort_by_key(|(at, _)| *at);

@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         ("connections_are_killed", Kind::Killed, 10, 2),
         ("bytes_are_corrupted", Kind::Corrupted, 10, 2),
         ("target_is_killed", Kind::Restarted, 10, 2),
+        ("target_is_killed_twice", Kind::RestartedTwice, 10, 2),
     ];
     let rounds = number("WANSAN_FAULT_ROUNDS");
     let seed = number("WANSAN_FAULT_SEED");

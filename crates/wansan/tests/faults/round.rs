@@ -12,7 +12,7 @@ use wansan_trace::Recorder;
 use crate::caller::{Caller, check_all, execute};
 use crate::kinds::{Kind, Plan, Step};
 use crate::model::Model;
-use crate::terms::{BLOCKS, Terms};
+use crate::terms::{BLOCKS, REPLACEMENT_TIMEOUT, Terms};
 use crate::world::World;
 
 /// The longest that nothing may be acknowledged while the path is there: longer than an initiator
@@ -31,7 +31,7 @@ pub(crate) struct Outcome {
 /// Runs the round of `kind` that `seed` stands for.
 pub(crate) fn run(kind: Kind, seed: u64) -> Result<Outcome, String> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
-    let terms = Terms::draw(&mut random, kind.needs_a_file(), kind.needs_digests());
+    let terms = Terms::draw(&mut random, kind);
     let plan = kind.draw(&mut random, terms.connections);
     let script = format!("{:?}", plan.steps);
     let mut world = World::start(&terms)?;
@@ -65,6 +65,7 @@ fn run_in(
     if is_abandoned {
         world.restart(Duration::ZERO)?;
     } else {
+        come_back(&mut caller, terms.connections)?;
         let mut watch = Watch::new(&caller);
         while !caller.is_idle() {
             caller.turn()?;
@@ -123,6 +124,33 @@ fn suffer(world: &mut World, caller: &mut Caller, plan: Plan) -> Result<u64, Str
                 world.restart(down)?;
                 others += 1;
             }
+        }
+    }
+}
+
+/// Goes on until all `connections` are there and each has been given a command.
+fn come_back(caller: &mut Caller, connections: usize) -> Result<(), String> {
+    let since = Instant::now();
+    // What they had carried when all were there.
+    let mut before: Option<Vec<u64>> = None;
+    loop {
+        caller.fill()?;
+        caller.turn()?;
+        let (up, commands) = (caller.connections(), caller.commands());
+        before = before.filter(|_| up == connections);
+        let has_grown = |before: &Vec<u64>| before.iter().zip(&commands).all(|(a, b)| a < b);
+        if before.as_ref().is_some_and(has_grown) {
+            return Ok(());
+        }
+        if up == connections {
+            before.get_or_insert_with(|| commands.clone());
+        }
+        if since.elapsed() > REPLACEMENT_TIMEOUT {
+            return Err(format!(
+                "{up} of {connections} connections are there after the faults, and have had \
+                 {commands:?} commands: {}",
+                caller.in_words()
+            ));
         }
     }
 }

@@ -10,10 +10,14 @@ use wansan_san::url::IscsiUrl;
 use wansan_san::{InitiatorConfig, Route};
 
 use crate::caller::TASKS;
+use crate::kinds::Kind;
 use crate::model::BLOCK_BYTES;
 
 /// Blocks of the disk: few enough that most are written several times in a round.
 pub(crate) const BLOCKS: usize = 4096;
+
+/// How long the initiator tries to come back.
+pub(crate) const REPLACEMENT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The terms of one round.
 #[derive(Debug)]
@@ -31,14 +35,18 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Draws the terms; `with_digests` when they must be on.
-    pub(crate) fn draw(random: &mut Pcg64Mcg, must_survive: bool, with_digests: bool) -> Self {
+    /// Draws the terms that rounds of `kind` may have.
+    pub(crate) fn draw(random: &mut Pcg64Mcg, kind: Kind) -> Self {
         let mut below = |bound: u64| random.next_u64() % bound;
         let digest = |is_on| match is_on {
             true => vec![DigestKind::Crc32c],
             false => vec![DigestKind::None],
         };
-        let connections = 1 + below(4) as usize;
+        let with_digests = kind.needs_digests();
+        let (connections, level) = match (1 + below(4) as usize, below(3) as u8) {
+            _ if kind.needs_level_2() => (4, 2),
+            drawn => drawn,
+        };
         let wanted = Wanted {
             header_digest: digest(with_digests || below(2) == 0),
             data_digest: digest(with_digests || below(2) == 0),
@@ -51,7 +59,7 @@ impl Terms {
             max_outstanding_r2t: [1, 4, 16][below(3) as usize],
             data_pdu_in_order: below(2) == 0,
             data_sequence_in_order: below(2) == 0,
-            error_recovery_level: below(3) as u8,
+            error_recovery_level: level,
             ..Wanted::default()
         };
         Terms {
@@ -67,7 +75,7 @@ impl Terms {
                 Duration::from_millis(1),
                 Duration::from_millis(5),
             ][below(3) as usize],
-            is_file: must_survive || below(3) == 0,
+            is_file: kind.needs_a_file() || below(3) == 0,
             service_time: ["", ",service-time=1ms,servers=16"][below(2) as usize],
             isid: {
                 // A random ISID (RFC 7143 §11.12.5): rounds share nothing.
@@ -99,7 +107,7 @@ impl Terms {
             schedule: self.schedule,
             congestion_control: None,
             patience: Duration::from_secs(30),
-            replacement_timeout: Duration::from_secs(120),
+            replacement_timeout: REPLACEMENT_TIMEOUT,
             tcp_interval: Duration::from_secs(1),
         }
     }
