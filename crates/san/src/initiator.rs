@@ -140,6 +140,23 @@ pub enum InitiatorError {
         /// Why.
         source: AdmitError,
     },
+    /// The session was lost and has not come back.
+    #[error(
+        "the session with {target} was lost ({cause}) and did not come back in {} s: {}; look \
+         whether the target runs and can be reached",
+        timeout.as_secs_f64(),
+        last_attempt(last_failure.as_deref())
+    )]
+    NotBack {
+        /// The target's name.
+        target: String,
+        /// Why it was lost.
+        cause: Box<InitiatorError>,
+        /// How long it was tried for, [`InitiatorConfig::replacement_timeout`].
+        timeout: Duration,
+        /// Why the last attempt that was over failed; none may have been.
+        last_failure: Option<Box<InitiatorError>>,
+    },
     /// Login took too long.
     #[error("login at {portal} was not over in {} s", patience.as_secs_f64())]
     Slow {
@@ -156,6 +173,14 @@ pub enum InitiatorError {
         /// Which.
         source: SessionError,
     },
+}
+
+/// How the last attempt to come back failed, in words.
+fn last_attempt(failure: Option<&InitiatorError>) -> String {
+    match failure {
+        Some(failure) => format!("the last attempt failed, as {failure}"),
+        None => "no attempt was over by then".to_owned(),
+    }
 }
 
 /// A session with a target, in full feature phase, over one connection or several.

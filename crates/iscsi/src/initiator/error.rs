@@ -84,7 +84,10 @@ pub enum SessionError {
         code: u8,
     },
     /// The target asks the initiator to leave (RFC 7143 §11.9).
-    #[error("the target ended the session: asynchronous event {event} (RFC 7143 §11.9.1)")]
+    #[error(
+        "the target {} (asynchronous event {event}, RFC 7143 §11.9.1)",
+        if *event == 1 { "asked for a logout" } else { "dropped the connection" }
+    )]
     TargetLeft {
         /// The event's code.
         event: u8,

@@ -54,6 +54,8 @@ struct Outage {
     since: Instant,
     deadline: Instant,
     cause: InitiatorError,
+    /// Why the last attempt that is over failed.
+    last_failure: Option<InitiatorError>,
     /// The session is gone, so that another one takes its place.
     ends_session: bool,
 }
@@ -94,6 +96,7 @@ impl Recovery {
             since: now,
             deadline: now + to.config.replacement_timeout,
             cause,
+            last_failure: None,
             ends_session: true,
         });
         outage.ends_session = true;
@@ -115,6 +118,7 @@ impl Recovery {
                 since: now,
                 deadline: now + to.config.replacement_timeout,
                 cause,
+                last_failure: None,
                 ends_session: false,
             });
         }
@@ -155,7 +159,7 @@ impl Recovery {
     /// `lines`.
     ///
     /// # Errors
-    /// The outage's cause, when it has lasted for too long.
+    /// [`InitiatorError::NotBack`], when the outage has lasted for too long.
     pub(super) fn advance(
         &mut self,
         to: &Destination,
@@ -165,7 +169,12 @@ impl Recovery {
         trace: &mut Recorder,
     ) -> Result<(), InitiatorError> {
         if let Some(outage) = self.outage.take_if(|outage| now >= outage.deadline) {
-            return Err(outage.cause);
+            return Err(InitiatorError::NotBack {
+                target: to.in_words().to_owned(),
+                cause: Box::new(outage.cause),
+                timeout: to.config.replacement_timeout,
+                last_failure: outage.last_failure.map(Box::new),
+            });
         }
         let mut place = 0;
         while place < self.missing.len() {
@@ -195,8 +204,11 @@ impl Recovery {
                     }
                     continue;
                 }
-                Err(_) => {
+                Err(error) => {
                     missing.failed(now);
+                    if let Some(outage) = &mut self.outage {
+                        outage.last_failure = Some(error);
+                    }
                     if leads {
                         // Another way may be open.
                         let due = missing.due;

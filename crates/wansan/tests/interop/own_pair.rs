@@ -1,5 +1,6 @@
 //! Our initiator against our target, as two processes that a user starts.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,6 +14,9 @@ use crate::stage::{
     BLOCK_BYTES, LIMIT, Stop, WANSAN, empty_disk, folder, load, own_target, require, text,
 };
 use crate::trial;
+
+/// How often is looked whether a load has begun.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
@@ -289,27 +293,35 @@ fn records() -> Result<(), Stop> {
     Ok(())
 }
 
-/// A load whose target dies ends soon with one line, and does not wait for ever.
+/// A load whose target dies ends soon, says why in one line, and does not wait for ever.
 fn target_goes_away() -> Result<(), Stop> {
-    let target = own_target(&["memory:64MiB"])?;
+    let folder = folder()?;
+    let disk = empty_disk(folder.path(), "disk.img", 64)?;
+    let target = own_target(&[&format!("file:{}", text(&disk))])?;
     let mut command = Command::new(WANSAN);
     command.args([
         "bench",
         &target.url(0),
         "--op",
-        "read",
+        "write",
         "--pattern",
         "random",
     ]);
     command.args(["--block", "4KiB", "--parallel", "8", "--time", "600s"]);
     command.args(["--replacement-timeout", "500ms"]);
-    let folder = folder()?;
     let log = folder.path().join("stderr");
     command
         .stdout(Stdio::null())
         .stderr(std::fs::File::create(&log)?);
     let mut running = Running::start(&mut command)?;
-    std::thread::sleep(Duration::from_millis(500));
+    let begun = Instant::now();
+    // The file is sparse until the load writes.
+    while disk.metadata()?.blocks() == 0 {
+        let ended = running.wait(LOOK_AGAIN)?;
+        require(ended.is_none() && begun.elapsed() < LIMIT, || {
+            format!("the load has not begun: {ended:?}")
+        })?;
+    }
     drop(target);
     let since = Instant::now();
     let status = running.wait(LIMIT)?;
@@ -318,8 +330,9 @@ fn target_goes_away() -> Result<(), Stop> {
     require(!status.success(), || {
         format!("the load ended well after {:?}", since.elapsed())
     })?;
+    let words = ["was lost (", "did not come back in 0.5 s", "last attempt"];
     require(
-        !printed.contains("panicked") && !printed.trim().is_empty(),
+        words.iter().all(|words| printed.contains(words)) && printed.trim().lines().count() == 1,
         || format!("the load did not say why it ended: '{printed}'"),
     )
 }
