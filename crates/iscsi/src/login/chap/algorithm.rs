@@ -10,7 +10,7 @@ use sha3::Sha3_256;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::Secret;
+use super::{AccountError, Secret};
 
 /// A hash function, by the number that IANA has given it as a PPP authentication algorithm
 /// (RFC 7143 §12.1.3 names MD5; the others were registered since).
@@ -46,6 +46,21 @@ impl Algorithm {
     pub fn from_number(number: u32) -> Option<Self> {
         let has_number = |algorithm: &Algorithm| u32::from(algorithm.number()) == number;
         Self::ALL.into_iter().find(has_number)
+    }
+
+    /// A list of what is allowed names at least one, and each once.
+    pub(super) fn check_list(list: &[Algorithm]) -> Result<(), AccountError> {
+        if list.is_empty() {
+            return Err(AccountError::NoAlgorithm);
+        }
+        let mut behind = list;
+        while let Some((first, rest)) = behind.split_first() {
+            if rest.contains(first) {
+                return Err(AccountError::SameAlgorithm { algorithm: *first });
+            }
+            behind = rest;
+        }
+        Ok(())
     }
 
     /// The response to a challenge (RFC 1994 §4.1): the hash of the identifier, the secret and the

@@ -21,15 +21,14 @@ impl InitiatorAccounts {
     /// authentication), and the algorithms that are allowed, most wanted first.
     ///
     /// # Errors
-    /// [`AccountError::SameSecret`] and [`NoAlgorithm`](AccountError::NoAlgorithm).
+    /// [`AccountError::SameSecret`], [`NoAlgorithm`](AccountError::NoAlgorithm) and
+    /// [`SameAlgorithm`](AccountError::SameAlgorithm).
     pub fn new(
         own: Account,
         target: Option<Account>,
         algorithms: Vec<Algorithm>,
     ) -> Result<Self, AccountError> {
-        if algorithms.is_empty() {
-            return Err(AccountError::NoAlgorithm);
-        }
+        Algorithm::check_list(&algorithms)?;
         if target.as_ref().is_some_and(|t| t.secret == own.secret) {
             return Err(AccountError::SameSecret);
         }

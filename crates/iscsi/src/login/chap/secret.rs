@@ -5,7 +5,7 @@ use core::fmt;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use super::MAX_NAME_BYTES;
+use super::{Algorithm, MAX_NAME_BYTES};
 use crate::fault::Fault;
 
 /// The shortest secret that is taken, in bytes. RFC 7143 §9.2.1 forbids a login with less than 96
@@ -113,6 +113,12 @@ pub enum AccountError {
     /// No hash function.
     #[error("no CHAP algorithm is allowed; allow at least one")]
     NoAlgorithm,
+    /// One hash function, twice.
+    #[error("the CHAP algorithm {algorithm} is there twice; name each one once")]
+    SameAlgorithm {
+        /// Which.
+        algorithm: Algorithm,
+    },
 }
 
 impl AccountError {

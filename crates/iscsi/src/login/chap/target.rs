@@ -25,7 +25,8 @@ impl TargetAccounts {
     ///
     /// # Errors
     /// [`AccountError::Nobody`], [`Twice`](AccountError::Twice),
-    /// [`SameSecret`](AccountError::SameSecret) and [`NoAlgorithm`](AccountError::NoAlgorithm).
+    /// [`SameSecret`](AccountError::SameSecret), [`NoAlgorithm`](AccountError::NoAlgorithm) and
+    /// [`SameAlgorithm`](AccountError::SameAlgorithm).
     pub fn new(
         initiators: Vec<Account>,
         own: Option<Account>,
@@ -34,9 +35,7 @@ impl TargetAccounts {
         if initiators.is_empty() {
             return Err(AccountError::Nobody);
         }
-        if algorithms.is_empty() {
-            return Err(AccountError::NoAlgorithm);
-        }
+        Algorithm::check_list(&algorithms)?;
         let mut known = BTreeMap::new();
         for Account { name, secret } in initiators {
             if own.as_ref().is_some_and(|own| own.secret == secret) {
