@@ -1,5 +1,6 @@
 //! CHAP secrets, which come from files that nobody else can read.
 
+use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -79,6 +80,21 @@ pub enum SecretFileError {
         /// Counted from 1.
         line: usize,
     },
+    /// Two lines for one name, which is not said: it is a secret where the words stand in the wrong
+    /// order.
+    #[error(
+        "secret file {}, line {line}: its name has a secret in line {first} already; write NAME \
+         SECRET, each name once",
+        path.display()
+    )]
+    Twice {
+        /// Which.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// The line before.
+        first: usize,
+    },
     /// Lines behind the only one.
     #[error(
         "secret file {}: it holds more than one line; write the secret on the first",
@@ -120,6 +136,7 @@ pub fn read_account(name: &str, path: &Path) -> Result<Account, SecretFileError>
 pub fn read_accounts(path: &Path) -> Result<Vec<Account>, SecretFileError> {
     let bytes = read(path)?;
     let mut accounts = Vec::new();
+    let mut lines: HashMap<&str, usize> = HashMap::new();
     for (line, bytes) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
         let bytes = bytes.trim_ascii();
         if bytes.is_empty() || bytes[0] == b'#' {
@@ -136,6 +153,13 @@ pub fn read_accounts(path: &Path) -> Result<Vec<Account>, SecretFileError> {
             return Err(not_an_account());
         };
         let name = str::from_utf8(name).map_err(|_| not_an_account())?;
+        if let Some(first) = lines.insert(name, line) {
+            return Err(SecretFileError::Twice {
+                path: path.to_owned(),
+                line,
+                first,
+            });
+        }
         let account = Secret::new(secret).and_then(|secret| Account::new(name, secret));
         accounts.push(account.map_err(|source| SecretFileError::Account {
             path: path.to_owned(),
@@ -250,6 +274,10 @@ mod tests {
             (format!("\n{SECRET}"), "line 2: write NAME SECRET"),
             (format!("me {SECRET} more"), "line 1: write NAME SECRET"),
             ("me hunter2".to_owned(), "line 1: the CHAP secret has 7"),
+            (
+                format!("{SECRET} first-of-the-two\n#\n{SECRET} second-of-the-two"),
+                "line 3: its name has a secret in line 1 already",
+            ),
         ] {
             let (_folder, path) = file(&content, 0o600);
             let error = read_accounts(&path).unwrap_err().to_string();
