@@ -2,8 +2,9 @@
 //! status 2, and nothing left behind.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -453,4 +454,56 @@ fn a_run_folder_with_broken_results() {
         &["explain", "."],
         &["results.json"],
     );
+}
+
+#[test]
+fn a_target_file_is_an_ordinary_file_whose_settings_are_in_their_ranges() {
+    refused(
+        &["target", "--config", "/dev/null"],
+        &["/dev/null", "not an ordinary file"],
+    );
+    let long = "#".repeat((1 << 20) + 1);
+    let with = |negotiation: &str| {
+        format!(
+            "listen = [\"127.0.0.1:0\"]\n[[target]]\nname = \"{TARGET_NAME}\"\n\
+             [[target.lun]]\nstore = \"memory:1MiB\"\n[target.negotiation]\n{negotiation}\n"
+        )
+    };
+    for (text, words) in [
+        (long, &["longer than 1048576 bytes"][..]),
+        (
+            with("max_outstanding_r2t = 0"),
+            &[
+                TARGET_NAME,
+                "MaxOutstandingR2T is set to 0, outside 1 to 65535",
+            ],
+        ),
+        (
+            with("first_burst = \"2MiB\""),
+            &[
+                TARGET_NAME,
+                "FirstBurstLength 2097152 exceeds MaxBurstLength 1048576",
+            ],
+        ),
+    ] {
+        let files = [("target.toml", text.as_bytes())];
+        let words = [&["target.toml"][..], words].concat();
+        refused_beside(&files, &["target", "--config", "target.toml"], &words);
+    }
+}
+
+#[test]
+fn a_chap_algorithm_is_named_once() {
+    let folder = TempDir::new().unwrap();
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "a-secret-of-24-characters").unwrap();
+    fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    let secret = secret.to_str().unwrap();
+    let chap = ["--chap-user", "me", "--chap-secret-file", secret];
+    let twice = ["--chap-algorithms", "md5,sha-1,md5"];
+    let target = ["target", "--name", TARGET_NAME, "--lun", "memory:1MiB"];
+    for command in [&["bench", URL][..], &target] {
+        let arguments = [command, &chap, &twice].concat();
+        refused(&arguments, &["the CHAP algorithm MD5 is there twice"]);
+    }
 }

@@ -1,6 +1,8 @@
 //! `target.toml`: what `wansan target --config` serves.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -142,11 +144,7 @@ pub(super) struct TargetFile {
 /// In one line what is wrong, and where.
 pub(super) fn read(path: &Path) -> Result<TargetFile> {
     let in_file = || path.display().to_string();
-    let length = std::fs::metadata(path).with_context(in_file)?.len();
-    if length > MAX_FILE_BYTES {
-        bail!("{}: longer than {MAX_FILE_BYTES} bytes", path.display());
-    }
-    let text = std::fs::read_to_string(path).with_context(in_file)?;
+    let text = read_text(path).with_context(in_file)?;
     let document: Document = wansan_mistake::read(&text, "the file").with_context(in_file)?;
     let targets = document.target.into_iter().map(TargetTable::resolve);
     let targets = targets.collect::<Result<Vec<_>>>().with_context(in_file)?;
@@ -160,6 +158,21 @@ pub(super) fn read(path: &Path) -> Result<TargetFile> {
         listen: document.listen,
         offer: Offer { targets, discovery },
     })
+}
+
+/// The text of an ordinary file. A device may have no end, and a pipe may never begin.
+fn read_text(path: &Path) -> Result<String> {
+    if !std::fs::metadata(path)?.is_file() {
+        bail!("not an ordinary file");
+    }
+    let mut text = String::new();
+    File::open(path)?
+        .take(MAX_FILE_BYTES + 1)
+        .read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        bail!("longer than {MAX_FILE_BYTES} bytes");
+    }
+    Ok(text)
 }
 
 impl TargetTable {
@@ -187,14 +200,18 @@ impl TargetTable {
             next = number + 1;
         }
         let chap = self.chap.map(|chap| chap.resolve(&name)).transpose()?;
+        let wanted = target::wanted(
+            self.negotiation.wanted(),
+            self.max_connections,
+            self.error_recovery_level,
+        );
+        wanted
+            .check()
+            .with_context(|| format!("negotiation of target {name}"))?;
         Ok(TargetSpec {
             luns,
             command_window: self.command_window,
-            wanted: target::wanted(
-                self.negotiation.wanted(),
-                self.max_connections,
-                self.error_recovery_level,
-            ),
+            wanted,
             chap: chap.flatten(),
             access: Access {
                 initiators: self.access.initiators.into_iter().map(|p| p.0).collect(),
