@@ -89,7 +89,10 @@ pub enum TargetLoginError {
     },
     /// CSG, NSG, T and C that do not fit the login so far.
     #[error(
-        "login request with CSG {csg:?}, NSG {nsg:?}, C {continued} cannot come here; the initiator must keep to RFC 7143 §11.12.3"
+        "login request of stage {}{}{} cannot come here; the initiator must keep to RFC 7143 §11.12.3",
+        stage(*.csg),
+        nsg.map_or(String::new(), |nsg| format!(", which wants to go on to {},", stage(nsg))),
+        if *.continued { ", whose text goes on," } else { "" }
     )]
     WrongStage {
         /// CSG.
@@ -138,7 +141,9 @@ pub enum TargetLoginError {
     #[error(transparent)]
     Chap(#[from] ChapError),
     /// The caller refused the candidate.
-    #[error("login refused with {0:?}")]
+    #[error(
+        "login refused{} (status {:04x}, RFC 7143 §11.13.5)", reason(*.0), .0.to_wire()
+    )]
     Refused(LoginStatus),
     /// The caller sent the candidate elsewhere.
     #[error("login sent on to {address}")]
@@ -153,6 +158,28 @@ pub enum TargetLoginError {
         "PDU is not valid in this phase of the connection; the initiator must log in once, first (RFC 7143 §6.3)"
     )]
     InvalidDuringLogin,
+}
+
+/// A stage as RFC 7143 §11.12.3 writes it.
+const fn stage(stage: Stage) -> &'static str {
+    match stage {
+        Stage::SecurityNegotiation => "SecurityNegotiation",
+        Stage::OperationalNegotiation => "LoginOperationalNegotiation",
+        Stage::FullFeaturePhase => "FullFeaturePhase",
+    }
+}
+
+/// Why the caller refuses a candidate, where the status says it.
+const fn reason(status: LoginStatus) -> &'static str {
+    match status {
+        LoginStatus::AuthorizationFailure => ": the target's access list does not let it in",
+        LoginStatus::NotFound => ": there is no such target",
+        LoginStatus::TooManyConnections => ": the session has all connections that it may have",
+        LoginStatus::SessionDoesNotExist => ": there is no such session to join",
+        LoginStatus::ServiceUnavailable => ": the target takes no new sessions now",
+        LoginStatus::OutOfResources => ": the target has no room for more",
+        _ => "",
+    }
 }
 
 impl TargetLoginError {

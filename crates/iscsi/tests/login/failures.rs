@@ -347,3 +347,33 @@ fn only_logins_are_valid_before_login_is_over() {
         Step::Failed(_, TargetLoginError::InvalidDuringLogin)
     ));
 }
+
+#[test]
+fn what_the_target_says_of_failures_is_in_words() {
+    let wrong = |nsg, continued| TargetLoginError::WrongStage {
+        csg: Security,
+        nsg,
+        continued,
+    };
+    for (error, said) in [
+        (
+            wrong(Some(Security), false),
+            "of stage SecurityNegotiation, which wants to go on to SecurityNegotiation, cannot",
+        ),
+        (
+            wrong(None, true),
+            "of stage SecurityNegotiation, whose text goes on, cannot",
+        ),
+        (
+            TargetLoginError::Refused(LoginStatus::AuthorizationFailure),
+            "login refused: the target's access list does not let it in (status 0202,",
+        ),
+        (
+            TargetLoginError::Refused(LoginStatus::TargetError),
+            "login refused (status 0300,",
+        ),
+    ] {
+        let text = error.to_string();
+        assert!(text.contains(said), "{text}");
+    }
+}
