@@ -16,9 +16,6 @@ pub(super) const MAX_WAITING: usize = 1024;
 /// One address may have a part of all places, 1 in this many.
 const SHARE: usize = 4;
 
-/// The fewest places of a thread.
-const MIN_PLACES: usize = 16;
-
 /// A connection that has not logged in.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
@@ -63,9 +60,9 @@ pub(super) fn makes_room(waiting: &[Waiting], newcomer: IpAddr, places: usize) -
 }
 
 /// The places of one of `threads`, where the process may have `descriptors` open: at most a quarter
-/// of them go to connections that have not logged in.
+/// of them go to connections that have not logged in. A thread has one at least.
 pub(super) fn places(threads: usize, descriptors: usize) -> usize {
-    (MAX_WAITING.min(descriptors / 4) / threads.max(1)).max(MIN_PLACES)
+    (MAX_WAITING.min(descriptors / 4) / threads.max(1)).max(1)
 }
 
 /// What counts as one address: an IPv6 host has all of its network's.
@@ -131,6 +128,10 @@ mod tests {
     fn few_descriptors_leave_few_places() {
         assert_eq!(places(4, 1 << 20), MAX_WAITING / 4);
         assert_eq!(places(2, 1024), 128);
-        assert_eq!(places(64, 1024), MIN_PLACES);
+        assert_eq!(places(64, 1024), 4);
+        assert_eq!(places(64, 16), 1);
+        for threads in [1, 7, 100, 1024] {
+            assert!(threads * places(threads, 1 << 20) <= MAX_WAITING);
+        }
     }
 }
