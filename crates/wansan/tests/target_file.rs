@@ -1,13 +1,16 @@
 //! `wansan target --config`: several targets from a file, which SIGHUP has it read again.
 
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use wansan_iscsi::initiator::Handshake;
+use wansan_iscsi::keys::Wanted;
 use wansan_peers::process::Finished;
 use wansan_peers::wansan::command;
 
@@ -23,6 +26,7 @@ struct Server {
     stdout: Lines<BufReader<ChildStdout>>,
     stderr: Lines<BufReader<ChildStderr>>,
     portals: Vec<String>,
+    metrics: String,
     file: PathBuf,
     _folder: TempDir,
 }
@@ -41,7 +45,7 @@ impl Server {
         let file = folder.path().join("target.toml");
         std::fs::write(&file, text(targets)).unwrap();
         let mut child = Command::new(WANSAN)
-            .args(["target", "--json", "--config"])
+            .args(["target", "--json", "--metrics", "127.0.0.1:0", "--config"])
             .arg(&file)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -54,6 +58,7 @@ impl Server {
         let portals = portals.iter().map(|p| p.as_str().unwrap().to_owned());
         Server {
             portals: portals.collect(),
+            metrics: line["metrics"].as_str().unwrap().to_owned(),
             child,
             stdout,
             stderr,
@@ -92,6 +97,31 @@ impl Server {
         command(Path::new(WANSAN), &arguments, LIMIT).unwrap()
     }
 
+    /// How many sessions `name` has.
+    fn sessions(&self, name: &str) -> usize {
+        let mut stream = TcpStream::connect(&self.metrics).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let of_target = format!("target=\"{name}\"");
+        let sessions = answer.lines().filter(|line| {
+            line.starts_with("wansan_session_connections{") && line.contains(&of_target)
+        });
+        sessions.count()
+    }
+
+    /// Waits until `name` has so many sessions.
+    fn wait_for_sessions(&self, name: &str, count: usize) {
+        let began = Instant::now();
+        while self.sessions(name) != count {
+            assert!(began.elapsed() < LIMIT, "{name} has other sessions");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// `wansan initiator-check` with so many connections and error recovery level 2.
     fn check(&self, name: &str, connections: &str) -> Finished {
         let url = self.url(name, 0);
@@ -111,6 +141,23 @@ impl Server {
             row.unwrap_or_else(|| panic!("no {key} in {checked}"))["in_force"].clone()
         }
     }
+}
+
+/// A session that is not used, and stays while the connection does.
+fn log_in(portal: &str, target: &str) -> TcpStream {
+    let name = "iqn.2026-01.net.example:idle";
+    let isid = [0x80, 0, 0, 0, 0, 9];
+    let mut handshake = Handshake::begin(name, isid, Some(target), Wanted::default()).unwrap();
+    let mut stream = TcpStream::connect(portal).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    while !handshake.is_done() {
+        let sent = stream.write(handshake.pending()).unwrap();
+        handshake.sent(sent);
+        let read = stream.read(handshake.space()).unwrap();
+        handshake.filled(read);
+        handshake.receive().unwrap();
+    }
+    stream
 }
 
 impl Drop for Server {
@@ -181,22 +228,17 @@ fn a_file_that_says_nothing_of_it_has_all_that_the_arguments_have() {
 #[test]
 fn a_new_file_changes_what_is_found_and_ends_no_session() {
     let mut server = Server::start(&(target(A, "") + &target(B, "")));
-    // Writes to B as long as all of this takes.
+    // Has B in use as long as that is asked for below.
+    let idle = log_in(&server.portals[0], B);
+    let url = server.url(B, 0);
     let mut load = Command::new(WANSAN)
         .args([
-            "bench",
-            &server.url(B, 0),
-            "--op",
-            "mix",
-            "--verify",
-            "--time",
-            "4s",
-            "--json",
+            "bench", &url, "--op", "mix", "--verify", "--time", "4s", "--json",
         ])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_secs(1));
+    server.wait_for_sessions(B, 2);
 
     // B is in use: its LUNs stay as they are.
     let more = "[[target.lun]]\nstore = \"memory:16MiB\"";
@@ -232,6 +274,8 @@ fn a_new_file_changes_what_is_found_and_ends_no_session() {
     assert!(server.bench(A, 0, &[]).status.success());
 
     // A may grow, as nobody uses it now; B goes, and C comes.
+    drop(idle);
+    server.wait_for_sessions(A, 0);
     let said = server.reloads(&(target(A, more) + &target(C, "")));
     assert_eq!(said["event"], "reloaded");
     assert_eq!(said["added"], serde_json::json!([C]));
@@ -246,7 +290,8 @@ fn a_new_file_changes_what_is_found_and_ends_no_session() {
     // The session with B has not felt anything.
     let status = load.wait().unwrap();
     let mut printed = String::new();
-    std::io::Read::read_to_string(&mut load.stdout.take().unwrap(), &mut printed).unwrap();
+    let mut stdout = load.stdout.take().unwrap();
+    stdout.read_to_string(&mut printed).unwrap();
     assert!(status.success(), "{printed}");
     let report: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(
@@ -267,12 +312,14 @@ fn a_lun_beside_one_in_a_file_is_added_and_taken_away() {
     let with = |luns: &str| format!("[[target]]\nname = \"{A}\"\n{luns}\n");
     let mut server = Server::start(&with(&lun));
     assert!(server.bench(A, 0, &["--op", "write"]).status.success());
+    server.wait_for_sessions(A, 0);
     let said = server.reloads(&with(&(lun.clone() + more)));
     assert_eq!(said["changed"], serde_json::json!([A]));
     for at in [0, 1] {
         let finished = server.bench(A, at, &[]);
         assert!(finished.status.success(), "{}", finished.output());
     }
+    server.wait_for_sessions(A, 0);
     server.reloads(&with(&lun));
     assert!(!server.bench(A, 1, &[]).status.success());
     assert!(server.bench(A, 0, &[]).status.success());
