@@ -185,7 +185,9 @@ fn several_targets_with_settings_of_their_own() {
     // The name that the load generator has is not one of B's.
     let refused = server.bench(B, 0, &[]);
     assert!(
-        refused.output().contains("AuthorizationFailure"),
+        refused
+            .output()
+            .contains("is not allowed to use the target"),
         "{}",
         refused.output()
     );

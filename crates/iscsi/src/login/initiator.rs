@@ -121,7 +121,10 @@ pub enum InitiatorLoginError {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The target said no.
-    #[error("target refused the login with {status:?} (RFC 7143 §11.13.5)")]
+    #[error(
+        "the target refused the login: {status} (status {:#06x}, RFC 7143 §11.13.5)",
+        status.to_wire()
+    )]
     Refused {
         /// Why.
         status: LoginStatus,

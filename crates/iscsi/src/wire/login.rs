@@ -1,5 +1,7 @@
 //! Login Request and Login Response (RFC 7143 §11.12, §11.13).
 
+use std::fmt;
+
 use super::bhs::{self, at, flag};
 use super::{Bhs, Opcode, ParseError};
 use crate::sequence::Sn;
@@ -74,6 +76,33 @@ impl LoginStatus {
     #[must_use]
     pub const fn detail(self) -> u8 {
         self.to_wire().to_be_bytes()[1]
+    }
+}
+
+/// What it says, in words that follow "the target refused the login:".
+impl fmt::Display for LoginStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LoginStatus::Success => "there is nothing against it",
+            LoginStatus::TargetMovedTemporarily => "the target has moved for now",
+            LoginStatus::TargetMovedPermanently => "the target has moved for good",
+            LoginStatus::InitiatorError => "the initiator made an error",
+            LoginStatus::AuthenticationFailure => "the initiator did not prove who it is",
+            LoginStatus::AuthorizationFailure => "the initiator is not allowed to use the target",
+            LoginStatus::NotFound => "there is no such target",
+            LoginStatus::TargetRemoved => "the target has been removed",
+            LoginStatus::UnsupportedVersion => "there is no version of iSCSI in common",
+            LoginStatus::TooManyConnections => "the session has too many connections",
+            LoginStatus::MissingParameter => "a key is missing",
+            LoginStatus::CannotIncludeInSession => "the session cannot have this connection",
+            LoginStatus::SessionTypeNotSupported => "this type of session is not supported",
+            LoginStatus::SessionDoesNotExist => "the session to join does not exist",
+            LoginStatus::InvalidDuringLogin => "a request is not valid during login",
+            LoginStatus::TargetError => "the target has failed",
+            LoginStatus::ServiceUnavailable => "the target does not work now",
+            LoginStatus::OutOfResources => "the target has not enough of something",
+            LoginStatus::Other(_) => "for a reason that the standard does not know",
+        })
     }
 }
 

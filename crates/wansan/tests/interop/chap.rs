@@ -164,7 +164,7 @@ fn tgtd() -> Result<(), Stop> {
     };
     load(&tgtd.url(), 100, &borrowed(&with(SECRET)?))?;
     let wrong = with(WRONG)?;
-    require_refused(&bench(&tgtd.url(), &wrong)?, "AuthenticationFailure")?;
+    require_refused(&bench(&tgtd.url(), &wrong)?, "did not prove who it is")?;
     require_refused(&bench(&tgtd.url(), &[])?, "")
 }
 
@@ -219,7 +219,7 @@ fn access() -> Result<(), Stop> {
             finished.success()?;
             continue;
         }
-        require_refused(&finished, "AuthorizationFailure")?;
+        require_refused(&finished, "is not allowed to use the target")?;
         let portal = format!("iscsi://{}", target.address());
         let shown = tool("iscsi-ls", &portal)?;
         require(!shown.output().contains(TARGET_NAME), || shown.output())?;
