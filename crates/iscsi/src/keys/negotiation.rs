@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::parameters::{SessionType, Wanted};
-use super::table::{KEYS, Key, KeyName, LoginStages, Rule, Senders, TABLE, Use};
+use super::table::{KEYS, Key, KeyName, Rule, Senders, TABLE, Use};
 use super::value::{Refusal, Value};
 use crate::fault::Fault;
 use crate::login::AuthMethod;
@@ -401,15 +401,6 @@ impl Negotiation {
             }
         }
         self.own_length_declared = false;
-    }
-
-    /// Forgets what the peer has said of the keys of the operational stage, because this end wants
-    /// to speak of security first.
-    pub fn forget_operational(&mut self) {
-        let operational = |key: &&Key| key.stages == LoginStages::Operational;
-        for key in TABLE.iter().filter(operational) {
-            self.standings[key.name as usize] = Standing::Silent;
-        }
     }
 
     /// Takes what the peer has said of the authentication method's exchange since the last call.

@@ -334,6 +334,12 @@ impl InitiatorLogin {
         match response.status.class() {
             0 => {}
             1 => return redirection(response.status, data),
+            // The one thing that would help can be named.
+            _ if response.status == LoginStatus::AuthenticationFailure
+                && self.settings.chap.is_none() =>
+            {
+                return Err(InitiatorLoginError::NoMethod { has_chap: false });
+            }
             _ => {
                 return Err(InitiatorLoginError::Refused {
                     status: response.status,

@@ -485,7 +485,6 @@ impl Dialogue {
         text: &[u8],
         sessions: &mut dyn Sessions,
     ) -> Result<Vec<u8>, TargetLoginError> {
-        let mut text = text;
         let mut response = Vec::new();
         if self.found.is_none() {
             // Who it is decides what is asked of it, so the text is read once for the names, and
@@ -499,12 +498,8 @@ impl Dialogue {
             }
             if self.chap.is_some() {
                 if self.stage == Stage::OperationalNegotiation {
-                    // The initiator has skipped the stage that this target insists on.
-                    glimpse.forget_operational();
-                    glimpse.set_wanted(self.negotiation.wanted().clone());
-                    self.negotiation = glimpse.clone();
-                    self.stage = Stage::SecurityNegotiation;
-                    text = &[];
+                    // §6.3.1: who forgoes the stage that the target insists on is turned away.
+                    return Err(TargetLoginError::NoMethod { demands_chap: true });
                 }
                 self.negotiation.set_auth_methods(&[AuthMethod::Chap]);
             }
