@@ -5,6 +5,7 @@
 //! from there to the one that owns the session which it wants to join; a reset of a unit goes to all.
 
 mod access;
+mod complaints;
 mod directory;
 mod life;
 mod lobby;

@@ -1,10 +1,10 @@
 //! A crowd of connections that never log in, and an initiator that wants to.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -14,6 +14,8 @@ const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
 const LIMIT: Duration = Duration::from_secs(60);
 /// More than may be in sessions and in login together.
 const CROWD: usize = 3200;
+/// Logins that fail.
+const FAILURES: usize = 2000;
 /// Those of the crowd that the target keeps.
 const MAX_WAITING: usize = 1024;
 /// Addresses that the crowd comes from: each has 127.0.1.0/24's next one.
@@ -83,6 +85,28 @@ fn a_thousand_that_never_log_in_keep_nobody_out() {
     // The log says it in a few lines, not in one for each.
     let lines = target.log().lines().count();
     assert!(lines < CROWD / 10, "{lines} lines:\n{}", target.log());
+}
+
+#[test]
+fn logins_that_fail_do_not_fill_the_log() {
+    let arguments = ["--lun", "memory:16MiB", "--threads", "1"];
+    let target = Target::start(Path::new(WANSAN), &arguments).unwrap();
+    let began = Instant::now();
+    for _ in 0..FAILURES {
+        let mut stream = TcpStream::connect(target.address()).unwrap();
+        // No Login Request: the target closes.
+        stream.write_all(&[0; 48]).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    bench_works(&target);
+    // A few in each second, and one line of the others.
+    let most = (began.elapsed().as_secs() as usize + 2) * 5;
+    let lines = target.log().lines().count();
+    assert!(
+        (1..most.min(FAILURES)).contains(&lines),
+        "{lines} lines:\n{}",
+        target.log()
+    );
 }
 
 fn bench_works(target: &Target) {

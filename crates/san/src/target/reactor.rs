@@ -11,6 +11,7 @@ use wansan_tcp::TcpInfo;
 use wansan_trace::{Instant, Recorder, SessionId, clock};
 
 use super::Shared;
+use super::complaints::Complaints;
 use super::directory::ServedTarget;
 use super::life::{Life, Verdict};
 use super::lobby::{self, Progress, Waiting};
@@ -58,8 +59,7 @@ pub(super) struct Reactor {
     again: Vec<u16>,
     /// Connections for which another one of their session has left something to do.
     woken: Vec<u16>,
-    /// Connections that had to make room since it was last said.
-    pushed_out: usize,
+    complaints: Complaints,
     next_tick: Instant,
     next_tcp_sample: Instant,
 }
@@ -97,7 +97,7 @@ impl Reactor {
             next_thread: 0,
             again: Vec::new(),
             woken: Vec::new(),
-            pushed_out: 0,
+            complaints: Complaints::default(),
             next_tick: Instant::ZERO,
             next_tcp_sample: Instant::ZERO,
         })
@@ -156,9 +156,7 @@ impl Reactor {
                     let shared = &self.context.shared;
                     let Some(seat) = shared.seats.admit(initiator) else {
                         Logins::count(&shared.logins.turned_away);
-                        (shared.report)(&format!(
-                            "{initiator}: turned away, as too many connections are open"
-                        ));
+                        self.complaints.turned_away();
                         continue;
                     };
                     let mailboxes = &shared.mailboxes;
@@ -300,19 +298,15 @@ impl Reactor {
         let waiting: Vec<Waiting> = waiting.collect();
         let places = self.context.shared.waiting_places;
         if let Some(slot) = lobby::makes_room(&waiting, newcomer, places) {
-            self.pushed_out += 1;
+            self.complaints.pushed_out();
             self.drop_peer(slot);
         }
     }
 
-    /// Says how many connections had to make room, once for all of them: whoever opens thousands
-    /// must not fill the log as well.
-    fn report_pushed_out(&mut self) {
-        let count = std::mem::take(&mut self.pushed_out);
-        if count > 0 {
-            (self.context.shared.report)(&format!(
-                "{count} connections that had not logged in made room for others"
-            ));
+    /// Says what was counted of connections that are not logged in.
+    fn complain(&mut self) {
+        for line in self.complaints.take() {
+            (self.context.shared.report)(&line);
         }
     }
 
@@ -523,7 +517,9 @@ impl Reactor {
     fn end(&mut self, slot: u16, end: &End) {
         if end.is_trouble() {
             // Once a connection is reset, its socket no longer knows who was there.
-            if let Some(peer) = &self.peers[usize::from(slot)] {
+            if let Some(peer) = &self.peers[usize::from(slot)]
+                && (matches!(peer.phase, Phase::Session(_)) || self.complaints.login_failed())
+            {
                 (self.context.shared.report)(&format!("{}: {end}", peer.seat.initiator));
             }
         }
@@ -615,7 +611,7 @@ impl Reactor {
         }
         self.next_tick = now + TICK;
         self.listen(true);
-        self.report_pushed_out();
+        self.complain();
         let mut over = Vec::new();
         for (number, served) in self.sessions.iter_mut() {
             served.session.rest();
