@@ -7,8 +7,8 @@ use super::command::{Call, Command, Delivery, Refused, Run, find, rows};
 use super::nexus::Common;
 use super::reservation::Reservations;
 use super::{
-    AdditionalSense, Answer, Cdb, Decoded, Executed, InitiatorPort, LogicalUnit, Nexus, Sense,
-    SenseKey, StoreOperation, inquiry, opcode, report_luns, request_sense,
+    AdditionalSense, Answer, Cdb, Decoded, Executed, InitiatorPort, LogicalUnit, Nexus, NexusId,
+    Sense, SenseKey, StoreOperation, UnitAttention, inquiry, opcode, report_luns, request_sense,
 };
 use crate::wire::Lun;
 
@@ -207,9 +207,21 @@ impl TargetDevice {
     }
 
     /// The unit at `place` is reset (SAM-5 6.3.3): what RESERVE (6) had reserved is free, and the
-    /// mode parameters are the default ones. Telling the initiators is the caller's.
+    /// mode parameters are the default ones. Every nexus reports that it has happened, from its
+    /// next command on; ending its tasks is the caller's.
     pub fn reset(&self, place: usize) {
-        self.common.change(|state| state.reset(place, &self.units));
+        self.common.change(|state| {
+            state.reset(place, &self.units);
+            state.establish(place, UnitAttention::UnitReset, |_| true);
+        });
+    }
+
+    /// The task set of the unit at `place` is cleared by `by`: every other nexus reports that, from
+    /// its next command on (SAM-5 7.6).
+    pub fn clear(&self, place: usize, by: NexusId) {
+        let attention = UnitAttention::CommandsCleared;
+        self.common
+            .change(|state| state.establish(place, attention, |known| known.id != by));
     }
 
     /// An incorrect LUN (SAM-5 5.11): the device still says so, and lists the right ones.

@@ -253,15 +253,6 @@ impl Nexus {
         &self.port
     }
 
-    /// The initiator is to be told of `attention` before its next command to the unit at `place`
-    /// in [`TargetDevice::units`](super::TargetDevice::units). A place that does not exist is
-    /// passed over.
-    pub fn establish(&mut self, place: usize, attention: UnitAttention) {
-        if let Some(attentions) = self.attentions.get_mut(place) {
-            attentions.establish(attention);
-        }
-    }
-
     pub(super) fn take_attention(&mut self, place: usize) -> Option<UnitAttention> {
         self.attentions[place].take()
     }

@@ -9,7 +9,6 @@ use super::error::Close;
 use super::incoming::Held;
 use super::session::{Core, Notice, Session, link_at};
 use super::task::Stage;
-use crate::scsi::UnitAttention;
 use crate::sequence::Sn;
 use crate::wire::{
     Bhs, Lun, RejectReason, ScsiCommand, TaskManagementFunction, TaskManagementRequest,
@@ -80,10 +79,11 @@ impl Core {
             ),
             TaskManagementFunction::ClearTaskSet => {
                 // One task set for all initiators (TST 0): theirs are cleared, and they are told.
-                self.notices.push_back(Notice::TasksEnded {
-                    units: unit.into_iter().collect(),
-                    attention: UnitAttention::CommandsCleared,
-                });
+                let units: Vec<usize> = unit.into_iter().collect();
+                for &unit in &units {
+                    self.config.device.clear(unit, self.nexus.id());
+                }
+                self.notices.push_back(Notice::TasksEnded { units });
                 (
                     self.affected(Some(request.lun), request.cmd_sn),
                     TaskManagementResult::Complete,
@@ -214,29 +214,17 @@ impl Core {
 
     /// Tells this initiator and the others that the units were reset.
     fn reset_units(&mut self, units: Vec<usize>) {
-        let attention = UnitAttention::UnitReset;
         for &unit in &units {
             self.config.device.reset(unit);
-            self.nexus.establish(unit, attention);
         }
-        self.notices
-            .push_back(Notice::TasksEnded { units, attention });
+        self.notices.push_back(Notice::TasksEnded { units });
     }
 }
 
 impl Session {
-    /// Another initiator has reset these units or cleared their task sets: ends the tasks there and
-    /// notes the unit attention.
-    pub fn end_tasks(
-        &mut self,
-        units: &[usize],
-        attention: UnitAttention,
-        now: Instant,
-        trace: &mut Recorder,
-    ) {
-        for &unit in units {
-            self.core.nexus.establish(unit, attention);
-        }
+    /// Another initiator has reset these units or cleared their task sets: ends the tasks there. The
+    /// device has noted the unit attention already.
+    pub fn end_tasks(&mut self, units: &[usize], now: Instant, trace: &mut Recorder) {
         let tasks = self.core.tasks.iter();
         let hit = tasks
             .filter(|(_, task)| units.contains(&task.unit))

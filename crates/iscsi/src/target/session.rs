@@ -18,7 +18,7 @@ use super::task::{TagHash, Tasks};
 use super::window::CommandWindow;
 use crate::keys::SessionParameters;
 use crate::login::AnnouncedWindow;
-use crate::scsi::{InitiatorPort, Nexus, TargetDevice, UnitAttention};
+use crate::scsi::{InitiatorPort, Nexus, TargetDevice};
 use crate::sequence::Sn;
 use crate::text::send_targets::TargetRecord;
 
@@ -51,8 +51,6 @@ pub enum Notice {
     TasksEnded {
         /// The units' places in the device.
         units: Vec<usize>,
-        /// What those sessions' initiators are to be told.
-        attention: UnitAttention,
     },
 }
 

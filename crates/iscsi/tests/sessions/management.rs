@@ -2,7 +2,7 @@
 
 use wansan_iscsi::initiator::{Event, TaskError, Transfer};
 use wansan_iscsi::keys::Wanted;
-use wansan_iscsi::scsi::{AdditionalSense, Sense, UnitAttention, cdb};
+use wansan_iscsi::scsi::{AdditionalSense, Sense, cdb};
 use wansan_iscsi::target::{Close, Notice};
 use wansan_iscsi::wire::{Lun, ScsiStatus, TaskManagementFunction, TaskManagementResult};
 
@@ -124,10 +124,7 @@ fn a_unit_reset_ends_tasks_tells_others_and_leaves_a_unit_attention() {
         assert_eq!(result(&mut pair), TaskManagementResult::Complete);
         assert_eq!(
             pair.target.poll_notice(),
-            Some(Notice::TasksEnded {
-                units: vec![0],
-                attention: UnitAttention::UnitReset
-            })
+            Some(Notice::TasksEnded { units: vec![0] })
         );
         pair.submit(cdb::test_unit_ready(), Transfer::None, 2);
         let done = pair.settle();
@@ -150,12 +147,9 @@ fn a_cleared_task_set_is_news_to_other_initiators_only() {
     pair.answer(work);
     assert_eq!(pair.settle()[0].outcome, Err(TaskError::Aborted));
     assert_eq!(result(&mut pair), TaskManagementResult::Complete);
-    let Some(Notice::TasksEnded { units, attention }) = pair.target.poll_notice() else {
-        panic!("nobody is told")
-    };
     assert_eq!(
-        (&units[..], attention),
-        (&[0][..], UnitAttention::CommandsCleared)
+        pair.target.poll_notice(),
+        Some(Notice::TasksEnded { units: vec![0] })
     );
     pair.submit(cdb::test_unit_ready(), Transfer::None, 2);
     pair.settle_good();
@@ -168,8 +162,7 @@ fn a_reset_by_another_session_ends_tasks_without_an_answer() {
     pair.read(0, 1, 1);
     pair.settle();
     let now = pair.now();
-    let attention = UnitAttention::UnitReset;
-    pair.target.end_tasks(&[0], attention, now, &mut pair.trace);
+    pair.target.end_tasks(&[0], now, &mut pair.trace);
     let work = pair.held.remove(0);
     pair.answer(work);
     assert!(pair.settle().is_empty());

@@ -8,7 +8,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
-use wansan_iscsi::scsi::{TargetDevice, UnitAttention};
+use wansan_iscsi::scsi::TargetDevice;
 use wansan_trace::SessionId;
 
 use super::seat::Seat;
@@ -30,8 +30,6 @@ pub(super) enum Mail {
         device: Arc<TargetDevice>,
         /// The units' places in the device.
         units: Vec<usize>,
-        /// What the others are to be told.
-        attention: UnitAttention,
     },
     /// End this session: its initiator has begun anew (RFC 7143 §6.3.5).
     EndSession(SessionId),
@@ -49,12 +47,7 @@ impl Mail {
     /// Whether the same end of the same tasks, by the same session, waits in `queue` already.
     fn is_known_from(&self, queue: &VecDeque<Mail>) -> bool {
         let news = |mail: &Mail| match mail {
-            Mail::TasksEnded {
-                by,
-                units,
-                attention,
-                ..
-            } => Some((*by, units.clone(), *attention)),
+            Mail::TasksEnded { by, units, .. } => Some((*by, units.clone())),
             _ => None,
         };
         let own = news(self);

@@ -197,18 +197,13 @@ impl Reactor {
                         self.serve(slot, true);
                     }
                 }
-                Mail::TasksEnded {
-                    by,
-                    device,
-                    units,
-                    attention,
-                } => {
+                Mail::TasksEnded { by, device, units } => {
                     let now = clock::now();
                     for (_, served) in self.sessions.iter_mut() {
                         let is_there = Arc::ptr_eq(&served.target.session.device, &device);
                         if is_there && served.session.id() != by {
                             let trace = &mut self.context.trace;
-                            served.session.end_tasks(&units, attention, now, trace);
+                            served.session.end_tasks(&units, now, trace);
                             self.woken.extend(served.slots().map(|(_, slot)| slot));
                         }
                     }

@@ -499,13 +499,12 @@ impl Context {
         device: &Arc<TargetDevice>,
         notice: wansan_iscsi::target::Notice,
     ) {
-        let wansan_iscsi::target::Notice::TasksEnded { units, attention } = notice;
+        let wansan_iscsi::target::Notice::TasksEnded { units } = notice;
         for mailbox in &self.shared.mailboxes {
             mailbox.put(Mail::TasksEnded {
                 by,
                 device: Arc::clone(device),
                 units: units.clone(),
-                attention,
             });
         }
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::scsi::capacity::Capacity;
 use crate::scsi::inquiry::Inquiry;
 use crate::scsi::report_luns::LunList;
-use crate::scsi::{DeviceError, FieldPointer, SenseKey, UnitAttention};
+use crate::scsi::{DeviceError, FieldPointer, SenseKey};
 
 #[test]
 fn test_unit_ready_is_good() {
@@ -382,10 +382,9 @@ fn a_lun_without_a_unit_says_so() {
 #[test]
 fn unit_attentions_go_before_commands() {
     let device = device();
-    let mut nexus = nexus(&device);
-    nexus.establish(0, UnitAttention::CommandsCleared);
-    nexus.establish(0, UnitAttention::UnitReset);
-    nexus.establish(1, UnitAttention::UnitReset); // no such unit
+    let (mut nexus, other) = (nexus(&device), nexus(&device));
+    device.clear(0, other.id());
+    device.reset(0);
     let mut at = |cdb: &[u8]| device.decode(Lun::default(), &padded(cdb), &mut nexus);
     // INQUIRY and REPORT LUNS are answered and leave it pending.
     good_data(at(&[0x12, 0, 0, 0, 36, 0]));
