@@ -9,6 +9,7 @@
 //! - [`tgtd`] and [`wansan`] are the two targets;
 //! - [`cunit`], [`perf`] and [`qemu`] read what `iscsi-test-cu`, `iscsi-perf` and QEMU's tools
 //!   print;
+//! - [`session`] is logged in to a target and does nothing;
 //! - [`trial`] runs a test that counts as not run when its peer is missing;
 //! - [`cpu`] reads the CPU time that a process has used.
 //!
@@ -20,6 +21,7 @@ pub mod perf;
 pub mod process;
 pub mod program;
 pub mod qemu;
+pub mod session;
 pub mod tgtd;
 pub mod trial;
 pub mod wansan;

@@ -6,9 +6,8 @@ use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use wansan_iscsi::initiator::Handshake;
-use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::wire::{BHS_BYTES, Bhs, Opcode};
+use wansan_peers::session::log_in;
 use wansan_peers::wansan::{TARGET_NAME, Target, bench};
 
 const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
@@ -26,20 +25,8 @@ fn connect(target: &Target) -> TcpStream {
 
 /// A connection in full feature phase.
 fn logged_in(target: &Target) -> TcpStream {
-    let mut stream = connect(target);
     let name = "iqn.2026-11.net.example:rude";
-    let isid = [0x80, 0, 0, 0, 0, 1];
-    let mut handshake = Handshake::begin(name, isid, Some(TARGET_NAME), Wanted::default()).unwrap();
-    loop {
-        let sent = stream.write(handshake.pending()).unwrap();
-        handshake.sent(sent);
-        if handshake.is_done() {
-            return stream;
-        }
-        let read = stream.read(handshake.space()).unwrap();
-        handshake.filled(read);
-        handshake.receive().unwrap();
-    }
+    log_in(target.address(), TARGET_NAME, name).unwrap()
 }
 
 /// What the target sends until it closes the connection.

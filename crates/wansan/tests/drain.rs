@@ -1,15 +1,14 @@
 //! How a target ends: it asks its initiators to leave, and does not wait for ever.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use wansan_iscsi::initiator::Handshake;
-use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::wire::{AsyncEvent, AsyncMessage, BHS_BYTES, Opcode};
+use wansan_peers::session::log_in;
 use wansan_peers::wansan::{TARGET_NAME, Target};
 
 const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
@@ -17,19 +16,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// A connection in full feature phase.
 fn logged_in(address: &str) -> TcpStream {
-    let name = "iqn.2026-11.net.example:stays";
-    let isid = [0x80, 0, 0, 0, 0, 1];
-    let mut handshake = Handshake::begin(name, isid, Some(TARGET_NAME), Wanted::default()).unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(LIMIT)).unwrap();
-    while !handshake.is_done() {
-        let sent = stream.write(handshake.pending()).unwrap();
-        handshake.sent(sent);
-        let read = stream.read(handshake.space()).unwrap();
-        handshake.filled(read);
-        handshake.receive().unwrap();
-    }
-    stream
+    log_in(address, TARGET_NAME, "iqn.2026-11.net.example:stays").unwrap()
 }
 
 #[test]

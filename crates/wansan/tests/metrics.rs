@@ -6,8 +6,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use wansan_iscsi::initiator::Handshake;
-use wansan_iscsi::keys::Wanted;
+use wansan_peers::session::log_in;
 use wansan_peers::wansan::{TARGET_NAME, Target, bench};
 
 const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
@@ -73,17 +72,7 @@ fn operations_and_bytes_are_counted_and_stay_when_the_session_has_ended() {
 fn a_session_that_lives_is_told_with_its_connection() {
     let target = target();
     let name = "iqn.2026-11.net.example:idle";
-    let isid = [0x80, 0, 0, 0, 0, 1];
-    let mut handshake = Handshake::begin(name, isid, Some(TARGET_NAME), Wanted::default()).unwrap();
-    let mut stream = TcpStream::connect(target.address()).unwrap();
-    stream.set_read_timeout(Some(LIMIT)).unwrap();
-    while !handshake.is_done() {
-        let sent = stream.write(handshake.pending()).unwrap();
-        handshake.sent(sent);
-        let read = stream.read(handshake.space()).unwrap();
-        handshake.filled(read);
-        handshake.receive().unwrap();
-    }
+    let stream = log_in(target.address(), TARGET_NAME, name).unwrap();
     // Login is answered before the session is there for others to see.
     let samples = scrape(&target);
     let found = samples.iter().find(|(sample, _)| {

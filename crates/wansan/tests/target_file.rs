@@ -9,9 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-use wansan_iscsi::initiator::Handshake;
-use wansan_iscsi::keys::Wanted;
 use wansan_peers::process::Finished;
+use wansan_peers::session::log_in;
 use wansan_peers::wansan::command;
 
 const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
@@ -143,23 +142,6 @@ impl Server {
     }
 }
 
-/// A session that is not used, and stays while the connection does.
-fn log_in(portal: &str, target: &str) -> TcpStream {
-    let name = "iqn.2026-01.net.example:idle";
-    let isid = [0x80, 0, 0, 0, 0, 9];
-    let mut handshake = Handshake::begin(name, isid, Some(target), Wanted::default()).unwrap();
-    let mut stream = TcpStream::connect(portal).unwrap();
-    stream.set_read_timeout(Some(LIMIT)).unwrap();
-    while !handshake.is_done() {
-        let sent = stream.write(handshake.pending()).unwrap();
-        handshake.sent(sent);
-        let read = stream.read(handshake.space()).unwrap();
-        handshake.filled(read);
-        handshake.receive().unwrap();
-    }
-    stream
-}
-
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -231,7 +213,7 @@ fn a_file_that_says_nothing_of_it_has_all_that_the_arguments_have() {
 fn a_new_file_changes_what_is_found_and_ends_no_session() {
     let mut server = Server::start(&(target(A, "") + &target(B, "")));
     // Has B in use as long as that is asked for below.
-    let idle = log_in(&server.portals[0], B);
+    let idle = log_in(&server.portals[0], B, "iqn.2026-01.net.example:idle").unwrap();
     let url = server.url(B, 0);
     let mut load = Command::new(WANSAN)
         .args([
