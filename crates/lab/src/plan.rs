@@ -38,6 +38,30 @@
 //! equals = "command_window"
 //! ```
 //!
+//! An axis of the sweep may set several parameters alike (`"path.a.delay + path.b.delay" = […]`),
+//! or go through named sets of values:
+//!
+//! ```toml
+//! [[case]]
+//! name = "short"
+//! set = { path.wan.delay = "1ms", workload.parallel = 4 }
+//!
+//! [sweep]
+//! case = ["short", "long"]
+//!
+//! [quick]                              # set instead by `wansan lab run --quick`
+//! workload.time = "500ms"
+//! sweep.case = ["short"]
+//!
+//! [paper]
+//! title = "Somebody: Something (2004)"
+//!
+//! [[paper.known]]                      # a number of the paper, to stand beside ours
+//! metric = "cells.bytes_per_s"
+//! where = { case = "long" }
+//! value = "123Mbit/s"
+//! ```
+//!
 //! A [`Plan`] is read once and checked wholly: every cell of its sweep is resolved before the
 //! first of them runs, so a mistake costs no time and leaves nothing behind.
 
@@ -45,21 +69,28 @@ mod cell;
 mod document;
 mod expect;
 mod metric;
+mod paper;
 mod parameter;
 mod quantity;
+mod quick;
 mod scenario;
+mod subject;
+mod sweep;
 
 use std::path::{Path, PathBuf};
 
 pub use cell::{Cell, Phase};
 pub use document::{
-    DigestWish, Document, HostTable, InitiatorTable, Op, PathTable, Pattern, RecordKind, Schedule,
-    SessionTable, TargetTable, TcpTable, TraceTable, WorkloadTable, WorldKind, WorldTable,
+    CaseTable, DigestWish, Document, HostTable, InitiatorTable, KnownTable, Op, PaperTable,
+    PathTable, Pattern, RecordKind, Schedule, SessionTable, TargetTable, TcpTable, TraceTable,
+    WorkloadTable, WorldKind, WorldTable,
 };
 pub use expect::{Comparison, Expectation, Verdict};
+pub use paper::{KnownNumber, Paper};
 pub use parameter::Parameter;
 pub use quantity::{Iops, Loss, QueueBound, Rate, Size, Span};
 pub use scenario::{Initiator, Link, Scenario};
+pub use sweep::Axis;
 
 use wansan_mistake::Mistake;
 use wansan_trace::units::parse_bytes;
@@ -88,8 +119,11 @@ pub struct Plan {
     file: PathBuf,
     table: toml::Table,
     document: Document,
-    sweep: Vec<(Parameter, Vec<toml::Value>)>,
+    sweep: Vec<Axis>,
     expectations: Vec<Expectation>,
+    known: Vec<paper::Known>,
+    /// How many expectations the quick form cannot check; `None` when this is not one.
+    quick_unchecked: Option<usize>,
 }
 
 impl Plan {
@@ -127,19 +161,68 @@ impl Plan {
             mistake: mistake.text,
         };
         let document = document::from_text(text).map_err(located)?;
-        let table = document::to_table(&document).map_err(located)?;
         Scenario::resolve(&document).map_err(located)?;
-        let sweep = parameter::sweep(&document.sweep).map_err(located)?;
         let plan = Plan {
             file: file.to_owned(),
-            table,
+            table: document::to_table(&document).map_err(located)?,
+            sweep: sweep::axes(&document.sweep, &document.case).map_err(located)?,
             expectations: expect::resolve(&document.expect, text).map_err(located)?,
+            known: paper::resolve(document.paper.as_ref()).map_err(located)?,
             document,
-            sweep,
+            quick_unchecked: None,
         };
         let cells = plan.cells(Phase::Planned, &[])?;
         plan.check_filters(&cells, text).map_err(located)?;
+        if !plan.document.quick.is_empty() {
+            plan.quick()?;
+        }
         Ok(plan)
+    }
+
+    /// The plan's quick form: what `[quick]` says set over it. Expectations and numbers of the
+    /// paper for which it has no cell are left out.
+    ///
+    /// # Errors
+    /// [`PlanError`] when the plan has none.
+    pub fn quick(&self) -> Result<Plan, PlanError> {
+        let fail = |mistake| self.fail(mistake);
+        let document = quick::document(&self.document).map_err(fail)?;
+        let mut plan = Plan {
+            file: self.file.clone(),
+            table: document::to_table(&document).map_err(fail)?,
+            sweep: sweep::axes(&document.sweep, &document.case).map_err(fail)?,
+            expectations: self.expectations.clone(),
+            known: self.known.clone(),
+            document,
+            quick_unchecked: None,
+        };
+        let cells = plan.cells(Phase::Planned, &[])?;
+        let is_advised = plan.document.apply_advice;
+        let is_there = |subject: &subject::Subject| subject.is_among(&cells, is_advised);
+        plan.expectations.retain(|e| is_there(e.subject()));
+        plan.known.retain(|known| is_there(known.subject()));
+        plan.quick_unchecked = Some(self.expectations.len() - plan.expectations.len());
+        // So that the document is a plan of its own: what was run, and no more.
+        plan.document.expect = plan
+            .expectations
+            .iter()
+            .map(|e| e.table().clone())
+            .collect();
+        if let Some(paper) = &mut plan.document.paper {
+            paper.known = plan
+                .known
+                .iter()
+                .map(|known| known.table().clone())
+                .collect();
+        }
+        Ok(plan)
+    }
+
+    /// How many expectations of the plan its quick form does not check; `None` when this is the
+    /// plan as written.
+    #[must_use]
+    pub fn quick_unchecked(&self) -> Option<usize> {
+        self.quick_unchecked
     }
 
     /// The plan's name: its file's, without the extension.
@@ -163,9 +246,9 @@ impl Plan {
         &self.document
     }
 
-    /// The parameters that the sweep varies, first the one that varies slowest.
+    /// The axes of the sweep, first the one that varies slowest.
     #[must_use]
-    pub fn sweep(&self) -> &[(Parameter, Vec<toml::Value>)] {
+    pub fn sweep(&self) -> &[Axis] {
         &self.sweep
     }
 
@@ -173,6 +256,14 @@ impl Plan {
     #[must_use]
     pub fn expectations(&self) -> &[Expectation] {
         &self.expectations
+    }
+
+    /// The paper's numbers beside those of a run's results (the content of results.json), if the
+    /// plan rebuilds a paper's experiment.
+    #[must_use]
+    pub fn paper(&self, results: &serde_json::Value) -> Option<Paper> {
+        let table = self.document.paper.as_ref()?;
+        Some(paper::beside(table, &self.known, results))
     }
 
     /// The cells of one phase: the product of the sweep's lists, in the order of the plan, and
@@ -186,11 +277,7 @@ impl Plan {
         phase: Phase,
         changes: &[(Parameter, toml::Value)],
     ) -> Result<Vec<Cell>, PlanError> {
-        let fail = |mistake: Mistake| PlanError {
-            file: self.file.clone(),
-            line: mistake.line,
-            mistake: mistake.text,
-        };
+        let fail = |mistake| self.fail(mistake);
         let mut base = self.table.clone();
         for (parameter, value) in changes {
             parameter.set(&mut base, value.clone()).map_err(fail)?;
@@ -231,17 +318,32 @@ impl Plan {
 
     /// A filter that no cell can ever match would make its expectation fail without a reason.
     fn check_filters(&self, cells: &[Cell], text: &str) -> Result<(), Mistake> {
-        for (place, expectation) in self.expectations.iter().enumerate() {
-            for (key, filter) in expectation.filters() {
-                if !cells.iter().any(|cell| filter.selects_sweep(cell)) {
-                    let mistake = format!("no cell of the sweep has {filter}");
-                    let about = format!("[[expect]] `{}`", expectation.metric());
-                    return Err(Mistake::new(mistake)
-                        .within(about)
-                        .in_table(text, "expect", place, key));
+        let expectations = self.expectations.iter().enumerate();
+        let expectations = expectations.map(|(place, e)| (Some(place), "expect", e.subject()));
+        let known = self.known.iter();
+        let known = known.map(|known| (None, "paper.known", known.subject()));
+        for (place, table, subject) in expectations.chain(known) {
+            for (key, filter) in subject.filters() {
+                if cells.iter().any(|cell| filter.selects_sweep(cell)) {
+                    continue;
                 }
+                let about = format!("[[{table}]] `{}`", subject.metric());
+                let mistake = Mistake::new(format!("no cell of the sweep has {filter}"));
+                let mistake = mistake.within(about);
+                return Err(match place {
+                    Some(place) => mistake.in_table(text, table, place, key),
+                    None => mistake,
+                });
             }
         }
         Ok(())
+    }
+
+    fn fail(&self, mistake: Mistake) -> PlanError {
+        PlanError {
+            file: self.file.clone(),
+            line: mistake.line,
+            mistake: mistake.text,
+        }
     }
 }

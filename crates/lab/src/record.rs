@@ -20,7 +20,7 @@ pub use folder::RunFolder;
 pub use machine::Machine;
 pub use manifest::{CellFacts, ClockAnchor, HostFacts, Manifest, PathFacts};
 pub use report::page;
-pub use results::{Advised, CellResult, MeasuredGain, Results};
+pub use results::{Advised, CellFinding, CellResult, MeasuredGain, Results};
 
 /// The run folder could not be written: a matter of the disk or of its rights.
 #[derive(Debug, thiserror::Error)]

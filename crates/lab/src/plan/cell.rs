@@ -5,6 +5,7 @@ use toml::{Table, Value};
 use super::document::{self, Document};
 use super::parameter::Parameter;
 use super::scenario::Scenario;
+use super::sweep::{Axis, Point};
 use wansan_mistake::Mistake;
 
 /// Which time a plan's sweep is run.
@@ -34,7 +35,7 @@ pub struct Cell {
     pub phase: Phase,
     /// Which repetition of the sweep, from 0.
     pub repeat: u32,
-    /// What the sweep has set, in the order of the plan.
+    /// The value that each axis of the sweep has, in the order of the plan.
     pub parameters: Vec<(Parameter, Value)>,
     /// The plan with that set.
     pub document: Document,
@@ -42,18 +43,18 @@ pub struct Cell {
     pub scenario: Scenario,
 }
 
-/// The product of the sweep's lists over `base`, `repeat` times.
+/// The product of the sweep's axes over `base`, `repeat` times.
 pub(super) fn expand(
     base: &Table,
-    sweep: &[(Parameter, Vec<Value>)],
+    sweep: &[Axis],
     repeat: u32,
     phase: Phase,
     max_cells: usize,
 ) -> Result<Vec<Cell>, Mistake> {
     let points = sweep
         .iter()
-        .try_fold(1usize, |points, (_, values)| {
-            points.checked_mul(values.len())
+        .try_fold(1usize, |points, axis| {
+            points.checked_mul(axis.points().len())
         })
         .filter(|points| points.saturating_mul(repeat as usize) <= max_cells)
         .ok_or_else(|| {
@@ -63,10 +64,14 @@ pub(super) fn expand(
         })?;
     let mut cells = Vec::with_capacity(points * repeat as usize);
     for round in 0..repeat {
-        for point in 0..points {
-            let parameters = point_of(sweep, point);
+        for number in 0..points {
+            let point = point_of(sweep, number);
+            let parameters: Vec<(Parameter, Value)> = point
+                .iter()
+                .map(|(axis, point)| (axis.name().clone(), point.value.clone()))
+                .collect();
             let mut table = base.clone();
-            for (parameter, value) in &parameters {
+            for (parameter, value) in point.iter().flat_map(|(_, point)| &point.settings) {
                 parameter.set(&mut table, value.clone())?;
             }
             let resolved = document::from_table(&table)
@@ -90,19 +95,20 @@ pub(super) fn expand(
     Ok(cells)
 }
 
-/// The values of point number `point` of the product; the last list varies fastest.
-fn point_of(sweep: &[(Parameter, Vec<Value>)], mut point: usize) -> Vec<(Parameter, Value)> {
-    let mut parameters: Vec<(Parameter, Value)> = sweep
+/// The point of each axis at place `number` of the product; the last axis varies fastest.
+fn point_of(sweep: &[Axis], mut number: usize) -> Vec<(&Axis, &Point)> {
+    let mut point: Vec<(&Axis, &Point)> = sweep
         .iter()
         .rev()
-        .map(|(parameter, values)| {
-            let value = values[point % values.len()].clone();
-            point /= values.len();
-            (parameter.clone(), value)
+        .map(|axis| {
+            let points = axis.points();
+            let at = &points[number % points.len()];
+            number /= points.len();
+            (axis, at)
         })
         .collect();
-    parameters.reverse();
-    parameters
+    point.reverse();
+    point
 }
 
 /// Parameters as a plan would set them.

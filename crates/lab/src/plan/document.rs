@@ -1,5 +1,8 @@
 //! The tables of a plan, as typed, with their defaults.
 
+mod case;
+mod paper;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -7,6 +10,9 @@ use wansan_san::store::LunSpec;
 
 use super::quantity::{Iops, Loss, QueueBound, Rate, Size, Span, whole};
 use wansan_mistake::Mistake;
+
+pub use case::CaseTable;
+pub use paper::{KnownTable, PaperTable};
 
 /// A plan as written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,9 +51,18 @@ pub struct Document {
     /// What is recorded.
     #[serde(default)]
     pub trace: TraceTable,
+    /// Named sets of values that the sweep's axis `case` goes through.
+    #[serde(default)]
+    pub case: Vec<CaseTable>,
     /// Dotted parameters and the values that they take.
     #[serde(default)]
     pub sweep: toml::Table,
+    /// Dotted parameters that are set instead in the quick form; `sweep.NAME` replaces a list.
+    #[serde(default)]
+    pub quick: toml::Table,
+    /// The paper whose experiment this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paper: Option<PaperTable>,
     /// What the results should be like.
     #[serde(default)]
     pub expect: Vec<ExpectTable>,

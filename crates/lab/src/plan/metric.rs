@@ -25,13 +25,14 @@ pub(super) enum Content {
 /// Every metric with what stands there.
 fn known() -> Vec<(String, Content)> {
     let layers = || Content::Word(Layer::ALL.map(Layer::name).to_vec());
-    let limits = Content::Word(Limit::ALL.map(Limit::name).to_vec());
+    let limits = || Content::Word(Limit::ALL.map(Limit::name).to_vec());
     let named = |(name, content): (&str, Content)| (name.to_owned(), content);
     let numbers = [
         "cells.iops",
         "cells.bytes_per_s",
         "cells.latency_p50_ns",
         "cells.latency_p99_ns",
+        "cells.finding.waiting_share",
         "finding.wanted",
         "finding.got",
         "finding.waiting_share",
@@ -45,7 +46,11 @@ fn known() -> Vec<(String, Content)> {
         "advised.measured_gain",
     ];
     let others = [
-        ("finding.limit", limits),
+        ("cells.finding.limit", limits()),
+        ("cells.finding.layer", layers()),
+        ("cells.finding.above", layers()),
+        ("cells.finding.sentence", Content::Text),
+        ("finding.limit", limits()),
         ("finding.layer", layers()),
         ("finding.above", layers()),
         ("finding.sentence", Content::Text),
@@ -98,8 +103,8 @@ mod tests {
     use wansan_insight::finding::{Advice, explain};
 
     use super::*;
-    use crate::plan::expect::look_up;
-    use crate::record::{Advised, MeasuredGain, Results};
+    use crate::plan::subject::look_up;
+    use crate::record::{Advised, CellFinding, MeasuredGain, Results};
 
     /// The list is of names that results really have.
     #[test]
@@ -113,6 +118,7 @@ mod tests {
         let results = Results {
             plan: String::new(),
             title: String::new(),
+            quick: false,
             cells: Vec::new(),
             finding: Some(finding),
             advised: Some(Advised {
@@ -131,9 +137,12 @@ mod tests {
                 },
             }),
             expectations: Vec::new(),
+            expectations_unchecked: 0,
+            paper: None,
         };
         let results = serde_json::to_value(results).unwrap();
         let cell = json!({
+            "finding": CellFinding::from(explain(&[])),
             "iops": 1, "bytes_per_s": 1, "latency_p50_ns": 1, "latency_p99_ns": 1,
             "in_flight": Layer::ALL.map(|layer| (layer.name().to_owned(), json!(1)))
                 .into_iter().collect::<serde_json::Map<_, _>>(),

@@ -113,24 +113,6 @@ fn element(list: &[Value], wanted: Option<&str>, key: &str) -> Result<(usize, bo
     )))
 }
 
-/// The sweep's parameters with their values, in the order of the plan. Keys may be quoted
-/// (`"workload.parallel" = [1, 2]`) or not.
-pub(super) fn sweep(table: &Table) -> Result<Vec<(Parameter, Vec<Value>)>, Mistake> {
-    flatten(table)
-        .into_iter()
-        .map(|(parameter, value)| match value {
-            Value::Array(values) if !values.is_empty() => Ok((parameter, values)),
-            Value::Array(_) => Err(Mistake::new(format!(
-                "[sweep] `{parameter}` has no value: list one at least"
-            ))),
-            other => Err(Mistake::new(format!(
-                "[sweep] `{parameter}` is {}: write a list, such as [{other}]",
-                other.type_str()
-            ))),
-        })
-        .collect()
-}
-
 /// The values of nested tables with their dotted names.
 pub(super) fn flatten(table: &Table) -> Vec<(Parameter, Value)> {
     let mut flat = Vec::new();

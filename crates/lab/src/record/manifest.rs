@@ -17,6 +17,8 @@ pub struct Manifest {
     pub plan: String,
     /// The file that it was read from.
     pub plan_file: String,
+    /// Whether that is its quick form.
+    pub quick: bool,
     /// The plan with every default in it.
     pub document: Document,
     /// The parameters set over the plan in the advised phase.
@@ -118,6 +120,7 @@ impl Manifest {
         Manifest {
             plan: plan.name(),
             plan_file: plan.file().display().to_string(),
+            quick: plan.quick_unchecked().is_some(),
             document: plan.document().clone(),
             advised: BTreeMap::new(),
             seed: plan.document().seed,

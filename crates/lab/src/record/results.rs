@@ -6,8 +6,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use wansan_insight::finding::Finding;
 use wansan_insight::gain::Gain;
+use wansan_trace::Layer;
 
-use crate::plan::{Cell, Plan, Verdict};
+use crate::plan::{Cell, Paper, Plan, Verdict};
 
 /// The content of results.json.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -16,6 +17,8 @@ pub struct Results {
     pub plan: String,
     /// The plan's title.
     pub title: String,
+    /// Whether it was run in its quick form.
+    pub quick: bool,
     /// The cells in the order in which they ran.
     pub cells: Vec<CellResult>,
     /// What holds the system back, in the planned phase; null when the run did not get that far.
@@ -24,6 +27,10 @@ pub struct Results {
     pub advised: Option<Advised>,
     /// How the plan's expectations turned out.
     pub expectations: Vec<Verdict>,
+    /// How many of them the quick form has no cells for.
+    pub expectations_unchecked: usize,
+    /// The numbers of the paper that the plan rebuilds, beside ours; null when it rebuilds none.
+    pub paper: Option<Paper>,
 }
 
 /// The numbers of one cell.
@@ -35,7 +42,7 @@ pub struct CellResult {
     pub phase: &'static str,
     /// Which repetition of the sweep, from 0.
     pub repeat: u32,
-    /// What the sweep has set, by dotted name; see [`Advised`] for what the advice has.
+    /// The value that each axis of the sweep had; see [`Advised`] for what the advice has set.
     pub parameters: Map<String, Value>,
     /// Why it failed, if it did; what follows is empty then.
     pub failure: Option<String>,
@@ -55,6 +62,35 @@ pub struct CellResult {
     pub latency_p99_ns: Option<u64>,
     /// Mean number of I/Os in flight at each recorded layer, of all initiators together.
     pub in_flight: BTreeMap<String, f64>,
+    /// What holds this cell back, judged by itself; null when it failed.
+    pub finding: Option<CellFinding>,
+}
+
+/// What holds one cell back.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CellFinding {
+    /// What binds, by its name.
+    pub limit: &'static str,
+    /// The first layer that holds fewer than the one above, if one does.
+    pub layer: Option<&'static str>,
+    /// The layer above.
+    pub above: Option<&'static str>,
+    /// The share of the latency spent waiting for it, 0 to 1.
+    pub waiting_share: f64,
+    /// All that as a storage engineer would say it.
+    pub sentence: String,
+}
+
+impl From<Finding> for CellFinding {
+    fn from(finding: Finding) -> Self {
+        CellFinding {
+            limit: finding.limit.name(),
+            layer: finding.layer.map(Layer::name),
+            above: finding.above.map(Layer::name),
+            waiting_share: finding.waiting_share,
+            sentence: finding.sentence,
+        }
+    }
 }
 
 /// The advised change.
@@ -100,10 +136,13 @@ impl Results {
         Results {
             plan: plan.name(),
             title: plan.document().title.clone(),
+            quick: plan.quick_unchecked().is_some(),
             cells: Vec::new(),
             finding: None,
             advised: None,
             expectations: Vec::new(),
+            expectations_unchecked: plan.quick_unchecked().unwrap_or(0),
+            paper: None,
         }
     }
 }
@@ -130,6 +169,7 @@ impl CellResult {
             latency_p50_ns: None,
             latency_p99_ns: None,
             in_flight: BTreeMap::new(),
+            finding: None,
         }
     }
 

@@ -38,6 +38,8 @@ pub(super) fn cell(
         parameters: result.parameters.clone().into_iter().collect(),
         summary,
     };
+    let alone = wansan_insight::finding::explain(std::slice::from_ref(&observed));
+    result.finding = Some(alone.into());
     Ok((observed, charts))
 }
 

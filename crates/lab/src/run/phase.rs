@@ -73,6 +73,7 @@ impl Run<'_> {
         let results = serde_json::to_value(&self.results).expect("results are plain data");
         let expectations = plan.expectations().iter();
         self.results.expectations = expectations.map(|e| e.check(&results)).collect();
+        self.results.paper = plan.paper(&results);
         Ok(())
     }
 
@@ -86,7 +87,7 @@ impl Run<'_> {
         text: &str,
         planned: &[Observed],
     ) -> Result<(), RunError> {
-        if plan.sweep().iter().any(|(swept, _)| swept == parameter) {
+        if plan.sweep().iter().any(|axis| axis.sets(parameter)) {
             return Ok(());
         }
         let changes = plan.changes_for(parameter, text);

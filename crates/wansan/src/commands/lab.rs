@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use wansan_lab::plan::{Phase, Plan};
+use wansan_lab::plan::{Phase, Plan, PlanError};
 use wansan_lab::record::{CellResult, Results};
 use wansan_lab::run::{Observer, Options, RunError};
 use wansan_lab::{run, world};
@@ -39,6 +39,9 @@ enum LabCommand {
 struct RunArgs {
     /// The plan, a TOML file
     plan: PathBuf,
+    /// Run its quick form, as its [quick] says: fewer cells, less time
+    #[arg(long)]
+    quick: bool,
     /// Where run folders are made
     #[arg(long, value_name = "DIR", default_value = "runs")]
     out: PathBuf,
@@ -51,6 +54,9 @@ struct RunArgs {
 struct CheckArgs {
     /// The plan, a TOML file
     plan: PathBuf,
+    /// List the cells of its quick form
+    #[arg(long)]
+    quick: bool,
     /// Print the cells as JSON
     #[arg(long)]
     json: bool,
@@ -68,8 +74,14 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
     }
 }
 
+/// The plan in that file, or its quick form.
+fn read(file: &Path, quick: bool) -> Result<Plan, PlanError> {
+    let plan = Plan::read(file)?;
+    if quick { plan.quick() } else { Ok(plan) }
+}
+
 fn check(args: &CheckArgs) -> Result<ExitCode> {
-    let plan = Plan::read(&args.plan)?;
+    let plan = read(&args.plan, args.quick)?;
     let cells = plan.cells(Phase::Planned, &[])?;
     let cells: Vec<CellResult> = cells
         .iter()
@@ -88,6 +100,7 @@ fn check(args: &CheckArgs) -> Result<ExitCode> {
             for expectation in plan.expectations() {
                 writeln!(out, "expects   {expectation}")?;
             }
+            out.write_all(text::unchecked(plan.quick_unchecked().unwrap_or(0)).as_bytes())?;
             Ok(())
         })?;
     }
@@ -95,7 +108,7 @@ fn check(args: &CheckArgs) -> Result<ExitCode> {
 }
 
 fn run_plan(args: &RunArgs) -> Result<ExitCode> {
-    let plan = Plan::read(&args.plan)?;
+    let plan = read(&args.plan, args.quick)?;
     // Before anything starts a thread.
     let rights = world::isolate()?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -148,6 +161,9 @@ fn conclude(out: &mut dyn Write, results: &Results, folder: &Path) -> io::Result
         writeln!(out, "{}", text::table(results, Phase::Advised))?;
         writeln!(out, "{}", text::gains(advised))?;
     }
+    if let Some(paper) = &results.paper {
+        writeln!(out, "{}", text::paper(paper))?;
+    }
     for verdict in &results.expectations {
         let word = if verdict.met {
             "as expected"
@@ -160,6 +176,7 @@ fn conclude(out: &mut dyn Write, results: &Results, folder: &Path) -> io::Result
             verdict.expected, verdict.found
         )?;
     }
+    out.write_all(text::unchecked(results.expectations_unchecked).as_bytes())?;
     writeln!(out, "\nReport: {}", folder.join("report.html").display())
 }
 
@@ -180,7 +197,8 @@ struct Console {
 impl Console {
     fn new(plan: &Plan, json: bool) -> Console {
         if !json {
-            say(&format!("{}\n", plan.document().title));
+            let quick = plan.quick_unchecked().map_or("", |_| " (quick form)");
+            say(&format!("{}{quick}\n", plan.document().title));
         }
         let style = ProgressStyle::with_template("{msg:8} {wide_bar} {prefix}")
             .expect("the template is well-formed");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use wansan_insight::finding::Finding;
-use wansan_lab::plan::Phase;
+use wansan_lab::plan::{Paper, Phase};
 use wansan_lab::record::{Advised, CellResult, Results};
 use wansan_trace::Layer;
 
@@ -119,6 +119,61 @@ pub(super) fn gains(advised: &Advised) -> String {
         advised.parameter,
         value(&advised.value)
     )
+}
+
+/// The paper's numbers beside ours; nothing when there are none to compare.
+pub(super) fn paper(paper: &Paper) -> String {
+    let figure = paper.figure.as_ref();
+    let figure = figure.map_or_else(String::new, |figure| format!(", {figure}"));
+    let mut text = format!("{}{figure}\n", paper.title);
+    if paper.known.is_empty() {
+        return text;
+    }
+    let mut table = Table::new();
+    table
+        .load_style(STYLE)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(["", "the paper", "ours", "ours ÷ the paper's"]);
+    for number in &paper.known {
+        let is_ratio = number.relative_to.is_some();
+        let shown = |value| quantity(&number.metric, value, is_ratio);
+        table.add_row([
+            number.about.clone(),
+            shown(number.value),
+            number.ours.map_or_else(|| "none".to_owned(), shown),
+            number
+                .ratio
+                .map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let _ = writeln!(text, "{table}");
+    text
+}
+
+/// A metric's number in the unit that people use for it.
+fn quantity(metric: &str, value: f64, is_ratio: bool) -> String {
+    if is_ratio {
+        format!("{value:.3}")
+    } else if metric.ends_with("bytes_per_s") {
+        format!("{:.1} Mbit/s", value * 8.0 / 1e6)
+    } else if metric.ends_with("_ns") {
+        format!("{:.2} ms", value / 1e6)
+    } else if value.abs() >= 1000.0 {
+        grouped(value)
+    } else {
+        format!("{value:.3}")
+    }
+}
+
+/// How many expectations a quick form left out, on a line of its own; nothing when none.
+pub(super) fn unchecked(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        _ => format!("{count} not checked in the quick form\n"),
+    }
 }
 
 /// The beginning of a phase on one line, for logs.

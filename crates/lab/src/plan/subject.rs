@@ -1,0 +1,205 @@
+//! Which numbers of a run's results are meant: a metric, of which cells, and relative to which.
+
+use std::fmt;
+
+use serde_json::Value;
+use wansan_trace::time::duration_ns;
+use wansan_trace::units;
+
+use super::cell::{Cell, Phase, written};
+use super::metric::{self, CELLS, Content};
+use super::parameter::{Parameter, flatten};
+use super::sweep;
+use wansan_mistake::nearest;
+
+/// A metric of the whole run or of chosen cells.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Subject {
+    metric: String,
+    filter: Filter,
+    relative_to: Option<Filter>,
+}
+
+/// Cells with these parameters; all cells when there are none.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Filter(Vec<(Parameter, toml::Value)>);
+
+/// A filter's key that is no parameter.
+const PHASE: &str = "phase";
+/// What the results of the advised phase begin with.
+const ADVISED: &str = "advised.";
+
+impl Subject {
+    /// Checks the metric and the filters, and says what stands there. A mistake comes with the key
+    /// that it stands at.
+    pub(super) fn resolve(
+        metric: &str,
+        chosen: &toml::Table,
+        relative_to: Option<&toml::Table>,
+    ) -> Result<(Self, Content), (&'static str, String)> {
+        let content = metric::content(metric).map_err(|mistake| ("metric", mistake))?;
+        for (key, filter) in [("where", Some(chosen)), ("relative_to", relative_to)] {
+            let filter = filter.filter(|filter| !filter.is_empty());
+            if filter.is_some() && !metric.starts_with(CELLS) {
+                let mistake = "`where` and `relative_to` choose cells: the metric is not of cells";
+                return Err((key, mistake.to_owned()));
+            }
+            if let Some(phase) = filter.and_then(|filter| filter.get(PHASE)) {
+                let known = [Phase::Planned.name(), Phase::Advised.name()];
+                let named = phase.as_str().unwrap_or_default();
+                if !known.contains(&named) {
+                    return Err((
+                        key,
+                        format!("no phase is {phase}; {}", nearest(named, &known)),
+                    ));
+                }
+            }
+        }
+        let subject = Subject {
+            metric: metric.to_owned(),
+            filter: Filter::of(chosen),
+            relative_to: relative_to.map(Filter::of),
+        };
+        Ok((subject, content))
+    }
+
+    /// The metric's dotted name.
+    pub(super) fn metric(&self) -> &str {
+        &self.metric
+    }
+
+    /// The filters that it uses, with their keys.
+    pub(super) fn filters(&self) -> impl Iterator<Item = (&'static str, &Filter)> {
+        let relative_to = self.relative_to.iter();
+        let relative_to = relative_to.map(|filter| ("relative_to", filter));
+        std::iter::once(("where", &self.filter)).chain(relative_to)
+    }
+
+    /// Whether a sweep with these cells can give what is meant.
+    pub(super) fn is_among(&self, cells: &[Cell], is_advised: bool) -> bool {
+        let needs_advice = self.metric.starts_with(ADVISED)
+            || self.filters().any(|(_, filter)| filter.wants_advised());
+        let has_cells = |filter: &Filter| cells.iter().any(|cell| filter.selects_sweep(cell));
+        (is_advised || !needs_advice) && self.filters().all(|(_, filter)| has_cells(filter))
+    }
+
+    /// What stands in a run's results (the content of results.json): one value, or one for each
+    /// of the cells that are meant. `None` stands for what is not there.
+    pub(super) fn values(&self, results: &Value) -> Vec<Option<Value>> {
+        let Some(metric) = self.metric.strip_prefix(CELLS) else {
+            return vec![look_up(results, &self.metric).cloned()];
+        };
+        let base = self.relative_to.as_ref().map(|filter| {
+            let cells = filter.cells(results);
+            mean(cells.filter_map(|cell| look_up(cell, metric)?.as_f64()))
+        });
+        self.filter
+            .cells(results)
+            .map(|cell| {
+                let value = look_up(cell, metric);
+                match base {
+                    None => value.cloned(),
+                    Some(base) => Some((value?.as_f64()? / base?).into()),
+                }
+            })
+            .collect()
+    }
+
+    /// The mean of those values that are numbers.
+    pub(super) fn mean(&self, results: &Value) -> Option<f64> {
+        let values = self.values(results).into_iter();
+        mean(values.filter_map(|value| value?.as_f64()))
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.metric)?;
+        if !self.filter.0.is_empty() {
+            write!(f, " where {}", self.filter)?;
+        }
+        match &self.relative_to {
+            Some(base) => write!(f, " relative to {base}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&written(&self.0))
+    }
+}
+
+impl Filter {
+    fn of(table: &toml::Table) -> Filter {
+        let parameters = flatten(table).into_iter();
+        let named = |(name, value): (Parameter, _)| (sweep::axis_name(name.name()), value);
+        Filter(parameters.map(named).collect())
+    }
+
+    /// Whether a cell of the sweep may be meant, whatever its phase.
+    pub(super) fn selects_sweep(&self, cell: &Cell) -> bool {
+        self.0.iter().all(|(name, value)| {
+            let mut set = cell.parameters.iter();
+            name.name() == PHASE
+                || set.any(|(n, v)| sweep::is_meant(n.name(), name.name()) && v == value)
+        })
+    }
+
+    fn wants_advised(&self) -> bool {
+        let advised = Phase::Advised.name();
+        let phase = self.0.iter().find(|(name, _)| name.name() == PHASE);
+        phase.is_some_and(|(_, phase)| phase.as_str() == Some(advised))
+    }
+
+    fn cells<'a>(&'a self, results: &'a Value) -> impl Iterator<Item = &'a Value> {
+        let cells = results.get("cells").and_then(Value::as_array);
+        let selected = move |cell: &&Value| {
+            self.0.iter().all(|(name, value)| {
+                let found = if name.name() == PHASE {
+                    cell.get(PHASE)
+                } else {
+                    parameter(cell, name.name())
+                };
+                found.is_some_and(|found| serde_json::to_value(value).is_ok_and(|v| v == *found))
+            })
+        };
+        cells.into_iter().flatten().filter(selected)
+    }
+}
+
+/// The value that a cell of the results has for a parameter.
+fn parameter<'a>(cell: &'a Value, wanted: &str) -> Option<&'a Value> {
+    let mut parameters = cell.get("parameters")?.as_object()?.iter();
+    let found = parameters.find(|(name, _)| sweep::is_meant(name, wanted));
+    found.map(|(_, value)| value)
+}
+
+/// A number to compare with: of nanoseconds, bytes or bytes per second when it has a unit.
+pub(super) fn number(metric: &str, value: &toml::Value) -> Result<f64, String> {
+    match value {
+        toml::Value::Integer(number) => Ok(*number as f64),
+        toml::Value::Float(number) => Ok(*number),
+        toml::Value::String(text) if metric.ends_with("_ns") => units::parse_duration(text)
+            .map(|duration| duration_ns(duration) as f64)
+            .map_err(|error| error.to_string()),
+        toml::Value::String(text) if metric.ends_with("_bytes") => units::parse_bytes(text)
+            .map(|bytes| bytes as f64)
+            .map_err(|error| error.to_string()),
+        toml::Value::String(text) if metric.ends_with("bytes_per_s") => units::parse_rate(text)
+            .map(|bits_per_s| bits_per_s as f64 / 8.0)
+            .map_err(|error| error.to_string()),
+        other => Err(format!("{other} is no number to compare with")),
+    }
+}
+
+/// The value at a dotted way.
+pub(super) fn look_up<'a>(value: &'a Value, way: &str) -> Option<&'a Value> {
+    way.split('.').try_fold(value, |value, key| value.get(key))
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), v| (sum + v, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}

@@ -1,0 +1,178 @@
+//! The axes of a sweep, and what each point of one sets.
+
+use toml::{Table, Value};
+
+use super::document::CaseTable;
+use super::parameter::{Parameter, flatten};
+use wansan_mistake::{Mistake, nearest};
+
+/// The axis that goes through the `[[case]]`s.
+const CASE: &str = "case";
+/// Between the parameters that one axis sets alike.
+const JOINT: char = '+';
+
+/// One axis: a parameter, several that are set alike (`a.delay + b.delay`), or `case`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    /// Its name, under which cells show what it has set.
+    name: Parameter,
+    points: Vec<Point>,
+}
+
+/// One value of an axis.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Point {
+    /// The value as the sweep lists it.
+    pub(super) value: Value,
+    /// What it sets.
+    pub(super) settings: Vec<(Parameter, Value)>,
+}
+
+impl Axis {
+    /// Its name: the parameter's, or `case`; with ` + ` between several parameters.
+    #[must_use]
+    pub fn name(&self) -> &Parameter {
+        &self.name
+    }
+
+    /// The values that it goes through.
+    pub fn values(&self) -> impl Iterator<Item = &Value> {
+        self.points.iter().map(|point| &point.value)
+    }
+
+    /// Whether some point of it sets that parameter.
+    #[must_use]
+    pub fn sets(&self, parameter: &Parameter) -> bool {
+        self.set_by_points().any(|name| name == parameter)
+    }
+
+    pub(super) fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    fn set_by_points(&self) -> impl Iterator<Item = &Parameter> {
+        let settings = self.points.iter().flat_map(|point| &point.settings);
+        settings.map(|(name, _)| name)
+    }
+}
+
+/// An axis' name in its one spelling.
+pub(super) fn axis_name(written: &str) -> Parameter {
+    let parts: Vec<&str> = written.split(JOINT).map(str::trim).collect();
+    Parameter::new(parts.join(" + "))
+}
+
+/// Whether the axis of that name is meant by `wanted`: it is its name, or one of several
+/// parameters that it sets alike.
+pub(super) fn is_meant(axis: &str, wanted: &str) -> bool {
+    axis == wanted || axis.split(JOINT).any(|part| part.trim() == wanted)
+}
+
+/// The sweep's axes in the order of the plan. Keys may be quoted (`"workload.parallel" = [1, 2]`)
+/// or not.
+pub(super) fn axes(table: &Table, cases: &[CaseTable]) -> Result<Vec<Axis>, Mistake> {
+    check_names(cases)?;
+    let mut axes: Vec<Axis> = Vec::new();
+    for (written, value) in flatten(table) {
+        let name = axis_name(written.name());
+        let fail = |mistake: String| Mistake::new(format!("[sweep] `{name}` {mistake}"));
+        let values = match value {
+            Value::Array(values) if !values.is_empty() => values,
+            Value::Array(_) => return Err(fail("has no value: list one at least".to_owned())),
+            other => {
+                let kind = other.type_str();
+                return Err(fail(format!("is {kind}: write a list, such as [{other}]")));
+            }
+        };
+        let points: Result<_, Mistake> = values
+            .into_iter()
+            .map(|value| point(&name, value, cases))
+            .collect();
+        let points = points?;
+        let axis = Axis { name, points };
+        if let Some((other, twice)) = overlap(&axes, &axis) {
+            return Err(Mistake::new(format!(
+                "[sweep] `{}` and `{}` both set `{twice}`",
+                other.name, axis.name
+            )));
+        }
+        axes.push(axis);
+    }
+    if !cases.is_empty() && !axes.iter().any(|axis| axis.name.name() == CASE) {
+        let first = &cases[0].name;
+        return Err(Mistake::new(format!(
+            "[sweep] goes through no [[case]]: write `case = [\"{first}\"]`"
+        )));
+    }
+    Ok(axes)
+}
+
+fn check_names(cases: &[CaseTable]) -> Result<(), Mistake> {
+    for (place, case) in cases.iter().enumerate() {
+        let name = &case.name;
+        if cases[..place].iter().any(|other| other.name == *name) {
+            let mistake = format!("[[case]] name = \"{name}\" is there twice");
+            return Err(Mistake::new(mistake));
+        }
+        if case.set.is_empty() {
+            let mistake = format!("[[case]] `{name}` sets nothing: write `set = {{ … }}`");
+            return Err(Mistake::new(mistake));
+        }
+    }
+    Ok(())
+}
+
+fn point(axis: &Parameter, value: Value, cases: &[CaseTable]) -> Result<Point, Mistake> {
+    let settings = if axis.name() == CASE {
+        case_settings(&value, cases)?
+    } else {
+        let parts = axis.name().split(JOINT);
+        let alike = |part: &str| (Parameter::new(part.trim()), value.clone());
+        parts.map(alike).collect()
+    };
+    Ok(Point { value, settings })
+}
+
+fn case_settings(value: &Value, cases: &[CaseTable]) -> Result<Vec<(Parameter, Value)>, Mistake> {
+    let wanted = value.as_str().unwrap_or_default();
+    let case = cases.iter().find(|case| case.name == wanted);
+    let case = case.ok_or_else(|| {
+        let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+        Mistake::new(format!(
+            "[sweep] `case`: no [[case]] is named {value}; {}",
+            nearest(wanted, &names)
+        ))
+    })?;
+    Ok(flatten(&case.set))
+}
+
+/// The axis and the parameter that it sets as well as `axis`.
+fn overlap<'a>(axes: &'a [Axis], axis: &'a Axis) -> Option<(&'a Axis, &'a Parameter)> {
+    axes.iter().find_map(|other| {
+        let twice = axis.set_by_points().find(|name| other.sets(name))?;
+        Some((other, twice))
+    })
+}
+
+/// The sweep's table with the lists of `replacements` in the places of those of the plan.
+pub(super) fn replaced(sweep: &Table, replacements: &Table) -> Result<Table, Mistake> {
+    let mut axes: Vec<(Parameter, Value)> = flatten(sweep)
+        .into_iter()
+        .map(|(written, values)| (axis_name(written.name()), values))
+        .collect();
+    for (written, values) in flatten(replacements) {
+        let name = axis_name(written.name());
+        let known: Vec<&str> = axes.iter().map(|(axis, _)| axis.name()).collect();
+        let Some(place) = known.iter().position(|axis| *axis == name.name()) else {
+            return Err(Mistake::new(format!(
+                "`sweep.{name}` is no axis of the plan's [sweep]; {}",
+                nearest(name.name(), &known)
+            )));
+        };
+        axes[place].1 = values;
+    }
+    let entries = axes.into_iter();
+    Ok(entries
+        .map(|(axis, values)| (axis.name().to_owned(), values))
+        .collect())
+}
