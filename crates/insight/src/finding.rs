@@ -11,7 +11,8 @@ mod sweep;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wansan_trace::Layer;
 
 use crate::summary::CellSummary;
@@ -21,7 +22,7 @@ pub use predict::{Prediction, predict};
 pub use sweep::explain;
 
 /// What binds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// The backing store.
@@ -100,15 +101,15 @@ pub struct Observed {
 ///
 /// `wanted` and `got` are means per session in the cell that the finding speaks of: the first
 /// cell (by I/Os in flight) in which the limit binds.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// What binds.
     pub limit: Limit,
     /// The first layer that holds fewer than the one above, if one does.
-    #[serde(serialize_with = "name_of")]
+    #[serde(serialize_with = "name_of", deserialize_with = "by_name")]
     pub layer: Option<Layer>,
     /// The layer above.
-    #[serde(serialize_with = "name_of")]
+    #[serde(serialize_with = "name_of", deserialize_with = "by_name")]
     pub above: Option<Layer>,
     /// Mean number that had entered the layer above: how many wanted in.
     pub wanted: f64,
@@ -128,6 +129,16 @@ pub struct Finding {
     pub advice: Option<Advice>,
     /// What each cell would do once the advice is followed; none when the gain cannot be told.
     pub predicted: Option<Vec<Prediction>>,
+}
+
+/// The layer of that name.
+fn by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Layer>, D::Error> {
+    let Some(name) = Option::<String>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
+    let layer = Layer::ALL.into_iter().find(|layer| layer.name() == name);
+    let layer = layer.ok_or_else(|| D::Error::custom(format!("there is no layer `{name}`")))?;
+    Ok(Some(layer))
 }
 
 fn name_of<S: Serializer>(layer: &Option<Layer>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::finding::{Limit, Observed, predict};
 
 /// One point of a sweep before and after the advice was followed. Repeats are averaged.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     /// The parameters of the sweep.
     pub parameters: BTreeMap<String, serde_json::Value>,

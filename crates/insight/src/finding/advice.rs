@@ -1,6 +1,6 @@
 //! What to change.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Limit, Observed, lockstep, r2t};
 
@@ -8,7 +8,7 @@ use super::{Limit, Observed, lockstep, r2t};
 const COMMAND_WINDOW_STEP: u64 = 8;
 
 /// What to change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
     /// In words.
     pub text: String,

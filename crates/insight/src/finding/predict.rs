@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wansan_trace::Layer;
 
 use super::limits::FULL_UTILISATION;
@@ -14,7 +14,7 @@ use super::{Limit, Observed, lockstep, r2t};
 use crate::summary::CellSummary;
 
 /// What one cell would do once the advice is followed.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
     /// The cell.
     pub cell: u64,

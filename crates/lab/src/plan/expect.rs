@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::document::ExpectTable;
@@ -30,7 +30,7 @@ pub enum Comparison {
 }
 
 /// How an expectation turned out.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// What was expected, in words.
     pub expected: String,

@@ -1,6 +1,6 @@
 //! Numbers that a paper gives, beside ours.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::document::{KnownTable, PaperTable};
@@ -10,7 +10,7 @@ use super::subject::{Subject, number};
 use wansan_mistake::Mistake;
 
 /// The paper's numbers beside those of a run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Paper {
     /// Authors, title and year.
     pub title: String,
@@ -21,7 +21,7 @@ pub struct Paper {
 }
 
 /// One number of the paper beside ours.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KnownNumber {
     /// What is compared, in words.
     pub about: String,

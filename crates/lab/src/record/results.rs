@@ -1,8 +1,10 @@
 //! results.json: the numbers of each cell, and what they say.
+//!
+//! What earlier versions of wansan did not write yet reads as missing.
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use wansan_insight::finding::Finding;
 use wansan_insight::gain::Gain;
@@ -11,13 +13,14 @@ use wansan_trace::Layer;
 use crate::plan::{Cell, Paper, Plan, Verdict};
 
 /// The content of results.json.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The plan's name.
     pub plan: String,
     /// The plan's title.
     pub title: String,
     /// Whether it was run in its quick form.
+    #[serde(default)]
     pub quick: bool,
     /// The cells in the order in which they ran.
     pub cells: Vec<CellResult>,
@@ -28,18 +31,19 @@ pub struct Results {
     /// How the plan's expectations turned out.
     pub expectations: Vec<Verdict>,
     /// How many of them the quick form has no cells for.
+    #[serde(default)]
     pub expectations_unchecked: usize,
     /// The numbers of the paper that the plan rebuilds, beside ours; null when it rebuilds none.
     pub paper: Option<Paper>,
 }
 
 /// The numbers of one cell.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellResult {
     /// Its number, from 0.
     pub cell: usize,
     /// `planned` or `advised`.
-    pub phase: &'static str,
+    pub phase: String,
     /// Which repetition of the sweep, from 0.
     pub repeat: u32,
     /// The value that each axis of the sweep had; see [`Advised`] for what the advice has set.
@@ -67,14 +71,14 @@ pub struct CellResult {
 }
 
 /// What holds one cell back.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellFinding {
     /// What binds, by its name.
-    pub limit: &'static str,
+    pub limit: String,
     /// The first layer that holds fewer than the one above, if one does.
-    pub layer: Option<&'static str>,
+    pub layer: Option<String>,
     /// The layer above.
-    pub above: Option<&'static str>,
+    pub above: Option<String>,
     /// The share of the latency spent waiting for it, 0 to 1.
     pub waiting_share: f64,
     /// All that as a storage engineer would say it.
@@ -83,10 +87,11 @@ pub struct CellFinding {
 
 impl From<Finding> for CellFinding {
     fn from(finding: Finding) -> Self {
+        let name = |layer: Layer| layer.name().to_owned();
         CellFinding {
-            limit: finding.limit.name(),
-            layer: finding.layer.map(Layer::name),
-            above: finding.above.map(Layer::name),
+            limit: finding.limit.name().to_owned(),
+            layer: finding.layer.map(name),
+            above: finding.above.map(name),
             waiting_share: finding.waiting_share,
             sentence: finding.sentence,
         }
@@ -94,7 +99,7 @@ impl From<Finding> for CellFinding {
 }
 
 /// The advised change.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Advised {
     /// The parameter that was changed.
     pub parameter: String,
@@ -109,7 +114,7 @@ pub struct Advised {
 
 /// The gain of the advised change, foretold and measured. The single numbers are those of the
 /// point of the sweep where most was foretold.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredGain {
     /// The cell before the change.
     pub planned_cell: u64,
@@ -157,7 +162,7 @@ impl CellResult {
         });
         CellResult {
             cell: number,
-            phase: cell.phase.name(),
+            phase: cell.phase.name().to_owned(),
             repeat: cell.repeat,
             parameters: parameters.collect(),
             failure: None,
