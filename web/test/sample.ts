@@ -4,7 +4,7 @@
  * It stands for no measurement; the same seed gives the same run.
  */
 
-import type { Cell, ReportData, Samples } from "../src/report/data";
+import type { Cell, PacketDiagram, ReportData, Samples } from "../src/report/data";
 
 const ROUND_TRIP_S = 0.0325;
 const STEPS = 300;
@@ -92,7 +92,54 @@ function sampleCell(number: number, phase: string, parallel: number, window: num
       queue_drops: way === 0 ? 0 : 3,
       loss_drops: 0,
     })),
+    packets: samplePackets(8, 12),
+    packet_gaps: { gaps: 1000, p50_ns: 12_000, p90_ns: 19_000, quantiles_ns: Array.from({ length: 51 }, (_, i) => 2_000 + 350 * i) },
   };
+}
+
+/** Reads of 4 KiB on two connections in turn, data packets `gap_us` apart; one is lost, one dropped. */
+export function samplePackets(reads: number, gap_us: number): PacketDiagram {
+  const diagram: PacketDiagram = {
+    from_s: 0.001,
+    flows: [0, 1].map((cid) => ({ name: `initiator-1 and target, connection ${cid}`, encrypted: false })),
+    kinds: [{ is: "pdu", name: "SCSI Command" }, { is: "pdu", name: "SCSI Data-In" }, { is: "bare" }],
+    sent_us: [],
+    transit_us: [],
+    fate: [],
+    from_target: [],
+    flow: [],
+    kind: [],
+    payload_bytes: [],
+    place: [],
+    acked: [],
+    flags: [],
+    task: [],
+    pdus: [],
+  };
+  const packets = Array.from({ length: reads }, (_, read) => {
+    const at = read * 200;
+    const packet = (sent_us: number, kind: number, payload_bytes: number, place: number, fate = 0) => ({ sent_us, kind, payload_bytes, place, fate, read });
+    return [
+      packet(at, 0, 48, read * 48),
+      ...[1448, 1448, 1248].map((bytes, i) => packet(at + 1010 + gap_us * i, 1, bytes, read * 4144 + i * 1448, read === 2 && i === 1 ? 2 : read === 3 && i === 2 ? 1 : 0)),
+      packet(at + 2100, 2, 0, read * 48 + 48),
+    ];
+  }).flat().sort((a, b) => a.sent_us - b.sent_us);
+  for (const { sent_us, kind, payload_bytes, place, fate, read } of packets) {
+    diagram.sent_us.push(sent_us);
+    diagram.transit_us.push(fate === 0 ? 1000 : 0);
+    diagram.fate.push(fate);
+    diagram.from_target.push(kind === 1 ? 1 : 0);
+    diagram.flow.push(read % 2);
+    diagram.kind.push(kind);
+    diagram.payload_bytes.push(payload_bytes);
+    diagram.place.push(place);
+    diagram.acked.push(read * 48);
+    diagram.flags.push(kind === 2 ? 0x10 : 0x18);
+    diagram.task.push(kind === 2 ? null : read);
+    diagram.pdus.push(kind === 2 ? 0 : 1);
+  }
+  return diagram;
 }
 
 function sawTooth(next: () => number, ceiling: number): Samples {
@@ -121,7 +168,7 @@ export function twoParameterRun(): ReportData {
 export function failedRun(): ReportData {
   const run = emptyRun();
   const cell = sampleCell(0, "planned", 16, 100);
-  const bare = { sessions: 0, layers: [], in_flight: [], connections: [], paths: [], time: null, dropped: {} };
+  const bare = { sessions: 0, layers: [], in_flight: [], connections: [], paths: [], time: null, dropped: {}, packets: null, packet_gaps: null };
   run.problems = ["Cell 0 failed: the target ended with status 2."];
   run.cells = [
     { ...cell, ...bare, failure: "the target ended with status 2", iops: null, bytes_per_s: null, latency_p50_ns: null, latency_p99_ns: null },

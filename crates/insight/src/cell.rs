@@ -8,7 +8,7 @@ use wansan_trace::file::{self, FileError, Kind, Table};
 
 use crate::join::{Joined, join};
 use crate::window::Window;
-use crate::wire;
+use crate::wire::{self, Carrier};
 
 /// Why a cell or a run could not be read. Each is one line.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +60,8 @@ pub struct Cell {
     pub tcp: Option<Table<Tcp>>,
     /// Packets.
     pub packet: Option<Table<Packet>>,
+    /// The TCP connections of the sessions' connections, where packets and PDUs tell them.
+    pub carriers: Vec<Carrier>,
     /// Path samples.
     pub path: Option<Table<PathSample>>,
 }
@@ -76,15 +78,17 @@ impl Cell {
         let mut joined = join(&io.rows);
         let pdu = file::read_folder::<Pdu>(folder)?;
         let packet = file::read_folder::<Packet>(folder)?;
-        if let (Some(pdus), Some(packets)) = (&pdu, &packet) {
-            wire::derive(&mut joined, &pdus.rows, packets);
-        }
+        let carriers = match (&pdu, &packet) {
+            (Some(pdus), Some(packets)) => wire::derive(&mut joined, &pdus.rows, packets),
+            _ => Vec::new(),
+        };
         Ok(Cell {
             joined,
             io_dropped: io.dropped,
             pdu,
             tcp: file::read_folder(folder)?,
             packet,
+            carriers,
             path: file::read_folder(folder)?,
         })
     }

@@ -7,6 +7,8 @@
 //!   [`little`] checks that the two agree;
 //! - [`command_window`], [`connections`], [`r2t`], [`transport`], [`path`] and [`load`] look at what
 //!   may hold I/Os back;
+//! - [`traffic`] tells whose packets passed, [`pdu_stream`] what they carried, [`transfer`] a stretch
+//!   of them one by one, and [`packet_gap`] how far apart they left the target;
 //! - [`report`] gathers what a report page shows;
 //! - [`summary`] puts a cell into numbers; [`finding`] names what binds, what to change and the
 //!   gain to expect; [`gain`] puts that beside what was measured.
@@ -24,12 +26,16 @@ pub mod latency;
 pub mod little;
 pub mod load;
 mod opcode;
+pub mod packet_gap;
 pub mod path;
+pub mod pdu_stream;
 pub mod population;
 pub mod r2t;
 pub mod report;
 pub mod run;
 pub mod summary;
+pub mod traffic;
+pub mod transfer;
 pub mod transport;
 mod waiting;
 pub mod window;

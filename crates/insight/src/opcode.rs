@@ -14,3 +14,33 @@ pub(crate) const R2T: u8 = 0x31;
 pub(crate) const STATUS_BIT: u8 = 0x01;
 /// The F bit of a Data-Out: the last of its sequence (§11.7.1).
 pub(crate) const FINAL_BIT: u8 = 0x80;
+
+/// Whether the initiator sends it: a target's opcodes have this bit set.
+pub(crate) fn is_request(opcode: u8) -> bool {
+    opcode & 0x20 == 0
+}
+
+/// The name of an opcode; those of no standard are `unknown PDU`.
+pub(crate) fn name(opcode: u8) -> &'static str {
+    match opcode {
+        0x00 => "NOP-Out",
+        SCSI_COMMAND => "SCSI Command",
+        0x02 => "Task Management Function Request",
+        0x03 => "Login Request",
+        0x04 => "Text Request",
+        DATA_OUT => "SCSI Data-Out",
+        0x06 => "Logout Request",
+        0x10 => "SNACK Request",
+        0x20 => "NOP-In",
+        SCSI_RESPONSE => "SCSI Response",
+        0x22 => "Task Management Function Response",
+        0x23 => "Login Response",
+        0x24 => "Text Response",
+        DATA_IN => "SCSI Data-In",
+        0x26 => "Logout Response",
+        R2T => "R2T",
+        0x32 => "Asynchronous Message",
+        0x3f => "Reject",
+        _ => "unknown PDU",
+    }
+}

@@ -11,6 +11,7 @@
 mod assemble;
 mod charts;
 mod network;
+mod packets;
 mod page;
 mod problems;
 mod time_axis;
@@ -20,7 +21,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+pub use crate::packet_gap::PacketGaps;
 pub use assemble::{RunRecord, data};
+pub use packets::{PacketDiagram, PacketFlow, PacketKind};
 pub use page::{PageError, html};
 pub use time_axis::{MAX_STEPS, Samples, TimeAxis};
 
@@ -157,6 +160,10 @@ pub struct CellCharts {
     pub connections_left_out: usize,
     /// The paths' directions.
     pub paths: Vec<PathSamples>,
+    /// The packets of the first I/Os that were measured.
+    pub packets: Option<PacketDiagram>,
+    /// How far apart data packets left the target.
+    pub packet_gaps: Option<PacketGaps>,
 }
 
 /// One layer's part in a cell's I/Os.

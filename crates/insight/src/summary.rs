@@ -12,9 +12,11 @@ use crate::join::{Joined, Task};
 use crate::latency::Latency;
 use crate::little::{self, LittleCheck};
 use crate::load::{LoadUse, load_use};
+use crate::packet_gap::{PacketGaps, packet_gaps};
 use crate::path::{PathUse, path_use};
 use crate::population::Population;
 use crate::r2t::{R2tUse, r2t_use};
+use crate::traffic::Traffic;
 use crate::transport::{TransportUse, transport_use};
 use crate::waiting::{Least, Parts, Sums};
 use crate::window::Window;
@@ -123,6 +125,8 @@ pub struct CellSummary {
     pub transport: Vec<TransportUse>,
     /// The emulated paths.
     pub paths: Vec<PathUse>,
+    /// How far apart data packets left the target, if any were recorded.
+    pub packet_gaps: Option<PacketGaps>,
     /// What is missing from the records.
     pub losses: Losses,
 }
@@ -208,6 +212,7 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
             .as_ref()
             .map(|table| path_use(table, window))
             .unwrap_or_default(),
+        packet_gaps: packet_gaps(cell, &Traffic::of(cell), window),
         losses: Losses {
             incomplete_ios: joined.incomplete,
             missing_crossings: joined.missing_crossings,

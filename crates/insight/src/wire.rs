@@ -36,8 +36,22 @@ const FITTING_SHARE: f64 = 0.9;
 /// A crossing that falls outside its neighbours by more than this is not believed.
 const DISORDER_NS: u64 = 1_000_000;
 
-/// Adds the crossings of the wire to the I/Os that have none yet.
-pub fn derive(joined: &mut Joined, pdus: &[Row<Pdu>], packets: &Table<Packet>) {
+/// The TCP connection that carries a session's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Carrier {
+    /// The session.
+    pub session: SessionId,
+    /// Its connection.
+    pub connection: ConnectionId,
+    /// The initiator's end.
+    pub initiator: SocketAddr,
+    /// The target's end.
+    pub target: SocketAddr,
+}
+
+/// Adds the crossings of the wire to the I/Os that have none yet, and tells by which TCP
+/// connections they went.
+pub fn derive(joined: &mut Joined, pdus: &[Row<Pdu>], packets: &Table<Packet>) -> Vec<Carrier> {
     let flows = flows(packets);
     let mut connections = connections(pdus);
     let fits = assign(&mut connections, &flows);
@@ -58,6 +72,16 @@ pub fn derive(joined: &mut Joined, pdus: &[Row<Pdu>], packets: &Table<Packet>) {
         }
     }
     joined.take_stock();
+    let carrier = |(connection, fit): (&Connection, Option<usize>)| {
+        let flow = &flows[fit?];
+        Some(Carrier {
+            session: connection.session,
+            connection: connection.id,
+            initiator: flow.initiator,
+            target: flow.target,
+        })
+    };
+    connections.iter().zip(fits).filter_map(carrier).collect()
 }
 
 /// One direction of a TCP connection: which stretch of the stream passed when.
@@ -111,8 +135,10 @@ impl Stream {
 }
 
 /// Both directions of a TCP connection.
-#[derive(Default)]
 struct Flow {
+    /// The end that sent the SYN, and the other.
+    initiator: SocketAddr,
+    target: SocketAddr,
     requests: Stream,
     answers: Stream,
 }
@@ -127,7 +153,13 @@ fn flows(packets: &Table<Packet>) -> Vec<Flow> {
         let ahead = (packet.source, packet.destination);
         let back = (packet.destination, packet.source);
         if packet.flags & (SYN | ACK) == SYN {
-            flows.entry(ahead).or_default().requests.see(packet);
+            let flow = flows.entry(ahead).or_insert_with(|| Flow {
+                initiator: packet.source,
+                target: packet.destination,
+                requests: Stream::default(),
+                answers: Stream::default(),
+            });
+            flow.requests.see(packet);
         } else if let Some(flow) = flows.get_mut(&ahead) {
             flow.requests.see(packet);
         } else if let Some(flow) = flows.get_mut(&back) {
@@ -145,6 +177,7 @@ fn flows(packets: &Table<Packet>) -> Vec<Flow> {
 /// What one end recorded of one connection.
 struct Connection {
     session: SessionId,
+    id: ConnectionId,
     /// Whether the initiator recorded it; else the target did.
     by_initiator: bool,
     /// Time of the PDU and place of the request's last header byte, by time.
@@ -168,6 +201,7 @@ fn connections(pdus: &[Row<Pdu>]) -> Vec<Connection> {
             .entry((pdu.session, pdu.connection, by_initiator))
             .or_insert_with(|| Connection {
                 session: pdu.session,
+                id: pdu.connection,
                 by_initiator,
                 requests_of: HashMap::new(),
                 answers_of: HashMap::new(),

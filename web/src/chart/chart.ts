@@ -31,6 +31,8 @@ export interface LineSpec {
   pointsOnly?: boolean;
   /** Drawn like stairs: a value holds for its whole step. */
   stepped?: boolean;
+  /** Drawn on over places without a value. */
+  spansGaps?: boolean;
 }
 
 export interface ChartSpec {
@@ -104,6 +106,10 @@ export class Chart implements Zoomable {
     this.#takeClicks();
     this.#resize = new ResizeObserver(() => this.#fit());
     this.#resize.observe(this.root);
+  }
+
+  get over(): HTMLElement {
+    return this.plot.over;
   }
 
   destroy(): void {
@@ -196,7 +202,8 @@ export class Chart implements Zoomable {
     const spec = this.#spec;
     const xScale: uPlot.Scale = {
       time: false,
-      ...(spec.x.logarithmic === true ? { distr: 3, log: 2 } : {}),
+      // As given: uPlot would round a logarithmic scale to whole powers.
+      ...(spec.x.logarithmic === true ? { distr: 3, log: 2, range: (_plot, min, max) => [min, max] } : {}),
     };
     const [leastMin, leastMax] = spec.y.least ?? [0, 0];
     return {
@@ -322,6 +329,6 @@ function uplotSeries(line: LineSpec): uPlot.Series {
       line.marks === undefined
         ? { show: false }
         : { show: true, size: 8, width: 2, stroke, fill: () => (line.marks === "full" ? stroke() : colour("--surface")) },
-    spanGaps: line.marks !== undefined,
+    spanGaps: line.spansGaps ?? line.marks !== undefined,
   };
 }

@@ -4,11 +4,10 @@
  * resets at a double click.)
  */
 
-import type uPlot from "uplot";
-
 /** One chart's x scale, as the gestures see it. */
 export interface Zoomable {
-  plot: uPlot;
+  /** The plot's box, which takes the gestures. */
+  readonly over: HTMLElement;
   /** Shows what stands between these plot positions now. */
   show(leftPx: number, rightPx: number): void;
   reset(): void;
@@ -21,13 +20,13 @@ const KEY_PAN = 0.2;
 const WHEEL_ZOOM_PER_PX = 0.0025;
 
 function zoomAt(chart: Zoomable, centrePx: number, factor: number): void {
-  const width = chart.plot.over.clientWidth;
+  const width = chart.over.clientWidth;
   chart.show(centrePx - centrePx / factor, centrePx + (width - centrePx) / factor);
 }
 
 function pan(chart: Zoomable, byPx: number): void {
   if (chart.isZoomed()) {
-    chart.show(byPx, chart.plot.over.clientWidth + byPx);
+    chart.show(byPx, chart.over.clientWidth + byPx);
   }
 }
 
@@ -37,7 +36,7 @@ function pan(chart: Zoomable, byPx: number): void {
  * how a trackpad reports a pinch).
  */
 export function zoomByWheel(chart: Zoomable, root: HTMLElement): void {
-  const over = chart.plot.over;
+  const over = chart.over;
   over.addEventListener(
     "wheel",
     (event) => {
@@ -59,7 +58,7 @@ export function zoomByWheel(chart: Zoomable, root: HTMLElement): void {
 
 /** Answers two fingers that move apart or together. */
 export function zoomByPinch(chart: Zoomable): void {
-  const over = chart.plot.over;
+  const over = chart.over;
   const fingers = new Map<number, number>();
   const span = (): { from: number; to: number } | null => {
     const places = [...fingers.values()];
@@ -95,7 +94,7 @@ export function zoomByKeys(chart: Zoomable, root: HTMLElement, moveCursor: (by: 
     if (event.target !== root || event.ctrlKey || event.metaKey || event.altKey) {
       return;
     }
-    const width = chart.plot.over.clientWidth;
+    const width = chart.over.clientWidth;
     const arrow = event.key === "ArrowLeft" ? -1 : event.key === "ArrowRight" ? 1 : 0;
     if (arrow !== 0 && event.shiftKey) {
       pan(chart, arrow * width * KEY_PAN);

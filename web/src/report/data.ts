@@ -88,6 +88,10 @@ export interface Cell {
   /** Sending ends that carried too little to be shown. */
   connections_left_out: number;
   paths: PathSamples[];
+  /** The packets of the first I/Os that were measured. */
+  packets: PacketDiagram | null;
+  /** How far apart data packets left the target. */
+  packet_gaps: PacketGaps | null;
 }
 
 /**
@@ -139,6 +143,54 @@ export interface PathSamples {
   loss_drops: number;
 }
 
+/** A stretch of packets, a column for each property; all columns are equally long. */
+export interface PacketDiagram {
+  /** When it begins, in seconds since measuring began. */
+  from_s: number;
+  flows: PacketFlow[];
+  kinds: PacketKind[];
+  /** When each packet came to the first emulated path, since the beginning; ascending. */
+  sent_us: number[];
+  /** How long it took to the end of the last path, or until it was dropped. */
+  transit_us: number[];
+  /** 0: it arrived; 1: a queue dropped it; 2: it was lost. */
+  fate: number[];
+  /** 1: from the target; 0: from the initiator. */
+  from_target: number[];
+  /** Places in `flows` and in `kinds`. */
+  flow: number[];
+  kind: number[];
+  /** TCP payload; of an encrypted packet all that follows its outer header. */
+  payload_bytes: number[];
+  /** Where its payload begins in its direction's stream, from 0. */
+  place: (number | null)[];
+  /** Up to where it acknowledges the other direction's stream. */
+  acked: (number | null)[];
+  /** The TCP flags; 0 when it is encrypted. */
+  flags: number[];
+  /** The Initiator Task Tag of the PDU that fills most of it. */
+  task: (number | null)[];
+  /** PDUs that are in it, wholly or in part. */
+  pdus: number[];
+}
+
+export interface PacketFlow {
+  name: string;
+  encrypted: boolean;
+}
+
+/** What a packet carries: a PDU, payload of no known PDU, nothing, or nobody can see what. */
+export type PacketKind = { is: "pdu"; name: string } | { is: "data" } | { is: "bare" } | { is: "encrypted" };
+
+/** Gaps between data packets of a burst from the target. */
+export interface PacketGaps {
+  gaps: number;
+  p50_ns: number;
+  p90_ns: number;
+  /** The least, the greatest, and what lies between at equal shares. */
+  quantiles_ns: number[];
+}
+
 /** The data that the lab placed in the page, every absent part filled with "nothing". */
 export function readData(text: string): ReportData {
   const given = JSON.parse(text) as Partial<ReportData>;
@@ -151,7 +203,7 @@ export function readData(text: string): ReportData {
     finding: given.finding ?? null,
     gain: given.gain ?? null,
     expectations: given.expectations ?? [],
-    cells: given.cells ?? [],
+    cells: (given.cells ?? []).map((cell) => ({ ...cell, packets: cell.packets ?? null, packet_gaps: cell.packet_gaps ?? null })),
     manifest: given.manifest ?? null,
   };
 }

@@ -9,6 +9,7 @@ import { expectationTable, findingBlock, heading, problemList } from "./finding"
 import { inFlightFigure, type Shown } from "./inflight";
 import { manifestView } from "./manifest";
 import { networkFigures } from "./network";
+import { packetFigures } from "./packets";
 import { Selection } from "./selection";
 import { cellLabel } from "./sweep";
 import { sweepCharts } from "./throughput";
@@ -87,6 +88,7 @@ class CellView {
   #perSession: boolean | null = null;
   #inFlight: (Shown & { switchLayers(): void }) | null = null;
   #network: Shown | null = null;
+  #packets: Shown | null = null;
 
   constructor(data: ReportData, selection: Selection, group: ChartGroup, place: HTMLElement) {
     this.#data = data;
@@ -103,11 +105,13 @@ class CellView {
     }
     this.#inFlight?.destroy();
     this.#network?.destroy();
+    this.#packets?.destroy();
     this.#cell = cell;
     this.#perSession = perSession;
     this.#inFlight = inFlightFigure(cell, this.#data.finding, this.#selection, this.#group);
     this.#network = networkFigures(cell, this.#group);
-    this.#place.replaceChildren(this.#inFlight.root, this.#network.root);
+    this.#packets = packetFigures(cell, this.#data.cells);
+    this.#place.replaceChildren(this.#inFlight.root, this.#network.root, this.#packets.root);
   }
 }
 

@@ -180,6 +180,19 @@ export function cellLabel(cell: Cell, cells: Cell[]): string {
   ].join(" · ") || `cell ${cell.cell}`;
 }
 
+/**
+ * The cells that differ from this one in a single parameter whose values are no quantities, such as
+ * the case: what it is to be compared with.
+ */
+export function siblings(cell: Cell, cells: Cell[]): Cell[] {
+  const swept = sweptParameters(cells);
+  const kinds = swept.filter((name) => dimensionOf(distinct(cells, name)) === null);
+  return cells.filter((other) => {
+    const differs = swept.filter((name) => key(other.parameters[name]) !== key(cell.parameters[name]));
+    return other.phase === cell.phase && other.repeat === cell.repeat && differs.length === 1 && kinds.includes(differs[0] ?? "");
+  });
+}
+
 /** A measure's mean over the repeats, with its least and greatest value; null where none has it. */
 export interface Spread {
   mean: number;

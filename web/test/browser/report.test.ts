@@ -183,6 +183,62 @@ test("layers are hidden and shown, per session and in total", { skip }, async ()
   await page.close();
 });
 
+test("each packet is an arrow that tells what it is; lost ones end in a cross", { skip }, async () => {
+  const { page, wrong } = await open(sampleRun());
+  const diagram = page.locator("#packets .transfer").first();
+  const arrows = diagram.locator(".packet");
+  await diagram.press("0");
+  assert.equal(await arrows.count(), 40);
+  assert.equal(await diagram.locator(".packet.arrived .head").count(), 38);
+  assert.equal(await diagram.locator(".packet.lost .cross").count(), 1);
+  assert.equal(await diagram.locator(".packet.dropped .cross").count(), 1);
+  await page.locator("#packets .legend button", { hasText: "ACK" }).first().click();
+  assert.equal(await arrows.count(), 32);
+  await diagram.press("ArrowRight");
+  const told = (await diagram.locator(".tip").textContent()) ?? "";
+  assert.match(told, /SCSI Command, ITT 0.*initiator to target.*arrived after 1 ms.*length 48 B, seq 0, ack 0, PSH ACK/);
+  assert.match((await diagram.locator(".spoken").textContent()) ?? "", /SCSI Command/);
+  // Where its arrow ends at the target, the pointer finds the same packet.
+  await diagram.press("ArrowRight");
+  assert.match((await diagram.locator(".tip").textContent()) ?? "", /ITT 1/);
+  const tip = diagram.locator(".packet.chosen .head");
+  const box = (await tip.boundingBox())!;
+  await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+  assert.match((await diagram.locator(".tip").textContent()) ?? "", /ITT 1/);
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
+test("two cells' packets zoom and move together", { skip }, async () => {
+  const { page, wrong } = await open(twoParameterRun());
+  const diagrams = page.locator("#packets .transfer");
+  assert.equal(await diagrams.count(), 2);
+  const [one, other] = [diagrams.nth(0), diagrams.nth(1)];
+  const counts = async () => [await one.locator(".packet").count(), await other.locator(".packet").count()];
+  await one.press("0");
+  assert.deepEqual(await counts(), [40, 40]);
+  await one.locator(".over").hover();
+  await page.mouse.wheel(0, -900);
+  const zoomed = await counts();
+  assert.ok(zoomed[0]! < 40 && zoomed[0] === zoomed[1], String(zoomed));
+  const ticks = () => other.locator(".tick text").allTextContents();
+  const before = await ticks();
+  const box = (await one.locator(".over").boundingBox())!;
+  await page.mouse.move(box.x + 300, box.y + 100);
+  await page.mouse.down();
+  await page.mouse.move(box.x + 100, box.y + 100, { steps: 4 });
+  await page.mouse.up();
+  assert.notDeepEqual(await ticks(), before);
+  await one.locator(".reset").click();
+  assert.deepEqual(await counts(), [40, 40]);
+  await page.selectOption("#beside-menu", "");
+  assert.equal(await diagrams.count(), 1);
+  assert.equal(await page.locator("#packet-gaps .legend button").count(), 2);
+  assert.ok((await colours(page.locator("#packet-gaps .chart"))) > 4);
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
 test("the manifest can be searched", { skip }, async () => {
   const { page, wrong } = await open(sampleRun());
   const leaf = page.locator(".tree .leaf", { hasText: "tcp_congestion_control" });

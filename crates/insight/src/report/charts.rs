@@ -1,8 +1,8 @@
 //! What the page shows of one cell's records.
 
-use super::network;
 use super::time_axis::rounded;
 use super::{CellCharts, LayerReport, LayerSamples, TimeAxis};
+use super::{network, packets};
 use crate::cell::Cell;
 use crate::join::Joined;
 use crate::population::Population;
@@ -19,6 +19,8 @@ impl CellCharts {
             dropped: dropped(summary),
             missing_crossings: summary.losses.missing_crossings,
             little_disagrees: little_disagrees(summary),
+            packets: packets::diagram(cell, summary),
+            packet_gaps: summary.packet_gaps.clone(),
             ..CellCharts::default()
         };
         if let Some(axis) = TimeAxis::new(cell.joined.records, summary.window) {

@@ -7,6 +7,7 @@
 
 mod limits;
 mod lockstep;
+mod packets;
 mod populations;
 mod run_folder;
 mod simulation;

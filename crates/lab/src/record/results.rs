@@ -64,6 +64,11 @@ pub struct CellResult {
     pub latency_p50_ns: Option<u64>,
     /// All I/Os but one in a hundred took at most this long.
     pub latency_p99_ns: Option<u64>,
+    /// Half of the gaps between data packets of a burst from the target are at most this long; see
+    /// [`wansan_insight::packet_gap`]. Null when no packets were recorded.
+    pub packet_gap_p50_ns: Option<u64>,
+    /// Nine in ten of these gaps are.
+    pub packet_gap_p90_ns: Option<u64>,
     /// Mean number of I/Os in flight at each recorded layer, of all initiators together.
     pub in_flight: BTreeMap<String, f64>,
     /// What holds this cell back, judged by itself; null when it failed.
@@ -173,6 +178,8 @@ impl CellResult {
             bytes_per_s: 0.0,
             latency_p50_ns: None,
             latency_p99_ns: None,
+            packet_gap_p50_ns: None,
+            packet_gap_p90_ns: None,
             in_flight: BTreeMap::new(),
             finding: None,
         }

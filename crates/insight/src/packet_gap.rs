@@ -1,0 +1,113 @@
+//! The gaps between data packets that leave the target one after the other: what is left of a
+//! burst when something, encryption for one, takes its time for every packet.
+//!
+//! A gap is the time between two packets with payload of one flow, from the target, at the place
+//! where the flow's packets first come to an emulated path. Only gaps inside a burst count. A burst
+//! ends when a packet with payload goes the other way, which is a new command or its data, and with
+//! a pause of more than half of the flow's least round trip (never less than [`LEAST_PAUSE_NS`]),
+//! which is a window that was used up or an application that did not ask. Where tunnels carry data
+//! the encrypted packets are looked at, not what went into the tunnel.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+use wansan_trace::NameId;
+use wansan_trace::event::{Packet, Verdict};
+use wansan_trace::file::Table;
+
+use crate::cell::Cell;
+use crate::traffic::{self, Content, Traffic, Way};
+use crate::window::Window;
+
+/// The shortest pause that ends a burst.
+pub const LEAST_PAUSE_NS: u64 = 1_000_000;
+/// The shares at which the distribution is told, evenly from 0 to 1.
+pub const QUANTILES: usize = 51;
+
+/// The distribution of the gaps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PacketGaps {
+    /// How many there are.
+    pub gaps: u64,
+    /// Half of them are at most this long.
+    pub p50_ns: u64,
+    /// Nine in ten are at most this long.
+    pub p90_ns: u64,
+    /// The least gap, the greatest, and what lies between at equal shares: [`QUANTILES`] of them.
+    pub quantiles_ns: Vec<u64>,
+}
+
+/// The gaps in the window; `None` when no packets were recorded or none followed another.
+#[must_use]
+pub fn packet_gaps(cell: &Cell, traffic: &Traffic, window: Window) -> Option<PacketGaps> {
+    let packets = cell.packet.as_ref()?;
+    let inside = || {
+        let records = packets.rows.iter().map(|row| &row.record);
+        records.filter(|packet| window.contains(packet.time.ns()) && traffic::carries_data(packet))
+    };
+    let tunnels = inside().any(traffic::is_encrypted);
+    let pauses_ns = pauses_ns(packets, traffic);
+    // The path where the flow's packets were first seen, and when the burst's last one was.
+    let mut first_path: HashMap<usize, NameId> = HashMap::new();
+    let mut last_ns: HashMap<usize, u64> = HashMap::new();
+    let mut gaps_ns = Vec::new();
+    for packet in inside() {
+        let Some((flow, way)) = traffic.flow(packet) else {
+            continue;
+        };
+        if (traffic.flows[flow].content == Content::Encrypted) != tunnels {
+            continue;
+        }
+        if way == Way::ToTarget {
+            last_ns.remove(&flow);
+            continue;
+        }
+        if *first_path.entry(flow).or_insert(packet.path) != packet.path {
+            continue;
+        }
+        let time_ns = packet.time.ns();
+        if let Some(before_ns) = last_ns.insert(flow, time_ns) {
+            let gap_ns = time_ns - before_ns;
+            if gap_ns <= pauses_ns[flow] {
+                gaps_ns.push(gap_ns);
+            }
+        }
+    }
+    distribution(gaps_ns)
+}
+
+/// The pause that ends a burst of each flow. Its least round trip is the shortest time in which a
+/// packet of each way passed a path.
+fn pauses_ns(packets: &Table<Packet>, traffic: &Traffic) -> Vec<u64> {
+    let mut shortest_ns: HashMap<(usize, Way), u64> = HashMap::new();
+    for packet in packets.rows.iter().map(|row| &row.record) {
+        let transit_ns = (packet.departed - packet.time).as_nanos() as u64;
+        if let Some(end) = traffic.flow(packet)
+            && packet.verdict == Verdict::Delivered
+        {
+            let shortest_ns = shortest_ns.entry(end).or_insert(transit_ns);
+            *shortest_ns = (*shortest_ns).min(transit_ns);
+        }
+    }
+    let transit_ns = |flow, way| shortest_ns.get(&(flow, way)).copied().unwrap_or(0);
+    (0..traffic.flows.len())
+        .map(|flow| transit_ns(flow, Way::ToTarget) + transit_ns(flow, Way::ToInitiator))
+        .map(|round_trip_ns| (round_trip_ns / 2).max(LEAST_PAUSE_NS))
+        .collect()
+}
+
+/// By nearest rank.
+fn distribution(mut gaps_ns: Vec<u64>) -> Option<PacketGaps> {
+    if gaps_ns.is_empty() {
+        return None;
+    }
+    gaps_ns.sort_unstable();
+    let count = gaps_ns.len();
+    let rank = |part: usize, of: usize| gaps_ns[(count * part).div_ceil(of).max(1) - 1];
+    Some(PacketGaps {
+        gaps: count as u64,
+        p50_ns: rank(50, 100),
+        p90_ns: rank(90, 100),
+        quantiles_ns: (0..QUANTILES).map(|i| rank(i, QUANTILES - 1)).collect(),
+    })
+}

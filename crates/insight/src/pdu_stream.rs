@@ -1,0 +1,117 @@
+//! Which PDUs stand where in a connection's two byte streams.
+
+use std::collections::HashMap;
+
+use wansan_trace::event::{Pdu, PduDirection};
+use wansan_trace::file::Row;
+use wansan_trace::{ConnectionId, SessionId, TaskTag};
+
+use crate::opcode;
+use crate::traffic::Way;
+
+/// The most that a PDU is longer than its Basic Header Segment and its data: an Additional Header
+/// Segment of a bidirectional or long command, two digests and padding (RFC 7143 §11.1).
+const BEYOND_BYTES: u64 = 64;
+/// Length of a Basic Header Segment (RFC 7143 §11.2).
+const BHS_BYTES: u64 = 48;
+
+/// One PDU in its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// Where its first byte stands.
+    pub offset: u64,
+    /// Where it must have ended at the latest.
+    end: u64,
+    /// Its opcode.
+    pub opcode: u8,
+    /// Its Initiator Task Tag.
+    pub task: TaskTag,
+}
+
+/// What a stretch of a stream carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Carried {
+    /// The PDU with the most bytes in it.
+    pub most: Placed,
+    /// PDUs that are in it, wholly or in part.
+    pub pdus: usize,
+}
+
+type Stream = (SessionId, ConnectionId, Way);
+
+/// The PDUs of all connections.
+#[derive(Debug, Default)]
+pub struct PduStreams {
+    streams: HashMap<Stream, Vec<Placed>>,
+}
+
+impl PduStreams {
+    /// The PDUs in order; where both ends have recorded a connection, those of one of them.
+    #[must_use]
+    pub fn of(pdus: &[Row<Pdu>]) -> PduStreams {
+        let mut recorder_of: HashMap<Stream, _> = HashMap::new();
+        let mut streams: HashMap<Stream, Vec<Placed>> = HashMap::new();
+        for row in pdus {
+            let pdu = &row.record;
+            let sent = pdu.direction == PduDirection::Sent;
+            let way = if opcode::is_request(pdu.opcode) {
+                Way::ToTarget
+            } else {
+                Way::ToInitiator
+            };
+            let stream = (pdu.session, pdu.connection, way);
+            // The sender's records know of a PDU before it passes.
+            let recorder = recorder_of.entry(stream).or_insert((row.host, sent));
+            if sent && !recorder.1 {
+                *recorder = (row.host, sent);
+                streams.remove(&stream);
+            }
+            if recorder.0 == row.host {
+                let length = BHS_BYTES + u64::from(pdu.data_bytes) + BEYOND_BYTES;
+                streams.entry(stream).or_default().push(Placed {
+                    offset: pdu.stream_offset,
+                    end: pdu.stream_offset + length,
+                    opcode: pdu.opcode,
+                    task: pdu.task,
+                });
+            }
+        }
+        for placed in streams.values_mut() {
+            placed.sort_by_key(|pdu| pdu.offset);
+        }
+        PduStreams { streams }
+    }
+
+    /// What stands from `start` until `end` (exclusive) in the stream of a connection.
+    #[must_use]
+    pub fn carried(
+        &self,
+        session: SessionId,
+        connection: ConnectionId,
+        way: Way,
+        (start, end): (u64, u64),
+    ) -> Option<Carried> {
+        let pdus = self.streams.get(&(session, connection, way))?;
+        let first = pdus
+            .partition_point(|pdu| pdu.offset <= start)
+            .checked_sub(1)?;
+        let mut most: Option<(u64, Placed)> = None;
+        let mut count = 0;
+        for (i, pdu) in pdus[first..].iter().enumerate() {
+            if pdu.offset >= end {
+                break;
+            }
+            let next = pdus.get(first + i + 1).map_or(u64::MAX, |next| next.offset);
+            let until = next.min(pdu.end).min(end);
+            let bytes = until.saturating_sub(pdu.offset.max(start));
+            if bytes == 0 {
+                continue;
+            }
+            count += 1;
+            if most.is_none_or(|(before, _)| bytes > before) {
+                most = Some((bytes, *pdu));
+            }
+        }
+        most.map(|(_, most)| Carried { most, pdus: count })
+    }
+}

@@ -1,0 +1,153 @@
+//! Whose packets passed the emulated paths, and which way they went.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+
+use wansan_trace::event::{Packet, Pdu};
+use wansan_trace::file::Row;
+use wansan_trace::{ConnectionId, SessionId};
+
+use crate::cell::Cell;
+use crate::opcode::{DATA_IN, DATA_OUT, SCSI_COMMAND};
+
+/// TCP flags.
+const SYN: u8 = 0x02;
+/// TCP flags.
+const ACK: u8 = 0x10;
+/// The longest encrypted IP packet that is taken for an acknowledgement alone. One with TCP's time
+/// stamps has 52 bytes and a command's 100; WireGuard and ESP in tunnel mode make 112 to 128 of the
+/// first and 160 to 184 of the second.
+const ENCRYPTED_ACK_BYTES: u16 = 144;
+
+/// What the packets of a flow carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// A connection of a session.
+    Session(SessionId, ConnectionId),
+    /// A TCP connection of which no PDUs are known.
+    Tcp,
+    /// A tunnel: nothing inside can be seen but lengths.
+    Encrypted,
+}
+
+/// Which end a packet goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// From the initiator.
+    ToTarget,
+    /// From the target.
+    ToInitiator,
+}
+
+/// Packets between two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flow {
+    /// What they carry.
+    pub content: Content,
+    /// The initiator's end, or that of its router.
+    pub initiator: SocketAddr,
+    /// The target's end, or that of its router.
+    pub target: SocketAddr,
+}
+
+/// The flows of a cell.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// Those of sessions first.
+    pub flows: Vec<Flow>,
+    of: HashMap<(SocketAddr, SocketAddr), (usize, Way)>,
+}
+
+impl Traffic {
+    /// The flows whose beginning was seen, and the tunnels.
+    ///
+    /// Nobody can see whose end of a tunnel is whose. Reads and writes tell: the end that sends
+    /// more is the target's when more was read than written.
+    #[must_use]
+    pub fn of(cell: &Cell) -> Traffic {
+        let mut traffic = Traffic::default();
+        for carrier in &cell.carriers {
+            traffic.add(Flow {
+                content: Content::Session(carrier.session, carrier.connection),
+                initiator: carrier.initiator,
+                target: carrier.target,
+            });
+        }
+        let Some(packets) = &cell.packet else {
+            return traffic;
+        };
+        let reads = cell.pdu.as_ref().is_none_or(|pdus| reads(&pdus.rows));
+        let mut tunnels: BTreeMap<(SocketAddr, SocketAddr), (u64, u64)> = BTreeMap::new();
+        for packet in packets.rows.iter().map(|row| &row.record) {
+            let ends = (packet.source, packet.destination);
+            if is_encrypted(packet) {
+                let bytes = u64::from(packet.ip_bytes);
+                match tunnels.get_mut(&(ends.1, ends.0)) {
+                    Some((_, back)) => *back += bytes,
+                    None => tunnels.entry(ends).or_default().0 += bytes,
+                }
+            } else if packet.flags & (SYN | ACK) == SYN && !traffic.of.contains_key(&ends) {
+                traffic.add(Flow {
+                    content: Content::Tcp,
+                    initiator: ends.0,
+                    target: ends.1,
+                });
+            }
+        }
+        for ((one, other), (sent, came)) in tunnels {
+            let other_is_target = (came > sent) == reads;
+            let (initiator, target) = if other_is_target {
+                (one, other)
+            } else {
+                (other, one)
+            };
+            traffic.add(Flow {
+                content: Content::Encrypted,
+                initiator,
+                target,
+            });
+        }
+        traffic
+    }
+
+    /// The place of a packet's flow in [`Traffic::flows`], and its way.
+    #[must_use]
+    pub fn flow(&self, packet: &Packet) -> Option<(usize, Way)> {
+        let ends = (packet.source, packet.destination);
+        self.of.get(&ends).copied()
+    }
+
+    fn add(&mut self, flow: Flow) {
+        let place = self.flows.len();
+        let (initiator, target) = (flow.initiator, flow.target);
+        self.of.insert((initiator, target), (place, Way::ToTarget));
+        let back = (place, Way::ToInitiator);
+        self.of.insert((target, initiator), back);
+        self.flows.push(flow);
+    }
+}
+
+/// Whether nothing but the packet's length can be seen: every TCP segment has a flag set.
+#[must_use]
+pub fn is_encrypted(packet: &Packet) -> bool {
+    packet.flags == 0
+}
+
+/// Whether the packet carries more than an acknowledgement; of an encrypted one its length tells.
+#[must_use]
+pub fn carries_data(packet: &Packet) -> bool {
+    if is_encrypted(packet) {
+        packet.ip_bytes > ENCRYPTED_ACK_BYTES
+    } else {
+        packet.payload_bytes > 0
+    }
+}
+
+/// Whether more data went to the initiator than came from it.
+fn reads(pdus: &[Row<Pdu>]) -> bool {
+    let bytes = |of: &[u8]| -> u64 {
+        let moved = pdus.iter().filter(|row| of.contains(&row.record.opcode));
+        moved.map(|row| u64::from(row.record.data_bytes)).sum()
+    };
+    bytes(&[DATA_IN]) >= bytes(&[SCSI_COMMAND, DATA_OUT])
+}

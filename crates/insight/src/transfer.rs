@@ -1,0 +1,225 @@
+//! A stretch of a cell's packets, one by one: when each was sent, when it arrived or where it was
+//! lost, and which PDU it carried. What a packet transfer diagram is drawn from.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use wansan_trace::event::{Packet, Pdu, PduDirection, Verdict};
+use wansan_trace::file::Row;
+use wansan_trace::{NameId, TaskTag};
+
+use crate::cell::Cell;
+use crate::opcode::SCSI_COMMAND;
+use crate::pdu_stream::{Carried, PduStreams};
+use crate::traffic::{self, Content, Traffic, Way};
+use crate::window::Window;
+
+/// Most packets of a stretch.
+pub const MAX_PACKETS: usize = 1200;
+/// A stretch goes on until so many of the I/Os that were submitted in it are done …
+const IOS: usize = 10;
+/// … and it has at least so many packets.
+const MIN_PACKETS: usize = 400;
+/// TCP flags.
+const SYN: u8 = 0x02;
+/// Congestion experienced (RFC 3168 §5).
+const CE: u8 = 0b11;
+
+/// One packet on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transfer {
+    /// When it came to the first emulated path.
+    pub sent_ns: u64,
+    /// When it left the last one, or was dropped.
+    pub ended_ns: u64,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Its place in [`Traffic::flows`].
+    pub flow: usize,
+    /// Which end it goes to.
+    pub way: Way,
+    /// Where its first byte of payload stands in its direction's stream, from 0; `None` when it is
+    /// encrypted or the connection's beginning was not seen.
+    pub place: Option<u64>,
+    /// Up to where the other direction's stream is acknowledged.
+    pub acked: Option<u64>,
+    /// TCP payload; of an encrypted packet all that follows its outer header.
+    pub payload_bytes: u16,
+    /// The TCP flags; 0 when it is encrypted.
+    pub flags: u8,
+    /// Whether it was marked with ECN CE before it arrived.
+    pub ce: bool,
+    /// The PDUs in it, where they are known.
+    pub carried: Option<Carried>,
+}
+
+/// A stretch of packets, in the order in which they were sent.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Stretch {
+    /// Where it begins: with the first command of the window.
+    pub from_ns: u64,
+    /// Its packets.
+    pub packets: Vec<Transfer>,
+}
+
+/// The stretch around the first I/Os of `window`; `None` when no packets were recorded in it.
+///
+/// A packet that passes several emulated paths one after the other, the same on each, is one
+/// transfer from the first to the last.
+#[must_use]
+pub fn stretch(cell: &Cell, traffic: &Traffic, window: Window) -> Option<Stretch> {
+    let packets = &cell.packet.as_ref()?.rows;
+    let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
+    let from_ns = first_command_ns(pdus, window).unwrap_or(window.from_ns);
+    let done_ns = done_ns(cell, from_ns).unwrap_or(window.to_ns);
+    let streams = PduStreams::of(pdus);
+    let mut places = Places::default();
+    let mut under_way: HashMap<Alike, (usize, NameId)> = HashMap::new();
+    let mut found: Vec<Transfer> = Vec::new();
+    for packet in packets.iter().map(|row| &row.record) {
+        let Some((flow, way)) = traffic.flow(packet) else {
+            continue;
+        };
+        let (place, acked) = places.see(packet);
+        let sent_ns = packet.time.ns();
+        if sent_ns < from_ns {
+            continue;
+        }
+        if let Some((before, path)) = under_way.get_mut(&Alike::of(packet))
+            && *path != packet.path
+            && found[*before].verdict == Verdict::Delivered
+            && found[*before].ended_ns <= sent_ns
+        {
+            *path = packet.path;
+            found[*before].ended_ns = packet.departed.ns();
+            found[*before].verdict = packet.verdict;
+            found[*before].ce |= packet.ecn == CE;
+            continue;
+        }
+        let complete = sent_ns >= done_ns && found.len() >= MIN_PACKETS;
+        if complete || found.len() >= MAX_PACKETS || sent_ns >= window.to_ns {
+            break;
+        }
+        let carried = match (traffic.flows[flow].content, place) {
+            (Content::Session(session, connection), Some(start)) if packet.payload_bytes > 0 => {
+                let end = start + u64::from(packet.payload_bytes);
+                streams.carried(session, connection, way, (start, end))
+            }
+            _ => None,
+        };
+        if !traffic::is_encrypted(packet) {
+            under_way.insert(Alike::of(packet), (found.len(), packet.path));
+        }
+        found.push(Transfer {
+            sent_ns,
+            ended_ns: packet.departed.ns(),
+            verdict: packet.verdict,
+            flow,
+            way,
+            place,
+            acked,
+            payload_bytes: packet.payload_bytes,
+            flags: packet.flags,
+            ce: packet.ecn == CE,
+            carried,
+        });
+    }
+    (!found.is_empty()).then_some(Stretch {
+        from_ns,
+        packets: found,
+    })
+}
+
+/// When the initiator sent the first command of the window.
+fn first_command_ns(pdus: &[Row<Pdu>], window: Window) -> Option<u64> {
+    let commands = pdus.iter().map(|row| &row.record).filter(|pdu| {
+        pdu.opcode == SCSI_COMMAND
+            && pdu.direction == PduDirection::Sent
+            && window.contains(pdu.time.ns())
+    });
+    commands.map(|pdu| pdu.time.ns()).min()
+}
+
+/// When so many of the I/Os that were submitted from then on were done that a reader has seen how
+/// they go.
+fn done_ns(cell: &Cell, from_ns: u64) -> Option<u64> {
+    let top = cell.joined.top()?;
+    let spans = cell
+        .joined
+        .tasks
+        .iter()
+        .filter_map(|task| task.both_ns(top));
+    let mut done: Vec<u64> = spans
+        .filter(|(enter_ns, _)| *enter_ns >= from_ns)
+        .map(|(_, leave_ns)| leave_ns)
+        .collect();
+    done.sort_unstable();
+    done.get(IOS - 1).or(done.last()).copied()
+}
+
+/// What a segment looks the same by on every path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Alike {
+    ends: (SocketAddr, SocketAddr),
+    seq: u32,
+    ack: u32,
+    payload_bytes: u16,
+    window: u16,
+    flags: u8,
+}
+
+impl Alike {
+    fn of(packet: &Packet) -> Alike {
+        Alike {
+            ends: (packet.source, packet.destination),
+            seq: packet.seq,
+            ack: packet.ack,
+            payload_bytes: packet.payload_bytes,
+            window: packet.window,
+            flags: packet.flags,
+        }
+    }
+}
+
+/// Counts sequence numbers, which wrap, on from the SYN of their direction.
+#[derive(Debug, Default)]
+struct Places {
+    /// The stream's first sequence number and the highest place seen, by the ends.
+    streams: HashMap<(SocketAddr, SocketAddr), (u32, u64)>,
+}
+
+impl Places {
+    /// Where the packet's payload stands, and up to where it acknowledges.
+    fn see(&mut self, packet: &Packet) -> (Option<u64>, Option<u64>) {
+        let ends = (packet.source, packet.destination);
+        if packet.flags & SYN != 0 {
+            self.streams.insert(ends, (packet.seq.wrapping_add(1), 0));
+            return (None, None);
+        }
+        if traffic::is_encrypted(packet) {
+            return (None, None);
+        }
+        let place = self.streams.get_mut(&ends).and_then(|(base, highest)| {
+            let place = from_base(*base, *highest, packet.seq)?;
+            *highest = (*highest).max(place + u64::from(packet.payload_bytes));
+            Some(place)
+        });
+        let other = self.streams.get(&(ends.1, ends.0));
+        let acked = other.and_then(|(base, highest)| from_base(*base, *highest, packet.ack));
+        (place, acked)
+    }
+}
+
+/// The place of a sequence number near the highest one so far.
+fn from_base(base: u32, highest: u64, seq: u32) -> Option<u64> {
+    let expected = base.wrapping_add(highest as u32);
+    highest.checked_add_signed(i64::from(seq.wrapping_sub(expected) as i32))
+}
+
+impl Transfer {
+    /// The Initiator Task Tag of the PDU with most bytes in the packet.
+    #[must_use]
+    pub fn task(&self) -> Option<TaskTag> {
+        self.carried.map(|carried| carried.most.task)
+    }
+}

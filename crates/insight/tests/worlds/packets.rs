@@ -1,0 +1,292 @@
+//! Packets one by one, and the gaps between them, in a world of reads whose every packet is known.
+
+use std::net::SocketAddr;
+
+use wansan_insight::packet_gap::packet_gaps;
+use wansan_insight::report::{CellCharts, PacketKind};
+use wansan_insight::traffic::{Traffic, Way};
+use wansan_insight::transfer::{MAX_PACKETS, stretch};
+use wansan_insight::{Cell, Window, summarise};
+use wansan_trace::event::{Packet, Pdu, PduDirection, Verdict};
+use wansan_trace::{
+    ConnectionId, Direction, Instant, Kinds, Layer, Recorder, SessionId, TaskTag, file,
+};
+
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+/// One way of the path.
+const DELAY_NS: u64 = 4_000_000;
+/// Between data packets of an answer.
+const GAP_NS: u64 = 7_000;
+/// One read after the other.
+const READ_NS: u64 = 10_000_000;
+/// A Data-In PDU of 4 KiB in segments.
+const SEGMENTS: [u16; 3] = [1448, 1448, 1248];
+const ANSWER_BYTES: u64 = 48 + 4096;
+/// What WireGuard adds to an IP packet.
+const TUNNEL_BYTES: u16 = 60;
+/// Initial sequence numbers that wrap soon.
+const ISS: u32 = u32::MAX - 100;
+
+struct World {
+    initiator: Recorder,
+    emulator: Recorder,
+}
+
+impl World {
+    fn new() -> World {
+        let recorder = || Recorder::new(Kinds::ALL, 16 << 20);
+        World {
+            initiator: recorder(),
+            emulator: recorder(),
+        }
+    }
+
+    /// A packet on `path`; between the routers it is inside a tunnel.
+    fn packet(&mut self, path: &str, ns: u64, up: bool, (place, bytes): (u64, u16), flags: u8) {
+        let tunnel = path == "tunnel";
+        let path = self.emulator.name(path);
+        let (one, other) = if tunnel {
+            ("192.0.2.1:51820", "192.0.2.2:51820")
+        } else {
+            ("10.0.0.1:40000", "10.0.0.2:3260")
+        };
+        let end = |end: &str| end.parse::<SocketAddr>().unwrap();
+        let (source, destination) = if up { (one, other) } else { (other, one) };
+        let base = if flags & SYN == 0 {
+            ISS.wrapping_add(1)
+        } else {
+            ISS
+        };
+        self.emulator.packet(Packet {
+            time: Instant::from_ns(ns),
+            departed: Instant::from_ns(ns + DELAY_NS),
+            path,
+            source: end(source),
+            destination: end(destination),
+            seq: if tunnel {
+                0
+            } else {
+                base.wrapping_add(place as u32)
+            },
+            ack: 0,
+            payload_bytes: bytes + if tunnel { 52 + 32 } else { 0 },
+            ip_bytes: bytes + 52 + if tunnel { TUNNEL_BYTES } else { 0 },
+            window: 0,
+            flags: if tunnel { 0 } else { flags },
+            ecn: 0,
+            verdict: Verdict::Delivered,
+        });
+    }
+
+    fn pdu(&mut self, ns: u64, task: u32, command: bool) {
+        let (direction, opcode, length) = if command {
+            (PduDirection::Sent, 0x01, 48)
+        } else {
+            (PduDirection::Received, 0x25, ANSWER_BYTES)
+        };
+        self.initiator.pdu(Pdu {
+            time: Instant::from_ns(ns),
+            session: SessionId(1),
+            connection: ConnectionId(0),
+            direction,
+            opcode,
+            flags: 0x81,
+            task: TaskTag(task),
+            transfer_tag: 0,
+            cmd_sn: task,
+            stat_sn: 0,
+            exp_cmd_sn: 0,
+            max_cmd_sn: task + 10,
+            data_sn: 0,
+            buffer_offset: 0,
+            data_bytes: if command { 0 } else { 4096 },
+            stream_offset: u64::from(task) * length,
+        });
+    }
+
+    /// One read that is sent at `ns`, its packets seen on `paths` one after the other.
+    fn read(&mut self, ns: u64, task: u32, paths: &[&str]) {
+        let mut cross = |ns, direction| {
+            let (session, connection) = (SessionId(1), ConnectionId(0));
+            let now = Instant::from_ns(ns);
+            self.initiator.crossing(
+                now,
+                session,
+                connection,
+                TaskTag(task),
+                Layer::App,
+                direction,
+            );
+        };
+        let hops = paths.len() as u64;
+        let (answer_ns, done_ns) = (ns + hops * DELAY_NS, ns + READ_NS * hops - 1);
+        cross(ns, Direction::Enter);
+        cross(done_ns, Direction::Leave);
+        self.pdu(ns, task, true);
+        self.pdu(done_ns, task, false);
+        for (hop, path) in (0..).zip(paths) {
+            self.packet(
+                path,
+                ns + hop * DELAY_NS,
+                true,
+                (u64::from(task) * 48, 48),
+                ACK,
+            );
+        }
+        let mut place = u64::from(task) * ANSWER_BYTES;
+        for (i, bytes) in (0..).zip(SEGMENTS) {
+            for (hop, path) in (0..).zip(paths.iter().rev()) {
+                let ns = answer_ns + i * GAP_NS + hop * DELAY_NS;
+                self.packet(path, ns, false, (place, bytes), ACK);
+            }
+            place += u64::from(bytes);
+        }
+        let acked_ns = answer_ns + hops * DELAY_NS + 3 * GAP_NS;
+        for (hop, path) in (0..).zip(paths) {
+            let place = u64::from(task) * 48 + 48;
+            self.packet(path, acked_ns + hop * DELAY_NS, true, (place, 0), ACK);
+        }
+    }
+
+    fn cell(self) -> Cell {
+        let folder = tempfile::tempdir().unwrap();
+        file::write_part(folder.path(), "client", &[self.initiator]).unwrap();
+        file::write_part(folder.path(), "wan", &[self.emulator]).unwrap();
+        file::merge_parts(folder.path()).unwrap();
+        Cell::read(folder.path()).unwrap()
+    }
+}
+
+/// So many reads, one after the other, over these paths.
+fn reads(count: u32, paths: &[&str]) -> (Cell, Window) {
+    let mut world = World::new();
+    for path in paths.iter().filter(|path| **path != "tunnel") {
+        world.packet(path, 0, true, (0, 0), SYN);
+        world.packet(path, 1, false, (0, 0), SYN | ACK);
+    }
+    let step_ns = READ_NS * paths.len() as u64;
+    for task in 0..count {
+        world.read(100 + u64::from(task) * step_ns, task, paths);
+    }
+    let window = Window {
+        from_ns: 50,
+        to_ns: 200 + u64::from(count) * step_ns,
+    };
+    (world.cell(), window)
+}
+
+#[test]
+fn each_packet_has_its_way_its_place_and_its_pdu() {
+    let (cell, window) = reads(3, &["wan"]);
+    let traffic = Traffic::of(&cell);
+    let found = stretch(&cell, &traffic, window).unwrap();
+    assert_eq!(found.from_ns, 100);
+    assert_eq!(found.packets.len(), 3 * 5);
+    let ways: Vec<Way> = found.packets[..5].iter().map(|packet| packet.way).collect();
+    assert_eq!(
+        ways,
+        [
+            Way::ToTarget,
+            Way::ToInitiator,
+            Way::ToInitiator,
+            Way::ToInitiator,
+            Way::ToTarget
+        ]
+    );
+    let second = &found.packets[5..10];
+    assert!(
+        second[..4]
+            .iter()
+            .all(|packet| packet.task() == Some(TaskTag(1)))
+    );
+    assert_eq!(second[4].task(), None);
+    // The stream of answers runs over the end of the sequence numbers.
+    let places: Vec<Option<u64>> = second.iter().map(|packet| packet.place).collect();
+    let first = ANSWER_BYTES;
+    assert_eq!(
+        places,
+        [
+            Some(48),
+            Some(first),
+            Some(first + 1448),
+            Some(first + 2896),
+            Some(96)
+        ]
+    );
+    assert!(
+        found
+            .packets
+            .iter()
+            .all(|packet| packet.ended_ns - packet.sent_ns == DELAY_NS)
+    );
+}
+
+#[test]
+fn a_packet_on_several_paths_is_one_transfer() {
+    let (cell, window) = reads(3, &["near", "far"]);
+    let found = stretch(&cell, &Traffic::of(&cell), window).unwrap();
+    assert_eq!(found.packets.len(), 3 * 5);
+    assert!(
+        found
+            .packets
+            .iter()
+            .all(|packet| packet.ended_ns - packet.sent_ns == 2 * DELAY_NS)
+    );
+}
+
+#[test]
+fn a_stretch_is_bounded_and_ends_when_enough_was_seen() {
+    let (cell, window) = reads(300, &["wan"]);
+    let packets = stretch(&cell, &Traffic::of(&cell), window).unwrap().packets;
+    assert_eq!(packets.len(), 400);
+    assert!(packets.len() < MAX_PACKETS);
+}
+
+#[test]
+fn gaps_are_those_inside_an_answer() {
+    let (cell, window) = reads(20, &["wan"]);
+    let gaps = packet_gaps(&cell, &Traffic::of(&cell), window).unwrap();
+    assert_eq!(gaps.gaps, 20 * 2);
+    assert_eq!((gaps.p50_ns, gaps.p90_ns), (GAP_NS, GAP_NS));
+    assert_eq!(gaps.quantiles_ns, vec![GAP_NS; 51]);
+    let nothing = Window {
+        from_ns: 0,
+        to_ns: 50,
+    };
+    assert_eq!(packet_gaps(&cell, &Traffic::of(&cell), nothing), None);
+}
+
+#[test]
+fn in_a_tunnel_lengths_tell_what_is_data() {
+    let (cell, window) = reads(20, &["tunnel"]);
+    let traffic = Traffic::of(&cell);
+    let gaps = packet_gaps(&cell, &traffic, window).unwrap();
+    assert_eq!((gaps.gaps, gaps.p50_ns), (20 * 2, GAP_NS));
+    let packets = stretch(&cell, &traffic, window).unwrap().packets;
+    assert_eq!(packets[0].way, Way::ToTarget);
+    assert_eq!(packets[1].way, Way::ToInitiator);
+    let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)));
+    let diagram = charts.packets.unwrap();
+    assert_eq!(diagram.kinds, [PacketKind::Encrypted]);
+    assert!(diagram.flows[0].encrypted);
+    assert_eq!(diagram.from_target[..5], [0, 1, 1, 1, 0]);
+}
+
+#[test]
+fn the_page_gets_columns_of_equal_length() {
+    let (cell, window) = reads(3, &["wan"]);
+    let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)));
+    let diagram = charts.packets.unwrap();
+    assert_eq!(diagram.kinds[0], PacketKind::Pdu("SCSI Command"));
+    assert_eq!(diagram.kinds[1], PacketKind::Pdu("SCSI Data-In"));
+    assert_eq!(diagram.kinds[2], PacketKind::Bare);
+    assert_eq!(diagram.sent_us[..3], [0.0, 4000.0, 4007.0]);
+    let json = serde_json::to_value(&diagram).unwrap();
+    for column in json.as_object().unwrap().values() {
+        let length = column.as_array().map_or(15, Vec::len);
+        assert!([1, 3, 15].contains(&length), "{json}");
+    }
+    assert_eq!(json["kinds"][0]["is"], "pdu");
+    assert_eq!(json["kinds"][2]["is"], "bare");
+}

@@ -1,0 +1,119 @@
+/** Packets one by one, out of the columns that the page was given, and in words. */
+
+import type { PacketDiagram, PacketKind } from "../report/data";
+import { formatFixed, formatQuantity } from "../report/units";
+
+export type Fate = "arrived" | "dropped" | "lost";
+
+export interface Packet {
+  /** When it was sent and when its way ended, in µs since the diagram's beginning. */
+  sent_us: number;
+  ended_us: number;
+  fate: Fate;
+  fromTarget: boolean;
+  flow: number;
+  kind: number;
+  payload_bytes: number;
+  place: number | null;
+  acked: number | null;
+  flags: number;
+  task: number | null;
+  pdus: number;
+}
+
+const FATES: Fate[] = ["arrived", "dropped", "lost"];
+
+export function readPackets(diagram: PacketDiagram): Packet[] {
+  const { sent_us, transit_us, fate, from_target, flow, kind, payload_bytes, place, acked, flags, task, pdus } = diagram;
+  return sent_us.map((sent, i) => ({
+    sent_us: sent,
+    ended_us: sent + (transit_us[i] ?? 0),
+    fate: FATES[fate[i] ?? 0] ?? "arrived",
+    fromTarget: from_target[i] === 1,
+    flow: flow[i] ?? 0,
+    kind: kind[i] ?? 0,
+    payload_bytes: payload_bytes[i] ?? 0,
+    place: place[i] ?? null,
+    acked: acked[i] ?? null,
+    flags: flags[i] ?? 0,
+    task: task[i] ?? null,
+    pdus: pdus[i] ?? 0,
+  }));
+}
+
+export function kindName(kind: PacketKind | undefined): string {
+  switch (kind?.is) {
+    case "pdu":
+      return kind.name;
+    case "bare":
+      return "no payload (ACK)";
+    case "encrypted":
+      return "encrypted";
+    default:
+      return "payload, PDU not known";
+  }
+}
+
+const PDU_COLOURS: Record<string, string> = {
+  "SCSI Command": "--series-1",
+  "SCSI Data-In": "--series-2",
+  "SCSI Response": "--series-3",
+  "SCSI Data-Out": "--series-4",
+  R2T: "--series-5",
+};
+
+/** The CSS variable of a kind's colour. */
+export function kindColour(kind: PacketKind | undefined): string {
+  switch (kind?.is) {
+    case "pdu":
+      return PDU_COLOURS[kind.name] ?? "--series-6";
+    case "bare":
+      return "--ink-3";
+    default:
+      return "--series-7";
+  }
+}
+
+/** TCP's flags by bit, the lowest first (RFC 9293 §3.1). */
+const FLAGS = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
+
+export function flagNames(flags: number): string {
+  return FLAGS.filter((_, bit) => (flags & (1 << bit)) !== 0).join(" ");
+}
+
+/** What is known of a packet, a line each; the first says what it is. */
+export function describe(packet: Packet, diagram: PacketDiagram): string[] {
+  const kind = diagram.kinds[packet.kind];
+  const flow = diagram.flows[packet.flow];
+  const others = packet.pdus > 1 ? `, in part ${packet.pdus} PDUs` : "";
+  const task = packet.task === null || packet.task === 0xffffffff ? "" : `, ITT ${packet.task}`;
+  const from = packet.fromTarget ? "target to initiator" : "initiator to target";
+  const transit = micros(packet.ended_us - packet.sent_us);
+  const end = { arrived: `arrived after ${transit}`, dropped: "dropped by a queue", lost: "lost on the path" }[packet.fate];
+  const stream = [
+    ...(packet.payload_bytes === 0 ? [] : [`length ${formatFixed(packet.payload_bytes, 0)} B`]),
+    ...(packet.place === null ? [] : [`seq ${formatFixed(packet.place, 0)}`]),
+    ...(packet.acked === null ? [] : [`ack ${formatFixed(packet.acked, 0)}`]),
+    ...(packet.flags === 0 ? [] : [flagNames(packet.flags)]),
+  ];
+  return [
+    `${kindName(kind)}${task}${others}`,
+    `${from}, sent at ${micros(packet.sent_us)}, ${end}`,
+    ...(stream.length === 0 ? [] : [stream.join(", ")]),
+    ...(flow === undefined || diagram.flows.length < 2 ? [] : [flow.name]),
+  ];
+}
+
+/** A time given in microseconds. */
+export function micros(time_us: number): string {
+  return time_us === 0 ? "0" : formatQuantity({ value: time_us * 1e-6, dimension: "seconds" });
+}
+
+/** The middle of how long the packets of that way took that arrived; where a lost one was going. */
+export function usualTransit(packets: Packet[], fromTarget: boolean): number {
+  const times = packets
+    .filter((packet) => packet.fate === "arrived" && packet.fromTarget === fromTarget)
+    .map((packet) => packet.ended_us - packet.sent_us)
+    .sort((a, b) => a - b);
+  return times[Math.floor(times.length / 2)] ?? 0;
+}

@@ -1,0 +1,274 @@
+/**
+ * A packet transfer diagram: the initiator's and the target's time line, time from left to right,
+ * and an arrow for every packet from when it was sent until it arrived.
+ */
+
+import { type Zoomable, zoomByKeys, zoomByPinch, zoomByWheel } from "../chart/zoom";
+import type { PacketDiagram } from "../report/data";
+import { el } from "../report/dom";
+import { describe, kindColour, micros, type Packet, readPackets, usualTransit } from "./packet";
+import { svg } from "./svg";
+import { roundTicks, type TimeView } from "./view";
+
+const HEIGHT = 300;
+const INITIATOR_Y = 26;
+const TARGET_Y = HEIGHT - 44;
+const LEFT = 70;
+const RIGHT = 14;
+/** How far a packet that did not arrive is drawn. */
+const LOST_SHARE = 0.45;
+/** How near the pointer must come to an arrow to mean it. */
+const NEAR_PX = 9;
+/** Line styles of flows, in order. */
+const DASHES = ["", "7 4", "2 3", "10 3 2 3"];
+
+/** An arrow's ends, in pixels. */
+interface Arrow {
+  x1: number;
+  y1: number;
+  x2: number;
+  y2: number;
+}
+
+export class TransferDiagram implements Zoomable {
+  readonly root: HTMLElement;
+  readonly over: HTMLElement;
+  readonly packets: Packet[];
+  readonly #diagram: PacketDiagram;
+  readonly #view: TimeView;
+  readonly #drawing: SVGSVGElement;
+  readonly #tip: HTMLElement;
+  readonly #spoken: HTMLElement;
+  readonly #reset: HTMLButtonElement;
+  readonly #resize: ResizeObserver;
+  readonly #transit: { up: number; down: number };
+  readonly #hidden = { kinds: new Set<number>(), flows: new Set<number>() };
+  #width = 600;
+  #chosen: Packet | null = null;
+
+  constructor(diagram: PacketDiagram, title: string, view: TimeView) {
+    this.#diagram = diagram;
+    this.#view = view;
+    this.packets = readPackets(diagram);
+    this.#transit = { up: usualTransit(this.packets, false), down: usualTransit(this.packets, true) };
+    this.#drawing = svg("svg", { height: HEIGHT, "aria-hidden": "true" });
+    this.#tip = el("div", { class: "tip", hidden: true });
+    this.#spoken = el("p", { class: "spoken", "aria-live": "polite" });
+    this.#reset = el("button", { type: "button", class: "reset", onclick: () => this.reset() }, "show all");
+    this.over = el("div", { class: "over" });
+    this.over.style.insetInline = `${LEFT}px ${RIGHT}px`;
+    this.root = el(
+      "div",
+      {
+        class: "chart transfer",
+        tabindex: 0,
+        role: "group",
+        "aria-label": `Packet transfer diagram: ${title}. Arrow keys go from packet to packet, plus and minus zoom, Shift and arrow keys move, zero shows all.`,
+      },
+      this.#tip,
+      this.#reset,
+      this.#spoken,
+    );
+    this.root.prepend(this.#drawing, this.over);
+    view.onChange(() => this.#draw());
+    zoomByWheel(this, this.root);
+    zoomByPinch(this);
+    zoomByKeys(this, this.root, (by) => this.#step(by));
+    this.#takePointer();
+    this.#resize = new ResizeObserver(() => this.#fit());
+    this.#resize.observe(this.root);
+    this.#draw();
+  }
+
+  destroy(): void {
+    this.#resize.disconnect();
+    this.root.remove();
+  }
+
+  /** Shows or hides the packets of a kind or of a flow. */
+  toggle(what: "kinds" | "flows", place: number, show: boolean): void {
+    if (show) {
+      this.#hidden[what].delete(place);
+    } else {
+      this.#hidden[what].add(place);
+    }
+    this.#draw();
+  }
+
+  show(leftPx: number, rightPx: number): void {
+    this.#view.show({ from: this.#time(leftPx), to: this.#time(rightPx) });
+  }
+
+  reset(): void {
+    this.#view.show(this.#view.whole);
+  }
+
+  isZoomed(): boolean {
+    return !this.#view.isWhole();
+  }
+
+  #fit(): void {
+    const width = this.root.clientWidth;
+    if (width > 0 && width !== this.#width) {
+      this.#width = width;
+      this.#draw();
+    }
+  }
+
+  /** The time at a position between the time lines' ends. */
+  #time(px: number): number {
+    const { from, to } = this.#view.shown;
+    return from + (px / this.#plotWidth()) * (to - from);
+  }
+
+  #x(time_us: number): number {
+    const { from, to } = this.#view.shown;
+    return LEFT + ((time_us - from) / (to - from)) * this.#plotWidth();
+  }
+
+  #plotWidth(): number {
+    return Math.max(this.#width - LEFT - RIGHT, 50);
+  }
+
+  #isShown(packet: Packet): boolean {
+    const { from, to } = this.#view.shown;
+    const visible = packet.sent_us <= to && Math.max(packet.ended_us, packet.sent_us) >= from;
+    return visible && !this.#hidden.kinds.has(packet.kind) && !this.#hidden.flows.has(packet.flow);
+  }
+
+  #arrow(packet: Packet): Arrow {
+    const [y1, y2] = packet.fromTarget ? [TARGET_Y, INITIATOR_Y] : [INITIATOR_Y, TARGET_Y];
+    const x1 = this.#x(packet.sent_us);
+    if (packet.fate === "arrived") {
+      return { x1, y1, x2: this.#x(packet.ended_us), y2 };
+    }
+    const usual = this.#x(packet.sent_us + (packet.fromTarget ? this.#transit.down : this.#transit.up));
+    return { x1, y1, x2: x1 + (usual - x1) * LOST_SHARE, y2: y1 + (y2 - y1) * LOST_SHARE };
+  }
+
+  #draw(): void {
+    const drawing = this.#drawing;
+    drawing.setAttribute("width", String(this.#width));
+    this.#reset.hidden = this.#view.isWhole();
+    const right = this.#width - RIGHT;
+    const ticks = roundTicks(this.#view.shown, Math.max(Math.floor(this.#plotWidth() / 90), 2)).map((time) => {
+      const x = this.#x(time);
+      return svg("g", { class: "tick" }, svg("line", { x1: x, x2: x, y1: INITIATOR_Y, y2: TARGET_Y + 5 }), svg("text", { x, y: TARGET_Y + 20, "text-anchor": "middle" }, micros(time)));
+    });
+    const lines = ([["initiator", INITIATOR_Y], ["target", TARGET_Y]] as const).map(([name, y]) =>
+      svg("g", { class: "time-line" }, svg("line", { x1: LEFT, x2: right, y1: y, y2: y }), svg("text", { x: LEFT - 8, y: y + 4, "text-anchor": "end" }, name)),
+    );
+    const clip = svg("svg", { x: LEFT, y: 0, width: this.#plotWidth(), height: HEIGHT, viewBox: `${LEFT} 0 ${this.#plotWidth()} ${HEIGHT}`, class: "packets" });
+    clip.append(...this.packets.filter((packet) => this.#isShown(packet)).map((packet) => this.#drawArrow(packet)));
+    drawing.replaceChildren(...ticks, ...lines, clip, svg("text", { class: "axis", x: LEFT + this.#plotWidth() / 2, y: HEIGHT - 6, "text-anchor": "middle" }, "time since the first command shown"));
+    this.#showTip();
+  }
+
+  #drawArrow(packet: Packet): SVGElement {
+    const { x1, y1, x2, y2 } = this.#arrow(packet);
+    const kind = this.#diagram.kinds[packet.kind];
+    const thin = kind?.is === "bare" || (kind?.is === "encrypted" && packet.payload_bytes < 200);
+    const chosen = packet === this.#chosen;
+    const group = svg("g", { class: `packet ${packet.fate}${thin ? " thin" : ""}${chosen ? " chosen" : ""}` });
+    group.style.color = `var(${kindColour(kind)})`;
+    const line = svg("line", { x1, y1, x2, y2 });
+    const dash = DASHES[packet.flow % DASHES.length] ?? "";
+    if (dash !== "") {
+      line.setAttribute("stroke-dasharray", dash);
+    }
+    group.append(line, packet.fate === "arrived" ? arrowHead(x1, y1, x2, y2, thin ? 4 : 6) : cross(x2, y2));
+    return group;
+  }
+
+  /** Drags move the view; hovering tells of the nearest packet. */
+  #takePointer(): void {
+    let lastPx: number | null = null;
+    this.over.addEventListener("pointerdown", (event) => {
+      this.root.focus({ preventScroll: true });
+      if (event.pointerType !== "touch" && event.button === 0) {
+        lastPx = event.clientX;
+        this.over.setPointerCapture(event.pointerId);
+      }
+    });
+    this.over.addEventListener("pointermove", (event) => {
+      if (lastPx !== null) {
+        const { from, to } = this.#view.shown;
+        this.#view.move(((lastPx - event.clientX) / this.#plotWidth()) * (to - from));
+        lastPx = event.clientX;
+        return;
+      }
+      const box = this.over.getBoundingClientRect();
+      this.#choose(this.#nearest(LEFT + event.clientX - box.left, event.clientY - box.top));
+    });
+    const end = () => (lastPx = null);
+    this.over.addEventListener("pointerup", end);
+    this.over.addEventListener("pointercancel", end);
+    this.over.addEventListener("pointerleave", () => lastPx === null && this.#choose(null));
+    this.over.addEventListener("dblclick", () => this.reset());
+  }
+
+  #nearest(x: number, y: number): Packet | null {
+    let best: Packet | null = null;
+    let bestPx = NEAR_PX;
+    for (const packet of this.packets) {
+      if (this.#isShown(packet)) {
+        const px = distanceTo(this.#arrow(packet), x, y);
+        if (px < bestPx) {
+          [best, bestPx] = [packet, px];
+        }
+      }
+    }
+    return best;
+  }
+
+  /** Goes on to the next (1) or previous (−1) packet that is not hidden. */
+  #step(by: number): void {
+    const open = this.packets.filter((packet) => !this.#hidden.kinds.has(packet.kind) && !this.#hidden.flows.has(packet.flow));
+    const at = this.#chosen === null ? open.findIndex((packet) => packet.sent_us >= this.#view.shown.from) - (by > 0 ? 1 : 0) : open.indexOf(this.#chosen);
+    const next = open[Math.min(Math.max(at + by, 0), open.length - 1)];
+    if (next !== undefined) {
+      this.#choose(next);
+      this.#view.reveal({ from: next.sent_us, to: next.ended_us });
+      this.#spoken.textContent = describe(next, this.#diagram).join("; ");
+    }
+  }
+
+  #choose(packet: Packet | null): void {
+    if (packet !== this.#chosen) {
+      this.#chosen = packet;
+      this.#draw();
+    }
+  }
+
+  #showTip(): void {
+    const packet = this.#chosen;
+    this.#tip.hidden = packet === null;
+    if (packet === null) {
+      return;
+    }
+    this.#tip.replaceChildren(...describe(packet, this.#diagram).map((line, i) => (i === 0 ? el("strong", {}, line) : el("span", {}, line))));
+    const { x1, x2 } = this.#arrow(packet);
+    const middle = Math.min(Math.max((x1 + x2) / 2, LEFT), this.#width - RIGHT);
+    const onTheLeft = middle > this.#width / 2;
+    this.#tip.style.insetInlineStart = onTheLeft ? "auto" : `${middle + 16}px`;
+    this.#tip.style.insetInlineEnd = onTheLeft ? `${this.#width - middle + 16}px` : "auto";
+  }
+}
+
+function arrowHead(x1: number, y1: number, x2: number, y2: number, size: number): SVGElement {
+  const angle = Math.atan2(y2 - y1, x2 - x1);
+  const side = (turn: number) => `${(x2 - size * Math.cos(angle + turn)).toFixed(1)} ${(y2 - size * Math.sin(angle + turn)).toFixed(1)}`;
+  return svg("path", { class: "head", d: `M${side(0.4)}L${x2.toFixed(1)} ${y2.toFixed(1)}L${side(-0.4)}Z` });
+}
+
+function cross(x: number, y: number): SVGElement {
+  return svg("path", { class: "cross", d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8` });
+}
+
+/** How far a point is from an arrow. */
+export function distanceTo({ x1, y1, x2, y2 }: Arrow, x: number, y: number): number {
+  const [dx, dy] = [x2 - x1, y2 - y1];
+  const length = dx * dx + dy * dy;
+  const share = length === 0 ? 0 : Math.min(Math.max(((x - x1) * dx + (y - y1) * dy) / length, 0), 1);
+  return Math.hypot(x - x1 - share * dx, y - y1 - share * dy);
+}

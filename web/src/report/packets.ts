@@ -1,0 +1,157 @@
+/** One cell's first packets beside those of another, and how far apart data packets left the target. */
+
+import type uPlot from "uplot";
+import { Chart, ChartGroup, type LineSpec } from "../chart/chart";
+import { Legend } from "../chart/legend";
+import { lineStyle } from "../chart/theme";
+import { gapCurve, lengthTicks } from "../diagram/gaps";
+import { kindColour, kindName } from "../diagram/packet";
+import { TransferDiagram } from "../diagram/transfer";
+import { TimeView } from "../diagram/view";
+import type { Cell, PacketGaps } from "./data";
+import { el, figure } from "./dom";
+import type { Shown } from "./inflight";
+import { cellLabel, siblings } from "./sweep";
+import { formatFixed, formatNs } from "./units";
+
+/** So many packets are in view at first: about as many as can be told apart. */
+const FIRST_PACKETS = 150;
+
+export function packetFigures(cell: Cell, cells: Cell[]): Shown {
+  if (cell.packets === null) {
+    return { root: el("p", { class: "missing" }, "No packets were recorded for this cell."), destroy: () => undefined };
+  }
+  const alike = siblings(cell, cells);
+  const transfers = new Transfers(cell, cells, alike);
+  const gaps = gapFigure([cell, ...alike], cells);
+  return {
+    root: el("div", {}, transfers.root, gaps?.root ?? null),
+    destroy: () => {
+      transfers.destroy();
+      gaps?.destroy();
+    },
+  };
+}
+
+/** The diagrams of the chosen cell and of one beside it, over the same time. */
+class Transfers {
+  readonly root: HTMLElement;
+  readonly #place = el("div", { class: "transfers" });
+  readonly #cell: Cell;
+  readonly #cells: Cell[];
+  #diagrams: TransferDiagram[] = [];
+
+  constructor(cell: Cell, cells: Cell[], alike: Cell[]) {
+    this.#cell = cell;
+    this.#cells = cells;
+    const others = cells.filter((other) => other !== cell && other.packets !== null);
+    const first = alike.find((other) => other.packets !== null) ?? null;
+    const menu = el(
+      "select",
+      { id: "beside-menu", onchange: () => this.#show(others.find((other) => String(other.cell) === menu.value) ?? null) },
+      el("option", { value: "" }, "nothing"),
+      ...others.map((other) => el("option", { value: other.cell, selected: other === first }, `${other.cell}: ${cellLabel(other, cells)}`)),
+    );
+    this.root = figure(
+      "packets",
+      "Packet transfer diagram",
+      "The first I/Os that were measured, packet by packet: an arrow from when a packet came to the path until it left it. Packets that never arrived end in a cross. Drag to move, wheel or plus and minus to zoom, arrow keys to go from packet to packet.",
+      others.length === 0 ? null : el("div", { class: "controls" }, el("label", { for: "beside-menu" }, "Beside it"), menu),
+      this.#place,
+    );
+    this.#show(first);
+  }
+
+  destroy(): void {
+    this.#diagrams.forEach((diagram) => diagram.destroy());
+  }
+
+  #show(other: Cell | null): void {
+    this.destroy();
+    const shown = [this.#cell, ...(other === null ? [] : [other])];
+    const ends = (last: number) => Math.max(1, ...shown.map(({ packets }) => Math.max(0, ...(packets?.sent_us ?? []).slice(0, last).map((sent, i) => sent + (packets?.transit_us[i] ?? 0)))));
+    const view = new TimeView({ from: 0, to: ends(Number.MAX_SAFE_INTEGER) }, { from: 0, to: ends(FIRST_PACKETS) });
+    const parts = shown.flatMap((cell) => {
+      if (cell.packets === null) {
+        return [];
+      }
+      const label = cellLabel(cell, this.#cells);
+      const diagram = new TransferDiagram(cell.packets, label, view);
+      return [{ diagram, root: el("div", { class: "beside-one" }, el("h4", {}, shown.length > 1 ? label : ""), packetLegend(diagram, cell), diagram.root) }];
+    });
+    this.#diagrams = parts.map(({ diagram }) => diagram);
+    this.#place.replaceChildren(...parts.map(({ root }) => root));
+  }
+}
+
+/** What the colours and line styles mean; each is a switch. */
+function packetLegend(diagram: TransferDiagram, { packets }: Cell): HTMLElement {
+  const { kinds, flows } = packets ?? { kinds: [], flows: [] };
+  const count = (of: "kind" | "flow", place: number) => diagram.packets.filter((packet) => packet[of] === place).length;
+  const entry = (what: "kinds" | "flows", place: number, text: string, sample: HTMLElement | null) => {
+    const button = el(
+      "button",
+      {
+        type: "button",
+        "aria-pressed": "true",
+        onclick: () => {
+          const show = button.getAttribute("aria-pressed") !== "true";
+          button.setAttribute("aria-pressed", String(show));
+          diagram.toggle(what, place, show);
+        },
+      },
+      sample,
+      text,
+    );
+    return button;
+  };
+  const swatch = (variable: string) => {
+    const swatch = el("span", { class: "swatch" });
+    swatch.style.background = `var(${variable})`;
+    return swatch;
+  };
+  return el(
+    "div",
+    { class: "legend", role: "group", "aria-label": "Kinds of packets" },
+    ...kinds.map((kind, place) => entry("kinds", place, `${kindName(kind)} ${count("kind", place)}`, swatch(kindColour(kind)))),
+    ...(flows.length < 2 ? [] : flows.map((flow, place) => entry("flows", place, `${flow.name} ${count("flow", place)}`, el("span", { class: `dash dash-${place % 4}` })))),
+  );
+}
+
+/** The shares of gaps up to each length, a line for each cell. */
+function gapFigure(cells: Cell[], all: Cell[]): Shown | null {
+  const measured = cells.filter((cell) => cell.packet_gaps !== null);
+  if (measured.length === 0) {
+    return null;
+  }
+  const curves = measured.map((cell) => gapCurve(cell.packet_gaps as PacketGaps));
+  const lengths = [...new Set(curves.flatMap((curve) => [...curve.keys()]))].sort((a, b) => a - b);
+  const lines: LineSpec[] = measured.map((cell, place) => ({
+    label: `${cellLabel(cell, all)}: p50 ${formatNs(cell.packet_gaps?.p50_ns ?? null)}, p90 ${formatNs(cell.packet_gaps?.p90_ns ?? null)}`,
+    ...lineStyle(place),
+    spansGaps: true,
+  }));
+  const percent = (value: number) => formatFixed(value, 0);
+  const chart = new Chart(
+    {
+      description: "Share of gaps between data packets up to each length",
+      x: { label: "gap", format: (length_us) => formatNs(length_us * 1e3), logarithmic: true, ticks: lengthTicks(lengths) },
+      y: { label: "gaps up to it (%)", format: percent, least: [0, 100] },
+      lines,
+      height: 240,
+      onCursor: (place) => legend.show(curves.map((curve) => (place === null ? null : (curve.get(lengths[place] ?? 0) ?? null)))),
+    },
+    [lengths, ...curves.map((curve) => lengths.map((length) => curve.get(length) ?? null))] as uPlot.AlignedData,
+    new ChartGroup("gaps"),
+  );
+  const legend: Legend = new Legend(lines, (value) => `${percent(value)} %`, (place, show) => chart.showLine(place, show));
+  const count = measured[0]?.packet_gaps?.gaps ?? 0;
+  const root = figure(
+    "packet-gaps",
+    "Gaps between data packets",
+    `How long after one another the data packets of a burst leave the target: ${formatFixed(count, 0)} gaps in this cell's measured time. What has to work on every packet, as encryption does, moves the curve to the right.`,
+    legend.root,
+    chart.root,
+  );
+  return { root, destroy: () => chart.destroy() };
+}
