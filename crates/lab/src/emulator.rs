@@ -36,7 +36,7 @@ const SAMPLE_INTERVALS: RangeInclusive<Duration> =
     Duration::from_micros(100)..=Duration::from_secs(1);
 
 /// A frame on its way, as the chains carry it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Frame {
     bytes: Vec<u8>,
     /// The port to send it to.

@@ -14,7 +14,9 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use wansan_lab::emulator::{Config, Direction, Emulator, EmulatorError, Port, Report, Route};
 use wansan_lab::world::{HostSpec, TcpSettings, World, isolate};
-use wansan_path::{Bernoulli, Chain, Delay, DropTail, Element, Limit, Link, Rate};
+use wansan_path::{
+    Chain, Delay, DropTail, Element, Limit, Link, Loss, LossModel, Probability, Rate,
+};
 use wansan_trace::event::{self, Verdict};
 use wansan_trace::{Kinds, Recorder, clock};
 
@@ -132,16 +134,16 @@ const CLEAN: Way = Way {
 fn config(world: &World, way: Way) -> Config {
     let direction = |name: &str, seed| {
         let rate = Rate::from_bits_per_s(way.bits_per_s).expect("not zero");
-        let loss = Bernoulli::new(way.loss, seed).expect("a probability");
+        let loss = LossModel::Bernoulli(Probability::new(way.loss).expect("a probability"));
         let line = Limit::bandwidth_delay(rate, way.delay, 1514);
         let chain = Chain::new(vec![
-            Element::Loss(loss),
+            Element::Loss(Loss::new(loss, seed)),
             Element::Link(Link::new(rate, DropTail::new(Limit::bytes(4 << 20)))),
             Element::Delay(Delay::new(way.delay, line)),
         ]);
         Direction {
             name: name.to_owned(),
-            chain: chain.expect("a delay ends it"),
+            chain,
         }
     };
     let ports = world.hosts().iter().map(|host| Port {

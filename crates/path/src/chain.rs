@@ -1,176 +1,144 @@
 //! Elements in a stated order.
 
+use core::cmp::Reverse;
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use wansan_trace::Instant;
 
-use crate::counters::{Counters, Tally};
-use crate::delay::Delay;
-use crate::link::Link;
-use crate::loss::Bernoulli;
+use crate::change::{Change, ChangeError};
+use crate::counters::{Counters, Deeds, ElementCounters, Tally};
+use crate::element::{Element, Way};
+use crate::limit::Limit;
 use crate::packet::{Departure, Fate, Packet, Transit};
+use crate::rate::Rate;
+use crate::sink::{Drops, Sink};
 
-/// One element of a path.
-#[derive(Debug)]
-pub enum Element<T> {
-    /// Drops packets at random and lets the others pass at once.
-    Loss(Bernoulli),
-    /// Sends packets at a rate and queues those that wait.
-    Link(Link<T>),
-    /// Holds every packet for the same time.
-    Delay(Delay<T>),
-}
+/// The rate at which an unlimited link is taken to fill the lines behind it.
+const UNLIMITED_BITS_PER_S: u64 = 100_000_000_000;
+/// The largest packet of any link.
+const LARGEST_PACKET_BYTES: u32 = 1 << 16;
 
-/// What an element did with a packet that came to it.
-enum Step<T> {
-    Held,
-    Passed(Transit<T>),
-    Dropped(Transit<T>, Fate),
-}
-
-impl<T> Element<T> {
-    fn enqueue(&mut self, transit: Transit<T>) -> Step<T> {
-        let (kept, fate) = match self {
-            Element::Loss(loss) => {
-                if !loss.drops() {
-                    return Step::Passed(transit);
-                }
-                (Err(transit), Fate::DroppedByLoss)
-            }
-            Element::Link(link) => (link.enqueue(transit), Fate::DroppedByQueue),
-            Element::Delay(delay) => (delay.enqueue(transit), Fate::DroppedByDelayLine),
-        };
-        match kept {
-            Ok(()) => Step::Held,
-            Err(transit) => Step::Dropped(transit, fate),
-        }
-    }
-
-    fn poll(&mut self, now: Instant) -> Option<Transit<T>> {
-        match self {
-            Element::Loss(_) => None,
-            Element::Link(link) => link.poll(now),
-            Element::Delay(delay) => delay.poll(now),
-        }
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        match self {
-            Element::Loss(_) => None,
-            Element::Link(link) => link.next_deadline(),
-            Element::Delay(delay) => delay.next_deadline(),
-        }
-    }
-}
-
-/// Elements that do not make a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ChainError {
-    /// Nothing would hold the delivered packets until they are polled.
-    #[error("a path must end in a link or a delay (of zero, if need be)")]
-    EndsInLoss,
-}
-
-/// One direction of a path: elements that every packet passes in order, usually loss, link, delay.
+/// One direction of a path: elements that every packet passes in order (see [`crate::Effects`] for
+/// the usual one).
 ///
 /// # Order of calls
 ///
 /// 1. [`poll`](Chain::poll) with the time at which a packet came, until nothing more comes out:
 ///    what had left by then makes room in the queues;
-/// 2. [`enqueue`](Chain::enqueue) the packet with that time; when it is dropped at once, it comes
-///    back;
-/// 3. [`next_deadline`](Chain::next_deadline) tells when to poll again.
+/// 2. [`enqueue`](Chain::enqueue) the packet with that time;
+/// 3. [`next_deadline`](Chain::next_deadline) tells when to poll again: at once when something was
+///    dropped, since that comes out by `poll` as well.
+///
+/// [`apply`](Chain::apply) may be called at any time.
 ///
 /// The times of departures come from the chain's own arithmetic: neither a late poll nor a late
-/// enqueue with an honest time moves any of them. A chain that is not polled keeps its bounds (its
-/// queues fill and drop), and a time earlier than the last packet's counts as the last packet's.
+/// enqueue with an honest time moves any of them. A time earlier than the last packet's counts as
+/// the last packet's. What a chain holds on their way is bounded by its elements' limits; what it
+/// dropped is held until it is polled.
 #[derive(Debug)]
 pub struct Chain<T> {
-    elements: Vec<Element<T>>,
+    stages: Vec<Stage<T>>,
+    /// The places of those that hold packets.
+    holders: Vec<usize>,
     last_entered: Instant,
     entered: Tally,
     delivered: Tally,
-    dropped_by_loss: Tally,
-    dropped_by_queue: Tally,
-    dropped_by_delay_line: Tally,
+    drops: Drops,
+    /// What has left the chain and was not polled.
+    left: VecDeque<Departure<T>>,
+}
+
+/// An element, its name and what it did.
+#[derive(Debug)]
+struct Stage<T> {
+    name: String,
+    element: Element<T>,
+    deeds: Deeds,
 }
 
 impl<T> Chain<T> {
     /// A chain of these elements, the first one nearest the sender.
-    ///
-    /// # Errors
-    /// [`ChainError`] when there is no element or the last one holds nothing.
-    pub fn new(elements: Vec<Element<T>>) -> Result<Self, ChainError> {
-        if matches!(elements.last(), None | Some(Element::Loss(_))) {
-            return Err(ChainError::EndsInLoss);
+    #[must_use]
+    pub fn new(elements: Vec<Element<T>>) -> Self {
+        let mut stages: Vec<Stage<T>> = Vec::with_capacity(elements.len());
+        for element in elements {
+            let kind = element.kind();
+            let alike = stages.iter().filter(|stage| stage.element.kind() == kind);
+            let name = match alike.count() {
+                0 => kind.to_owned(),
+                before => format!("{kind}-{}", before + 1),
+            };
+            stages.push(Stage {
+                name,
+                element,
+                deeds: Deeds::default(),
+            });
         }
-        Ok(Chain {
-            elements,
+        let places = 0..stages.len();
+        Chain {
+            holders: places
+                .filter(|&place| stages[place].element.holds())
+                .collect(),
+            stages,
             last_entered: Instant::ZERO,
             entered: Tally::default(),
             delivered: Tally::default(),
-            dropped_by_loss: Tally::default(),
-            dropped_by_queue: Tally::default(),
-            dropped_by_delay_line: Tally::default(),
-        })
+            drops: Drops::default(),
+            left: VecDeque::new(),
+        }
     }
 
-    /// The elements.
-    #[must_use]
-    pub fn elements(&self) -> &[Element<T>] {
-        &self.elements
+    /// The elements with their names, the first one nearest the sender.
+    pub fn elements(&self) -> impl Iterator<Item = (&str, &Element<T>)> {
+        let stages = self.stages.iter();
+        stages.map(|stage| (stage.name.as_str(), &stage.element))
     }
 
     /// What the delays of this chain add up to: what a packet suffers besides waiting for and
-    /// being sent by the links.
+    /// being sent by the links, when there is no jitter.
     #[must_use]
     pub fn delay(&self) -> Duration {
-        let delays = self.elements.iter().map(|element| match element {
-            Element::Delay(delay) => delay.delay(),
-            Element::Loss(_) | Element::Link(_) => Duration::ZERO,
+        self.delays(|delay| delay.delay())
+    }
+
+    /// The least that a packet suffers of them, jitter included.
+    #[must_use]
+    pub fn least_delay(&self) -> Duration {
+        self.delays(|delay| delay.reach().0)
+    }
+
+    fn delays(&self, of: impl Fn(&crate::Delay<T>) -> Duration) -> Duration {
+        let delays = self.stages.iter().map(|stage| match &stage.element {
+            Element::Delay(delay) => of(delay),
+            _ => Duration::ZERO,
         });
         delays.fold(Duration::ZERO, Duration::saturating_add)
     }
 
-    /// A packet comes to the path at `now`. Gives it back when it is dropped on the spot.
-    #[must_use = "a packet that is dropped at once comes back"]
-    pub fn enqueue(&mut self, now: Instant, packet: Packet<T>) -> Option<Departure<T>> {
-        self.last_entered = self.last_entered.max(now);
-        self.entered.add(packet.size_bytes);
-        let transit = Transit {
-            packet,
-            entered: self.last_entered,
-            at: self.last_entered,
-        };
-        self.pass(0, transit)
+    /// The rate that was asked for: the least of the links' rates in the long run, in bits per
+    /// second; nothing when they are unlimited.
+    #[must_use]
+    pub fn bits_per_s(&self) -> Option<u64> {
+        let links = self.stages.iter().filter_map(|stage| match &stage.element {
+            Element::Link(link) => link.capacity().mean_bits_per_s(),
+            _ => None,
+        });
+        links.min()
     }
 
-    /// The next packet that left the path at `now` or before, if any, in order of leaving.
-    pub fn poll(&mut self, now: Instant) -> Option<Departure<T>> {
-        loop {
-            // Events happen in order of time, and of those at the same time the one farther down
-            // the path first, so that it makes room.
-            let (place, _) = self
-                .deadlines()
-                .filter(|&(_, due)| due <= now)
-                .min_by_key(|&(place, due)| (due, core::cmp::Reverse(place)))?;
-            let transit = self.elements[place].poll(now)?;
-            let departure = if place + 1 == self.elements.len() {
-                self.delivered.add(transit.packet.size_bytes);
-                Some(transit.leave(Fate::Delivered))
-            } else {
-                self.pass(place + 1, transit)
-            };
-            if departure.is_some() {
-                return departure;
-            }
-        }
+    /// Whether the path is down.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        let mut stages = self.stages.iter();
+        stages.any(|stage| matches!(&stage.element, Element::Outage(outage) if outage.is_down()))
     }
 
     /// When to poll next; nothing while the path is empty.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines().map(|(_, due)| due).min()
+        let left = self.left.front().map(|left| left.departed);
+        left.or_else(|| self.deadlines().map(|(_, due)| due).min())
     }
 
     /// The counters, with the link's sending time until `now`.
@@ -179,54 +147,206 @@ impl<T> Chain<T> {
         let mut counters = Counters {
             entered: self.entered,
             delivered: self.delivered,
-            dropped_by_loss: self.dropped_by_loss,
-            dropped_by_queue: self.dropped_by_queue,
-            dropped_by_delay_line: self.dropped_by_delay_line,
+            dropped_by_loss: self.drops.by_loss,
+            dropped_by_queue: self.drops.by_queue,
+            dropped_by_delay_line: self.drops.by_delay_line,
+            dropped_by_outage: self.drops.by_outage,
             ..Counters::default()
         };
-        for element in &self.elements {
-            match element {
-                Element::Loss(_) => {}
-                Element::Delay(delay) => counters.held = counters.held.plus(delay.held()),
-                Element::Link(link) => {
-                    let queue = link.queue();
-                    counters.held = counters.held.plus(link.held());
-                    counters.queued = counters.queued.plus(queue.depth());
-                    counters.queued_high_water = counters.queued_high_water.max(queue.high_water());
-                    counters.busy_ns = counters.busy_ns.max(link.busy_ns(now));
-                }
+        for Stage { element, deeds, .. } in &self.stages {
+            counters.duplicated = counters.duplicated.plus(deeds.duplicated);
+            counters.marked = counters.marked.plus(deeds.marked);
+            counters.corrupted = counters.corrupted.plus(deeds.corrupted);
+            counters.held_back = counters.held_back.plus(deeds.held_back);
+            counters.held = counters.held.plus(element.held());
+            if let Element::Link(link) = element {
+                let queue = link.queue();
+                counters.queued = counters.queued.plus(queue.depth());
+                counters.queued_high_water = counters.queued_high_water.max(queue.high_water());
+                counters.busy_ns = counters.busy_ns.max(link.busy_ns(now));
             }
         }
         counters
     }
 
-    fn deadlines(&self) -> impl Iterator<Item = (usize, Instant)> {
-        let dues = self.elements.iter().map(Element::next_deadline);
-        dues.enumerate()
-            .filter_map(|(place, due)| due.map(|due| (place, due)))
-    }
-
-    /// Hands a packet to the element at `first` and on through those that hold nothing.
-    fn pass(&mut self, first: usize, mut transit: Transit<T>) -> Option<Departure<T>> {
-        for element in &mut self.elements[first..] {
-            transit = match element.enqueue(transit) {
-                Step::Held => return None,
-                Step::Passed(transit) => transit,
-                Step::Dropped(transit, fate) => {
-                    self.count_drop(transit.packet.size_bytes, fate);
-                    return Some(transit.leave(fate));
-                }
+    /// Each element's counters in order, with a link's sending time until `now`.
+    pub fn element_counters(&self, now: Instant) -> impl Iterator<Item = ElementCounters<'_>> {
+        let stages = self.stages.iter();
+        stages.scan(self.entered, move |coming, stage| {
+            let Stage {
+                name,
+                element,
+                deeds,
+            } = stage;
+            let entered = *coming;
+            let held = element.held();
+            let gone = deeds.dropped.plus(held);
+            *coming = entered.plus(deeds.duplicated).minus(gone);
+            let (queued, busy_ns) = match element {
+                Element::Link(link) => (link.queue().depth(), link.busy_ns(now)),
+                _ => (Tally::default(), 0),
             };
-        }
-        unreachable!("a chain ends in an element that holds or drops")
+            Some(ElementCounters {
+                name,
+                entered,
+                left: *coming,
+                dropped: deeds.dropped,
+                marked: deeds.marked,
+                duplicated: deeds.duplicated,
+                corrupted: deeds.corrupted,
+                held_back: deeds.held_back,
+                held,
+                queued,
+                high_water: element.high_water(),
+                busy_ns,
+            })
+        })
     }
 
-    fn count_drop(&mut self, size_bytes: u32, fate: Fate) {
-        match fate {
-            Fate::DroppedByLoss => self.dropped_by_loss.add(size_bytes),
-            Fate::DroppedByQueue => self.dropped_by_queue.add(size_bytes),
-            Fate::DroppedByDelayLine => self.dropped_by_delay_line.add(size_bytes),
-            Fate::Delivered => {}
+    fn deadlines(&self) -> impl Iterator<Item = (usize, Instant)> {
+        let places = self.holders.iter().copied();
+        places.filter_map(|place| Some((place, self.stages[place].element.next_deadline()?)))
+    }
+}
+
+impl<T: Clone> Chain<T> {
+    /// A packet comes to the path at `now`.
+    pub fn enqueue(&mut self, now: Instant, packet: Packet<T>) {
+        self.last_entered = self.last_entered.max(now);
+        self.entered.add(packet.size_bytes);
+        self.pass(0, Transit::entering(packet, self.last_entered));
+    }
+
+    /// The next packet that left the path at `now` or before, if any, in order of leaving.
+    pub fn poll(&mut self, now: Instant) -> Option<Departure<T>> {
+        while self.left.is_empty() && self.step(now) {}
+        self.left.pop_front()
+    }
+
+    /// Changes the path at `now`, as [`Change`] says in detail. Whatever was due by then has
+    /// happened before, polled or not, so the outcome does not depend on when somebody polled.
+    ///
+    /// # Errors
+    /// [`ChangeError`], and nothing is changed.
+    pub fn apply(&mut self, now: Instant, change: Change) -> Result<(), ChangeError> {
+        while self.step(now) {}
+        self.change(now, change)?;
+        self.make_room();
+        Ok(())
+    }
+
+    /// Lets the next event happen that is due by `now`, and says whether there was one.
+    fn step(&mut self, now: Instant) -> bool {
+        // Events happen in order of time, and of those at the same time the one farther down the
+        // path first, so that it makes room.
+        let due = self.deadlines().filter(|&(_, due)| due <= now);
+        let Some((place, _)) = due.min_by_key(|&(place, due)| (due, Reverse(place))) else {
+            return false;
+        };
+        let (element, mut sink) = self.at(place);
+        if let Some(transit) = element.poll(now, &mut sink) {
+            self.pass(place + 1, transit);
+        }
+        true
+    }
+
+    /// Hands a packet to the element at `first` and on until one holds it.
+    fn pass(&mut self, first: usize, mut transit: Transit<T>) {
+        for place in first..self.stages.len() {
+            let (element, mut sink) = self.at(place);
+            match element.meet(&mut transit, &mut sink) {
+                Way::On => {}
+                Way::Nowhere(fate) => return sink.drop(transit, fate),
+                Way::Inside => match element.hold(transit, &mut sink) {
+                    Some(passed) => transit = passed,
+                    None => return,
+                },
+                Way::Twice => {
+                    let copy = Transit {
+                        copy: true,
+                        ..transit.clone()
+                    };
+                    self.pass(place + 1, transit);
+                    transit = copy;
+                }
+            }
+        }
+        self.delivered.add(transit.size_bytes());
+        self.left.push_back(transit.leave(Fate::Delivered));
+    }
+
+    fn at(&mut self, place: usize) -> (&mut Element<T>, Sink<'_, T>) {
+        let Stage { element, deeds, .. } = &mut self.stages[place];
+        let sink = Sink {
+            deeds,
+            drops: &mut self.drops,
+            left: &mut self.left,
+        };
+        (element, sink)
+    }
+
+    fn change(&mut self, now: Instant, change: Change) -> Result<(), ChangeError> {
+        let kind = match change {
+            Change::Delay(_) | Change::Jitter(_) => "delay",
+            Change::Rate(_) | Change::QueueLimit(_) => "link",
+            Change::Loss(_) => "loss",
+            Change::Reorder { .. } => "reorder",
+            Change::Duplicate(_) => "duplicate",
+            Change::Corrupt(_) => "corrupt",
+            Change::Mark(_) => "mark",
+            Change::Down | Change::Up => "outage",
+        };
+        let mut stages = self.stages.iter_mut().map(|stage| &mut stage.element);
+        let element = stages
+            .find(|element| element.kind() == kind)
+            .ok_or(ChangeError::NoElement(kind))?;
+        let cuts = change == Change::Down;
+        match (element, change) {
+            (Element::Delay(line), Change::Delay(delay)) => {
+                line.set(delay, line.jitter().cloned())?;
+            }
+            (Element::Delay(line), Change::Jitter(jitter)) => line.set(line.delay(), jitter)?,
+            (Element::Link(link), Change::Rate(capacity)) => link.set_capacity(now, capacity),
+            (Element::Link(link), Change::QueueLimit(limit)) => link.set_limit(limit),
+            (Element::Loss(loss), Change::Loss(model)) => loss.set_model(model),
+            (Element::Reorder(reorder), Change::Reorder { share, by }) => reorder.set(share, by),
+            (Element::Duplicate(duplicate), Change::Duplicate(probability)) => {
+                duplicate.set_probability(probability);
+            }
+            (Element::Corrupt(corrupt), Change::Corrupt(probability)) => {
+                corrupt.set_probability(probability);
+            }
+            (Element::Mark(mark), Change::Mark(probability)) => mark.set_probability(probability),
+            (Element::Outage(outage), Change::Down) => outage.set_down(true),
+            (Element::Outage(outage), Change::Up) => outage.set_down(false),
+            _ => unreachable!("each change was given an element of its kind"),
+        }
+        if cuts {
+            for place in 0..self.stages.len() {
+                if let (Element::Link(link), mut sink) = self.at(place) {
+                    link.cut(now, &mut sink);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Widens the lines so that they hold all that the link before them can put there.
+    fn make_room(&mut self) {
+        let mut filled_at = Rate::from_bits_per_s(UNLIMITED_BITS_PER_S);
+        for Stage { element, .. } in &mut self.stages {
+            if let Element::Link(link) = element {
+                filled_at = link.capacity().fastest().or(filled_at);
+            }
+            let Some((rate, stay)) = filled_at.zip(element.longest_stay()) else {
+                continue;
+            };
+            let limit = Limit::bandwidth_delay(rate, stay, LARGEST_PACKET_BYTES);
+            match element {
+                Element::Reorder(reorder) => reorder.widen(limit),
+                Element::Delay(delay) => delay.widen(limit),
+                _ => {}
+            }
         }
     }
 }

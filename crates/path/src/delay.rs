@@ -1,68 +1,130 @@
-//! Constant propagation delay.
+//! Propagation delay, constant or with jitter.
 
 use core::time::Duration;
-use std::collections::VecDeque;
 
 use wansan_trace::Instant;
 
 use crate::counters::Tally;
+use crate::jitter::{Jitter, JitterError};
 use crate::limit::Limit;
+use crate::line::Line;
 use crate::packet::Transit;
+use crate::probability::Random;
 
-/// A line that every packet leaves exactly the same time after it came, in order.
+/// A line that every packet leaves a certain time after it came: always the same time, or one that
+/// varies by a [`Jitter`].
+///
+/// Unless the jitter lets packets overtake, none does: a packet that would leave before the one in
+/// front of it leaves at the same moment as that one.
 #[derive(Debug)]
 pub struct Delay<T> {
     delay: Duration,
-    limit: Limit,
-    line: VecDeque<Transit<T>>,
-    bytes: u64,
+    jitter: Option<Jitter>,
+    random: Random,
+    line: Line<T>,
+    /// The latest moment at which any packet leaves.
+    last_due: Instant,
 }
 
 impl<T> Delay<T> {
-    /// An empty line. Its `limit` only bounds the memory: behind a link, take
+    /// An empty line of constant delay. Its `limit` only bounds the memory: behind a link, take
     /// [`Limit::bandwidth_delay`], which that link cannot fill.
     #[must_use]
     pub fn new(delay: Duration, limit: Limit) -> Self {
         Delay {
             delay,
-            limit,
-            line: VecDeque::new(),
-            bytes: 0,
+            jitter: None,
+            random: Random::new(0, "delay"),
+            line: Line::new(limit),
+            last_due: Instant::ZERO,
         }
     }
 
-    /// The delay.
+    /// An empty line whose delay varies. The same seed draws the same delays.
+    ///
+    /// # Errors
+    /// [`JitterError::ExceedsDelay`] when packets would arrive before they were sent.
+    pub fn varying(
+        delay: Duration,
+        jitter: Option<Jitter>,
+        seed: u64,
+        limit: Limit,
+    ) -> Result<Self, JitterError> {
+        let mut line = Delay {
+            random: Random::new(seed, "delay"),
+            ..Delay::new(delay, limit)
+        };
+        line.set(delay, jitter)?;
+        Ok(line)
+    }
+
+    /// The delay, around which the jitter varies.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.delay
     }
 
-    pub(crate) fn held(&self) -> Tally {
-        Tally {
-            packets: self.line.len() as u64,
-            bytes: self.bytes,
+    /// The jitter.
+    #[must_use]
+    pub fn jitter(&self) -> Option<&Jitter> {
+        self.jitter.as_ref()
+    }
+
+    /// The shortest and the longest delay that a packet may have.
+    #[must_use]
+    pub fn reach(&self) -> (Duration, Duration) {
+        match &self.jitter {
+            None => (self.delay, self.delay),
+            Some(jitter) => jitter.reach(self.delay),
         }
     }
 
+    /// For the packets that come from now on. Those that are on the line leave when they would
+    /// have, and are not overtaken but as the new jitter says.
+    pub(crate) fn set(
+        &mut self,
+        delay: Duration,
+        jitter: Option<Jitter>,
+    ) -> Result<(), JitterError> {
+        jitter
+            .as_ref()
+            .map_or(Ok(()), |jitter| jitter.check(delay))?;
+        self.delay = delay;
+        self.jitter = jitter;
+        Ok(())
+    }
+
+    pub(crate) fn widen(&mut self, limit: Limit) {
+        self.line.widen(limit);
+    }
+
+    pub(crate) fn held(&self) -> Tally {
+        self.line.held()
+    }
+
+    pub(crate) fn high_water(&self) -> Tally {
+        self.line.high_water()
+    }
+
     pub(crate) fn enqueue(&mut self, transit: Transit<T>) -> Result<(), Transit<T>> {
-        let size_bytes = transit.packet.size_bytes;
-        if !self.limit.admits(self.line.len(), self.bytes, size_bytes) {
-            return Err(transit);
+        let (delay, overtaking) = match &self.jitter {
+            None => (self.delay, false),
+            Some(jitter) => (jitter.draw(self.delay, &mut self.random), jitter.overtaking),
+        };
+        let mut due = transit.at + delay;
+        if !overtaking {
+            due = due.max(self.last_due);
         }
-        self.bytes += u64::from(size_bytes);
-        self.line.push_back(transit);
+        self.line.push(transit, due)?;
+        self.last_due = self.last_due.max(due);
         Ok(())
     }
 
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Transit<T>> {
-        let due = self.next_deadline().filter(|&due| due <= now)?;
-        let mut transit = self.line.pop_front()?;
-        self.bytes -= u64::from(transit.packet.size_bytes);
-        transit.at = due;
-        Some(transit)
+        self.line.pop(now)
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.line.front().map(|transit| transit.at + self.delay)
+        self.line.next_due()
     }
 }

@@ -7,30 +7,62 @@
 //!
 //! - [`packet`]: a [`Packet`] going in, a [`Departure`] coming out, and its [`Fate`];
 //! - [`chain`]: elements in a stated order, and the order of calls;
-//! - [`loss`]: independent (Bernoulli) loss;
-//! - [`link`]: a sender of constant [`rate`] behind a drop-tail [`queue`];
-//! - [`delay`]: constant propagation delay;
+//! - [`change`]: what may be changed while a chain runs;
+//! - [`counters`]: what went in, came out, was dropped and is held, for a chain and each element;
+//! - [`element`]: the kinds of element:
+//!   [`loss`] (Bernoulli, Gilbert-Elliott, a list), [`outage`], [`mark`] (ECN), [`corrupt`],
+//!   [`duplicate`], [`link`] (a [`capacity`] behind a [`queue`]: drop-tail, RED, CoDel, priority),
+//!   [`reorder`], and [`delay`] (constant or with [`jitter`]);
+//! - [`rate`] and [`rate_trace`]: what a link's capacity is made of;
 //! - [`limit`]: what a queue may hold;
-//! - [`counters`]: what went in, came out, was dropped and is held.
+//! - [`probability`]: how likely things are.
 //!
-//! Each element is a file and a variant of [`chain::Element`].
+//! Each element is a file and a variant of [`Element`]. The same seed gives the same choices: every
+//! element draws from a sequence of its own.
 
+pub mod capacity;
 pub mod chain;
+pub mod change;
+pub mod corrupt;
 pub mod counters;
 pub mod delay;
+pub mod duplicate;
+pub mod element;
+pub mod jitter;
 pub mod limit;
+mod line;
 pub mod link;
 pub mod loss;
+pub mod mark;
+pub mod outage;
 pub mod packet;
+pub mod probability;
 pub mod queue;
 pub mod rate;
+pub mod rate_trace;
+pub mod reorder;
+mod sink;
 
-pub use chain::{Chain, ChainError, Element};
-pub use counters::{Counters, Tally};
+pub use capacity::Capacity;
+pub use chain::Chain;
+pub use change::{Change, ChangeError};
+pub use corrupt::Corrupt;
+pub use counters::{Counters, ElementCounters, Tally};
 pub use delay::Delay;
+pub use duplicate::Duplicate;
+pub use element::Element;
+pub use jitter::{Distribution, Jitter, JitterError, Quantiles};
 pub use limit::Limit;
 pub use link::Link;
-pub use loss::{Bernoulli, LossError};
-pub use packet::{Departure, Fate, Packet};
-pub use queue::DropTail;
+pub use loss::{GilbertElliott, GilbertElliottError, Listed, ListedError, Loss, LossModel};
+pub use mark::Mark;
+pub use outage::Outage;
+pub use packet::{Departure, Ecn, Fate, Packet};
+pub use probability::{Probability, ProbabilityError};
+pub use queue::{
+    CoDel, CoDelError, CoDelParameters, DropTail, Priority, Queue, Red, RedError, RedParameters,
+    Unit,
+};
 pub use rate::Rate;
+pub use rate_trace::{RateTrace, RateTraceError};
+pub use reorder::Reorder;

@@ -1,8 +1,11 @@
 //! What a queue may hold.
 
-use crate::Rate;
 use core::time::Duration;
+
 use wansan_trace::time::duration_ns;
+
+use crate::Rate;
+use crate::counters::Tally;
 
 /// The most that a queue or a delay line may hold, in packets and in bytes; the tighter one binds.
 ///
@@ -44,9 +47,9 @@ impl Limit {
         Limit::bytes(product_bytes.saturating_add(2 * u64::from(largest_packet_bytes)))
     }
 
-    /// Whether a packet of `size_bytes` fits beside `held_packets` and `held_bytes`.
-    pub(crate) fn admits(&self, held_packets: usize, held_bytes: u64, size_bytes: u32) -> bool {
-        (held_packets as u64) < self.packets
-            && held_bytes.saturating_add(u64::from(size_bytes)) <= self.bytes
+    /// Whether a packet of `size_bytes` fits beside what is held.
+    pub(crate) fn admits(&self, held: Tally, size_bytes: u32) -> bool {
+        held.packets < self.packets
+            && held.bytes.saturating_add(u64::from(size_bytes)) <= self.bytes
     }
 }

@@ -1,20 +1,25 @@
-//! A link: one sender of constant rate behind one queue.
+//! A link: one sender behind one queue.
 
 use wansan_trace::Instant;
 
+use crate::capacity::Capacity;
 use crate::counters::Tally;
-use crate::packet::Transit;
-use crate::queue::DropTail;
-use crate::rate::{Moment, Rate};
+use crate::limit::Limit;
+use crate::packet::{Fate, Transit};
+use crate::queue::{Idle, Queue};
+use crate::rate::Moment;
+use crate::sink::Sink;
 
-/// Sends one packet at a time at a constant [`Rate`]; the others wait in a [`DropTail`] queue.
+/// Sends one packet at a time, as fast as its [`Capacity`] allows; the others wait in a [`Queue`].
 ///
 /// The link keeps a clock of its own: a packet begins when the one before it has ended (to a
 /// fraction of a nanosecond) or when it came, whichever is later, and not when somebody polled.
 #[derive(Debug)]
 pub struct Link<T> {
-    rate: Rate,
-    queue: DropTail<T>,
+    capacity: Capacity,
+    /// When a trace of rates began.
+    begun: Option<Instant>,
+    queue: Queue<T>,
     sending: Option<Transit<T>>,
     /// When the packet that is being sent, or the last one that was, ends.
     free_at: Moment,
@@ -27,10 +32,11 @@ pub struct Link<T> {
 impl<T> Link<T> {
     /// An idle link.
     #[must_use]
-    pub fn new(rate: Rate, queue: DropTail<T>) -> Self {
+    pub fn new(capacity: impl Into<Capacity>, queue: impl Into<Queue<T>>) -> Self {
         Link {
-            rate,
-            queue,
+            capacity: capacity.into(),
+            begun: None,
+            queue: queue.into(),
             sending: None,
             free_at: Moment::ZERO,
             busy_from: Instant::ZERO,
@@ -38,47 +44,86 @@ impl<T> Link<T> {
         }
     }
 
-    /// Its rate.
+    /// How fast it sends.
     #[must_use]
-    pub fn rate(&self) -> Rate {
-        self.rate
+    pub fn capacity(&self) -> &Capacity {
+        &self.capacity
     }
 
     /// The queue before it.
     #[must_use]
-    pub fn queue(&self) -> &DropTail<T> {
+    pub fn queue(&self) -> &Queue<T> {
         &self.queue
     }
 
     /// Time for which the link has been sending until `now`; divided by the time passed it is the
-    /// utilisation.
+    /// utilisation. Pauses in a trace of rates count while a packet waits for their end.
     #[must_use]
     pub fn busy_ns(&self, now: Instant) -> u64 {
         let until = now.min(self.free_at.rounded_up());
         self.earlier_busy_ns + until.ns().saturating_sub(self.busy_from.ns())
     }
 
+    /// Takes another capacity at `now`, up to which the link has been polled. What was sent of the
+    /// packet under way by then is sent; the rest of it goes at the new rate. A trace begins.
+    pub(crate) fn set_capacity(&mut self, now: Instant, capacity: Capacity) {
+        self.free_at = if self.sending.is_some() {
+            let rest = self.capacity.sent(self.origin(), now, self.free_at);
+            capacity.finish(now, now.into(), rest)
+        } else {
+            self.free_at.rounded_up().into()
+        };
+        self.begun = Some(now);
+        self.capacity = capacity;
+    }
+
+    pub(crate) fn set_limit(&mut self, limit: Limit) {
+        self.queue.set_limit(limit);
+    }
+
+    /// Loses the packet that is being sent and all that wait.
+    pub(crate) fn cut(&mut self, now: Instant, sink: &mut Sink<'_, T>) {
+        if let Some(sending) = self.sending.take() {
+            self.free_at = now.into();
+            sink.drop_at(sending, now, Fate::DroppedByOutage);
+        }
+        while let Some(waiting) = self.queue.take() {
+            sink.drop_at(waiting, now, Fate::DroppedByOutage);
+        }
+    }
+
     pub(crate) fn held(&self) -> Tally {
         let mut held = self.queue.depth();
         if let Some(sending) = &self.sending {
-            held.add(sending.packet.size_bytes);
+            held.add(sending.size_bytes());
         }
         held
     }
 
-    pub(crate) fn enqueue(&mut self, transit: Transit<T>) -> Result<(), Transit<T>> {
-        if self.sending.is_some() {
-            return self.queue.push(transit);
+    /// A packet comes. Gives it back when it passes at once, since the link is unlimited.
+    pub(crate) fn enqueue(
+        &mut self,
+        transit: Transit<T>,
+        sink: &mut Sink<'_, T>,
+    ) -> Option<Transit<T>> {
+        let idle = self.sending.is_none().then(|| Idle {
+            ns: transit.at.ns().saturating_sub(self.free_at.ns),
+            bits_per_s: self.capacity.bits_per_s(self.origin(), transit.at),
+        });
+        let transit = self.queue.admit(transit, idle, sink)?;
+        if self.capacity == Capacity::Unlimited {
+            self.free_at = self.free_at.max(transit.at.into());
+            return Some(transit);
         }
         self.begin(transit);
-        Ok(())
+        None
     }
 
-    pub(crate) fn poll(&mut self, now: Instant) -> Option<Transit<T>> {
+    pub(crate) fn poll(&mut self, now: Instant, sink: &mut Sink<'_, T>) -> Option<Transit<T>> {
         let ended = self.next_deadline().filter(|&ended| ended <= now)?;
         let mut sent = self.sending.take()?;
         sent.at = ended;
-        if let Some(next) = self.queue.pop() {
+        if let Some(next) = self.queue.pop(ended, sink) {
             self.begin(next);
         }
         Some(sent)
@@ -89,13 +134,21 @@ impl<T> Link<T> {
     }
 
     fn begin(&mut self, transit: Transit<T>) {
+        let begun = *self.begun.get_or_insert(transit.at);
         let came = Moment::from(transit.at);
         if came > self.free_at {
             self.earlier_busy_ns = self.busy_ns(Instant::FAR_FUTURE);
             self.busy_from = transit.at;
             self.free_at = came;
         }
-        self.free_at = self.rate.finish(self.free_at, transit.packet.size_bytes);
+        self.free_at = self
+            .capacity
+            .finish_packet(begun, self.free_at, transit.size_bytes());
         self.sending = Some(transit);
+    }
+
+    /// When the trace of rates began; any moment will do before it has.
+    fn origin(&self) -> Instant {
+        self.begun.unwrap_or(Instant::ZERO)
     }
 }

@@ -1,76 +1,82 @@
-//! Independent loss.
+//! Packets that are lost on the way, by one of three models.
 
-use rand_core::{Rng, SeedableRng};
-use rand_pcg::Pcg64Mcg;
+mod gilbert_elliott;
+mod listed;
 
-/// A loss probability that is none.
-#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[error("loss probability {0}: must be from 0 (never) to 1 (always)")]
-pub struct LossError(pub f64);
+pub use gilbert_elliott::{GilbertElliott, GilbertElliottError};
+pub use listed::{Listed, ListedError};
 
-/// Drops each packet with the same probability, whatever happened to the others. The same seed
-/// drops the same packets.
-#[derive(Debug, Clone)]
-pub struct Bernoulli {
-    random: Pcg64Mcg,
-    /// The probability in units of 2^-64: a draw of 64 bits below it drops.
-    threshold: u128,
+use crate::probability::{Probability, Random};
+
+/// Which packets are lost.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LossModel {
+    /// Each with the same probability, whatever happened to the others (Bernoulli).
+    Bernoulli(Probability),
+    /// In bursts.
+    GilbertElliott(GilbertElliott),
+    /// Those with these numbers.
+    Listed(Listed),
 }
 
-impl Bernoulli {
-    /// Loss with this probability (0 to 1).
-    ///
-    /// # Errors
-    /// [`LossError`] when the probability is outside 0 to 1 or not a number.
-    pub fn new(probability: f64, seed: u64) -> Result<Self, LossError> {
-        if !(0.0..=1.0).contains(&probability) {
-            return Err(LossError(probability));
+impl LossModel {
+    /// No loss.
+    pub const NONE: LossModel = LossModel::Bernoulli(Probability::NEVER);
+
+    /// The share of the packets that is lost in the long run; none of a list's.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        match self {
+            LossModel::Bernoulli(probability) => probability.value(),
+            LossModel::GilbertElliott(model) => model.mean_loss(),
+            LossModel::Listed(_) => 0.0,
         }
-        Ok(Bernoulli {
-            random: Pcg64Mcg::seed_from_u64(seed),
-            threshold: (probability * 2f64.powi(64)) as u128,
-        })
+    }
+}
+
+/// Drops packets as its model says, and lets the others pass at once. The same seed drops the same
+/// packets, whatever the rest of the path does.
+#[derive(Debug, Clone)]
+pub struct Loss {
+    model: LossModel,
+    random: Random,
+    /// Packets that have come.
+    came: u64,
+    /// Whether Gilbert and Elliott's channel is in its bad state.
+    bad: bool,
+}
+
+impl Loss {
+    /// Loss by this model. Packets count from 1, and a channel begins in its good state.
+    #[must_use]
+    pub fn new(model: LossModel, seed: u64) -> Self {
+        Loss {
+            model,
+            random: Random::new(seed, "loss"),
+            came: 0,
+            bad: false,
+        }
+    }
+
+    /// The model.
+    #[must_use]
+    pub fn model(&self) -> &LossModel {
+        &self.model
+    }
+
+    /// Takes another model. Packets are counted on; a channel begins in its good state.
+    pub(crate) fn set_model(&mut self, model: LossModel) {
+        self.model = model;
+        self.bad = false;
     }
 
     /// Decides the fate of the next packet.
     pub(crate) fn drops(&mut self) -> bool {
-        u128::from(self.random.next_u64()) < self.threshold
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn drops_of_a_million(probability: f64, seed: u64) -> u32 {
-        let mut loss = Bernoulli::new(probability, seed).unwrap();
-        (0..1_000_000).map(|_| u32::from(loss.drops())).sum()
-    }
-
-    #[test]
-    fn a_million_packets_lose_their_share() {
-        for (probability, seed) in [(0.01f64, 1), (0.3, 2), (0.0001, 3)] {
-            let mean = 1e6 * probability;
-            let sigma = (mean * (1.0 - probability)).sqrt();
-            let drops = f64::from(drops_of_a_million(probability, seed));
-            assert!(
-                (drops - mean).abs() <= 3.0 * sigma,
-                "probability {probability}, seed {seed}: {drops} drops, expected {mean} ± {}",
-                3.0 * sigma
-            );
-        }
-    }
-
-    #[test]
-    fn never_and_always() {
-        assert_eq!(drops_of_a_million(0.0, 4), 0);
-        assert_eq!(drops_of_a_million(1.0, 4), 1_000_000);
-    }
-
-    #[test]
-    fn refuses_what_is_no_probability() {
-        for wrong in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
-            assert!(Bernoulli::new(wrong, 0).is_err());
+        self.came += 1;
+        match &self.model {
+            LossModel::Bernoulli(probability) => self.random.decides(*probability),
+            LossModel::GilbertElliott(model) => model.drops(&mut self.bad, &mut self.random),
+            LossModel::Listed(list) => list.contains(self.came),
         }
     }
 }

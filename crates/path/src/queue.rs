@@ -1,66 +1,146 @@
-//! The drop-tail queue before a link.
+//! Queues before a link, each by its discipline.
 
-use std::collections::VecDeque;
+mod codel;
+mod drop_tail;
+mod priority;
+mod red;
+
+pub use codel::{CoDel, CoDelError, CoDelParameters};
+pub use drop_tail::DropTail;
+pub use priority::Priority;
+pub use red::{Red, RedError, RedParameters, Unit};
+
+use wansan_trace::Instant;
 
 use crate::counters::Tally;
 use crate::limit::Limit;
 use crate::packet::Transit;
+use crate::sink::Sink;
 
-/// First in, first out; what does not fit is dropped. The packet that the link is sending is no
-/// longer in it.
+/// What waits for a link, and in which order and how much of it may. The packet that the link is
+/// sending is no longer in its queue.
 #[derive(Debug)]
-pub struct DropTail<T> {
-    limit: Limit,
-    waiting: VecDeque<Transit<T>>,
-    bytes: u64,
-    high_water: Tally,
+pub enum Queue<T> {
+    /// First in, first out; what does not fit is dropped.
+    DropTail(DropTail<T>),
+    /// Random early detection.
+    Red(Red<T>),
+    /// Controlled delay.
+    CoDel(CoDel<T>),
+    /// Strict priority.
+    Priority(Priority<T>),
 }
 
-impl<T> DropTail<T> {
-    /// An empty queue that holds at most `limit`. A limit of zero drops whatever comes while the
-    /// link is sending.
-    #[must_use]
-    pub fn new(limit: Limit) -> Self {
-        DropTail {
-            limit,
-            waiting: VecDeque::new(),
-            bytes: 0,
-            high_water: Tally::default(),
-        }
-    }
+/// A link that has nothing to send.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Idle {
+    /// For how long.
+    pub(crate) ns: u64,
+    /// Its rate now; nothing when it is unlimited.
+    pub(crate) bits_per_s: Option<u64>,
+}
 
+impl<T> Queue<T> {
     /// Packets and bytes waiting.
     #[must_use]
     pub fn depth(&self) -> Tally {
-        Tally {
-            packets: self.waiting.len() as u64,
-            bytes: self.bytes,
+        match self {
+            Queue::DropTail(queue) => queue.depth(),
+            Queue::Red(queue) => queue.waiting().depth(),
+            Queue::CoDel(queue) => queue.waiting().depth(),
+            Queue::Priority(queue) => queue.depth(),
         }
     }
 
     /// The most packets and the most bytes that ever waited (not always at the same time).
     #[must_use]
     pub fn high_water(&self) -> Tally {
-        self.high_water
-    }
-
-    pub(crate) fn push(&mut self, transit: Transit<T>) -> Result<(), Transit<T>> {
-        let size_bytes = transit.packet.size_bytes;
-        if !self
-            .limit
-            .admits(self.waiting.len(), self.bytes, size_bytes)
-        {
-            return Err(transit);
+        match self {
+            Queue::DropTail(queue) => queue.high_water(),
+            Queue::Red(queue) => queue.waiting().high_water(),
+            Queue::CoDel(queue) => queue.waiting().high_water(),
+            Queue::Priority(queue) => queue.high_water(),
         }
-        self.bytes += u64::from(size_bytes);
-        self.waiting.push_back(transit);
-        self.high_water = self.high_water.max(self.depth());
-        Ok(())
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Transit<T>> {
-        let transit = self.waiting.pop_front()?;
-        self.bytes -= u64::from(transit.packet.size_bytes);
-        Some(transit)
+    /// What may wait.
+    #[must_use]
+    pub fn limit(&self) -> Limit {
+        match self {
+            Queue::DropTail(queue) => queue.limit(),
+            Queue::Red(queue) => queue.waiting().limit(),
+            Queue::CoDel(queue) => queue.waiting().limit(),
+            Queue::Priority(queue) => queue.limit(),
+        }
+    }
+
+    /// For the packets that come from now on: what waits already stays, even beyond it.
+    pub(crate) fn set_limit(&mut self, limit: Limit) {
+        match self {
+            Queue::DropTail(queue) => queue.set_limit(limit),
+            Queue::Red(queue) => queue.waiting_mut().set_limit(limit),
+            Queue::CoDel(queue) => queue.waiting_mut().set_limit(limit),
+            Queue::Priority(queue) => queue.set_limit(limit),
+        }
+    }
+
+    /// A packet comes. When the link is idle, and so the queue empty, it is handed back to be sent
+    /// at once, unless the discipline drops it even so.
+    pub(crate) fn admit(
+        &mut self,
+        transit: Transit<T>,
+        idle: Option<Idle>,
+        sink: &mut Sink<'_, T>,
+    ) -> Option<Transit<T>> {
+        match self {
+            Queue::DropTail(queue) => queue.admit(transit, idle, sink),
+            Queue::Red(queue) => queue.admit(transit, idle, sink),
+            Queue::CoDel(queue) => queue.admit(transit, idle, sink),
+            Queue::Priority(queue) => queue.admit(transit, idle, sink),
+        }
+    }
+
+    /// The packet to be sent next, from `now` on.
+    pub(crate) fn pop(&mut self, now: Instant, sink: &mut Sink<'_, T>) -> Option<Transit<T>> {
+        match self {
+            Queue::DropTail(queue) => queue.pop(),
+            Queue::Red(queue) => queue.pop(),
+            Queue::CoDel(queue) => queue.pop(now, sink),
+            Queue::Priority(queue) => queue.pop(),
+        }
+    }
+
+    /// Takes a packet out, whatever the discipline thinks of it.
+    pub(crate) fn take(&mut self) -> Option<Transit<T>> {
+        match self {
+            Queue::DropTail(queue) => queue.pop(),
+            Queue::Red(queue) => queue.pop(),
+            Queue::CoDel(queue) => queue.waiting_mut().pop(),
+            Queue::Priority(queue) => queue.pop(),
+        }
+    }
+}
+
+impl<T> From<DropTail<T>> for Queue<T> {
+    fn from(queue: DropTail<T>) -> Self {
+        Queue::DropTail(queue)
+    }
+}
+
+impl<T> From<Red<T>> for Queue<T> {
+    fn from(queue: Red<T>) -> Self {
+        Queue::Red(queue)
+    }
+}
+
+impl<T> From<CoDel<T>> for Queue<T> {
+    fn from(queue: CoDel<T>) -> Self {
+        Queue::CoDel(queue)
+    }
+}
+
+impl<T> From<Priority<T>> for Queue<T> {
+    fn from(queue: Priority<T>) -> Self {
+        Queue::Priority(queue)
     }
 }

@@ -1,10 +1,11 @@
-//! A link's rate, and time on it without drift.
+//! A constant rate, and time on a link without drift.
 
 use core::num::NonZeroU64;
+
 use wansan_trace::Instant;
 
 /// Nanobits in a byte: at `r` bits per second, `n` bytes take `n * NANOBITS_PER_BYTE / r` ns.
-const NANOBITS_PER_BYTE: u128 = 8 * 1_000_000_000;
+pub(crate) const NANOBITS_PER_BYTE: u128 = 8 * 1_000_000_000;
 
 /// Bits per second; never zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,10 +24,10 @@ impl Rate {
         self.0.get()
     }
 
-    /// When a packet of `size_bytes` that began at `start` has been sent.
-    pub(crate) fn finish(self, start: Moment, size_bytes: u32) -> Moment {
+    /// When `nanobits` that began at `start` have been sent.
+    pub(crate) fn finish(self, start: Moment, nanobits: u128) -> Moment {
         let rate = u128::from(self.bits_per_s());
-        let nanobits = u128::from(size_bytes) * NANOBITS_PER_BYTE + u128::from(start.part);
+        let nanobits = nanobits + u128::from(start.part);
         let whole_ns = u64::try_from(nanobits / rate).unwrap_or(u64::MAX);
         Moment {
             ns: start.ns.saturating_add(whole_ns),
@@ -34,14 +35,21 @@ impl Rate {
             part: (nanobits % rate) as u64,
         }
     }
+
+    /// The nanobits that are sent from `from` until `end`.
+    pub(crate) fn sent(self, from: Instant, end: Moment) -> u128 {
+        let whole_ns = u128::from(end.ns.saturating_sub(from.ns()));
+        whole_ns * u128::from(self.bits_per_s()) + u128::from(end.part)
+    }
 }
 
-/// A moment on one link's own clock: whole nanoseconds and `part`/rate of another one. The part
-/// is carried from packet to packet, so a busy link never drifts from its rate.
+/// A moment on one link's own clock: whole nanoseconds and `part`/rate of another one, where the
+/// rate is that of this nanosecond; `part` are the nanobits sent in it so far. The part is carried
+/// from packet to packet, so a busy link never drifts from its rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment {
-    ns: u64,
-    part: u64,
+    pub(crate) ns: u64,
+    pub(crate) part: u64,
 }
 
 impl Moment {
@@ -72,7 +80,7 @@ mod tests {
         let rate = Rate::from_bits_per_s(999_999_937).unwrap();
         let mut moment = Moment::ZERO;
         for _ in 0..1_000_000 {
-            moment = rate.finish(moment, 1514);
+            moment = rate.finish(moment, 1514 * NANOBITS_PER_BYTE);
         }
         let exact = (1_514_000_000u128 * NANOBITS_PER_BYTE).div_ceil(999_999_937);
         assert_eq!(u128::from(moment.rounded_up().ns()), exact);
@@ -81,7 +89,10 @@ mod tests {
     #[test]
     fn the_largest_packet_on_the_slowest_link_saturates() {
         let rate = Rate::from_bits_per_s(1).unwrap();
-        let end = rate.finish(Instant::FAR_FUTURE.into(), u32::MAX);
+        let end = rate.finish(
+            Instant::FAR_FUTURE.into(),
+            u128::from(u32::MAX) * NANOBITS_PER_BYTE,
+        );
         assert_eq!(end.rounded_up(), Instant::FAR_FUTURE);
     }
 }

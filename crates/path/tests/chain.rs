@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use wansan_path::{
-    Bernoulli, Chain, Counters, Delay, Departure, DropTail, Element, Fate, Limit, Link, Packet,
-    Rate, Tally,
+    Chain, Counters, Delay, Departure, DropTail, Element, Fate, Limit, Link, Loss, LossModel,
+    Packet, Probability, Rate, Tally,
 };
 use wansan_trace::Instant;
 
@@ -24,14 +24,18 @@ impl Direction {
         Rate::from_bits_per_s(self.bits_per_s).unwrap()
     }
 
+    fn loss(self) -> Element<usize> {
+        let model = LossModel::Bernoulli(Probability::new(self.loss).unwrap());
+        Element::Loss(Loss::new(model, self.seed))
+    }
+
     fn chain(self) -> Chain<usize> {
         let line = Limit::bandwidth_delay(self.rate(), self.delay, u32::from(u16::MAX));
         Chain::new(vec![
-            Element::Loss(Bernoulli::new(self.loss, self.seed).unwrap()),
+            self.loss(),
             Element::Link(Link::new(self.rate(), DropTail::new(self.queue))),
             Element::Delay(Delay::new(self.delay, line)),
         ])
-        .unwrap()
     }
 }
 
@@ -72,11 +76,7 @@ fn run(chain: &mut Chain<usize>, packets: &[(u64, u32)], late_ns: u64) -> Vec<De
         now_ns += gap_ns;
         let now = Instant::from_ns(now_ns);
         left.extend(std::iter::from_fn(|| chain.poll(now)));
-        let packet = Packet {
-            size_bytes,
-            payload: number,
-        };
-        left.extend(chain.enqueue(now, packet));
+        chain.enqueue(now, Packet::new(size_bytes, number));
         assert_conserved(&chain.counters(now));
     }
     while let Some(deadline) = chain.next_deadline() {
@@ -152,8 +152,7 @@ proptest! {
     ) {
         let mut chain = Direction { loss: 0.0, ..direction }.chain();
         let at = Instant::from_ns(at_ns);
-        let dropped = chain.enqueue(at, Packet { size_bytes, payload: 0 });
-        prop_assert_eq!(dropped, None);
+        chain.enqueue(at, Packet::new(size_bytes, 0));
         let sending_ns =
             (u128::from(size_bytes) * 8_000_000_000).div_ceil(u128::from(direction.bits_per_s));
         let due = at + Duration::from_nanos(sending_ns as u64) + direction.delay;
@@ -197,14 +196,14 @@ proptest! {
         let mut elements: Vec<Element<usize>> = order
             .iter()
             .map(|kind| match kind {
-                0 => Element::Loss(Bernoulli::new(direction.loss, direction.seed).unwrap()),
+                0 => direction.loss(),
                 1 => Element::Link(Link::new(direction.rate(), DropTail::new(direction.queue))),
                 2 => Element::Delay(Delay::new(direction.delay, line)),
                 _ => Element::Link(Link::new(direction.rate(), DropTail::new(Limit::packets(4)))),
             })
             .collect();
         elements.push(Element::Delay(Delay::new(Duration::ZERO, line)));
-        let mut chain = Chain::new(elements).unwrap();
+        let mut chain = Chain::new(elements);
         let left = run(&mut chain, &packets, 0);
         prop_assert_eq!(left.len(), packets.len());
         prop_assert!(left.is_sorted_by_key(|left| left.departed));
@@ -220,15 +219,10 @@ fn a_chain_that_nobody_polls_stays_bounded() {
     let mut chain = Chain::new(vec![
         Element::Link(Link::new(rate, DropTail::new(queue))),
         Element::Delay(Delay::new(Duration::ZERO, Limit::packets(1))),
-    ])
-    .unwrap();
+    ]);
     for number in 0..1_000 {
         let now = Instant::from_ns(number * 1_000_000);
-        let packet = Packet {
-            size_bytes: 1_500,
-            payload: (),
-        };
-        let _ = chain.enqueue(now, packet);
+        chain.enqueue(now, Packet::new(1_500, ()));
     }
     let counters = chain.counters(Instant::FAR_FUTURE);
     assert_eq!(counters.held.packets, 11);
@@ -238,14 +232,12 @@ fn a_chain_that_nobody_polls_stays_bounded() {
 #[test]
 fn a_full_delay_line_drops_and_says_so() {
     let line = Delay::new(Duration::from_millis(1), Limit::packets(2));
-    let mut chain = Chain::new(vec![Element::Delay(line)]).unwrap();
+    let mut chain = Chain::new(vec![Element::Delay(line)]);
     let fates: Vec<_> = (0..3)
         .map(|number| {
-            let packet = Packet {
-                size_bytes: 100,
-                payload: number,
-            };
-            chain.enqueue(Instant::ZERO, packet).map(|left| left.fate)
+            chain.enqueue(Instant::ZERO, Packet::new(100, number));
+            let early = Instant::from_ns(999_999);
+            chain.poll(early).map(|left| left.fate)
         })
         .collect();
     assert_eq!(fates, [None, None, Some(Fate::DroppedByDelayLine)]);
@@ -274,11 +266,7 @@ fn utilisation_counts_sending_time_only() {
         for (number, &(at_ns, size_bytes)) in came.enumerate() {
             let at = Instant::from_ns(at_ns);
             while chain.poll(at).is_some() {}
-            let packet = Packet {
-                size_bytes,
-                payload: number,
-            };
-            assert!(chain.enqueue(at, packet).is_none());
+            chain.enqueue(at, Packet::new(size_bytes, number));
         }
         let now = Instant::from_ns(at_ms * 1_000_000);
         while chain.poll(now).is_some() {}

@@ -107,8 +107,7 @@ fn run<T>(
                 DELAY,
                 Limit::bandwidth_delay(rate, DELAY, FRAME_BYTES),
             )),
-        ])
-        .expect("a delay ends it"),
+        ]),
     };
     let ports = world.hosts().iter().map(|host| Port {
         interface: host.interfaces()[0].wan_interface.clone(),

@@ -202,13 +202,8 @@ impl Driver {
         bytes.clear();
         bytes.extend_from_slice(frame.bytes);
         self.drain(direction, came);
-        let packet = Packet {
-            size_bytes,
-            payload: Frame { bytes, to },
-        };
-        if let Some(dropped) = self.directions[direction].chain.enqueue(came, packet) {
-            self.leave(direction, dropped);
-        }
+        let packet = Packet::new(size_bytes, Frame { bytes, to });
+        self.directions[direction].chain.enqueue(came, packet);
     }
 
     fn route(&self, from: usize, frame: &[u8]) -> Option<(usize, usize)> {
@@ -277,7 +272,7 @@ impl Driver {
         };
         let verdict = match departure.fate {
             Fate::Delivered => event::Verdict::Delivered,
-            Fate::DroppedByLoss => event::Verdict::DroppedByLoss,
+            Fate::DroppedByLoss | Fate::DroppedByOutage => event::Verdict::DroppedByLoss,
             Fate::DroppedByQueue | Fate::DroppedByDelayLine => event::Verdict::DroppedByQueue,
         };
         self.recorder.packet(event::Packet {
@@ -315,8 +310,8 @@ impl Driver {
                 out_bytes: counters.delivered.bytes,
                 queue_drops: counters.dropped_by_queue.packets
                     + counters.dropped_by_delay_line.packets,
-                loss_drops: counters.dropped_by_loss.packets,
-                marks: 0,
+                loss_drops: counters.dropped_by_loss.packets + counters.dropped_by_outage.packets,
+                marks: counters.marked.packets,
                 busy_ns: counters.busy_ns,
             });
         }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use wansan_path::{Bernoulli, Chain, Delay, DropTail, Element, Limit, Link, Rate};
+use wansan_path::{
+    Chain, Delay, DropTail, Element, Limit, Link, Loss, LossModel, Probability, Rate,
+};
 use wansan_trace::{Kinds, Recorder};
 
 use super::CellError;
@@ -87,8 +89,9 @@ fn chain(link: &plan::Link, mtu_bytes: u32, seed: u64) -> Result<Chain<Frame>, E
     };
     let mut elements = Vec::new();
     if link.loss.0 > 0.0 {
-        let loss = Bernoulli::new(link.loss.0, seed).map_err(|error| wrong(&error))?;
-        elements.push(Element::Loss(loss));
+        let probability = Probability::new(link.loss.0).map_err(|error| wrong(&error))?;
+        let model = LossModel::Bernoulli(probability);
+        elements.push(Element::Loss(Loss::new(model, seed)));
     }
     let rate = link.rate_bits_per_s.and_then(Rate::from_bits_per_s);
     if let Some(rate) = rate {
@@ -104,5 +107,5 @@ fn chain(link: &plan::Link, mtu_bytes: u32, seed: u64) -> Result<Chain<Frame>, E
     let on_the_line =
         Limit::bandwidth_delay(line_rate, link.delay, mtu_bytes + ETHERNET_HEADER_BYTES);
     elements.push(Element::Delay(Delay::new(link.delay, on_the_line)));
-    Chain::new(elements).map_err(|error| wrong(&error))
+    Ok(Chain::new(elements))
 }

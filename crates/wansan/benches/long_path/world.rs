@@ -111,6 +111,6 @@ fn direction(name: &str) -> Result<Direction> {
     ];
     Ok(Direction {
         name: name.to_owned(),
-        chain: Chain::new(elements)?,
+        chain: Chain::new(elements),
     })
 }

@@ -1,0 +1,177 @@
+//! The kinds of element.
+
+use core::time::Duration;
+
+use wansan_trace::Instant;
+
+use crate::corrupt::Corrupt;
+use crate::counters::Tally;
+use crate::delay::Delay;
+use crate::duplicate::Duplicate;
+use crate::link::Link;
+use crate::loss::Loss;
+use crate::mark::Mark;
+use crate::outage::Outage;
+use crate::packet::{Fate, Transit};
+use crate::reorder::Reorder;
+use crate::sink::Sink;
+
+/// One element of a path.
+#[derive(Debug)]
+pub enum Element<T> {
+    /// Drops packets by a model of loss and lets the others pass at once.
+    Loss(Loss),
+    /// Drops all packets while the path is down.
+    Outage(Outage),
+    /// Marks ECN-capable packets at random.
+    Mark(Mark),
+    /// Spoils a bit of packets at random.
+    Corrupt(Corrupt),
+    /// Copies packets at random.
+    Duplicate(Duplicate),
+    /// Sends packets at a rate and queues those that wait.
+    Link(Link<T>),
+    /// Holds packets back at random.
+    Reorder(Reorder<T>),
+    /// Holds every packet for a time.
+    Delay(Delay<T>),
+}
+
+/// Which way a packet takes that came to an element.
+pub(crate) enum Way {
+    /// On to the next element at once.
+    On,
+    /// The same, and a copy after it.
+    Twice,
+    /// Nowhere.
+    Nowhere(Fate),
+    /// Into the element, which holds it.
+    Inside,
+}
+
+impl<T> Element<T> {
+    /// What an element of this kind is called.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Element::Loss(_) => "loss",
+            Element::Outage(_) => "outage",
+            Element::Mark(_) => "mark",
+            Element::Corrupt(_) => "corrupt",
+            Element::Duplicate(_) => "duplicate",
+            Element::Link(_) => "link",
+            Element::Reorder(_) => "reorder",
+            Element::Delay(_) => "delay",
+        }
+    }
+
+    /// Whether it ever holds a packet.
+    pub(crate) fn holds(&self) -> bool {
+        matches!(
+            self,
+            Element::Link(_) | Element::Reorder(_) | Element::Delay(_)
+        )
+    }
+
+    /// A packet comes: does at once what is to be done, and says where it goes.
+    pub(crate) fn meet(&mut self, transit: &mut Transit<T>, sink: &mut Sink<'_, T>) -> Way {
+        let on_or = |other, applies| if applies { other } else { Way::On };
+        match self {
+            Element::Loss(loss) => on_or(Way::Nowhere(Fate::DroppedByLoss), loss.drops()),
+            Element::Outage(outage) => on_or(Way::Nowhere(Fate::DroppedByOutage), outage.is_down()),
+            Element::Mark(mark) => {
+                if mark.affects(transit) {
+                    sink.deeds.marked.add(transit.size_bytes());
+                }
+                Way::On
+            }
+            Element::Corrupt(corrupt) => {
+                if corrupt.affects(transit) {
+                    sink.deeds.corrupted.add(transit.size_bytes());
+                }
+                Way::On
+            }
+            Element::Duplicate(duplicate) => {
+                let copies = duplicate.copies();
+                if copies {
+                    sink.deeds.duplicated.add(transit.size_bytes());
+                }
+                on_or(Way::Twice, copies)
+            }
+            Element::Reorder(reorder) => on_or(Way::Inside, reorder.holds_back()),
+            Element::Link(_) | Element::Delay(_) => Way::Inside,
+        }
+    }
+
+    /// Holds a packet whose way is [`Way::Inside`]. Gives it back when it goes on at once.
+    pub(crate) fn hold(
+        &mut self,
+        transit: Transit<T>,
+        sink: &mut Sink<'_, T>,
+    ) -> Option<Transit<T>> {
+        let held = match self {
+            Element::Link(link) => return link.enqueue(transit, sink),
+            Element::Delay(delay) => delay.enqueue(transit),
+            Element::Reorder(reorder) => {
+                let size_bytes = transit.size_bytes();
+                let held = reorder.enqueue(transit);
+                if held.is_ok() {
+                    sink.deeds.held_back.add(size_bytes);
+                }
+                held
+            }
+            _ => return Some(transit),
+        };
+        if let Err(transit) = held {
+            sink.drop(transit, Fate::DroppedByDelayLine);
+        }
+        None
+    }
+
+    pub(crate) fn poll(&mut self, now: Instant, sink: &mut Sink<'_, T>) -> Option<Transit<T>> {
+        match self {
+            Element::Link(link) => link.poll(now, sink),
+            Element::Reorder(reorder) => reorder.poll(now),
+            Element::Delay(delay) => delay.poll(now),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        match self {
+            Element::Link(link) => link.next_deadline(),
+            Element::Reorder(reorder) => reorder.next_deadline(),
+            Element::Delay(delay) => delay.next_deadline(),
+            _ => None,
+        }
+    }
+
+    /// What it holds now.
+    pub(crate) fn held(&self) -> Tally {
+        match self {
+            Element::Link(link) => link.held(),
+            Element::Reorder(reorder) => reorder.held(),
+            Element::Delay(delay) => delay.held(),
+            _ => Tally::default(),
+        }
+    }
+
+    /// The most that it ever held, or for a link: that ever waited.
+    pub(crate) fn high_water(&self) -> Tally {
+        match self {
+            Element::Link(link) => link.queue().high_water(),
+            Element::Reorder(reorder) => reorder.high_water(),
+            Element::Delay(delay) => delay.high_water(),
+            _ => Tally::default(),
+        }
+    }
+
+    /// The longest that it holds a packet, if that does not depend on the load.
+    pub(crate) fn longest_stay(&self) -> Option<Duration> {
+        match self {
+            Element::Reorder(reorder) => Some(reorder.by()),
+            Element::Delay(delay) => Some(delay.reach().1),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Packets that each have a time to leave.
+
+use core::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+
+use wansan_trace::Instant;
+
+use crate::counters::Tally;
+use crate::limit::Limit;
+use crate::packet::Transit;
+
+/// Holds packets until they are due, each at a time of its own.
+///
+/// Those that are due no earlier than all before them, which without reordering are all of them,
+/// stand in a plain queue; only those that overtake are sorted.
+#[derive(Debug)]
+pub(crate) struct Line<T> {
+    limit: Limit,
+    in_order: VecDeque<Transit<T>>,
+    overtaking: BinaryHeap<Overtaking<T>>,
+    /// How many have overtaken so far.
+    overtaken: u64,
+    held: Tally,
+    high_water: Tally,
+}
+
+impl<T> Line<T> {
+    pub(crate) fn new(limit: Limit) -> Self {
+        Line {
+            limit,
+            in_order: VecDeque::new(),
+            overtaking: BinaryHeap::new(),
+            overtaken: 0,
+            held: Tally::default(),
+            high_water: Tally::default(),
+        }
+    }
+
+    pub(crate) fn held(&self) -> Tally {
+        self.held
+    }
+
+    pub(crate) fn high_water(&self) -> Tally {
+        self.high_water
+    }
+
+    /// Makes room for that much at least.
+    pub(crate) fn widen(&mut self, limit: Limit) {
+        self.limit = Limit {
+            packets: self.limit.packets.max(limit.packets),
+            bytes: self.limit.bytes.max(limit.bytes),
+        };
+    }
+
+    /// Holds a packet until `due`; gives it back when the line is full.
+    pub(crate) fn push(&mut self, mut transit: Transit<T>, due: Instant) -> Result<(), Transit<T>> {
+        if !self.limit.admits(self.held, transit.size_bytes()) {
+            return Err(transit);
+        }
+        transit.at = due;
+        self.held.add(transit.size_bytes());
+        self.high_water = self.high_water.max(self.held);
+        if self.in_order.back().is_none_or(|last| last.at <= due) {
+            self.in_order.push_back(transit);
+        } else {
+            self.overtaken += 1;
+            self.overtaking.push(Overtaking {
+                number: self.overtaken,
+                transit,
+            });
+        }
+        Ok(())
+    }
+
+    /// The next packet that is due by `now`. Of those that are due at one moment, first come those
+    /// that overtook nobody, then the others in the order in which they came.
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<Transit<T>> {
+        let due = self.next_due().filter(|&due| due <= now)?;
+        let transit = if self.in_order.front().is_some_and(|first| first.at == due) {
+            self.in_order.pop_front()?
+        } else {
+            self.overtaking.pop()?.transit
+        };
+        self.held.take(transit.size_bytes());
+        Some(transit)
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let in_order = self.in_order.front().map(|first| first.at);
+        match self.overtaking.peek() {
+            None => in_order,
+            Some(first) => Some(in_order.map_or(first.transit.at, |due| due.min(first.transit.at))),
+        }
+    }
+}
+
+/// A packet that overtakes; the greatest in a heap is the one to leave first.
+#[derive(Debug)]
+struct Overtaking<T> {
+    number: u64,
+    transit: Transit<T>,
+}
+
+impl<T> Ord for Overtaking<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.transit.at, other.number).cmp(&(self.transit.at, self.number))
+    }
+}
+
+impl<T> PartialOrd for Overtaking<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> PartialEq for Overtaking<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<T> Eq for Overtaking<T> {}

@@ -1,0 +1,99 @@
+//! Strict priority.
+
+use super::{DropTail, Idle};
+use crate::counters::Tally;
+use crate::limit::Limit;
+use crate::packet::{Fate, Transit};
+use crate::sink::Sink;
+
+/// Classes that share one limit. A packet waits while any of a lower class number does, and leaves
+/// in order of coming within its class.
+///
+/// When it is full, a packet pushes out those of higher class numbers, the highest class first and
+/// of it the packet that came last, until it fits; when that is not enough it is dropped itself, and
+/// then it pushes out nobody. The packet that the link is sending is never interrupted.
+#[derive(Debug)]
+pub struct Priority<T> {
+    limit: Limit,
+    classes: Vec<DropTail<T>>,
+    depth: Tally,
+    high_water: Tally,
+}
+
+impl<T> Priority<T> {
+    /// Most classes.
+    pub const MAX_CLASSES: u8 = 16;
+
+    /// An empty queue of `classes` classes, 1 to [`Priority::MAX_CLASSES`] (what is beyond counts as
+    /// the nearest), that holds at most `limit`. A packet with a higher class number than there are
+    /// is of the last class.
+    #[must_use]
+    pub fn new(classes: u8, limit: Limit) -> Self {
+        let classes = classes.clamp(1, Priority::<T>::MAX_CLASSES);
+        let unbounded = Limit {
+            packets: u64::MAX,
+            bytes: u64::MAX,
+        };
+        Priority {
+            limit,
+            classes: (0..classes).map(|_| DropTail::new(unbounded)).collect(),
+            depth: Tally::default(),
+            high_water: Tally::default(),
+        }
+    }
+
+    pub(super) fn depth(&self) -> Tally {
+        self.depth
+    }
+
+    pub(super) fn high_water(&self) -> Tally {
+        self.high_water
+    }
+
+    pub(super) fn limit(&self) -> Limit {
+        self.limit
+    }
+
+    pub(super) fn set_limit(&mut self, limit: Limit) {
+        self.limit = limit;
+    }
+
+    pub(super) fn admit(
+        &mut self,
+        transit: Transit<T>,
+        idle: Option<Idle>,
+        sink: &mut Sink<'_, T>,
+    ) -> Option<Transit<T>> {
+        if idle.is_some() {
+            return Some(transit);
+        }
+        let size_bytes = transit.size_bytes();
+        let class = usize::from(transit.packet.class).min(self.classes.len() - 1);
+        let behind = &self.classes[class + 1..];
+        let movable = behind
+            .iter()
+            .fold(Tally::default(), |sum, class| sum.plus(class.depth()));
+        if !self.limit.admits(self.depth.minus(movable), size_bytes) {
+            sink.drop(transit, Fate::DroppedByQueue);
+            return None;
+        }
+        while !self.limit.admits(self.depth, size_bytes) {
+            let mut behind = self.classes[class + 1..].iter_mut().rev();
+            let Some(pushed_out) = behind.find_map(DropTail::pop_last) else {
+                break;
+            };
+            self.depth.take(pushed_out.size_bytes());
+            sink.drop_at(pushed_out, transit.at, Fate::DroppedByQueue);
+        }
+        self.depth.add(size_bytes);
+        self.high_water = self.high_water.max(self.depth);
+        self.classes[class].push(transit);
+        None
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Transit<T>> {
+        let transit = self.classes.iter_mut().find_map(DropTail::pop)?;
+        self.depth.take(transit.size_bytes());
+        Some(transit)
+    }
+}

@@ -1,0 +1,236 @@
+//! Random early detection (Floyd and Jacobson, "Random Early Detection Gateways for Congestion
+//! Avoidance", 1993).
+
+use super::{DropTail, Idle};
+use crate::limit::Limit;
+use crate::packet::{Fate, Transit};
+use crate::probability::Random;
+use crate::sink::Sink;
+
+/// In what the average queue and its thresholds count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unit {
+    /// Packets.
+    #[default]
+    Packets,
+    /// Bytes. The probability of a drop is that of the average alone, whatever the packet's size
+    /// (RFC 7141 §2.2).
+    Bytes,
+}
+
+/// What a RED queue goes by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RedParameters {
+    /// In what the thresholds count.
+    pub unit: Unit,
+    /// Below this average nothing is dropped (`min_th`).
+    pub min_threshold: f64,
+    /// At this average the probability has risen to `max_probability` (`max_th`).
+    pub max_threshold: f64,
+    /// The probability just below `max_threshold` (`max_p`).
+    pub max_probability: f64,
+    /// Weight of the present queue in the average (`w_q`).
+    pub weight: f64,
+    /// Size of the packets in which the average falls while the link is idle, in bytes: as if that
+    /// many of them had been sent and had found the queue empty.
+    pub packet_bytes: u32,
+    /// Whether the probability rises on from `max_probability` at `max_threshold` to 1 at twice that
+    /// (Floyd's "gentle" variant of 2000); otherwise it is 1 from `max_threshold` on, as in 1993.
+    pub gentle: bool,
+    /// Whether ECN-capable packets are marked where others are dropped at random. When the average
+    /// says that every packet is dropped, they are dropped as well (RFC 3168 §7).
+    pub ecn: bool,
+}
+
+/// Parameters that make no RED queue.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum RedError {
+    /// The lower threshold is not below the upper one.
+    #[error("the lower threshold of {min} is not below the upper one of {max}")]
+    Thresholds {
+        /// The lower one.
+        min: f64,
+        /// The upper one.
+        max: f64,
+    },
+    /// It would drop nothing at random.
+    #[error("a greatest probability of {0}: must be more than 0 and at most 1")]
+    MaxProbability(f64),
+    /// The average would never move.
+    #[error("a weight of {0}: must be more than 0 and at most 1")]
+    Weight(f64),
+}
+
+impl RedParameters {
+    /// With these thresholds, and for the rest what Floyd recommends: a weight of 0.002, a greatest
+    /// probability of 0.1, gentle; packets of 1000 bytes, no ECN.
+    #[must_use]
+    pub fn new(unit: Unit, min_threshold: f64, max_threshold: f64) -> Self {
+        RedParameters {
+            unit,
+            min_threshold,
+            max_threshold,
+            max_probability: 0.1,
+            weight: 0.002,
+            packet_bytes: 1_000,
+            gentle: true,
+            ecn: false,
+        }
+    }
+
+    fn check(&self) -> Result<(), RedError> {
+        let within = |value: f64| value > 0.0 && value <= 1.0;
+        let (min, max) = (self.min_threshold, self.max_threshold);
+        if !(min >= 0.0 && min < max && max.is_finite()) {
+            return Err(RedError::Thresholds { min, max });
+        }
+        if !within(self.max_probability) {
+            return Err(RedError::MaxProbability(self.max_probability));
+        }
+        if !within(self.weight) {
+            return Err(RedError::Weight(self.weight));
+        }
+        Ok(())
+    }
+
+    /// The probability `p_b` at an average queue, before it is spread out evenly.
+    #[must_use]
+    pub fn probability(&self, average: f64) -> f64 {
+        let (min, max) = (self.min_threshold, self.max_threshold);
+        if average < min {
+            0.0
+        } else if average < max {
+            self.max_probability * (average - min) / (max - min)
+        } else if self.gentle && average < 2.0 * max {
+            self.max_probability + (1.0 - self.max_probability) * (average - max) / max
+        } else {
+            1.0
+        }
+    }
+}
+
+/// A queue that drops at random, or marks, before it is full, by its average length.
+///
+/// At each arrival the average moves toward the packets (or bytes) that wait; after an idle time of
+/// the link it is what it would be had small packets kept coming to an empty queue. Between the
+/// thresholds a packet is dropped with `p_a = p_b / (1 − count · p_b)`, where `count` are the packets
+/// since the last drop, so that drops are evenly spread. What the limit has no room for is dropped
+/// as by a drop-tail queue.
+#[derive(Debug)]
+pub struct Red<T> {
+    waiting: DropTail<T>,
+    parameters: RedParameters,
+    average: f64,
+    /// Packets that came between the thresholds since the last drop; nothing below the lower one.
+    since_drop: Option<u64>,
+    random: Random,
+}
+
+impl<T> Red<T> {
+    /// An empty queue. The same seed drops the same packets of the same load.
+    ///
+    /// # Errors
+    /// [`RedError`].
+    pub fn new(parameters: RedParameters, limit: Limit, seed: u64) -> Result<Self, RedError> {
+        parameters.check()?;
+        Ok(Red {
+            waiting: DropTail::new(limit),
+            parameters,
+            average: 0.0,
+            since_drop: None,
+            random: Random::new(seed, "red"),
+        })
+    }
+
+    /// The average queue, in the unit of the thresholds.
+    #[must_use]
+    pub fn average(&self) -> f64 {
+        self.average
+    }
+
+    pub(super) fn waiting(&self) -> &DropTail<T> {
+        &self.waiting
+    }
+
+    pub(super) fn waiting_mut(&mut self) -> &mut DropTail<T> {
+        &mut self.waiting
+    }
+
+    pub(super) fn admit(
+        &mut self,
+        mut transit: Transit<T>,
+        idle: Option<Idle>,
+        sink: &mut Sink<'_, T>,
+    ) -> Option<Transit<T>> {
+        self.observe(idle);
+        match self.judge() {
+            Judgement::Pass => {}
+            Judgement::Signal if self.parameters.ecn && transit.packet.ecn.is_capable() => {
+                sink.mark(&mut transit);
+            }
+            Judgement::Signal | Judgement::Drop => {
+                sink.drop(transit, Fate::DroppedByQueue);
+                return None;
+            }
+        }
+        self.waiting.admit(transit, idle, sink)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Transit<T>> {
+        self.waiting.pop()
+    }
+
+    /// Moves the average as a packet comes.
+    fn observe(&mut self, idle: Option<Idle>) {
+        let weight = self.parameters.weight;
+        let Some(idle) = idle else {
+            let depth = self.waiting.depth();
+            let queue = match self.parameters.unit {
+                Unit::Packets => depth.packets,
+                Unit::Bytes => depth.bytes,
+            };
+            self.average += weight * (queue as f64 - self.average);
+            return;
+        };
+        let Some(bits_per_s) = idle.bits_per_s else {
+            // An unlimited link sends any number of packets in no time.
+            self.average = 0.0;
+            return;
+        };
+        let idle_bits = idle.ns as f64 * bits_per_s as f64 / 1e9;
+        let packets = idle_bits / (f64::from(self.parameters.packet_bytes.max(1)) * 8.0);
+        // The cast saturates; by then nothing is left of the average.
+        self.average *= (1.0 - weight).powi(packets as i32);
+    }
+
+    /// What becomes of the packet that comes, by the average.
+    fn judge(&mut self) -> Judgement {
+        let base = self.parameters.probability(self.average);
+        if self.average < self.parameters.min_threshold {
+            self.since_drop = None;
+            return Judgement::Pass;
+        }
+        if base >= 1.0 {
+            self.since_drop = Some(0);
+            return Judgement::Drop;
+        }
+        let count = self.since_drop.map_or(0, |count| count + 1);
+        let spread = 1.0 - count as f64 * base;
+        let probability = if spread > 0.0 { base / spread } else { 1.0 };
+        let signal = self.random.unit() < probability;
+        self.since_drop = Some(if signal { 0 } else { count });
+        if signal {
+            Judgement::Signal
+        } else {
+            Judgement::Pass
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judgement {
+    Pass,
+    /// A mark would do.
+    Signal,
+    Drop,
+}

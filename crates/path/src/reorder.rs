@@ -1,0 +1,82 @@
+//! Packets that are held back, so that others overtake them.
+
+use core::time::Duration;
+
+use wansan_trace::Instant;
+
+use crate::counters::Tally;
+use crate::limit::Limit;
+use crate::line::Line;
+use crate::packet::Transit;
+use crate::probability::{Probability, Random};
+
+/// Holds back a share of the packets for some time, and lets the others pass at once.
+#[derive(Debug)]
+pub struct Reorder<T> {
+    share: Probability,
+    by: Duration,
+    random: Random,
+    line: Line<T>,
+}
+
+impl<T> Reorder<T> {
+    /// Holds back each packet with the probability `share`, for the time `by`. The same seed holds
+    /// back the same packets. `limit` only bounds the memory, as that of a [`crate::Delay`].
+    #[must_use]
+    pub fn new(share: Probability, by: Duration, seed: u64, limit: Limit) -> Self {
+        Reorder {
+            share,
+            by,
+            random: Random::new(seed, "reorder"),
+            line: Line::new(limit),
+        }
+    }
+
+    /// How likely a packet is held back.
+    #[must_use]
+    pub fn share(&self) -> Probability {
+        self.share
+    }
+
+    /// For how long it is.
+    #[must_use]
+    pub fn by(&self) -> Duration {
+        self.by
+    }
+
+    /// For the packets that come from now on. Those that are held back leave when they would have.
+    pub(crate) fn set(&mut self, share: Probability, by: Duration) {
+        self.share = share;
+        self.by = by;
+    }
+
+    pub(crate) fn widen(&mut self, limit: Limit) {
+        self.line.widen(limit);
+    }
+
+    pub(crate) fn held(&self) -> Tally {
+        self.line.held()
+    }
+
+    pub(crate) fn high_water(&self) -> Tally {
+        self.line.high_water()
+    }
+
+    /// Whether the next packet is held back.
+    pub(crate) fn holds_back(&mut self) -> bool {
+        self.random.decides(self.share)
+    }
+
+    pub(crate) fn enqueue(&mut self, transit: Transit<T>) -> Result<(), Transit<T>> {
+        let due = transit.at + self.by;
+        self.line.push(transit, due)
+    }
+
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<Transit<T>> {
+        self.line.pop(now)
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.line.next_due()
+    }
+}
