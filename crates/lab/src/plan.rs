@@ -81,15 +81,17 @@ use std::path::{Path, PathBuf};
 
 pub use cell::{Cell, Phase};
 pub use document::{
-    CaseTable, DigestWish, Document, HostTable, InitiatorTable, KnownTable, Op, PaperTable,
-    PathTable, Pattern, RecordKind, Schedule, SessionTable, TargetTable, TcpTable, TraceTable,
-    WorkloadTable, WorldKind, WorldTable,
+    CaseTable, Cipher, DigestWish, Document, HostTable, InitiatorTable, KnownTable, Op, PaperTable,
+    PathTable, Pattern, RecordKind, RouteTable, RouterTable, RoutingBy, RoutingTable, Schedule,
+    SessionTable, TargetTable, TcpTable, TraceTable, Vpn, WorkloadTable, WorldKind, WorldTable,
 };
 pub use expect::{Comparison, Expectation, Verdict};
 pub use paper::{KnownNumber, Paper};
 pub use parameter::Parameter;
 pub use quantity::{Iops, Loss, QueueBound, Rate, Size, Span};
-pub use scenario::{Initiator, Link, Scenario};
+pub use scenario::{
+    Classifier, Connection, Initiator, InnerRoute, Link, Scenario, Tunnel, TunnelEnd, Way,
+};
 pub use sweep::Axis;
 
 use wansan_mistake::Mistake;
@@ -161,7 +163,7 @@ impl Plan {
             mistake: mistake.text,
         };
         let document = document::from_text(text).map_err(located)?;
-        Scenario::resolve(&document).map_err(located)?;
+        Scenario::resolve(&document, text).map_err(located)?;
         let plan = Plan {
             file: file.to_owned(),
             table: document::to_table(&document).map_err(located)?,

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 pub use folder::RunFolder;
 pub use machine::Machine;
-pub use manifest::{CellFacts, ClockAnchor, HostFacts, Manifest, PathFacts};
+pub use manifest::{CellFacts, ClockAnchor, Manifest, NodeFacts, PathFacts};
 pub use report::page;
 pub use results::{Advised, CellFinding, CellResult, MeasuredGain, Results};
 

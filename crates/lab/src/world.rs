@@ -1,13 +1,12 @@
-//! A small network on one computer: every host is a network namespace, and all hosts are joined
-//! by virtual Ethernet to one more namespace, the *wan*, in which the emulator moves frames.
+//! A small network on one computer: every host and every router is a network namespace. Those that
+//! a path joins are neighbours in a network of their own, the first one 10.83.0.0/16, the next
+//! 10.84.0.0/16 and so on, by virtual Ethernet to one more namespace, the *wan*, in which the
+//! emulator moves frames; or, on a wire, straight from one to the other.
 //!
 //! ```text
-//!   host "client-1"          wan                host "storage"
-//!   wan 10.83.0.2 ═══════ h2   h1 ═══════ wan 10.83.0.1
+//!   host "client-1"          wan                  router "far"             host "storage"
+//!   wan 10.83.0.2 ═══════ h2   h1 ═══════ wan 10.83.0.1   wan2 10.84.0.1 ═══ wan2 10.84.0.3
 //! ```
-//!
-//! Hosts that are joined by several paths side by side have an interface for each: `wan2` with an
-//! address in 10.84.0.0/16, and so on.
 //!
 //! Call [`isolate`] first, while the process has one thread; then [`World::build`]. The
 //! namespaces have no names anywhere: a thread of this process lives in each, the processes of a
@@ -15,22 +14,29 @@
 //! the last of them is gone. So nothing is left behind, however the lab ends, and several labs
 //! run side by side.
 
-mod host;
+mod build;
 mod link;
 mod namespace;
 mod netlink;
+mod node;
 mod offload;
 mod process;
 mod rights;
+mod route;
 mod sysctl;
+mod topology;
 
 use std::io;
 
-pub use host::{Host, HostSpec, Interface, TcpSettings, World};
-pub(crate) use host::{MAX_HOSTS, MAX_INTERFACES};
+pub use build::World;
 pub use namespace::Namespace;
+pub use node::{Interface, Node};
 pub use process::{Ended, Process, ProcessError};
 pub use rights::{Rights, isolate};
+pub use topology::{
+    Hop, IpRoute, Medium, NetworkSpec, NodeSpec, Role, Rule, Selector, TcpSettings, Topology,
+};
+pub(crate) use topology::{MAX_NETWORKS, MAX_NODES};
 
 /// Why a world could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -49,12 +55,12 @@ pub enum WorldError {
     #[error("the lab was isolated after the process had started threads: isolate it first")]
     CallerMisused,
     /// The kernel refused a step for a reason that no known setting explains.
-    #[error("cannot {action} of host `{host}`: {source}")]
+    #[error("`{node}`: cannot {action}: {source}")]
     Refused {
         /// What was tried.
         action: String,
         /// In whose namespace.
-        host: String,
+        node: String,
         /// The kernel's answer.
         source: io::Error,
     },

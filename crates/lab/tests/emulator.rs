@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use wansan_lab::emulator::{Config, Direction, Emulator, EmulatorError, Port, Report, Route};
-use wansan_lab::world::{HostSpec, TcpSettings, World, isolate};
+use wansan_lab::world::{TcpSettings, Topology, World, isolate};
 use wansan_path::{
     Chain, Delay, DropTail, Element, Limit, Link, Loss, LossModel, Probability, Rate,
 };
@@ -103,17 +103,14 @@ fn play(role: &str) -> Result<(), String> {
         .iter()
         .find(|(name, _)| *name == role)
         .ok_or_else(|| format!("no role `{role}`"))?;
-    let hosts = ["storage", "client-1", "client-2"].map(|name| HostSpec {
-        interfaces: 1,
-        name: name.to_owned(),
-        tcp: TcpSettings {
-            congestion_control: "reno".to_owned(),
-            rmem_bytes: [4_096, 131_072, 6_291_456],
-            wmem_bytes: [4_096, 16_384, 4_194_304],
-            ecn: false,
-        },
-    });
-    let world = World::build(&hosts, 1500).map_err(|error| error.to_string())?;
+    let tcp = TcpSettings {
+        congestion_control: "reno".to_owned(),
+        rmem_bytes: [4_096, 131_072, 6_291_456],
+        wmem_bytes: [4_096, 16_384, 4_194_304],
+        ecn: false,
+    };
+    let topology = Topology::flat(&["storage", "client-1", "client-2"], &tcp, 1500);
+    let world = World::build(&topology).map_err(|error| error.to_string())?;
     play(&world)
 }
 
@@ -146,10 +143,8 @@ fn config(world: &World, way: Way) -> Config {
             chain,
         }
     };
-    let ports = world.hosts().iter().map(|host| Port {
-        interface: host.interfaces()[0].wan_interface.clone(),
-        host_mac: host.interfaces()[0].mac,
-    });
+    let interfaces = world.nodes().iter().flat_map(|node| node.interfaces());
+    let ports = interfaces.filter_map(Port::of);
     let routes = [1, 2].into_iter().flat_map(|client| {
         let route = |from, to, direction| Route {
             from,
@@ -182,7 +177,7 @@ fn check(holds: bool, what: impl Into<String>) -> Result<(), String> {
 
 /// Sends `bytes` over TCP from client 1 to the storage; what it got.
 fn transfer(world: &World, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
-    let [storage, client, _] = world.hosts() else {
+    let [storage, client, _] = world.nodes() else {
         return Err("three hosts".to_owned());
     };
     let address = storage.address();
@@ -234,8 +229,8 @@ fn tcp_over_a_lossy_path(world: &World) -> Result<(), String> {
 
 /// A socket of a host, by its place in the world.
 fn socket(world: &World, host: usize) -> Result<(UdpSocket, Ipv4Addr), String> {
-    let address = world.hosts()[host].address();
-    let socket = world.hosts()[host].namespace().run(move || {
+    let address = world.nodes()[host].address();
+    let socket = world.nodes()[host].namespace().run(move || {
         let socket = UdpSocket::bind((address, 7))?;
         socket.set_read_timeout(Some(LONG)).map(|()| socket)
     });

@@ -76,7 +76,6 @@ fn each_mistake_is_named_with_the_right_thing() {
             &[":14", "parsecs", "ns, us, ms"],
         ),
         ("delay = \"16ms\"", "delay = \"2min\"", &["60s"]),
-        ("delay = \"16ms\"\n", "", &["[path]", "lacks `delay`"]),
         (
             "rate = \"1Gbit/s\"",
             "rate = \"1GB\"",
@@ -162,7 +161,7 @@ fn each_mistake_is_named_with_the_right_thing() {
             "[target]\nhost",
             "[[path]]\nname = \"far\"\nbetween = [\"client\", \"storage\"]\ndelay = \"1ms\"\n\n\
              [target]\nhost",
-            &["`wan` and `far` both join", "`routes`"],
+            &["[[path]] `wan` or [[path]] `far`", "`routes`"],
         ),
         (
             "[[initiator]]",
@@ -327,16 +326,22 @@ fn paths_side_by_side_take_an_interface_each() {
     let plan = parse(&text).unwrap();
     let cells = plan.cells(Phase::Planned, &[]).unwrap();
     let scenario = &cells[0].scenario;
-    assert_eq!(scenario.initiators[0].routes, [1, 0]);
-    let interfaces: Vec<(&str, usize)> = scenario
-        .hosts
+    let ends: Vec<String> = scenario.initiators[0]
+        .connections
         .iter()
-        .map(|host| (host.name.as_str(), host.interfaces))
+        .map(|one| format!("{}: {}->{}", one.route, one.source, one.target))
         .collect();
     assert_eq!(
-        interfaces,
-        [("storage", 2), ("client-1", 2), ("client-2", 1)]
+        ends,
+        ["far: 10.84.0.2:0->10.84.0.1", "wan: 10.83.0.2:0->10.83.0.1"]
     );
+    let members: Vec<&[usize]> = scenario
+        .topology
+        .networks
+        .iter()
+        .map(|network| &network.members[..])
+        .collect();
+    assert_eq!(members, [&[1, 2, 0][..], &[1, 0]]);
 }
 
 #[test]
@@ -387,8 +392,8 @@ fn cells_are_the_product_in_the_order_of_the_plan() {
         .map(|initiator| initiator.host.as_str())
         .collect();
     assert_eq!(hosts, ["client-1", "client-2"]);
-    assert!(scenario.links[0].joins("storage", "client-2"));
-    assert!(!scenario.links[0].joins("client-1", "client-2"));
+    assert!(scenario.links[0].joins(0, 2));
+    assert!(!scenario.links[0].joins(1, 2));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use wansan_lab::world::{HostSpec, TcpSettings, World, isolate};
+use wansan_lab::world::{TcpSettings, Topology, World, isolate};
 
 /// The user that the suite drops to when root starts it.
 const NOBODY: u32 = 65_534;
@@ -189,19 +189,15 @@ fn play(role: &str) -> Result<(), String> {
         wmem_bytes: [4096, 16_384, 40_000_000],
         ecn: true,
     };
-    let specs = ["storage", "client-1", "client-2"].map(|name| HostSpec {
-        interfaces: 1,
-        name: name.to_owned(),
-        tcp: tcp.clone(),
-    });
-    let world = World::build(&specs, 1500).map_err(|e| text(&e))?;
+    let topology = Topology::flat(&["storage", "client-1", "client-2"], &tcp, 1500);
+    let world = World::build(&topology).map_err(|e| text(&e))?;
     match role {
         "hosts" => hosts(&world),
         "programs" => programs(&world),
         "hold" => {
             let mut command = Command::new("sh");
             command.args(["-c", "echo $$; exec sleep 1000"]);
-            let mut program = world.hosts()[0]
+            let mut program = world.nodes()[0]
                 .start("sleep", command)
                 .map_err(|e| text(&e))?;
             println!("{}", program.line("start", LONG).map_err(|e| text(&e))?);
@@ -222,7 +218,7 @@ fn check(holds: bool, what: &str) -> Result<(), String> {
 fn output(world: &World, host: usize, script: &str) -> Result<Vec<String>, String> {
     let mut command = Command::new("sh");
     command.args(["-c", script]);
-    world.hosts()[host]
+    world.nodes()[host]
         .start(script, command)
         .and_then(|program| program.succeed(LONG))
         .map_err(|error| error.to_string())
@@ -260,7 +256,7 @@ fn hosts(world: &World) -> Result<(), String> {
             .any(|line| line.starts_with("10.83.0.1 ") && line.contains("02:53:41:4e:00:01")),
         &format!("a neighbour is unknown: {neighbours:?}"),
     )?;
-    let settings = world.hosts()[2].settings();
+    let settings = world.nodes()[2].settings();
     for (name, value) in [
         ("net.ipv4.tcp_rmem", "4096 131072 50000000"),
         ("net.ipv4.tcp_wmem", "4096 16384 40000000"),
@@ -275,8 +271,8 @@ fn hosts(world: &World) -> Result<(), String> {
         )?;
     }
     // Loopback works, and a connection can be made to a host's own address.
-    let name = world.hosts()[0].address().to_string();
-    let connected = world.hosts()[0].namespace().run(move || {
+    let name = world.nodes()[0].address().to_string();
+    let connected = world.nodes()[0].namespace().run(move || {
         let listener = std::net::TcpListener::bind((name.as_str(), 0))?;
         std::net::TcpStream::connect(listener.local_addr()?).map(drop)
     });
@@ -284,7 +280,7 @@ fn hosts(world: &World) -> Result<(), String> {
 }
 
 fn programs(world: &World) -> Result<(), String> {
-    let host = &world.hosts()[0];
+    let host = &world.nodes()[0];
     let shell = |script: &str| {
         let mut command = Command::new("sh");
         command.args(["-c", script]);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use wansan_lab::emulator::{Config, Direction, Emulator, Port, Route, Statistics};
-use wansan_lab::world::{HostSpec, TcpSettings, World, isolate};
+use wansan_lab::world::{TcpSettings, Topology, World, isolate};
 use wansan_path::{Chain, Delay, DropTail, Element, Limit, Link, Rate};
 use wansan_trace::{Kinds, Recorder};
 
@@ -34,7 +34,7 @@ const REPEATS: usize = 3;
 
 fn main() -> ExitCode {
     let json = std::env::args().any(|argument| argument == "--json");
-    let world = isolate().and_then(|_| World::build(&[host("west"), host("east")], MTU_BYTES));
+    let world = isolate().and_then(|_| World::build(&topology()));
     let world = match world {
         Ok(world) => world,
         Err(error) => {
@@ -78,17 +78,14 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn host(name: &str) -> HostSpec {
-    HostSpec {
-        interfaces: 1,
-        name: name.to_owned(),
-        tcp: TcpSettings {
-            congestion_control: "cubic".to_owned(),
-            rmem_bytes: [4_096, 131_072, 6_291_456],
-            wmem_bytes: [4_096, 16_384, 4_194_304],
-            ecn: false,
-        },
-    }
+fn topology() -> Topology {
+    let tcp = TcpSettings {
+        congestion_control: "cubic".to_owned(),
+        rmem_bytes: [4_096, 131_072, 6_291_456],
+        wmem_bytes: [4_096, 16_384, 4_194_304],
+        ecn: false,
+    };
+    Topology::flat(&["west", "east"], &tcp, MTU_BYTES)
 }
 
 /// Has `probe` send a packet every so long both ways, which makes `bits_per_s` of frames, through
@@ -109,10 +106,8 @@ fn run<T>(
             )),
         ]),
     };
-    let ports = world.hosts().iter().map(|host| Port {
-        interface: host.interfaces()[0].wan_interface.clone(),
-        host_mac: host.interfaces()[0].mac,
-    });
+    let interfaces = world.nodes().iter().flat_map(|node| node.interfaces());
+    let ports = interfaces.filter_map(Port::of);
     let config = Config {
         ports: ports.collect(),
         directions: vec![direction("wan:forward"), direction("wan:back")],

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use wansan_lab::world::{Host, World};
+use wansan_lab::world::{Node, World};
 use wansan_trace::clock;
 
 use super::stamped::Stamped;
@@ -63,9 +63,9 @@ pub(crate) fn through_interfaces(world: &World, gap: Duration, time: Duration) -
         (thread::spawn(move || send(&sending, gap, time)), receiving)
     });
     thread::sleep(time / 5);
-    let first = world.hosts().iter().map(received).collect::<Vec<_>>();
+    let first = world.nodes().iter().map(received).collect::<Vec<_>>();
     thread::sleep(time * 3 / 5);
-    let second = world.hosts().iter().map(received);
+    let second = world.nodes().iter().map(received);
     let rates = first.into_iter().zip(second);
     let rates = rates.map(|((began_ns, before), (ended_ns, after))| {
         (after - before) * 8 * 1_000_000_000 / (ended_ns - began_ns)
@@ -77,14 +77,14 @@ pub(crate) fn through_interfaces(world: &World, gap: Duration, time: Duration) -
     rates
 }
 
-fn pairs(world: &World) -> [(&Host, &Host); 2] {
-    let [west, east] = world.hosts() else {
+fn pairs(world: &World) -> [(&Node, &Node); 2] {
+    let [west, east] = world.nodes() else {
         panic!("two hosts");
     };
     [(west, east), (east, west)]
 }
 
-fn sockets(from: &Host, to: &Host) -> (UdpSocket, UdpSocket) {
+fn sockets(from: &Node, to: &Node) -> (UdpSocket, UdpSocket) {
     let (here, there) = (from.address(), to.address());
     let receiving = to.namespace().run(move || UdpSocket::bind((there, PORT)));
     let sending = from.namespace().run(move || {
@@ -98,7 +98,7 @@ fn sockets(from: &Host, to: &Host) -> (UdpSocket, UdpSocket) {
 }
 
 /// The bytes that the host's interface has received, and when.
-fn received(host: &Host) -> (u64, u64) {
+fn received(host: &Node) -> (u64, u64) {
     host.namespace().run(|| {
         let now_ns = clock::now().ns();
         let devices = std::fs::read_to_string("/proc/thread-self/net/dev").expect("counters");

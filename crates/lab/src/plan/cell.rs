@@ -75,7 +75,7 @@ pub(super) fn expand(
                 parameter.set(&mut table, value.clone())?;
             }
             let resolved = document::from_table(&table)
-                .and_then(|document| Ok((Scenario::resolve(&document)?, document)));
+                .and_then(|document| Ok((Scenario::resolve(&document, "")?, document)));
             let (scenario, document) = resolved.map_err(|mistake| {
                 if parameters.is_empty() {
                     mistake

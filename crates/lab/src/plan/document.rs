@@ -2,10 +2,11 @@
 
 mod case;
 mod paper;
+mod topology;
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use wansan_san::store::LunSpec;
 
 use super::quantity::{Iops, Loss, QueueBound, Rate, Size, Span, whole};
@@ -13,6 +14,7 @@ use wansan_mistake::Mistake;
 
 pub use case::CaseTable;
 pub use paper::{KnownTable, PaperTable};
+pub use topology::{Cipher, RouteTable, RouterTable, RoutingBy, RoutingTable, Vpn};
 
 /// A plan as written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,8 +36,17 @@ pub struct Document {
     pub world: WorldTable,
     /// The hosts.
     pub host: Vec<HostTable>,
+    /// The routers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub router: Vec<RouterTable>,
     /// The paths between them.
     pub path: Vec<PathTable>,
+    /// The ways through the routers; those written first have priority.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub route: Vec<RouteTable>,
+    /// How they are told apart.
+    #[serde(default)]
+    pub routing: RoutingTable,
     /// The target.
     pub target: TargetTable,
     /// The initiators.
@@ -98,17 +109,19 @@ pub struct HostTable {
     pub count: u32,
 }
 
-/// `[[path]]`: a link in both directions, shared by all the hosts at its ends.
+/// `[[path]]`: a link in both directions, shared by all the hosts and routers at its ends. Without
+/// any effect, and with one node at each end, it is a wire, which the emulator never sees.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathTable {
     /// Its name in records and in parameters (`path.NAME.delay`).
     #[serde(default = "wan")]
     pub name: String,
-    /// The hosts at its two ends.
+    /// The hosts or routers at its two ends.
     pub between: [String; 2],
-    /// One-way delay.
-    pub delay: Span,
+    /// One-way delay, to 60 s. Even `0ms` makes it an emulated path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Span>,
     /// What the link carries in each direction; unlimited when it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
@@ -118,6 +131,14 @@ pub struct PathTable {
     /// Share of the packets that is lost at random, in each direction.
     #[serde(default = "lossless")]
     pub loss: Loss,
+}
+
+impl PathTable {
+    /// Whether the plan says anything of what happens to packets on the path.
+    #[must_use]
+    pub fn has_effect(&self) -> bool {
+        self.delay.is_some() || self.rate.is_some() || self.loss.0 > 0.0
+    }
 }
 
 /// `[target]`: the target.
@@ -142,10 +163,18 @@ pub struct TargetTable {
 pub struct InitiatorTable {
     /// The host, or hosts.
     pub host: String,
-    /// The `[[path]]`s that its session has a connection over, by name, when several join it and
-    /// the target; one connection over the only path when it is left out.
+    /// What the connections of its session go over: `[[route]]`s by name, or `[[path]]`s that join
+    /// its host and the target's. The only one that there is when it is left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<String>,
+    /// Connections of the session, 1 to 256, given out to the routes in turn; one for each route
+    /// when it is left out.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "some_connections"
+    )]
+    pub connections: Option<u32>,
     /// Which connection takes the next command.
     #[serde(default)]
     pub schedule: Schedule,
@@ -423,6 +452,13 @@ impl Default for TraceTable {
             memory: Size(512 << 20),
         }
     }
+}
+
+/// The most connections that a session can have in a plan.
+pub(super) const MAX_CONNECTIONS: u32 = 256;
+
+fn some_connections<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    whole::<1, MAX_CONNECTIONS, _>(deserializer).map(Some)
 }
 
 fn one() -> u32 {

@@ -1,24 +1,37 @@
-//! What one cell builds and runs: hosts by their full names, links between them, and the
-//! programs on them.
+//! What one cell builds and runs: hosts, routers and paths by their places, and the programs on
+//! them.
 
+mod link;
+mod names;
+mod routing;
+mod way;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
+use wansan_mistake::Mistake;
 use wansan_trace::units::{format_bytes, format_duration};
 
-use super::document::{Document, InitiatorTable, Schedule, SessionTable, WorkloadTable};
-use super::quantity::{Loss, QueueBound};
-use crate::world::{HostSpec, MAX_HOSTS, MAX_INTERFACES, TcpSettings};
-use wansan_mistake::{Mistake, nearest};
+use super::document::{Document, Schedule, SessionTable, WorkloadTable};
+use crate::world::{Medium, NetworkSpec, NodeSpec, TcpSettings, Topology};
+pub use link::Link;
+use names::Names;
+pub use routing::Classifier;
+use routing::Routing;
+pub use way::{InnerRoute, Tunnel, TunnelEnd, Way};
 
 /// A resolved cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
-    /// Every host.
-    pub hosts: Vec<HostSpec>,
-    /// Longest IP packet on every link, in bytes.
-    pub mtu_bytes: u32,
-    /// The links of the wan.
+    /// The world: hosts, routers, networks and how packets find their way. Each `[[path]]` is a
+    /// network, in the order of the plan.
+    pub topology: Topology,
+    /// What happens on each of the networks, in the same order.
     pub links: Vec<Link>,
+    /// The `[[route]]`s, in the order of the plan, which is that of their priority.
+    pub ways: Vec<Way>,
+    /// Tells to which of them a packet belongs.
+    pub classifier: Classifier,
     /// The host of the target.
     pub target_host: String,
     /// The initiators, one on a host.
@@ -30,64 +43,58 @@ pub struct Scenario {
 pub struct Initiator {
     /// Its host.
     pub host: String,
-    /// The connections of its session, each by the place of the interface that it takes at both
-    /// ends.
-    pub routes: Vec<usize>,
+    /// The connections of its session; one at least.
+    pub connections: Vec<Connection>,
     /// How they share out commands.
     pub schedule: Schedule,
 }
 
-/// One link of the wan, alike in both directions.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Link {
-    /// Its name.
-    pub name: String,
-    /// The place of the interface that it takes at every host: 0, or the number of links that lie
-    /// beside it.
-    pub interface: usize,
-    /// The hosts on its one side.
-    pub near: Vec<String>,
-    /// The hosts on its other side.
-    pub far: Vec<String>,
-    /// One-way delay.
-    pub delay: Duration,
-    /// Bits per second in each direction; `None`: unlimited.
-    pub rate_bits_per_s: Option<u64>,
-    /// The bound of the queue in front of the link.
-    pub queue: QueueBound,
-    /// Random loss in each direction.
-    pub loss: Loss,
-}
-
-impl Link {
-    /// Whether the link joins these two hosts, either way.
-    #[must_use]
-    pub fn joins(&self, one: &str, other: &str) -> bool {
-        let has = |side: &[String], host: &str| side.iter().any(|name| name == host);
-        (has(&self.near, one) && has(&self.far, other))
-            || (has(&self.near, other) && has(&self.far, one))
-    }
+/// A connection of an initiator's session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connection {
+    /// The name of the `[[route]]` or `[[path]]` that it goes over.
+    pub route: String,
+    /// The place of the `[[route]]` in [`Scenario::ways`]; `None` when it goes over a path straight
+    /// to the target.
+    pub way: Option<usize>,
+    /// Where it comes from; port 0 leaves the port to the kernel.
+    pub source: SocketAddrV4,
+    /// The address of the target.
+    pub target: Ipv4Addr,
 }
 
 impl Scenario {
-    /// Resolves names and checks what serde cannot.
-    pub(super) fn resolve(document: &Document) -> Result<Scenario, Mistake> {
-        let groups = Groups::of(document)?;
-        let links = links(document, &groups)?;
-        let target_host = groups.one("target", &document.target.host)?;
+    /// Resolves names and checks what serde cannot. Mistakes stand on lines of the plan's `text`, if
+    /// there is one.
+    pub(super) fn resolve(document: &Document, text: &str) -> Result<Scenario, Mistake> {
+        let names = Names::of(document, text)?;
+        let links = link::resolve(document, text, &names)?;
+        let target = names.host("target", &document.target.host)?;
+        let mut ways = way::resolve(document, text, &names, &links, target)?;
+        let mut routing = Routing::begin(document.routing.by, target);
         let mut initiators: Vec<Initiator> = Vec::new();
-        for initiator in &document.initiator {
-            for host in groups.all("initiator", &initiator.host)? {
-                if initiators.iter().any(|other| other.host == *host) {
-                    return Err(Mistake::new(format!(
-                        "[[initiator]] host = \"{}\": `{host}` has an initiator already",
-                        initiator.host
-                    )));
+        for (place, table) in document.initiator.iter().enumerate() {
+            let here = |mistake: Mistake| mistake.in_table(text, "initiator", place, "host");
+            for &host in names.hosts("initiator", &table.host).map_err(here)? {
+                let name = names.name(host);
+                if initiators.iter().any(|other| other.host == name) {
+                    return Err(here(Mistake::new(format!(
+                        "[[initiator]] host = \"{}\": `{name}` has an initiator already",
+                        table.host
+                    ))));
                 }
+                let taken = way::taken(table, host, target, &names, &links, &ways)
+                    .map_err(|mistake| mistake.in_table(text, "initiator", place, "routes"))?;
+                let count = table
+                    .connections
+                    .map_or(taken.len(), |count| count as usize);
+                let numbered = taken.iter().cycle().take(count).enumerate();
                 initiators.push(Initiator {
-                    host: host.clone(),
-                    routes: routes(initiator, host, &target_host, &links)?,
-                    schedule: initiator.schedule,
+                    host: name.to_owned(),
+                    connections: numbered
+                        .map(|(number, passage)| routing.connection(number, passage))
+                        .collect(),
+                    schedule: table.schedule,
                 });
             }
         }
@@ -101,199 +108,49 @@ impl Scenario {
         }
         workload(&document.workload)?;
         session(&document.session)?;
+        let mut topology = topology(document, &names, &links)?;
+        routing.finish(&mut topology, &mut ways);
         Ok(Scenario {
-            hosts: groups.hosts(document, &links),
-            mtu_bytes: mtu(document)?,
+            topology,
             links,
-            target_host,
+            ways,
+            classifier: Classifier::new(document.routing.by, document.route.len()),
+            target_host: names.name(target).to_owned(),
             initiators,
         })
     }
 }
 
-/// The names that a plan gives to hosts, and the hosts behind each.
-struct Groups(Vec<(String, Vec<String>)>);
-
-impl Groups {
-    fn of(document: &Document) -> Result<Self, Mistake> {
-        let mut groups = Groups(Vec::new());
-        let mut taken: Vec<String> = Vec::new();
-        for table in &document.host {
-            let name = &table.name;
-            let proper = !name.is_empty()
-                && name.len() <= 32
-                && name
-                    .bytes()
-                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-            if !proper {
-                return Err(Mistake::new(format!(
-                    "[[host]] name = \"{name}\": a name is 1 to 32 small letters, digits and \
-                     hyphens"
-                )));
-            }
-            let hosts: Vec<String> = if table.count == 1 {
-                vec![name.clone()]
-            } else {
-                (1..=table.count).map(|n| format!("{name}-{n}")).collect()
-            };
-            for host in hosts.iter().chain([name]) {
-                if taken.contains(host) {
-                    return Err(Mistake::new(format!("[[host]] `{host}` is there twice")));
-                }
-            }
-            taken.extend(hosts.iter().cloned());
-            groups.0.push((name.clone(), hosts.clone()));
-            if table.count > 1 {
-                let singles = hosts.into_iter().map(|host| (host.clone(), vec![host]));
-                groups.0.extend(singles);
-            }
-        }
-        if taken.len() > MAX_HOSTS {
-            return Err(Mistake::new(format!(
-                "[[host]]: {} hosts are more than {MAX_HOSTS}",
-                taken.len()
-            )));
-        }
-        Ok(groups)
-    }
-
-    fn all(&self, key: &str, name: &str) -> Result<&[String], Mistake> {
-        self.0
-            .iter()
-            .find(|(group, _)| group == name)
-            .map(|(_, hosts)| hosts.as_slice())
-            .ok_or_else(|| {
-                let known: Vec<&str> = self.0.iter().map(|(group, _)| group.as_str()).collect();
-                Mistake::new(format!(
-                    "`{key}` names a host `{name}` that is not there; {}",
-                    nearest(name, &known)
-                ))
-            })
-    }
-
-    fn one(&self, key: &str, name: &str) -> Result<String, Mistake> {
-        match self.all(key, name)? {
-            [host] => Ok(host.clone()),
-            hosts => Err(Mistake::new(format!(
-                "`{key}` runs on one host, and `{name}` means {}: choose one, such as `{}`",
-                hosts.len(),
-                hosts[0]
-            ))),
-        }
-    }
-
-    fn hosts(&self, document: &Document, links: &[Link]) -> Vec<HostSpec> {
-        let bytes = |sizes: [super::Size; 3]| sizes.map(|size| size.0);
-        let tcp = TcpSettings {
-            congestion_control: document.tcp.congestion_control.clone(),
-            rmem_bytes: bytes(document.tcp.rmem),
-            wmem_bytes: bytes(document.tcp.wmem),
-            ecn: document.tcp.ecn,
-        };
-        let tables = document.host.iter().map(|table| &table.name);
-        tables
-            .flat_map(|name| self.all("host", name).unwrap_or_default())
-            .map(|host| HostSpec {
-                name: host.clone(),
-                tcp: tcp.clone(),
-                interfaces: links
-                    .iter()
-                    .filter(|link| link.near.contains(host) || link.far.contains(host))
-                    .map(|link| link.interface + 1)
-                    .max()
-                    .unwrap_or(1),
-            })
-            .collect()
-    }
-}
-
-fn links(document: &Document, groups: &Groups) -> Result<Vec<Link>, Mistake> {
-    let mut links: Vec<Link> = Vec::new();
-    for path in &document.path {
-        let [near, far] = &path.between;
-        let mut link = Link {
-            name: path.name.clone(),
-            interface: 0,
-            near: groups.all("path.between", near)?.to_vec(),
-            far: groups.all("path.between", far)?.to_vec(),
-            delay: path.delay.0,
-            rate_bits_per_s: path.rate.map(|rate| rate.0),
-            queue: path.queue,
-            loss: path.loss,
-        };
-        if links.iter().any(|other| other.name == link.name) {
-            return Err(Mistake::new(format!(
-                "[[path]] name = \"{}\" is there twice",
-                link.name
-            )));
-        }
-        if link.delay > Duration::from_secs(60) {
-            return Err(Mistake::new(format!(
-                "[[path]] `{}`: a delay of {} is more than 60s",
-                link.name,
-                format_duration(link.delay)
-            )));
-        }
-        for one in &link.near {
-            for other in &link.far {
-                if one == other {
-                    return Err(Mistake::new(format!(
-                        "[[path]] `{}` joins `{one}` with itself",
-                        link.name
-                    )));
-                }
-                let beside = links.iter().filter(|first| first.joins(one, other));
-                let free = beside.map(|first| first.interface + 1).max();
-                link.interface = link.interface.max(free.unwrap_or(0));
-            }
-        }
-        if link.interface >= MAX_INTERFACES {
-            return Err(Mistake::new(format!(
-                "[[path]] `{}`: more than {MAX_INTERFACES} paths lie side by side",
-                link.name
-            )));
-        }
-        links.push(link);
-    }
-    Ok(links)
-}
-
-/// The interfaces that the connections of an initiator on `host` take, by the names of the paths.
-fn routes(
-    initiator: &InitiatorTable,
-    host: &str,
-    target_host: &str,
-    links: &[Link],
-) -> Result<Vec<usize>, Mistake> {
-    let there: Vec<&Link> = links
-        .iter()
-        .filter(|link| link.joins(host, target_host))
-        .collect();
-    let names: Vec<&str> = there.iter().map(|link| link.name.as_str()).collect();
-    match (&there[..], &initiator.routes[..]) {
-        ([], _) => Err(Mistake::new(format!(
-            "no [[path]] joins `{host}` and the target's host `{target_host}`"
-        ))),
-        ([only], []) => Ok(vec![only.interface]),
-        ([first, second, ..], []) => Err(Mistake::new(format!(
-            "[[path]] `{}` and `{}` both join `{host}` and `{target_host}`: say in `routes` of the \
-             [[initiator]] which of them its connections take",
-            first.name, second.name
-        ))),
-        (_, routes) => {
-            let interface = |route: &String| {
-                let link = there.iter().find(|link| link.name == *route);
-                link.map(|link| link.interface).ok_or_else(|| {
-                    Mistake::new(format!(
-                        "`initiator.routes`: no [[path]] `{route}` joins `{host}` and \
-                         `{target_host}`; {}",
-                        nearest(route, &names)
-                    ))
-                })
-            };
-            routes.iter().map(interface).collect()
-        }
-    }
+/// The nodes and networks of a plan, without routes.
+fn topology(document: &Document, names: &Names, links: &[Link]) -> Result<Topology, Mistake> {
+    let bytes = |sizes: [super::Size; 3]| sizes.map(|size| size.0);
+    let tcp = TcpSettings {
+        congestion_control: document.tcp.congestion_control.clone(),
+        rmem_bytes: bytes(document.tcp.rmem),
+        wmem_bytes: bytes(document.tcp.wmem),
+        ecn: document.tcp.ecn,
+    };
+    let nodes = names.nodes().iter().map(|(name, role)| NodeSpec {
+        name: name.clone(),
+        role: *role,
+        tcp: tcp.clone(),
+        addresses: Vec::new(),
+        routes: Vec::new(),
+        rules: Vec::new(),
+    });
+    let networks = links.iter().map(|link| NetworkSpec {
+        members: link.members().collect(),
+        medium: if link.wire {
+            Medium::Wire
+        } else {
+            Medium::Emulator
+        },
+    });
+    Ok(Topology {
+        nodes: nodes.collect(),
+        networks: networks.collect(),
+        mtu_bytes: mtu(document)?,
+    })
 }
 
 fn mtu(document: &Document) -> Result<u32, Mistake> {

@@ -8,7 +8,7 @@ use wansan_trace::clock;
 use super::Machine;
 use crate::emulator::Statistics;
 use crate::plan::{Document, Plan};
-use crate::world::{Host, Rights, World};
+use crate::world::{Node, Rights, Role, World};
 
 /// The content of manifest.json.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -59,8 +59,8 @@ pub struct ClockAnchor {
 pub struct CellFacts {
     /// The cell's number.
     pub cell: usize,
-    /// Its hosts.
-    pub hosts: Vec<HostFacts>,
+    /// Its hosts and routers.
+    pub nodes: Vec<NodeFacts>,
     /// The command line of every program, by host.
     pub programs: BTreeMap<String, String>,
     /// What the emulator achieved on each direction of each path.
@@ -79,13 +79,23 @@ pub struct CellFacts {
     pub emulator_scheduling: &'static str,
 }
 
-/// One host of a cell's world.
+/// One host or router of a cell's world.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct HostFacts {
+pub struct NodeFacts {
     /// Its name.
     pub name: String,
-    /// Its address.
+    /// `host` or `router`.
+    pub role: &'static str,
+    /// The address that others reach it at.
     pub address: String,
+    /// All its addresses by interface.
+    pub addresses: BTreeMap<String, Vec<String>>,
+    /// Its routes to what lies behind its neighbours, as `ip route` has them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<String>,
+    /// Its rules, as `ip rule` has them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<String>,
     /// The kernel settings in force in its namespace.
     pub settings: BTreeMap<String, String>,
 }
@@ -151,14 +161,31 @@ impl ClockAnchor {
     }
 }
 
-impl HostFacts {
-    /// What is known about a host.
+impl NodeFacts {
+    /// What is known about a node.
     #[must_use]
-    pub fn of(host: &Host) -> HostFacts {
-        HostFacts {
-            name: host.name().to_owned(),
-            address: host.address().to_string(),
-            settings: host.settings().clone(),
+    pub fn of(node: &Node) -> NodeFacts {
+        let spec = node.spec();
+        let mut addresses: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        if !spec.addresses.is_empty() {
+            let own = spec.addresses.iter().map(ToString::to_string);
+            addresses.insert("lo".to_owned(), own.collect());
+        }
+        for interface in node.interfaces() {
+            let name = interface.name.clone();
+            addresses.insert(name, vec![interface.address.to_string()]);
+        }
+        NodeFacts {
+            name: node.name().to_owned(),
+            role: match node.role() {
+                Role::Host => "host",
+                Role::Router => "router",
+            },
+            address: node.address().to_string(),
+            addresses,
+            routes: spec.routes.iter().map(ToString::to_string).collect(),
+            rules: spec.rules.iter().map(ToString::to_string).collect(),
+            settings: node.settings().clone(),
         }
     }
 }

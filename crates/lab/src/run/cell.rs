@@ -13,7 +13,7 @@ use super::program::{self, Programs};
 use super::{CellError, Options, emulation};
 use crate::emulator::Emulator;
 use crate::plan::Cell;
-use crate::record::{CellFacts, HostFacts};
+use crate::record::{CellFacts, NodeFacts};
 use crate::world::{Process, ProcessError, World};
 
 /// How long a target may take to make its stores and to listen.
@@ -55,7 +55,7 @@ pub(super) fn measure(
     let scenario = &cell.scenario;
     let document = &cell.document;
     let seed = u64::from(document.seed) << 32 | u64::from(cell.repeat) << 16;
-    let world = World::build(&scenario.hosts, scenario.mtu_bytes)?;
+    let world = World::build(&scenario.topology)?;
     let memory_bytes = document.trace.memory.0;
     let emulator = emulation::start(&world, scenario, seed, &document.trace.kinds, memory_bytes)?;
     let programs = Programs {
@@ -66,7 +66,7 @@ pub(super) fn measure(
     let mut facts = facts(number, &world);
 
     let target_host = world
-        .host(&scenario.target_host)
+        .node(&scenario.target_host)
         .expect("the world has every host of its scenario");
     let command = programs.target(target_host);
     note(&mut facts, target_host.name(), &command);
@@ -78,8 +78,8 @@ pub(super) fn measure(
     let mut initiators = Vec::new();
     for (place, initiator) in scenario.initiators.iter().enumerate() {
         let name = &initiator.host;
-        let host = world.host(name).expect("as above");
-        let command = programs.bench(initiator, host, target_host, seed + 1 + place as u64);
+        let host = world.node(name).expect("as above");
+        let command = programs.bench(initiator, host, seed + 1 + place as u64);
         note(&mut facts, name, &command);
         let title = format!("the initiator on `{name}`");
         let process = host.start(&title, command)?;
@@ -152,7 +152,7 @@ fn gather(emulator: Emulator, folder: &Path, facts: &mut CellFacts) -> Result<()
 fn facts(number: usize, world: &World) -> CellFacts {
     CellFacts {
         cell: number,
-        hosts: world.hosts().iter().map(HostFacts::of).collect(),
+        nodes: world.nodes().iter().map(NodeFacts::of).collect(),
         programs: BTreeMap::new(),
         paths: Vec::new(),
         emulator_ring_drops: 0,

@@ -29,36 +29,39 @@ pub(super) fn start(
     kinds: &[RecordKind],
     memory_bytes: u64,
 ) -> Result<Emulator, CellError> {
-    // One port for every interface of every host.
+    // One port for every interface into an emulated network, which is one link's.
     let mut ports = Vec::new();
-    let mut first_ports = BTreeMap::new();
-    for host in world.hosts() {
-        first_ports.insert(host.name(), ports.len());
-        ports.extend(host.interfaces().iter().map(|interface| Port {
-            interface: interface.wan_interface.clone(),
-            host_mac: interface.mac,
-        }));
+    let mut port_of = BTreeMap::new();
+    for (node, at) in world.nodes().iter().zip(0..) {
+        for interface in node.interfaces() {
+            if let Some(port) = Port::of(interface) {
+                port_of.insert((interface.network, at), ports.len());
+                ports.push(port);
+            }
+        }
     }
-    let port = |host: &String, link: &plan::Link| first_ports[host.as_str()] + link.interface;
     let mut directions = Vec::new();
     let mut routes = Vec::new();
-    for link in &scenario.links {
+    for (network, link) in scenario.links.iter().enumerate() {
+        if link.wire {
+            continue;
+        }
         let ways = [
             ("forward", &link.near, &link.far),
             ("back", &link.far, &link.near),
         ];
-        for (way, from_hosts, to_hosts) in ways {
+        for (way, from_nodes, to_nodes) in ways {
             let direction = directions.len();
             let seed = seed.wrapping_add(direction as u64);
             directions.push(Direction {
                 name: format!("{}:{way}", link.name),
-                chain: chain(link, scenario.mtu_bytes, seed)?,
+                chain: chain(link, scenario.topology.mtu_bytes, seed)?,
             });
-            for from in from_hosts {
-                for to in to_hosts {
+            for from in from_nodes {
+                for to in to_nodes {
                     routes.push(Route {
-                        from: port(from, link),
-                        to: port(to, link),
+                        from: port_of[&(network, *from)],
+                        to: port_of[&(network, *to)],
                         direction,
                     });
                 }
@@ -75,7 +78,7 @@ pub(super) fn start(
         ports,
         directions,
         routes,
-        mtu_bytes: scenario.mtu_bytes as usize,
+        mtu_bytes: scenario.topology.mtu_bytes as usize,
         sample_interval: SAMPLE_INTERVAL,
         recorder: Recorder::new(kinds, memory_bytes),
     };

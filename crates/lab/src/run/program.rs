@@ -1,6 +1,6 @@
 //! The command lines of the programs on the hosts, and what they say.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::CellError;
 use crate::plan::{Document, Initiator, RecordKind};
-use crate::world::Host;
+use crate::world::Node;
 
 /// The port of iSCSI (RFC 7143 §4.2.7.1, "iscsi-target").
 const ISCSI_PORT: u16 = 3260;
@@ -25,10 +25,10 @@ pub(super) struct Programs<'a> {
 
 impl Programs<'_> {
     /// `wansan target` on `host`.
-    pub(super) fn target(&self, host: &Host) -> Command {
+    pub(super) fn target(&self, host: &Node) -> Command {
         let target = &self.document.target;
-        let address = match host.interfaces() {
-            [only] => only.address,
+        let address = match (host.interfaces(), &host.spec().addresses[..]) {
+            ([only], []) => only.address,
             _ => Ipv4Addr::UNSPECIFIED,
         };
         let mut command = Command::new(self.binary);
@@ -43,23 +43,10 @@ impl Programs<'_> {
         self.finish(command, host.name())
     }
 
-    /// `wansan bench` for `initiator` on `host`, against the target on `target_host`.
-    pub(super) fn bench(
-        &self,
-        initiator: &Initiator,
-        host: &Host,
-        target_host: &Host,
-        seed: u64,
-    ) -> Command {
-        let ends = |place: &usize| {
-            let (from, to) = (
-                &host.interfaces()[*place],
-                &target_host.interfaces()[*place],
-            );
-            (from.address, to.address)
-        };
-        let routes: Vec<(Ipv4Addr, Ipv4Addr)> = initiator.routes.iter().map(ends).collect();
-        let (_, address) = routes[0];
+    /// `wansan bench` for `initiator` on `host`.
+    pub(super) fn bench(&self, initiator: &Initiator, host: &Node, seed: u64) -> Command {
+        let connections = &initiator.connections;
+        let address = connections[0].target;
         let workload = &self.document.workload;
         let target = &self.document.target.name;
         let mut command = Command::new(self.binary);
@@ -79,9 +66,16 @@ impl Programs<'_> {
         if workload.verify {
             command.arg("--verify");
         }
-        if routes.len() > 1 {
-            for (from, to) in &routes {
-                command.args(["--route", &format!("{from}->{to}:{ISCSI_PORT}")]);
+        // One connection over one path needs no more than the URL.
+        if connections.len() > 1 || connections[0].way.is_some() {
+            for connection in connections {
+                let to = SocketAddrV4::new(connection.target, ISCSI_PORT);
+                let from = connection.source;
+                let from = match from.port() {
+                    0 => from.ip().to_string(),
+                    _ => from.to_string(),
+                };
+                command.args(["--route", &format!("{from}->{to}")]);
             }
             command.args(["--schedule", initiator.schedule.name()]);
         }

@@ -99,7 +99,7 @@ pub(super) fn add_neighbour(name: &str, address: Ipv4Addr, mac: Mac) -> io::Resu
 }
 
 /// The index of an interface of the calling thread's namespace.
-fn index(name: &str) -> io::Result<u32> {
+pub(super) fn index(name: &str) -> io::Result<u32> {
     let socket = rustix::net::socket(
         rustix::net::AddressFamily::INET,
         rustix::net::SocketType::DGRAM,

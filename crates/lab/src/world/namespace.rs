@@ -50,7 +50,7 @@ impl Namespace {
             });
         let refused = |source| WorldError::Refused {
             action: "make the network namespace".to_owned(),
-            host: name.to_owned(),
+            node: name.to_owned(),
             source,
         };
         let thread = thread.map_err(refused)?;

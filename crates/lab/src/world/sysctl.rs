@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
-use super::TcpSettings;
+use super::{Role, TcpSettings};
 
 /// Settings that are read back into the manifest, set by us or not.
-const RECORDED: [&str; 22] = [
+const RECORDED: [&str; 24] = [
     "net.core.rmem_max",
     "net.core.wmem_max",
+    "net.ipv4.conf.all.rp_filter",
+    "net.ipv4.conf.all.send_redirects",
     "net.ipv4.ip_forward",
     "net.ipv4.tcp_adv_win_scale",
     "net.ipv4.tcp_allowed_congestion_control",
@@ -32,13 +34,18 @@ const RECORDED: [&str; 22] = [
     "net.ipv6.conf.all.disable_ipv6",
 ];
 
-/// Sets what the plan says about TCP, and what a quiet namespace needs, in the calling thread's
-/// namespace; gives back every recorded setting as it is now in force.
+/// Sets what the plan says about TCP, what the node's role is, and what a quiet namespace needs, in
+/// the calling thread's namespace; gives back every recorded setting as it is now in force. It comes
+/// before the interfaces, which take over some of it when they are made.
 ///
 /// `tcp_congestion_control` is tried and no more: but for the first namespace the kernel allows
 /// only algorithms that it holds for harmless there, so the programs also choose it socket by
 /// socket.
-pub(super) fn apply(tcp: &TcpSettings) -> io::Result<BTreeMap<String, String>> {
+pub(super) fn apply(role: Role, tcp: &TcpSettings) -> io::Result<BTreeMap<String, String>> {
+    let forward = match role {
+        Role::Host => "0",
+        Role::Router => "1",
+    };
     let triple = |[least, default, most]: [u64; 3]| format!("{least} {default} {most}");
     for (name, value) in [
         ("net.ipv4.tcp_rmem", triple(tcp.rmem_bytes)),
@@ -46,7 +53,15 @@ pub(super) fn apply(tcp: &TcpSettings) -> io::Result<BTreeMap<String, String>> {
         ("net.ipv4.tcp_ecn", u8::from(tcp.ecn).to_string()),
         // A path's metrics must not leak from one connection into the next.
         ("net.ipv4.tcp_no_metrics_save", "1".to_owned()),
-        ("net.ipv4.ip_forward", "0".to_owned()),
+        // First of these, as it resets others.
+        ("net.ipv4.ip_forward", forward.to_owned()),
+        // A node has interfaces to several networks, and the plan says which of them packets take:
+        // those that come by another one than answers go by are right (RFC 3704 §2.3), and nobody
+        // is to be told of a shorter way (RFC 1812 §5.2.7.2).
+        ("net.ipv4.conf.all.rp_filter", "0".to_owned()),
+        ("net.ipv4.conf.default.rp_filter", "0".to_owned()),
+        ("net.ipv4.conf.all.send_redirects", "0".to_owned()),
+        ("net.ipv4.conf.default.send_redirects", "0".to_owned()),
     ] {
         write(name, &value)?;
     }

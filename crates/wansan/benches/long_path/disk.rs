@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
-use wansan_lab::world::Host;
+use wansan_lab::world::Node;
 use wansan_peers::process::PeerError;
 use wansan_peers::program::Missing;
 use wansan_peers::tgtd::Tgtd;
@@ -31,7 +31,7 @@ pub(crate) struct Disks {
 
 impl Disks {
     /// Starts both on `host`. A tgtd that is not installed fails only the questions that need it.
-    pub(crate) fn start(host: &Host) -> Result<Self> {
+    pub(crate) fn start(host: &Node) -> Result<Self> {
         let folder = TempDir::with_prefix_in("wansan-bench-", MEMORY_FOLDER)
             .with_context(|| format!("cannot use {MEMORY_FOLDER}"))?;
         let our_file = filled(folder.path(), "ours")?;

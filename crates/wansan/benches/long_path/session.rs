@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use wansan_iscsi::initiator::Schedule;
 use wansan_iscsi::keys::Wanted;
-use wansan_lab::world::Host;
+use wansan_lab::world::Node;
 use wansan_san::load::workload::{Operation, Pattern};
 use wansan_san::load::{self, Limit, LoadConfig, Report};
 use wansan_san::url::IscsiUrl;
@@ -24,7 +24,7 @@ pub(crate) struct Load {
 }
 
 /// How long connecting and logging in to `url` takes from `host`.
-pub(crate) fn login_time(host: &Host, url: &str) -> Result<Duration> {
+pub(crate) fn login_time(host: &Node, url: &str) -> Result<Duration> {
     let url = parsed(url)?;
     host.namespace().run(move || {
         let began = Instant::now();
@@ -37,7 +37,7 @@ pub(crate) fn login_time(host: &Host, url: &str) -> Result<Duration> {
 
 /// Runs `loads` one after the other on one session with `url` from `host`; gives the report of the
 /// last.
-pub(crate) fn run(host: &Host, url: &str, loads: &[Load]) -> Result<Report> {
+pub(crate) fn run(host: &Node, url: &str, loads: &[Load]) -> Result<Report> {
     let url = parsed(url)?;
     let loads = loads.to_vec();
     host.namespace().run(move || {

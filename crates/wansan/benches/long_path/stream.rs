@@ -6,13 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use wansan_lab::world::Host;
+use wansan_lab::world::Node;
 
 /// What each system call moves at most.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Bytes per second that arrive at `to` from `from` in `time`, after `warmup`.
-pub(crate) fn bytes_per_s(from: &Host, to: &Host, warmup: Duration, time: Duration) -> Result<f64> {
+pub(crate) fn bytes_per_s(from: &Node, to: &Node, warmup: Duration, time: Duration) -> Result<f64> {
     let address = to.address();
     let listener = to
         .namespace()

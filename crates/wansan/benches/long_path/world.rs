@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use wansan_lab::emulator::{Config, Direction, Emulator, Port, Route};
-use wansan_lab::world::{Host, HostSpec, TcpSettings, World};
+use wansan_lab::world::{Node, TcpSettings, Topology, World};
 use wansan_path::{Chain, Delay, DropTail, Element, Limit, Link, Rate};
 use wansan_trace::{Kinds, Recorder};
 
@@ -32,23 +32,17 @@ pub(crate) struct LongPath {
 impl LongPath {
     /// Builds it. The process has to be isolated.
     pub(crate) fn build(congestion_control: &str) -> Result<Self> {
-        let host = |name: &str| HostSpec {
-            interfaces: 1,
-            name: name.to_owned(),
-            tcp: TcpSettings {
-                congestion_control: congestion_control.to_owned(),
-                rmem_bytes: [4096, 131_072, BUFFER_BYTES],
-                wmem_bytes: [4096, 16_384, BUFFER_BYTES],
-                ecn: false,
-            },
+        let tcp = TcpSettings {
+            congestion_control: congestion_control.to_owned(),
+            rmem_bytes: [4096, 131_072, BUFFER_BYTES],
+            wmem_bytes: [4096, 16_384, BUFFER_BYTES],
+            ecn: false,
         };
-        let world = World::build(&[host("client"), host("storage")], MTU_BYTES)?;
-        let port = |host: &Host| Port {
-            interface: host.interfaces()[0].wan_interface.clone(),
-            host_mac: host.interfaces()[0].mac,
-        };
+        let topology = Topology::flat(&["client", "storage"], &tcp, MTU_BYTES);
+        let world = World::build(&topology)?;
+        let interfaces = world.nodes().iter().flat_map(|node| node.interfaces());
         let config = Config {
-            ports: world.hosts().iter().map(port).collect(),
+            ports: interfaces.filter_map(Port::of).collect(),
             directions: vec![direction("wan:forward")?, direction("wan:back")?],
             routes: vec![
                 Route {
@@ -74,13 +68,13 @@ impl LongPath {
     }
 
     /// The host of the initiators.
-    pub(crate) fn client(&self) -> &Host {
-        &self.world.hosts()[0]
+    pub(crate) fn client(&self) -> &Node {
+        &self.world.nodes()[0]
     }
 
     /// The host of the targets.
-    pub(crate) fn storage(&self) -> &Host {
-        &self.world.hosts()[1]
+    pub(crate) fn storage(&self) -> &Node {
+        &self.world.nodes()[1]
     }
 
     /// The path in a line.

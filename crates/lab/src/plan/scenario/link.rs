@@ -1,0 +1,107 @@
+//! The paths of a plan: which nodes each joins, and what it does to packets.
+
+use std::time::Duration;
+
+use wansan_mistake::Mistake;
+use wansan_trace::units::format_duration;
+
+use super::names::Names;
+use crate::plan::document::{Document, PathTable};
+use crate::plan::quantity::{Loss, QueueBound};
+use crate::world::{MAX_NETWORKS, Role};
+
+/// One path, alike in both directions. Nodes are named by their places in the world.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// The nodes on its one side.
+    pub near: Vec<usize>,
+    /// The nodes on its other side.
+    pub far: Vec<usize>,
+    /// Whether it is a wire, which has no effect and is not emulated.
+    pub wire: bool,
+    /// One-way delay.
+    pub delay: Duration,
+    /// Bits per second in each direction; `None`: unlimited.
+    pub rate_bits_per_s: Option<u64>,
+    /// The bound of the queue in front of the link.
+    pub queue: QueueBound,
+    /// Random loss in each direction.
+    pub loss: Loss,
+}
+
+impl Link {
+    /// Whether the link joins these two nodes, either way.
+    #[must_use]
+    pub fn joins(&self, one: usize, other: usize) -> bool {
+        let (near, far) = (&self.near, &self.far);
+        (near.contains(&one) && far.contains(&other))
+            || (near.contains(&other) && far.contains(&one))
+    }
+
+    /// All its nodes, those of its one side first.
+    pub fn members(&self) -> impl Iterator<Item = usize> {
+        self.near.iter().chain(&self.far).copied()
+    }
+}
+
+/// Resolves all paths, and checks that every router has one.
+pub(super) fn resolve(
+    document: &Document,
+    text: &str,
+    names: &Names,
+) -> Result<Vec<Link>, Mistake> {
+    if document.path.len() > MAX_NETWORKS {
+        return Err(Mistake::new(format!(
+            "{} [[path]]s are more than {MAX_NETWORKS}",
+            document.path.len()
+        )));
+    }
+    let mut links: Vec<Link> = Vec::new();
+    for (place, path) in document.path.iter().enumerate() {
+        let wrong = |key: &str, what: String| {
+            let mistake = Mistake::new(format!("[[path]] `{}` {what}", path.name));
+            Err(mistake.in_table(text, "path", place, key))
+        };
+        let link = one(path, names).map_err(|m| m.in_table(text, "path", place, "between"))?;
+        if links.iter().any(|other| other.name == link.name) {
+            return wrong("name", "is there twice".to_owned());
+        }
+        if link.delay > Duration::from_secs(60) {
+            let delay = format_duration(link.delay);
+            return wrong("delay", format!("has a delay of {delay}, more than 60s"));
+        }
+        if let Some(both) = link.near.iter().find(|node| link.far.contains(node)) {
+            let name = names.name(*both);
+            return wrong("between", format!("joins `{name}` with itself"));
+        }
+        links.push(link);
+    }
+    let nodes = names.nodes().iter().enumerate();
+    let mut routers = nodes.filter(|(_, (_, role))| *role == Role::Router);
+    let lonely =
+        routers.find(|(node, _)| !links.iter().any(|link| link.members().any(|m| m == *node)));
+    if let Some((_, (name, _))) = lonely {
+        return Err(Mistake::new(format!(
+            "[[router]] `{name}`: no [[path]] leads to it"
+        )));
+    }
+    Ok(links)
+}
+
+fn one(path: &PathTable, names: &Names) -> Result<Link, Mistake> {
+    let [near, far] = &path.between;
+    let near = names.all("path.between", near)?.to_vec();
+    let far = names.all("path.between", far)?.to_vec();
+    Ok(Link {
+        name: path.name.clone(),
+        wire: !path.has_effect() && near.len() == 1 && far.len() == 1,
+        near,
+        far,
+        delay: path.delay.map_or(Duration::ZERO, |delay| delay.0),
+        rate_bits_per_s: path.rate.map(|rate| rate.0),
+        queue: path.queue,
+        loss: path.loss,
+    })
+}

@@ -1,0 +1,147 @@
+//! The names that a plan gives to hosts and routers, and the nodes behind each.
+
+use wansan_mistake::{Mistake, nearest};
+
+use crate::plan::document::Document;
+use crate::world::{MAX_NODES, Role};
+
+/// The nodes of a plan by name. Nodes are named by their places, from 0: hosts first, then routers.
+pub(super) struct Names {
+    /// Every name that means something, with its nodes.
+    groups: Vec<(String, Vec<usize>)>,
+    /// The name and the role of each node.
+    nodes: Vec<(String, Role)>,
+}
+
+impl Names {
+    pub(super) fn of(document: &Document, text: &str) -> Result<Names, Mistake> {
+        let mut names = Names {
+            groups: Vec::new(),
+            nodes: Vec::new(),
+        };
+        for (place, table) in document.host.iter().enumerate() {
+            names
+                .add(&table.name, table.count, Role::Host)
+                .map_err(|mistake| mistake.in_table(text, "host", place, "name"))?;
+        }
+        for (place, table) in document.router.iter().enumerate() {
+            names
+                .add(&table.name, table.count, Role::Router)
+                .map_err(|mistake| mistake.in_table(text, "router", place, "name"))?;
+        }
+        Ok(names)
+    }
+
+    fn add(&mut self, name: &str, count: u32, role: Role) -> Result<(), Mistake> {
+        let table = table_of(role);
+        let proper = !name.is_empty()
+            && name.len() <= 32
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if !proper {
+            return Err(Mistake::new(format!(
+                "{table} name = \"{name}\": a name is 1 to 32 small letters, digits and hyphens"
+            )));
+        }
+        let singles: Vec<String> = if count == 1 {
+            vec![name.to_owned()]
+        } else {
+            (1..=count).map(|n| format!("{name}-{n}")).collect()
+        };
+        for single in singles.iter().map(String::as_str).chain([name]) {
+            let taken = self.groups.iter().find(|(other, _)| other == single);
+            if let Some((_, nodes)) = taken {
+                let other = table_of(self.nodes[nodes[0]].1);
+                return Err(Mistake::new(if other == table {
+                    format!("{table} `{single}` is there twice")
+                } else {
+                    format!("{table} `{single}`: a {other} has that name already")
+                }));
+            }
+        }
+        let first = self.nodes.len();
+        let nodes: Vec<usize> = (first..first + singles.len()).collect();
+        if first + singles.len() > MAX_NODES {
+            return Err(Mistake::new(format!(
+                "{table}: hosts and routers together are more than {MAX_NODES}"
+            )));
+        }
+        self.groups.push((name.to_owned(), nodes));
+        for (offset, single) in singles.into_iter().enumerate() {
+            if count > 1 {
+                self.groups.push((single.clone(), vec![first + offset]));
+            }
+            self.nodes.push((single, role));
+        }
+        Ok(())
+    }
+
+    /// The name and the role of each node, in the order of their places.
+    pub(super) fn nodes(&self) -> &[(String, Role)] {
+        &self.nodes
+    }
+
+    /// The name of a node.
+    pub(super) fn name(&self, node: usize) -> &str {
+        &self.nodes[node].0
+    }
+
+    /// The nodes that `name` means; `key` says where the plan has it.
+    pub(super) fn all(&self, key: &str, name: &str) -> Result<&[usize], Mistake> {
+        self.of_roles(key, name, "host or router", &[Role::Host, Role::Router])
+    }
+
+    /// The hosts that `name` means.
+    pub(super) fn hosts(&self, key: &str, name: &str) -> Result<&[usize], Mistake> {
+        self.of_roles(key, name, "host", &[Role::Host])
+    }
+
+    /// The only host that `name` means.
+    pub(super) fn host(&self, key: &str, name: &str) -> Result<usize, Mistake> {
+        self.only(key, name, self.hosts(key, name)?, "runs on one host")
+    }
+
+    /// The only router that `name` means.
+    pub(super) fn router(&self, key: &str, name: &str) -> Result<usize, Mistake> {
+        let nodes = self.of_roles(key, name, "router", &[Role::Router])?;
+        self.only(key, name, nodes, "goes by one router at a time")
+    }
+
+    fn only(&self, key: &str, name: &str, nodes: &[usize], why: &str) -> Result<usize, Mistake> {
+        match nodes {
+            [only] => Ok(*only),
+            several => Err(Mistake::new(format!(
+                "`{key}` {why}, and `{name}` means {}: choose one, such as `{}`",
+                several.len(),
+                self.name(several[0])
+            ))),
+        }
+    }
+
+    fn of_roles(
+        &self,
+        key: &str,
+        name: &str,
+        what: &str,
+        roles: &[Role],
+    ) -> Result<&[usize], Mistake> {
+        let fits = |nodes: &[usize]| roles.contains(&self.nodes[nodes[0]].1);
+        let known = self.groups.iter().filter(|(_, nodes)| fits(nodes));
+        let found = known.clone().find(|(group, _)| group == name);
+        found.map(|(_, nodes)| nodes.as_slice()).ok_or_else(|| {
+            let known: Vec<&str> = known.map(|(group, _)| group.as_str()).collect();
+            Mistake::new(format!(
+                "`{key}` names a {what} `{name}` that is not there; {}",
+                nearest(name, &known)
+            ))
+        })
+    }
+}
+
+fn table_of(role: Role) -> &'static str {
+    match role {
+        Role::Host => "[[host]]",
+        Role::Router => "[[router]]",
+    }
+}

@@ -1,0 +1,320 @@
+//! The routes of a plan: by which routers and paths each goes, and who takes them.
+
+use std::net::Ipv4Addr;
+
+use wansan_mistake::{Mistake, nearest};
+
+use super::link::Link;
+use super::names::Names;
+use crate::plan::document::{Cipher, Document, InitiatorTable, RouteTable, Vpn};
+use crate::world::Role;
+
+/// The most `[[route]]`s of a plan.
+pub(super) const MAX_WAYS: usize = 32;
+
+/// A `[[route]]`: a way through routers that sessions can take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// Its name.
+    pub name: String,
+    /// The routers on it, from the initiators' side to the target's, by their places in the world;
+    /// one at least.
+    pub via: Vec<usize>,
+    /// The networks between them and, as the last one, to the target's host.
+    pub networks: Vec<usize>,
+    /// What its packets are wrapped in between the first and the last router.
+    pub tunnel: Option<Tunnel>,
+}
+
+/// A tunnel between the first and the last router of a route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tunnel {
+    /// What makes it.
+    pub vpn: Vpn,
+    /// How IPsec encrypts; nothing to WireGuard.
+    pub cipher: Cipher,
+    /// Its end on the initiators' side.
+    pub near: TunnelEnd,
+    /// Its end on the target's side.
+    pub far: TunnelEnd,
+    /// The longest IP packet that goes into it, in bytes.
+    pub mtu_bytes: u32,
+}
+
+/// One end of a tunnel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelEnd {
+    /// The router, by its place in the world.
+    pub router: usize,
+    /// The network by which its wrapped packets leave.
+    pub network: usize,
+    /// The router's address in that network, which the other end sends them to.
+    pub outer: Ipv4Addr,
+    /// The addresses on this end's side that the other end reaches through the tunnel.
+    pub inner: Vec<Ipv4Addr>,
+    /// The routes that are to lead into the tunnel's device, once it is there.
+    pub routes: Vec<InnerRoute>,
+}
+
+/// A route into a tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InnerRoute {
+    /// The only address that it leads to.
+    pub destination: Ipv4Addr,
+    /// The router's table that it stands in.
+    pub table: u32,
+}
+
+/// What one connection goes over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Passage {
+    /// The name of the route or path.
+    pub(super) name: String,
+    /// The place of the route; `None` for a path straight to the target.
+    pub(super) way: Option<usize>,
+    /// The initiator's host.
+    pub(super) host: usize,
+    /// The network from there to the first router, or to the target's host.
+    pub(super) first_network: usize,
+}
+
+/// Resolves all routes.
+pub(super) fn resolve(
+    document: &Document,
+    text: &str,
+    names: &Names,
+    links: &[Link],
+    target: usize,
+) -> Result<Vec<Way>, Mistake> {
+    if document.route.len() > MAX_WAYS {
+        return Err(Mistake::new(format!(
+            "{} [[route]]s are more than {MAX_WAYS}",
+            document.route.len()
+        )));
+    }
+    let mut ways: Vec<Way> = Vec::new();
+    for (place, table) in document.route.iter().enumerate() {
+        let at = |key: &'static str| move |m: Mistake| m.in_table(text, "route", place, key);
+        if ways.iter().any(|other| other.name == table.name) {
+            let mistake = Mistake::new(format!("[[route]] `{}` is there twice", table.name));
+            return Err(at("name")(mistake));
+        }
+        let via = via(table, names).map_err(at("via"))?;
+        let tunnel = tunnel(table, &via).map_err(at("vpn"))?;
+        let stations = via.iter().copied().chain([target]).collect::<Vec<_>>();
+        let networks = stations
+            .windows(2)
+            .map(|pair| network_between(pair[0], pair[1], &table.name, names, links))
+            .collect::<Result<_, _>>()
+            .map_err(|m| m.within(format!("[[route]] `{}`", table.name)))
+            .map_err(at("via"))?;
+        ways.push(Way {
+            name: table.name.clone(),
+            via,
+            networks,
+            tunnel,
+        });
+    }
+    Ok(ways)
+}
+
+fn via(table: &RouteTable, names: &Names) -> Result<Vec<usize>, Mistake> {
+    let mut via = Vec::new();
+    for name in &table.via {
+        let router = names.router("route.via", name)?;
+        if via.contains(&router) {
+            return Err(Mistake::new(format!(
+                "[[route]] `{}` goes by `{name}` twice",
+                table.name
+            )));
+        }
+        via.push(router);
+    }
+    if via.is_empty() {
+        return Err(Mistake::new(format!(
+            "[[route]] `{}` goes by no router: list one at least in `via`; a path that joins \
+             initiator and target is a route by its own name",
+            table.name
+        )));
+    }
+    Ok(via)
+}
+
+/// The tunnel of a route, without its ends.
+fn tunnel(table: &RouteTable, via: &[usize]) -> Result<Option<Tunnel>, Mistake> {
+    let name = &table.name;
+    if let (Some(cipher), Vpn::None | Vpn::Wireguard) = (table.cipher, table.vpn) {
+        return Err(Mistake::new(format!(
+            "[[route]] `{name}`: `cipher` = \"{}\" is for vpn = \"ipsec\", and its vpn is \"{}\"",
+            cipher.name(),
+            table.vpn.name()
+        )));
+    }
+    if table.vpn == Vpn::None {
+        return Ok(None);
+    }
+    if via.len() < 2 {
+        return Err(Mistake::new(format!(
+            "[[route]] `{name}`: vpn = \"{}\" is a tunnel from its first router to its last, and it \
+             has but one: name both ends in `via`",
+            table.vpn.name()
+        )));
+    }
+    let end = |router| TunnelEnd {
+        router,
+        network: 0,
+        outer: Ipv4Addr::UNSPECIFIED,
+        inner: Vec::new(),
+        routes: Vec::new(),
+    };
+    Ok(Some(Tunnel {
+        vpn: table.vpn,
+        cipher: table.cipher.unwrap_or_default(),
+        near: end(via[0]),
+        far: end(via[via.len() - 1]),
+        mtu_bytes: 0,
+    }))
+}
+
+/// The network that joins two nodes; of several, the one that has the route's name.
+fn network_between(
+    one: usize,
+    other: usize,
+    route: &str,
+    names: &Names,
+    links: &[Link],
+) -> Result<usize, Mistake> {
+    let joining: Vec<usize> = (0..links.len())
+        .filter(|&network| links[network].joins(one, other))
+        .collect();
+    let (from, to) = (names.name(one), names.name(other));
+    match joining[..] {
+        [] => Err(Mistake::new(format!(
+            "no [[path]] joins `{from}` and `{to}`"
+        ))),
+        [only] => Ok(only),
+        [first, second, ..] => joining
+            .iter()
+            .copied()
+            .find(|&network| links[network].name == route)
+            .ok_or_else(|| {
+                Mistake::new(format!(
+                    "[[path]] `{}` and `{}` both join `{from}` and `{to}`: name the one that it \
+                     takes `{route}`, as the route",
+                    links[first].name, links[second].name
+                ))
+            }),
+    }
+}
+
+/// What the connections of an initiator on `host` go over, in the order of its table.
+pub(super) fn taken(
+    initiator: &InitiatorTable,
+    host: usize,
+    target: usize,
+    names: &Names,
+    links: &[Link],
+    ways: &[Way],
+) -> Result<Vec<Passage>, Mistake> {
+    let straight = |network: usize| Passage {
+        name: links[network].name.clone(),
+        way: None,
+        host,
+        first_network: network,
+    };
+    let by_way = |place: usize| {
+        let way: &Way = &ways[place];
+        let to_first = network_between(host, way.via[0], &way.name, names, links);
+        Ok(Passage {
+            name: way.name.clone(),
+            way: Some(place),
+            host,
+            first_network: to_first.map_err(|m| m.within(format!("[[route]] `{}`", way.name)))?,
+        })
+    };
+    let direct: Vec<usize> = (0..links.len())
+        .filter(|&network| links[network].joins(host, target))
+        .collect();
+    if initiator.routes.is_empty() {
+        return match (&direct[..], ways) {
+            ([only], []) => Ok(vec![straight(*only)]),
+            ([], [_]) => Ok(vec![by_way(0)?]),
+            _ => Err(undecided(host, target, &direct, names, links, ways)),
+        };
+    }
+    let mut passages = Vec::with_capacity(initiator.routes.len());
+    for (place, route) in initiator.routes.iter().enumerate() {
+        if initiator.routes[..place].contains(route) {
+            return Err(Mistake::new(format!(
+                "`initiator.routes` names `{route}` twice: `connections` says how many there are"
+            )));
+        }
+        let way = ways.iter().position(|way| way.name == *route);
+        let path = direct
+            .iter()
+            .find(|&&network| links[network].name == *route);
+        passages.push(match (way, path) {
+            (Some(way), _) => by_way(way)?,
+            (None, Some(network)) => straight(*network),
+            (None, None) => return Err(unknown(route, host, target, &direct, names, links, ways)),
+        });
+    }
+    Ok(passages)
+}
+
+/// Why an initiator without `routes` has none, or has to choose.
+fn undecided(
+    host: usize,
+    target: usize,
+    direct: &[usize],
+    names: &Names,
+    links: &[Link],
+    ways: &[Way],
+) -> Mistake {
+    let (host, target) = (names.name(host), names.name(target));
+    let routers = names.nodes().iter().any(|(_, role)| *role == Role::Router);
+    let candidates = ways
+        .iter()
+        .map(|way| format!("[[route]] `{}`", way.name))
+        .chain(
+            direct
+                .iter()
+                .map(|&n| format!("[[path]] `{}`", links[n].name)),
+        )
+        .collect::<Vec<_>>();
+    Mistake::new(match &candidates[..] {
+        [] if routers => format!(
+            "no [[path]] joins `{host}` and the target's host `{target}`: write a [[route]] that \
+             says by which routers its connections go"
+        ),
+        [] => format!("no [[path]] joins `{host}` and the target's host `{target}`"),
+        [.., last] => format!(
+            "{} or {last}: say in `routes` of the [[initiator]] which of them the connections of \
+             `{host}` take",
+            candidates[..candidates.len() - 1].join(", ")
+        ),
+    })
+}
+
+/// Why a name of `initiator.routes` means nothing.
+fn unknown(
+    route: &str,
+    host: usize,
+    target: usize,
+    direct: &[usize],
+    names: &Names,
+    links: &[Link],
+    ways: &[Way],
+) -> Mistake {
+    let known: Vec<&str> = ways
+        .iter()
+        .map(|way| way.name.as_str())
+        .chain(direct.iter().map(|&network| links[network].name.as_str()))
+        .collect();
+    Mistake::new(format!(
+        "`initiator.routes`: `{route}` is no [[route]], nor a [[path]] that joins `{}` and `{}`; {}",
+        names.name(host),
+        names.name(target),
+        nearest(route, &known)
+    ))
+}

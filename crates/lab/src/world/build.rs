@@ -1,0 +1,131 @@
+//! A world made from its topology.
+
+use std::io;
+use std::net::Ipv4Addr;
+
+use super::link::{self, Mac};
+use super::namespace::Namespace;
+use super::node::{LOOPBACK, Node};
+use super::topology::{MAX_NETWORKS, MAX_NODES, Medium, Topology};
+use super::{WorldError, offload};
+
+/// Hosts and routers, and the namespace that lies between them.
+///
+/// Dropping it ends the nodes' threads, and with them every process started on a node.
+#[derive(Debug)]
+pub struct World {
+    nodes: Vec<Node>,
+    wan: Namespace,
+}
+
+impl World {
+    /// Makes the nodes and joins them. On an emulated network no frame passes until an emulator in
+    /// the wan moves it.
+    ///
+    /// # Errors
+    /// [`WorldError`] when the kernel lacks something or forbids it; nothing is left of the world
+    /// then.
+    ///
+    /// # Panics
+    /// For a topology that the plan has ruled out: more than 250 nodes or more than 100 networks, a
+    /// network with a member that is not there, or a wire without two ends.
+    pub fn build(topology: &Topology) -> Result<World, WorldError> {
+        assert!(topology.nodes.len() <= MAX_NODES && topology.networks.len() <= MAX_NETWORKS);
+        let wan = Namespace::new("wan")?;
+        step(&wan, "bring up loopback", || {
+            link::bring_up(LOOPBACK, false)
+        })?;
+        let nodes: Vec<Node> = topology
+            .nodes
+            .iter()
+            .map(Node::build)
+            .collect::<Result<_, _>>()?;
+        let mut world = World { nodes, wan };
+        for network in 0..topology.networks.len() {
+            world.join(topology, network)?;
+        }
+        for node in &world.nodes {
+            node.set_routes_and_rules()?;
+        }
+        Ok(world)
+    }
+
+    /// Gives every member of a network its interface, and makes its neighbours known to it.
+    fn join(&mut self, topology: &Topology, network: usize) -> Result<(), WorldError> {
+        let spec = &topology.networks[network];
+        let mtu_bytes = topology.mtu_bytes;
+        match spec.medium {
+            Medium::Emulator => {
+                for &node in &spec.members {
+                    self.nodes[node].join(&self.wan, network, node, mtu_bytes)?;
+                }
+            }
+            Medium::Wire => {
+                let ends = <[usize; 2]>::try_from(&spec.members[..]).expect("a wire has two ends");
+                let [near, far] = self
+                    .nodes
+                    .get_disjoint_mut(ends)
+                    .expect("two nodes of the world");
+                near.wire(far, network, ends, mtu_bytes)?;
+            }
+        }
+        let members = spec.members.iter().map(|&node| &self.nodes[node]);
+        let addresses: Vec<(Ipv4Addr, Mac)> = members
+            .clone()
+            .filter_map(|node| node.interface(network))
+            .map(|interface| (interface.address, interface.mac))
+            .collect();
+        for node in members {
+            node.know_neighbours(network, &addresses)?;
+        }
+        Ok(())
+    }
+
+    /// The nodes, in the order of the topology.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The node of that name.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.name() == name)
+    }
+
+    /// The namespace in which every link of the emulated networks ends.
+    #[must_use]
+    pub fn wan(&self) -> &Namespace {
+        &self.wan
+    }
+
+    /// The offloads that are switched off on every emulated link, by ethtool's names.
+    #[must_use]
+    pub fn offloads_off() -> Vec<&'static str> {
+        offload::SWITCHES.iter().map(|(name, _)| *name).collect()
+    }
+}
+
+/// Does one step in a node's namespace and says, if it fails, which one and where.
+pub(super) fn step(
+    namespace: &Namespace,
+    action: &str,
+    job: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> Result<(), WorldError> {
+    namespace.run(job).map_err(|source| {
+        // RTM_NEWLINK answers EOPNOTSUPP for a kind of link that the kernel does not have.
+        if source.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error()) {
+            WorldError::EnvironmentLacks {
+                action: format!("{action} ({})", namespace.name()),
+                cause: "the kernel has no virtual Ethernet (CONFIG_VETH)".to_owned(),
+                remedy: "load it with `sudo modprobe veth`".to_owned(),
+            }
+        } else {
+            WorldError::Refused {
+                action: action.to_owned(),
+                node: namespace.name().to_owned(),
+                source,
+            }
+        }
+    })
+}

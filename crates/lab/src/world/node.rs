@@ -1,0 +1,312 @@
+//! A node of a world: a host or a router.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+
+use super::build::step;
+use super::link::{self, End, Mac};
+use super::namespace::Namespace;
+use super::process::Process;
+use super::route::{self, NextHop};
+use super::topology::{Hop, IpRoute, NodeSpec, PREFIX_BITS, Role, Topology};
+use super::{WorldError, offload, sysctl};
+
+/// The name of a node's interface into the first network; those into the others have the network's
+/// number, from 2, behind it.
+const INTERFACE: &str = "wan";
+pub(super) const LOOPBACK: &str = "lo";
+/// Priority of a node's first rule: behind the kernel's own for local addresses (0), before that of
+/// the main table (32766).
+const FIRST_RULE: u32 = 1000;
+
+/// A host or a router: a network namespace with an interface into each of its networks.
+#[derive(Debug)]
+pub struct Node {
+    spec: NodeSpec,
+    interfaces: Vec<Interface>,
+    settings: BTreeMap<String, String>,
+    namespace: Namespace,
+}
+
+/// A node's interface into a network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// The network.
+    pub network: usize,
+    /// Its name, in the node.
+    pub name: String,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// The name of the link's other end in the wan's namespace; `None` on a wire.
+    pub wan_interface: Option<String>,
+}
+
+impl Node {
+    /// Makes the node, without any interface but loopback.
+    pub(super) fn build(spec: &NodeSpec) -> Result<Node, WorldError> {
+        let namespace = Namespace::new(&spec.name)?;
+        let (role, tcp) = (spec.role, spec.tcp.clone());
+        let settings = namespace
+            .run(move || sysctl::apply(role, &tcp))
+            .map_err(|source| read_only_settings(&spec.name, source))?;
+        let own = spec.addresses.clone();
+        step(&namespace, "bring up loopback", move || {
+            link::bring_up(LOOPBACK, false)?;
+            own.into_iter()
+                .try_for_each(|address| link::add_address(LOOPBACK, address, 32))
+        })?;
+        Ok(Node {
+            spec: spec.clone(),
+            interfaces: Vec::new(),
+            settings,
+            namespace,
+        })
+    }
+
+    /// The node's name in the plan.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// Whether it is a host or a router.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.spec.role
+    }
+
+    /// What it was made from: its own addresses, its routes and its rules.
+    #[must_use]
+    pub fn spec(&self) -> &NodeSpec {
+        &self.spec
+    }
+
+    /// The address that others reach the node at: its first own one, or else that of its first
+    /// interface.
+    ///
+    /// # Panics
+    /// For a node that is in no network.
+    #[must_use]
+    pub fn address(&self) -> Ipv4Addr {
+        let own = self.spec.addresses.first().copied();
+        own.unwrap_or_else(|| self.interfaces[0].address)
+    }
+
+    /// The node's interfaces into its networks, in their order.
+    #[must_use]
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// The node's interface into that network.
+    #[must_use]
+    pub fn interface(&self, network: usize) -> Option<&Interface> {
+        self.interfaces
+            .iter()
+            .find(|interface| interface.network == network)
+    }
+
+    /// The kernel settings in force in the node's namespace, by sysctl name.
+    #[must_use]
+    pub fn settings(&self) -> &BTreeMap<String, String> {
+        &self.settings
+    }
+
+    /// The node's namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Starts a program on the node; see [`Process`]. `title` names it in errors.
+    ///
+    /// # Errors
+    /// [`super::ProcessError`] when it cannot be started.
+    pub fn start(&self, title: &str, command: Command) -> Result<Process, super::ProcessError> {
+        let title = title.to_owned();
+        self.namespace.run(move || Process::spawn(title, command))
+    }
+
+    /// Adds a route, in place of the one to the same address in the same table. The world adds
+    /// those of the topology; this is for devices that come into being after it.
+    ///
+    /// # Errors
+    /// [`WorldError::Refused`], such as when the device is not there.
+    ///
+    /// # Panics
+    /// When the route leads into a network that the node is not in.
+    pub fn set_route(&self, route: &IpRoute) -> Result<(), WorldError> {
+        let (device, gateway) = match &route.hop {
+            Hop::Device(name) => (name.clone(), None),
+            Hop::Neighbour { network, node } => {
+                let interface = self.interface(*network).expect("a route by an interface");
+                let gateway = Topology::address(*network, *node);
+                (interface.name.clone(), Some(gateway))
+            }
+        };
+        let route = route.clone();
+        let action = format!("set the route to {}", route.destination);
+        step(&self.namespace, &action, move || {
+            let hop = NextHop {
+                device: &device,
+                gateway,
+            };
+            route::set_route(
+                route.destination,
+                route.table,
+                &hop,
+                route.source,
+                route.mtu_bytes,
+            )
+        })
+    }
+
+    /// Sets the routes and rules of its specification, once all its interfaces are there.
+    pub(super) fn set_routes_and_rules(&self) -> Result<(), WorldError> {
+        for route in &self.spec.routes {
+            self.set_route(route)?;
+        }
+        for (place, rule) in self.spec.rules.iter().enumerate() {
+            let (rule, priority) = (rule.clone(), FIRST_RULE + place as u32);
+            step(&self.namespace, "add the rule", move || {
+                route::add_rule(&rule.selector, rule.table, priority)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Makes known at which MAC addresses the node's neighbours in a network are.
+    pub(super) fn know_neighbours(
+        &self,
+        network: usize,
+        all: &[(Ipv4Addr, Mac)],
+    ) -> Result<(), WorldError> {
+        let Some(own) = self.interface(network) else {
+            return Ok(());
+        };
+        let (name, address) = (own.name.clone(), own.address);
+        let neighbours: Vec<(Ipv4Addr, Mac)> = all
+            .iter()
+            .filter(|(other, _)| *other != address)
+            .copied()
+            .collect();
+        step(&self.namespace, "name the neighbours", move || {
+            neighbours
+                .into_iter()
+                .try_for_each(|(address, mac)| link::add_neighbour(&name, address, mac))
+        })
+    }
+
+    /// Gives the node, which has the place `node`, an interface into an emulated network, and its
+    /// other end to the wan.
+    pub(super) fn join(
+        &mut self,
+        wan: &Namespace,
+        network: usize,
+        node: usize,
+        mtu_bytes: u32,
+    ) -> Result<(), WorldError> {
+        let mut interface = Interface::new(network, node);
+        let wan_interface = match network {
+            0 => format!("h{}", node + 1),
+            _ => format!("h{}-{}", node + 1, network + 1),
+        };
+        let mut wan_mac = interface.mac;
+        wan_mac[4] += 1;
+        let handle = self.namespace.handle().as_raw_fd();
+        let (here, there) = (wan_interface.clone(), interface.clone());
+        step(wan, "make the virtual Ethernet pair", move || {
+            let here = End {
+                name: &here,
+                mac: wan_mac,
+            };
+            link::create_pair(&here, &there.end(), handle, mtu_bytes)?;
+            offload::turn_off(here.name)?;
+            link::bring_up(here.name, true)
+        })?;
+        interface.wan_interface = Some(wan_interface);
+        let own = interface.name.clone();
+        step(&self.namespace, "turn the offloads off", move || {
+            offload::turn_off(&own)
+        })?;
+        self.bring_up(interface)
+    }
+
+    /// Joins two nodes, which have the places `node` and `other_node`, by a wire.
+    pub(super) fn wire(
+        &mut self,
+        other: &mut Node,
+        network: usize,
+        [node, other_node]: [usize; 2],
+        mtu_bytes: u32,
+    ) -> Result<(), WorldError> {
+        let here = Interface::new(network, node);
+        let there = Interface::new(network, other_node);
+        let handle = other.namespace.handle().as_raw_fd();
+        let (near, far) = (here.clone(), there.clone());
+        step(&self.namespace, "make the wire", move || {
+            link::create_pair(&near.end(), &far.end(), handle, mtu_bytes)
+        })?;
+        self.bring_up(here)?;
+        other.bring_up(there)
+    }
+
+    fn bring_up(&mut self, interface: Interface) -> Result<(), WorldError> {
+        let own = interface.clone();
+        step(&self.namespace, "bring up the interface", move || {
+            link::add_address(&own.name, own.address, PREFIX_BITS)?;
+            // ARP stays on: without it the kernel would take every neighbour's address for the
+            // interface's own. Permanent neighbours make it silent.
+            link::bring_up(&own.name, false)
+        })?;
+        self.interfaces.push(interface);
+        Ok(())
+    }
+}
+
+impl Interface {
+    /// The interface of the node at `node` into a network.
+    fn new(network: usize, node: usize) -> Interface {
+        let address = Topology::address(network, node);
+        let name = match network {
+            0 => INTERFACE.to_owned(),
+            _ => format!("{INTERFACE}{}", network + 1),
+        };
+        Interface {
+            network,
+            name,
+            address,
+            // Locally administered addresses (IEEE 802c), so that they cannot be a real card's. The
+            // next one is the wan's end's.
+            mac: [0x02, 0x53, 0x41, 0x4e, 2 * network as u8, node as u8 + 1],
+            wan_interface: None,
+        }
+    }
+
+    fn end(&self) -> End<'_> {
+        End {
+            name: &self.name,
+            mac: self.mac,
+        }
+    }
+}
+
+fn read_only_settings(node: &str, source: std::io::Error) -> WorldError {
+    if source.kind() == std::io::ErrorKind::ReadOnlyFilesystem {
+        WorldError::EnvironmentLacks {
+            action: format!("set TCP up on `{node}`"),
+            cause: "/proc/sys is mounted read-only, as in a container".to_owned(),
+            remedy: "start the container with `--privileged`".to_owned(),
+        }
+    } else {
+        WorldError::Refused {
+            action: "set TCP up".to_owned(),
+            node: node.to_owned(),
+            source,
+        }
+    }
+}
