@@ -197,7 +197,7 @@ impl Lab<'_> {
             check(!name.contains(".part."), || format!("{name} is left"))?;
         }
         let manifest = read_json(&outcome.folder.join("manifest.json"))?;
-        let settings = &manifest["cells"][0]["hosts"][0]["settings"];
+        let settings = &manifest["cells"][0]["nodes"][0]["settings"];
         check(settings["net.ipv4.tcp_ecn"] == "0", || {
             format!("{settings}")
         })?;
