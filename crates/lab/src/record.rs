@@ -8,19 +8,28 @@
 //!   cell-000/       the records of each cell, one Parquet file per kind
 //! ```
 
+mod compare;
+mod export;
 mod folder;
 mod machine;
 mod manifest;
 mod report;
 mod results;
+mod stored;
 
 use std::path::PathBuf;
 
+pub use compare::{
+    CONFIDENCE, CellDifference, CompareError, Comparison, Difference, DifferenceVerdict,
+    SettingDifference, compare,
+};
+pub use export::CellTable;
 pub use folder::RunFolder;
 pub use machine::Machine;
 pub use manifest::{CellFacts, ClockAnchor, Manifest, NodeFacts, PathFacts};
 pub use report::page;
 pub use results::{Advised, CellFinding, CellResult, MeasuredGain, Results};
+pub use stored::{StoredError, StoredManifest, StoredRun, list};
 
 /// The run folder could not be written: a matter of the disk or of its rights.
 #[derive(Debug, thiserror::Error)]

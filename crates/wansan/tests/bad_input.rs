@@ -373,6 +373,37 @@ fn a_plan_that_is_not_there() {
 }
 
 #[test]
+fn a_plan_without_a_quick_form() {
+    let plan = include_bytes!("../../../plans/limits/nothing-binds.toml");
+    let arguments = ["lab", "run", "--quick", "plan.toml"];
+    refused_beside(
+        &[("plan.toml", plan)],
+        &arguments,
+        &["plan.toml", "[quick]"],
+    );
+}
+
+#[test]
+fn a_run_that_is_not_there() {
+    for arguments in [
+        &["lab", "show", "latest"][..],
+        &["lab", "compare", "latest", "latest"],
+        &["lab", "export", "csv", "latest"],
+        &[
+            "lab",
+            "export",
+            "parquet",
+            "latest",
+            "--out",
+            "cells.parquet",
+        ],
+    ] {
+        refused(arguments, &["latest", "runs", "`wansan lab list`"]);
+    }
+    refused(&["lab", "list", "--runs", "/dev/null"], &["/dev/null"]);
+}
+
+#[test]
 fn a_plan_that_is_no_toml() {
     let plan: &[u8] = b"title = \"x\"\n[world\n";
     refused_beside(

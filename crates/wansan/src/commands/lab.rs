@@ -1,5 +1,9 @@
 //! `wansan lab`: experiments.
 
+mod compare;
+mod export;
+mod list;
+mod show;
 mod text;
 
 use std::io::{self, IsTerminal, Write, stderr};
@@ -33,6 +37,14 @@ enum LabCommand {
     Run(RunArgs),
     /// Check a plan and list its cells without running them
     Check(CheckArgs),
+    /// List the runs that there are
+    List(list::ListArgs),
+    /// Print a run as it was printed when it ended
+    Show(show::ShowArgs),
+    /// Compare two runs cell by cell: differences, and whether they are more than chance
+    Compare(compare::CompareArgs),
+    /// Write a run's cells as a table for other tools
+    Export(export::ExportArgs),
 }
 
 #[derive(Debug, Args)]
@@ -71,6 +83,10 @@ pub(crate) fn run(args: LabArgs) -> Result<ExitCode> {
     match args.command {
         LabCommand::Run(args) => run_plan(&args),
         LabCommand::Check(args) => check(&args),
+        LabCommand::List(args) => list::run(&args),
+        LabCommand::Show(args) => show::run(&args),
+        LabCommand::Compare(args) => compare::run(&args),
+        LabCommand::Export(args) => export::run(&args),
     }
 }
 

@@ -13,6 +13,34 @@ use wansan_trace::Layer;
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
+/// An empty table with that header.
+pub(super) fn grid<T: ToString>(header: impl IntoIterator<Item = T>) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(STYLE)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(header.into_iter().map(|name| name.to_string()));
+    table
+}
+
+/// Aligns columns of numbers.
+pub(super) fn right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
+    for column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+/// An axis' name on several lines: a header is no wider than what stands below it.
+fn broken(name: &str) -> String {
+    if name.contains('+') {
+        name.replace(" + ", " +\n")
+    } else {
+        name.replace('.', "\n")
+    }
+}
+
 /// The cells of a phase: what was set, and what came of it. Numbers in flight are means of one
 /// initiator, so that they stand beside the number it was asked to keep in flight.
 pub(super) fn table(results: &Results, phase: Phase) -> String {
@@ -33,14 +61,11 @@ pub(super) fn table(results: &Results, phase: Phase) -> String {
         .first()
         .map_or_else(Vec::new, |cell| cell.parameters.keys().collect());
 
-    let mut table = Table::new();
-    table
-        .load_style(STYLE)
-        .set_content_arrangement(ContentArrangement::Disabled);
-    let mut header: Vec<String> = names.iter().map(|name| name.replace('.', "\n")).collect();
+    let mut header: Vec<String> = names.iter().map(|name| broken(name)).collect();
     header.extend(["IOPS", "p50\nms", "p99\nms"].map(str::to_owned));
     header.extend(layers.iter().map(|layer| layer.name().replace('_', "\n")));
-    table.set_header(header);
+    let columns = header.len();
+    let mut table = grid(header);
     for cell in &cells {
         let initiators = cell.initiators.len().max(1) as f64;
         let mut row: Vec<String> = names
@@ -57,9 +82,7 @@ pub(super) fn table(results: &Results, phase: Phase) -> String {
         }));
         table.add_row(row);
     }
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    right(&mut table, 0..columns);
     format!(
         "{table}\nIOPS are those of all initiators together; the layers' columns are the mean \
          number in flight of one.\n"
@@ -80,17 +103,13 @@ pub(super) fn finding(finding: &Finding) -> String {
 
 /// Predicted and measured gain of the advised change, side by side.
 pub(super) fn gains(advised: &Advised) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(STYLE)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header([
-            "",
-            "planned\nIOPS",
-            "advised\nIOPS",
-            "predicted\ngain",
-            "measured\ngain",
-        ]);
+    let mut table = grid([
+        "",
+        "planned\nIOPS",
+        "advised\nIOPS",
+        "predicted\ngain",
+        "measured\ngain",
+    ]);
     for gain in &advised.gain.gains {
         let point: Vec<String> = gain
             .parameters
@@ -105,9 +124,7 @@ pub(super) fn gains(advised: &Advised) -> String {
             percent(gain.measured_gain),
         ]);
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    right(&mut table, 1..5);
     let before = advised
         .planned_value
         .as_ref()
@@ -129,11 +146,7 @@ pub(super) fn paper(paper: &Paper) -> String {
     if paper.known.is_empty() {
         return text;
     }
-    let mut table = Table::new();
-    table
-        .load_style(STYLE)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(["", "the paper", "ours", "ours ÷ the paper's"]);
+    let mut table = grid(["", "the paper", "ours", "ours ÷ the paper's"]);
     for number in &paper.known {
         let is_ratio = number.relative_to.is_some();
         let shown = |value| quantity(&number.metric, value, is_ratio);
@@ -146,9 +159,7 @@ pub(super) fn paper(paper: &Paper) -> String {
                 .map_or_else(String::new, |ratio| format!("{ratio:.2}")),
         ]);
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    right(&mut table, 1..4);
     let _ = writeln!(text, "{table}");
     text
 }
@@ -209,7 +220,8 @@ pub(super) fn parameters(result: &CellResult) -> String {
     set.join(", ")
 }
 
-fn value(value: &serde_json::Value) -> String {
+/// A parameter's value as a plan writes it, without quotes.
+pub(super) fn value(value: &serde_json::Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)

@@ -1,0 +1,386 @@
+//! Two runs cell by cell: what differs between them by more than repeats of one do.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use super::{CellResult, StoredRun};
+
+/// The probability that an interval holds the difference.
+pub const CONFIDENCE: f64 = 0.95;
+/// Longest list of differences between the plans.
+const MAX_SETTINGS: usize = 40;
+
+/// Two runs compared.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The first run's name.
+    pub first: String,
+    /// The second run's name.
+    pub second: String,
+    /// How sure the intervals are, 0 to 1.
+    pub confidence: f64,
+    /// What the plans and programs of both set differently, but for the sweep.
+    pub settings: Vec<SettingDifference>,
+    /// The cells that both have, in the order of the first.
+    pub cells: Vec<CellDifference>,
+    /// Parameters of the cells that only the first has.
+    pub only_in_first: Vec<Map<String, Value>>,
+    /// Parameters of the cells that only the second has.
+    pub only_in_second: Vec<Map<String, Value>>,
+}
+
+/// A setting of which the two runs have different values.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SettingDifference {
+    /// Its dotted name in the plan, or `wansan` for the program.
+    pub setting: String,
+    /// In the first run; null when it is not set.
+    pub first: Value,
+    /// In the second run.
+    pub second: Value,
+}
+
+/// One cell in both runs, over all its repeats.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CellDifference {
+    /// `planned` or `advised`.
+    pub phase: String,
+    /// Its parameters.
+    pub parameters: Map<String, Value>,
+    /// I/Os per second.
+    pub iops: Option<Difference>,
+    /// Bytes of data per second.
+    pub bytes_per_s: Option<Difference>,
+    /// Half of all I/Os took at most this long.
+    pub latency_p50_ns: Option<Difference>,
+    /// All I/Os but one in a hundred took at most this long.
+    pub latency_p99_ns: Option<Difference>,
+}
+
+/// One number in both runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Difference {
+    /// Mean over the first run's repeats.
+    pub first: f64,
+    /// Mean over the second run's repeats.
+    pub second: f64,
+    /// Repeats in the first run.
+    pub first_repeats: usize,
+    /// Repeats in the second run.
+    pub second_repeats: usize,
+    /// `second` ÷ `first` − 1; null when the first is 0.
+    pub change: Option<f64>,
+    /// Where `second` − `first` truly is, with the confidence of the comparison: Welch's t; null
+    /// when one of the runs has a single repeat.
+    pub interval: Option<[f64; 2]>,
+    /// What that says.
+    pub verdict: DifferenceVerdict,
+}
+
+/// What a difference says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DifferenceVerdict {
+    /// One of the runs has a single repeat: nothing tells a difference from chance.
+    OneRepeat,
+    /// The interval holds 0.
+    NoneShown,
+    /// The second is greater.
+    Greater,
+    /// The second is less.
+    Less,
+}
+
+/// Why two runs cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// No cell of the one has the parameters of one of the other.
+    #[error(
+        "{first} and {second} have no cell in common: the first varies {first_axes}, the second {second_axes}"
+    )]
+    NothingInCommon {
+        /// The first run's name.
+        first: String,
+        /// The second run's name.
+        second: String,
+        /// The axes of the first.
+        first_axes: String,
+        /// The axes of the second.
+        second_axes: String,
+    },
+}
+
+/// Compares two runs, cells of the same phase and parameters with each other.
+///
+/// # Errors
+/// [`CompareError`] when they have no such cells.
+pub fn compare(first: &StoredRun, second: &StoredRun) -> Result<Comparison, CompareError> {
+    let of_first = points(first);
+    let of_second = points(second);
+    let other = |point: &Point<'_>, others: &[Point<'_>]| -> Option<usize> {
+        others
+            .iter()
+            .position(|other| (other.phase, other.parameters) == (point.phase, point.parameters))
+    };
+    let mut cells = Vec::new();
+    let mut only_in_first = Vec::new();
+    for point in &of_first {
+        match other(point, &of_second) {
+            Some(place) => cells.push(point.difference(&of_second[place])),
+            None => only_in_first.push(point.parameters.clone()),
+        }
+    }
+    if cells.is_empty() {
+        return Err(CompareError::NothingInCommon {
+            first: first.name(),
+            second: second.name(),
+            first_axes: axes(&of_first),
+            second_axes: axes(&of_second),
+        });
+    }
+    let lone = of_second
+        .iter()
+        .filter(|point| other(point, &of_first).is_none());
+    Ok(Comparison {
+        first: first.name(),
+        second: second.name(),
+        confidence: CONFIDENCE,
+        settings: settings(first, second),
+        only_in_second: lone.map(|point| point.parameters.clone()).collect(),
+        cells,
+        only_in_first,
+    })
+}
+
+/// All repeats of one point of a sweep.
+struct Point<'a> {
+    phase: &'a str,
+    parameters: &'a Map<String, Value>,
+    repeats: Vec<&'a CellResult>,
+}
+
+/// The points of a run that were measured, in its order.
+fn points(run: &StoredRun) -> Vec<Point<'_>> {
+    let mut points: Vec<Point<'_>> = Vec::new();
+    for cell in run
+        .results
+        .cells
+        .iter()
+        .filter(|cell| cell.failure.is_none())
+    {
+        let same = |point: &&mut Point<'_>| {
+            (point.phase, point.parameters) == (cell.phase.as_str(), &cell.parameters)
+        };
+        match points.iter_mut().find(same) {
+            Some(point) => point.repeats.push(cell),
+            None => points.push(Point {
+                phase: &cell.phase,
+                parameters: &cell.parameters,
+                repeats: vec![cell],
+            }),
+        }
+    }
+    points
+}
+
+impl Point<'_> {
+    fn difference(&self, second: &Point<'_>) -> CellDifference {
+        let of = |number: fn(&CellResult) -> Option<f64>| {
+            let numbers = |point: &Point<'_>| -> Vec<f64> {
+                let repeats = point.repeats.iter();
+                repeats.filter_map(|cell| number(cell)).collect()
+            };
+            Difference::between(&numbers(self), &numbers(second))
+        };
+        CellDifference {
+            phase: self.phase.to_owned(),
+            parameters: self.parameters.clone(),
+            iops: of(|cell| Some(cell.iops)),
+            bytes_per_s: of(|cell| Some(cell.bytes_per_s)),
+            latency_p50_ns: of(|cell| cell.latency_p50_ns.map(|ns| ns as f64)),
+            latency_p99_ns: of(|cell| cell.latency_p99_ns.map(|ns| ns as f64)),
+        }
+    }
+}
+
+impl Difference {
+    /// The difference between the means of two samples; `None` when one is empty.
+    #[must_use]
+    pub fn between(first: &[f64], second: &[f64]) -> Option<Difference> {
+        let (one, other) = (Sample::of(first)?, Sample::of(second)?);
+        let difference = other.mean - one.mean;
+        let interval =
+            welch_half_width(&one, &other).map(|half| [difference - half, difference + half]);
+        Some(Difference {
+            first: one.mean,
+            second: other.mean,
+            first_repeats: first.len(),
+            second_repeats: second.len(),
+            change: (one.mean != 0.0).then(|| difference / one.mean),
+            interval,
+            verdict: match interval {
+                None => DifferenceVerdict::OneRepeat,
+                Some([low, _]) if low > 0.0 => DifferenceVerdict::Greater,
+                Some([_, high]) if high < 0.0 => DifferenceVerdict::Less,
+                Some(_) => DifferenceVerdict::NoneShown,
+            },
+        })
+    }
+}
+
+/// A sample's mean and what its spread says of it.
+struct Sample {
+    count: f64,
+    mean: f64,
+    /// The mean's variance: s² ÷ n; `None` of a single number.
+    variance_of_mean: Option<f64>,
+}
+
+impl Sample {
+    fn of(numbers: &[f64]) -> Option<Sample> {
+        let count = numbers.len() as f64;
+        let mean = numbers.iter().sum::<f64>() / count;
+        let squares: f64 = numbers.iter().map(|number| (number - mean).powi(2)).sum();
+        let spread = squares / (count - 1.0) / count;
+        (!numbers.is_empty()).then_some(Sample {
+            count,
+            mean,
+            variance_of_mean: (numbers.len() > 1).then_some(spread),
+        })
+    }
+}
+
+/// Half the width of the interval of the difference of two means: Welch's t, with the degrees of
+/// freedom by Welch and Satterthwaite. `None` when a sample has no spread to judge by.
+fn welch_half_width(one: &Sample, other: &Sample) -> Option<f64> {
+    let (a, b) = (one.variance_of_mean?, other.variance_of_mean?);
+    let variance = a + b;
+    if variance == 0.0 {
+        return Some(0.0);
+    }
+    let freedom =
+        variance.powi(2) / (a.powi(2) / (one.count - 1.0) + b.powi(2) / (other.count - 1.0));
+    let t = StudentsT::new(0.0, 1.0, freedom).ok()?;
+    Some(t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * variance.sqrt())
+}
+
+fn axes(points: &[Point<'_>]) -> String {
+    let names: Vec<&str> = points
+        .first()
+        .map(|point| point.parameters.keys().map(String::as_str).collect())
+        .unwrap_or_default();
+    if names.is_empty() {
+        "nothing".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+/// What the two plans and programs set differently. The sweep shows in the cells; what is expected
+/// of them, and what the plan is called, changes no number.
+fn settings(first: &StoredRun, second: &StoredRun) -> Vec<SettingDifference> {
+    const NO_SETTINGS: [&str; 7] = [
+        "title", "sweep", "case", "expect", "quick", "paper", "repeat",
+    ];
+    let settings = |run: &StoredRun| {
+        let mut flat = Map::new();
+        if let Value::Object(tables) = &run.manifest.document {
+            for (name, value) in tables {
+                if !NO_SETTINGS.contains(&name.as_str()) {
+                    flatten(&mut flat, name.clone(), value);
+                }
+            }
+        }
+        let manifest = &run.manifest;
+        let version = [&manifest.wansan_version, &manifest.wansan_commit];
+        let version: Vec<&str> = version.into_iter().flatten().map(String::as_str).collect();
+        flat.insert("wansan".to_owned(), version.join(" ").into());
+        flat
+    };
+    let (first, second) = (settings(first), settings(second));
+    let mut names: Vec<&String> = first.keys().chain(second.keys()).collect();
+    names.sort();
+    names.dedup();
+    let value = |of: &Map<String, Value>, name: &str| of.get(name).cloned().unwrap_or_default();
+    names
+        .into_iter()
+        .map(|name| SettingDifference {
+            setting: name.clone(),
+            first: value(&first, name),
+            second: value(&second, name),
+        })
+        .filter(|setting| setting.first != setting.second)
+        .take(MAX_SETTINGS)
+        .collect()
+}
+
+/// Adds the single values of a plan by their parameters' names.
+fn flatten(flat: &mut Map<String, Value>, name: String, value: &Value) {
+    match value {
+        Value::Object(table) => {
+            for (key, value) in table {
+                flatten(flat, format!("{name}.{key}"), value);
+            }
+        }
+        Value::Array(list) if list.iter().any(Value::is_object) => {
+            for (place, value) in list.iter().enumerate() {
+                let named = value.get("name").and_then(Value::as_str);
+                let element = named.map_or_else(|| place.to_string(), str::to_owned);
+                flatten(flat, format!("{name}.{element}"), value);
+            }
+        }
+        single => {
+            flat.insert(name, single.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(found: f64, wanted: f64) -> bool {
+        (found - wanted).abs() < 1e-3 * wanted.abs().max(1e-9)
+    }
+
+    #[test]
+    fn intervals_are_welchs() {
+        let first = [
+            27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7,
+            21.4,
+        ];
+        let second = [
+            27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 30.5,
+            24.4,
+        ];
+        let found = Difference::between(&first, &second).unwrap();
+        let [low, high] = found.interval.unwrap();
+        // By hand: t = 2.85295 and 27.887 degrees of freedom, whose 97.5 % quantile is 2.0487.
+        assert!(close(found.second - found.first, 2.8333), "{found:?}");
+        assert!(
+            close((high - low) / 2.0, 2.83333 / 2.85295 * 2.0487),
+            "{found:?}"
+        );
+        assert_eq!(found.verdict, DifferenceVerdict::Greater);
+    }
+
+    #[test]
+    fn one_repeat_shows_nothing() {
+        let found = Difference::between(&[1.0], &[100.0, 101.0]).unwrap();
+        assert_eq!(
+            (found.interval, found.verdict),
+            (None, DifferenceVerdict::OneRepeat)
+        );
+        assert_eq!(Difference::between(&[], &[1.0]), None);
+    }
+
+    #[test]
+    fn overlapping_repeats_show_no_difference() {
+        let found = Difference::between(&[10.0, 12.0, 11.0], &[11.0, 10.5, 12.5]).unwrap();
+        assert_eq!(found.verdict, DifferenceVerdict::NoneShown);
+        let found = Difference::between(&[10.0, 10.0], &[9.0, 9.0]).unwrap();
+        assert_eq!(found.interval, Some([-1.0, -1.0]));
+        assert_eq!(found.verdict, DifferenceVerdict::Less);
+    }
+}

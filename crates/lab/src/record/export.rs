@@ -1,0 +1,301 @@
+//! A run's cells as one table: a row for each, parameters and numbers in columns.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical};
+use parquet::column::writer::ColumnWriter;
+use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::Type;
+use serde_json::{Map, Value};
+use wansan_trace::time::duration_ns;
+use wansan_trace::units;
+
+use super::{CellResult, Results};
+
+/// Columns that come first, in this order; those of parameters follow.
+const FIRST: [&str; 4] = ["cell", "phase", "repeat", "failure"];
+/// What is not a number of the cell: written as columns of its own, or too long for one.
+const APART: [&str; 1] = ["parameters"];
+
+/// The cells of a run as columns of one length.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CellTable {
+    columns: Vec<(String, Column)>,
+    rows: usize,
+}
+
+/// A column: all its values are of one type, or missing.
+#[derive(Debug, Clone, PartialEq)]
+enum Column {
+    Whole(Vec<Option<i64>>),
+    Real(Vec<Option<f64>>),
+    Text(Vec<Option<String>>),
+}
+
+/// How the quantities of a parameter are written as numbers.
+struct Unit {
+    /// What the column's name ends in.
+    suffix: &'static str,
+    read: fn(&str) -> Option<Value>,
+}
+
+/// The units of plans' quantities. Each text is a quantity of at most one of them.
+const UNITS: [Unit; 4] = [
+    Unit {
+        suffix: "_ns",
+        read: |text| Some(duration_ns(units::parse_duration(text).ok()?).into()),
+    },
+    Unit {
+        suffix: "_bits_per_s",
+        read: |text| Some(units::parse_rate(text).ok()?.into()),
+    },
+    Unit {
+        suffix: "_bytes",
+        read: |text| Some(units::parse_bytes(text).ok()?.into()),
+    },
+    Unit {
+        suffix: "_percent",
+        read: |text| Some(text.strip_suffix('%')?.trim().parse::<f64>().ok()?.into()),
+    },
+];
+
+impl CellTable {
+    /// The table of a run's cells. Parameters are columns of their own, in numbers where all their
+    /// values are quantities of one unit, which ends the name then. Lists are left out.
+    #[must_use]
+    pub fn of(results: &Results) -> CellTable {
+        let cells: Vec<Map<String, Value>> = results.cells.iter().map(flat).collect();
+        let parameters = parameter_columns(&results.cells);
+        let mut columns = Vec::new();
+        let mut numbers: BTreeMap<&str, Vec<Option<Value>>> = BTreeMap::new();
+        for name in cells.iter().flat_map(Map::keys) {
+            numbers.entry(name).or_insert_with(|| {
+                let value = |cell: &Map<String, Value>| cell.get(name).cloned();
+                cells.iter().map(value).collect()
+            });
+        }
+        for name in FIRST {
+            if let Some(values) = numbers.remove(name) {
+                columns.push((name.to_owned(), Column::of(values)));
+            }
+        }
+        columns.extend(parameters);
+        let rest = numbers.into_iter();
+        columns.extend(rest.map(|(name, values)| (name.to_owned(), Column::of(values))));
+        CellTable {
+            columns,
+            rows: cells.len(),
+        }
+    }
+
+    /// The columns' names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Writes the table as CSV (RFC 4180, lines end in LF), with a header; what is missing is
+    /// empty.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_csv(&self, out: impl Write) -> io::Result<()> {
+        let mut csv = csv::Writer::from_writer(out);
+        csv.write_record(self.names())?;
+        for row in 0..self.rows {
+            csv.write_record(self.columns.iter().map(|(_, column)| column.shown(row)))?;
+        }
+        csv.flush()
+    }
+
+    /// Writes the table as a Parquet file; what is missing is null.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_parquet(&self, out: impl Write + Send) -> io::Result<()> {
+        self.parquet(out).map_err(io::Error::other)
+    }
+
+    /// The table as JSON: an object for each row; what is missing is null.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let row = |row: usize| -> Map<String, Value> {
+            let columns = self.columns.iter();
+            columns
+                .map(|(name, column)| (name.clone(), column.json(row)))
+                .collect()
+        };
+        (0..self.rows).map(row).collect()
+    }
+
+    fn parquet(&self, out: impl Write + Send) -> Result<(), ParquetError> {
+        let fields = self
+            .columns
+            .iter()
+            .map(|(name, column)| {
+                let (physical, converted) = column.types();
+                let field = Type::primitive_type_builder(name, physical)
+                    .with_repetition(Repetition::OPTIONAL)
+                    .with_converted_type(converted)
+                    .build()?;
+                Ok(Arc::new(field))
+            })
+            .collect::<Result<_, ParquetError>>()?;
+        let schema = Type::group_type_builder("cell")
+            .with_fields(fields)
+            .build()?;
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_created_by(concat!("wansan ", env!("CARGO_PKG_VERSION")).to_owned())
+            .build();
+        let mut file = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))?;
+        let mut group = file.next_row_group()?;
+        for (_, column) in &self.columns {
+            let Some(mut writer) = group.next_column()? else {
+                return Err(ParquetError::General("schema has too few columns".into()));
+            };
+            column.write(writer.untyped())?;
+            writer.close()?;
+        }
+        group.close()?;
+        file.close()?;
+        Ok(())
+    }
+}
+
+impl Column {
+    fn of(values: Vec<Option<Value>>) -> Column {
+        let present = || values.iter().flatten();
+        if present().next().is_some() && present().all(Value::is_i64) {
+            let whole = |value: Option<Value>| value.as_ref().and_then(Value::as_i64);
+            return Column::Whole(values.into_iter().map(whole).collect());
+        }
+        if present().next().is_some() && present().all(Value::is_number) {
+            let real = |value: Option<Value>| value.as_ref().and_then(Value::as_f64);
+            return Column::Real(values.into_iter().map(real).collect());
+        }
+        let text = |value: Option<Value>| value.as_ref().map(text);
+        Column::Text(values.into_iter().map(text).collect())
+    }
+
+    fn shown(&self, row: usize) -> String {
+        match self {
+            Column::Whole(values) => values[row].map(|value| value.to_string()),
+            Column::Real(values) => values[row].map(|value| value.to_string()),
+            Column::Text(values) => values[row].clone(),
+        }
+        .unwrap_or_default()
+    }
+
+    fn json(&self, row: usize) -> Value {
+        match self {
+            Column::Whole(values) => values[row].into(),
+            Column::Real(values) => values[row].into(),
+            Column::Text(values) => values[row].clone().into(),
+        }
+    }
+
+    fn types(&self) -> (Physical, ConvertedType) {
+        match self {
+            Column::Whole(_) => (Physical::INT64, ConvertedType::NONE),
+            Column::Real(_) => (Physical::DOUBLE, ConvertedType::NONE),
+            Column::Text(_) => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
+        }
+    }
+
+    fn write(&self, writer: &mut ColumnWriter<'_>) -> Result<(), ParquetError> {
+        match (self, writer) {
+            (Column::Whole(values), ColumnWriter::Int64ColumnWriter(writer)) => {
+                let (present, levels) = present(values, |value| *value);
+                writer.write_batch(&present, Some(&levels), None)?;
+            }
+            (Column::Real(values), ColumnWriter::DoubleColumnWriter(writer)) => {
+                let (present, levels) = present(values, |value| *value);
+                writer.write_batch(&present, Some(&levels), None)?;
+            }
+            (Column::Text(values), ColumnWriter::ByteArrayColumnWriter(writer)) => {
+                let (present, levels) = present(values, |text| ByteArray::from(text.as_str()));
+                writer.write_batch(&present, Some(&levels), None)?;
+            }
+            _ => return Err(ParquetError::General("schema and columns differ".into())),
+        }
+        Ok(())
+    }
+}
+
+/// The values that are there, and for each row whether one is.
+fn present<T, P>(values: &[Option<T>], stored: impl Fn(&T) -> P) -> (Vec<P>, Vec<i16>) {
+    let levels = values.iter().map(|value| i16::from(value.is_some()));
+    (
+        values.iter().flatten().map(stored).collect(),
+        levels.collect(),
+    )
+}
+
+/// The single values of a cell by dotted names.
+fn flat(cell: &CellResult) -> Map<String, Value> {
+    fn add(flat: &mut Map<String, Value>, name: &str, value: Value) {
+        match value {
+            Value::Object(inner) => {
+                for (key, value) in inner {
+                    add(flat, &format!("{name}.{key}"), value);
+                }
+            }
+            Value::Array(_) | Value::Null => {}
+            single => {
+                flat.insert(name.to_owned(), single);
+            }
+        }
+    }
+    let cell = serde_json::to_value(cell).expect("results are plain data");
+    let mut values = Map::new();
+    if let Value::Object(fields) = cell {
+        for (name, value) in fields {
+            if !APART.contains(&name.as_str()) {
+                add(&mut values, &name, value);
+            }
+        }
+    }
+    values
+}
+
+/// A column for each parameter that any cell has.
+fn parameter_columns(cells: &[CellResult]) -> Vec<(String, Column)> {
+    let mut names: Vec<&String> = Vec::new();
+    for name in cells.iter().flat_map(|cell| cell.parameters.keys()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let column = |name: &String| {
+        let values: Vec<Option<&Value>> =
+            cells.iter().map(|cell| cell.parameters.get(name)).collect();
+        let with_unit = UNITS.iter().find_map(|unit| {
+            let number = |value: &&Value| (unit.read)(value.as_str()?);
+            let numbers: Vec<Option<Value>> = values
+                .iter()
+                .map(|value| value.as_ref().and_then(number))
+                .collect();
+            let all = numbers.iter().zip(&values);
+            let fits = all
+                .clone()
+                .all(|(number, value)| number.is_some() == value.is_some());
+            fits.then(|| (format!("{name}{}", unit.suffix), Column::of(numbers)))
+        });
+        with_unit.unwrap_or_else(|| {
+            let values = values.into_iter().map(Option::<&Value>::cloned).collect();
+            (name.clone(), Column::of(values))
+        })
+    };
+    names.into_iter().map(column).collect()
+}
+
+fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}

@@ -1,0 +1,263 @@
+//! Runs that were made before: finding them, and reading back what they say of themselves.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+use time::OffsetDateTime;
+use time::macros::format_description;
+
+use super::Results;
+
+/// Longest results.json or manifest.json that is read.
+const MAX_JSON_BYTES: u64 = 256 << 20;
+/// Names given in an error when several runs are meant.
+const MAX_NAMED: usize = 4;
+const RESULTS: &str = "results.json";
+const MANIFEST: &str = "manifest.json";
+
+/// A run that was made before.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredRun {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its results.
+    pub results: Results,
+    /// What is read of its manifest.
+    pub manifest: StoredManifest,
+}
+
+/// What is read of a manifest. Fields that another version of wansan did not write are `None`.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+pub struct StoredManifest {
+    /// The version that made the run.
+    pub wansan_version: Option<String>,
+    /// The commit that it was built from.
+    pub wansan_commit: Option<String>,
+    /// The plan with every default in it.
+    #[serde(default)]
+    pub document: Value,
+    /// Readings of the clocks: one at the run's beginning, one at its end.
+    #[serde(default)]
+    clock_anchors: Vec<Anchor>,
+}
+
+/// CLOCK_MONOTONIC and CLOCK_REALTIME at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+struct Anchor {
+    monotonic_ns: u64,
+    realtime_ns: u64,
+}
+
+/// Why a run cannot be had. Each is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum StoredError {
+    /// Nothing is called so.
+    #[error("{wanted}: no run: neither a run folder, nor a plan with runs in {out}, nor the beginning of a run's name there (`wansan lab list`)", out = .out.display())]
+    NoRun {
+        /// What was asked for.
+        wanted: String,
+        /// Where runs are looked for.
+        out: PathBuf,
+    },
+    /// Several runs are called so.
+    #[error("{wanted}: {count} runs begin so: {named}; write more of the name")]
+    Ambiguous {
+        /// What was asked for.
+        wanted: String,
+        /// How many there are.
+        count: usize,
+        /// Some of them.
+        named: String,
+    },
+    /// A file of the run cannot be read, or is not what its name says.
+    #[error("{}: {reason}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl StoredRun {
+    /// Reads the run in `folder`. An unreadable or missing manifest is an empty one: the results
+    /// tell more.
+    ///
+    /// # Errors
+    /// [`StoredError::Unreadable`] when there is no results.json, or it is not one of a run.
+    pub fn read(folder: &Path) -> Result<StoredRun, StoredError> {
+        let path = folder.join(RESULTS);
+        let unreadable = |reason: String| StoredError::Unreadable {
+            path: path.clone(),
+            reason,
+        };
+        let text = read_json(&path).map_err(|error| unreadable(error.to_string()))?;
+        let results = serde_json::from_str(&text)
+            .map_err(|error| unreadable(format!("not the results of a run: {error}")))?;
+        let manifest = read_json(&folder.join(MANIFEST))
+            .ok()
+            .and_then(|text| serde_json::from_str(&text).ok())
+            .unwrap_or_default();
+        Ok(StoredRun {
+            folder: folder.to_owned(),
+            results,
+            manifest,
+        })
+    }
+
+    /// The run that `wanted` means: the path of its folder, a plan's name (its newest run), or the
+    /// beginning of a folder's name that no other run in `out` shares.
+    ///
+    /// # Errors
+    /// [`StoredError`] when there is none, there are several, or it cannot be read.
+    pub fn find(out: &Path, wanted: &str) -> Result<StoredRun, StoredError> {
+        let path = Path::new(wanted);
+        if path.join(RESULTS).is_file() {
+            return StoredRun::read(path);
+        }
+        let folders = folders(out)?;
+        let of_plan = folders.iter().rfind(|folder| plan_of(folder) == wanted);
+        if let Some(newest) = of_plan {
+            return StoredRun::read(newest);
+        }
+        let begins = |folder: &&PathBuf| {
+            let name = name_of(folder);
+            !wanted.is_empty()
+                && (name.starts_with(wanted)
+                    || format!("{}/{name}", plan_of(folder)).starts_with(wanted))
+        };
+        let begin: Vec<&PathBuf> = folders.iter().filter(begins).collect();
+        match &begin[..] {
+            [only] => StoredRun::read(only),
+            [] => Err(StoredError::NoRun {
+                wanted: wanted.to_owned(),
+                out: out.to_owned(),
+            }),
+            several => Err(StoredError::Ambiguous {
+                wanted: wanted.to_owned(),
+                count: several.len(),
+                named: named(several),
+            }),
+        }
+    }
+
+    /// The name that tells it from other runs: its plan's, and its folder's.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.results.plan, name_of(&self.folder))
+    }
+
+    /// When it began, as `2026-11-21 20:11:16`, if the manifest says it.
+    #[must_use]
+    pub fn began_utc(&self) -> Option<String> {
+        let format = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
+        let first = self.manifest.clock_anchors.first()?;
+        let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(first.realtime_ns));
+        time.ok()?.format(&format).ok()
+    }
+
+    /// How long it took, in nanoseconds; `None` when it did not come to its end.
+    #[must_use]
+    pub fn took_ns(&self) -> Option<u64> {
+        match &self.manifest.clock_anchors[..] {
+            [first, .., last] => last.monotonic_ns.checked_sub(first.monotonic_ns),
+            _ => None,
+        }
+    }
+
+    /// How many of its expectations were met, and how many there are.
+    #[must_use]
+    pub fn expectations(&self) -> (usize, usize) {
+        let verdicts = &self.results.expectations;
+        let met = verdicts.iter().filter(|verdict| verdict.met).count();
+        (met, verdicts.len())
+    }
+
+    /// Whether every cell was measured and the run was judged.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.results.finding.is_some()
+            && self.results.cells.iter().all(|cell| cell.failure.is_none())
+    }
+}
+
+/// The runs in the folder `out`, oldest first; each that cannot be read with the reason.
+///
+/// # Errors
+/// [`StoredError::Unreadable`] when `out` itself cannot be read. That it is not there means that
+/// there are no runs.
+pub fn list(out: &Path) -> Result<Vec<Result<StoredRun, StoredError>>, StoredError> {
+    let mut folders = folders(out)?;
+    // Names begin with the time.
+    folders.sort_by_key(|folder| (name_of(folder), plan_of(folder)));
+    Ok(folders
+        .iter()
+        .map(|folder| StoredRun::read(folder))
+        .collect())
+}
+
+/// The run folders in `out`, by plan and then by time.
+fn folders(out: &Path) -> Result<Vec<PathBuf>, StoredError> {
+    let mut runs = Vec::new();
+    for plan in subfolders(out)? {
+        let of_plan = subfolders(&plan)?;
+        runs.extend(of_plan.into_iter().filter(|run| run.join(RESULTS).exists()));
+    }
+    Ok(runs)
+}
+
+/// The folders in a folder, sorted by name.
+fn subfolders(folder: &Path) -> Result<Vec<PathBuf>, StoredError> {
+    let unreadable = |error: &io::Error| StoredError::Unreadable {
+        path: folder.to_owned(),
+        reason: error.to_string(),
+    };
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(unreadable(&error)),
+    };
+    let mut folders = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|error| unreadable(&error))?.path();
+        if path.is_dir() {
+            folders.push(path);
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
+fn read_json(path: &Path) -> io::Result<String> {
+    let length = fs::metadata(path)?.len();
+    if length > MAX_JSON_BYTES {
+        return Err(io::Error::other(format!(
+            "{length} bytes are too many (at most {MAX_JSON_BYTES})"
+        )));
+    }
+    fs::read_to_string(path)
+}
+
+fn name_of(folder: &Path) -> String {
+    let name = folder.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn plan_of(folder: &Path) -> String {
+    folder.parent().map_or_else(String::new, name_of)
+}
+
+fn named(folders: &[&PathBuf]) -> String {
+    let mut names: Vec<String> = folders
+        .iter()
+        .take(MAX_NAMED)
+        .map(|folder| format!("{}/{}", plan_of(folder), name_of(folder)))
+        .collect();
+    if folders.len() > MAX_NAMED {
+        names.push("…".to_owned());
+    }
+    names.join(", ")
+}

@@ -1,0 +1,195 @@
+//! `wansan lab compare`: two runs of the same axes, side by side.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::{Map, Value};
+use wansan_lab::plan::Phase;
+use wansan_lab::record::{
+    self, CellDifference, Comparison, Difference, DifferenceVerdict, StoredRun,
+};
+
+use super::text;
+use crate::commands::{tell, tell_json};
+
+#[derive(Debug, Args)]
+pub(super) struct CompareArgs {
+    /// A run folder, a plan's name (its newest run), or the beginning of a run's name
+    first: String,
+    /// The run to compare it with, named likewise
+    second: String,
+    /// Where run folders are
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    runs: PathBuf,
+    /// Print all numbers as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
+    let first = StoredRun::find(&args.runs, &args.first)?;
+    let second = StoredRun::find(&args.runs, &args.second)?;
+    let comparison = record::compare(&first, &second)?;
+    if args.json {
+        tell_json(&serde_json::to_string_pretty(&comparison)?)?;
+    } else {
+        tell(|out| out.write_all(page(&comparison).as_bytes()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A number that both runs have, in the unit that people use for it.
+struct Shown {
+    title: &'static str,
+    of: fn(&CellDifference) -> Option<Difference>,
+    /// Units of the title in one of the number.
+    scale: f64,
+}
+
+const SHOWN: [Shown; 3] = [
+    Shown {
+        title: "Throughput, Mbit/s",
+        of: |cell| cell.bytes_per_s,
+        scale: 8.0 / 1e6,
+    },
+    Shown {
+        title: "Half of the I/Os took at most, ms",
+        of: |cell| cell.latency_p50_ns,
+        scale: 1e-6,
+    },
+    Shown {
+        title: "99 of 100 I/Os took at most, ms",
+        of: |cell| cell.latency_p99_ns,
+        scale: 1e-6,
+    },
+];
+
+fn page(comparison: &Comparison) -> String {
+    let mut page = format!("A  {}\nB  {}\n\n", comparison.first, comparison.second);
+    if !comparison.settings.is_empty() {
+        page.push_str("Set differently, beside the sweep:\n");
+        for setting in &comparison.settings {
+            page.push_str(&format!(
+                "  {}: {} in A, {} in B\n",
+                setting.setting,
+                value(&setting.first),
+                value(&setting.second)
+            ));
+        }
+        page.push('\n');
+    }
+    for shown in &SHOWN {
+        page.push_str(&table(comparison, shown));
+    }
+    let missing = [
+        ("A", &comparison.only_in_first),
+        ("B", &comparison.only_in_second),
+    ];
+    for (run, points) in missing {
+        for parameters in points {
+            page.push_str(&format!("Only in {run}: {}\n", point(parameters)));
+        }
+    }
+    page.push_str(&explanation(comparison));
+    page
+}
+
+fn table(comparison: &Comparison, shown: &Shown) -> String {
+    let rows: Vec<(&CellDifference, Difference)> = comparison
+        .cells
+        .iter()
+        .filter_map(|cell| Some((cell, (shown.of)(cell)?)))
+        .collect();
+    if rows.is_empty() {
+        return format!("{}: not in both runs\n\n", shown.title);
+    }
+    let header = [
+        "",
+        "A",
+        "B",
+        "n",
+        "B − A",
+        "change",
+        "95 % interval of B − A",
+        "",
+    ];
+    let mut table = text::grid(header);
+    let number = |number: f64| format!("{:.2}", number * shown.scale);
+    for (cell, difference) in rows {
+        let interval = difference.interval.map(|[low, high]| {
+            let signed = |number: f64| format!("{:+.2}", number * shown.scale);
+            format!("{} to {}", signed(low), signed(high))
+        });
+        let phase = if cell.phase == Phase::Planned.name() {
+            String::new()
+        } else {
+            format!("{}: ", cell.phase)
+        };
+        table.add_row([
+            format!("{phase}{}", point(&cell.parameters)),
+            number(difference.first),
+            number(difference.second),
+            repeats(&difference),
+            format!(
+                "{:+.2}",
+                (difference.second - difference.first) * shown.scale
+            ),
+            difference
+                .change
+                .map_or_else(String::new, |share| format!("{:+.1} %", share * 100.0)),
+            interval.unwrap_or_else(|| "unknown".to_owned()),
+            word(difference.verdict).to_owned(),
+        ]);
+    }
+    text::right(&mut table, 1..7);
+    format!("{}\n{table}\n\n", shown.title)
+}
+
+fn repeats(difference: &Difference) -> String {
+    let (first, second) = (difference.first_repeats, difference.second_repeats);
+    if first == second {
+        first.to_string()
+    } else {
+        format!("{first}, {second}")
+    }
+}
+
+fn word(verdict: DifferenceVerdict) -> &'static str {
+    match verdict {
+        DifferenceVerdict::OneRepeat => "one repeat: may be chance",
+        DifferenceVerdict::NoneShown => "no difference shown",
+        DifferenceVerdict::Greater => "B is greater",
+        DifferenceVerdict::Less => "B is less",
+    }
+}
+
+/// What the words rest on.
+fn explanation(comparison: &Comparison) -> String {
+    let differences = || comparison.cells.iter().filter_map(|cell| cell.bytes_per_s);
+    if differences().all(|difference| difference.interval.is_none()) {
+        return "Without `repeat` in the plan nothing tells a difference from chance.\n".to_owned();
+    }
+    "Intervals are Welch's t over the repeats: 95 of 100 such intervals hold the true difference, so \
+     1 of 20 cells that are alike shows one.\n"
+        .to_owned()
+}
+
+fn point(parameters: &Map<String, Value>) -> String {
+    if parameters.is_empty() {
+        return "as the plan says".to_owned();
+    }
+    let set = parameters.iter();
+    let set: Vec<String> = set
+        .map(|(name, set)| format!("{name} = {}", value(set)))
+        .collect();
+    set.join(", ")
+}
+
+fn value(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".to_owned(),
+        other => text::value(other),
+    }
+}

@@ -1,0 +1,131 @@
+//! `wansan lab list`: the runs that there are.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+use wansan_lab::record::{self, StoredRun};
+
+use super::text;
+use crate::commands::{remark, tell, tell_json};
+
+#[derive(Debug, Args)]
+pub(super) struct ListArgs {
+    /// Where run folders are
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    runs: PathBuf,
+    /// Print an object for each run
+    #[arg(long)]
+    json: bool,
+}
+
+/// One run in the list.
+#[derive(Debug, Serialize)]
+struct Listed {
+    /// Its name: the plan's and the folder's.
+    run: String,
+    plan: String,
+    title: String,
+    folder: PathBuf,
+    /// When it began; null when the manifest does not say.
+    began_utc: Option<String>,
+    /// How long it took; null when it did not come to its end.
+    took_ns: Option<u64>,
+    quick: bool,
+    complete: bool,
+    cells: usize,
+    expectations_met: usize,
+    expectations: usize,
+    wansan_version: Option<String>,
+}
+
+pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
+    let mut listed = Vec::new();
+    for stored in record::list(&args.runs)? {
+        match stored {
+            Ok(stored) => listed.push(Listed::of(&stored)),
+            // One damaged run does not hide the others.
+            Err(error) => remark(&format!("wansan: {error}")),
+        }
+    }
+    if args.json {
+        tell_json(&serde_json::to_string_pretty(&listed)?)?;
+    } else if listed.is_empty() {
+        tell(|out| writeln!(out, "no runs in {}", args.runs.display()))?;
+    } else {
+        tell(|out| writeln!(out, "{}", table(&listed)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Listed {
+    fn of(run: &StoredRun) -> Listed {
+        let (met, expectations) = run.expectations();
+        Listed {
+            run: run.name(),
+            plan: run.results.plan.clone(),
+            title: run.results.title.clone(),
+            folder: run.folder.clone(),
+            began_utc: run.began_utc(),
+            took_ns: run.took_ns(),
+            quick: run.results.quick,
+            complete: run.is_complete(),
+            cells: run.results.cells.len(),
+            expectations_met: met,
+            expectations,
+            wansan_version: run.manifest.wansan_version.clone(),
+        }
+    }
+
+    /// What became of the expectations, in words.
+    fn judged(&self) -> String {
+        match (self.complete, self.expectations) {
+            (false, _) => "not completed".to_owned(),
+            (true, 0) => "none expected".to_owned(),
+            (true, all) => format!("{} of {all} as expected", self.expectations_met),
+        }
+    }
+}
+
+fn table(listed: &[Listed]) -> String {
+    let header = ["run", "began (UTC)", "took", "form", "cells", "outcome"];
+    let mut table = text::grid(header);
+    for run in listed {
+        table.add_row([
+            run.run.clone(),
+            run.began_utc.clone().unwrap_or_else(unknown),
+            run.took_ns.map_or_else(unknown, length),
+            if run.quick { "quick" } else { "whole" }.to_owned(),
+            run.cells.to_string(),
+            run.judged(),
+        ]);
+    }
+    text::right(&mut table, [2, 4]);
+    table.to_string()
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
+/// A length of time for people, to the second.
+fn length(ns: u64) -> String {
+    let seconds = (ns as f64 / 1e9).round() as u64;
+    match (seconds / 60, seconds % 60) {
+        (0, seconds) => format!("{seconds} s"),
+        (minutes, seconds) => format!("{minutes} min {seconds:02} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_for_people() {
+        assert_eq!(length(59_400_000_000), "59 s");
+        assert_eq!(length(61_000_000_000), "1 min 01 s");
+    }
+}

@@ -1,0 +1,50 @@
+//! `wansan lab show`: a run as it was printed when it ended.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use wansan_lab::plan::Phase;
+use wansan_lab::record::StoredRun;
+
+use super::{conclude, text};
+use crate::commands::{tell, tell_json};
+
+#[derive(Debug, Args)]
+pub(super) struct ShowArgs {
+    /// A run folder, a plan's name (its newest run), or the beginning of a run's name
+    run: String,
+    /// Where run folders are
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    runs: PathBuf,
+    /// Print the content of results.json
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &ShowArgs) -> Result<ExitCode> {
+    let run = StoredRun::find(&args.runs, &args.run)?;
+    if args.json {
+        let results = std::fs::read_to_string(run.folder.join("results.json"))?;
+        tell_json(&results)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    tell(|out| {
+        let results = &run.results;
+        let quick = if results.quick { " (quick form)" } else { "" };
+        writeln!(out, "{}{quick}\n", results.title)?;
+        writeln!(out, "{}", text::table(results, Phase::Planned))?;
+        match &results.finding {
+            Some(finding) => writeln!(out, "{}", text::finding(finding))?,
+            None => writeln!(out, "The run did not come to its finding.\n")?,
+        }
+        for cell in &results.cells {
+            if let Some(failure) = &cell.failure {
+                writeln!(out, "cell {} failed: {failure}", cell.cell)?;
+            }
+        }
+        conclude(out, results, &run.folder)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
