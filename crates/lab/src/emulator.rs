@@ -5,15 +5,25 @@
 //! the frames carry. It needs CAP_NET_RAW in the namespace's user namespace and no device file,
 //! so an ordinary user's lab has it.
 //!
+//! Hosts send and take TCP and UDP as if their network cards segmented: in super-frames of many
+//! packets, which a path never sees. Each is cut into the packets that a wire would carry, each of
+//! which is lost, waits and leaves by itself; those of one flow that leave together are joined
+//! again, as receive offload would.
+//!
 //! Sizes on a path are those of the Ethernet frame: 14 bytes of header before the IP packet, no
 //! preamble, checksum or gap.
 
+mod checksum;
 mod driver;
+mod frame;
+mod join;
 mod meter;
 mod priority;
 mod ring;
 mod segment;
+mod superframe;
 mod transmit;
+mod virtio;
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -29,20 +39,14 @@ use wansan_trace::Recorder;
 
 use crate::world::Interface;
 use driver::Driver;
+pub use frame::Frame;
 pub use meter::{PathStatistics, Statistics};
 pub use priority::Scheduling;
+pub(crate) use ring::MAX_SUPER_FRAME_BYTES;
 
 /// The sample intervals that do not stop the emulator from moving frames or from stopping.
 const SAMPLE_INTERVALS: RangeInclusive<Duration> =
     Duration::from_micros(100)..=Duration::from_secs(1);
-
-/// A frame on its way, as the chains carry it.
-#[derive(Debug, Clone)]
-pub struct Frame {
-    bytes: Vec<u8>,
-    /// The port to send it to.
-    to: usize,
-}
 
 /// Where a host's link ends in the wan.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,11 +18,13 @@ use wansan_trace::{Instant, NameId, Recorder, clock, event};
 use super::meter::Lateness;
 use super::priority::{self, Scheduling};
 use super::ring::PacketSocket;
-use super::segment::{ETHERNET_BYTES, Segment};
+use super::segment::Segment;
+use super::superframe::{ETHERNET_BYTES, MAX_HEADER_BYTES, SuperFrame};
 use super::transmit::{Due, Transmit};
 use super::{Config, Direction, EmulatorError, Frame, Report, Statistics, lacks};
 
-/// Frames taken from the rings before those that are due get their turn.
+/// Packets taken from the rings before those that are due get their turn; the last frame may have
+/// more of them.
 const TAKEN_AT_ONCE: usize = 64;
 /// The longest time between two looks into the rings while frames keep coming.
 const LONGEST_READ_INTERVAL: Duration = Duration::from_micros(500);
@@ -38,9 +40,6 @@ pub(super) struct Driver {
     directions: Vec<DirectionState>,
     /// `routes[from * ports + to]`: the direction.
     routes: Vec<Option<usize>>,
-    /// Buffers of frames that are gone, for those to come. There are never more than the chains
-    /// and the senders once held.
-    spare: Vec<Vec<u8>>,
     recorder: Recorder,
     shown: Arc<Mutex<Statistics>>,
     sample_interval: Duration,
@@ -72,10 +71,10 @@ impl Driver {
     ) -> Result<Driver, EmulatorError> {
         let mut recorder = config.recorder;
         let mut ports = Vec::with_capacity(config.ports.len());
+        let count = config.ports.len();
         for port in config.ports {
             let action = format!("open a packet socket on {}", port.interface);
-            let socket =
-                PacketSocket::open(&port.interface, config.mtu_bytes).map_err(lacks(&action))?;
+            let socket = PacketSocket::open(&port.interface, count).map_err(lacks(&action))?;
             ports.push(PortState {
                 socket,
                 host_mac: port.host_mac,
@@ -104,7 +103,6 @@ impl Driver {
             ports,
             directions,
             routes,
-            spare: Vec::new(),
             recorder,
             shown,
             sample_interval: config.sample_interval,
@@ -129,7 +127,7 @@ impl Driver {
                 self.sample(now)?;
                 next_sample = (next_sample + self.sample_interval).max(now);
             }
-            if taken == TAKEN_AT_ONCE {
+            if taken >= TAKEN_AT_ONCE {
                 continue;
             }
             if taken > 0 {
@@ -160,17 +158,19 @@ impl Driver {
         })
     }
 
-    /// Takes frames from all rings in the order in which the kernel got them.
+    /// Takes frames from all rings in the order in which the kernel got them; the number of packets
+    /// in them.
     fn take_frames(&mut self) -> usize {
         let mut now = clock::now();
         let realtime_ahead_ns = clock::realtime_ns().saturating_sub(now.ns());
-        for taken in 0..TAKEN_AT_ONCE {
+        let mut taken = 0;
+        while taken < TAKEN_AT_ONCE {
             let heads = self.ports.iter().enumerate().filter_map(|(from, port)| {
                 let frame = port.socket.oldest()?;
                 Some((frame.realtime_ns, from))
             });
             let Some((realtime_ns, from)) = heads.min() else {
-                return taken;
+                break;
             };
             // The kernel stamps frames by CLOCK_REALTIME, which may be set while we run: no frame
             // comes from the future.
@@ -178,32 +178,40 @@ impl Driver {
             if came > now {
                 now = clock::now();
             }
-            self.take(from, came.min(now));
+            taken += self.take(from, came.min(now));
             self.ports[from].socket.release();
         }
-        TAKEN_AT_ONCE
+        taken
     }
 
-    /// Puts the oldest frame of a ring into its chain.
-    fn take(&mut self, from: usize, came: Instant) {
-        let Some(frame) = self.ports[from].socket.oldest() else {
-            return;
+    /// Puts the packets of the oldest frame of a ring into their chain; their number.
+    fn take(&mut self, from: usize, came: Instant) -> usize {
+        let Some(received) = self.ports[from].socket.oldest() else {
+            return 0;
         };
-        if !frame.complete {
-            self.offloaded += 1;
-            return;
-        }
-        let Some((to, direction)) = self.route(from, frame.bytes) else {
+        let Some((to, direction)) = self.route(from, received.bytes) else {
             self.strays += 1;
-            return;
+            return 1;
         };
-        let size_bytes = frame.bytes.len() as u32;
-        let mut bytes = self.spare.pop().unwrap_or_default();
-        bytes.clear();
-        bytes.extend_from_slice(frame.bytes);
+        let bytes = received.bytes.to_vec();
+        let whole = received
+            .offload
+            .and_then(|offload| SuperFrame::new(bytes, offload));
+        let Some(whole) = whole else {
+            self.offloaded += 1;
+            return 1;
+        };
+        let packets = usize::from(whole.segments());
         self.drain(direction, came);
-        let packet = Packet::new(size_bytes, Frame { bytes, to });
-        self.directions[direction].chain.enqueue(came, packet);
+        let ecn = whole.ecn();
+        for frame in Frame::cut(whole, to as u16) {
+            let packet = Packet {
+                ecn,
+                ..Packet::new(frame.size_bytes(), frame)
+            };
+            self.directions[direction].chain.enqueue(came, packet);
+        }
+        packets
     }
 
     fn route(&self, from: usize, frame: &[u8]) -> Option<(usize, usize)> {
@@ -239,14 +247,20 @@ impl Driver {
         if self.recorder.keeps_packets() {
             self.record(direction, &departure);
         }
-        let Frame { bytes, to } = departure.packet.payload;
         if departure.fate != Fate::Delivered {
-            self.spare.push(bytes);
             return;
         }
+        let mut frame = departure.packet.payload;
+        if departure.marked {
+            frame = frame.marked();
+        }
+        if let Some(bit) = departure.corrupted {
+            frame = frame.corrupted(bit);
+        }
+        let to = frame.to();
         let transmit = &mut self.ports[to].transmit;
         transmit.push(Due {
-            bytes,
+            frame,
             direction,
             departed: departure.departed,
         });
@@ -259,15 +273,16 @@ impl Driver {
         let PortState {
             socket, transmit, ..
         } = &mut self.ports[port];
-        transmit.flush(socket.as_fd(), |frame, sent| {
-            let lateness = &mut self.directions[frame.direction].lateness;
-            lateness.record(frame.departed, sent);
-            self.spare.push(frame.bytes);
+        transmit.flush(socket.as_fd(), |due, sent| {
+            let lateness = &mut self.directions[due.direction].lateness;
+            lateness.record(due.departed, sent);
         });
     }
 
     fn record(&mut self, direction: usize, departure: &Departure<Frame>) {
-        let Some(segment) = Segment::parse(&departure.packet.payload.bytes) else {
+        let mut room = [0; MAX_HEADER_BYTES];
+        let header_bytes = departure.packet.payload.write_header(&mut room);
+        let Some(segment) = Segment::parse(&room[..header_bytes]) else {
             return;
         };
         let verdict = match departure.fate {

@@ -35,8 +35,8 @@ pub struct Statistics {
     pub ring_drops: u64,
     /// Frames to an address that no port has, or without a route.
     pub strays: u64,
-    /// Frames that no wire would carry (longer than the MTU or without their checksum) because
-    /// an offload is on; they are dropped.
+    /// Frames of which no wire packets can be made, because more is left to do for them than
+    /// segmentation of TCP and UDP over IPv4 and a checksum; they are dropped.
     pub offloaded: u64,
     /// Frames that the kernel refused to send.
     pub send_failures: u64,

@@ -6,6 +6,9 @@
 //! TPACKET_V3 is not used: it hands over blocks, and a partly filled one only after a time-out of
 //! at least a millisecond. Sending uses no ring either: the kernel would send our pages without
 //! copying them and call them free while the receiving host's TCP still holds them.
+//!
+//! Each frame comes and goes with a header that says which segmentation and checksum are left to
+//! do (PACKET_VNET_HDR), so a host's kernel hands over many packets of a flow at once.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,11 +17,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
-/// Slots in a ring. The driver looks into it at least every half millisecond, in which a host
-/// that sends a million frames a second fills a quarter of it.
-const SLOTS: usize = 2048;
-/// An Ethernet header and a VLAN tag.
-const LINK_HEADER_BYTES: usize = 14 + 4;
+use super::virtio::{self, Offload};
+
+/// Bytes of a slot, and of the kernel's blocks of memory that slots come from.
+const SLOT_BYTES: usize = 16 << 10;
+/// The longest IP packet or super-frame that a slot has room for, beside the kernel's notes and an
+/// Ethernet header with a VLAN tag.
+pub(crate) const MAX_SUPER_FRAME_BYTES: u32 = (SLOT_BYTES - 256) as u32;
+/// The memory of all rings together.
+const RINGS_BYTES: usize = 64 << 20;
+/// The slots of a ring when it is one of few. The driver looks into it at least every half
+/// millisecond, in which a host that sends a million frames a second fills a quarter of it.
+const MAX_SLOTS: usize = 2048;
+/// The slots of a ring when it is one of many.
+const MIN_SLOTS: usize = 128;
 
 /// A frame in the ring.
 pub(super) struct Received<'a> {
@@ -26,8 +38,9 @@ pub(super) struct Received<'a> {
     pub(super) realtime_ns: u64,
     /// The frame from its Ethernet header on.
     pub(super) bytes: &'a [u8],
-    /// Whether it is what a wire would carry: as long as it says, with its checksum filled in.
-    pub(super) complete: bool,
+    /// What is left to do for it, or nothing when that is more than a network card would do, or
+    /// the frame is cut off.
+    pub(super) offload: Option<Offload>,
 }
 
 /// A packet socket and its ring.
@@ -37,16 +50,20 @@ pub(super) struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// Opens the interface of that name in the calling thread's network namespace, for frames of
-    /// at most `mtu_bytes` without their Ethernet header.
-    pub(super) fn open(interface: &str, mtu_bytes: usize) -> io::Result<Self> {
+    /// Opens the interface of that name in the calling thread's network namespace, one of `ports`
+    /// that share the memory of rings.
+    pub(super) fn open(interface: &str, ports: usize) -> io::Result<Self> {
         // Protocol 0: nothing comes in before the ring is there and the interface is chosen.
         let socket = socket(AddressFamily::PACKET, SocketType::RAW, None)?;
         let index = netdevice::name_to_index(&socket, interface)?;
         set_option(&socket, libc::PACKET_VERSION, &TPACKET_V2)?;
         set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1)?;
+        // The kernel then cuts no super-frame of ours: it refuses those that the interface would
+        // not take whole, which veth does up to 64 KiB.
         set_option(&socket, libc::PACKET_QDISC_BYPASS, &1)?;
-        let ring = Ring::map(&socket, mtu_bytes)?;
+        set_option(&socket, libc::PACKET_VNET_HDR, &1)?;
+        let slots = (RINGS_BYTES / SLOT_BYTES / ports).clamp(MIN_SLOTS, MAX_SLOTS);
+        let ring = Ring::map(&socket, slots)?;
         bind(&socket, index)?;
         Ok(PacketSocket { socket, ring })
     }
@@ -79,8 +96,7 @@ const TPACKET_V2: libc::c_int = 1;
 /// The mapped ring: slots of equal size, filled by the kernel in order.
 struct Ring {
     memory: NonNull<u8>,
-    memory_bytes: usize,
-    slot_bytes: usize,
+    slots: usize,
     next: usize,
 }
 
@@ -90,17 +106,13 @@ unsafe impl Send for Ring {}
 
 #[allow(unsafe_code, reason = "the ring is memory shared with the kernel")]
 impl Ring {
-    fn map(socket: &OwnedFd, mtu_bytes: usize) -> io::Result<Self> {
-        // Powers of two, so that slots fill the kernel's blocks (of at least a page) without gaps.
-        let slot_bytes =
-            (libc::TPACKET2_HDRLEN + LINK_HEADER_BYTES + mtu_bytes).next_power_of_two();
-        let block_bytes = slot_bytes.max(rustix::param::page_size());
-        let memory_bytes = slot_bytes * SLOTS;
+    fn map(socket: &OwnedFd, slots: usize) -> io::Result<Self> {
+        let memory_bytes = SLOT_BYTES * slots;
         let request = libc::tpacket_req {
-            tp_block_size: block_bytes as u32,
-            tp_block_nr: (memory_bytes / block_bytes) as u32,
-            tp_frame_size: slot_bytes as u32,
-            tp_frame_nr: SLOTS as u32,
+            tp_block_size: SLOT_BYTES as u32,
+            tp_block_nr: slots as u32,
+            tp_frame_size: SLOT_BYTES as u32,
+            tp_frame_nr: slots as u32,
         };
         set_option(socket, libc::PACKET_RX_RING, &request)?;
         // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
@@ -119,21 +131,20 @@ impl Ring {
         }
         Ok(Ring {
             memory: NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?,
-            memory_bytes,
-            slot_bytes,
+            slots,
             next: 0,
         })
     }
 
     fn slot(&self) -> NonNull<u8> {
-        // SAFETY: `next` is below SLOTS, so the slot lies inside the mapping.
-        unsafe { self.memory.add(self.next * self.slot_bytes) }
+        // SAFETY: `next` is below `slots`, so the slot lies inside the mapping.
+        unsafe { self.memory.add(self.next * SLOT_BYTES) }
     }
 
     /// The word by which a slot changes hands: 0 is the kernel's, TP_STATUS_USER ours.
     fn status(&self) -> &AtomicU32 {
         // SAFETY: a slot begins with a `tpacket2_hdr`, that with its 32-bit status; slots are
-        // aligned to a power of two of at least 64, and both sides access the word atomically.
+        // aligned to their power of two, and both sides access the word atomically.
         unsafe { self.slot().cast::<AtomicU32>().as_ref() }
     }
 
@@ -146,22 +157,28 @@ impl Ring {
         // ring mutably and so ends every borrow; the kernel has filled in the header, whose
         // padding and alignment the type has as well.
         let header = unsafe { self.slot().cast::<libc::tpacket2_hdr>().as_ref() };
-        let start = usize::from(header.tp_mac).min(self.slot_bytes);
-        let length = (header.tp_snaplen as usize).min(self.slot_bytes - start);
+        let start = usize::from(header.tp_mac).min(SLOT_BYTES);
+        let length = (header.tp_snaplen as usize).min(SLOT_BYTES - start);
         // SAFETY: `start + length` is at most the slot's size, and the slot is ours as above.
         let bytes = unsafe { std::slice::from_raw_parts(self.slot().add(start).as_ptr(), length) };
+        let offload = (header.tp_len as usize == length && start >= virtio::HEADER_BYTES)
+            // SAFETY: the kernel has put the header right before the frame, inside the slot.
+            .then(|| unsafe {
+                let offload = self.slot().add(start - virtio::HEADER_BYTES);
+                offload.cast::<[u8; virtio::HEADER_BYTES]>().read()
+            })
+            .and_then(Offload::parse);
         Some(Received {
             realtime_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
             bytes,
-            complete: header.tp_len as usize == length
-                && status & libc::TP_STATUS_CSUMNOTREADY == 0,
+            offload,
         })
     }
 
     fn release(&mut self) {
         self.status()
             .store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.next = (self.next + 1) % SLOTS;
+        self.next = (self.next + 1) % self.slots;
     }
 }
 
@@ -169,7 +186,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's own, and nothing borrowed from it is left.
-        unsafe { libc::munmap(self.memory.as_ptr().cast(), self.memory_bytes) };
+        unsafe { libc::munmap(self.memory.as_ptr().cast(), SLOT_BYTES * self.slots) };
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Bytes of an Ethernet header without a VLAN tag.
-pub(super) const ETHERNET_BYTES: usize = 14;
+use super::superframe::ETHERNET_BYTES;
+
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const PROTOCOL_TCP: u8 = 6;
 
@@ -22,8 +22,9 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// The segment in an Ethernet frame, or nothing when it carries something else: not IPv4
-    /// (RFC 791 §3.1), a later fragment, not TCP (RFC 9293 §3.1), or lengths that do not fit.
+    /// The segment in an Ethernet frame, of which the headers suffice, or nothing when it carries
+    /// something else: not IPv4 (RFC 791 §3.1), a later fragment, not TCP (RFC 9293 §3.1), or
+    /// lengths that do not fit.
     pub(super) fn parse(frame: &[u8]) -> Option<Segment> {
         if frame.get(12..ETHERNET_BYTES)? != ETHERTYPE_IPV4 {
             return None;
@@ -38,18 +39,18 @@ impl Segment {
         if *ip.get(9)? != PROTOCOL_TCP {
             return None;
         }
-        let tcp = ip.get(header_bytes..usize::from(ip_bytes))?;
+        let tcp = ip.get(header_bytes..)?;
         let tcp_header_bytes = usize::from(tcp.get(12)? >> 4) * 4;
-        let payload = tcp.get(tcp_header_bytes..)?;
-        if tcp_header_bytes < 20 {
+        if tcp_header_bytes < 20 || tcp.len() < tcp_header_bytes {
             return None;
         }
+        let headers_bytes = u16::try_from(header_bytes + tcp_header_bytes).ok()?;
         Some(Segment {
             source: socket_address(ip, 12, be16(tcp, 0)?)?,
             destination: socket_address(ip, 16, be16(tcp, 2)?)?,
             seq: be32(tcp, 4)?,
             ack: be32(tcp, 8)?,
-            payload_bytes: u16::try_from(payload.len()).ok()?,
+            payload_bytes: ip_bytes.checked_sub(headers_bytes)?,
             ip_bytes,
             window: be16(tcp, 14)?,
             flags: tcp[13],
@@ -110,8 +111,8 @@ mod tests {
     #[test]
     fn a_frame_cut_anywhere_is_no_segment() {
         let frame = frame();
-        let end = ETHERNET_BYTES + 55;
-        for cut in 0..end {
+        let headers_end = ETHERNET_BYTES + 52;
+        for cut in 0..headers_end {
             assert_eq!(Segment::parse(&frame[..cut]), None, "cut at {cut}");
         }
     }
@@ -119,10 +120,10 @@ mod tests {
     #[test]
     fn nonsense_lengths_are_no_segment() {
         for (at, value) in [
-            (12, 0x86),             // another ethertype
-            (ETHERNET_BYTES, 0x65), // another IP version
-            (ETHERNET_BYTES, 0x44), // an IP header too short
-            (ETHERNET_BYTES + 3, 200),
+            (12, 0x86),                  // another ethertype
+            (ETHERNET_BYTES, 0x65),      // another IP version
+            (ETHERNET_BYTES, 0x44),      // an IP header too short
+            (ETHERNET_BYTES + 3, 51),    // a packet shorter than its headers
             (ETHERNET_BYTES + 7, 1),     // a later fragment
             (ETHERNET_BYTES + 9, 17),    // UDP
             (ETHERNET_BYTES + 32, 0x40), // a TCP header too short

@@ -7,13 +7,18 @@ use rustix::io::Errno;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use wansan_trace::{Instant, clock};
 
-/// Frames handed over in one system call. The kernel carries each one through the receiving
-/// host's network stack before it takes the next, so a large batch would make its last frame late.
-const BATCH_FRAMES: usize = 16;
+use super::frame::Frame;
+use super::join::Joined;
 
-/// A frame that is due.
+/// Joined frames handed over in one system call. The kernel carries each one through the receiving
+/// host's network stack before it takes the next, so a large batch would make its last frame late.
+const BATCH: usize = 16;
+/// Packets that are kept for one another before they are handed over.
+const PACKETS: usize = 128;
+
+/// A packet that is due.
 pub(super) struct Due {
-    pub(super) bytes: Vec<u8>,
+    pub(super) frame: Frame,
     /// Which direction it came by.
     pub(super) direction: usize,
     /// When its path let it go.
@@ -32,53 +37,73 @@ impl Transmit {
         self.due.push(due);
     }
 
-    /// Whether there are enough frames for a system call of their own.
+    /// Whether there are enough packets for a system call of their own.
     pub(super) fn is_full(&self) -> bool {
-        self.due.len() >= BATCH_FRAMES
+        self.due.len() >= PACKETS
     }
 
-    /// Frames that the kernel refused, for good.
+    /// Packets that the kernel refused, for good.
     pub(super) fn failed(&self) -> u64 {
         self.failed
     }
 
-    /// Hands all frames to the kernel, and each that is through to `sent` with the time.
+    /// Hands all packets to the kernel, and each that is through to `sent` with the time.
     pub(super) fn flush(&mut self, socket: BorrowedFd<'_>, mut sent: impl FnMut(Due, Instant)) {
-        while !self.due.is_empty() {
-            let batch = self.due.len().min(BATCH_FRAMES);
-            let accepted = match send(socket, &self.due[..batch]) {
+        let mut joined = self.join();
+        while !joined.is_empty() {
+            let batch = joined.len().min(BATCH);
+            let accepted = match send(socket, &joined[..batch], &self.due) {
                 Ok(accepted) => accepted,
                 Err(Errno::INTR) => continue,
                 Err(_) => {
-                    // The first frame is at fault or the link is down. Either way the frame is
+                    // The first frame is at fault or the link is down. Either way its packets are
                     // lost, as on a wire; the next one may fare better.
-                    self.failed += 1;
+                    self.failed += joined[0].packets as u64;
                     1
                 }
             };
             let now = clock::now();
-            for frame in self.due.drain(..accepted) {
-                sent(frame, now);
+            let packets: usize = joined.drain(..accepted).map(|frame| frame.packets).sum();
+            for due in self.due.drain(..packets) {
+                sent(due, now);
             }
         }
     }
+
+    /// The packets due, joined to as few frames as possible without a change of their order.
+    fn join(&self) -> Vec<Joined> {
+        let mut rest = &self.due[..];
+        std::iter::from_fn(|| {
+            let joined = Joined::first(rest.iter().map(|due| &due.frame))?;
+            rest = &rest[joined.packets..];
+            Some(joined)
+        })
+        .collect()
+    }
 }
 
-/// Sends frames until one is refused; the number sent, or why the first one was refused. It waits
-/// when the socket's buffer is full, which empties as the receiving host takes its frames.
-fn send(socket: BorrowedFd<'_>, frames: &[Due]) -> Result<usize, Errno> {
-    let slices: Vec<[IoSlice<'_>; 1]> = frames
-        .iter()
-        .map(|frame| [IoSlice::new(&frame.bytes)])
-        .collect();
+/// Sends frames, which take their packets from `due` in turn, until one is refused; the number
+/// sent, or why the first one was refused. It waits when the socket's buffer is full, which empties
+/// as the receiving host takes its frames.
+fn send(socket: BorrowedFd<'_>, frames: &[Joined], due: &[Due]) -> Result<usize, Errno> {
+    let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(due.len() + 2 * frames.len());
+    let mut ends = Vec::with_capacity(frames.len());
+    let mut packets = due.iter().map(|due| &due.frame);
+    for frame in frames {
+        frame.slices(packets.by_ref().take(frame.packets), &mut slices);
+        ends.push(slices.len());
+    }
     let mut controls: Vec<SendAncillaryBuffer<'_, '_, '_>> = frames
         .iter()
         .map(|_| SendAncillaryBuffer::default())
         .collect();
-    let mut messages: Vec<MMsgHdr<'_>> = slices
+    let mut start = 0;
+    let mut messages: Vec<MMsgHdr<'_>> = ends
         .iter()
         .zip(&mut controls)
-        .map(|(slice, control)| MMsgHdr::new(slice, control))
+        .map(|(&end, control)| {
+            MMsgHdr::new(&slices[std::mem::replace(&mut start, end)..end], control)
+        })
         .collect();
     sendmmsg(socket, &mut messages, SendFlags::empty())
 }

@@ -37,6 +37,9 @@ pub struct Manifest {
     pub clock_anchors: Vec<ClockAnchor>,
     /// Switched off on every link, by ethtool's names.
     pub offloads_off: Vec<&'static str>,
+    /// The longest super-frame that a host leaves to its link to segment; the emulator cuts it
+    /// into packets. As Linux has it, `gso_max_size`.
+    pub super_frame_max_bytes: u32,
     /// What a byte on a path is.
     pub path_bytes: &'static str,
     /// What was built and measured in each cell.
@@ -69,7 +72,7 @@ pub struct CellFacts {
     pub emulator_ring_drops: u64,
     /// Frames that had nowhere to go.
     pub emulator_strays: u64,
-    /// Frames that no wire would carry, dropped.
+    /// Frames of which no wire packets could be made, dropped.
     pub emulator_offloaded: u64,
     /// Frames that the kernel refused to send.
     pub emulator_send_failures: u64,
@@ -140,6 +143,7 @@ impl Manifest {
             machine: Machine::here(),
             clock_anchors: vec![ClockAnchor::now()],
             offloads_off: World::offloads_off(),
+            super_frame_max_bytes: World::super_frame_max_bytes(),
             path_bytes: "Ethernet frame without preamble, checksum and gap: IP packet + 14 bytes",
             cells: Vec::new(),
         }

@@ -99,6 +99,13 @@ impl World {
         &self.wan
     }
 
+    /// The longest super-frame (bytes of its IP packet) that a node leaves to its link into the wan
+    /// to segment.
+    #[must_use]
+    pub const fn super_frame_max_bytes() -> u32 {
+        crate::emulator::MAX_SUPER_FRAME_BYTES
+    }
+
     /// The offloads that are switched off on every emulated link, by ethtool's names.
     #[must_use]
     pub fn offloads_off() -> Vec<&'static str> {

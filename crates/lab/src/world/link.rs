@@ -16,6 +16,7 @@ use netlink_packet_route::route::RouteType;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::netlink::Netlink;
+use crate::emulator::MAX_SUPER_FRAME_BYTES;
 
 /// A MAC address.
 pub(super) type Mac = [u8; 6];
@@ -27,7 +28,8 @@ pub(super) struct End<'a> {
 }
 
 /// Makes a pair of virtual Ethernet interfaces: `here` in the calling thread's namespace, `there`
-/// in the namespace behind `there_fd`.
+/// in the namespace behind `there_fd`, which sends no super-frame that the emulator, `here`, has no
+/// room for.
 pub(super) fn create_pair(
     here: &End<'_>,
     there: &End<'_>,
@@ -39,6 +41,7 @@ pub(super) fn create_pair(
         LinkAttribute::IfName(there.name.to_owned()),
         LinkAttribute::Address(there.mac.to_vec()),
         LinkAttribute::Mtu(mtu_bytes),
+        LinkAttribute::GsoMaxSize(MAX_SUPER_FRAME_BYTES),
         LinkAttribute::NetNsFd(there_fd),
     ];
     let mut link = LinkMessage::default();

@@ -1,7 +1,8 @@
-//! Switches off what a network card would do for TCP, by ethtool's ioctl (SIOCETHTOOL).
+//! Switches off what a host's end of a link would do to packets that came one by one, by ethtool's
+//! ioctl (SIOCETHTOOL).
 //!
-//! With segmentation offload a frame between two namespaces may be 64 KiB long, and with checksum
-//! offload its checksum is never filled in. The emulator is to see what a wire would carry.
+//! Segmentation and checksums are left to the link: the emulator cuts what hosts send into what a
+//! wire would carry, and joins what they get by its times of arrival.
 
 use std::ffi::c_void;
 use std::io;
@@ -15,13 +16,7 @@ const SIOCETHTOOL: Opcode = 0x8946;
 
 /// The switches in the order in which they are turned off, with their ethtool commands
 /// (linux/ethtool.h).
-pub(super) const SWITCHES: [(&str, u32); 5] = [
-    ("generic-receive-offload", 0x2c),
-    ("generic-segmentation-offload", 0x24),
-    ("tcp-segmentation-offload", 0x1f),
-    ("scatter-gather", 0x19),
-    ("tx-checksumming", 0x17),
-];
+pub(super) const SWITCHES: [(&str, u32); 1] = [("generic-receive-offload", 0x2c)];
 
 /// `struct ethtool_value`.
 #[repr(C)]
