@@ -15,6 +15,7 @@ mod session;
 pub(crate) mod target;
 mod target_file;
 mod terminal;
+pub(crate) mod wireguard;
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;

@@ -29,6 +29,9 @@ enum Command {
     Lab(commands::lab::LabArgs),
     /// Say again what held a run back, from its files
     Explain(commands::explain::ExplainArgs),
+    /// Serve one router's ends of WireGuard tunnels, told on standard input; the lab starts it
+    #[command(hide = true)]
+    Wireguard,
 }
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::InitiatorCheck(args) => commands::initiator_check::run(&args),
         Command::Lab(args) => commands::lab::run(args),
         Command::Explain(args) => commands::explain::run(&args),
+        Command::Wireguard => commands::wireguard::run(),
     };
     done.unwrap_or_else(|error| {
         // Causes are in the text already, one line in all.

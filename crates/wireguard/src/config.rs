@@ -1,0 +1,92 @@
+//! What a router is told about its tunnels.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddrV4;
+
+use boringtun::x25519::{PublicKey, StaticSecret};
+use ipnet::Ipv4Net;
+use rustix::rand::{GetRandomFlags, getrandom};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroize;
+
+/// The tunnels that end at one router.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Its tunnels.
+    pub tunnels: Vec<TunnelConfig>,
+}
+
+/// One end of a tunnel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TunnelConfig {
+    /// The TUN device to make, of at most 15 bytes.
+    pub device: String,
+    /// This end's outer address and port.
+    pub local: SocketAddrV4,
+    /// The other end's.
+    pub peer: SocketAddrV4,
+    /// This end's private key.
+    pub private_key: Key,
+    /// The other end's public key.
+    pub peer_public_key: Key,
+    /// The key that only both ends know, mixed into the handshake.
+    pub preshared_key: Key,
+    /// Whose packets come out of the tunnel, and whose may be sent into it: the other end's
+    /// subnets ("cryptokey routing").
+    pub allowed: Vec<Ipv4Net>,
+    /// Whether this end begins the handshake.
+    pub initiates: bool,
+}
+
+/// A Curve25519 key or a pre-shared key. Its digits are never shown, and are wiped from memory
+/// when it goes.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key([u8; 32]);
+
+impl Key {
+    /// A new secret from the kernel's random numbers: a private key or a pre-shared key.
+    ///
+    /// # Errors
+    /// When the kernel has none to give.
+    pub fn random() -> io::Result<Key> {
+        let mut key = Key([0; 32]);
+        let mut filled = 0;
+        while filled < key.0.len() {
+            filled += getrandom(&mut key.0[filled..], GetRandomFlags::empty())?;
+        }
+        Ok(key)
+    }
+
+    /// The public key of a private key.
+    #[must_use]
+    pub fn public(&self) -> Key {
+        Key(PublicKey::from(&self.secret()).to_bytes())
+    }
+
+    pub(crate) fn secret(&self) -> StaticSecret {
+        StaticSecret::from(self.0)
+    }
+
+    pub(crate) fn as_public(&self) -> PublicKey {
+        PublicKey::from(self.0)
+    }
+
+    pub(crate) const fn bytes(&self) -> [u8; 32] {
+        self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
