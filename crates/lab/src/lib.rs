@@ -2,6 +2,7 @@
 //!
 //! - [`plan`]: the TOML file of an experiment, checked and resolved into cells;
 //! - [`world`]: hosts as network namespaces, joined by virtual Ethernet, with processes in them;
+//! - [`vpn`]: tunnels between routers, by real VPN programs;
 //! - [`emulator`]: the wide-area path between the hosts;
 //! - [`run`]: a plan carried out cell by cell in fresh worlds, with the same programs that a user
 //!   starts by hand;
@@ -13,4 +14,5 @@ pub mod emulator;
 pub mod plan;
 pub mod record;
 pub mod run;
+pub mod vpn;
 pub mod world;

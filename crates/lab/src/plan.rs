@@ -81,9 +81,9 @@ use std::path::{Path, PathBuf};
 
 pub use cell::{Cell, Phase};
 pub use document::{
-    CaseTable, Cipher, DigestWish, Document, HostTable, InitiatorTable, KnownTable, Op, PaperTable,
+    CaseTable, DigestWish, Document, HostTable, InitiatorTable, KnownTable, Op, PaperTable,
     PathTable, Pattern, RecordKind, RouteTable, RouterTable, RoutingBy, RoutingTable, Schedule,
-    SessionTable, TargetTable, TcpTable, TraceTable, Vpn, WorkloadTable, WorldKind, WorldTable,
+    SessionTable, TargetTable, TcpTable, TraceTable, WorkloadTable, WorldKind, WorldTable,
 };
 pub use expect::{Comparison, Expectation, Verdict};
 pub use paper::{KnownNumber, Paper};

@@ -14,7 +14,7 @@ use wansan_mistake::Mistake;
 
 pub use case::CaseTable;
 pub use paper::{KnownTable, PaperTable};
-pub use topology::{Cipher, RouteTable, RouterTable, RoutingBy, RoutingTable, Vpn};
+pub use topology::{RouteTable, RouterTable, RoutingBy, RoutingTable};
 
 /// A plan as written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

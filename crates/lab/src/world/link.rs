@@ -71,6 +71,14 @@ pub(super) fn bring_up(name: &str, without_arp: bool) -> io::Result<()> {
     Netlink::open()?.ask(RouteNetlinkMessage::SetLink(link), 0)
 }
 
+/// Sets the longest IP packet of an interface.
+pub(super) fn set_mtu(name: &str, mtu_bytes: u32) -> io::Result<()> {
+    let mut link = LinkMessage::default();
+    link.header.index = index(name)?;
+    link.attributes = vec![LinkAttribute::Mtu(mtu_bytes)];
+    Netlink::open()?.ask(RouteNetlinkMessage::SetLink(link), 0)
+}
+
 /// Gives an interface its address.
 pub(super) fn add_address(name: &str, address: Ipv4Addr, prefix_bits: u8) -> io::Result<()> {
     let mut message = AddressMessage::default();

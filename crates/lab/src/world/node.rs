@@ -131,6 +131,53 @@ impl Node {
         self.namespace.run(move || Process::spawn(title, command))
     }
 
+    /// Starts a program on the node as [`Node::start`] does, with `input` on its standard input.
+    ///
+    /// # Errors
+    /// [`super::ProcessError`] when it cannot be started.
+    pub fn start_fed(
+        &self,
+        title: &str,
+        command: Command,
+        input: Vec<u8>,
+    ) -> Result<Process, super::ProcessError> {
+        let title = title.to_owned();
+        self.namespace
+            .run(move || Process::spawn_fed(title, command, &input))
+    }
+
+    /// Gives the node an address of its own, on its loopback interface.
+    ///
+    /// # Errors
+    /// [`WorldError::Refused`] when it has that address already.
+    pub fn add_address(&self, address: Ipv4Addr) -> Result<(), WorldError> {
+        step(&self.namespace, "add the address", move || {
+            link::add_address(LOOPBACK, address, 32)
+        })
+    }
+
+    /// Has the node send on what comes for an address of its own like what comes for others'.
+    ///
+    /// # Errors
+    /// [`WorldError::Refused`] when it does not have that address.
+    pub fn give_up_delivery(&self, address: Ipv4Addr) -> Result<(), WorldError> {
+        step(&self.namespace, "give up delivery", move || {
+            route::remove_local_route(address)
+        })
+    }
+
+    /// Brings up a device that a program on the node has made.
+    ///
+    /// # Errors
+    /// [`WorldError::Refused`] when there is none of that name, or it cannot carry such packets.
+    pub fn bring_up_device(&self, device: &str, mtu_bytes: u32) -> Result<(), WorldError> {
+        let device = device.to_owned();
+        step(&self.namespace, "bring up the tunnel", move || {
+            link::set_mtu(&device, mtu_bytes)?;
+            link::bring_up(&device, false)
+        })
+    }
+
     /// Adds a route, in place of the one to the same address in the same table. The world adds
     /// those of the topology; this is for devices that come into being after it.
     ///

@@ -1,7 +1,7 @@
 //! A program on a host.
 
 use std::convert::Infallible;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -94,9 +94,37 @@ pub struct Process {
 impl Process {
     /// Starts `command` as a child of the calling thread: to be called in a thread that outlives
     /// it, which a host's is.
-    pub(super) fn spawn(title: String, mut command: Command) -> Result<Process, ProcessError> {
+    pub(super) fn spawn(title: String, command: Command) -> Result<Process, ProcessError> {
+        Process::spawn_with(title, command, Stdio::null())
+    }
+
+    /// Like [`Process::spawn`], with `input` on standard input and nothing after it. What is
+    /// secret is handed over like this: arguments and files can be read by others.
+    pub(super) fn spawn_fed(
+        title: String,
+        command: Command,
+        input: &[u8],
+    ) -> Result<Process, ProcessError> {
+        let mut process = Process::spawn_with(title, command, Stdio::piped())?;
+        let mut pipe = process.child.stdin.take().expect("piped above");
+        match pipe.write_all(input) {
+            Ok(()) => Ok(process),
+            // It ended before it had read: its own words say why.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(process),
+            Err(source) => Err(ProcessError::Start {
+                title: process.title.clone(),
+                source,
+            }),
+        }
+    }
+
+    fn spawn_with(
+        title: String,
+        mut command: Command,
+        stdin: Stdio,
+    ) -> Result<Process, ProcessError> {
         command
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
@@ -158,6 +186,23 @@ impl Process {
                 Err(self.ended(status))
             }
         }
+    }
+
+    /// The program's process id. It stays its own until the value is dropped.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Processor time, user and system, that all threads of the program have used so far.
+    ///
+    /// # Errors
+    /// [`ProcessError::Wait`] when the kernel does not know the program.
+    pub fn cpu_time(&self) -> Result<Duration, ProcessError> {
+        cpu_clock(self.child.id()).map_err(|source| ProcessError::Wait {
+            title: self.title.clone(),
+            source,
+        })
     }
 
     /// Asks the program to end (SIGTERM). One that has ended already is left alone.
@@ -286,6 +331,27 @@ impl Drop for Process {
     }
 }
 
+/// Reads the processor-time clock of a process (clock_getcpuclockid(3)), which counts nanoseconds
+/// where `/proc` counts ticks.
+#[allow(unsafe_code, reason = "rustix knows no clocks of other processes")]
+fn cpu_clock(id: u32) -> std::io::Result<Duration> {
+    let mut clock = 0;
+    // SAFETY: the call writes one clock id, for which `clock` has room.
+    match unsafe { libc::clock_getcpuclockid(id as libc::pid_t, &mut clock) } {
+        0 => {}
+        errno => return Err(std::io::Error::from_raw_os_error(errno)),
+    }
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the call writes one `struct timespec`, which `time` is.
+    if unsafe { libc::clock_gettime(clock, &mut time) } < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
 fn one_line(stderr: &str) -> String {
     let lines: Vec<&str> = stderr
         .lines()
@@ -326,6 +392,19 @@ fn die_with_parent(command: &mut Command) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_shows_as_processor_time() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "read word; echo $word; while :; do :; done"]);
+        let mut process = Process::spawn_fed("it".to_owned(), command, b"secret\n").unwrap();
+        let word = process.line("speak", Duration::from_secs(60)).unwrap();
+        assert_eq!(word, "secret");
+        let begin = process.cpu_time().unwrap();
+        while process.cpu_time().unwrap() < begin + Duration::from_millis(5) {
+            thread::sleep(POLL);
+        }
+    }
 
     #[test]
     fn the_last_words_of_a_program_are_heard() {

@@ -16,6 +16,9 @@ use super::link;
 use super::netlink::Netlink;
 use super::topology::Selector;
 
+/// The table of local delivery (RT_TABLE_LOCAL).
+const LOCAL_TABLE: u8 = 255;
+
 /// Where a route leads next: by `device`, to `gateway` if there is one.
 pub(super) struct NextHop<'a> {
     pub(super) device: &'a str,
@@ -56,6 +59,21 @@ pub(super) fn set_route(
         .extend([gateway, source, mtu].into_iter().flatten());
     let request = RouteNetlinkMessage::NewRoute(message);
     Netlink::open()?.ask(request, NLM_F_CREATE | NLM_F_REPLACE)
+}
+
+/// Removes the kernel's route for local delivery to an address.
+pub(super) fn remove_local_route(address: Ipv4Addr) -> io::Result<()> {
+    let mut message = RouteMessage::default();
+    message.header = RouteHeader {
+        address_family: AddressFamily::Inet,
+        destination_prefix_length: 32,
+        table: LOCAL_TABLE,
+        kind: RouteType::Local,
+        scope: RouteScope::Host,
+        ..RouteHeader::default()
+    };
+    message.attributes = vec![RouteAttribute::Destination(RouteAddress::Inet(address))];
+    Netlink::open()?.ask(RouteNetlinkMessage::DelRoute(message), 0)
 }
 
 /// Adds a rule: packets that `selector` is about find their way by `table`. Rules of a lower

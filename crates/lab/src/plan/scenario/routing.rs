@@ -240,7 +240,7 @@ fn dig(way: &mut Way, topology: &mut Topology) {
     let Some(tunnel) = &mut way.tunnel else {
         return;
     };
-    tunnel.mtu_bytes = topology.mtu_bytes - tunnel.vpn.overhead_bytes();
+    tunnel.mtu_bytes = tunnel.kind.mtu_bytes(topology.mtu_bytes);
     // The last network is the one to the target.
     let between = &way.networks[..way.networks.len() - 1];
     let far_end = between.len();

@@ -6,7 +6,8 @@ use wansan_mistake::{Mistake, nearest};
 
 use super::link::Link;
 use super::names::Names;
-use crate::plan::document::{Cipher, Document, InitiatorTable, RouteTable, Vpn};
+use crate::plan::document::{Document, InitiatorTable, RouteTable};
+use crate::vpn;
 use crate::world::Role;
 
 /// The most `[[route]]`s of a plan.
@@ -29,10 +30,8 @@ pub struct Way {
 /// A tunnel between the first and the last router of a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tunnel {
-    /// What makes it.
-    pub vpn: Vpn,
-    /// How IPsec encrypts; nothing to WireGuard.
-    pub cipher: Cipher,
+    /// What makes it, and how it encrypts.
+    pub kind: vpn::Kind,
     /// Its end on the initiators' side.
     pub near: TunnelEnd,
     /// Its end on the target's side.
@@ -143,16 +142,11 @@ fn via(table: &RouteTable, names: &Names) -> Result<Vec<usize>, Mistake> {
 /// The tunnel of a route, without its ends.
 fn tunnel(table: &RouteTable, via: &[usize]) -> Result<Option<Tunnel>, Mistake> {
     let name = &table.name;
-    if let (Some(cipher), Vpn::None | Vpn::Wireguard) = (table.cipher, table.vpn) {
-        return Err(Mistake::new(format!(
-            "[[route]] `{name}`: `cipher` = \"{}\" is for vpn = \"ipsec\", and its vpn is \"{}\"",
-            cipher.name(),
-            table.vpn.name()
-        )));
-    }
-    if table.vpn == Vpn::None {
+    let kind = vpn::Kind::of(table.vpn, table.cipher)
+        .map_err(|reason| Mistake::new(format!("[[route]] `{name}`: {reason}")))?;
+    let Some(kind) = kind else {
         return Ok(None);
-    }
+    };
     if via.len() < 2 {
         return Err(Mistake::new(format!(
             "[[route]] `{name}`: vpn = \"{}\" is a tunnel from its first router to its last, and it \
@@ -168,8 +162,7 @@ fn tunnel(table: &RouteTable, via: &[usize]) -> Result<Option<Tunnel>, Mistake> 
         routes: Vec::new(),
     };
     Ok(Some(Tunnel {
-        vpn: table.vpn,
-        cipher: table.cipher.unwrap_or_default(),
+        kind,
         near: end(via[0]),
         far: end(via[via.len() - 1]),
         mtu_bytes: 0,

@@ -1,0 +1,433 @@
+//! IPsec between routers, by strongSwan: IKEv2 (RFC 7296) with a pre-shared key for each tunnel,
+//! made for this run, and ESP in tunnel mode inside UDP (RFC 3948).
+//!
+//! ESP is done by charon itself (its plugin `kernel-libipsec`) and not by the kernel, whether the
+//! kernel could or not: so runs on different machines are alike, and what encryption costs a router
+//! is the processor time of one process, which the kernel's own ESP would hide in the time of
+//! whoever happened to be running.
+//!
+//! Each charon has a mount namespace of its own with an empty `/run` and its own
+//! `/etc/strongswan.conf`, so it meets no other charon and leaves no file. Keys go to it over its
+//! control socket and are in no file at all.
+
+mod vici;
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ipnet::Ipv4Net;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use self::vici::{Client, Section};
+use super::{Cipher, End, Kind, Server, Tunnel, TunnelSpec, Vpn, VpnError, routers};
+use crate::world::{Node, Process};
+
+/// Where Debian has charon and its plugins.
+const CHARON: &str = "usr/lib/ipsec/charon";
+const PLUGINS: &str = "usr/lib/ipsec/plugins/libstrongswan-";
+/// The plugins that are loaded, in this order, and the Debian packages that bring them.
+const LOADED: [(&str, &str); 13] = [
+    ("random", "libstrongswan"),
+    ("nonce", "libstrongswan"),
+    ("aesni", "libstrongswan-standard-plugins"),
+    ("openssl", "libstrongswan-standard-plugins"),
+    ("gcm", "libstrongswan-standard-plugins"),
+    ("drbg", "libstrongswan"),
+    ("hmac", "libstrongswan"),
+    ("kdf", "libstrongswan"),
+    ("sha1", "libstrongswan"),
+    ("kernel-libipsec", "libcharon-extra-plugins"),
+    ("kernel-netlink", "strongswan-libcharon"),
+    ("socket-default", "strongswan-libcharon"),
+    ("vici", "strongswan-swanctl"),
+];
+/// Given the configuration on standard input: hides what there is of strongSwan on this computer
+/// from charon, and charon from it. The mount namespace goes with charon. `$1` is charon.
+const ENTER: &str = "set -e; mount -t tmpfs -o mode=0700,size=1m none /run; \
+    cat >/run/strongswan.conf; mount --bind /run/strongswan.conf /etc/strongswan.conf; exec \"$1\"";
+/// charon's control socket, of a name that no other charon's has, in the directory and with the
+/// beginning that Debian's AppArmor profile of charon allows.
+const CONTROL: &str = "/run/charon.wansan.vici";
+/// How long a charon may take to start.
+const READY_LIMIT: Duration = Duration::from_secs(20);
+/// How long a handshake may take, whose messages are repeated when one is lost.
+const UP_LIMIT: Duration = Duration::from_secs(60);
+/// How often a starting charon is looked at.
+const POLL: Duration = Duration::from_millis(10);
+/// The device through which `kernel-libipsec` takes and gives packets; it has one per router.
+const DEVICE: &str = "ipsec0";
+/// The longest packet that `kernel-libipsec` reads from its device.
+const MAX_MTU_BYTES: u32 = 1400;
+/// charon makes routes into its device by destination alone, in a table of its own. Its rule comes
+/// after those of all other tables (32767 is the last), so they count for nothing.
+const RULE: u32 = 40_000;
+/// The handshake's own cipher, the same for all tunnels.
+const IKE_PROPOSAL: &str = "aes128-sha256-ecp256";
+
+/// Whether charon and its plugins are there. `root` is `/`, but for tests.
+pub(super) fn check(root: &Path) -> Result<(), VpnError> {
+    let mut missing = Vec::new();
+    if !root.join(CHARON).exists() {
+        missing.push("strongswan-charon");
+    }
+    for (plugin, package) in LOADED {
+        let file = root.join(format!("{PLUGINS}{plugin}.so"));
+        if !file.exists() && !missing.contains(&package) {
+            missing.push(package);
+        }
+    }
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        Err(VpnError::PackagesMissing { missing })
+    }
+}
+
+/// Starts the charon of every router, and has all tunnels set up.
+pub(super) fn start(specs: &[&TunnelSpec<'_>]) -> Result<Vec<Server>, VpnError> {
+    if specs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let secrets: Vec<String> = specs.iter().map(|_| secret()).collect::<Result<_, _>>()?;
+    let mtu_bytes = device_mtu_bytes(specs);
+    let mut servers = Vec::new();
+    for router in routers(specs) {
+        for address in stand_ins(router, specs) {
+            router.add_address(address)?;
+        }
+        let (mut process, mut client) = charon(router)?;
+        let mut ciphers = Vec::new();
+        for (spec, secret) in specs.iter().zip(&secrets) {
+            for (here, there, near) in [(spec.near, spec.far, true), (spec.far, spec.near, false)] {
+                if here.router.name() == router.name() {
+                    configure(&mut client, spec, here, there, near, secret)
+                        .map_err(|source| said(router, &mut process, &source))?;
+                    ciphers.push(spec.kind.cipher_name());
+                }
+            }
+        }
+        router.bring_up_device(DEVICE, mtu_bytes)?;
+        ciphers.sort_unstable();
+        ciphers.dedup();
+        let server = Server {
+            router: router.name().to_owned(),
+            vpn: Vpn::Ipsec,
+            ciphers,
+            devices: vec![DEVICE.to_owned()],
+            process,
+        };
+        servers.push((router, server, client));
+    }
+    for spec in specs {
+        let (router, server, client) = servers
+            .iter_mut()
+            .find(|(router, ..)| router.name() == spec.near.router.name())
+            .expect("every router has a server");
+        let ask = Section::default()
+            .text("child", &spec.name)
+            .text("ike", &spec.name)
+            .text("timeout", UP_LIMIT.as_millis().to_string());
+        client
+            .ask("initiate", &ask)
+            .map_err(|source| said(router, &mut server.process, &source))?;
+    }
+    for (router, ..) in &servers {
+        for address in stand_ins(router, specs) {
+            router.give_up_delivery(address)?;
+        }
+    }
+    Ok(servers.into_iter().map(|(_, server, _)| server).collect())
+}
+
+/// Addresses that a router has to have for `kernel-libipsec`, which insists on an own one among
+/// those on its side of each tunnel. They are hosts' that the router forwards for, so once the
+/// tunnels are up, the router must give up taking what comes for them.
+fn stand_ins(router: &Node, specs: &[&TunnelSpec<'_>]) -> Vec<Ipv4Addr> {
+    let is_here = |end: End<'_>| end.router.name() == router.name();
+    let ends = specs.iter().flat_map(|spec| {
+        let near = spec.traffic.iter().map(|traffic| traffic.near);
+        let far = spec.traffic.iter().map(|traffic| traffic.far);
+        let near = near.filter(move |_| is_here(spec.near));
+        near.chain(far.filter(move |_| is_here(spec.far)))
+    });
+    let has_own = |net: &Ipv4Net| {
+        let mut own = router.interfaces().iter();
+        own.any(|interface| net.contains(&interface.address))
+    };
+    let mut addresses: Vec<Ipv4Addr> = ends
+        .filter(|net| !has_own(net))
+        .map(|net| net.network())
+        .collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+/// The tunnels as they will be.
+pub(super) fn tunnels(specs: &[&TunnelSpec<'_>]) -> Vec<Tunnel> {
+    let mtu_bytes = device_mtu_bytes(specs);
+    let tunnel = |spec: &&TunnelSpec<'_>| Tunnel {
+        name: spec.name.clone(),
+        kind: spec.kind,
+        near_device: DEVICE.to_owned(),
+        far_device: DEVICE.to_owned(),
+        mtu_bytes,
+        overhead_bytes: Esp::of(cipher(spec)).outer_bytes(mtu_bytes) - mtu_bytes,
+    };
+    specs.iter().map(tunnel).collect()
+}
+
+/// The longest packet that may go into any of the tunnels: they share devices.
+fn device_mtu_bytes(specs: &[&TunnelSpec<'_>]) -> u32 {
+    let each = specs
+        .iter()
+        .map(|spec| spec.kind.mtu_bytes(spec.outer_mtu_bytes));
+    each.min().unwrap_or(MAX_MTU_BYTES)
+}
+
+/// The longest packet that may go into a tunnel.
+pub(super) const fn mtu_bytes(cipher: Cipher, outer_mtu_bytes: u32) -> u32 {
+    let fitting = Esp::of(cipher).inner_bytes(outer_mtu_bytes);
+    if fitting < MAX_MTU_BYTES {
+        fitting
+    } else {
+        MAX_MTU_BYTES
+    }
+}
+
+fn cipher(spec: &TunnelSpec<'_>) -> Cipher {
+    match spec.kind {
+        Kind::Ipsec(cipher) => cipher,
+        Kind::WireGuard => unreachable!("only IPsec tunnels come here"),
+    }
+}
+
+/// How ESP lengthens packets.
+#[derive(Debug, Clone, Copy)]
+struct Esp {
+    /// The proposal, as strongSwan writes it.
+    proposal: &'static str,
+    /// The initialization vector.
+    vector_bytes: u32,
+    /// What is encrypted is a multiple of this.
+    block_bytes: u32,
+    /// The integrity check value.
+    check_bytes: u32,
+}
+
+impl Esp {
+    const fn of(cipher: Cipher) -> Esp {
+        let (proposal, vector_bytes, block_bytes, check_bytes) = match cipher {
+            Cipher::AesGcm => ("aes128gcm16", 8, 4, 16),
+            Cipher::AesCbc => ("aes128-sha256", 16, 16, 16),
+            Cipher::TripleDes => ("3des-sha1", 8, 8, 12),
+        };
+        Esp {
+            proposal,
+            vector_bytes,
+            block_bytes,
+            check_bytes,
+        }
+    }
+
+    /// Outer IPv4 header, UDP header, SPI and sequence number, vector and check value.
+    const fn around_bytes(self) -> u32 {
+        20 + 8 + 8 + self.vector_bytes + self.check_bytes
+    }
+
+    /// The outer packet of an inner one: pad length and next header are encrypted with it.
+    const fn outer_bytes(self, inner_bytes: u32) -> u32 {
+        self.around_bytes() + (inner_bytes + 2).next_multiple_of(self.block_bytes)
+    }
+
+    /// The longest inner packet whose outer one has at most so many bytes.
+    const fn inner_bytes(self, outer_bytes: u32) -> u32 {
+        let encrypted = outer_bytes - self.around_bytes();
+        encrypted - encrypted % self.block_bytes - 2
+    }
+}
+
+/// A pre-shared key: 256 random bits, in hexadecimal digits as charon takes them.
+fn secret() -> Result<String, VpnError> {
+    let mut random = [0; 32];
+    let mut filled = 0;
+    while filled < random.len() {
+        filled += getrandom(&mut random[filled..], GetRandomFlags::empty()).map_err(|errno| {
+            VpnError::System {
+                action: "make keys".to_owned(),
+                source: errno.into(),
+            }
+        })?;
+    }
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Starts a router's charon, and connects to its control socket.
+fn charon(router: &Node) -> Result<(Process, Client), VpnError> {
+    let title = title(router);
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", ENTER, "sh"]);
+    command.arg(Path::new("/").join(CHARON));
+    let mut process = router.start_fed(&title, command, configuration().into_bytes())?;
+    // The process has the same id throughout: each program gives way to the next.
+    let control = format!("/proc/{}/root{CONTROL}", process.id());
+    let deadline = Instant::now() + READY_LIMIT;
+    let stream = loop {
+        match UnixStream::connect(&control) {
+            Ok(stream) => break stream,
+            Err(_) if process.is_running()? && Instant::now() < deadline => thread::sleep(POLL),
+            Err(source) => return Err(said(router, &mut process, &source)),
+        }
+    };
+    let limit = Some(UP_LIMIT + READY_LIMIT);
+    stream
+        .set_read_timeout(limit)
+        .and_then(|()| stream.set_write_timeout(limit))
+        .map_err(|source| said(router, &mut process, &source))?;
+    Ok((process, Client::new(stream)))
+}
+
+fn title(router: &Node) -> String {
+    format!("the charon of router `{}`", router.name())
+}
+
+/// charon's configuration file.
+fn configuration() -> String {
+    let plugins: Vec<&str> = LOADED.iter().map(|(plugin, _)| *plugin).collect();
+    format!(
+        "charon {{\n\
+           load_modular = no\n\
+           load = {}\n\
+           routing_table_prio = {RULE}\n\
+           install_virtual_ip = no\n\
+           retransmit_timeout = 1\n\
+           plugins {{\n\
+             kernel-libipsec {{ allow_peer_ts = yes }}\n\
+             vici {{ socket = unix://{CONTROL} }}\n\
+           }}\n\
+           filelog {{ stderr {{ default = 0 }} }}\n\
+           syslog {{ daemon {{ default = -1 }} \n auth {{ default = -1 }} }}\n\
+         }}\n",
+        plugins.join(" ")
+    )
+}
+
+/// Tells a router's charon of its end of a tunnel, and the key that it shares with the other end.
+fn configure(
+    client: &mut Client,
+    spec: &TunnelSpec<'_>,
+    here: End<'_>,
+    there: End<'_>,
+    near: bool,
+    secret: &str,
+) -> io::Result<()> {
+    let (mine, theirs) = if near {
+        ("near", "far")
+    } else {
+        ("far", "near")
+    };
+    // The names of the ends say which tunnel is meant, also between the same two routers.
+    let id = |end: &str| format!("@{end}.{}", spec.name);
+    let shared = Section::default()
+        .text("id", &spec.name)
+        .text("type", "IKE")
+        .text("data", secret)
+        .list("owners", [id(mine), id(theirs)]);
+    client.ask("load-shared", &shared)?;
+    let selectors = |of_near: bool| {
+        spec.traffic.iter().map(move |traffic| {
+            let net = if of_near { traffic.near } else { traffic.far };
+            match &traffic.near_ports {
+                Some(ports) if of_near => {
+                    format!("{net}[tcp/{}-{}]", ports.start(), ports.end())
+                }
+                Some(_) => format!("{net}[tcp]"),
+                None => net.to_string(),
+            }
+        })
+    };
+    let child = Section::default()
+        .text("mode", "tunnel")
+        .list("esp_proposals", [Esp::of(cipher(spec)).proposal])
+        .list("local_ts", selectors(near))
+        .list("remote_ts", selectors(!near));
+    let end = |id: String| Section::default().text("auth", "psk").text("id", id);
+    let connection = Section::default()
+        .text("version", "2")
+        // ESP in UDP is all that `kernel-libipsec` can.
+        .text("encap", "yes")
+        // Addresses stay where they are, whatever else changes in the router.
+        .text("mobike", "no")
+        .list("local_addrs", [here.address.to_string()])
+        .list("remote_addrs", [there.address.to_string()])
+        .list("proposals", [IKE_PROPOSAL])
+        .section("local", end(id(mine)))
+        .section("remote", end(id(theirs)))
+        .section("children", Section::default().section(&spec.name, child));
+    let load = Section::default().section(&spec.name, connection);
+    client.ask("load-conn", &load).map(drop)
+}
+
+/// What charon says against something; when it has ended, why it did.
+fn said(router: &Node, process: &mut Process, source: &io::Error) -> VpnError {
+    if let Err(ended @ crate::world::ProcessError::Ended { .. }) =
+        process.line("serve", Duration::from_millis(200))
+    {
+        return ended.into();
+    }
+    VpnError::Refused {
+        title: title(router),
+        said: source.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_outer_packet_is_longer_than_the_path_carries() {
+        for cipher in [Cipher::AesGcm, Cipher::AesCbc, Cipher::TripleDes] {
+            for outer in 576..=1500 {
+                let inner = mtu_bytes(cipher, outer);
+                let esp = Esp::of(cipher);
+                assert!(esp.outer_bytes(inner) <= outer, "{cipher:?} {outer}");
+                let as_long_as_can_be = esp.outer_bytes(inner + 1) > outer;
+                assert!(as_long_as_can_be || inner == MAX_MTU_BYTES);
+            }
+        }
+    }
+
+    #[test]
+    fn missing_packages_are_named_in_one_line_with_the_command() {
+        let root = tempfile::tempdir().unwrap();
+        let error = check(root.path()).unwrap_err().to_string();
+        assert!(!error.contains('\n'), "{error}");
+        for package in [
+            "strongswan-charon",
+            "libcharon-extra-plugins",
+            "strongswan-swanctl",
+        ] {
+            assert_eq!(error.matches(package).count(), 2, "{error}");
+        }
+        assert!(
+            error.contains("apt-get install strongswan-charon "),
+            "{error}"
+        );
+
+        let mut files = vec![CHARON.to_owned()];
+        let plugin = |(plugin, _): &(&str, &str)| format!("{PLUGINS}{plugin}.so");
+        files.extend(LOADED.iter().map(plugin));
+        for file in files {
+            let file = root.path().join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "").unwrap();
+        }
+        check(root.path()).unwrap();
+    }
+}

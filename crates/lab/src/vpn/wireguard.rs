@@ -1,0 +1,157 @@
+//! WireGuard between routers, by `wansan`'s own program in each.
+
+use std::net::SocketAddrV4;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use wansan_wireguard::{Config, Event, Key, OVERHEAD_BYTES, TunnelConfig};
+
+use super::{End, Kind, Server, Traffic, Tunnel, TunnelSpec, Vpn, VpnError, routers};
+use crate::world::{Node, Process};
+
+/// How long a router may take to make its devices.
+const READY_LIMIT: Duration = Duration::from_secs(20);
+/// How long handshakes may take, which are repeated every 5 s when one is lost.
+const UP_LIMIT: Duration = Duration::from_secs(60);
+/// WireGuard's usual port; the tunnels of a router use this one and those after it.
+const FIRST_PORT: u16 = 51_820;
+
+/// Starts the program of every router and waits until all tunnels are up.
+pub(super) fn start(program: &Path, specs: &[&TunnelSpec<'_>]) -> Result<Vec<Server>, VpnError> {
+    let pairs = keys(specs)?;
+    let tunnels = tunnels(specs);
+    let mut servers = Vec::new();
+    for router in routers(specs) {
+        let config = config(router, specs, &pairs);
+        let title = format!("the WireGuard of router `{}`", router.name());
+        let mut command = Command::new(program);
+        command.arg("wireguard");
+        let input = serde_json::to_vec(&config).expect("a config is plain data");
+        let mut process = router.start_fed(&title, command, input)?;
+        match event(&title, &mut process, "make its devices", READY_LIMIT)? {
+            Event::Ready => {}
+            other => return Err(unexpected(&title, &other)),
+        }
+        let mut devices = Vec::new();
+        for tunnel in &tunnels {
+            if config
+                .tunnels
+                .iter()
+                .any(|end| end.device == tunnel.near_device)
+            {
+                router.bring_up_device(&tunnel.near_device, tunnel.mtu_bytes)?;
+                devices.push(tunnel.near_device.clone());
+            }
+        }
+        servers.push(Server {
+            router: router.name().to_owned(),
+            vpn: Vpn::WireGuard,
+            ciphers: vec![Kind::WireGuard.cipher_name()],
+            devices,
+            process,
+        });
+    }
+    for server in &mut servers {
+        let title = format!("the WireGuard of router `{}`", server.router);
+        for _ in &server.devices {
+            match event(&title, &mut server.process, "shake hands", UP_LIMIT)? {
+                Event::Up { .. } => {}
+                other => return Err(unexpected(&title, &other)),
+            }
+        }
+    }
+    Ok(servers)
+}
+
+/// The tunnels as they will be.
+pub(super) fn tunnels(specs: &[&TunnelSpec<'_>]) -> Vec<Tunnel> {
+    let tunnel = |(place, spec): (usize, &&TunnelSpec<'_>)| Tunnel {
+        name: spec.name.clone(),
+        kind: spec.kind,
+        near_device: device(place),
+        far_device: device(place),
+        mtu_bytes: spec.kind.mtu_bytes(spec.outer_mtu_bytes),
+        overhead_bytes: OVERHEAD_BYTES,
+    };
+    specs.iter().enumerate().map(tunnel).collect()
+}
+
+fn device(place: usize) -> String {
+    format!("vpn{place}")
+}
+
+/// The keys of a tunnel. They live as long as it takes to hand them over.
+struct Keys {
+    near: Key,
+    far: Key,
+    shared: Key,
+}
+
+fn keys(specs: &[&TunnelSpec<'_>]) -> Result<Vec<Keys>, VpnError> {
+    let random = || {
+        Key::random().map_err(|source| VpnError::System {
+            action: "make keys".to_owned(),
+            source,
+        })
+    };
+    specs
+        .iter()
+        .map(|_| {
+            Ok(Keys {
+                near: random()?,
+                far: random()?,
+                shared: random()?,
+            })
+        })
+        .collect()
+}
+
+/// What a router is told: every end of a tunnel at it.
+fn config(router: &Node, specs: &[&TunnelSpec<'_>], pairs: &[Keys]) -> Config {
+    let mut tunnels = Vec::new();
+    for (place, (spec, keys)) in specs.iter().zip(pairs).enumerate() {
+        let port = FIRST_PORT + place as u16;
+        let outer = |end: End<'_>| SocketAddrV4::new(end.address, port);
+        let mut end = |here: End<'_>, there: End<'_>, own: &Key, other: &Key, initiates: bool| {
+            if here.router.name() == router.name() {
+                let theirs = |traffic: &Traffic| {
+                    if initiates { traffic.far } else { traffic.near }
+                };
+                tunnels.push(TunnelConfig {
+                    device: device(place),
+                    local: outer(here),
+                    peer: outer(there),
+                    private_key: own.clone(),
+                    peer_public_key: other.public(),
+                    preshared_key: keys.shared.clone(),
+                    allowed: spec.traffic.iter().map(theirs).collect(),
+                    initiates,
+                });
+            }
+        };
+        end(spec.near, spec.far, &keys.near, &keys.far, true);
+        end(spec.far, spec.near, &keys.far, &keys.near, false);
+    }
+    Config { tunnels }
+}
+
+fn event(
+    title: &str,
+    process: &mut Process,
+    awaited: &'static str,
+    limit: Duration,
+) -> Result<Event, VpnError> {
+    let line = process.line(awaited, limit)?;
+    serde_json::from_str(&line).map_err(|_| VpnError::Refused {
+        title: title.to_owned(),
+        said: format!("says `{line}`, which is no event"),
+    })
+}
+
+fn unexpected(title: &str, event: &Event) -> VpnError {
+    VpnError::Refused {
+        title: title.to_owned(),
+        said: format!("{event:?} comes out of order"),
+    }
+}
