@@ -65,7 +65,14 @@ fn ask(options: &[String], names: &[String]) -> Result<bool> {
         .iter()
         .filter(|question| names.is_empty() || names.iter().any(|name| name == question.name));
     for Question { name, measure } in chosen {
-        match measure(&stage) {
+        let lost_before = stage.path.lost_frames();
+        let measured = measure(&stage);
+        let lost = stage.path.lost_frames() - lost_before;
+        if lost > 0 {
+            // TCP takes them for congestion.
+            eprintln!("{name}: this machine lost {lost} frames that the path would have carried");
+        }
+        match measured {
             Ok(answers) => answers.iter().for_each(|answer| {
                 if as_json {
                     println!("{}", answer.json());

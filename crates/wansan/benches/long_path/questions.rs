@@ -60,7 +60,9 @@ const SHORT_TURNS: usize = 7;
 const LONG_TURNS: usize = 3;
 /// One large I/O.
 const LARGE_BYTES: u32 = 4 << 20;
-/// I/Os after those that warm up a peer's connection.
+/// One large I/O after the other that come before those that count. Slow start ends with the first
+/// or the second, as the window then covers what is asked for; and as they fit into the path's
+/// queue nothing is lost, which would halve the window to what a lost frame happened to leave.
 const WARM_IOS: usize = 8;
 /// What fills the path and then some: 32 MiB in flight.
 const SEQUENTIAL_BYTES: u32 = 1 << 20;
@@ -248,22 +250,15 @@ impl Stage {
     /// Round trips beyond its transmission that one large I/O takes over a connection that has
     /// been warmed up: the median of a few, the least and the most.
     fn one_warm(&self, url: &str, operation: Operation) -> Result<Vec<f64>> {
-        let load = |block_bytes, parallel, limit| Load {
+        let load = |ios: usize| Load {
             operation,
             pattern: Pattern::Sequential,
-            block_bytes,
-            parallel,
+            block_bytes: LARGE_BYTES,
+            parallel: 1,
             warmup: Duration::ZERO,
-            limit,
+            limit: Limit::Count(ios as u64),
         };
-        let loads = [
-            load(
-                SEQUENTIAL_BYTES,
-                SEQUENTIAL_PARALLEL as usize,
-                Limit::Time(WARMUP),
-            ),
-            load(LARGE_BYTES, 1, Limit::Count(SHORT_TURNS as u64)),
-        ];
+        let loads = [load(WARM_IOS), load(SHORT_TURNS)];
         let report = session::run(self.path.client(), url, &loads)?;
         let latency = report.latency_ns.context("no I/O was completed")?;
         let taken = [latency.p50, latency.min, latency.max];

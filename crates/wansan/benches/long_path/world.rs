@@ -25,7 +25,7 @@ const BUFFER_BYTES: u64 = 64 << 20;
 /// A running world: the hosts `client` and `storage`, and an emulator that moves their frames.
 pub(crate) struct LongPath {
     // Ends before the hosts go: fields drop in order.
-    _emulator: Emulator,
+    emulator: Emulator,
     world: World,
 }
 
@@ -61,10 +61,7 @@ impl LongPath {
             recorder: Recorder::new(Kinds::NONE, 0),
         };
         let emulator = Emulator::start(world.wan().handle(), config)?;
-        Ok(LongPath {
-            _emulator: emulator,
-            world,
-        })
+        Ok(LongPath { emulator, world })
     }
 
     /// The host of the initiators.
@@ -75,6 +72,12 @@ impl LongPath {
     /// The host of the targets.
     pub(crate) fn storage(&self) -> &Node {
         &self.world.nodes()[1]
+    }
+
+    /// Frames so far that the emulator lost because this machine was too busy, not the path.
+    pub(crate) fn lost_frames(&self) -> u64 {
+        let statistics = self.emulator.statistics();
+        statistics.ring_drops + statistics.send_failures
     }
 
     /// The path in a line.
