@@ -1,0 +1,378 @@
+//! Connections through routers, each down its own route, there and back: real namespaces and
+//! packets, as root and as an ordinary user, with a stand-in for the programs on the hosts.
+//!
+//! Every test runs this program again in a role of its own, since a process can move into a user
+//! namespace only while it has one thread. What a machine does not allow is counted as ignored,
+//! with the reason.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
+use wansan_lab::plan::{Phase, Plan, Scenario};
+use wansan_lab::record::{CellResult, Results};
+use wansan_lab::run::{Observer, Options, run};
+use wansan_lab::world::isolate;
+use wansan_trace::event::Packet;
+use wansan_trace::file::{self, Table};
+use wansan_trace::{ConnectionId, Direction, Kinds, Layer, Recorder, SessionId, TaskTag, clock};
+
+const REQUEST_BYTES: usize = 48;
+const ANSWER_BYTES: usize = 48 + 4096;
+/// How often each connection of the stand-in asks, before it is set up again and after.
+const EXCHANGES: u32 = 20;
+const ISCSI_PORT: u16 = 3260;
+
+/// A test's name, the kind of routing, and what the plan says besides.
+const TESTS: [(&str, &str, Case); 6] = [
+    ("by port", "port", UPPER_AND_LOWER),
+    ("by the initiator's address", "source", UPPER_AND_LOWER),
+    ("by the target's address", "prefix", UPPER_AND_LOWER),
+    (
+        "one connection by the target's address",
+        "prefix",
+        Case {
+            clients: 1,
+            routes: "routes = [\"lower\"]",
+        },
+    ),
+    (
+        "a route and a path of two initiators",
+        "port",
+        Case {
+            clients: 2,
+            routes: "routes = [\"upper\", \"straight\"]",
+        },
+    ),
+    (
+        "two initiators by their addresses",
+        "source",
+        Case {
+            clients: 2,
+            routes: "routes = [\"lower\", \"long\"]",
+        },
+    ),
+];
+
+/// Three connections over two routes.
+const UPPER_AND_LOWER: Case = Case {
+    clients: 1,
+    routes: "routes = [\"upper\", \"lower\"]\nconnections = 3",
+};
+
+#[derive(Clone, Copy)]
+struct Case {
+    clients: u32,
+    routes: &'static str,
+}
+
+/// Two routers on the initiators' side and one on the target's, and one in between on a third route.
+fn plan(by: &str, case: Case) -> Plan {
+    let Case { clients, routes } = case;
+    let text = format!(
+        "title = \"Trial\"\n\
+         [[host]]\nname = \"storage\"\n[[host]]\nname = \"client\"\ncount = {clients}\n\
+         [[router]]\nname = \"near\"\ncount = 2\n\
+         [[router]]\nname = \"middle\"\n[[router]]\nname = \"far\"\n\
+         [[path]]\nname = \"to-upper\"\nbetween = [\"client\", \"near-1\"]\n\
+         [[path]]\nname = \"to-lower\"\nbetween = [\"client\", \"near-2\"]\n\
+         [[path]]\nname = \"upper\"\nbetween = [\"near-1\", \"far\"]\ndelay = \"1ms\"\n\
+         [[path]]\nname = \"lower\"\nbetween = [\"near-2\", \"far\"]\ndelay = \"2ms\"\n\
+         [[path]]\nname = \"to-middle\"\nbetween = [\"near-1\", \"middle\"]\n\
+         [[path]]\nname = \"long\"\nbetween = [\"middle\", \"far\"]\ndelay = \"0ms\"\n\
+         [[path]]\nname = \"site\"\nbetween = [\"far\", \"storage\"]\n\
+         [[path]]\nname = \"straight\"\nbetween = [\"client\", \"storage\"]\ndelay = \"1ms\"\n\
+         [[route]]\nname = \"upper\"\nvia = [\"near-1\", \"far\"]\n\
+         [[route]]\nname = \"lower\"\nvia = [\"near-2\", \"far\"]\n\
+         [[route]]\nname = \"long\"\nvia = [\"near-1\", \"middle\", \"far\"]\n\
+         [routing]\nby = \"{by}\"\n\
+         [target]\nhost = \"storage\"\nluns = [\"memory:1MiB\"]\n\
+         [[initiator]]\nhost = \"client\"\n{routes}\n\
+         [workload]\nop = \"read\"\nblock = \"4KiB\"\ntime = \"300ms\"\nwarmup = \"50ms\"\n\
+         [trace]\nkinds = [\"io\", \"path\", \"packet\"]\nmemory = \"32MiB\"\n"
+    );
+    Plan::parse(Path::new("trial.toml"), &text).expect("the trial's plan is right")
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let played = match arguments.first().map(String::as_str) {
+        Some("--role") => play(&arguments[1]),
+        Some("target") => target(),
+        Some("bench") => bench(&arguments),
+        _ => return test(),
+    };
+    match played {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The user that the suite drops to when root starts it.
+const NOBODY: u32 = 65_534;
+
+fn test() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let mut arms = vec![("an ordinary user", None)];
+    if rustix::process::getuid().is_root() {
+        arms = vec![("root", None), ("an ordinary user", Some(NOBODY))];
+    }
+    let mut trials = Vec::new();
+    for (arm, drop_to) in arms {
+        let obstacle = plays("isolate", drop_to).err();
+        if let Some(reason) = &obstacle {
+            eprintln!("not run as {arm}: {}", reason.message().unwrap_or_default());
+        }
+        for (name, ..) in TESTS {
+            let trial = Trial::test(format!("{name}, as {arm}"), move || plays(name, drop_to));
+            trials.push(trial.with_ignored_flag(obstacle.is_some()));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn plays(role: &str, drop_to: Option<u32>) -> Result<(), Failed> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--role", role]).current_dir("/");
+    if let Some(id) = drop_to {
+        command.uid(id).gid(id);
+    }
+    let output = command.output()?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned().into())
+    }
+}
+
+fn play(role: &str) -> Result<(), String> {
+    let rights = isolate().map_err(|error| error.to_string())?;
+    let Some((_, by, case)) = TESTS.iter().find(|(name, ..)| *name == role) else {
+        return Ok(());
+    };
+    let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let options = Options {
+        program: std::env::current_exe().map_err(|error| error.to_string())?,
+        out: scratch.path().join("runs"),
+        rights,
+        stop: &AtomicBool::new(false),
+    };
+    let plan = plan(by, *case);
+    let outcome = run(&plan, &options, &mut Nobody).map_err(|error| error.to_string())?;
+    let cells = plan.cells(Phase::Planned, &[]).map_err(|e| e.to_string())?;
+    let packets: Table<Packet> = file::read(&outcome.folder.join("cell-000/packet.parquet"))
+        .map_err(|error| error.to_string())?;
+    every_packet_keeps_to_its_route(&cells[0].scenario, &packets)?;
+    let manifest = std::fs::read_to_string(outcome.folder.join("manifest.json"));
+    manifest_shows_the_way(&manifest.map_err(|error| error.to_string())?)
+}
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn phase(&mut self, _phase: Phase, _cells: usize, _left: Duration) {}
+    fn progress(&mut self, _done: usize, _cells: usize, _left: Duration) {}
+    fn cell(&mut self, _result: &CellResult) {}
+    fn found(&mut self, _results: &Results) {}
+}
+
+/// Holds that each connection's packets, in both directions, passed the paths of its route that are
+/// emulated, and no other path.
+fn every_packet_keeps_to_its_route(
+    scenario: &Scenario,
+    packets: &Table<Packet>,
+) -> Result<(), String> {
+    // By direction of a path, the ends of what passed it.
+    let mut expected: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for initiator in &scenario.initiators {
+        let host = scenario.topology.nodes.iter();
+        let host = host
+            .enumerate()
+            .find(|(_, node)| node.name == initiator.host);
+        let (host, _) = host.ok_or("no such host")?;
+        for connection in &initiator.connections {
+            let mut path_names: Vec<&str> = Vec::new();
+            match connection.way {
+                None => path_names.push(&connection.route),
+                Some(way) => {
+                    let way = &scenario.ways[way];
+                    let joins = |link: &&wansan_lab::plan::Link| link.joins(host, way.via[0]);
+                    let first = scenario.links.iter().find(joins).ok_or("no first path")?;
+                    let rest = way.networks.iter().map(|network| &scenario.links[*network]);
+                    let links = std::iter::once(first).chain(rest);
+                    path_names.extend(links.filter(|l| !l.wire).map(|l| l.name.as_str()));
+                }
+            }
+            let to = SocketAddrV4::new(connection.target, ISCSI_PORT).to_string();
+            let from = match connection.source.port() {
+                0 => connection.source.ip().to_string(),
+                _ => connection.source.to_string(),
+            };
+            for path in path_names {
+                let forward = expected.entry(format!("{path}:forward")).or_default();
+                forward.push(format!("{from} {to}"));
+                let back = expected.entry(format!("{path}:back")).or_default();
+                back.push(format!("{to} {from}"));
+            }
+        }
+    }
+    let by_port = scenario.initiators.iter().flat_map(|i| &i.connections);
+    let ports: Vec<u16> = by_port
+        .map(|c| c.source.port())
+        .filter(|p| *p != 0)
+        .collect();
+    let shown = |end: SocketAddr| {
+        if end.port() == ISCSI_PORT || ports.contains(&end.port()) {
+            end.to_string()
+        } else {
+            end.ip().to_string()
+        }
+    };
+    let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for row in &packets.rows {
+        let packet = &row.record;
+        let ends = format!("{} {}", shown(packet.source), shown(packet.destination));
+        let path = packets.names.get(packet.path).to_owned();
+        let of_path = seen.entry(path).or_default();
+        if !of_path.contains(&ends) {
+            of_path.push(ends);
+        }
+    }
+    for ends in seen.values_mut().chain(expected.values_mut()) {
+        ends.sort();
+        ends.dedup();
+    }
+    if seen == expected {
+        Ok(())
+    } else {
+        Err(format!(
+            "expected {expected:#?}, and there passed {seen:#?}"
+        ))
+    }
+}
+
+/// Holds that the manifest shows hosts and routers with their addresses and routes.
+fn manifest_shows_the_way(manifest: &str) -> Result<(), String> {
+    let manifest: serde_json::Value =
+        serde_json::from_str(manifest).map_err(|error| error.to_string())?;
+    let cell = &manifest["cells"][0];
+    let nodes = cell["nodes"].as_array().ok_or("no nodes")?;
+    let far = nodes.iter().find(|node| node["name"] == "far");
+    let far = far.ok_or("`far` is not in the manifest")?;
+    let routed = far["routes"]
+        .as_array()
+        .is_some_and(|routes| routes.len() >= 2);
+    let forwards = far["settings"]["net.ipv4.ip_forward"] == "1";
+    if far["role"] != "router" || !routed || !forwards {
+        return Err(format!("`far` is {far}"));
+    }
+    for name in ["emulator_ring_drops", "emulator_strays"] {
+        if cell[name] != 0 {
+            return Err(format!("{name} is {}", cell[name]));
+        }
+    }
+    Ok(())
+}
+
+/// Answers whoever asks.
+fn target() -> Result<(), String> {
+    let listener = TcpListener::bind(("0.0.0.0", ISCSI_PORT)).map_err(|e| e.to_string())?;
+    println!("{{\"event\":\"listening\",\"address\":\"0.0.0.0:{ISCSI_PORT}\"}}");
+    let ended = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, ended.clone())
+        .map_err(|e| e.to_string())?;
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    while !ended.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+fn serve(mut stream: TcpStream) {
+    let mut request = [0; REQUEST_BYTES];
+    let answer = vec![0; ANSWER_BYTES];
+    while stream.read_exact(&mut request).is_ok() && stream.write_all(&answer).is_ok() {}
+}
+
+/// The values behind a flag of the stand-in's command line.
+fn flags<'a>(arguments: &'a [String], name: &str) -> Vec<&'a str> {
+    let pairs = arguments.windows(2).filter(|pair| pair[0] == name);
+    pairs.map(|pair| pair[1].as_str()).collect()
+}
+
+/// A connection over each route, and then once more from the same ends.
+fn bench(arguments: &[String]) -> Result<(), String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let kinds = Kinds {
+        io: true,
+        ..Kinds::NONE
+    };
+    let mut recorder = Recorder::new(kinds, 1 << 20);
+    let session = SessionId::new([0; 6], std::process::id() as u16);
+    let routes = flags(arguments, "--route");
+    let from = clock::now();
+    let mut asked = 0u32;
+    for _ in 0..2 {
+        let mut streams = Vec::new();
+        for route in &routes {
+            streams.push(dial(route).map_err(|error| format!("{route}: {error}"))?);
+        }
+        let mut answer = vec![0; ANSWER_BYTES];
+        for _ in 0..EXCHANGES {
+            for stream in &mut streams {
+                let mut cross = |direction| {
+                    let (now, task) = (clock::now(), TaskTag(asked));
+                    let connection = ConnectionId(0);
+                    recorder.crossing(now, session, connection, task, Layer::App, direction);
+                };
+                cross(Direction::Enter);
+                stream
+                    .write_all(&[0; REQUEST_BYTES])
+                    .map_err(|e| text(&e))?;
+                stream.read_exact(&mut answer).map_err(|e| text(&e))?;
+                cross(Direction::Leave);
+                asked += 1;
+            }
+        }
+    }
+    let folder = PathBuf::from(flags(arguments, "--record")[0]);
+    file::write_part(&folder, flags(arguments, "--host")[0], &[recorder]).map_err(|e| text(&e))?;
+    let to = clock::now();
+    let per_s = f64::from(asked) / (to - from).as_secs_f64();
+    println!(
+        "{}",
+        serde_json::json!({
+            "ios": asked, "iops": per_s, "bytes_per_s": per_s * 4096.0, "errors": 0,
+            "measured_from_ns": from.ns(), "measured_to_ns": to.ns(),
+        })
+    );
+    Ok(())
+}
+
+/// Connects over a route as `--route` has it.
+fn dial(route: &str) -> Result<TcpStream, Box<dyn std::error::Error>> {
+    let (from, to) = route.split_once("->").ok_or("no route")?;
+    let source: SocketAddrV4 = from.parse().or_else(|_| format!("{from}:0").parse())?;
+    let stream = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    sockopt::set_socket_reuseaddr(&stream, true)?;
+    // As an initiator ends a lost connection, whose port the next one takes.
+    sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+    bind(&stream, &source)?;
+    connect(&stream, &to.parse::<SocketAddrV4>()?)?;
+    Ok(stream.into())
+}
