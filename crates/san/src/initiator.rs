@@ -389,14 +389,12 @@ impl Initiator {
         if let (Some(place), Some(cid)) = (place, cid)
             && self.session.lose(place, now, &mut self.trace)
         {
-            self.lines.remove(place).close();
+            self.lines.remove(place).abort();
             let is_alone = self.lines.is_empty();
             self.recovery.lose_one(&self.to, cid, is_alone, error, now);
             return Ok(());
         }
-        for line in self.lines.drain(..) {
-            line.close();
-        }
+        self.lines.drain(..).for_each(Line::abort);
         let time2wait = Duration::from_secs(self.session.parameters().time2wait_s.into());
         self.session.lose_all(now, &mut self.trace);
         self.recovery.lose_all(&self.to, error, time2wait, now);

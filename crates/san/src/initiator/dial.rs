@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_socket_reuseaddr, socket_error};
+use rustix::net::sockopt::{set_socket_linger, set_socket_reuseaddr, socket_error};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, recv, send,
     socket_with,
@@ -199,6 +199,8 @@ impl Dial {
         // A connection that is set up again over a route with a port of its own must not wait
         // until the old one has left TIME-WAIT.
         set_socket_reuseaddr(&self.stream, true)?;
+        // Nor, should this attempt be given up, until the target has acknowledged its end.
+        set_socket_linger(&self.stream, Some(Duration::ZERO))?;
         bind(&self.stream, &source)
     }
 
@@ -308,6 +310,8 @@ impl Dial {
 
     /// The socket and the handshake of a dial that is done.
     pub(super) fn into_parts(self) -> (TcpStream, Handshake) {
+        // No socket refuses this.
+        let _ = set_socket_linger(&self.stream, None);
         (self.stream, self.handshake)
     }
 }
