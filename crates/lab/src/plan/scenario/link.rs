@@ -8,7 +8,7 @@ use wansan_trace::units::format_duration;
 use super::names::Names;
 use crate::plan::document::{Document, PathTable};
 use crate::plan::quantity::{Loss, QueueBound};
-use crate::world::{MAX_NETWORKS, Role};
+use crate::world::MAX_NETWORKS;
 
 /// One path, alike in both directions. Nodes are named by their places in the world.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,14 +78,14 @@ pub(super) fn resolve(
         }
         links.push(link);
     }
-    let nodes = names.nodes().iter().enumerate();
-    let mut routers = nodes.filter(|(_, (_, role))| *role == Role::Router);
-    let lonely =
-        routers.find(|(node, _)| !links.iter().any(|link| link.members().any(|m| m == *node)));
-    if let Some((_, (name, _))) = lonely {
-        return Err(Mistake::new(format!(
-            "[[router]] `{name}`: no [[path]] leads to it"
-        )));
+    for (place, table) in document.router.iter().enumerate() {
+        let joined = |node: &usize| links.iter().any(|link| link.members().any(|m| m == *node));
+        let routers = names.all("router", &table.name)?;
+        if let Some(lonely) = routers.iter().find(|node| !joined(node)) {
+            let name = names.name(*lonely);
+            let mistake = Mistake::new(format!("[[router]] `{name}`: no [[path]] leads to it"));
+            return Err(mistake.in_table(text, "router", place, "name"));
+        }
     }
     Ok(links)
 }

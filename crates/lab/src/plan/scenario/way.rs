@@ -282,8 +282,8 @@ fn undecided(
         ),
         [] => format!("no [[path]] joins `{host}` and the target's host `{target}`"),
         [.., last] => format!(
-            "{} or {last}: say in `routes` of the [[initiator]] which of them the connections of \
-             `{host}` take",
+            "the connections of `{host}` can take {} or {last}: say in `routes` of the [[initiator]] \
+             which of them they do",
             candidates[..candidates.len() - 1].join(", ")
         ),
     })
