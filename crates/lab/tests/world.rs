@@ -6,11 +6,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use wansan_lab::plan::{Phase, Plan};
 use wansan_lab::world::{TcpSettings, Topology, World, isolate};
 
 /// The user that the suite drops to when root starts it.
@@ -110,8 +111,9 @@ impl Arm {
         }
     }
 
-    /// Starts a lab that holds a program on a host; gives the lab and the program's id.
-    fn hold(self) -> Result<(Child, u32), Failed> {
+    /// Starts a lab of hosts and routers that holds a program on one of each; gives the lab and the
+    /// programs' ids.
+    fn hold(self) -> Result<(Child, [u32; 2]), Failed> {
         let mut lab = self
             .role("hold")
             .stdout(Stdio::piped())
@@ -119,24 +121,70 @@ impl Arm {
             .spawn()?;
         let mut line = String::new();
         BufReader::new(lab.stdout.take().expect("piped")).read_line(&mut line)?;
-        let program = line.trim().parse()?;
-        Ok((lab, program))
+        let programs: Vec<u32> = line
+            .split_whitespace()
+            .map(str::parse)
+            .collect::<Result<_, _>>()?;
+        let programs = <[u32; 2]>::try_from(programs).map_err(|_| "not two programs")?;
+        Ok((lab, programs))
     }
+}
+
+/// What a lab must leave as it was: interfaces, named namespaces, routes and rules of the namespace
+/// that it was started in, and files where it might put some.
+fn surroundings() -> Vec<String> {
+    let list = |folder: &str| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.path().display().to_string())
+            .collect();
+        names.sort();
+        names.join("\n")
+    };
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    vec![
+        list("/sys/class/net"),
+        list("/run/netns"),
+        list("/run/wansan"),
+        read("/proc/net/route"),
+        read("/proc/net/fib_trie"),
+        read("/proc/net/ip_tables_names"),
+    ]
 }
 
 fn a_killed_lab_leaves_nothing(arm: Arm) -> Result<(), Failed> {
-    let (mut lab, program) = arm.hold()?;
-    if !is_alive(program) {
-        return Err("the program did not live".into());
+    let before = surroundings();
+    let (mut lab, programs) = arm.hold()?;
+    let networks = programs.map(network_of);
+    for (program, network) in programs.into_iter().zip(&networks) {
+        if !is_alive(program) || network.is_err() {
+            return Err("a program did not live".into());
+        }
     }
     lab.kill()?;
     lab.wait()?;
-    wait_until(|| !is_alive(program)).map_err(|()| "the program outlived its lab".into())
+    for program in programs {
+        wait_until(|| !is_alive(program)).map_err(|()| "a program outlived its lab")?;
+    }
+    for network in networks.into_iter().flatten() {
+        wait_until(|| !is_inhabited(&network)).map_err(|()| "a namespace outlived its lab")?;
+    }
+    if surroundings() != before {
+        return Err("the lab has left something behind".into());
+    }
+    Ok(())
+}
+
+/// Whether any process that we may look at is in that network namespace.
+fn is_inhabited(network: &Path) -> bool {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut networks = processes.map(|process| std::fs::read_link(process.path().join("ns/net")));
+    networks.any(|other| other.is_ok_and(|other| other == network))
 }
 
 fn two_labs_run_side_by_side(arm: Arm) -> Result<(), Failed> {
-    let (mut first, program_of_first) = arm.hold()?;
-    let (mut second, program_of_second) = arm.hold()?;
+    let (mut first, [program_of_first, _]) = arm.hold()?;
+    let (mut second, [program_of_second, _]) = arm.hold()?;
     arm.plays("hosts")?;
     let apart = network_of(program_of_first)? != network_of(program_of_second)?;
     first.kill()?;
@@ -189,23 +237,40 @@ fn play(role: &str) -> Result<(), String> {
         wmem_bytes: [4096, 16_384, 40_000_000],
         ecn: true,
     };
+    if role == "hold" {
+        return hold();
+    }
     let topology = Topology::flat(&["storage", "client-1", "client-2"], &tcp, 1500);
     let world = World::build(&topology).map_err(|e| text(&e))?;
     match role {
         "hosts" => hosts(&world),
         "programs" => programs(&world),
-        "hold" => {
-            let mut command = Command::new("sh");
-            command.args(["-c", "echo $$; exec sleep 1000"]);
-            let mut program = world.nodes()[0]
-                .start("sleep", command)
-                .map_err(|e| text(&e))?;
-            println!("{}", program.line("start", LONG).map_err(|e| text(&e))?);
-            loop {
-                std::thread::park();
-            }
-        }
         other => Err(format!("no role `{other}`")),
+    }
+}
+
+/// Holds a program on a host and one on a router, among two routes through routers.
+fn hold() -> Result<(), String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let plan = include_str!("../../../plans/topologies/p1-two-routes.toml");
+    let plan = Plan::parse(Path::new("p1-two-routes.toml"), plan).map_err(|e| text(&e))?;
+    let cells = plan.cells(Phase::Planned, &[]).map_err(|e| text(&e))?;
+    let world = World::build(&cells[0].scenario.topology).map_err(|e| text(&e))?;
+    let mut programs = Vec::new();
+    for name in ["storage", "far"] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$; exec sleep 1000"]);
+        let node = world.node(name).ok_or("a node is missing")?;
+        programs.push(node.start("sleep", command).map_err(|e| text(&e))?);
+    }
+    let ids: Vec<String> = programs
+        .iter_mut()
+        .map(|program| program.line("start", LONG))
+        .collect::<Result<_, _>>()
+        .map_err(|e| text(&e))?;
+    println!("{}", ids.join(" "));
+    loop {
+        std::thread::park();
     }
 }
 

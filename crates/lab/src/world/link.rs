@@ -16,7 +16,6 @@ use netlink_packet_route::route::RouteType;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::netlink::Netlink;
-use crate::emulator::MAX_SUPER_FRAME_BYTES;
 
 /// A MAC address.
 pub(super) type Mac = [u8; 6];
@@ -25,11 +24,24 @@ pub(super) type Mac = [u8; 6];
 pub(super) struct End<'a> {
     pub(super) name: &'a str,
     pub(super) mac: Mac,
+    /// The longest super-frame that it sends; the kernel's own bound when there is none.
+    pub(super) super_frame_max_bytes: Option<u32>,
+}
+
+impl End<'_> {
+    fn attributes(&self, mtu_bytes: u32) -> Vec<LinkAttribute> {
+        let mut attributes = vec![
+            LinkAttribute::IfName(self.name.to_owned()),
+            LinkAttribute::Address(self.mac.to_vec()),
+            LinkAttribute::Mtu(mtu_bytes),
+        ];
+        attributes.extend(self.super_frame_max_bytes.map(LinkAttribute::GsoMaxSize));
+        attributes
+    }
 }
 
 /// Makes a pair of virtual Ethernet interfaces: `here` in the calling thread's namespace, `there`
-/// in the namespace behind `there_fd`, which sends no super-frame that the emulator, `here`, has no
-/// room for.
+/// in the namespace behind `there_fd`.
 pub(super) fn create_pair(
     here: &End<'_>,
     there: &End<'_>,
@@ -37,23 +49,14 @@ pub(super) fn create_pair(
     mtu_bytes: u32,
 ) -> io::Result<()> {
     let mut peer = LinkMessage::default();
-    peer.attributes = vec![
-        LinkAttribute::IfName(there.name.to_owned()),
-        LinkAttribute::Address(there.mac.to_vec()),
-        LinkAttribute::Mtu(mtu_bytes),
-        LinkAttribute::GsoMaxSize(MAX_SUPER_FRAME_BYTES),
-        LinkAttribute::NetNsFd(there_fd),
-    ];
+    peer.attributes = there.attributes(mtu_bytes);
+    peer.attributes.push(LinkAttribute::NetNsFd(there_fd));
     let mut link = LinkMessage::default();
-    link.attributes = vec![
-        LinkAttribute::IfName(here.name.to_owned()),
-        LinkAttribute::Address(here.mac.to_vec()),
-        LinkAttribute::Mtu(mtu_bytes),
-        LinkAttribute::LinkInfo(vec![
-            LinkInfo::Kind(InfoKind::Veth),
-            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
-        ]),
-    ];
+    link.attributes = here.attributes(mtu_bytes);
+    link.attributes.push(LinkAttribute::LinkInfo(vec![
+        LinkInfo::Kind(InfoKind::Veth),
+        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+    ]));
     let request = RouteNetlinkMessage::NewLink(link);
     Netlink::open()?.ask(request, NLM_F_CREATE | NLM_F_EXCL)
 }

@@ -12,6 +12,7 @@ use super::process::Process;
 use super::route::{self, NextHop};
 use super::topology::{Hop, IpRoute, NodeSpec, PREFIX_BITS, Role, Topology};
 use super::{WorldError, offload, sysctl};
+use crate::emulator::MAX_SUPER_FRAME_BYTES;
 
 /// The name of a node's interface into the first network; those into the others have the network's
 /// number, from 2, behind it.
@@ -270,6 +271,7 @@ impl Node {
             let here = End {
                 name: &here,
                 mac: wan_mac,
+                super_frame_max_bytes: None,
             };
             link::create_pair(&here, &there.end(), handle, mtu_bytes)?;
             offload::turn_off(here.name)?;
@@ -338,6 +340,9 @@ impl Interface {
         End {
             name: &self.name,
             mac: self.mac,
+            // What the emulator has room for; on wires too, so that routers need not cut what they
+            // send on to an emulated path.
+            super_frame_max_bytes: Some(MAX_SUPER_FRAME_BYTES),
         }
     }
 }
