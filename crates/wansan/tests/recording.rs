@@ -11,6 +11,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use wansan_peers::process::{Finished, Running, run};
 use wansan_peers::wansan::Target;
+use wansan_trace::event::Crossing;
+use wansan_trace::{Direction, Layer, file};
 
 const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
 const LIMIT: Duration = Duration::from_secs(60);
@@ -77,6 +79,46 @@ fn what_target_and_bench_have_recorded_is_explained_as_it_stands() {
     let explanation: Value = serde_json::from_str(&explained.stdout).unwrap();
     assert_eq!(explanation["finding"]["limit"], "store", "{explanation:#}");
     assert_eq!(files(&place), before, "explaining has changed the records");
+}
+
+#[test]
+fn a_batch_is_asked_for_when_all_of_the_last_is_done() {
+    let scratch = TempDir::with_prefix("wansan-recording-").unwrap();
+    let folder = scratch.path().to_str().unwrap();
+    let unit = "memory:16MiB,service-time=1ms,servers=1";
+    let target = Target::start(Path::new(WANSAN), &["--lun", unit]).unwrap();
+    let url = target.url(0);
+    let load = ["bench", &url, "--parallel", "4", "--count", "40", "--batch"];
+    let loaded = wansan(&[&load[..], &["--record", folder]].concat());
+    assert!(loaded.status.success(), "{}", loaded.output());
+    let io = file::read_folder::<Crossing>(scratch.path())
+        .unwrap()
+        .unwrap();
+    let (mut asked, mut in_flight, mut most, mut some_are_done) = (0, 0, 0, false);
+    for crossing in io.rows.iter().map(|row| &row.record) {
+        match (crossing.layer, crossing.direction) {
+            (Layer::App, Direction::Enter) => {
+                let early = some_are_done && in_flight > 0;
+                assert!(
+                    !early,
+                    "I/O {asked} is asked for with {in_flight} in flight"
+                );
+                some_are_done = false;
+                asked += 1;
+                in_flight += 1;
+                most = in_flight.max(most);
+            }
+            (Layer::App, Direction::Leave) => {
+                some_are_done = true;
+                in_flight -= 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(
+        asked >= 40 && in_flight == 0 && most == 4,
+        "{asked}, {in_flight}, {most}"
+    );
 }
 
 #[test]

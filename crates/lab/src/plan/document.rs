@@ -281,6 +281,10 @@ pub struct WorkloadTable {
     /// I/Os that each initiator keeps in flight, 1 to 65535.
     #[serde(default = "one", deserialize_with = "whole::<1, 65535, _>")]
     pub parallel: u32,
+    /// Whether the next `parallel` I/Os are asked for only when all of the last are done, as one
+    /// `read()` after the other of a raw device goes.
+    #[serde(default)]
+    pub batch: bool,
     /// How long is measured, 100 ms to 1 h.
     pub time: Span,
     /// How long it runs before that.

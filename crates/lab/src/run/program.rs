@@ -63,6 +63,9 @@ impl Programs<'_> {
         if let Some(rate) = workload.rate {
             command.args(["--rate", &rate.0.to_string()]);
         }
+        if workload.batch {
+            command.arg("--batch");
+        }
         if workload.verify {
             command.arg("--verify");
         }

@@ -35,6 +35,9 @@ pub struct LoadConfig {
     pub block_bytes: u32,
     /// I/Os in flight: as many as this in a closed loop, at most this many when paced.
     pub parallel: usize,
+    /// Whether the next I/Os are asked for only when all of the last `parallel` are done, as one
+    /// `read()` after the other of a raw device goes.
+    pub batch: bool,
     /// When to end.
     pub limit: Limit,
     /// What of the beginning is not measured.
@@ -158,6 +161,7 @@ pub fn run(
         blocks_per_io: block_bytes / lun_block_bytes,
         slots: (0..config.parallel).map(|_| Slot::default()).collect(),
         idle: (0..config.parallel).rev().collect(),
+        gathering: false,
         written: config.verify.then(|| Written::new(pieces)),
         meter: Meter::new(),
         connections: Vec::new(),
@@ -230,6 +234,8 @@ struct Load<'a> {
     slots: Vec<Slot>,
     /// Slots without an I/O.
     idle: Vec<usize>,
+    /// Whether a batch has been asked for, and not all of it is done.
+    gathering: bool,
     written: Option<Written>,
     meter: Meter,
     connections: Vec<ConnectionReport>,
@@ -261,7 +267,7 @@ impl Load<'_> {
                 earlier.get_or_insert_with(|| self.initiator.tallies(now));
             }
             while (now < from || asked < count)
-                && !self.idle.is_empty()
+                && self.has_room()
                 && pace.as_mut().is_none_or(|pace| pace.is_due(now))
             {
                 asked += u64::from(now >= from);
@@ -302,6 +308,16 @@ impl Load<'_> {
         }
         self.drain()?;
         Ok((from, to))
+    }
+
+    /// Whether there is a place for the next I/O.
+    fn has_room(&mut self) -> bool {
+        if self.config.batch {
+            let (idle, all) = (self.idle.len(), self.slots.len());
+            self.gathering = idle < all && (self.gathering || idle == 0);
+            return !self.gathering;
+        }
+        !self.idle.is_empty()
     }
 
     /// Waits for what is in flight.

@@ -50,6 +50,7 @@ pub(crate) fn run(host: &Node, url: &str, loads: &[Load]) -> Result<Report> {
                 pattern: load.pattern,
                 block_bytes: load.block_bytes,
                 parallel: load.parallel,
+                batch: false,
                 limit: load.limit,
                 warmup: load.warmup,
                 rate_per_s: None,

@@ -47,6 +47,10 @@ pub(crate) struct BenchArgs {
         value_parser = clap::value_parser!(u32).range(1..=65_536)
     )]
     parallel: u32,
+    /// Ask for the next I/Os only when all of the last are done, as one read() after the other of
+    /// a raw device does
+    #[arg(long, conflicts_with = "rate")]
+    batch: bool,
     /// How long to measure [default: 5s]
     #[arg(
         long,
@@ -211,6 +215,7 @@ fn measure(args: &BenchArgs, initiator: &mut Initiator) -> Result<Report, LoadEr
         },
         block_bytes: args.block,
         parallel: args.parallel as usize,
+        batch: args.batch,
         limit: match args.count {
             Some(count) => Limit::Count(count),
             None => Limit::Time(args.time.unwrap_or(DEFAULT_TIME)),
