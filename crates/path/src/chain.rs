@@ -203,6 +203,25 @@ impl<T> Chain<T> {
         })
     }
 
+    /// Widens the lines so that they hold all that the link before them can put there.
+    pub(crate) fn make_room(&mut self) {
+        let mut filled_at = Rate::from_bits_per_s(UNLIMITED_BITS_PER_S);
+        for Stage { element, .. } in &mut self.stages {
+            if let Element::Link(link) = element {
+                filled_at = link.capacity().fastest().or(filled_at);
+            }
+            let Some((rate, stay)) = filled_at.zip(element.longest_stay()) else {
+                continue;
+            };
+            let limit = Limit::bandwidth_delay(rate, stay, LARGEST_PACKET_BYTES);
+            match element {
+                Element::Reorder(reorder) => reorder.widen(limit),
+                Element::Delay(delay) => delay.widen(limit),
+                _ => {}
+            }
+        }
+    }
+
     fn deadlines(&self) -> impl Iterator<Item = (usize, Instant)> {
         let places = self.holders.iter().copied();
         places.filter_map(|place| Some((place, self.stages[place].element.next_deadline()?)))
@@ -329,24 +348,5 @@ impl<T: Clone> Chain<T> {
             }
         }
         Ok(())
-    }
-
-    /// Widens the lines so that they hold all that the link before them can put there.
-    fn make_room(&mut self) {
-        let mut filled_at = Rate::from_bits_per_s(UNLIMITED_BITS_PER_S);
-        for Stage { element, .. } in &mut self.stages {
-            if let Element::Link(link) = element {
-                filled_at = link.capacity().fastest().or(filled_at);
-            }
-            let Some((rate, stay)) = filled_at.zip(element.longest_stay()) else {
-                continue;
-            };
-            let limit = Limit::bandwidth_delay(rate, stay, LARGEST_PACKET_BYTES);
-            match element {
-                Element::Reorder(reorder) => reorder.widen(limit),
-                Element::Delay(delay) => delay.widen(limit),
-                _ => {}
-            }
-        }
     }
 }

@@ -6,6 +6,7 @@
 //! a simulator and the tests.
 //!
 //! - [`packet`]: a [`Packet`] going in, a [`Departure`] coming out, and its [`Fate`];
+//! - [`effects`]: one direction as a plan states it, and the usual chain for it;
 //! - [`chain`]: elements in a stated order, and the order of calls;
 //! - [`change`]: what may be changed while a chain runs;
 //! - [`counters`]: what went in, came out, was dropped and is held, for a chain and each element;
@@ -27,6 +28,7 @@ pub mod corrupt;
 pub mod counters;
 pub mod delay;
 pub mod duplicate;
+pub mod effects;
 pub mod element;
 pub mod jitter;
 pub mod limit;
@@ -50,6 +52,7 @@ pub use corrupt::Corrupt;
 pub use counters::{Counters, ElementCounters, Tally};
 pub use delay::Delay;
 pub use duplicate::Duplicate;
+pub use effects::{Discipline, Effects, EffectsError};
 pub use element::Element;
 pub use jitter::{Distribution, Jitter, JitterError, Quantiles};
 pub use limit::Limit;
