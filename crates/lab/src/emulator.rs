@@ -11,9 +11,10 @@
 //! again, as receive offload would.
 //!
 //! Sizes on a path are those of the Ethernet frame: 14 bytes of header before the IP packet, no
-//! preamble, checksum or gap.
+//! preamble, checksum or gap, and what the path states as its overhead.
 
 mod checksum;
+mod class;
 mod driver;
 mod frame;
 mod join;
@@ -38,6 +39,7 @@ use wansan_path::Chain;
 use wansan_trace::Recorder;
 
 use crate::world::Interface;
+pub use class::Classes;
 use driver::Driver;
 pub use frame::Frame;
 pub use meter::{PathStatistics, Statistics};
@@ -75,6 +77,23 @@ pub struct Direction {
     pub name: String,
     /// What it does to frames.
     pub chain: Chain<Frame>,
+    /// Bytes of layer 2 that count for each frame beyond its own.
+    pub overhead_bytes: u32,
+    /// The classes of its frames; all are of class 0 without.
+    pub classes: Option<Classes>,
+}
+
+impl Direction {
+    /// A direction in which frames count as long as they are.
+    #[must_use]
+    pub fn new(name: impl Into<String>, chain: Chain<Frame>) -> Self {
+        Direction {
+            name: name.into(),
+            chain,
+            overhead_bytes: 0,
+            classes: None,
+        }
+    }
 }
 
 /// By which direction frames go from one port to another. Places count from 0 in

@@ -81,16 +81,19 @@ use std::path::{Path, PathBuf};
 
 pub use cell::{Cell, Phase};
 pub use document::{
-    CaseTable, DigestWish, Document, HostTable, InitiatorTable, KnownTable, Op, PaperTable,
-    PathTable, Pattern, RecordKind, RouteTable, RouterTable, RoutingBy, RoutingTable, Schedule,
-    SessionTable, TargetTable, TcpTable, TraceTable, WorkloadTable, WorldKind, WorldTable,
+    CaseTable, DigestWish, Document, EffectsTable, HostTable, InitiatorTable, Jitter, JitterTable,
+    KnownTable, LinkRate, Loss, LossKind, LossTable, Op, PaperTable, PathTable, Pattern, Queue,
+    QueueTable, RateTable, RecordKind, ReorderTable, RouteTable, RouterTable, RoutingBy,
+    RoutingTable, Schedule, SessionTable, TargetTable, TcpTable, TextOr, TraceTable, WorkloadTable,
+    WorldKind, WorldTable,
 };
 pub use expect::{Comparison, Expectation, Verdict};
 pub use paper::{KnownNumber, Paper};
 pub use parameter::Parameter;
-pub use quantity::{Iops, Loss, QueueBound, Rate, Size, Span};
+pub use quantity::{Iops, QueueBound, Rate, Share, Size, Span};
 pub use scenario::{
-    Classifier, Connection, Initiator, InnerRoute, Link, Scenario, Tunnel, TunnelEnd, Way,
+    Classifier, Connection, Direction, Initiator, InnerRoute, Link, Scenario, Tunnel, TunnelEnd,
+    Way,
 };
 pub use sweep::Axis;
 
@@ -163,7 +166,7 @@ impl Plan {
             mistake: mistake.text,
         };
         let document = document::from_text(text).map_err(located)?;
-        Scenario::resolve(&document, text).map_err(located)?;
+        Scenario::resolve(&document, text, folder_of(file)).map_err(located)?;
         let plan = Plan {
             file: file.to_owned(),
             table: document::to_table(&document).map_err(located)?,
@@ -284,7 +287,9 @@ impl Plan {
         for (parameter, value) in changes {
             parameter.set(&mut base, value.clone()).map_err(fail)?;
         }
-        cell::expand(&base, &self.sweep, self.document.repeat, phase, MAX_CELLS).map_err(fail)
+        let folder = folder_of(&self.file);
+        let repeat = self.document.repeat;
+        cell::expand(&base, &self.sweep, repeat, phase, folder, MAX_CELLS).map_err(fail)
     }
 
     /// The value that the plan has for a parameter, if it has one.
@@ -348,4 +353,9 @@ impl Plan {
             mistake: mistake.text,
         }
     }
+}
+
+/// Where the files are that a plan names: beside it.
+fn folder_of(plan: &Path) -> &Path {
+    plan.parent().unwrap_or(Path::new(""))
 }

@@ -14,9 +14,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use wansan_lab::emulator::{Config, Direction, Emulator, EmulatorError, Port, Report, Route};
 use wansan_lab::world::{TcpSettings, Topology, World, isolate};
-use wansan_path::{
-    Chain, Delay, DropTail, Element, Limit, Link, Loss, LossModel, Probability, Rate,
-};
+use wansan_path::{Effects, Limit, LossModel, Probability, Rate};
 use wansan_trace::event::{self, Verdict};
 use wansan_trace::{Kinds, Recorder, clock};
 
@@ -130,18 +128,16 @@ const CLEAN: Way = Way {
 
 fn config(world: &World, way: Way) -> Config {
     let direction = |name: &str, seed| {
+        let loss = Probability::new(way.loss).expect("a probability");
         let rate = Rate::from_bits_per_s(way.bits_per_s).expect("not zero");
-        let loss = LossModel::Bernoulli(Probability::new(way.loss).expect("a probability"));
-        let line = Limit::bandwidth_delay(rate, way.delay, 1514);
-        let chain = Chain::new(vec![
-            Element::Loss(Loss::new(loss, seed)),
-            Element::Link(Link::new(rate, DropTail::new(Limit::bytes(4 << 20)))),
-            Element::Delay(Delay::new(way.delay, line)),
-        ]);
-        Direction {
-            name: name.to_owned(),
-            chain,
-        }
+        let effects = Effects {
+            loss: LossModel::Bernoulli(loss),
+            capacity: rate.into(),
+            queue_limit: Limit::bytes(4 << 20),
+            delay: way.delay,
+            ..Effects::default()
+        };
+        Direction::new(name, effects.chain(seed).expect("they fit"))
     };
     let interfaces = world.nodes().iter().flat_map(|node| node.interfaces());
     let ports = interfaces.filter_map(Port::of);

@@ -368,7 +368,7 @@ fn cells_are_the_product_in_the_order_of_the_plan() {
             (
                 cell.repeat,
                 cell.document.workload.parallel,
-                link.delay.as_millis(),
+                link.forward.effects.delay.as_millis(),
             )
         })
         .collect();
@@ -596,7 +596,7 @@ fn an_axis_goes_through_named_cases() {
                 .map(|(name, _)| name.name())
                 .collect();
             assert_eq!(names, ["case", "path.wan.rate"]);
-            let delay = cell.scenario.links[0].delay.as_millis();
+            let delay = cell.scenario.links[0].forward.effects.delay.as_millis();
             let case = cell.parameters[0].1.as_str().unwrap().to_owned();
             (case, delay, cell.document.workload.parallel)
         })
@@ -627,7 +627,10 @@ fn one_axis_sets_several_parameters_alike() {
     assert_eq!(cells.len(), 6);
     for cell in &cells {
         let links = &cell.scenario.links;
-        assert_eq!(links[0].delay, links[1].delay);
+        assert_eq!(
+            links[0].forward.effects.delay,
+            links[1].forward.effects.delay
+        );
         let (name, _) = &cell.parameters[1];
         assert_eq!(name.name(), "path.wan.delay + path.far.delay");
     }

@@ -18,7 +18,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use wansan_lab::emulator::{Config, Direction, Emulator, Port, Route, Statistics};
 use wansan_lab::world::{TcpSettings, Topology, World, isolate};
-use wansan_path::{Chain, Delay, DropTail, Element, Limit, Link, Rate};
+use wansan_path::{Effects, Limit, Rate};
 use wansan_trace::{Kinds, Recorder};
 
 use probe::Flow;
@@ -96,16 +96,13 @@ fn run<T>(
     probe: impl FnOnce(&World, Duration, Duration) -> T,
 ) -> (T, Statistics) {
     let rate = Rate::from_bits_per_s(LINK_BITS_PER_S).expect("not zero");
-    let direction = |name: &str| Direction {
-        name: name.to_owned(),
-        chain: Chain::new(vec![
-            Element::Link(Link::new(rate, DropTail::new(Limit::bytes(QUEUE_BYTES)))),
-            Element::Delay(Delay::new(
-                DELAY,
-                Limit::bandwidth_delay(rate, DELAY, FRAME_BYTES),
-            )),
-        ]),
+    let effects = Effects {
+        capacity: rate.into(),
+        queue_limit: Limit::bytes(QUEUE_BYTES),
+        delay: DELAY,
+        ..Effects::default()
     };
+    let direction = |name: &str| Direction::new(name, effects.chain(0).expect("they fit"));
     let interfaces = world.nodes().iter().flat_map(|node| node.interfaces());
     let ports = interfaces.filter_map(Port::of);
     let config = Config {

@@ -21,7 +21,7 @@ use super::ring::PacketSocket;
 use super::segment::Segment;
 use super::superframe::{ETHERNET_BYTES, MAX_HEADER_BYTES, SuperFrame};
 use super::transmit::{Due, Transmit};
-use super::{Config, Direction, EmulatorError, Frame, Report, Statistics, lacks};
+use super::{Classes, Config, EmulatorError, Frame, Report, Statistics, lacks};
 
 /// Packets taken from the rings before those that are due get their turn; the last frame may have
 /// more of them.
@@ -61,6 +61,8 @@ struct DirectionState {
     name: String,
     id: NameId,
     chain: wansan_path::Chain<Frame>,
+    overhead_bytes: u32,
+    classes: Option<Classes>,
     lateness: Lateness,
 }
 
@@ -88,16 +90,20 @@ impl Driver {
         let directions: Vec<DirectionState> = config
             .directions
             .into_iter()
-            .map(|Direction { name, chain }| DirectionState {
-                id: recorder.name(&name),
-                name,
-                chain,
+            .map(|direction| DirectionState {
+                id: recorder.name(&direction.name),
+                name: direction.name,
+                chain: direction.chain,
+                overhead_bytes: direction.overhead_bytes,
+                classes: direction.classes,
                 lateness: Lateness::new(),
             })
             .collect();
         // A frame has to be in its chain before it is due there; half of the least delay leaves
         // time for that.
-        let delays = directions.iter().map(|direction| direction.chain.delay());
+        let delays = directions
+            .iter()
+            .map(|direction| direction.chain.least_delay());
         let read_interval = delays.min().unwrap_or_default() / 2;
         Ok(Driver {
             ports,
@@ -204,12 +210,17 @@ impl Driver {
         let packets = usize::from(whole.segments());
         self.drain(direction, came);
         let ecn = whole.ecn();
+        let direction = &mut self.directions[direction];
+        let classes = direction.classes.as_ref();
+        let class = classes.map_or(0, |classes| classes.of(whole.bytes()));
         for frame in Frame::cut(whole, to as u16) {
             let packet = Packet {
+                size_bytes: frame.size_bytes() + direction.overhead_bytes,
                 ecn,
-                ..Packet::new(frame.size_bytes(), frame)
+                class,
+                payload: frame,
             };
-            self.directions[direction].chain.enqueue(came, packet);
+            direction.chain.enqueue(came, packet);
         }
         packets
     }

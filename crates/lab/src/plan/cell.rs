@@ -1,5 +1,7 @@
 //! The cells of a sweep.
 
+use std::path::Path;
+
 use toml::{Table, Value};
 
 use super::document::{self, Document};
@@ -49,6 +51,7 @@ pub(super) fn expand(
     sweep: &[Axis],
     repeat: u32,
     phase: Phase,
+    folder: &Path,
     max_cells: usize,
 ) -> Result<Vec<Cell>, Mistake> {
     let points = sweep
@@ -75,7 +78,7 @@ pub(super) fn expand(
                 parameter.set(&mut table, value.clone())?;
             }
             let resolved = document::from_table(&table)
-                .and_then(|document| Ok((Scenario::resolve(&document, "")?, document)));
+                .and_then(|document| Ok((Scenario::resolve(&document, "", folder)?, document)));
             let (scenario, document) = resolved.map_err(|mistake| {
                 if parameters.is_empty() {
                     mistake

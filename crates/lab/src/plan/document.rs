@@ -1,6 +1,7 @@
 //! The tables of a plan, as typed, with their defaults.
 
 mod case;
+mod effects;
 mod paper;
 mod topology;
 
@@ -9,10 +10,14 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize};
 use wansan_san::store::LunSpec;
 
-use super::quantity::{Iops, Loss, QueueBound, Rate, Size, Span, whole};
+use super::quantity::{Iops, QueueBound, Share, Size, Span, whole};
 use wansan_mistake::Mistake;
 
 pub use case::CaseTable;
+pub use effects::{
+    EffectsTable, Jitter, JitterTable, LinkRate, Loss, LossKind, LossTable, Queue, QueueTable,
+    RateTable, ReorderTable, TextOr,
+};
 pub use paper::{KnownTable, PaperTable};
 pub use topology::{RouteTable, RouterTable, RoutingBy, RoutingTable};
 
@@ -122,22 +127,64 @@ pub struct PathTable {
     /// One-way delay, to 60 s. Even `0ms` makes it an emulated path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Span>,
+    /// Its variation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Jitter>,
     /// What the link carries in each direction; unlimited when it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate: Option<Rate>,
-    /// What the drop-tail queue in front of the link holds.
+    pub rate: Option<LinkRate>,
+    /// The queue in front of the link.
     #[serde(default = "queue")]
-    pub queue: QueueBound,
-    /// Share of the packets that is lost at random, in each direction.
+    pub queue: Queue,
+    /// Which packets are lost, in each direction.
     #[serde(default = "lossless")]
     pub loss: Loss,
+    /// Which packets are held back so that others overtake them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<ReorderTable>,
+    /// Share of the packets that come twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<Share>,
+    /// Share of the packets that have a bit spoiled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrupt: Option<Share>,
+    /// Share of the ECN-capable packets that are marked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Share>,
+    /// Bytes of layer 2 that count for each packet beyond the 14 of the Ethernet header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overhead: Option<Size>,
+    /// What is different from the first of `between` to the second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward: Option<EffectsTable>,
+    /// What is different from the second of `between` to the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back: Option<EffectsTable>,
 }
 
 impl PathTable {
     /// Whether the plan says anything of what happens to packets on the path.
     #[must_use]
     pub fn has_effect(&self) -> bool {
-        self.delay.is_some() || self.rate.is_some() || self.loss.0 > 0.0
+        let directions = [&self.forward, &self.back].into_iter().flatten();
+        self.effects().has_effect() || directions.into_iter().any(EffectsTable::has_effect)
+    }
+
+    /// What happens to packets where no direction says otherwise.
+    #[must_use]
+    pub fn effects(&self) -> EffectsTable {
+        EffectsTable {
+            delay: self.delay,
+            jitter: self.jitter.clone(),
+            rate: self.rate.clone(),
+            queue: Some(self.queue.clone()),
+            loss: Some(self.loss.clone()),
+            reorder: self.reorder,
+            duplicate: self.duplicate,
+            corrupt: self.corrupt,
+            mark: self.mark,
+            overhead: self.overhead,
+        }
     }
 }
 
@@ -473,12 +520,12 @@ fn wan() -> String {
     "wan".to_owned()
 }
 
-fn queue() -> QueueBound {
-    QueueBound::Bytes(1 << 20)
+fn queue() -> Queue {
+    TextOr::Text(QueueBound::Bytes(1 << 20))
 }
 
 fn lossless() -> Loss {
-    Loss(0.0)
+    TextOr::Text(Share(0.0))
 }
 
 fn target_name() -> String {

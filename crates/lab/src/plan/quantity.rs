@@ -19,9 +19,9 @@ pub struct Span(pub Duration);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(pub u64);
 
-/// A probability of loss, written in percent, as in `"0.1%"`; from 0 to 1.
+/// A share of the packets, or a probability, written in percent, as in `"0.1%"`; from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Loss(pub f64);
+pub struct Share(pub f64);
 
 /// I/Os per second, as in `"500IOPS"`; never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,17 +62,17 @@ impl Rate {
     }
 }
 
-impl Loss {
+impl Share {
     fn read(text: &str) -> Result<Self, String> {
         let percent = text
             .trim()
             .strip_suffix('%')
             .and_then(|number| number.trim().parse::<f64>().ok())
-            .ok_or_else(|| format!("`{text}` is no loss: write a percentage such as `0.1%`"))?;
+            .ok_or_else(|| format!("`{text}` is no share: write a percentage such as `0.1%`"))?;
         if (0.0..=100.0).contains(&percent) {
-            Ok(Loss(percent / 100.0))
+            Ok(Share(percent / 100.0))
         } else {
-            Err(format!("`{text}` is no loss: it goes from 0% to 100%"))
+            Err(format!("`{text}` is no share: it goes from 0% to 100%"))
         }
     }
 }
@@ -128,7 +128,7 @@ impl fmt::Display for Rate {
     }
 }
 
-impl fmt::Display for Loss {
+impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Eight decimal places hide that percents are no binary fractions: 0.07 × 100 ≠ 7.
         write!(f, "{}%", (self.0 * 1e10).round() / 1e8)
@@ -196,7 +196,7 @@ written_as_text! {
     Size, "a size";
     Span, "a time";
     Rate, "a rate";
-    Loss, "a loss";
+    Share, "a share";
     Iops, "an I/O rate";
     QueueBound, "a queue's bound";
 }
@@ -221,9 +221,9 @@ mod tests {
 
     #[test]
     fn every_quantity_reads_back_what_it_writes() {
-        assert_eq!(Loss::read("0.1%").unwrap().to_string(), "0.1%");
-        assert_eq!(Loss::read("7%").unwrap().to_string(), "7%");
-        assert_eq!(Loss::read("0%").unwrap().to_string(), "0%");
+        assert_eq!(Share::read("0.1%").unwrap().to_string(), "0.1%");
+        assert_eq!(Share::read("7%").unwrap().to_string(), "7%");
+        assert_eq!(Share::read("0%").unwrap().to_string(), "0%");
         assert_eq!(Iops::read("500 IOPS").unwrap().to_string(), "500IOPS");
         assert_eq!(QueueBound::read("4MiB"), Ok(QueueBound::Bytes(4 << 20)));
         assert_eq!(QueueBound::read("100packets"), Ok(QueueBound::Packets(100)));
@@ -234,9 +234,9 @@ mod tests {
     #[test]
     fn nonsense_is_refused_with_the_right_thing() {
         for (error, part) in [
-            (Loss::read("0.1").unwrap_err(), "0.1%"),
-            (Loss::read("101%").unwrap_err(), "0% to 100%"),
-            (Loss::read("NaN%").unwrap_err(), "0% to 100%"),
+            (Share::read("0.1").unwrap_err(), "0.1%"),
+            (Share::read("101%").unwrap_err(), "0% to 100%"),
+            (Share::read("NaN%").unwrap_err(), "0% to 100%"),
             (Iops::read("0IOPS").unwrap_err(), "above 0"),
             (Iops::read("500").unwrap_err(), "500IOPS"),
             (QueueBound::read("0B").unwrap_err(), "more than 0"),

@@ -1,12 +1,15 @@
 //! What one cell builds and runs: hosts, routers and paths by their places, and the programs on
 //! them.
 
+mod effects;
 mod link;
+mod listing;
 mod names;
 mod routing;
 mod way;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
 use std::time::Duration;
 
 use wansan_mistake::Mistake;
@@ -14,6 +17,8 @@ use wansan_trace::units::{format_bytes, format_duration};
 
 use super::document::{Document, Schedule, SessionTable, WorkloadTable};
 use crate::world::{Medium, NetworkSpec, NodeSpec, TcpSettings, Topology};
+pub use effects::Direction;
+use effects::Surroundings;
 pub use link::Link;
 use names::Names;
 pub use routing::Classifier;
@@ -65,10 +70,23 @@ pub struct Connection {
 
 impl Scenario {
     /// Resolves names and checks what serde cannot. Mistakes stand on lines of the plan's `text`, if
-    /// there is one.
-    pub(super) fn resolve(document: &Document, text: &str) -> Result<Scenario, Mistake> {
+    /// there is one; the files that it names are in `folder`.
+    pub(super) fn resolve(
+        document: &Document,
+        text: &str,
+        folder: &Path,
+    ) -> Result<Scenario, Mistake> {
         let names = Names::of(document, text)?;
-        let links = link::resolve(document, text, &names)?;
+        let surroundings = Surroundings {
+            folder,
+            mtu_bytes: mtu(document)?,
+            routes: document
+                .route
+                .iter()
+                .map(|route| route.name.as_str())
+                .collect(),
+        };
+        let links = link::resolve(document, text, &names, &surroundings)?;
         let target = names.host("target", &document.target.host)?;
         let mut ways = way::resolve(document, text, &names, &links, target)?;
         let mut routing = Routing::begin(document.routing.by, target);

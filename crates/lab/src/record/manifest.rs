@@ -144,7 +144,8 @@ impl Manifest {
             clock_anchors: vec![ClockAnchor::now()],
             offloads_off: World::offloads_off(),
             super_frame_max_bytes: World::super_frame_max_bytes(),
-            path_bytes: "Ethernet frame without preamble, checksum and gap: IP packet + 14 bytes",
+            path_bytes: "Ethernet frame without preamble, checksum and gap: IP packet + 14 bytes, + the \
+                         path's `overhead`",
             cells: Vec::new(),
         }
     }

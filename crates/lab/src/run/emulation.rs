@@ -3,22 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use wansan_path::{
-    Chain, Delay, DropTail, Element, Limit, Link, Loss, LossModel, Probability, Rate,
-};
 use wansan_trace::{Kinds, Recorder};
 
 use super::CellError;
-use crate::emulator::{Config, Direction, Emulator, EmulatorError, Frame, Port, Route};
-use crate::plan::{self, QueueBound, RecordKind, Scenario};
+use crate::emulator::{Classes, Config, Direction, Emulator, EmulatorError, Port, Route};
+use crate::plan::{self, Classifier, RecordKind, Scenario};
 use crate::world::World;
 
 /// Time between two samples of a path.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
-/// Ethernet's header, which counts on a path.
-const ETHERNET_HEADER_BYTES: u32 = 14;
-/// Rate at which a path without a stated rate is taken to fill its delay line.
-const UNSTATED_BITS_PER_S: u64 = 100_000_000_000;
 
 /// Starts the emulator of a world. `seed` is where its losses begin; every direction of every
 /// link has a sequence of its own.
@@ -47,16 +40,14 @@ pub(super) fn start(
             continue;
         }
         let ways = [
-            ("forward", &link.near, &link.far),
-            ("back", &link.far, &link.near),
+            ("forward", &link.forward, &link.near, &link.far),
+            ("back", &link.back, &link.far, &link.near),
         ];
-        for (way, from_nodes, to_nodes) in ways {
+        for (way, planned, from_nodes, to_nodes) in ways {
             let direction = directions.len();
             let seed = seed.wrapping_add(direction as u64);
-            directions.push(Direction {
-                name: format!("{}:{way}", link.name),
-                chain: chain(link, scenario.topology.mtu_bytes, seed)?,
-            });
+            let name = format!("{}:{way}", link.name);
+            directions.push(self::direction(name, planned, &scenario.classifier, seed)?);
             for from in from_nodes {
                 for to in to_nodes {
                     routes.push(Route {
@@ -85,30 +76,27 @@ pub(super) fn start(
     Ok(Emulator::start(world.wan().handle(), config)?)
 }
 
-/// One direction of a link: loss, then the link's queue and rate, then its delay.
-fn chain(link: &plan::Link, mtu_bytes: u32, seed: u64) -> Result<Chain<Frame>, EmulatorError> {
-    let wrong = |error: &dyn std::fmt::Display| {
-        EmulatorError::CallerMisused(format!("path `{}`: {error}", link.name))
-    };
-    let mut elements = Vec::new();
-    if link.loss.0 > 0.0 {
-        let probability = Probability::new(link.loss.0).map_err(|error| wrong(&error))?;
-        let model = LossModel::Bernoulli(probability);
-        elements.push(Element::Loss(Loss::new(model, seed)));
-    }
-    let rate = link.rate_bits_per_s.and_then(Rate::from_bits_per_s);
-    if let Some(rate) = rate {
-        let limit = match link.queue {
-            QueueBound::Bytes(bytes) => Limit::bytes(bytes),
-            QueueBound::Packets(packets) => Limit::packets(u64::from(packets)),
+/// One direction of a link.
+fn direction(
+    name: String,
+    planned: &plan::Direction,
+    classifier: &Classifier,
+    seed: u64,
+) -> Result<Direction, EmulatorError> {
+    let chain = planned.effects.chain(seed);
+    let chain = chain.map_err(|error| EmulatorError::CallerMisused(format!("{name}: {error}")))?;
+    let mut direction = Direction::new(name, chain);
+    direction.overhead_bytes = planned.overhead_bytes;
+    if !planned.priorities.is_empty() {
+        let priorities = planned.priorities.clone();
+        let classifier = *classifier;
+        let last = priorities.len() as u8;
+        let of = move |source, destination| {
+            let way = classifier.way(source, destination);
+            let place = way.and_then(|way| priorities.iter().position(|place| *place == way));
+            place.map_or(last, |place| place as u8)
         };
-        elements.push(Element::Link(Link::new(rate, DropTail::new(limit))));
+        direction.classes = Some(Classes::new(of, last));
     }
-    let line_rate = rate
-        .or(Rate::from_bits_per_s(UNSTATED_BITS_PER_S))
-        .expect("the constant is not 0");
-    let on_the_line =
-        Limit::bandwidth_delay(line_rate, link.delay, mtu_bytes + ETHERNET_HEADER_BYTES);
-    elements.push(Element::Delay(Delay::new(link.delay, on_the_line)));
-    Ok(Chain::new(elements))
+    Ok(direction)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use wansan_lab::emulator::{Config, Direction, Emulator, Port, Route};
 use wansan_lab::world::{Node, TcpSettings, Topology, World};
-use wansan_path::{Chain, Delay, DropTail, Element, Limit, Link, Rate};
+use wansan_path::{Effects, Limit, Rate};
 use wansan_trace::{Kinds, Recorder};
 
 /// There and back.
@@ -100,14 +100,11 @@ pub(crate) fn transmission(bytes: u64) -> Duration {
 
 fn direction(name: &str) -> Result<Direction> {
     let rate = Rate::from_bits_per_s(BITS_PER_S).context("a rate is above 0")?;
-    let delay = ROUND_TRIP / 2;
-    let on_the_line = Limit::bandwidth_delay(rate, delay, FRAME_BYTES);
-    let elements = vec![
-        Element::Link(Link::new(rate, DropTail::new(Limit::bytes(QUEUE_BYTES)))),
-        Element::Delay(Delay::new(delay, on_the_line)),
-    ];
-    Ok(Direction {
-        name: name.to_owned(),
-        chain: Chain::new(elements),
-    })
+    let effects = Effects {
+        capacity: rate.into(),
+        queue_limit: Limit::bytes(QUEUE_BYTES),
+        delay: ROUND_TRIP / 2,
+        ..Effects::default()
+    };
+    Ok(Direction::new(name, effects.chain(0)?))
 }

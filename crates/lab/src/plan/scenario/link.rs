@@ -1,16 +1,13 @@
 //! The paths of a plan: which nodes each joins, and what it does to packets.
 
-use std::time::Duration;
-
 use wansan_mistake::Mistake;
-use wansan_trace::units::format_duration;
 
+use super::effects::{Direction, Surroundings};
 use super::names::Names;
-use crate::plan::document::{Document, PathTable};
-use crate::plan::quantity::{Loss, QueueBound};
+use crate::plan::document::{Document, EffectsTable, PathTable};
 use crate::world::MAX_NETWORKS;
 
-/// One path, alike in both directions. Nodes are named by their places in the world.
+/// One path. Nodes are named by their places in the world.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Link {
     /// Its name.
@@ -21,14 +18,10 @@ pub struct Link {
     pub far: Vec<usize>,
     /// Whether it is a wire, which has no effect and is not emulated.
     pub wire: bool,
-    /// One-way delay.
-    pub delay: Duration,
-    /// Bits per second in each direction; `None`: unlimited.
-    pub rate_bits_per_s: Option<u64>,
-    /// The bound of the queue in front of the link.
-    pub queue: QueueBound,
-    /// Random loss in each direction.
-    pub loss: Loss,
+    /// What happens from the near side to the far one.
+    pub forward: Direction,
+    /// What happens on the way back.
+    pub back: Direction,
 }
 
 impl Link {
@@ -51,6 +44,7 @@ pub(super) fn resolve(
     document: &Document,
     text: &str,
     names: &Names,
+    surroundings: &Surroundings<'_>,
 ) -> Result<Vec<Link>, Mistake> {
     if document.path.len() > MAX_NETWORKS {
         return Err(Mistake::new(format!(
@@ -64,13 +58,28 @@ pub(super) fn resolve(
             let mistake = Mistake::new(format!("[[path]] `{}` {what}", path.name));
             Err(mistake.in_table(text, "path", place, key))
         };
-        let link = one(path, names).map_err(|m| m.in_table(text, "path", place, "between"))?;
+        let here = |mistake: Mistake, key: &str| mistake.in_table(text, "path", place, key);
+        let direction = |name: &str, over: &Option<EffectsTable>| {
+            let table = path.effects();
+            let table = over
+                .as_ref()
+                .map_or(table.clone(), |over| table.overridden(over));
+            surroundings.resolve(&table).map_err(|(key, what)| {
+                let (place, line) = match over {
+                    Some(_) => (format!("{name}.{key}"), name),
+                    None => (key.to_owned(), key),
+                };
+                let what = format!("[[path]] `{}` {place}: {what}", path.name);
+                here(Mistake::new(what), line)
+            })
+        };
+        let directions = (
+            direction("forward", &path.forward)?,
+            direction("back", &path.back)?,
+        );
+        let link = one(path, names, directions).map_err(|mistake| here(mistake, "between"))?;
         if links.iter().any(|other| other.name == link.name) {
             return wrong("name", "is there twice".to_owned());
-        }
-        if link.delay > Duration::from_secs(60) {
-            let delay = format_duration(link.delay);
-            return wrong("delay", format!("has a delay of {delay}, more than 60s"));
         }
         if let Some(both) = link.near.iter().find(|node| link.far.contains(node)) {
             let name = names.name(*both);
@@ -90,7 +99,11 @@ pub(super) fn resolve(
     Ok(links)
 }
 
-fn one(path: &PathTable, names: &Names) -> Result<Link, Mistake> {
+fn one(
+    path: &PathTable,
+    names: &Names,
+    (forward, back): (Direction, Direction),
+) -> Result<Link, Mistake> {
     let [near, far] = &path.between;
     let near = names.all("path.between", near)?.to_vec();
     let far = names.all("path.between", far)?.to_vec();
@@ -99,9 +112,7 @@ fn one(path: &PathTable, names: &Names) -> Result<Link, Mistake> {
         wire: !path.has_effect() && near.len() == 1 && far.len() == 1,
         near,
         far,
-        delay: path.delay.map_or(Duration::ZERO, |delay| delay.0),
-        rate_bits_per_s: path.rate.map(|rate| rate.0),
-        queue: path.queue,
-        loss: path.loss,
+        forward,
+        back,
     })
 }

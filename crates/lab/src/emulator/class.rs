@@ -1,0 +1,41 @@
+//! Classes of packets, for queues with priorities.
+
+use std::fmt;
+use std::net::{SocketAddr, SocketAddrV4};
+
+use super::segment::Segment;
+
+/// Tells the class of a packet by where it comes from and where it goes.
+pub struct Classes {
+    of: Box<dyn Fn(SocketAddrV4, SocketAddrV4) -> u8 + Send>,
+    other: u8,
+}
+
+impl Classes {
+    /// The classes of TCP segments by their source and destination; `other` is that of all else.
+    #[must_use]
+    pub fn new(of: impl Fn(SocketAddrV4, SocketAddrV4) -> u8 + Send + 'static, other: u8) -> Self {
+        Classes {
+            of: Box::new(of),
+            other,
+        }
+    }
+
+    /// The class of an Ethernet frame.
+    pub(super) fn of(&self, frame: &[u8]) -> u8 {
+        match Segment::parse(frame).map(|segment| (segment.source, segment.destination)) {
+            Some((SocketAddr::V4(source), SocketAddr::V4(destination))) => {
+                (self.of)(source, destination)
+            }
+            _ => self.other,
+        }
+    }
+}
+
+impl fmt::Debug for Classes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Classes")
+            .field("other", &self.other)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,308 @@
+//! What a path does to packets, as typed.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use serde::de::value::{MapAccessDeserializer, StrDeserializer};
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use crate::plan::quantity::{QueueBound, Rate, Share, Size, Span};
+
+/// A value that is text in its usual form, and a table when there is more to say.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum TextOr<S, T> {
+    /// As in `jitter = "1ms"`.
+    Text(S),
+    /// As in `jitter = { kind = "normal", deviation = "1ms" }`.
+    Table(T),
+}
+
+impl<'de, S: Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for TextOr<S, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextOrTable(PhantomData))
+    }
+}
+
+struct TextOrTable<S, T>(PhantomData<(S, T)>);
+
+impl<'de, S: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for TextOrTable<S, T> {
+    type Value = TextOr<S, T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value in quotes with its unit, or a table")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        S::deserialize(StrDeserializer::new(text)).map(TextOr::Text)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(TextOr::Table)
+    }
+}
+
+/// How the delays of packets vary: `"1ms"` is uniform.
+pub type Jitter = TextOr<Span, JitterTable>;
+/// What a link carries: constant, or by a file.
+pub type LinkRate = TextOr<Rate, RateTable>;
+/// What waits for a link: `"64KiB"` or `"100packets"` is drop-tail.
+pub type Queue = TextOr<QueueBound, QueueTable>;
+/// Which packets are lost: `"0.1%"` is that share of them at random.
+pub type Loss = TextOr<Share, LossTable>;
+
+/// `[path.forward]` and `[path.back]`: what is different in one direction.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EffectsTable {
+    /// One-way delay, to 60 s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Span>,
+    /// Its variation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Jitter>,
+    /// What the link carries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<LinkRate>,
+    /// The queue in front of the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
+    /// Which packets are lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
+    /// Which packets are held back so that others overtake them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<ReorderTable>,
+    /// Share of the packets that come twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<Share>,
+    /// Share of the packets that have a bit spoiled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrupt: Option<Share>,
+    /// Share of the ECN-capable packets that are marked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark: Option<Share>,
+    /// Bytes of layer 2 beyond the 14 of the Ethernet header that each packet takes on the link and
+    /// in the queue, to 1024.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overhead: Option<Size>,
+}
+
+impl EffectsTable {
+    /// Whether anything of it happens to packets; a queue or an overhead alone does nothing.
+    #[must_use]
+    pub fn has_effect(&self) -> bool {
+        let loses = match &self.loss {
+            None => false,
+            Some(TextOr::Text(share)) => share.0 > 0.0,
+            Some(TextOr::Table(_)) => true,
+        };
+        let shares = [self.duplicate, self.corrupt, self.mark];
+        self.delay.is_some()
+            || self.jitter.is_some()
+            || self.rate.is_some()
+            || self.reorder.is_some()
+            || loses
+            || shares.iter().flatten().any(|share| share.0 > 0.0)
+    }
+
+    /// Both tables, where `over` says what is different.
+    #[must_use]
+    pub fn overridden(&self, over: &EffectsTable) -> EffectsTable {
+        fn either<V: Clone>(over: &Option<V>, under: &Option<V>) -> Option<V> {
+            over.as_ref().or(under.as_ref()).cloned()
+        }
+        EffectsTable {
+            delay: either(&over.delay, &self.delay),
+            jitter: either(&over.jitter, &self.jitter),
+            rate: either(&over.rate, &self.rate),
+            queue: either(&over.queue, &self.queue),
+            loss: either(&over.loss, &self.loss),
+            reorder: either(&over.reorder, &self.reorder),
+            duplicate: either(&over.duplicate, &self.duplicate),
+            corrupt: either(&over.corrupt, &self.corrupt),
+            mark: either(&over.mark, &self.mark),
+            overhead: either(&over.overhead, &self.overhead),
+        }
+    }
+}
+
+/// `jitter = { … }`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum JitterTable {
+    /// Evenly from the delay less `spread` to the delay plus `spread`.
+    Uniform {
+        /// At most the delay.
+        spread: Span,
+        /// Whether packets overtake each other.
+        #[serde(default)]
+        reorder: bool,
+    },
+    /// Normally around the delay, truncated at zero.
+    Normal {
+        /// The standard deviation.
+        deviation: Span,
+        /// Whether packets overtake each other.
+        #[serde(default)]
+        reorder: bool,
+    },
+    /// By a table of quantiles.
+    File {
+        /// The file, beside the plan.
+        file: String,
+        /// Whether packets overtake each other.
+        #[serde(default)]
+        reorder: bool,
+    },
+}
+
+/// `rate = { file = … }`: a trace of rates.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateTable {
+    /// The file, beside the plan.
+    pub file: String,
+}
+
+/// `queue = { … }`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum QueueTable {
+    /// What does not fit is dropped.
+    DropTail {
+        /// What it holds.
+        #[serde(default = "limit")]
+        limit: QueueBound,
+    },
+    /// Random early detection.
+    Red {
+        /// What it holds at most.
+        #[serde(default = "limit")]
+        limit: QueueBound,
+        /// Average queue from which packets are dropped at random, in bytes or packets.
+        min: QueueBound,
+        /// Average queue at which `probability` is reached, in the same.
+        max: QueueBound,
+        /// The probability there.
+        #[serde(default = "red_probability")]
+        probability: Share,
+        /// Weight of the present queue in the average, above 0 to 1.
+        #[serde(default = "red_weight")]
+        weight: f64,
+        /// Size of the packets in which the average falls while the link is idle.
+        #[serde(default = "red_packet")]
+        packet: Size,
+        /// Whether the probability rises on to 1 at twice `max`, instead of being 1 from `max` on.
+        #[serde(default = "yes")]
+        gentle: bool,
+        /// Whether ECN-capable packets are marked instead.
+        #[serde(default)]
+        ecn: bool,
+    },
+    /// Controlled delay.
+    #[serde(rename = "codel")]
+    CoDel {
+        /// What it holds at most.
+        #[serde(default = "limit")]
+        limit: QueueBound,
+        /// Sojourn time that may stand in the queue.
+        #[serde(default = "codel_target")]
+        target: Span,
+        /// How long it may be exceeded.
+        #[serde(default = "codel_interval")]
+        interval: Span,
+        /// Whether ECN-capable packets are marked instead.
+        #[serde(default)]
+        ecn: bool,
+    },
+    /// Strict priority by route.
+    Priority {
+        /// What it holds at most.
+        #[serde(default = "limit")]
+        limit: QueueBound,
+        /// `[[route]]`s by name, the one that goes first first. What belongs to none of them goes
+        /// last.
+        routes: Vec<String>,
+    },
+}
+
+/// `loss = { … }`: `packets`, or `kind = "gilbert-elliott"` with its probabilities.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LossTable {
+    /// The numbers of the packets of this direction that are lost, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<Vec<u64>>,
+    /// The model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<LossKind>,
+    /// How likely the channel goes from good to bad after a packet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p: Option<Share>,
+    /// How likely it goes from bad to good.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub r: Option<Share>,
+    /// Share of the packets that is lost in the good state (1 − k); none when it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub good: Option<Share>,
+    /// Share of the packets that is lost in the bad state (1 − h); all when it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bad: Option<Share>,
+}
+
+/// Models of loss that are written as a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LossKind {
+    /// A channel of two states.
+    GilbertElliott,
+}
+
+/// `reorder = { … }`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReorderTable {
+    /// Share of the packets that is held back.
+    pub share: Share,
+    /// For how long, to 60 s.
+    pub by: Span,
+}
+
+fn limit() -> QueueBound {
+    QueueBound::Bytes(1 << 20)
+}
+
+fn red_probability() -> Share {
+    Share(0.1)
+}
+
+fn red_weight() -> f64 {
+    0.002
+}
+
+fn red_packet() -> Size {
+    Size(1_000)
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn codel_target() -> Span {
+    Span(Duration::from_millis(5))
+}
+
+fn codel_interval() -> Span {
+    Span(Duration::from_millis(100))
+}
