@@ -77,11 +77,19 @@ function sampleCell(number: number, phase: string, parallel: number, window: num
     little_disagrees: [],
     time: { from_s: -WARM_UP_S, step_s: STEP_S, steps: STEPS, measured_s: STEPS * STEP_S - WARM_UP_S - 0.05 },
     in_flight: LAYERS.map((layer, depth) => ({ layer, values: wobble(means[depth] ?? 0, depth) })),
-    connections: Array.from({ length: INITIATORS }, (_, i) => ({
-      name: `target to initiator-${i + 1}`,
-      cwnd_packets: sawTooth(next, 90 + 20 * i),
-      retransmits: i === 2 ? 3 : 0,
-    })),
+    tcp_time: { from_s: -WARM_UP_S, step_s: STEP_S, steps: STEPS, measured_s: STEPS * STEP_S - WARM_UP_S - 0.05 },
+    connections: Array.from({ length: INITIATORS }, (_, i) => {
+      const cwnd_packets = sawTooth(next, 90 + 20 * i);
+      return {
+        name: `target to initiator-${i + 1}`,
+        cwnd_packets,
+        ssthresh_packets: cwnd_packets.map((_, step) => (step < 30 ? null : 60 + 10 * i)),
+        in_flight_packets: cwnd_packets.map((cwnd) => (cwnd === null ? null : Math.round(cwnd * 0.9))),
+        cuts: fallsOf(cwnd_packets).map((step, n) => ({ at_s: step * STEP_S - WARM_UP_S, why: i === 2 && n === 0 ? "loss" : i === 2 ? "recovery" : "cwr" })),
+        cuts_left_out: i === 3 ? 2 : 0,
+        retransmits: i === 2 ? 3 : 0,
+      };
+    }),
     connections_left_out: INITIATORS,
     paths: ["to target", "to initiators"].map((name, way) => ({
       name,
@@ -150,6 +158,11 @@ function sawTooth(next: () => number, ceiling: number): Samples {
   });
 }
 
+/** The steps in which a window is less than before. */
+function fallsOf(cwnd: Samples): number[] {
+  return cwnd.flatMap((value, step) => ((value ?? 0) < (cwnd[step - 1] ?? 0) ? [step] : []));
+}
+
 /** A sweep of two parameters, neither of them a number in the first place. */
 export function twoParameterRun(): ReportData {
   const run = emptyRun();
@@ -168,7 +181,7 @@ export function twoParameterRun(): ReportData {
 export function failedRun(): ReportData {
   const run = emptyRun();
   const cell = sampleCell(0, "planned", 16, 100);
-  const bare = { sessions: 0, layers: [], in_flight: [], connections: [], paths: [], time: null, dropped: {}, packets: null, packet_gaps: null };
+  const bare = { sessions: 0, layers: [], in_flight: [], connections: [], paths: [], time: null, tcp_time: null, dropped: {}, packets: null, packet_gaps: null };
   run.problems = ["Cell 0 failed: the target ended with status 2."];
   run.cells = [
     { ...cell, ...bare, failure: "the target ended with status 2", iops: null, bytes_per_s: null, latency_p50_ns: null, latency_p99_ns: null },

@@ -5,7 +5,7 @@
 //!   crossings of the wire from packets and PDUs;
 //! - [`population`] counts who is where at each moment, `waiting` where each I/O's latency goes,
 //!   [`little`] checks that the two agree;
-//! - [`command_window`], [`connections`], [`r2t`], [`transport`], [`path`] and [`load`] look at what
+//! - [`command_window`], [`connections`], [`r2t`], [`transport`], [`congestion`], [`path`] and [`load`] look at what
 //!   may hold I/Os back;
 //! - [`traffic`] tells whose packets passed, [`pdu_stream`] what they carried, [`transfer`] a stretch
 //!   of them one by one, and [`packet_gap`] how far apart they left the target;
@@ -18,6 +18,7 @@
 
 pub mod cell;
 pub mod command_window;
+pub mod congestion;
 pub mod connections;
 pub mod finding;
 pub mod gain;

@@ -154,6 +154,8 @@ pub struct CellCharts {
     pub time: Option<TimeAxis>,
     /// I/Os in flight at each recorded layer, of all sessions together.
     pub in_flight: Vec<LayerSamples>,
+    /// The time axis of the connections' samples.
+    pub tcp_time: Option<TimeAxis>,
     /// The connections' sending ends, busiest first.
     pub connections: Vec<ConnectionSamples>,
     /// Sending ends that carried too little to be shown, or are too many.
@@ -207,10 +209,29 @@ pub struct LayerSamples {
 pub struct ConnectionSamples {
     /// Which host sends to which.
     pub name: String,
-    /// The congestion window in segments, as last seen in or before each step.
+    /// The congestion window in segments. Where there are more samples than steps, the least and the
+    /// greatest of two steps stand in them, in their order; a value holds until the next.
     pub cwnd_packets: Samples,
+    /// The slow-start threshold, in the same way; `None` while none is set. Empty for all but the
+    /// busiest ends.
+    pub ssthresh_packets: Samples,
+    /// Segments sent and not acknowledged, in the same way; empty for all but the busiest ends.
+    pub in_flight_packets: Samples,
+    /// When its window was cut, in order.
+    pub cuts: Vec<CutMark>,
+    /// Cuts that are too many to be shown.
+    pub cuts_left_out: usize,
     /// Segments sent again while it was recorded.
     pub retransmits: u64,
+}
+
+/// A cut of a congestion window.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CutMark {
+    /// When it was seen, in seconds since measuring began.
+    pub at_s: f64,
+    /// `cwr`, `recovery` or `loss`.
+    pub why: &'static str,
 }
 
 /// One direction of a path over time.

@@ -7,6 +7,7 @@ use wansan_trace::event::{Tcp, TcpEvent};
 use wansan_trace::file::Table;
 use wansan_trace::{ConnectionId, NameId, SessionId};
 
+use crate::congestion::{Cut, cuts};
 use crate::window::Window;
 
 /// How one end of one connection fared as a sender.
@@ -104,7 +105,11 @@ fn one_end(records: &[&Tcp], window: Window) -> Option<TransportUse> {
     let mean = |value: fn(&Tcp) -> f64| {
         samples.iter().map(|sample| value(sample)).sum::<f64>() / samples.len() as f64
     };
-    let count = |event| inside.iter().filter(|record| record.event == event).count() as u64;
+    let cuts: Vec<Cut> = cuts(records)
+        .filter(|(time_ns, _)| window.contains(*time_ns))
+        .map(|(_, cut)| cut)
+        .collect();
+    let count = |of| cuts.iter().filter(|cut| **cut == of).count() as u64;
     let delivery_bytes_per_s = mean(|sample| sample.delivery_bytes_per_s as f64);
     let variance = samples
         .iter()
@@ -130,9 +135,9 @@ fn one_end(records: &[&Tcp], window: Window) -> Option<TransportUse> {
         delivery_bytes_per_s,
         delivery_variation: variance.sqrt() / delivery_bytes_per_s.max(1.0),
         retransmits: last.retransmits.saturating_sub(first.retransmits),
-        cwr_events: count(TcpEvent::Cwr),
-        recovery_events: count(TcpEvent::Recovery),
-        loss_events: count(TcpEvent::Loss),
+        cwr_events: count(Cut::Cwr),
+        recovery_events: count(Cut::Recovery),
+        loss_events: count(Cut::Loss),
     })
 }
 

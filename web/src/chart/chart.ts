@@ -7,6 +7,11 @@ import { type Zoomable, zoomByKeys, zoomByPinch, zoomByWheel } from "./zoom";
 
 export type Format = (value: number) => string;
 
+export interface Range {
+  min: number;
+  max: number;
+}
+
 export interface AxisSpec {
   /** What it shows, with its unit. */
   label: string;
@@ -16,6 +21,8 @@ export interface AxisSpec {
   logarithmic?: boolean;
   /** The least range that is shown, for axes with natural bounds. */
   least?: [number, number];
+  /** The range of all that there is to see along x, where the data's own is not meant. */
+  whole?: Range;
 }
 
 export interface LineSpec {
@@ -33,6 +40,10 @@ export interface LineSpec {
   stepped?: boolean;
   /** Drawn on over places without a value. */
   spansGaps?: boolean;
+  /** In pixels. */
+  width?: number;
+  /** Not shown before the reader asks for it. */
+  hidden?: boolean;
 }
 
 export interface ChartSpec {
@@ -51,7 +62,6 @@ export interface ChartSpec {
   onPick?: (place: number) => void;
 }
 
-type Range = { min: number; max: number };
 
 /** Charts over the same x axis: they zoom together and share one cursor. */
 export class ChartGroup {
@@ -79,7 +89,7 @@ export class Chart implements Zoomable {
   constructor(spec: ChartSpec, data: uPlot.AlignedData, group: ChartGroup) {
     this.#spec = spec;
     this.#group = group;
-    this.#whole = wholeRange(data[0] as number[], spec.x.logarithmic ?? false);
+    this.#whole = spec.x.whole ?? wholeRange(data[0] as number[], spec.x.logarithmic ?? false);
     this.#reset = el("button", { type: "button", class: "reset", hidden: true, onclick: () => this.reset() }, "show all");
     this.#spoken = el("p", { class: "spoken", "aria-live": "polite" });
     this.root = el(
@@ -320,7 +330,8 @@ function uplotSeries(line: LineSpec): uPlot.Series {
   return {
     label: line.label,
     stroke,
-    width: line.pointsOnly === true ? 0 : line.filled === true ? 1.25 : 2,
+    show: line.hidden !== true,
+    width: line.pointsOnly === true ? 0 : (line.width ?? (line.filled === true ? 1.25 : 2)),
     ...(line.dash === undefined ? {} : { dash: line.dash }),
     ...(line.filled === true ? { fill: () => cover(line.colour) } : {}),
     ...(line.stepped === true && paths.stepped !== undefined ? { paths: paths.stepped({ align: 1 }) } : {}),

@@ -17,7 +17,7 @@ export class Legend {
         "button",
         {
           type: "button",
-          "aria-pressed": "true",
+          "aria-pressed": line.hidden === true ? "false" : "true",
           onclick: () => {
             const show = button.getAttribute("aria-pressed") !== "true";
             button.setAttribute("aria-pressed", String(show));

@@ -84,6 +84,8 @@ export interface Cell {
   little_disagrees: string[];
   time: TimeAxis | null;
   in_flight: LayerSamples[];
+  /** The time axis of the connections' samples. */
+  tcp_time: TimeAxis | null;
   connections: ConnectionSamples[];
   /** Sending ends that carried too little to be shown. */
   connections_left_out: number;
@@ -131,8 +133,23 @@ export interface ConnectionSamples {
   name: string;
   /** The congestion window in segments. */
   cwnd_packets: Samples;
+  /** The slow-start threshold, and what is sent and not acknowledged; empty where too many are shown. */
+  ssthresh_packets: Samples;
+  in_flight_packets: Samples;
+  /** When its window was cut, in order, and how many cuts are too many to be shown. */
+  cuts: CutMark[];
+  cuts_left_out: number;
   retransmits: number;
 }
+
+/** A cut of a congestion window: without a loss, by fast recovery, or by a time-out. */
+export interface CutMark {
+  /** In seconds since measuring began. */
+  at_s: number;
+  why: CutReason;
+}
+
+export type CutReason = "cwr" | "recovery" | "loss";
 
 export interface PathSamples {
   name: string;
@@ -203,7 +220,24 @@ export function readData(text: string): ReportData {
     finding: given.finding ?? null,
     gain: given.gain ?? null,
     expectations: given.expectations ?? [],
-    cells: (given.cells ?? []).map((cell) => ({ ...cell, packets: cell.packets ?? null, packet_gaps: cell.packet_gaps ?? null })),
+    cells: (given.cells ?? []).map(readCell),
     manifest: given.manifest ?? null,
+  };
+}
+
+/** A cell of an older run lacks what was not recorded then. */
+function readCell(cell: Cell): Cell {
+  return {
+    ...cell,
+    tcp_time: cell.tcp_time ?? cell.time,
+    connections: cell.connections.map((connection) => ({
+      ...connection,
+      ssthresh_packets: connection.ssthresh_packets ?? [],
+      in_flight_packets: connection.in_flight_packets ?? [],
+      cuts: connection.cuts ?? [],
+      cuts_left_out: connection.cuts_left_out ?? 0,
+    })),
+    packets: cell.packets ?? null,
+    packet_gaps: cell.packet_gaps ?? null,
   };
 }

@@ -1,7 +1,7 @@
 /** One cell over time: how many I/Os each layer holds, and the ladder of layers beside it. */
 
 import type uPlot from "uplot";
-import { Chart, type ChartGroup, type LineSpec } from "../chart/chart";
+import { type AxisSpec, Chart, type ChartGroup, type LineSpec } from "../chart/chart";
 import { colour } from "../chart/theme";
 import type { Cell, Finding, LayerSummary, TimeAxis } from "./data";
 import { el, figure } from "./dom";
@@ -20,8 +20,14 @@ export function timesOf({ from_s, step_s, steps }: TimeAxis): number[] {
   return Array.from({ length: steps }, (_, step) => from_s + step * step_s);
 }
 
+/** The axis of all charts of a cell over time; series may have steps of their own on it. */
+export function timeAxis(time: TimeAxis): AxisSpec {
+  const { from_s, step_s, steps } = time;
+  return { label: "time since measuring began (s)", format: timeFormat(time), whole: { min: from_s, max: from_s + (steps - 1) * step_s } };
+}
+
 /** How times are written, as finely as the steps need. */
-export function timeFormat({ step_s }: TimeAxis): (value: number) => string {
+function timeFormat({ step_s }: TimeAxis): (value: number) => string {
   const decimals = Math.min(Math.max(Math.ceil(-Math.log10(step_s)), 1), 6);
   return (value) => formatFixed(value, decimals).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
 }
@@ -68,7 +74,7 @@ export function inFlightFigure(
     const drawn = new Chart(
       {
         description: "I/Os in flight per layer against time",
-        x: { label: "time since measuring began (s)", format: timeFormat(time) },
+        x: timeAxis(time),
         y: { label: "I/Os in flight", format: formatNumber },
         lines,
         height: 404,

@@ -6,8 +6,9 @@ import { Legend } from "../chart/legend";
 import { lineStyle } from "../chart/theme";
 import type { Cell, Samples, TimeAxis } from "./data";
 import { el, figure } from "./dom";
-import { shadeUnmeasured, type Shown, timeFormat, timesOf } from "./inflight";
+import { shadeUnmeasured, type Shown, timeAxis, timesOf } from "./inflight";
 import { formatFixed, formatNumber } from "./units";
+import { windowFigure } from "./windows";
 
 interface Named {
   name: string;
@@ -29,13 +30,11 @@ export function networkFigures(cell: Cell, group: ChartGroup): Shown {
       root.append(figure(id, title, reading, legend, chart.root));
     }
   };
-  add(
-    "cwnd",
-    "Congestion windows",
-    `Segments that TCP lets be on their way, per sending end.${retransmits(cell)}${leftOut(cell)}`,
-    { label: "cwnd (segments)", format: formatNumber },
-    cell.connections.map(({ name, cwnd_packets }) => ({ name, values: cwnd_packets })),
-  );
+  const windows = windowFigure(cell, group);
+  if (windows !== null) {
+    charts.push(windows.chart);
+    root.append(windows.root);
+  }
   add(
     "queue",
     "Path queues",
@@ -58,7 +57,7 @@ function timeChart(title: string, y: AxisSpec, series: Named[], time: TimeAxis, 
   const chart = new Chart(
     {
       description: `${title} against time`,
-      x: { label: "time since measuring began (s)", format: timeFormat(time) },
+      x: timeAxis(time),
       y,
       lines,
       height: 220,
@@ -70,16 +69,6 @@ function timeChart(title: string, y: AxisSpec, series: Named[], time: TimeAxis, 
   );
   const legend: Legend = new Legend(lines, y.format, (place, show) => chart.showLine(place, show));
   return { chart, legend: legend.root };
-}
-
-function retransmits(cell: Cell): string {
-  const sum = cell.connections.reduce((sum, connection) => sum + connection.retransmits, 0);
-  return sum === 0 ? " Nothing was sent twice." : ` ${formatFixed(sum, 0)} segments were sent again.`;
-}
-
-function leftOut(cell: Cell): string {
-  const ends = cell.connections_left_out;
-  return ends === 0 ? "" : ` Not shown: ${ends} ${ends === 1 ? "end that sends" : "ends that send"} little.`;
 }
 
 function drops(cell: Cell): string {

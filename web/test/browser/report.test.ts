@@ -183,6 +183,41 @@ test("layers are hidden and shown, per session and in total", { skip }, async ()
   await page.close();
 });
 
+test("cuts of the windows are marked by reason, and the windows are summed", { skip }, async () => {
+  const { page, wrong } = await open(sampleRun());
+  const chart = page.locator("#cwnd .chart");
+  const legend = page.locator("#cwnd .legend");
+  assert.equal(await legend.locator('[data-cut="loss"]').textContent(), "Loss (time-out) 1");
+  assert.match((await legend.textContent()) ?? "", /sum of the windows.*CWR \d+Recovery \d+/);
+  assert.match((await page.textContent("#cwnd .reading")) ?? "", /2 more cuts are not drawn.*3 segments were sent again/);
+  assert.equal(await chart.locator(".reset").isVisible(), false);
+  const before = await picture(chart);
+  await legend.locator('[data-cut="cwr"]').click();
+  const without = await picture(chart);
+  assert.notEqual(without, before);
+  await legend.locator("button", { hasText: "ssthresh" }).first().click();
+  assert.notEqual(await picture(chart), without);
+  await drag(page, chart, 0.3, 0.5);
+  assert.equal(await page.locator("#queue .chart .reset").isVisible(), true);
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
+test("a run of an older wansan shows what it has", { skip }, async () => {
+  const run = sampleRun();
+  for (const cell of run.cells) {
+    for (const name of ["packets", "packet_gaps", "tcp_time"] as const) {
+      delete (cell as Partial<typeof cell>)[name];
+    }
+    cell.connections = cell.connections.map(({ name, cwnd_packets, retransmits }) => ({ name, cwnd_packets, retransmits }) as (typeof cell.connections)[number]);
+  }
+  const { page, wrong } = await open(run);
+  assert.ok((await colours(page.locator("#cwnd .chart"))) > 8);
+  assert.match((await page.textContent("#cell")) ?? "", /No packets were recorded/);
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
 test("each packet is an arrow that tells what it is; lost ones end in a cross", { skip }, async () => {
   const { page, wrong } = await open(sampleRun());
   const diagram = page.locator("#packets .transfer").first();

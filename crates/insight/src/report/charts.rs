@@ -26,7 +26,11 @@ impl CellCharts {
         if let Some(axis) = TimeAxis::new(cell.joined.records, summary.window) {
             charts.time = Some(axis);
             charts.in_flight = in_flight(&cell.joined, &axis);
-            if let Some(tcp) = &cell.tcp {
+            if let (Some(tcp), Some(axis)) = (
+                &cell.tcp,
+                network::tcp_axis(cell.joined.records, summary.window),
+            ) {
+                charts.tcp_time = Some(axis);
                 (charts.connections, charts.connections_left_out) =
                     network::connections(tcp, &axis);
             }
@@ -232,7 +236,7 @@ mod tests {
         assert_eq!(server.retransmits, 2);
         let cwnd = &server.cwnd_packets;
         assert_eq!(
-            (cwnd[0], cwnd[121], cwnd[599]),
+            (cwnd[0], cwnd[242], cwnd[1199]),
             (Some(10.0), Some(30.0), None)
         );
         assert_eq!(charts.paths[0].name, "client to server");

@@ -7,10 +7,20 @@ use wansan_trace::file::Table;
 use wansan_trace::{ConnectionId, NameId, SessionId};
 
 use super::time_axis::rounded;
-use super::{ConnectionSamples, PathSamples, Samples, TimeAxis};
+use super::{ConnectionSamples, CutMark, PathSamples, Samples, TimeAxis};
+use crate::congestion::{self, Cut};
+use crate::window::Window;
 
 /// Most sending ends that are shown: more lines than these nobody tells apart.
 const MAX_CONNECTIONS: usize = 16;
+/// Most steps of their time: windows change within a round trip.
+const MAX_TCP_STEPS: usize = 1200;
+/// So many of the busiest ends show more than their window.
+const MAX_DETAILED: usize = 4;
+/// Most cuts of one end's window that are shown.
+const MAX_CUTS: usize = 300;
+/// The slow-start threshold while none is set.
+const NO_THRESHOLD: u32 = i32::MAX as u32;
 /// Most directions of paths that are shown.
 const MAX_PATHS: usize = 16;
 /// An end that has sent less than this share of the busiest end's bytes does not fill its window,
@@ -19,6 +29,11 @@ const MIN_SHARE: f64 = 0.05;
 
 /// One end of a connection: the host that recorded it, its session and its CID.
 type End = (NameId, SessionId, ConnectionId);
+
+/// The time axis of TCP's samples.
+pub(super) fn tcp_axis(records: Window, measured: Window) -> Option<TimeAxis> {
+    TimeAxis::in_steps(MAX_TCP_STEPS, records, measured)
+}
 
 /// The sending ends, busiest first, and how many were left out.
 pub(super) fn connections(tcp: &Table<Tcp>, axis: &TimeAxis) -> (Vec<ConnectionSamples>, usize) {
@@ -46,31 +61,55 @@ pub(super) fn connections(tcp: &Table<Tcp>, axis: &TimeAxis) -> (Vec<ConnectionS
             .len()
             > 1
     };
-    let shown = ends.iter().map(|((host, session, connection), records)| {
-        let here = tcp.names.get(*host);
-        let peers: Vec<NameId> = hosts[session]
-            .iter()
-            .copied()
-            .filter(|h| h != host)
-            .collect();
-        let peer = match peers[..] {
-            [peer] => tcp.names.get(peer).to_owned(),
-            _ => format!("session {session}"),
-        };
-        let cid = if several(*session) {
-            format!(", connection {}", connection.0)
-        } else {
-            String::new()
-        };
-        ConnectionSamples {
-            name: format!("{here} to {peer}{cid}"),
-            cwnd_packets: held(
-                axis,
-                records.iter().map(|r| (r.time, f64::from(r.cwnd_packets))),
-            ),
-            retransmits: grown(records, |record| u64::from(record.retransmits)),
-        }
-    });
+    let shown = ends
+        .iter()
+        .enumerate()
+        .map(|(place, ((host, session, connection), records))| {
+            let here = tcp.names.get(*host);
+            let peers: Vec<NameId> = hosts[session]
+                .iter()
+                .copied()
+                .filter(|h| h != host)
+                .collect();
+            let peer = match peers[..] {
+                [peer] => tcp.names.get(peer).to_owned(),
+                _ => format!("session {session}"),
+            };
+            let cid = if several(*session) {
+                format!(", connection {}", connection.0)
+            } else {
+                String::new()
+            };
+            let detail = |value: &dyn Fn(&Tcp) -> Option<u32>| {
+                if place < MAX_DETAILED {
+                    extremes(axis, records, value)
+                } else {
+                    Samples::new()
+                }
+            };
+            let mut cuts: Vec<CutMark> = congestion::cuts(records)
+                .map(|(time_ns, cut)| CutMark {
+                    at_s: axis.seconds(time_ns),
+                    why: match cut {
+                        Cut::Cwr => "cwr",
+                        Cut::Recovery => "recovery",
+                        Cut::Loss => "loss",
+                    },
+                })
+                .collect();
+            cuts.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+            ConnectionSamples {
+                name: format!("{here} to {peer}{cid}"),
+                cwnd_packets: extremes(axis, records, |record| Some(record.cwnd_packets)),
+                ssthresh_packets: detail(&|record| {
+                    Some(record.ssthresh_packets).filter(|packets| *packets < NO_THRESHOLD)
+                }),
+                in_flight_packets: detail(&|record| Some(record.in_flight_packets)),
+                cuts_left_out: cuts.len().saturating_sub(MAX_CUTS),
+                cuts: cuts.into_iter().take(MAX_CUTS).collect(),
+                retransmits: grown(records, |record| u64::from(record.retransmits)),
+            }
+        });
     let shown: Vec<ConnectionSamples> = shown.collect();
     let left_out = all - shown.len();
     (shown, left_out)
@@ -103,17 +142,47 @@ fn grown<T>(records: &[&T], counter: impl Fn(&T) -> u64) -> u64 {
     }
 }
 
-/// The value last sampled in or before each step, from the first sample to the last.
-fn held(axis: &TimeAxis, samples: impl Iterator<Item = (wansan_trace::Instant, f64)>) -> Samples {
+/// What was sampled, from the first sample to the last. Of more samples than fit, the least and the
+/// greatest of every two steps are kept, in their order, so that no peak is lost.
+fn extremes(axis: &TimeAxis, records: &[&Tcp], value: impl Fn(&Tcp) -> Option<u32>) -> Samples {
     let mut values: Samples = vec![None; axis.steps];
     let mut last_step = 0;
-    for (time, value) in samples {
-        if let Some(step) = axis.step_of(time) {
-            values[step] = Some(rounded(value));
+    let inside = records.iter().filter_map(|record| {
+        let step = axis.step_of(record.time)?;
+        Some((step, value(record).map(f64::from)))
+    });
+    let inside: Vec<(usize, Option<f64>)> = inside.collect();
+    for pair in inside.chunk_by(|a, b| a.0 / 2 == b.0 / 2) {
+        let set = || {
+            pair.iter()
+                .filter_map(|(step, value)| Some((*step, (*value)?)))
+        };
+        let least = set().enumerate().min_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        let greatest = set().enumerate().max_by(|a, b| a.1.1.total_cmp(&b.1.1));
+        let (Some((i, (step, least))), Some((j, (_, greatest)))) = (least, greatest) else {
+            continue;
+        };
+        let first = step / 2 * 2;
+        if i == j {
+            values[step] = Some(least);
             last_step = last_step.max(step);
+        } else {
+            let (former, latter) = if i < j {
+                (least, greatest)
+            } else {
+                (greatest, least)
+            };
+            values[first] = Some(former);
+            last_step = last_step.max(first);
+            if let Some(second) = values.get_mut(first + 1) {
+                *second = Some(latter);
+                last_step = first + 1;
+            }
         }
     }
-    hold(&mut values[..=last_step.min(axis.steps - 1)]);
+    if let Some(seen) = values.get_mut(..=last_step) {
+        hold(seen);
+    }
     values
 }
 
@@ -173,8 +242,8 @@ fn busy_at(records: &[&Path], time_ns: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::window::Window;
     use wansan_trace::Instant;
+    use wansan_trace::event::TcpEvent;
 
     /// 600 steps of 1 µs.
     fn axis() -> TimeAxis {
@@ -199,6 +268,31 @@ mod tests {
             loss_drops: 0,
             marks: 0,
             busy_ns,
+        }
+    }
+
+    fn tcp(time_ns: u64, cwnd_packets: u32) -> Tcp {
+        Tcp {
+            time: Instant::from_ns(time_ns),
+            session: SessionId(1),
+            connection: ConnectionId(0),
+            event: TcpEvent::Sample,
+            congestion_state: 0,
+            cwnd_packets,
+            ssthresh_packets: NO_THRESHOLD,
+            mss_bytes: 1448,
+            in_flight_packets: 0,
+            srtt_ns: 0,
+            min_rtt_ns: 0,
+            rwnd_bytes: 0,
+            unsent_bytes: 0,
+            acked_bytes: 0,
+            pacing_bytes_per_s: 0,
+            delivery_bytes_per_s: 0,
+            busy_ns: 0,
+            rwnd_limited_ns: 0,
+            sndbuf_limited_ns: 0,
+            retransmits: 0,
         }
     }
 
@@ -239,12 +333,33 @@ mod tests {
 
     #[test]
     fn samples_outside_the_axis_change_nothing() {
-        let outside = [(Instant::from_ns(600_000), 1.0)];
-        assert!(
-            held(&axis(), outside.into_iter())
-                .iter()
-                .all(Option::is_none)
-        );
+        let outside = [tcp(600_000, 1)];
+        let outside: Vec<&Tcp> = outside.iter().collect();
+        let values = extremes(&axis(), &outside, |record| Some(record.cwnd_packets));
+        assert!(values.iter().all(Option::is_none));
         assert_eq!(busy_at(&[], 5), None);
+    }
+
+    #[test]
+    fn two_steps_keep_the_least_and_the_greatest_of_many_samples() {
+        // A needle in steps 0 and 1, one sample in step 3, a fall in steps 4 and 5.
+        let samples: Vec<Tcp> = [
+            (100, 10),
+            (500, 90),
+            (900, 12),
+            (1_500, 11),
+            (3_200, 30),
+            (4_100, 50),
+            (4_200, 20),
+        ]
+        .map(|(time_ns, cwnd)| tcp(time_ns, cwnd))
+        .into();
+        let samples: Vec<&Tcp> = samples.iter().collect();
+        let values = extremes(&axis(), &samples, |record| Some(record.cwnd_packets));
+        let kept = [10.0, 90.0, 90.0, 30.0, 50.0, 20.0].map(Some);
+        assert_eq!(values[..6], kept);
+        assert_eq!(values[6], None);
+        let unset = extremes(&axis(), &samples, |_| None);
+        assert!(unset.iter().all(Option::is_none));
     }
 }

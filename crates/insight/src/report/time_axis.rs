@@ -34,16 +34,21 @@ impl TimeAxis {
     /// length.
     #[must_use]
     pub fn new(records: Window, measured: Window) -> Option<TimeAxis> {
+        TimeAxis::in_steps(MAX_STEPS, records, measured)
+    }
+
+    /// The same with at most `most` steps.
+    pub(super) fn in_steps(most: usize, records: Window, measured: Window) -> Option<TimeAxis> {
         let length_ns = records.length_ns();
         if length_ns == 0 {
             return None;
         }
-        let step_ns = length_ns.div_ceil(MAX_STEPS as u64);
+        let step_ns = length_ns.div_ceil(most as u64);
         let seconds = |time_ns: u64| (time_ns as f64 - measured.from_ns as f64) / 1e9;
         Some(TimeAxis {
             from_s: seconds(records.from_ns),
             step_s: step_ns as f64 / 1e9,
-            // At most MAX_STEPS.
+            // At most `most`.
             steps: length_ns.div_ceil(step_ns) as usize,
             measured_s: seconds(measured.to_ns),
             records,
@@ -66,6 +71,11 @@ impl TimeAxis {
     pub(super) fn edges_ns(&self) -> impl Iterator<Item = u64> + use<> {
         let axis = *self;
         (0..=axis.steps as u64).map(move |step| axis.records.from_ns + step * axis.step_ns)
+    }
+
+    /// A time in seconds since measuring began.
+    pub(super) fn seconds(&self, time_ns: u64) -> f64 {
+        self.from_s + (time_ns as f64 - self.records.from_ns as f64) / 1e9
     }
 
     /// The step that `time` falls into; `None` outside the axis.
