@@ -54,6 +54,12 @@ function sampleCell(number: number, phase: string, parallel: number, window: num
     bytes_per_s: iops * 4096,
     latency_p50_ns: (sojourn_ns[0] ?? 0) * 0.99,
     latency_p99_ns: (sojourn_ns[0] ?? 0) * 1.18,
+    measures: [
+      { metric: "iops", value: iops },
+      { metric: "bytes_per_s", value: iops * 4096 },
+      { metric: "packet_gap_p50_ns", value: 12_000 },
+      { metric: "routers.far.cpu_s_per_gib", value: 2 + number / 10 },
+    ],
     sessions: INITIATORS,
     layers: LAYERS.map((layer, depth) => {
       const outside = (sojourn_ns[depth - 1] ?? 0) - (sojourn_ns[depth] ?? 0);
@@ -177,11 +183,44 @@ export function twoParameterRun(): ReportData {
   return run;
 }
 
+/** Two delays across each other in two cases, with numbers of a paper. */
+export function gridRun(): ReportData {
+  const run = emptyRun();
+  const delays = ["0ms", "2ms", "8ms"];
+  run.cells = ["none", "ipsec"].flatMap((name, i) =>
+    delays.flatMap((upper, j) =>
+      delays.map((lower, k) => ({
+        ...sampleCell(i * 9 + j * 3 + k, "planned", 64 - 16 * i - 8 * j - 6 * k, 100),
+        parameters: { case: name, "path.upper.delay": upper, "path.lower.delay + path.third.delay": lower },
+      })),
+    ),
+  );
+  // One place was not measured.
+  run.cells.splice(4, 1);
+  run.paper = {
+    title: "A. Author: A paper, 2008",
+    figure: "Fig. 16",
+    known: [
+      {
+        about: "cells.bytes_per_s where case = none",
+        metric: "cells.bytes_per_s",
+        where: { case: "none", "path.upper.delay": "2ms", "path.lower.delay + path.third.delay": "8ms" },
+        relative: false,
+        value: 15.375e6,
+        ours: 12e6,
+        ratio: 0.78,
+      },
+      { about: "cells.bytes_per_s where case = ipsec, relative to case = none", metric: "cells.bytes_per_s", where: { case: "ipsec" }, relative: true, value: 0.8, ours: null, ratio: null },
+    ],
+  };
+  return run;
+}
+
 /** One cell that ended early, and one that has numbers but no records. */
 export function failedRun(): ReportData {
   const run = emptyRun();
   const cell = sampleCell(0, "planned", 16, 100);
-  const bare = { sessions: 0, layers: [], in_flight: [], connections: [], paths: [], time: null, tcp_time: null, dropped: {}, packets: null, packet_gaps: null };
+  const bare = { sessions: 0, layers: [], in_flight: [], connections: [], paths: [], time: null, tcp_time: null, dropped: {}, packets: null, packet_gaps: null, measures: [] };
   run.problems = ["Cell 0 failed: the target ended with status 2."];
   run.cells = [
     { ...cell, ...bare, failure: "the target ended with status 2", iops: null, bytes_per_s: null, latency_p50_ns: null, latency_p99_ns: null },
@@ -209,6 +248,7 @@ export function emptyRun(): ReportData {
     finding: null,
     gain: null,
     expectations: [],
+    paper: null,
     cells: [],
     manifest: { seed: 7 },
   };
@@ -264,6 +304,7 @@ export function sampleRun(): ReportData {
       { expected: "advised.gain is at least 1.15", found: (after / before).toFixed(3), met: true },
       { expected: "cells.latency_p99_ns where workload.parallel = 16 is at most 30000000", found: "38779000", met: false },
     ],
+    paper: null,
     cells: [...planned, ...advised],
     manifest: {
       plan: { title: "Many parallel reads", world: { kind: "netns" }, target: { command_window: 100, lun: ["memory:1GiB"] } },

@@ -46,6 +46,8 @@ pub struct ReportData {
     pub gain: Option<GainPoint>,
     /// What the plan expected.
     pub expectations: Vec<Expectation>,
+    /// Numbers that the rebuilt paper gives, beside ours.
+    pub paper: Option<PaperReport>,
     /// The cells in the order in which they ran.
     pub cells: Vec<CellReport>,
     /// The manifest as it is.
@@ -111,6 +113,46 @@ pub struct Expectation {
     pub met: Option<bool>,
 }
 
+/// A paper and its numbers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PaperReport {
+    /// Authors, title and year.
+    pub title: String,
+    /// Which of its figures or tables.
+    pub figure: Option<String>,
+    /// Its numbers.
+    pub known: Vec<KnownReport>,
+}
+
+/// A number of a paper beside ours.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KnownReport {
+    /// What it is, in words.
+    pub about: String,
+    /// The metric's dotted name.
+    pub metric: String,
+    /// The parameters of the cells that it is of.
+    #[serde(rename = "where")]
+    pub of: Map<String, Value>,
+    /// Whether it is a ratio to the same metric of other cells.
+    pub relative: bool,
+    /// The paper's number.
+    pub value: f64,
+    /// Ours.
+    pub ours: Option<f64>,
+    /// Ours ÷ the paper's.
+    pub ratio: Option<f64>,
+}
+
+/// A number of a cell.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Measure {
+    /// Its dotted name in the cell's results, with the unit at its end.
+    pub metric: String,
+    /// Its value.
+    pub value: f64,
+}
+
 /// One cell of the sweep. A cell that failed has no numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CellReport {
@@ -132,6 +174,8 @@ pub struct CellReport {
     pub latency_p50_ns: Option<f64>,
     /// All I/Os but one in a hundred took at most this long.
     pub latency_p99_ns: Option<f64>,
+    /// All its numbers but those per layer.
+    pub measures: Vec<Measure>,
     /// What its records show; all empty when they were not read.
     #[serde(flatten)]
     pub charts: CellCharts,

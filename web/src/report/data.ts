@@ -21,6 +21,8 @@ export interface ReportData {
   finding: Finding | null;
   gain: Gain | null;
   expectations: Expectation[];
+  /** Numbers that the rebuilt paper gives, beside ours. */
+  paper: Paper | null;
   cells: Cell[];
   manifest: Json;
 }
@@ -62,6 +64,35 @@ export interface Expectation {
   met: boolean | null;
 }
 
+export interface Paper {
+  title: string;
+  /** Which of its figures or tables. */
+  figure: string | null;
+  known: Known[];
+}
+
+/** A number of the paper beside ours. */
+export interface Known {
+  /** What it is, in words. */
+  about: string;
+  /** The metric's dotted name, with the unit at its end. */
+  metric: string;
+  /** The parameters of the cells that it is of. */
+  where: Record<string, Json>;
+  /** Whether it is a ratio to the same metric of other cells. */
+  relative: boolean;
+  value: number;
+  ours: number | null;
+  /** Ours ÷ the paper's. */
+  ratio: number | null;
+}
+
+/** A number of a cell, by its dotted name in results.json, with the unit at its end. */
+export interface Measure {
+  metric: string;
+  value: number;
+}
+
 export interface Cell {
   cell: number;
   phase: string;
@@ -72,6 +103,8 @@ export interface Cell {
   bytes_per_s: number | null;
   latency_p50_ns: number | null;
   latency_p99_ns: number | null;
+  /** All its numbers but those per layer. */
+  measures: Measure[];
   /** How many sessions the layers' numbers are the sum of. */
   sessions: number;
   /** The recorded layers, top to bottom. */
@@ -220,6 +253,7 @@ export function readData(text: string): ReportData {
     finding: given.finding ?? null,
     gain: given.gain ?? null,
     expectations: given.expectations ?? [],
+    paper: given.paper ?? null,
     cells: (given.cells ?? []).map(readCell),
     manifest: given.manifest ?? null,
   };
@@ -229,6 +263,7 @@ export function readData(text: string): ReportData {
 function readCell(cell: Cell): Cell {
   return {
     ...cell,
+    measures: cell.measures ?? [],
     tcp_time: cell.tcp_time ?? cell.time,
     connections: cell.connections.map((connection) => ({
       ...connection,

@@ -10,16 +10,21 @@ import { inFlightFigure, type Shown } from "./inflight";
 import { manifestView } from "./manifest";
 import { networkFigures } from "./network";
 import { packetFigures } from "./packets";
+import { paperTable } from "./paper";
 import { Selection } from "./selection";
 import { cellLabel } from "./sweep";
-import { sweepCharts } from "./throughput";
+import { sweptCharts } from "./swept";
 import { formatFixed, formatNs } from "./units";
 
 function show(data: ReportData, page: HTMLElement): void {
   document.title = data.title || data.plan || document.title;
   const selection = new Selection(data);
   const parts: (HTMLElement | null)[] = [heading(data), problemList(data.problems), findingBlock(data)];
-  const sweep = [sweepCharts(data, selection), breakdownFigure(data.cells, data.finding, selection)].filter((part) => part !== null);
+  const paper = paperTable(data.paper);
+  if (paper !== null) {
+    parts.push(section("paper", "The paper", paper));
+  }
+  const sweep = [sweptCharts(data, selection), breakdownFigure(data.cells, data.finding, selection)].filter((part) => part !== null);
   if (sweep.length > 0) {
     parts.push(section("sweep", data.cells.length > 1 ? "The sweep" : "The run", ...sweep));
   }

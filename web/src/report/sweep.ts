@@ -66,13 +66,23 @@ function changedParameters(cells: Cell[]): string[] {
   return parameterNames(cells).filter((name) => !swept.includes(name) && distinct(cells, name).length > 1);
 }
 
-/** The cells as a sweep: x is the first swept parameter whose values are quantities of one kind. */
-export function readSweep(cells: Cell[]): Sweep {
+/**
+ * The cells as a sweep along one parameter: the given one, or the first whose values are quantities
+ * of one kind. The other swept parameters make the series, but for those that are `apart`.
+ */
+export function readSweep(cells: Cell[], along?: string, apart: string[] = []): Sweep {
   const swept = sweptParameters(cells);
-  const parameter = swept.find((name) => dimensionOf(distinct(cells, name)) !== null) ?? swept[0] ?? null;
+  const usual = swept.find((name) => dimensionOf(distinct(cells, name)) !== null) ?? swept[0] ?? null;
+  const parameter = swept.find((name) => name === along) ?? usual;
   const axis = parameter === null ? pointAxis() : sweepAxis(cells, parameter);
-  const rest = swept.filter((name) => name !== parameter);
+  const rest = swept.filter((name) => name !== parameter && !apart.includes(name));
   return { axis, series: readSeries(cells, axis, rest) };
+}
+
+/** The swept parameters whose values are quantities, each as an axis. */
+export function quantityAxes(cells: Cell[]): SweepAxis[] {
+  const swept = sweptParameters(cells);
+  return swept.filter((name) => dimensionOf(distinct(cells, name)) !== null).map((name) => sweepAxis(cells, name));
 }
 
 /** The one dimension that all values have as quantities, or null. */
@@ -144,15 +154,17 @@ function phaseLabel(cell: Cell, changed: string[]): string {
   return `${cell.phase || "measured"}${values.length === 0 ? "" : ` (${values.join(", ")})`}`;
 }
 
+/** The last so many words of a dotted name; of joint parameters of each, the same words once. */
 function lastParts(parameter: string, count: number): string {
-  return parameter.split(".").slice(-count).join(" ").replaceAll("_", " ");
+  const names = parameter.split(" + ").map((name) => name.split(".").slice(-count).join(" ").replaceAll("_", " "));
+  return [...new Set(names)].join(" + ");
 }
 
 /** Dotted parameters in words, each as short as tells it from the others. */
 export function shortNames(parameters: string[]): Map<string, string> {
   const names = new Map<string, string>();
   for (const parameter of parameters) {
-    const parts = parameter.split(".").length;
+    const parts = Math.max(...parameter.split(" + ").map((name) => name.split(".").length));
     let count = 1;
     while (count < parts && parameters.filter((other) => lastParts(other, count) === lastParts(parameter, count)).length > 1) {
       count += 1;

@@ -8,7 +8,7 @@ import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import type { BrowserContext, Locator, Page } from "playwright-core";
 import type { ReportData } from "../../src/report/data";
-import { emptyRun, failedRun, sampleRun, singleCellRun, twoParameterRun } from "../sample";
+import { emptyRun, failedRun, gridRun, sampleRun, singleCellRun, twoParameterRun } from "../sample";
 
 const CHROMIUM = "/usr/bin/chromium";
 /** What playwright-core needs; the rest of this package is content with Debian 12's Node.js 18. */
@@ -98,7 +98,7 @@ async function drag(page: Page, chart: Locator, from: number, to: number): Promi
 
 test("the sample run's page draws all charts and asks nobody for anything", { skip }, async () => {
   const { page, wrong } = await open(sampleRun());
-  for (const id of ["throughput", "latency", "in-flight", "cwnd", "queue", "utilisation"]) {
+  for (const id of ["curves", "latency", "in-flight", "cwnd", "queue", "utilisation"]) {
     assert.ok((await colours(page.locator(`#${id} .chart`))) > 8, `${id} is drawn`);
   }
   assert.match((await page.textContent("#finding .sentence")) ?? "", /command window/);
@@ -123,7 +123,7 @@ test("another cell is shown by menu, by table and by a click on a point", { skip
   assert.equal(await page.inputValue("#cell-menu"), "3");
   await page.getByRole("button", { name: "Next cell" }).click();
   assert.equal(await page.inputValue("#cell-menu"), "4");
-  const over = page.locator("#throughput .u-over");
+  const over = page.locator("#curves .u-over");
   const box = (await over.boundingBox())!;
   await over.click({ position: { x: box.width - 12, y: 40 } });
   assert.equal(await page.inputValue("#cell-menu"), "10");
@@ -160,7 +160,7 @@ test("charts zoom by drag, wheel and keys, together, and a double click shows al
 
 test("a page that is scrolled past does not zoom", { skip }, async () => {
   const { page } = await open(sampleRun());
-  const chart = page.locator("#throughput .chart");
+  const chart = page.locator("#curves .chart");
   await chart.locator(".u-over").hover();
   await page.mouse.wheel(0, 200);
   assert.equal(await chart.locator(".reset").isVisible(), false);
@@ -214,6 +214,31 @@ test("a run of an older wansan shows what it has", { skip }, async () => {
   const { page, wrong } = await open(run);
   assert.ok((await colours(page.locator("#cwnd .chart"))) > 8);
   assert.match((await page.textContent("#cell")) ?? "", /No packets were recorded/);
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
+test("two swept quantities make heat maps and curves of any measure, with the paper's numbers", { skip }, async () => {
+  const { page, wrong } = await open(gridRun());
+  assert.match((await page.textContent("#paper")) ?? "", /Fig\. 16.*123 Mbit\/s.*96 Mbit\/s.*0\.78.*0\.8––/s);
+  const maps = page.locator("#grid .heat-map");
+  assert.deepEqual(await maps.locator("caption").allTextContents(), ["case none", "case ipsec"]);
+  assert.equal(await maps.locator("button").count(), 17);
+  assert.deepEqual(await maps.locator(".nothing").allTextContents(), ["–"]);
+  assert.deepEqual(await maps.locator(".papers").allTextContents(), ["◇ 123"]);
+  // The paper's measure comes first; another is chosen by name.
+  assert.equal(await page.inputValue("#measure-menu"), "bytes_per_s");
+  const values = await maps.locator("button").allTextContents();
+  const curve = await picture(page.locator("#curves .chart"));
+  await page.selectOption("#measure-menu", "routers.far.cpu_s_per_gib");
+  assert.notDeepEqual(await maps.locator("button").allTextContents(), values);
+  assert.match((await page.textContent("#curves h3")) ?? "", /Router far: cpu \(s\/GiB\) against delay/);
+  assert.notEqual(await picture(page.locator("#curves .chart")), curve);
+  await page.selectOption("#axis-menu", "path.upper.delay");
+  assert.equal(await page.locator("#curves .legend button").count(), 6);
+  await maps.nth(1).locator("button").last().click();
+  assert.equal(await page.inputValue("#cell-menu"), "17");
+  assert.equal(await maps.nth(1).locator('[aria-current="true"]').count(), 1);
   assert.deepEqual(wrong, []);
   await page.close();
 });
@@ -307,7 +332,7 @@ test("nothing is cut in a narrow window, text and tables alike", { skip }, async
 
 test("nothing is wider than the window, and dark is dark", { skip }, async () => {
   const { page, wrong } = await open(sampleRun());
-  const chart = page.locator("#throughput .chart");
+  const chart = page.locator("#curves .chart");
   const light = await picture(chart);
   await page.emulateMedia({ colorScheme: "dark" });
   assert.notEqual(await picture(chart), light);
@@ -320,7 +345,7 @@ test("nothing is wider than the window, and dark is dark", { skip }, async () =>
   await page.close();
 });
 
-for (const [name, data] of Object.entries({ emptyRun: emptyRun(), failedRun: failedRun(), singleCellRun: singleCellRun(), twoParameterRun: twoParameterRun(), "no data at all": {} })) {
+for (const [name, data] of Object.entries({ emptyRun: emptyRun(), failedRun: failedRun(), singleCellRun: singleCellRun(), twoParameterRun: twoParameterRun(), gridRun: gridRun(), "no data at all": {} })) {
   test(`${name} has a page that makes sense`, { skip }, async () => {
     const { page, wrong } = await open(data as ReportData);
     assert.equal(await page.locator("h1").count(), 1);

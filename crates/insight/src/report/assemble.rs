@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::problems::problems;
-use super::{CellCharts, CellReport, Expectation, Fact, FindingText, GainPoint, ReportData};
+use super::{
+    CellCharts, CellReport, Expectation, Fact, FindingText, GainPoint, KnownReport, Measure,
+    PaperReport, ReportData,
+};
 
 /// A run as the report needs it.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +47,7 @@ pub fn data(run: &RunRecord<'_>) -> ReportData {
             .iter()
             .map(expectation)
             .collect(),
+        paper: present(results, "paper").map(paper),
         cells,
         manifest: run.manifest.clone(),
     }
@@ -60,17 +64,70 @@ fn cell_report(place: u64, cell: &Value, charts: &BTreeMap<u64, CellCharts>) -> 
         cell: number,
         phase: text(cell, "phase").unwrap_or_default(),
         repeat: whole(cell, "repeat").unwrap_or(0),
-        parameters: present(cell, "parameters")
-            .and_then(Value::as_object)
-            .cloned()
-            .unwrap_or_else(Map::new),
+        parameters: object(cell, "parameters"),
         iops: measured("iops"),
         bytes_per_s: measured("bytes_per_s"),
         latency_p50_ns: measured("latency_p50_ns"),
         latency_p99_ns: measured("latency_p99_ns"),
+        measures: if failure.is_none() {
+            measures(cell)
+        } else {
+            Vec::new()
+        },
         failure,
         charts: charts.get(&number).cloned().unwrap_or_default(),
     }
+}
+
+/// What identifies a cell and is no number of it.
+const NO_MEASURES: [&str; 4] = ["cell", "repeat", "measured_from_ns", "measured_to_ns"];
+
+/// The cell's own numbers, and those of each router in it.
+fn measures(cell: &Value) -> Vec<Measure> {
+    let mut found = numbers(cell, "");
+    found.retain(|measure| !NO_MEASURES.contains(&measure.metric.as_str()));
+    for router in list(cell, "routers") {
+        let name = text(router, "router").unwrap_or_default();
+        found.extend(numbers(router, &format!("routers.{name}.")));
+    }
+    found
+}
+
+/// The members of an object that are numbers.
+fn numbers(value: &Value, before: &str) -> Vec<Measure> {
+    let members = value.as_object().into_iter().flatten();
+    let number = |(name, value): (&String, &Value)| {
+        Some(Measure {
+            metric: format!("{before}{name}"),
+            value: value.as_f64()?,
+        })
+    };
+    members.filter_map(number).collect()
+}
+
+fn paper(paper: &Value) -> PaperReport {
+    PaperReport {
+        title: text(paper, "title").unwrap_or_default(),
+        figure: text(paper, "figure"),
+        known: list(paper, "known").iter().filter_map(known).collect(),
+    }
+}
+
+fn known(known: &Value) -> Option<KnownReport> {
+    Some(KnownReport {
+        about: text(known, "about").unwrap_or_default(),
+        metric: text(known, "metric")?,
+        of: object(known, "where"),
+        relative: present(known, "relative_to").is_some(),
+        value: real(known, "value")?,
+        ours: real(known, "ours"),
+        ratio: real(known, "ratio"),
+    })
+}
+
+fn object(value: &Value, name: &str) -> Map<String, Value> {
+    let found = present(value, name).and_then(Value::as_object);
+    found.cloned().unwrap_or_default()
 }
 
 fn facts(manifest: &Value) -> Vec<Fact> {
@@ -95,11 +152,14 @@ fn facts(manifest: &Value) -> Vec<Fact> {
         .filter(|cpu| !cpu.is_empty())
         .map(|cpu| whole(machine, "cpus").map_or(cpu.clone(), |cpus| format!("{cpus} × {cpu}")));
     let seed = whole(manifest, "seed").map(|seed| seed.to_string());
+    let quick = present(manifest, "quick").and_then(Value::as_bool);
+    let form = (quick == Some(true)).then(|| "quick: fewer and shorter cells".to_owned());
     [
         ("wansan", version),
         ("kernel", kernel),
         ("processors", processor),
         ("seed", seed),
+        ("form", form),
     ]
     .into_iter()
     .filter_map(|(label, text)| Some(Fact { label, text: text? }))
@@ -241,5 +301,41 @@ mod tests {
         assert_eq!(report.expectations[0].met, Some(false));
         let unread = "Cell 0: no layer crossings were recorded.";
         assert_eq!(report.problems, ["Cell 1 failed: no target.", unread]);
+    }
+
+    #[test]
+    fn a_papers_numbers_and_every_measure_reach_the_page() {
+        let results = json!({
+            "cells": [
+                {"cell": 0, "repeat": 1, "measured_from_ns": 5, "iops": 2.0, "latency_p50_ns": null,
+                 "packet_gap_p50_ns": 900, "in_flight": {"app": 3.0},
+                 "routers": [{"router": "far", "vpn": "ipsec", "cpu_s_per_gib": 7.5}]},
+                {"cell": 1, "failure": "no target", "iops": 0.0},
+            ],
+            "paper": {"title": "P", "figure": null, "known": [
+                {"about": "a", "metric": "cells.iops", "where": {"case": "none"},
+                 "relative_to": null, "value": 4.0, "ours": 2.0, "ratio": 0.5},
+                {"about": "no number"},
+            ]},
+        });
+        let report = run(&Value::Null, &results, &BTreeMap::new());
+        let measures = |cell: usize| -> Vec<(&str, f64)> {
+            let measures = report.cells[cell].measures.iter();
+            measures.map(|m| (m.metric.as_str(), m.value)).collect()
+        };
+        assert_eq!(
+            measures(0),
+            [
+                ("iops", 2.0),
+                ("packet_gap_p50_ns", 900.0),
+                ("routers.far.cpu_s_per_gib", 7.5)
+            ]
+        );
+        assert_eq!(measures(1), []);
+        let paper = report.paper.as_ref().unwrap();
+        assert_eq!(paper.known.len(), 1);
+        assert!(!paper.known[0].relative);
+        assert_eq!(paper.known[0].of["case"], "none");
+        assert_eq!(paper.known[0].ratio, Some(0.5));
     }
 }

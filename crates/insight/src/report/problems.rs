@@ -134,6 +134,7 @@ mod tests {
             bytes_per_s: None,
             latency_p50_ns: None,
             latency_p99_ns: None,
+            measures: Vec::new(),
             charts: CellCharts {
                 layers: vec![LayerReport {
                     layer: "app",

@@ -1,0 +1,31 @@
+/** Reads a run's cells as grids: two swept quantities across each other, one grid for each rest. */
+
+import type { Cell } from "./data";
+import { phases, quantityAxes, readSweep, type SweepAxis } from "./sweep";
+
+export interface Grid {
+  /** What its cells have in common beyond the axes; empty when there is one grid only. */
+  label: string;
+  x: SweepAxis;
+  y: SweepAxis;
+  /** The cells at each place, rows of y first: one per repeat, none where none ran. */
+  rows: Cell[][][];
+}
+
+/** The grids, or none when fewer than two quantities were swept. */
+export function readGrids(cells: Cell[]): Grid[] {
+  const axes = quantityAxes(cells);
+  const [y, x] = axes;
+  if (x === undefined || y === undefined || x.positions.length < 2 || y.positions.length < 2) {
+    return [];
+  }
+  // What remains beside the two axes is what tells the lines of a sweep over both apart.
+  const { series } = readSweep(cells, x.parameter ?? "", [y.parameter ?? ""]);
+  const several = series.length > 1 || phases(cells).length > 1;
+  return series.map(({ label, cells: columns }) => ({
+    label: several ? label : "",
+    x,
+    y,
+    rows: y.positions.map((position) => columns.map((here) => here.filter((cell) => y.positionOf(cell) === position))),
+  }));
+}

@@ -1,0 +1,69 @@
+/** What the sweep gave: the chosen measure as heat maps and as curves, and the latency. */
+
+import { ChartGroup } from "../chart/chart";
+import { latencyFigure, measureFigure } from "./curves";
+import type { ReportData } from "./data";
+import { el, figure } from "./dom";
+import { readGrids } from "./grid";
+import { heatMaps } from "./heatmap";
+import type { Shown } from "./inflight";
+import { measureSpec, measuresOf } from "./measures";
+import { knownOf } from "./paper";
+import type { Selection } from "./selection";
+import { longName, quantityAxes, readSweep } from "./sweep";
+
+/** The charts, or null when the run swept nothing. */
+export function sweptCharts(data: ReportData, selection: Selection): HTMLElement | null {
+  const { cells } = data;
+  const first = readSweep(cells).axis;
+  if (first.parameter === null || first.positions.length < 2) {
+    return null;
+  }
+  const measures = measuresOf(cells);
+  const axes = quantityAxes(cells);
+  const grids = readGrids(cells);
+  const papers = measures.find(({ metric }) => knownOf(data.paper, metric).length > 0);
+  const usual = papers ?? measures.find(({ metric }) => metric === "iops") ?? measures[0] ?? measureSpec("iops", cells);
+  const place = el("div", {});
+  let shown: Shown[] = [];
+  const draw = () => {
+    shown.forEach((part) => part.destroy());
+    const measure = measures.find(({ metric }) => metric === measureMenu.value) ?? usual;
+    const sweep = readSweep(cells, axisMenu.value);
+    const group = new ChartGroup("sweep");
+    shown = [measureFigure(sweep, measure, data, selection, group), latencyFigure(sweep, selection, group)];
+    const grid =
+      grids.length === 0
+        ? null
+        : figure(
+            "grid",
+            `${measure.label} over ${longName(grids[0]?.y.parameter ?? "")} and ${longName(grids[0]?.x.parameter ?? "")}`,
+            "The brighter, the more. Choose a place to see its cell below.",
+            heatMaps(grids, measure, knownOf(data.paper, measure.metric), cells, selection),
+          );
+    place.replaceChildren(...(grid === null ? [] : [grid]), el("div", { class: "pair" }, ...shown.map(({ root }) => root)));
+  };
+  const measureMenu = el(
+    "select",
+    { id: "measure-menu", onchange: draw },
+    ...measures.map((measure) => el("option", { value: measure.metric, selected: measure === usual }, measure.label)),
+  );
+  const axisMenu = el(
+    "select",
+    { id: "axis-menu", onchange: draw },
+    ...axes.map(({ parameter }) => el("option", { value: parameter ?? "", selected: parameter === first.parameter }, parameter ?? "")),
+  );
+  draw();
+  return el(
+    "div",
+    {},
+    el(
+      "div",
+      { class: "controls" },
+      el("label", { for: "measure-menu" }, "Measure"),
+      measureMenu,
+      ...(axes.length < 2 ? [] : [el("label", { for: "axis-menu" }, "against"), axisMenu]),
+    ),
+    place,
+  );
+}
