@@ -197,6 +197,25 @@ export function gridRun(): ReportData {
   );
   // One place was not measured.
   run.cells.splice(4, 1);
+  run.manifest = {
+    document: {
+      host: [{ name: "client", count: 2 }, { name: "storage", count: 1 }],
+      router: [{ name: "near", count: 2 }, { name: "far", count: 1 }],
+      path: [
+        { name: "lan-1", between: ["client", "near-1"], queue: "256KiB", loss: "0%" },
+        { name: "lan-2", between: ["client", "near-2"] },
+        { name: "upper", between: ["far", "near-1"], delay: "0ms", rate: "330Mbit/s", queue: "64KiB", loss: { kind: "gilbert-elliott", p: "1%" }, back: { delay: "3ms" } },
+        { name: "lower", between: ["near-2", "far"], delay: "1ms" },
+        { name: "lan", between: ["far", "storage"] },
+      ],
+      route: [
+        { name: "upper", via: ["near-1", "far"], vpn: "ipsec", cipher: "3des" },
+        { name: "lower", via: ["near-2", "far"], vpn: "none" },
+      ],
+      target: { host: "storage" },
+      initiator: [{ host: "client", routes: ["upper", "lower"] }],
+    },
+  };
   run.paper = {
     title: "A. Author: A paper, 2008",
     figure: "Fig. 16",

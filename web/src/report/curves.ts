@@ -33,15 +33,19 @@ export function measureFigure(sweep: Sweep, measure: MeasureSpec, data: ReportDa
   return { root, destroy: () => chart.destroy() };
 }
 
-/** Both percentiles of the latency beside each other. */
+/** Up to so many series show both percentiles; of more the lines would hide each other. */
+const MOST_WITH_BOTH = 4;
+
+/** Both percentiles of the latency, or the median alone. */
 export function latencyFigure(sweep: Sweep, selection: Selection, group: ChartGroup): Shown {
+  const both = sweep.series.length <= MOST_WITH_BOTH;
   const lines = [
     ...measuredLines(sweep, (cell) => milliseconds(cell.latency_p50_ns), "p50"),
-    ...measuredLines(sweep, (cell) => milliseconds(cell.latency_p99_ns), "p99").map((line) => ({ ...line, dash: [2, 4] })),
+    ...(both ? measuredLines(sweep, (cell) => milliseconds(cell.latency_p99_ns), "p99").map((line) => ({ ...line, dash: [2, 4] })) : []),
   ];
   const title = `Latency against ${longName(sweep.axis.parameter ?? "")}`;
   const { chart, legend } = draw(sweep, lines, [], { label: "latency (ms)", format: (ms) => formatNumber(ms) }, title, selection, group);
-  const reading = "From submitting an I/O to having its result; half of them (p50) or all but one in a hundred (p99) took at most this long.";
+  const reading = `From submitting an I/O to having its result; half of them (p50)${both ? " or all but one in a hundred (p99)" : ""} took at most this long.`;
   return { root: figure("latency", title, reading, legend, chart.root), destroy: () => chart.destroy() };
 }
 
@@ -87,7 +91,8 @@ function draw(sweep: Sweep, lines: MeasuredLine[], known: KnownMark[], y: AxisSp
   return { chart, legend: legend.root };
 }
 
-function capital(text: string): string {
+/** `text` as a title begins. */
+export function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 

@@ -7,7 +7,7 @@ import type { MeasureSpec } from "./measures";
 import { isOf } from "./paper";
 import { inkOn, scaleColour } from "./scale";
 import type { Selection } from "./selection";
-import { cellLabel, longName, spread } from "./sweep";
+import { cellLabel, spread } from "./sweep";
 import { formatNumber } from "./units";
 
 /** The grids of a measure, all on one scale, with its key. */
@@ -20,7 +20,7 @@ export function heatMaps(grids: Grid[], measure: MeasureSpec, known: Known[], ce
     "div",
     { class: "heat-maps" },
     means.length === 0 ? el("p", { class: "missing" }, `No cell has this number.`) : scaleKey(least, greatest, measure),
-    ...grids.map((grid) => heatMap(grid, measure, known, cells, share, selection)),
+    el("div", { class: "maps" }, ...grids.map((grid) => heatMap(grid, measure, known, cells, share, selection))),
   );
 }
 
@@ -31,7 +31,7 @@ function scaleKey(least: number, greatest: number, measure: MeasureSpec): HTMLEl
 }
 
 function heatMap(grid: Grid, measure: MeasureSpec, known: Known[], cells: Cell[], share: (value: number) => number, selection: Selection): HTMLElement {
-  const { x, y, rows } = grid;
+  const { x, y, names, rows } = grid;
   const places: { button: HTMLElement; here: Cell[] }[] = [];
   const place = (here: Cell[]): HTMLElement => {
     const range = spread(here, measure.of);
@@ -66,8 +66,8 @@ function heatMap(grid: Grid, measure: MeasureSpec, known: Known[], cells: Cell[]
     el(
       "thead",
       {},
-      el("tr", {}, el("th", {}, ""), el("th", { scope: "colgroup", colspan: x.positions.length, class: "axis" }, longName(x.parameter ?? ""))),
-      el("tr", {}, el("th", { scope: "col", class: "axis" }, longName(y.parameter ?? "")), ...x.labels.map((label) => el("th", { scope: "col" }, label))),
+      el("tr", {}, el("th", {}, ""), el("th", { scope: "colgroup", colspan: x.positions.length, class: "axis" }, names.x)),
+      el("tr", {}, el("th", { scope: "col", class: "axis" }, names.y), ...x.labels.map((label) => el("th", { scope: "col" }, label))),
     ),
     el("tbody", {}, ...rows.map((row, i) => el("tr", {}, el("th", { scope: "row" }, y.labels[i] ?? ""), ...row.map(place)))),
   );

@@ -11,9 +11,11 @@ import { manifestView } from "./manifest";
 import { networkFigures } from "./network";
 import { packetFigures } from "./packets";
 import { paperTable } from "./paper";
+import { networkPicture } from "./picture";
 import { Selection } from "./selection";
 import { cellLabel } from "./sweep";
 import { sweptCharts } from "./swept";
+import { readNetwork } from "./topology";
 import { formatFixed, formatNs } from "./units";
 
 function show(data: ReportData, page: HTMLElement): void {
@@ -23,6 +25,10 @@ function show(data: ReportData, page: HTMLElement): void {
   const paper = paperTable(data.paper);
   if (paper !== null) {
     parts.push(section("paper", "The paper", paper));
+  }
+  const network = readNetwork(data.manifest, data.cells);
+  if (network !== null) {
+    parts.push(section("world", "The network", networkPicture(network)));
   }
   const sweep = [sweptCharts(data, selection), breakdownFigure(data.cells, data.finding, selection)].filter((part) => part !== null);
   if (sweep.length > 0) {

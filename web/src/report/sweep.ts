@@ -122,7 +122,7 @@ function sweepAxis(cells: Cell[], parameter: string): SweepAxis {
   return {
     parameter,
     positions,
-    labels: positions.map((value) => formatQuantity({ value, dimension })),
+    labels: positions.map((value) => (value === 0 ? "0" : formatQuantity({ value, dimension }))),
     logarithmic: least > 0 && greatest / least >= LOGARITHMIC_FROM,
     positionOf: (cell) => parseQuantity(cell.parameters[parameter])?.value ?? null,
   };

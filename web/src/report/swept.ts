@@ -1,7 +1,7 @@
 /** What the sweep gave: the chosen measure as heat maps and as curves, and the latency. */
 
 import { ChartGroup } from "../chart/chart";
-import { latencyFigure, measureFigure } from "./curves";
+import { capital, latencyFigure, measureFigure } from "./curves";
 import type { ReportData } from "./data";
 import { el, figure } from "./dom";
 import { readGrids } from "./grid";
@@ -10,7 +10,7 @@ import type { Shown } from "./inflight";
 import { measureSpec, measuresOf } from "./measures";
 import { knownOf } from "./paper";
 import type { Selection } from "./selection";
-import { longName, quantityAxes, readSweep } from "./sweep";
+import { quantityAxes, readSweep } from "./sweep";
 
 /** The charts, or null when the run swept nothing. */
 export function sweptCharts(data: ReportData, selection: Selection): HTMLElement | null {
@@ -32,16 +32,17 @@ export function sweptCharts(data: ReportData, selection: Selection): HTMLElement
     const sweep = readSweep(cells, axisMenu.value);
     const group = new ChartGroup("sweep");
     shown = [measureFigure(sweep, measure, data, selection, group), latencyFigure(sweep, selection, group)];
-    const grid =
-      grids.length === 0
+    const [grid] = grids;
+    const map =
+      grid === undefined
         ? null
         : figure(
             "grid",
-            `${measure.label} over ${longName(grids[0]?.y.parameter ?? "")} and ${longName(grids[0]?.x.parameter ?? "")}`,
+            `${capital(measure.label)} over ${grid.names.y} and ${grid.names.x}`,
             "The brighter, the more. Choose a place to see its cell below.",
             heatMaps(grids, measure, knownOf(data.paper, measure.metric), cells, selection),
           );
-    place.replaceChildren(...(grid === null ? [] : [grid]), el("div", { class: "pair" }, ...shown.map(({ root }) => root)));
+    place.replaceChildren(...(map === null ? [] : [map]), el("div", { class: "pair" }, ...shown.map(({ root }) => root)));
   };
   const measureMenu = el(
     "select",

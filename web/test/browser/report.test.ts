@@ -243,6 +243,21 @@ test("two swept quantities make heat maps and curves of any measure, with the pa
   await page.close();
 });
 
+test("the network is drawn, and told in words where there is no room", { skip }, async () => {
+  const { page, wrong } = await open(gridRun());
+  assert.equal(await page.locator(".topology .node").count(), 5);
+  assert.equal(await page.locator(".topology .path").count(), 5);
+  assert.equal(await page.locator(".topology .tunnel").count(), 1);
+  const words = page.locator(".topology-words");
+  assert.match((await words.textContent()) ?? "", /path upper: near-1 – far, delay 0ms … 8ms.*route upper: via near-1, far, ipsec 3des/);
+  await page.setViewportSize({ width: 375, height: 900 });
+  assert.equal(await page.locator(".topology").isVisible(), false);
+  assert.ok(((await words.boundingBox())?.height ?? 0) > 50);
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 375);
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
 test("each packet is an arrow that tells what it is; lost ones end in a cross", { skip }, async () => {
   const { page, wrong } = await open(sampleRun());
   const diagram = page.locator("#packets .transfer").first();
