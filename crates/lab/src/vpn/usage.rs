@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 use serde::Serialize;
 use wansan_trace::clock;
 
 use super::{Server, Tunnels, VpnError};
-use crate::world::ProcessError;
 
+/// How long a dying program's exit may take to be seen.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 const GIB: f64 = (1_u64 << 30) as f64;
 
 /// What the tunnels of one router carried and cost in a stretch of time.
@@ -91,20 +93,22 @@ impl Tunnels {
 impl Counters {
     fn read(server: &mut Server) -> Result<Counters, VpnError> {
         let process = &mut server.process;
-        if !process.is_running()? {
-            // It never ends by itself: say why it did.
-            process.line("serve", std::time::Duration::ZERO)?;
+        let counters = (|| {
+            let (sent_bytes, received_bytes) = device_bytes(process.id(), &server.devices)?;
+            let cpu_ns = process.cpu_time()?.as_nanos() as u64;
+            Ok(Counters {
+                cpu_ns,
+                sent_bytes,
+                received_bytes,
+            })
+        })();
+        if counters.is_err() || !process.is_running()? {
+            // It never ends by itself: let it say why it did.
+            process.line("serve", LAST_WORDS)?;
         }
-        let (sent_bytes, received_bytes) =
-            device_bytes(process.id(), &server.devices).map_err(|source| VpnError::System {
-                action: format!("read the counters of router `{}`", server.router),
-                source,
-            })?;
-        let cpu: Result<_, ProcessError> = process.cpu_time();
-        Ok(Counters {
-            cpu_ns: cpu?.as_nanos() as u64,
-            sent_bytes,
-            received_bytes,
+        counters.map_err(|source| VpnError::System {
+            action: format!("read the counters of router `{}`", server.router),
+            source,
         })
     }
 

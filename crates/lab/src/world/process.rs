@@ -197,12 +197,9 @@ impl Process {
     /// Processor time, user and system, that all threads of the program have used so far.
     ///
     /// # Errors
-    /// [`ProcessError::Wait`] when the kernel does not know the program.
-    pub fn cpu_time(&self) -> Result<Duration, ProcessError> {
-        cpu_clock(self.child.id()).map_err(|source| ProcessError::Wait {
-            title: self.title.clone(),
-            source,
-        })
+    /// When the program has ended and somebody has waited for it.
+    pub fn cpu_time(&self) -> std::io::Result<Duration> {
+        cpu_clock(self.child.id())
     }
 
     /// Asks the program to end (SIGTERM). One that has ended already is left alone.

@@ -1,0 +1,284 @@
+//! Real tunnels between the routers of real worlds, as root and as an ordinary user, with somebody
+//! on the path between them who sees every packet.
+//!
+//! Every test runs this program again in a role of its own, as `tests/world.rs` does. What a machine
+//! does not allow or does not have is counted as ignored, with the reason.
+
+#[path = "vpn/arms.rs"]
+mod arms;
+#[path = "vpn/scene.rs"]
+mod scene;
+#[path = "vpn/spy.rs"]
+mod spy;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ExitCode, Stdio};
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use wansan_lab::vpn::{self, Cipher, Kind, VpnError};
+use wansan_lab::world::isolate;
+
+use arms::{Arm, arms, wait_until};
+use scene::{FIRST_PORTS, OTHER_PORTS, Scene};
+
+const KINDS: [Kind; 4] = [
+    Kind::WireGuard,
+    Kind::Ipsec(Cipher::AesGcm),
+    Kind::Ipsec(Cipher::AesCbc),
+    Kind::Ipsec(Cipher::TripleDes),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        // As the lab starts `wansan wireguard`.
+        ["wireguard"] => {
+            let Err(error) = wansan_wireguard::run(std::io::stdin(), std::io::stdout());
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+        ["--role", role, kind] => {
+            return match play(role, kind) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(message) => {
+                    eprintln!("{message}");
+                    ExitCode::FAILURE
+                }
+            };
+        }
+        _ => {}
+    }
+    let arguments = Arguments::from_args();
+    let ipsec = vpn::check(&[Kind::Ipsec(Cipher::AesGcm)]).err();
+    if let Some(reason) = &ipsec {
+        eprintln!("not run with IPsec: {reason}");
+    }
+    let mut trials = Vec::new();
+    for arm in arms() {
+        let obstacle = arm.obstacle();
+        if let Some(reason) = &obstacle {
+            eprintln!("not run as {}: {reason}", arm.name);
+        }
+        for kind in KINDS {
+            let lacks = obstacle.is_some() || ipsec.is_some() && kind != Kind::WireGuard;
+            let tests: [(&str, Test); 4] = [
+                ("what a tunnel carries is not to be read", |arm, kind| {
+                    arm.plays("carry", kind.cipher_name())
+                }),
+                ("two tunnels are told apart by port", |arm, kind| {
+                    arm.plays("ports", kind.cipher_name())
+                }),
+                ("a VPN that dies is named", |arm, kind| {
+                    arm.plays("death", kind.cipher_name())
+                }),
+                ("a killed lab leaves nothing of its tunnels", leaves_nothing),
+            ];
+            for (name, test) in tests {
+                // Addresses are all that WireGuard knows.
+                if name.contains("by port") && kind == Kind::WireGuard {
+                    continue;
+                }
+                let name = format!("{name}, {}, as {}", kind.cipher_name(), arm.name);
+                let trial = Trial::test(name, move || test(arm, kind));
+                trials.push(trial.with_ignored_flag(lacks));
+            }
+        }
+        let open = Trial::test(format!("without a tunnel all is read, as {}", arm.name), {
+            move || arm.plays("open", "none")
+        });
+        trials.push(open.with_ignored_flag(obstacle.is_some()));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+type Test = fn(Arm, Kind) -> Result<(), Failed>;
+
+/// The programs and the network namespaces of a lab that was killed are gone.
+fn leaves_nothing(arm: Arm, kind: Kind) -> Result<(), Failed> {
+    let before = files_of_strongswan();
+    let mut lab: Child = arm
+        .role("hold", kind.cipher_name())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()?;
+    let mut line = String::new();
+    BufReader::new(lab.stdout.take().expect("piped")).read_line(&mut line)?;
+    let programs: Vec<u32> = line
+        .split_ascii_whitespace()
+        .map(str::parse)
+        .collect::<Result<_, _>>()?;
+    if programs.len() != 2 {
+        return Err(format!("two routers have {} programs: {line}", programs.len()).into());
+    }
+    let namespaces: BTreeSet<_> = programs
+        .iter()
+        .map(|id| fs::read_link(format!("/proc/{id}/ns/net")))
+        .collect::<Result<_, _>>()?;
+    lab.kill()?;
+    lab.wait()?;
+    let gone = || {
+        let alive = programs.iter().any(|id| arms::is_alive(*id));
+        let inhabited = fs::read_dir("/proc").is_ok_and(|entries| {
+            entries.flatten().any(|entry| {
+                let namespace = fs::read_link(entry.path().join("ns/net"));
+                namespace.is_ok_and(|namespace| namespaces.contains(&namespace))
+            })
+        });
+        !alive && !inhabited
+    };
+    wait_until(gone).map_err(|()| "programs or namespaces outlived their lab")?;
+    if files_of_strongswan() == before {
+        Ok(())
+    } else {
+        Err("files of charon are left in /run".into())
+    }
+}
+
+/// What there is of a charon in /run.
+fn files_of_strongswan() -> BTreeSet<String> {
+    let entries = fs::read_dir("/run").into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.contains("charon") || name.contains("strongswan"))
+        .collect()
+}
+
+fn play(role: &str, kind: &str) -> Result<(), String> {
+    isolate().map_err(|error| error.to_string())?;
+    if role == "isolate" {
+        return Ok(());
+    }
+    let kind = KINDS.into_iter().find(|known| known.cipher_name() == kind);
+    let scene = Scene::build()?;
+    match (role, kind) {
+        ("carry", Some(kind)) => carry(&scene, kind),
+        ("ports", Some(kind)) => ports(&scene, kind),
+        ("death", Some(kind)) => death(&scene, kind),
+        ("open", None) => open(&scene),
+        ("hold", Some(kind)) => {
+            let _tunnels = scene.tunnels(kind, &[("only", None)])?;
+            let programs: Vec<String> = programs()?.iter().map(u32::to_string).collect();
+            println!("{}", programs.join(" "));
+            loop {
+                std::thread::park();
+            }
+        }
+        _ => Err(format!("no role `{role}`")),
+    }
+}
+
+fn check(holds: bool, what: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what.to_owned()) }
+}
+
+/// The programs that this process has started.
+fn programs() -> Result<Vec<u32>, String> {
+    let mut programs = Vec::new();
+    let tasks = fs::read_dir("/proc/self/task").map_err(|error| error.to_string())?;
+    for task in tasks.flatten() {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        programs.extend(
+            children
+                .split_ascii_whitespace()
+                .flat_map(str::parse::<u32>),
+        );
+    }
+    Ok(programs)
+}
+
+/// Without a tunnel the spy reads everything: what the other tests do not find could be found.
+fn open(scene: &Scene) -> Result<(), String> {
+    scene.lead_around_tunnels()?;
+    let seen = scene.spied(|| scene.transfer(*FIRST_PORTS.start()))?;
+    check(seen.tcp_packets > 10, &format!("no TCP was seen: {seen:?}"))?;
+    check(seen.readable, "the spy did not find what nobody hid")
+}
+
+fn carry(scene: &Scene, kind: Kind) -> Result<(), String> {
+    let mut tunnels = scene.tunnels(kind, &[("only", None)])?;
+    let tunnel = tunnels.tunnels()[0].clone();
+    check(
+        tunnel.mtu_bytes == kind.mtu_bytes(1500),
+        "the MTU is another than was foretold",
+    )?;
+    let from_ns = wansan_trace::clock::now().ns();
+    tunnels.sample().map_err(|error| error.to_string())?;
+    let seen = scene.spied(|| scene.transfer(*FIRST_PORTS.start()))?;
+    tunnels.sample().map_err(|error| error.to_string())?;
+    check(!seen.readable, "the spy could read what was sent")?;
+    check(
+        seen.tcp_packets == 0 && seen.other_packets == 0,
+        &format!("not only the tunnel's packets are on the path: {seen:?}"),
+    )?;
+    check(
+        seen.udp_packets > 1000 && seen.fragments == 0,
+        &format!("packets are missing or in fragments: {seen:?}"),
+    )?;
+    check(
+        seen.longest_bytes <= 1500
+            && seen.longest_bytes as u32 >= tunnel.mtu_bytes + tunnel.overhead_bytes - 16,
+        &format!("{tunnel:?}, but the longest packet is: {seen:?}"),
+    )?;
+    let usage = tunnels.usage(from_ns, wansan_trace::clock::now().ns());
+    let of = |name: &str| usage.iter().find(|usage| usage.router == name);
+    let (Some(near), Some(far)) = (of("near"), of("far")) else {
+        return Err(format!("a router is missing: {usage:?}"));
+    };
+    let carried = scene::TRANSFER_BYTES as u64;
+    for (usage, bytes) in [(near, near.sent_bytes), (far, far.received_bytes)] {
+        check(
+            bytes > carried && usage.cpu_ns > 0 && usage.cpu_s_per_gib.is_some(),
+            &format!("what was carried does not show: {usage:?}"),
+        )?;
+    }
+    Ok(())
+}
+
+/// Two tunnels of IPsec with the same addresses: each carries what comes from its ports.
+fn ports(scene: &Scene, kind: Kind) -> Result<(), String> {
+    let specs = [("first", Some(FIRST_PORTS)), ("other", Some(OTHER_PORTS))];
+    let _tunnels = scene.tunnels(kind, &specs)?;
+    let first = scene.spied(|| scene.transfer(*FIRST_PORTS.start()))?;
+    let other = scene.spied(|| scene.transfer(*OTHER_PORTS.start()))?;
+    check(
+        !first.associations.is_empty() && first.associations.is_disjoint(&other.associations),
+        &format!(
+            "both take the security associations {:?} and {:?}",
+            first.associations, other.associations
+        ),
+    )?;
+    check(
+        scene
+            .connect(OTHER_PORTS.end() + 1, Duration::from_secs(1))
+            .is_err(),
+        "a connection from a port of neither tunnel came through",
+    )
+}
+
+fn death(scene: &Scene, kind: Kind) -> Result<(), String> {
+    let mut tunnels = scene.tunnels(kind, &[("only", None)])?;
+    tunnels.sample().map_err(|error| error.to_string())?;
+    let program = programs()?[0];
+    let id = rustix::process::Pid::from_raw(program as i32).ok_or("no process id")?;
+    rustix::process::kill_process(id, rustix::process::Signal::KILL)
+        .map_err(|error| error.to_string())?;
+    let mut told = None;
+    wait_until(|| {
+        told = tunnels.sample().err();
+        told.is_some()
+    })
+    .map_err(|()| "nobody noticed that a VPN had died")?;
+    match told {
+        Some(VpnError::Program(error)) => {
+            let line = error.to_string();
+            check(
+                line.contains("of router `") && line.contains("SIGKILL") && !line.contains('\n'),
+                &line,
+            )
+        }
+        other => Err(format!("{other:?}")),
+    }
+}
