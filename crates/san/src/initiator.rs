@@ -301,8 +301,10 @@ impl Initiator {
     /// # Errors
     /// [`Full`] gives the command back: take completions first.
     pub fn submit(&mut self, command: Command, now: Instant) -> Result<(), Full> {
-        self.splitter.submit(command, self.session.parameters())?;
-        self.hand_over(now);
+        match self.splitter.submit(command, self.session.parameters())? {
+            Some(whole) => self.enqueue(whole, now),
+            None => self.hand_over(now),
+        }
         Ok(())
     }
 
@@ -318,13 +320,17 @@ impl Initiator {
         }
     }
 
-    /// Hands over what the session may have.
+    /// Hands over the parts of writes that the session may have.
     fn hand_over(&mut self, now: Instant) {
-        while let Some(command) = self.splitter.poll_command() {
-            self.session
-                .submit(command, now, &mut self.trace)
-                .expect("the session was made for as many tasks as the splitter gives it");
+        while let Some(part) = self.splitter.poll_command() {
+            self.enqueue(part, now);
         }
+    }
+
+    fn enqueue(&mut self, command: Command, now: Instant) {
+        self.session
+            .submit(command, now, &mut self.trace)
+            .expect("the session was made for as many tasks as the splitter gives it");
     }
 
     /// The next event, if there is one.

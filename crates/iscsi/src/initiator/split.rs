@@ -32,7 +32,8 @@ const MOST_PARTS: usize = 128;
 /// Stands between a caller and a [`Session`](super::Session), and splits what is too long for one
 /// round of R2Ts.
 ///
-/// 1. The caller's commands go in by [`Splitter::submit`];
+/// 1. The caller's commands go in by [`Splitter::submit`], which gives those that go whole to the
+///    session;
 /// 2. what [`Splitter::poll_command`] gives goes to the session, until it gives `None`;
 /// 3. the session's completions go through [`Splitter::completed`], which gives the caller's, and
 ///    may make room for 2.
@@ -100,30 +101,30 @@ impl Splitter {
         tasks.saturating_add(MOST_PARTS)
     }
 
-    /// Takes a command of the caller's for a session with these parameters.
+    /// Takes a command of the caller's for a session with these parameters; gives it for the
+    /// session, if it goes whole.
     ///
     /// # Errors
     /// [`Full`] gives the command back: take completions first.
-    pub fn submit(&mut self, command: Command, parameters: &SessionParameters) -> Result<(), Full> {
+    pub fn submit(
+        &mut self,
+        mut command: Command,
+        parameters: &SessionParameters,
+    ) -> Result<Option<Command>, Full> {
         if self.under_way >= self.tasks {
             return Err(Full(command));
         }
         self.under_way += 1;
-        let part_bytes = part_bytes(parameters);
-        match block_bytes(&command).filter(|block_bytes| {
-            command.transfer.len_bytes() as usize > part_bytes
-                && part_bytes.is_multiple_of(*block_bytes)
-        }) {
-            Some(block_bytes) => self.begin(command, part_bytes, block_bytes),
-            None => {
-                let number = self.number(Origin::Caller(command.user));
-                self.ready.push_back(Command {
-                    user: number,
-                    ..command
-                });
+        if let Some(block_bytes) = block_bytes(&command) {
+            let part_bytes = part_bytes(parameters);
+            let is_long = command.transfer.len_bytes() as usize > part_bytes;
+            if is_long && part_bytes.is_multiple_of(block_bytes) {
+                self.begin(command, part_bytes, block_bytes);
+                return Ok(None);
             }
         }
-        Ok(())
+        command.user = self.number(Origin::Caller(command.user));
+        Ok(Some(command))
     }
 
     /// The next command for the session.
@@ -141,17 +142,23 @@ impl Splitter {
 
     /// Takes a completion of the session's; gives the caller's, if it was that or the last part of
     /// one.
-    pub fn completed(&mut self, completion: Completion) -> Option<Completion> {
+    #[inline]
+    pub fn completed(&mut self, mut completion: Completion) -> Option<Completion> {
         let number = usize::try_from(completion.user).ok()?;
         let origin = self.given.get_mut(number)?.take()?;
         self.free.push(number);
-        let place = match origin {
+        match origin {
             Origin::Caller(user) => {
                 self.under_way -= 1;
-                return Some(Completion { user, ..completion });
+                completion.user = user;
+                Some(completion)
             }
-            Origin::Part(place) => place,
-        };
+            Origin::Part(place) => self.part_completed(place, completion),
+        }
+    }
+
+    /// A part of the write at `place` is over.
+    fn part_completed(&mut self, place: usize, completion: Completion) -> Option<Completion> {
         self.parts -= 1;
         let whole = self.wholes[place].as_mut()?;
         whole.parts_under_way -= 1;
@@ -464,11 +471,11 @@ mod tests {
         ] {
             let (cdb, user) = (command.cdb, command.user);
             let mut splitter = Splitter::new(1);
-            splitter.submit(command, &parameters).unwrap();
-            let mut sent = commands(&mut splitter);
-            assert_eq!(sent.len(), 1);
-            assert_eq!(sent[0].cdb, cdb);
-            let done = splitter.completed(answered(sent.remove(0), ScsiStatus::Good));
+            let sent = splitter.submit(command, &parameters).unwrap();
+            let sent = sent.expect("it goes whole");
+            assert_eq!(sent.cdb, cdb);
+            assert!(splitter.poll_command().is_none());
+            let done = splitter.completed(answered(sent, ScsiStatus::Good));
             assert_eq!(done.map(|done| done.user), Some(user));
         }
     }
