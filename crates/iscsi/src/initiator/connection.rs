@@ -194,6 +194,18 @@ impl Link {
             .push_back((self.transmitter.queued_end(), task));
     }
 
+    /// Whether anything is owed to the target here.
+    pub(super) fn owes(&self) -> bool {
+        let Link {
+            pongs,
+            snacks,
+            retries,
+            turns,
+            ..
+        } = self;
+        !(pongs.is_empty() && snacks.is_empty() && retries.is_empty() && turns.is_empty())
+    }
+
     /// Whether the connection takes a command now.
     pub(super) fn takes_commands(&self) -> bool {
         self.has_room() && self.leaving == Leaving::No

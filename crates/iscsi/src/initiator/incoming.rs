@@ -110,21 +110,19 @@ impl Core {
         };
         task.answer_began(session, link, first_byte, trace);
         let offset = data_in.buffer_offset as usize;
-        let misplaced = SessionError::DataOutOfPlace {
-            task: data_in.task_tag.0,
-            bytes: pdu.data.len(),
-            offset: data_in.buffer_offset,
-            expected_bytes: match &task.transfer {
-                Transfer::Read(buffer) => buffer.len() as u32,
-                Transfer::Write(_) | Transfer::None => 0,
-            },
-            expected: task.got_bytes,
-        };
         if link.recovers {
             task.data_sent_up_to(link, data_in.data_sn)?;
         }
+        let (expected_bytes, expected) = (task.transfer.awaited_bytes() as u32, task.got_bytes);
+        let misplaced = || SessionError::DataOutOfPlace {
+            task: data_in.task_tag.0,
+            bytes: pdu.data.len(),
+            offset: data_in.buffer_offset,
+            expected_bytes,
+            expected,
+        };
         let Transfer::Read(buffer) = &mut task.transfer else {
-            return Err(misplaced);
+            return Err(misplaced());
         };
         // DataPDUInOrder is always Yes here; sequences may come in another order when that was
         // negotiated (§13.19), and PDUs that were lost come late.
@@ -132,12 +130,12 @@ impl Core {
         if (in_order && data_in.buffer_offset != task.got_bytes)
             || (!link.recovers && data_in.data_sn != task.data_sns.expected)
         {
-            return Err(misplaced);
+            return Err(misplaced());
         }
         let place = offset
             .checked_add(pdu.data.len())
             .and_then(|end| buffer.get_mut(offset..end));
-        let place = place.ok_or(misplaced)?;
+        let place = place.ok_or_else(misplaced)?;
         if task.data_sns.take(data_in.data_sn) {
             place.copy_from_slice(pdu.data);
             task.got_bytes += pdu.data.len() as u32;
@@ -145,8 +143,8 @@ impl Core {
         if data_in.acknowledge && link.recovers && task.data_sns.is_whole() {
             link.acknowledge_data(&data_in, task.data_sns.expected)?;
         }
-        let status = data_in.status;
-        if let Some(status) = status
+        let is_answered = task.answer.is_some();
+        if let Some(status) = data_in.status
             && link.take_status(data_in.stat_sn)?
         {
             let answer = Answer {
@@ -155,7 +153,7 @@ impl Core {
                 sense: Vec::new(),
             };
             self.answer_came(data_in.task_tag, answer, now, trace);
-        } else if link.recovers {
+        } else if is_answered {
             self.data_came(data_in.task_tag, now, trace);
         }
         Ok(())
@@ -186,11 +184,13 @@ impl Core {
             self.finish(response.task_tag, Err(error), now, trace);
             return Ok(());
         }
-        let sense = sense_of(pdu.data).to_vec();
         let answer = Answer {
             status: response.status,
             residual: response.residual,
-            sense,
+            sense: match pdu.data {
+                [] => Vec::new(),
+                data => sense_of(data).to_vec(),
+            },
         };
         self.answer_came(response.task_tag, answer, now, trace);
         Ok(())
@@ -240,6 +240,7 @@ impl Core {
         let Some(task) = self.tasks.get_mut(tag) else {
             return;
         };
+        let is_write = task.extent.is_some();
         let id = match task.stage {
             Stage::Queued | Stage::Withheld => ConnectionId(0),
             Stage::Sent(id) => {
@@ -254,26 +255,22 @@ impl Core {
             }
         };
         let outcome = match outcome {
-            Ok(answer) if self.withholds(tag) => return self.withhold(tag, answer),
+            Ok(answer) if is_write && self.withholds(tag) => return self.withhold(tag, answer),
             outcome => outcome,
         };
-        let Some(task) = self.tasks.remove(tag) else {
+        let Some(task) = self.tasks.get_mut(tag) else {
             return;
         };
         trace.crossing(now, self.id, id, tag, Layer::Queue, Direction::Leave);
         trace.crossing(now, self.id, id, tag, Layer::Scsi, Direction::Leave);
-        let Task {
-            user,
-            transfer,
-            extent,
-            ..
-        } = task;
+        let extent = task.extent.take();
         self.completions.push_back(Completion {
-            user,
+            user: task.user,
             task: tag,
-            transfer,
+            transfer: std::mem::replace(&mut task.transfer, Transfer::None),
             outcome,
         });
+        self.tasks.remove(tag);
         if let Some(extent) = extent {
             self.write_left(&extent, now, trace);
         }

@@ -13,7 +13,7 @@ use crate::wire::{
 impl Core {
     /// Queues on `link` what is owed to the target there, as far as there is room.
     pub(super) fn send_owed(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
-        while link.has_room() {
+        while link.owes() && link.has_room() {
             if let Some(pong) = link.pongs.pop_front() {
                 self.send_pong(link, &pong, now, trace);
             } else if let Some(snack) = link.snacks.pop_front() {
@@ -22,8 +22,6 @@ impl Core {
                 self.put_command(link, task, now, trace);
             } else if let Some(task) = link.turns.pop_front() {
                 self.send_data(link, task, now, trace);
-            } else {
-                break;
             }
         }
     }

@@ -165,18 +165,25 @@ impl Task {
     /// A Data-In or an R2T with this DataSN or R2TSN has come: whether for the first time. Above
     /// error recovery level 0 those that it shows to be missing are asked for again.
     pub(super) fn take_data_sn(&mut self, link: &mut Link, sn: u32) -> Result<bool, SessionError> {
-        if sn != self.data_sns.expected {
-            self.data_sent_up_to(link, sn)?;
-        }
+        self.data_sent_up_to(link, sn)?;
         Ok(self.data_sns.take(sn))
     }
 
     /// Asks for the Data-In PDUs or R2Ts before `end` that have not been asked for.
+    #[inline]
     pub(super) fn data_sent_up_to(
         &mut self,
         link: &mut Link,
         end: u32,
     ) -> Result<(), SessionError> {
+        if end == self.data_sns.expected {
+            return Ok(());
+        }
+        self.data_missed(link, end)
+    }
+
+    #[cold]
+    fn data_missed(&mut self, link: &mut Link, end: u32) -> Result<(), SessionError> {
         let lost = self.data_sns.sent_up_to(end);
         let (beg_run, run_length) = lost.ok_or(SessionError::Damaged)?;
         let whose = Some((self.lun, self.tag));

@@ -70,8 +70,10 @@ impl Population {
     }
 
     fn count_to(&mut self, now: Instant) {
-        self.integral_ns = self.integral_ns(now);
-        self.counted_to = self.counted_to.max(now);
+        if now > self.counted_to {
+            self.integral_ns = self.integral_ns(now);
+            self.counted_to = now;
+        }
     }
 }
 

@@ -263,11 +263,14 @@ impl TaskTable {
         }
     }
 
-    pub(super) fn remove(&mut self, tag: TaskTag) -> Option<Task> {
+    /// Drops the task with `tag`, if there is one.
+    pub(super) fn remove(&mut self, tag: TaskTag) {
         let place = self.place_of(tag);
-        let task = self.places[place].take_if(|task| task.tag == tag)?;
-        self.used -= 1;
-        Some(task)
+        let task = &mut self.places[place];
+        if task.as_ref().is_some_and(|task| task.tag == tag) {
+            *task = None;
+            self.used -= 1;
+        }
     }
 
     /// The tags of all tasks.
