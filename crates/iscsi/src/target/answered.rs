@@ -1,6 +1,8 @@
 //! Tasks that are answered and whose answer the initiator has not acknowledged (RFC 7143 §4.2.2.2).
 
-use wansan_trace::{Instant, Recorder, TaskTag};
+use std::collections::hash_map::Entry;
+
+use wansan_trace::{ConnectionId, Instant, Recorder, TaskTag};
 
 use super::connection::Link;
 use super::kept;
@@ -96,26 +98,27 @@ impl Core {
             task_bytes: task.map_or(0, |(_, bytes)| bytes),
         });
         if let Some(let_go) = let_go {
-            self.forget(link, &let_go);
+            self.forget(link.id, &let_go);
         }
     }
 
     /// The initiator has all answers of the connection that come before `exp_stat_sn`.
     pub(super) fn acknowledge(&mut self, link: &mut Link, exp_stat_sn: Sn) {
-        while let Some(kept) = &mut link.kept
-            && let Some(acknowledged) = kept.pop_acknowledged(exp_stat_sn)
-        {
-            self.forget(link, &acknowledged);
+        let Some(kept) = &mut link.kept else { return };
+        for _ in 0..kept.acknowledged(exp_stat_sn) {
+            if let Some(acknowledged) = kept.pop() {
+                self.forget(link.id, &acknowledged);
+            }
         }
     }
 
-    fn forget(&mut self, link: &Link, answer: &kept::Answer) {
+    fn forget(&mut self, connection: ConnectionId, answer: &kept::Answer) {
         if let Some(tag) = answer.task
-            && let Some(answered) = self.answered.get(&tag)
-            && answered.task.connection == link.id
-            && answered.told.stat_sn == answer.stat_sn()
+            && let Entry::Occupied(answered) = self.answered.entry(tag)
+            && answered.get().task.connection == connection
+            && answered.get().told.stat_sn == answer.stat_sn()
         {
-            self.answered.remove(&tag);
+            answered.remove();
         }
     }
 }

@@ -173,6 +173,9 @@ impl Link {
             self.transmitter.shrink();
         }
         let held_bytes = self.transmitter.buffer_bytes() + at_store_bytes;
+        if held_bytes == self.charged_bytes && !self.short {
+            return true;
+        }
         if held_bytes > self.charged_bytes {
             self.short = !share.take(held_bytes - self.charged_bytes);
         } else {

@@ -93,6 +93,11 @@ impl<T> HoldQueue<T> {
         self.expected += 1;
     }
 
+    /// Whether nothing has come ahead of a gap, as it is while no command is late.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.received.is_empty()
+    }
+
     /// Moves on by one CmdSN if the command that is expected now counts as received without being
     /// here; says whether it did.
     pub(super) fn pass(&mut self) -> bool {

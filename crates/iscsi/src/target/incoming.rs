@@ -167,6 +167,9 @@ impl Core {
 
     /// The next command in CmdSN order, if it is held.
     pub(super) fn take_held(&mut self) -> Option<Held> {
+        if self.held.is_empty() {
+            return None;
+        }
         self.pass_received();
         let held = self.held.take()?;
         // What is held lies inside the window, and the window never shrinks.

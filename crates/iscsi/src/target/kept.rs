@@ -62,15 +62,15 @@ impl Kept {
         full.then(|| self.pop()).flatten()
     }
 
-    /// Lets the oldest go if the initiator has it, as it expects `exp_stat_sn`. A number that was
+    /// How many of the oldest the initiator has, as it expects `exp_stat_sn`. A number that was
     /// never given out acknowledges nothing.
-    pub(super) fn pop_acknowledged(&mut self, exp_stat_sn: Sn) -> Option<Answer> {
-        let end = self.first.add(self.answers.len() as u32);
-        let acknowledged = self.first.lt(exp_stat_sn) && exp_stat_sn.le(end);
-        acknowledged.then(|| self.pop()).flatten()
+    pub(super) fn acknowledged(&self, exp_stat_sn: Sn) -> usize {
+        let count = exp_stat_sn.distance(self.first) as usize;
+        if count > self.answers.len() { 0 } else { count }
     }
 
-    fn pop(&mut self) -> Option<Answer> {
+    /// Lets the oldest go.
+    pub(super) fn pop(&mut self) -> Option<Answer> {
         let answer = self.answers.pop_front()?;
         self.first = self.first.next();
         self.bytes -= answer.bytes();
@@ -113,9 +113,12 @@ mod tests {
         for task in 0..5 {
             assert!(kept.push(answer(task)).is_none());
         }
-        assert!(kept.pop_acknowledged(Sn(u32::MAX)).is_none());
-        assert!(kept.pop_acknowledged(Sn(5)).is_none(), "not given out yet");
-        while kept.pop_acknowledged(Sn(1)).is_some() {}
+        assert_eq!(kept.acknowledged(Sn(u32::MAX)), 0);
+        assert_eq!(kept.acknowledged(Sn(u32::MAX - 1)), 0);
+        assert_eq!(kept.acknowledged(Sn(5)), 0, "not given out yet");
+        assert_eq!(kept.acknowledged(Sn(1)), 2);
+        assert!(kept.pop().is_some() && kept.pop().is_some());
+        assert_eq!(kept.acknowledged(Sn(1)), 0);
         let kept: &'static Kept = kept;
         assert_eq!(tags(kept.run(Sn(1), 0)), Some(vec![2, 3, 4]));
         assert_eq!(tags(kept.run(Sn(2), 1)), Some(vec![3]));

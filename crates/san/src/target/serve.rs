@@ -142,14 +142,17 @@ impl Peer {
     /// Reads what has come, once, if the connection wants to hear more. Says whether all of the
     /// space was filled, so that more may be waiting.
     fn read(&mut self, sessions: &mut Sessions, now: Instant) -> Result<bool, End> {
-        let mut nowhere = [0; 4096];
+        let mut nowhere;
         let space = match &mut self.phase {
             Phase::Login(handshake) => handshake.space(),
             Phase::Session(at) => match sessions.connection(*at) {
                 Some(connection) if connection.wants_input() => connection.space(),
                 _ => return Ok(false),
             },
-            Phase::Closing(_) => &mut nowhere,
+            Phase::Closing(_) => {
+                nowhere = [0; 4096];
+                &mut nowhere
+            }
         };
         let room = space.len();
         let bytes = match recv(&self.stream, space, RecvFlags::DONTWAIT) {
