@@ -371,8 +371,11 @@ impl Core {
         if let Err(refusal) = begun {
             task.stage = Stage::Refused(refusal);
         }
+        let has_all = matches!(task.stage, Stage::Ready(_));
         self.tasks.insert(tag, task);
-        if !refused {
+        if has_all {
+            self.ready(link, tag, now, trace);
+        } else if !refused {
             self.continue_write(link, tag, now, trace);
         } else if command.final_ {
             self.answer_refused(link, tag, now, trace);

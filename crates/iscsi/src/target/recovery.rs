@@ -13,9 +13,6 @@ use super::task::{Repeat, Stage};
 use crate::sequence::Sn;
 use crate::wire::{BHS_BYTES, Bhs, DataOut, Opcode, RESERVED_TAG, RejectReason, Snack, SnackKind};
 
-/// Runs of one task that may wait to be sent again.
-const MAX_RUNS: usize = 16;
-
 impl Core {
     /// A PDU was lost to a data digest error, and the Reject has said so. A request is the
     /// initiator's to send again (§7.8); data is asked for by a recovery R2T.
@@ -128,10 +125,8 @@ impl Core {
             return match &mut task.stage {
                 Stage::Ready(progress) | Stage::AtStore(progress) => {
                     let run = run(progress.data_pdus());
-                    let fits = progress.runs.len() < MAX_RUNS;
-                    let run = run.filter(|run| fits && task.layout.first_sn <= run.start);
-                    progress.runs.extend(run.clone());
-                    run.is_some()
+                    let run = run.filter(|run| task.layout.first_sn <= run.start);
+                    run.is_some_and(|run| progress.ask_again(run))
                 }
                 Stage::Collecting(collecting) => {
                     let Some(run) = run(collecting.r2t_sn) else {
@@ -182,11 +177,11 @@ impl Core {
                 return false;
             }
             let told = answered.told;
-            self.revive(tag, answered, Repeat::Data(told));
+            self.revive(tag, answered, Repeat::Data(Box::new(told)));
             if let Some(Stage::Ready(progress)) =
                 self.tasks.get_mut(&tag).map(|task| &mut task.stage)
             {
-                progress.runs.push_back(run);
+                progress.ask_again(run);
                 link.ready.push_back(tag);
             }
         } else {
@@ -277,21 +272,14 @@ impl Core {
         }
     }
 
-    /// The store has answered a read that is to begin anew: says whether that is so, and lets it.
-    pub(super) fn restart(&mut self, tag: TaskTag) -> bool {
-        let Some(task) = self.tasks.get_mut(&tag) else {
-            return false;
-        };
-        let layout = task.layout;
-        let Stage::AtStore(progress) = &mut task.stage else {
-            return false;
-        };
-        if !progress.restart {
-            return false;
+    /// The store has answered a read that is to begin anew.
+    pub(super) fn restart(&mut self, tag: TaskTag) {
+        if let Some(task) = self.tasks.get_mut(&tag)
+            && let Stage::AtStore(progress) = &mut task.stage
+        {
+            progress.begin_at(&task.layout);
+            self.set_aside(tag);
         }
-        progress.begin_at(&layout);
-        self.set_aside(tag);
-        true
     }
 
     /// The store's answer is of no use: the read is where it was before it was asked.

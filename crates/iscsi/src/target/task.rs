@@ -12,6 +12,9 @@ use crate::sequence::Sn;
 use crate::wire::{Lun, ScsiStatus};
 
 /// One task between its command and its answer.
+///
+/// It goes through several hands on its way, each of which copies it: what few tasks need is kept
+/// apart.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) tag: TaskTag,
@@ -46,12 +49,12 @@ pub(super) struct Task {
 }
 
 /// Whether the task has been answered before.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) enum Repeat {
     /// It has not.
     No,
     /// It has, and only data is sent again.
-    Data(Told),
+    Data(Box<Told>),
     /// It has, and will be answered again, because the initiator has missed it.
     All,
 }
@@ -78,7 +81,7 @@ impl Task {
 #[derive(Debug)]
 pub(super) enum Stage {
     /// Data-Out is coming.
-    Collecting(Collecting),
+    Collecting(Box<Collecting>),
     /// The answer is settled, but unsolicited Data-Out still has to be let past.
     Refused(Refusal),
     /// Waits to be asked of the store.
@@ -175,10 +178,8 @@ pub(super) struct Progress {
     pub(super) sent_bytes: u32,
     /// How many Data-In and R2T PDUs have been sent, which is DataSN of the next Data-In.
     pub(super) data_sn: u32,
-    /// While PDUs are sent again: where the task itself goes on, and where they end.
-    pub(super) detour: Option<Detour>,
-    /// DataSNs that have been asked for again.
-    pub(super) runs: VecDeque<Range<u32>>,
+    /// What of its data is to be sent again, once that was asked for.
+    pub(super) again: Option<Box<Again>>,
     /// The answer of the store will not do, as the task's data is to be sent in another way.
     pub(super) restart: bool,
     /// Granted bytes to be given back at the end.
@@ -187,9 +188,21 @@ pub(super) struct Progress {
     pub(super) store_entered: bool,
 }
 
+/// Data of a read that was asked for again.
+#[derive(Debug, Default)]
+pub(super) struct Again {
+    /// While PDUs are sent again: where the task itself goes on, and where they end.
+    detour: Option<Detour>,
+    /// The DataSNs of those that wait for that.
+    runs: VecDeque<Range<u32>>,
+}
+
+/// Runs of one task that may wait to be sent again.
+const MAX_RUNS: usize = 16;
+
 /// PDUs of a read that are sent again.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Detour {
+struct Detour {
     until_bytes: u32,
     sent_bytes: u32,
     data_sn: u32,
@@ -199,18 +212,28 @@ impl Progress {
     /// Begins with the first PDU of a layout.
     pub(super) fn begin_at(&mut self, layout: &Layout) {
         self.restart = false;
-        self.detour = None;
-        self.runs.clear();
+        self.again = None;
         self.sent_bytes = layout.first_bytes;
         self.data_sn = layout.first_sn;
     }
 
+    /// Has these DataSNs sent again; says whether that may be.
+    pub(super) fn ask_again(&mut self, run: Range<u32>) -> bool {
+        let runs = &mut self.again.get_or_insert_default().runs;
+        let fits = runs.len() < MAX_RUNS;
+        if fits {
+            runs.push_back(run);
+        }
+        fits
+    }
+
     /// Turns to a run that has been asked for again, if there is one.
     pub(super) fn turn_back(&mut self, layout: &Layout, moved_bytes: u32) {
-        if self.detour.is_none()
-            && let Some(run) = self.runs.pop_front()
+        if let Some(again) = &mut self.again
+            && again.detour.is_none()
+            && let Some(run) = again.runs.pop_front()
         {
-            self.detour = Some(Detour {
+            again.detour = Some(Detour {
                 until_bytes: layout.offset(run.end).min(moved_bytes),
                 sent_bytes: self.sent_bytes,
                 data_sn: self.data_sn,
@@ -222,23 +245,30 @@ impl Progress {
 
     /// Where reading ends for now.
     pub(super) fn until_bytes(&self, moved_bytes: u32) -> u32 {
-        self.detour.map_or(moved_bytes, |detour| detour.until_bytes)
+        self.detour()
+            .map_or(moved_bytes, |detour| detour.until_bytes)
     }
 
     /// Goes on where it was before the run, once that is sent; says whether anything is left.
     pub(super) fn turn_forth(&mut self, moved_bytes: u32) -> bool {
-        if let Some(detour) = self.detour
+        if let Some(again) = &mut self.again
+            && let Some(detour) = again.detour
             && self.sent_bytes >= detour.until_bytes
         {
-            self.detour = None;
+            again.detour = None;
             (self.sent_bytes, self.data_sn) = (detour.sent_bytes, detour.data_sn);
         }
-        self.sent_bytes < self.until_bytes(moved_bytes) || !self.runs.is_empty()
+        let waits = |again: &Again| !again.runs.is_empty();
+        self.sent_bytes < self.until_bytes(moved_bytes) || self.again.as_deref().is_some_and(waits)
     }
 
     /// How many Data-In PDUs the task itself has sent.
     pub(super) fn data_pdus(&self) -> u32 {
-        self.detour.map_or(self.data_sn, |detour| detour.data_sn)
+        self.detour().map_or(self.data_sn, |detour| detour.data_sn)
+    }
+
+    fn detour(&self) -> Option<Detour> {
+        self.again.as_deref()?.detour
     }
 }
 

@@ -150,13 +150,14 @@ impl Session {
         trace: &mut Recorder,
         mut read: impl FnMut(usize, &mut [u8]) -> Option<Result<Instant, Sense>>,
     ) -> bool {
-        if self.aborted_at_store(task, asked, trace) {
-            return true;
-        }
-        let Some(place) = self.core.tasks.get(&task).map(|task| task.place) else {
+        let collapses = !self.core.recovers();
+        let Some(found) = self.core.tasks.get_mut(&task) else {
             return true;
         };
-        let Some(link) = link_at(&mut self.connections, place) else {
+        if let Stage::Aborted = found.stage {
+            return self.aborted_at_store(task, asked, trace);
+        }
+        let Some(link) = link_at(&mut self.connections, found.place) else {
             return true;
         };
         if link.is_lost() {
@@ -164,27 +165,22 @@ impl Session {
             self.core.set_aside(task);
             return true;
         }
-        if self.core.restart(task) {
+        if let Stage::AtStore(progress) = &found.stage
+            && progress.restart
+        {
+            self.core.restart(task);
             link.ready.push_back(task);
             return true;
         }
-        let collapses = !self.core.recovers();
         let mut at = 0;
         let mut answered = asked;
+        let (expected, actual) = (found.expected_bytes, found.presented_bytes());
+        let layout = found.layout;
         // A piece of no bytes still has its status to send.
-        loop {
-            let Some(found) = self.core.tasks.get_mut(&task) else {
-                return true;
-            };
-            let (expected, actual) = (found.expected_bytes, found.presented_bytes());
-            let layout = found.layout;
+        while at < len_bytes
+            && let Stage::AtStore(progress) = &mut found.stage
+        {
             let length = (layout.pdu_bytes as usize).min(len_bytes - at);
-            let Stage::AtStore(progress) = &mut found.stage else {
-                break;
-            };
-            if length == 0 {
-                break;
-            }
             let sent_bytes = progress.sent_bytes + length as u32;
             let end = sent_bytes == found.moved_bytes;
             // The status comes along only where it need not be sent again apart from the data.
@@ -280,7 +276,8 @@ impl Session {
             link.ready.push_back(task);
             return;
         }
-        if let Repeat::Data(told) = found.repeat {
+        if let Repeat::Data(told) = &found.repeat {
+            let told = **told;
             self.core.repeated(task, told);
             return;
         }
@@ -399,7 +396,8 @@ impl Session {
         let Some(found) = self.core.tasks.get(&task) else {
             return;
         };
-        if let Repeat::Data(told) = found.repeat {
+        if let Repeat::Data(told) = &found.repeat {
+            let told = **told;
             // It has ended well once; the initiator will miss the data and ask again.
             self.core.repeated(task, told);
             return;

@@ -58,7 +58,14 @@ impl Core {
         task.charged_bytes = unsolicited_bytes;
         let mut buffer = Vec::with_capacity(unsolicited_bytes);
         buffer.extend_from_slice(taken);
-        task.stage = Stage::Collecting(Collecting {
+        if command.final_ && taken.len() == task.moved_bytes as usize {
+            task.stage = Stage::Ready(Progress {
+                data: buffer,
+                ..Progress::default()
+            });
+            return Ok(());
+        }
+        task.stage = Stage::Collecting(Box::new(Collecting {
             data: buffer,
             received_bytes: data.len() as u32,
             unsolicited_to: (!command.final_).then_some(first_burst),
@@ -69,7 +76,7 @@ impl Core {
             granted_bytes: 0,
             again: VecDeque::new(),
             unsolicited_lost: false,
-        });
+        }));
         Ok(())
     }
 
