@@ -234,3 +234,120 @@ enum Judgement {
     Signal,
     Drop,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn red(parameters: RedParameters) -> Red<()> {
+        Red::new(parameters, Limit::packets(100), 1).unwrap()
+    }
+
+    fn close(value: f64, expected: f64) {
+        assert!((value - expected).abs() < 1e-12, "{value}, not {expected}");
+    }
+
+    #[test]
+    fn the_probability_at_given_averages() {
+        // min 5, max 15, max_p 0.1: 0.01 more for each packet in between.
+        let gentle = RedParameters::new(Unit::Packets, 5.0, 15.0);
+        let abrupt = RedParameters {
+            gentle: false,
+            ..gentle
+        };
+        for (average, of_gentle, of_abrupt) in [
+            (0.0, 0.0, 0.0),
+            (4.9, 0.0, 0.0),
+            (5.0, 0.0, 0.0),
+            (10.0, 0.05, 0.05),
+            (14.0, 0.09, 0.09),
+            (15.0, 0.1, 1.0),
+            (22.5, 0.55, 1.0), // halfway from 0.1 to 1
+            (30.0, 1.0, 1.0),
+        ] {
+            close(gentle.probability(average), of_gentle);
+            close(abrupt.probability(average), of_abrupt);
+        }
+    }
+
+    #[test]
+    fn the_average_moves_by_its_weight_and_decays_while_idle() {
+        let mut red = red(RedParameters {
+            weight: 0.5,
+            ..RedParameters::new(Unit::Packets, 5.0, 15.0)
+        });
+        red.average = 10.0;
+        // An empty queue before a busy link: halfway to 0.
+        red.observe(None);
+        close(red.average(), 5.0);
+        // 3 ms at 8 Mbit/s are three packets of 1000 bytes that found the queue empty.
+        let idle = |ns| Idle {
+            ns,
+            bits_per_s: Some(8_000_000),
+        };
+        red.observe(Some(idle(3_000_000)));
+        close(red.average(), 5.0 / 8.0);
+        red.observe(Some(idle(u64::MAX)));
+        close(red.average(), 0.0);
+        red.average = 10.0;
+        red.observe(Some(Idle {
+            ns: 0,
+            bits_per_s: None,
+        }));
+        close(red.average(), 0.0);
+    }
+
+    #[test]
+    fn drops_are_evenly_spread() {
+        // At p_b = 0.1 the nth packet after a drop is dropped with 0.1 / (1 − 0.1 n), so each of
+        // the distances from 1 to 9 has the probability 1/9.
+        let mut red = red(RedParameters::new(Unit::Packets, 5.0, 15.0));
+        red.average = 15.0 - 1e-9;
+        red.since_drop = Some(0);
+        let mut counts = [0u32; 10];
+        let mut since = 0;
+        for _ in 0..500_000 {
+            since += 1;
+            if red.judge() == Judgement::Signal {
+                counts[since - 1usize] += 1;
+                since = 0;
+            }
+        }
+        assert_eq!(counts[9], 0);
+        let drops = f64::from(counts.iter().sum::<u32>());
+        let sigma = (drops * 1.0 / 9.0 * 8.0 / 9.0).sqrt();
+        for (distance, count) in (1..).zip(&counts[..9]) {
+            assert!(
+                (f64::from(*count) - drops / 9.0).abs() < 4.0 * sigma,
+                "{count} of {drops} drops at distance {distance}"
+            );
+        }
+    }
+
+    #[test]
+    fn below_the_lower_threshold_the_count_begins_anew() {
+        let mut red = red(RedParameters::new(Unit::Packets, 5.0, 15.0));
+        red.since_drop = Some(9);
+        assert_eq!((red.judge(), red.since_drop), (Judgement::Pass, None));
+        red.average = 31.0;
+        assert_eq!((red.judge(), red.since_drop), (Judgement::Drop, Some(0)));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let wrong = |parameters| Red::<()>::new(parameters, Limit::packets(1), 0).is_err();
+        let right = RedParameters::new(Unit::Bytes, 5.0, 15.0);
+        assert!(wrong(RedParameters::new(Unit::Bytes, 15.0, 15.0)));
+        assert!(wrong(RedParameters::new(Unit::Bytes, f64::NAN, 15.0)));
+        for share in [0.0, 1.1, f64::NAN] {
+            assert!(wrong(RedParameters {
+                weight: share,
+                ..right
+            }));
+            assert!(wrong(RedParameters {
+                max_probability: share,
+                ..right
+            }));
+        }
+    }
+}
