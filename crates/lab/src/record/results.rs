@@ -11,6 +11,7 @@ use wansan_insight::gain::Gain;
 use wansan_trace::Layer;
 
 use crate::plan::{Cell, Paper, Plan, Verdict};
+use crate::vpn::RouterUsage;
 
 /// The content of results.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -69,6 +70,13 @@ pub struct CellResult {
     pub packet_gap_p50_ns: Option<u64>,
     /// Nine in ten of these gaps are.
     pub packet_gap_p90_ns: Option<u64>,
+    /// Processor time that the busiest router's VPN took for each 2^30 bytes through its tunnels;
+    /// null without a VPN.
+    #[serde(default)]
+    pub vpn_cpu_s_per_gib: Option<f64>,
+    /// What the tunnels of each router carried and cost meanwhile.
+    #[serde(default)]
+    pub routers: Vec<RouterUsage>,
     /// Mean number of I/Os in flight at each recorded layer, of all initiators together.
     pub in_flight: BTreeMap<String, f64>,
     /// What holds this cell back, judged by itself; null when it failed.
@@ -180,9 +188,18 @@ impl CellResult {
             latency_p99_ns: None,
             packet_gap_p50_ns: None,
             packet_gap_p90_ns: None,
+            vpn_cpu_s_per_gib: None,
+            routers: Vec::new(),
             in_flight: BTreeMap::new(),
             finding: None,
         }
+    }
+
+    /// Takes in what the tunnels of each router carried and cost.
+    pub fn add_routers(&mut self, routers: Vec<RouterUsage>) {
+        let costs = routers.iter().filter_map(|router| router.cpu_s_per_gib);
+        self.vpn_cpu_s_per_gib = costs.reduce(f64::max);
+        self.routers = routers;
     }
 
     /// Sums up what the initiators say; `reports` are the objects that `wansan bench --json`

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use wansan_trace::clock;
 
 use super::{Server, Tunnels, VpnError};
@@ -14,14 +14,14 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const GIB: f64 = (1_u64 << 30) as f64;
 
 /// What the tunnels of one router carried and cost in a stretch of time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RouterUsage {
     /// The router.
     pub router: String,
     /// `wireguard` or `ipsec`.
-    pub vpn: &'static str,
+    pub vpn: String,
     /// How its tunnels encrypt.
-    pub ciphers: Vec<&'static str>,
+    pub ciphers: Vec<String>,
     /// Bytes of inner IP packets that went into the tunnels here.
     pub sent_bytes: u64,
     /// Bytes of inner IP packets that came out of the tunnels here.
@@ -78,8 +78,8 @@ impl Tunnels {
             let bytes = sent_bytes + received_bytes;
             RouterUsage {
                 router: server.router.clone(),
-                vpn: server.vpn.name(),
-                ciphers: server.ciphers.clone(),
+                vpn: server.vpn.name().to_owned(),
+                ciphers: server.ciphers.iter().map(ToString::to_string).collect(),
                 sent_bytes,
                 received_bytes,
                 cpu_ns,

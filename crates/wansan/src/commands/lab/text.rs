@@ -63,6 +63,10 @@ pub(super) fn table(results: &Results, phase: Phase) -> String {
 
     let mut header: Vec<String> = names.iter().map(|name| broken(name)).collect();
     header.extend(["IOPS", "p50\nms", "p99\nms"].map(str::to_owned));
+    let has_vpn = cells.iter().any(|cell| cell.vpn_cpu_s_per_gib.is_some());
+    if has_vpn {
+        header.push("VPN CPU\ns/GiB".to_owned());
+    }
     header.extend(layers.iter().map(|layer| layer.name().replace('_', "\n")));
     let columns = header.len();
     let mut table = grid(header);
@@ -75,6 +79,10 @@ pub(super) fn table(results: &Results, phase: Phase) -> String {
         row.push(grouped(cell.iops));
         row.push(cell.latency_p50_ns.map_or_else(String::new, milliseconds));
         row.push(cell.latency_p99_ns.map_or_else(String::new, milliseconds));
+        if has_vpn {
+            let cost = cell.vpn_cpu_s_per_gib;
+            row.push(cost.map_or_else(String::new, |cost| format!("{cost:.2}")));
+        }
         row.extend(layers.iter().map(|layer| {
             cell.in_flight
                 .get(layer.name())
