@@ -143,7 +143,9 @@ pub enum Verdict {
     DroppedByLoss,
 }
 
-/// `packet`: one TCP segment at an observation point.
+/// `packet`: one TCP segment at an observation point, or one packet that may be a tunnel's (UDP or
+/// ESP): of that only its ends, lengths and ECN bits are known, and the flags are 0, which those of a
+/// TCP segment never are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
     /// When it came to the point.
@@ -156,11 +158,11 @@ pub struct Packet {
     pub source: SocketAddr,
     /// Where it goes.
     pub destination: SocketAddr,
-    /// Sequence number of the first payload byte.
+    /// Sequence number of the first payload byte; of ESP that of the packet.
     pub seq: u32,
     /// Acknowledgement number.
     pub ack: u32,
-    /// TCP payload, in bytes.
+    /// TCP payload, in bytes; of a tunnel's packet what follows the headers that can be seen.
     pub payload_bytes: u16,
     /// Length of the IP packet, in bytes.
     pub ip_bytes: u16,

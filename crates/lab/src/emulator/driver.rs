@@ -292,8 +292,12 @@ impl Driver {
 
     fn record(&mut self, direction: usize, departure: &Departure<Frame>) {
         let mut room = [0; MAX_HEADER_BYTES];
-        let header_bytes = departure.packet.payload.write_header(&mut room);
-        let Some(segment) = Segment::parse(&room[..header_bytes]) else {
+        let frame = &departure.packet.payload;
+        let headers = match frame.write_header(&mut room) {
+            0 => frame.payload(),
+            header_bytes => &room[..header_bytes],
+        };
+        let Some(segment) = Segment::parse(headers).or_else(|| Segment::sealed(headers)) else {
             return;
         };
         let verdict = match departure.fate {

@@ -1,4 +1,4 @@
-//! The TCP segment inside a frame, as far as records need it.
+//! The TCP segment inside a frame, or the packet of a tunnel, as far as records need it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -6,6 +6,9 @@ use super::superframe::ETHERNET_BYTES;
 
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const PROTOCOL_TCP: u8 = 6;
+const PROTOCOL_UDP: u8 = 17;
+const PROTOCOL_ESP: u8 = 50;
+const UDP_HEADER_BYTES: u16 = 8;
 
 /// Addresses and header fields of one TCP segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,16 +29,7 @@ impl Segment {
     /// something else: not IPv4 (RFC 791 §3.1), a later fragment, not TCP (RFC 9293 §3.1), or
     /// lengths that do not fit.
     pub(super) fn parse(frame: &[u8]) -> Option<Segment> {
-        if frame.get(12..ETHERNET_BYTES)? != ETHERTYPE_IPV4 {
-            return None;
-        }
-        let ip = &frame[ETHERNET_BYTES..];
-        let header_bytes = usize::from(ip.first()? & 0x0f) * 4;
-        let ip_bytes = be16(ip, 2)?;
-        let fragment_offset = be16(ip, 6)? & 0x1fff;
-        if ip[0] >> 4 != 4 || header_bytes < 20 || fragment_offset != 0 {
-            return None;
-        }
+        let (ip, header_bytes, ip_bytes) = ipv4(frame)?;
         if *ip.get(9)? != PROTOCOL_TCP {
             return None;
         }
@@ -57,6 +51,49 @@ impl Segment {
             ecn: ip[1] & 0b11,
         })
     }
+
+    /// What can be seen of a packet that may be a tunnel's, UDP (RFC 768) or ESP (RFC 4303 §2): its
+    /// ends and lengths, and ESP's sequence number. Everything else is 0; so are the flags, as those
+    /// of no TCP segment are.
+    pub(super) fn sealed(frame: &[u8]) -> Option<Segment> {
+        let (ip, header_bytes, ip_bytes) = ipv4(frame)?;
+        let content = ip.get(header_bytes..)?;
+        let beyond = u16::try_from(header_bytes).ok()?;
+        let (source_port, destination_port, seq, beyond) = match *ip.get(9)? {
+            PROTOCOL_UDP => (
+                be16(content, 0)?,
+                be16(content, 2)?,
+                0,
+                beyond + UDP_HEADER_BYTES,
+            ),
+            PROTOCOL_ESP => (0, 0, be32(content, 4)?, beyond),
+            _ => return None,
+        };
+        Some(Segment {
+            source: socket_address(ip, 12, source_port)?,
+            destination: socket_address(ip, 16, destination_port)?,
+            seq,
+            ack: 0,
+            payload_bytes: ip_bytes.checked_sub(beyond)?,
+            ip_bytes,
+            window: 0,
+            flags: 0,
+            ecn: ip[1] & 0b11,
+        })
+    }
+}
+
+/// The IPv4 packet in a frame, the length of its header, and that which it states of itself.
+fn ipv4(frame: &[u8]) -> Option<(&[u8], usize, u16)> {
+    if frame.get(12..ETHERNET_BYTES)? != ETHERTYPE_IPV4 {
+        return None;
+    }
+    let ip = &frame[ETHERNET_BYTES..];
+    let header_bytes = usize::from(ip.first()? & 0x0f) * 4;
+    let ip_bytes = be16(ip, 2)?;
+    let fragment_offset = be16(ip, 6)? & 0x1fff;
+    let whole = ip[0] >> 4 == 4 && header_bytes >= 20 && fragment_offset == 0;
+    whole.then_some((ip, header_bytes, ip_bytes))
 }
 
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
@@ -106,6 +143,24 @@ mod tests {
             ecn: 3,
         };
         assert_eq!(segment, expected);
+    }
+
+    #[test]
+    fn of_a_tunnels_packet_the_ends_and_lengths_are_seen() {
+        let mut frame = frame();
+        assert_eq!(Segment::sealed(&frame), None);
+        frame[ETHERNET_BYTES + 9] = 17;
+        let udp = Segment::sealed(&frame).unwrap();
+        assert_eq!(udp.source, "10.83.0.2:40000".parse().unwrap());
+        assert_eq!((udp.payload_bytes, udp.ip_bytes), (27, 55));
+        assert_eq!((udp.flags, udp.seq, udp.ecn), (0, 0, 3));
+        frame[ETHERNET_BYTES + 9] = 50;
+        let esp = Segment::sealed(&frame).unwrap();
+        assert_eq!(esp.source, "10.83.0.2:0".parse().unwrap());
+        assert_eq!((esp.payload_bytes, esp.seq), (35, 7));
+        for cut in 0..ETHERNET_BYTES + 24 {
+            assert_eq!(Segment::sealed(&frame[..cut]), None, "cut at {cut}");
+        }
     }
 
     #[test]
