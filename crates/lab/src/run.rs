@@ -10,6 +10,7 @@ mod emulation;
 mod explain;
 mod phase;
 mod program;
+mod tunnels;
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -21,6 +22,7 @@ use wansan_insight::report::PageError;
 use crate::emulator::EmulatorError;
 use crate::plan::{Phase, PlanError};
 use crate::record::{CellResult, RecordError, Results};
+use crate::vpn::VpnError;
 use crate::world::{ProcessError, Rights, WorldError};
 
 pub use phase::run;
@@ -109,6 +111,9 @@ pub enum CellError {
     /// Its paths could not be emulated.
     #[error(transparent)]
     Emulator(#[from] EmulatorError),
+    /// Its tunnels could not be made, or broke.
+    #[error(transparent)]
+    Vpn(#[from] VpnError),
     /// One of its programs failed.
     #[error(transparent)]
     Program(#[from] ProcessError),

@@ -102,6 +102,11 @@ fn each_mistake_is_named_with_its_line_and_the_right_thing() {
             &[":44", "[[route]] `upper`", "twice"][..],
         ),
         (
+            "name = \"lower\"\nvia",
+            "name = \"lower route\"\nvia",
+            &[":44", "\"lower route\"", "small letters"],
+        ),
+        (
             "routes = [\"upper\", \"lower\"]",
             "routes = [\"upper\", \"upper\"]",
             &[":56", "`upper` twice", "`connections`"],

@@ -10,7 +10,7 @@ use serde_json::Value;
 use wansan_trace::file;
 
 use super::program::{self, Programs};
-use super::{CellError, Options, emulation};
+use super::{CellError, Options, emulation, tunnels};
 use crate::emulator::Emulator;
 use crate::plan::Cell;
 use crate::record::{CellFacts, NodeFacts};
@@ -58,6 +58,7 @@ pub(super) fn measure(
     let world = World::build(&scenario.topology)?;
     let memory_bytes = document.trace.memory.0;
     let emulator = emulation::start(&world, scenario, seed, &document.trace.kinds, memory_bytes)?;
+    let tunnels = tunnels::start(&options.program, &world, scenario)?;
     let programs = Programs {
         binary: &options.program,
         document,
@@ -97,6 +98,7 @@ pub(super) fn measure(
     }
     target.terminate();
     target.succeed(END_LIMIT)?;
+    drop(tunnels);
     gather(emulator, folder, &mut facts)?;
     drop(world);
     file::merge_parts(folder)?;

@@ -8,9 +8,11 @@ use wansan_insight::report::CellCharts;
 use super::cell::{self, Watch};
 use super::clock::Clock;
 use super::explain;
+use super::tunnels;
 use super::{CellError, Observer, Options, Outcome, RunError};
 use crate::plan::{Cell, Parameter, Phase, Plan};
 use crate::record::{self, Advised, CellResult, ClockAnchor, Manifest, Results, RunFolder};
+use crate::vpn::{self, Kind};
 
 /// Carries out `plan`: the sweep, the finding, the advised sweep when the plan asks for one, the
 /// expectations and the report. [`crate::world::isolate`] has to have been called.
@@ -23,6 +25,8 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
     let cells = plan.cells(Phase::Planned, &[])?;
+    let kinds: Vec<Kind> = cells.iter().flat_map(tunnels::kinds).collect();
+    vpn::check(&kinds).map_err(|error| RunError::NotStarted(Box::new(error.into())))?;
     let phases = if plan.document().apply_advice { 2 } else { 1 };
     let mut run = Run {
         options,

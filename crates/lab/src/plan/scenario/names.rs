@@ -34,16 +34,7 @@ impl Names {
 
     fn add(&mut self, name: &str, count: u32, role: Role) -> Result<(), Mistake> {
         let table = table_of(role);
-        let proper = !name.is_empty()
-            && name.len() <= 32
-            && name
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        if !proper {
-            return Err(Mistake::new(format!(
-                "{table} name = \"{name}\": a name is 1 to 32 small letters, digits and hyphens"
-            )));
-        }
+        check(table, name)?;
         let singles: Vec<String> = if count == 1 {
             vec![name.to_owned()]
         } else {
@@ -137,6 +128,17 @@ impl Names {
             ))
         })
     }
+}
+
+/// Checks the name that a table of the plan has.
+pub(super) fn check(table: &str, name: &str) -> Result<(), Mistake> {
+    let proper = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    if (1..=32).contains(&name.len()) && name.bytes().all(proper) {
+        return Ok(());
+    }
+    Err(Mistake::new(format!(
+        "{table} name = \"{name}\": a name is 1 to 32 small letters, digits and hyphens"
+    )))
 }
 
 fn table_of(role: Role) -> &'static str {

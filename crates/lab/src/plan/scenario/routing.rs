@@ -11,6 +11,7 @@
 //! | source | 10.81.(route).(1 + node) | 10.82.0.(1 + node) | from and to 10.81.(route).0/24 |
 //! | prefix | 10.81.(route).(1 + node) | 10.81.(route).(1 + node) | none |
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
 
@@ -83,6 +84,8 @@ pub(super) struct Routing {
     target: usize,
     /// The passages over routes, each once.
     passages: Vec<(usize, Passage)>,
+    /// By which node, table and destination there is a way already.
+    claimed: BTreeSet<(usize, u32, Ipv4Addr)>,
 }
 
 impl Routing {
@@ -91,6 +94,7 @@ impl Routing {
             by,
             target,
             passages: Vec::new(),
+            claimed: BTreeSet::new(),
         }
     }
 
@@ -123,82 +127,80 @@ impl Routing {
 
     /// Gives the nodes their addresses, routes and rules, and the tunnels theirs.
     pub(super) fn finish(mut self, topology: &mut Topology, ways: &mut [Way]) {
-        for way in ways.iter_mut() {
-            dig(way, topology);
+        for (place, way) in ways.iter_mut().enumerate() {
+            let by_port = self.by == RoutingBy::Port;
+            dig(way, by_port.then(|| ports(place)), topology);
         }
         // Where the main table knows one way only, it is that of the route that comes first.
-        self.passages.sort_by_key(|(way, _)| *way);
-        for (place, passage) in &self.passages {
+        let mut passages = std::mem::take(&mut self.passages);
+        passages.sort_by_key(|(way, _)| *way);
+        for (place, passage) in &passages {
             self.lead(passage, *place, &mut ways[*place], topology);
         }
     }
 
     /// Leads the packets of a passage there and back.
-    fn lead(&self, passage: &Passage, place: usize, way: &mut Way, topology: &mut Topology) {
+    fn lead(&mut self, passage: &Passage, place: usize, way: &mut Way, topology: &mut Topology) {
         let (initiator, target) = self.ends(place, passage.host);
         let stations = [&[passage.host], &way.via[..], &[self.target]].concat();
         let networks = [&[passage.first_network], &way.networks[..]].concat();
         let (last_router, last) = (way.via.len(), way.via.len() + 1);
-        let mtu_bytes = way.tunnel.as_ref().map(|tunnel| tunnel.mtu_bytes);
         for (number, &node) in stations.iter().enumerate() {
-            let spec = &mut topology.nodes[node];
-            if number == 0 {
-                add(&mut spec.addresses, initiator);
-            } else if number == last {
-                add(&mut spec.addresses, target);
-            } else if way.tunnel.is_some() && (2..last_router).contains(&number) {
-                // Inside of the tunnel.
+            if way.tunnel.is_some() && (2..last_router).contains(&number) {
+                // It sees wrapped packets only.
                 continue;
             }
+            let own = match number {
+                0 => Some(initiator),
+                _ if number == last => Some(target),
+                _ => None,
+            };
+            let spec = &mut topology.nodes[node];
+            own.into_iter()
+                .for_each(|own| add(&mut spec.addresses, own));
             for selector in self.selectors(place) {
                 let table = self.table(place);
                 add(&mut spec.rules, Rule { selector, table });
             }
-            let tables: &[u32] = match self.by {
-                RoutingBy::Prefix => &[MAIN_TABLE],
-                _ => &[self.table(place), MAIN_TABLE],
-            };
-            for &table in tables {
-                let mut route = |destination, hop: Option<usize>| {
-                    let Some(next) = hop else { return };
-                    let route = IpRoute {
-                        destination,
-                        table,
-                        hop: Hop::Neighbour {
-                            network: networks[next.min(number)],
-                            node: stations[next],
-                        },
-                        source: match number {
-                            0 => Some(initiator),
-                            _ if number == last => Some(target),
-                            _ => None,
-                        },
-                        mtu_bytes: mtu_bytes.filter(|_| number == 0 || number == last),
-                    };
-                    add_route(spec, route);
-                };
-                let entry = InnerRoute {
-                    destination: target,
-                    table,
-                };
-                match &mut way.tunnel {
-                    Some(tunnel) if number == 1 => add(&mut tunnel.near.routes, entry),
-                    _ => route(target, (number < last).then_some(number + 1)),
+            let forward = (number < last).then_some((target, number + 1));
+            let back = number.checked_sub(1).map(|before| (initiator, before));
+            let legs = [forward, back].into_iter().flatten();
+            let tables = legs.flat_map(|leg| self.tables(place).map(move |table| (leg, table)));
+            for ((destination, next), table) in tables.collect::<Vec<_>>() {
+                if !self.claim(node, table, destination) {
+                    continue;
                 }
-                let entry = InnerRoute {
-                    destination: initiator,
-                    table,
-                };
-                match &mut way.tunnel {
-                    Some(tunnel) if number == last_router => add(&mut tunnel.far.routes, entry),
-                    _ => route(initiator, number.checked_sub(1)),
+                let into = way.tunnel.as_mut().and_then(|tunnel| match (number, next) {
+                    (1, _) if next > number => Some(&mut tunnel.near),
+                    _ if number == last_router && next < number => Some(&mut tunnel.far),
+                    _ => None,
+                });
+                if let Some(end) = into {
+                    end.routes.push(InnerRoute { destination, table });
+                    continue;
                 }
+                let mtu_bytes = way.tunnel.as_ref().map(|tunnel| tunnel.mtu_bytes);
+                spec.routes.push(IpRoute {
+                    destination,
+                    table,
+                    hop: Hop::Neighbour {
+                        network: networks[next.min(number)],
+                        node: stations[next],
+                    },
+                    source: own,
+                    mtu_bytes: mtu_bytes.filter(|_| own.is_some()),
+                });
             }
         }
         if let Some(tunnel) = &mut way.tunnel {
             add(&mut tunnel.near.inner, initiator);
             add(&mut tunnel.far.inner, target);
         }
+    }
+
+    /// Whether no way has led from there to that address by that table yet; from now on one has.
+    fn claim(&mut self, node: usize, table: u32, destination: Ipv4Addr) -> bool {
+        self.claimed.insert((node, table, destination))
     }
 
     /// The addresses of the initiator on `host` and of the target, on a route.
@@ -208,6 +210,14 @@ impl Routing {
             RoutingBy::Source => (way_address(way, host), own_address(self.target)),
             RoutingBy::Prefix => (way_address(way, host), way_address(way, self.target)),
         }
+    }
+
+    /// The tables that lead over a route: its own, and the main one, for what no rule tells apart.
+    fn tables(&self, way: usize) -> impl Iterator<Item = u32> + use<> {
+        let own = self.table(way);
+        [own, MAIN_TABLE]
+            .into_iter()
+            .take(if own == MAIN_TABLE { 1 } else { 2 })
     }
 
     fn table(&self, way: usize) -> u32 {
@@ -236,11 +246,12 @@ impl Routing {
 }
 
 /// Settles where a tunnel's ends are, and leads its wrapped packets by the routers between them.
-fn dig(way: &mut Way, topology: &mut Topology) {
+fn dig(way: &mut Way, ports: Option<RangeInclusive<u16>>, topology: &mut Topology) {
     let Some(tunnel) = &mut way.tunnel else {
         return;
     };
     tunnel.mtu_bytes = tunnel.kind.mtu_bytes(topology.mtu_bytes);
+    tunnel.ports = ports;
     // The last network is the one to the target.
     let between = &way.networks[..way.networks.len() - 1];
     let far_end = between.len();

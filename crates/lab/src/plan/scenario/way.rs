@@ -1,11 +1,12 @@
 //! The routes of a plan: by which routers and paths each goes, and who takes them.
 
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 
 use wansan_mistake::{Mistake, nearest};
 
 use super::link::Link;
-use super::names::Names;
+use super::names::{self, Names};
 use crate::plan::document::{Document, InitiatorTable, RouteTable};
 use crate::vpn;
 use crate::world::Role;
@@ -36,6 +37,8 @@ pub struct Tunnel {
     pub near: TunnelEnd,
     /// Its end on the target's side.
     pub far: TunnelEnd,
+    /// The initiators' ports of the packets that go into it, when routes are told apart by them.
+    pub ports: Option<RangeInclusive<u16>>,
     /// The longest IP packet that goes into it, in bytes.
     pub mtu_bytes: u32,
 }
@@ -94,6 +97,7 @@ pub(super) fn resolve(
     let mut ways: Vec<Way> = Vec::new();
     for (place, table) in document.route.iter().enumerate() {
         let at = |key: &'static str| move |m: Mistake| m.in_table(text, "route", place, key);
+        names::check("[[route]]", &table.name).map_err(at("name"))?;
         if ways.iter().any(|other| other.name == table.name) {
             let mistake = Mistake::new(format!("[[route]] `{}` is there twice", table.name));
             return Err(at("name")(mistake));
@@ -165,6 +169,7 @@ fn tunnel(table: &RouteTable, via: &[usize]) -> Result<Option<Tunnel>, Mistake> 
         kind,
         near: end(via[0]),
         far: end(via[via.len() - 1]),
+        ports: None,
         mtu_bytes: 0,
     }))
 }

@@ -1,0 +1,96 @@
+//! The tunnels of a cell's world: started between its routers, and led into.
+
+use std::path::Path;
+
+use ipnet::Ipv4Net;
+
+use super::CellError;
+use crate::plan::{Cell, Scenario, Tunnel, TunnelEnd, Way};
+use crate::vpn::{End, Kind, Traffic, TunnelSpec, Tunnels};
+use crate::world::{Hop, IpRoute, Node, World};
+
+/// The kinds of the tunnels in a cell's world.
+pub(super) fn kinds(cell: &Cell) -> impl Iterator<Item = Kind> {
+    taken(&cell.scenario).map(|(_, tunnel)| tunnel.kind)
+}
+
+/// The routes with a tunnel that a session takes.
+fn taken(scenario: &Scenario) -> impl Iterator<Item = (&Way, &Tunnel)> {
+    let dug = scenario
+        .ways
+        .iter()
+        .filter_map(|way| Some((way, way.tunnel.as_ref()?)));
+    dug.filter(|(_, tunnel)| !tunnel.near.inner.is_empty())
+}
+
+/// Starts the tunnels of all routes that are taken, and routes these into them. The outer paths
+/// have to carry packets already. `program` is the `wansan` binary.
+pub(super) fn start(
+    program: &Path,
+    world: &World,
+    scenario: &Scenario,
+) -> Result<Tunnels, CellError> {
+    let taken: Vec<(&Way, &Tunnel)> = taken(scenario).collect();
+    let outer_mtu_bytes = scenario.topology.mtu_bytes;
+    let specs: Vec<TunnelSpec<'_>> = taken
+        .iter()
+        .map(|(way, tunnel)| TunnelSpec {
+            name: way.name.clone(),
+            kind: tunnel.kind,
+            near: end(world, &tunnel.near),
+            far: end(world, &tunnel.far),
+            outer_mtu_bytes,
+            traffic: traffic(tunnel),
+        })
+        .collect();
+    let tunnels = Tunnels::start(program, &specs)?;
+    for ((_, tunnel), up) in taken.iter().zip(tunnels.tunnels()) {
+        for (end, device) in [
+            (&tunnel.near, &up.near_device),
+            (&tunnel.far, &up.far_device),
+        ] {
+            lead_into(world, end, device)?;
+        }
+    }
+    Ok(tunnels)
+}
+
+fn router<'w>(world: &'w World, end: &TunnelEnd) -> &'w Node {
+    &world.nodes()[end.router]
+}
+
+fn end<'w>(world: &'w World, end: &TunnelEnd) -> End<'w> {
+    End {
+        router: router(world, end),
+        address: end.outer,
+    }
+}
+
+/// All that goes through: between each address on the one side and each on the other.
+fn traffic(tunnel: &Tunnel) -> Vec<Traffic> {
+    let pairs = tunnel
+        .near
+        .inner
+        .iter()
+        .flat_map(|near| tunnel.far.inner.iter().map(move |far| (*near, *far)));
+    pairs
+        .map(|(near, far)| Traffic {
+            near: Ipv4Net::from(near),
+            far: Ipv4Net::from(far),
+            near_ports: tunnel.ports.clone(),
+        })
+        .collect()
+}
+
+fn lead_into(world: &World, end: &TunnelEnd, device: &str) -> Result<(), CellError> {
+    for inner in &end.routes {
+        router(world, end).set_route(&IpRoute {
+            destination: inner.destination,
+            table: inner.table,
+            hop: Hop::Device(device.to_owned()),
+            source: None,
+            mtu_bytes: None,
+        })?;
+    }
+    Ok(())
+}
