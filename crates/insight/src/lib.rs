@@ -9,6 +9,7 @@
 //!   may hold I/Os back;
 //! - [`traffic`] tells whose packets passed, [`pdu_stream`] what they carried, [`transfer`] a stretch
 //!   of them one by one, and [`packet_gap`] how far apart they left the target;
+//! - [`model`] fits closed forms of throughput to a sweep of delays;
 //! - [`report`] gathers what a report page shows;
 //! - [`summary`] puts a cell into numbers; [`finding`] names what binds, what to change and the
 //!   gain to expect; [`gain`] puts that beside what was measured.
@@ -26,6 +27,7 @@ pub mod join;
 pub mod latency;
 pub mod little;
 pub mod load;
+pub mod model;
 mod opcode;
 pub mod packet_gap;
 pub mod path;

@@ -8,6 +8,7 @@ mod initiator;
 pub(crate) mod initiator_check;
 pub(crate) mod lab;
 mod metrics;
+pub(crate) mod model;
 mod quantity;
 mod record;
 mod service;

@@ -29,6 +29,8 @@ enum Command {
     Lab(commands::lab::LabArgs),
     /// Say again what held a run back, from its files
     Explain(commands::explain::ExplainArgs),
+    /// Fit closed forms of throughput to a run, and say which is nearer to it
+    Model(commands::model::ModelArgs),
     /// Serve one router's ends of WireGuard tunnels, told on standard input; the lab starts it
     #[command(hide = true)]
     Wireguard,
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Command::InitiatorCheck(args) => commands::initiator_check::run(&args),
         Command::Lab(args) => commands::lab::run(args),
         Command::Explain(args) => commands::explain::run(&args),
+        Command::Model(args) => commands::model::run(&args),
         Command::Wireguard => commands::wireguard::run(),
     };
     done.unwrap_or_else(|error| {

@@ -389,6 +389,7 @@ fn a_run_that_is_not_there() {
         &["lab", "show", "latest"][..],
         &["lab", "compare", "latest", "latest"],
         &["lab", "export", "csv", "latest"],
+        &["model", "routes", "latest"],
         &[
             "lab",
             "export",

@@ -1,0 +1,38 @@
+//! Closed forms of the throughput of one session over two routes of unequal delay, fitted to
+//! measured grids. `docs/model.md` has the equations and where they come from.
+//!
+//! - [`grid`]: what was measured;
+//! - [`published`]: the form of Chishima, Yamaguchi and Oguchi (2008, chapter 6);
+//! - [`cycle`]: ours, from first principles;
+//! - [`judge`]: both beside the measurement, on the cells that they were fitted to and on others.
+
+pub mod cycle;
+pub mod grid;
+pub mod judge;
+pub mod published;
+
+/// Why a form cannot be fitted. Each is one line.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum FitError {
+    /// There are too few cells.
+    #[error(
+        "{cells} cells are too few to fit a model to: sweep the delays of two routes, 2 × 2 at least"
+    )]
+    TooFewCells {
+        /// How many there are.
+        cells: usize,
+    },
+    /// A cell has moved nothing, or its numbers are none.
+    #[error("the cell of {d1_ms} ms and {d2_ms} ms has no throughput")]
+    NoThroughput {
+        /// One-way delay of its first route, in ms.
+        d1_ms: f64,
+        /// One-way delay of its second route, in ms.
+        d2_ms: f64,
+    },
+    /// The delay of the slower route makes no difference.
+    #[error(
+        "throughput does not fall with the delay of the slower route: there is no cycle to fit"
+    )]
+    NoCycle,
+}

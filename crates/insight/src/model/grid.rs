@@ -1,0 +1,112 @@
+//! A measured grid: throughput against the delays of two routes.
+
+use serde::Serialize;
+
+use super::FitError;
+
+/// Least number of cells that a form can be fitted to.
+const LEAST_CELLS: usize = 4;
+
+/// One cell: the mean over its repeats.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Point {
+    /// One-way delay of the first route, in ns.
+    pub d1_ns: u64,
+    /// One-way delay of the second route, in ns.
+    pub d2_ns: u64,
+    /// Data of the session, in bytes per second.
+    pub bytes_per_s: f64,
+}
+
+/// The cells of a run, each pair of delays once.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Grid {
+    points: Vec<Point>,
+}
+
+impl Point {
+    /// One-way delay of the first route, in seconds.
+    #[must_use]
+    pub fn d1_s(&self) -> f64 {
+        self.d1_ns as f64 / 1e9
+    }
+
+    /// One-way delay of the second route, in seconds.
+    #[must_use]
+    pub fn d2_s(&self) -> f64 {
+        self.d2_ns as f64 / 1e9
+    }
+
+    /// One-way delay of the slower route, in seconds.
+    #[must_use]
+    pub fn slower_s(&self) -> f64 {
+        self.d1_s().max(self.d2_s())
+    }
+}
+
+impl Grid {
+    /// The grid of these cells, in any order; repeats of a pair of delays are averaged.
+    ///
+    /// # Errors
+    /// [`FitError`] when there are too few, or one has no throughput.
+    pub fn of(cells: impl IntoIterator<Item = Point>) -> Result<Grid, FitError> {
+        let mut points: Vec<(Point, f64)> = Vec::new();
+        for cell in cells {
+            if !cell.bytes_per_s.is_finite() || cell.bytes_per_s <= 0.0 {
+                return Err(FitError::NoThroughput {
+                    d1_ms: cell.d1_s() * 1e3,
+                    d2_ms: cell.d2_s() * 1e3,
+                });
+            }
+            let same = |(point, _): &&mut (Point, f64)| {
+                (point.d1_ns, point.d2_ns) == (cell.d1_ns, cell.d2_ns)
+            };
+            match points.iter_mut().find(same) {
+                Some((point, repeats)) => {
+                    point.bytes_per_s += cell.bytes_per_s;
+                    *repeats += 1.0;
+                }
+                None => points.push((cell, 1.0)),
+            }
+        }
+        let mean = |(point, repeats): (Point, f64)| Point {
+            bytes_per_s: point.bytes_per_s / repeats,
+            ..point
+        };
+        let mut points: Vec<Point> = points.into_iter().map(mean).collect();
+        if points.len() < LEAST_CELLS {
+            return Err(FitError::TooFewCells {
+                cells: points.len(),
+            });
+        }
+        points.sort_by_key(|point| (point.d1_ns, point.d2_ns));
+        Ok(Grid { points })
+    }
+
+    /// The cells, by the first delay and then by the second.
+    #[must_use]
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    /// Two halves like the fields of a chessboard: every row and column has cells of both.
+    #[must_use]
+    pub fn halves(&self) -> [Vec<Point>; 2] {
+        let place = |delays: &[u64], ns: u64| delays.iter().position(|delay| *delay == ns);
+        let (rows, columns) = (self.delays(|p| p.d1_ns), self.delays(|p| p.d2_ns));
+        let mut halves = [Vec::new(), Vec::new()];
+        for point in &self.points {
+            let row = place(&rows, point.d1_ns).unwrap_or(0);
+            let column = place(&columns, point.d2_ns).unwrap_or(0);
+            halves[(row + column) % 2].push(*point);
+        }
+        halves
+    }
+
+    fn delays(&self, of: fn(&Point) -> u64) -> Vec<u64> {
+        let mut delays: Vec<u64> = self.points.iter().map(of).collect();
+        delays.sort_unstable();
+        delays.dedup();
+        delays
+    }
+}

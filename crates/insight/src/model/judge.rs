@@ -1,0 +1,206 @@
+//! Both forms beside the measurement.
+
+use serde::Serialize;
+
+use super::FitError;
+use super::cycle::{Asking, Cycle};
+use super::grid::{Grid, Point};
+use super::published::Published;
+
+/// A cell in which a form is wrong by more than this is told.
+const WRONG: f64 = 0.1;
+/// A row that should be flat is not, when it varies by more than this.
+const UNEVEN: f64 = 0.1;
+
+/// Both forms, fitted and judged.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Judgement {
+    /// The published form, fitted to all cells.
+    pub published: Published,
+    /// How many numbers were fitted for it.
+    pub published_parameters: usize,
+    /// Ours, fitted to all cells.
+    pub cycle: Cycle,
+    /// How many numbers were fitted for it.
+    pub cycle_parameters: usize,
+    /// The cells, calculated beside measured.
+    pub cells: Vec<CellErrors>,
+    /// Relative errors over the cells that the forms were fitted to.
+    pub fitted: Errors,
+    /// Relative errors over the cells that the forms were not fitted to: on either half of the grid,
+    /// each fitted to the other half.
+    pub foretold: Errors,
+    /// Where the published form is wrong, and why.
+    pub remarks: Vec<String>,
+}
+
+/// One cell.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CellErrors {
+    /// What was measured.
+    #[serde(flatten)]
+    pub point: Point,
+    /// Bytes per second by the published form; null when it has no T for this D1.
+    pub published_bytes_per_s: Option<f64>,
+    /// Its error: calculated ÷ measured − 1.
+    pub published_error: Option<f64>,
+    /// Bytes per second by ours.
+    pub cycle_bytes_per_s: f64,
+    /// Its error.
+    pub cycle_error: f64,
+}
+
+/// Root of the mean squared relative error of both forms, over the cells that both tell.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Errors {
+    /// How many cells.
+    pub cells: usize,
+    /// Of the published form.
+    pub published_rms: f64,
+    /// Of ours.
+    pub cycle_rms: f64,
+}
+
+/// Fits both forms to a grid and judges them. `asked_bytes` is what the initiator asks for at once.
+///
+/// # Errors
+/// [`FitError`] when a form cannot be fitted to the cells, or to half of them.
+pub fn judge(grid: &Grid, asking: Asking, asked_bytes: u64) -> Result<Judgement, FitError> {
+    let fit = |points: &[Point]| -> Result<(Published, Cycle), FitError> {
+        let cycle = Cycle::fit(points, asking, asked_bytes)?;
+        Ok((Published::fit(points)?, cycle))
+    };
+    let beside = |(published, cycle): &(Published, Cycle), points: &[Point]| -> Vec<CellErrors> {
+        points
+            .iter()
+            .map(|point| errors(point, published, cycle))
+            .collect()
+    };
+    let forms = fit(grid.points())?;
+    let cells = beside(&forms, grid.points());
+    let [one, other] = grid.halves();
+    let mut foretold = beside(&fit(&one)?, &other);
+    foretold.extend(beside(&fit(&other)?, &one));
+    let (published, cycle) = forms;
+    Ok(Judgement {
+        remarks: remarks(&published, &cycle, &cells),
+        published_parameters: published.parameters(),
+        cycle_parameters: Cycle::PARAMETERS,
+        published,
+        cycle,
+        fitted: Errors::over(&cells),
+        foretold: Errors::over(&foretold),
+        cells,
+    })
+}
+
+fn errors(point: &Point, published: &Published, cycle: &Cycle) -> CellErrors {
+    let error = |calculated: f64| calculated / point.bytes_per_s - 1.0;
+    let by_published = published.bytes_per_s(point);
+    let by_cycle = cycle.bytes_per_s(point);
+    CellErrors {
+        point: *point,
+        published_bytes_per_s: by_published,
+        published_error: by_published.map(error),
+        cycle_bytes_per_s: by_cycle,
+        cycle_error: error(by_cycle),
+    }
+}
+
+impl Errors {
+    fn over(cells: &[CellErrors]) -> Errors {
+        let both: Vec<(f64, f64)> = cells
+            .iter()
+            .filter_map(|cell| Some((cell.published_error?, cell.cycle_error)))
+            .collect();
+        let rms = |error: fn(&(f64, f64)) -> f64| {
+            let squares: f64 = both.iter().map(|errors| error(errors).powi(2)).sum();
+            (squares / both.len().max(1) as f64).sqrt()
+        };
+        Errors {
+            cells: both.len(),
+            published_rms: rms(|errors| errors.0),
+            cycle_rms: rms(|errors| errors.1),
+        }
+    }
+}
+
+/// Where the published form is wrong, and why, as far as the grid tells.
+fn remarks(published: &Published, cycle: &Cycle, cells: &[CellErrors]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let wrong: Vec<String> = cells
+        .iter()
+        .filter_map(|cell| Some((cell, cell.published_error?)))
+        .filter(|(_, error)| error.abs() > WRONG)
+        .map(|(cell, error)| {
+            let (d1_ms, d2_ms) = (cell.point.d1_s() * 1e3, cell.point.d2_s() * 1e3);
+            format!("{d1_ms}-{d2_ms} ms by {:+.0} %", error * 100.0)
+        })
+        .collect();
+    if !wrong.is_empty() {
+        remarks.push(format!(
+            "the published form is wrong by more than {:.0} % at {}",
+            WRONG * 100.0,
+            wrong.join(", ")
+        ));
+    }
+    remarks.extend(uneven_rows(cells));
+    remarks.push(format!(
+        "the published form takes what a cycle moves for the sum of both windows, {:.0} packets of \
+         1500 B = {:.0} KiB; the initiator asks for {:.0} KiB at once, and no window lets more than \
+         that pass in a cycle",
+        published.window_packets,
+        published.cycle_bytes / 1024.0,
+        cycle.asked_bytes / 1024.0
+    ));
+    let t: Vec<f64> = published
+        .t_s
+        .values()
+        .chain(published.t_swapped_s.values())
+        .copied()
+        .collect();
+    let (least, most) = extremes(&t);
+    remarks.push(format!(
+        "T of the published form is fitted anew for every D1, {:.1} ms to {:.1} ms; by ours it is \
+         what the slower route needs to send its half: {:.1} ms over the first, {:.1} ms over the \
+         second",
+        least * 1e3,
+        most * 1e3,
+        cycle.send1_s * 1e3,
+        cycle.send2_s * 1e3
+    ));
+    remarks
+}
+
+/// Rows beyond the diagonal, which the published form takes for flat.
+fn uneven_rows(cells: &[CellErrors]) -> Vec<String> {
+    let mut rows: Vec<u64> = cells.iter().map(|cell| cell.point.d1_ns).collect();
+    rows.dedup();
+    rows.into_iter()
+        .filter_map(|d1_ns| {
+            let beyond = |cell: &&CellErrors| cell.point.d1_ns == d1_ns && cell.point.d2_ns < d1_ns;
+            let row: Vec<f64> = cells
+                .iter()
+                .filter(beyond)
+                .map(|cell| cell.point.bytes_per_s)
+                .collect();
+            let (least, most) = extremes(&row);
+            let uneven = row.len() > 1 && most / least - 1.0 > UNEVEN;
+            uneven.then(|| {
+                format!(
+                    "at D1 = {} ms the published form is flat for all shorter D2, but throughput \
+                     goes from {:.1} to {:.1} Mbit/s",
+                    d1_ns as f64 / 1e6,
+                    least * 8.0 / 1e6,
+                    most * 8.0 / 1e6
+                )
+            })
+        })
+        .collect()
+}
+
+fn extremes(numbers: &[f64]) -> (f64, f64) {
+    let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    (least, most)
+}

@@ -1,0 +1,277 @@
+//! `wansan model`: closed forms of throughput, fitted to what was measured.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use serde::Serialize;
+use serde_json::Value;
+use wansan_insight::model::cycle::{Asking, Cycle};
+use wansan_insight::model::grid::{Grid, Point};
+use wansan_insight::model::judge::{Judgement, judge};
+use wansan_insight::model::published::Published;
+use wansan_lab::plan::Phase;
+use wansan_lab::record::{CellResult, StoredRun};
+use wansan_trace::time::duration_ns;
+use wansan_trace::units;
+
+use super::{tell, tell_json};
+
+/// Columns stand apart by spaces; one line below the header.
+const STYLE: TableStyle =
+    TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+
+/// Arguments of `wansan model`.
+#[derive(Debug, Args)]
+pub(crate) struct ModelArgs {
+    #[command(subcommand)]
+    command: ModelCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ModelCommand {
+    /// Throughput over two routes of unequal delay: the published form and ours, beside a run that
+    /// sweeps both delays
+    Routes(RoutesArgs),
+}
+
+#[derive(Debug, Args)]
+struct RoutesArgs {
+    /// A run folder, a plan's name (its newest run), or the beginning of a run's name
+    run: String,
+    /// Where run folders are
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    runs: PathBuf,
+    /// Print all numbers as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything that is printed with `--json`.
+#[derive(Serialize)]
+struct Routes {
+    run: String,
+    /// The axes of the first and the second delay.
+    axes: [String; 2],
+    #[serde(flatten)]
+    judgement: Judgement,
+}
+
+/// Carries out `wansan model`.
+///
+/// # Errors
+/// When the run cannot be read, or a form cannot be fitted to it.
+pub(crate) fn run(args: &ModelArgs) -> Result<ExitCode> {
+    match &args.command {
+        ModelCommand::Routes(args) => routes(args),
+    }
+}
+
+fn routes(args: &RoutesArgs) -> Result<ExitCode> {
+    let run = StoredRun::find(&args.runs, &args.run)?;
+    let name = run.name();
+    let cells: Vec<&CellResult> = run
+        .results
+        .cells
+        .iter()
+        .filter(|cell| cell.phase == Phase::Planned.name() && cell.failure.is_none())
+        .collect();
+    let Some(axes) = delay_axes(&cells) else {
+        bail!("{name}: a model of routes needs a run that sweeps two delays and nothing else");
+    };
+    let points = cells.iter().filter_map(|cell| {
+        Some(Point {
+            d1_ns: delay_ns(cell, &axes[0])?,
+            d2_ns: delay_ns(cell, &axes[1])?,
+            bytes_per_s: cell.bytes_per_s,
+        })
+    });
+    let grid = Grid::of(points).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+    let Some((asking, asked_bytes)) = asked(&run.manifest.document) else {
+        bail!("{name}: its manifest does not say what the initiators ask for at once");
+    };
+    let judgement =
+        judge(&grid, asking, asked_bytes).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+    let routes = Routes {
+        run: name,
+        axes,
+        judgement,
+    };
+    if args.json {
+        tell_json(&serde_json::to_string_pretty(&routes)?)?;
+    } else {
+        tell(|out| print(out, &routes))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The axes of the two delays, first the one that the sweep varies more slowly; `None` when the
+/// cells vary anything else.
+fn delay_axes(cells: &[&CellResult]) -> Option<[String; 2]> {
+    let names: Vec<&String> = cells.first()?.parameters.keys().collect();
+    let all_delays = cells.iter().all(|cell| {
+        let names = cell.parameters.keys();
+        names.into_iter().all(|name| delay_ns(cell, name).is_some())
+    });
+    let [one, other] = &names[..] else {
+        return None;
+    };
+    let changes = |name: &str| {
+        let pairs = cells.windows(2);
+        pairs
+            .filter(|pair| pair[0].parameters.get(name) != pair[1].parameters.get(name))
+            .count()
+    };
+    let are_delays = names.iter().all(|name| name.ends_with(".delay"));
+    let in_order = if changes(one) <= changes(other) {
+        [one, other]
+    } else {
+        [other, one]
+    };
+    (all_delays && are_delays).then(|| in_order.map(|name| name.to_string()))
+}
+
+fn delay_ns(cell: &CellResult, axis: &str) -> Option<u64> {
+    let text = cell.parameters.get(axis)?.as_str()?;
+    let delay: Duration = units::parse_duration(text).ok()?;
+    Some(duration_ns(delay))
+}
+
+/// How the initiators of a plan ask, and for how much at once.
+fn asked(document: &Value) -> Option<(Asking, u64)> {
+    let workload = document.get("workload")?;
+    let block = units::parse_bytes(workload.get("block")?.as_str()?).ok()?;
+    let parallel = workload.get("parallel")?.as_u64()?;
+    let asking = match workload.get("batch").and_then(Value::as_bool) {
+        Some(true) => Asking::Batch,
+        _ => Asking::Loop,
+    };
+    Some((asking, block.checked_mul(parallel)?))
+}
+
+fn print(out: &mut dyn Write, routes: &Routes) -> io::Result<()> {
+    let judgement = &routes.judgement;
+    writeln!(out, "{}", routes.run)?;
+    writeln!(out, "D1 is {}, D2 is {}.\n", routes.axes[0], routes.axes[1])?;
+    writeln!(out, "{}\n", cells(judgement))?;
+    writeln!(out, "{}", published(&judgement.published))?;
+    writeln!(out, "{}", cycle(&judgement.cycle))?;
+    writeln!(out, "\n{}\n", totals(judgement))?;
+    for remark in &judgement.remarks {
+        writeln!(out, "  - {remark}")?;
+    }
+    let foretold = &judgement.foretold;
+    let (better, worse) = if foretold.cycle_rms < foretold.published_rms {
+        ("ours", "the published form")
+    } else {
+        ("the published form", "ours")
+    };
+    writeln!(
+        out,
+        "On cells that it was not fitted to, {better} is nearer to the measurement than {worse}."
+    )
+}
+
+fn grid<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(STYLE)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(header);
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn cells(judgement: &Judgement) -> Table {
+    let mut table = grid([
+        "D1\nms",
+        "D2\nms",
+        "measured\nMbit/s",
+        "published\nMbit/s",
+        "error",
+        "ours\nMbit/s",
+        "error",
+    ]);
+    for cell in &judgement.cells {
+        let point = &cell.point;
+        table.add_row([
+            format!("{}", point.d1_s() * 1e3),
+            format!("{}", point.d2_s() * 1e3),
+            megabits(point.bytes_per_s),
+            cell.published_bytes_per_s
+                .map_or_else(|| "none".to_owned(), megabits),
+            cell.published_error.map_or_else(String::new, percent),
+            megabits(cell.cycle_bytes_per_s),
+            percent(cell.cycle_error),
+        ]);
+    }
+    table
+}
+
+fn published(form: &Published) -> String {
+    let t = |of: &std::collections::BTreeMap<u64, f64>| {
+        let each = of
+            .iter()
+            .map(|(d1_ns, t_s)| format!("{} ms: {:.1} ms", *d1_ns as f64 / 1e6, t_s * 1e3));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    format!(
+        "Published: {:.0} packets of 1500 B ÷ (2·D2 + T(D1)), D1 and D2 changing places when D1 > D2\n  \
+         T while D1 <= D2: {}\n  T when D1 > D2: {}",
+        form.window_packets,
+        t(&form.t_s),
+        t(&form.t_swapped_s)
+    )
+}
+
+fn cycle(form: &Cycle) -> String {
+    let kib = form.asked_bytes / 1024.0;
+    let length = match form.asking {
+        Asking::Batch => "max(D1, D2) + max(D1 + s1, D2 + s2)",
+        Asking::Loop => "max(max(D1, D2) + (D1 + D2) ÷ 2, s1, s2)",
+    };
+    format!(
+        "Ours: {kib:.0} KiB ÷ ({length})\n  s1 = {:.1} ms, s2 = {:.1} ms to send half of it over \
+         each route; {:.2} round trips of waiting for the window",
+        form.send1_s * 1e3,
+        form.send2_s * 1e3,
+        form.waits
+    )
+}
+
+fn totals(judgement: &Judgement) -> Table {
+    let mut table = grid(["relative error (RMS)", "cells", "published", "ours"]);
+    let rows = [
+        ("fitted to all cells", &judgement.fitted),
+        ("on the half that was left out", &judgement.foretold),
+    ];
+    for (title, errors) in rows {
+        table.add_row([
+            title.to_owned(),
+            errors.cells.to_string(),
+            format!("{:.1} %", errors.published_rms * 100.0),
+            format!("{:.1} %", errors.cycle_rms * 100.0),
+        ]);
+    }
+    table.add_row([
+        "numbers fitted".to_owned(),
+        String::new(),
+        judgement.published_parameters.to_string(),
+        judgement.cycle_parameters.to_string(),
+    ]);
+    table
+}
+
+fn megabits(bytes_per_s: f64) -> String {
+    format!("{:.1}", bytes_per_s * 8.0 / 1e6)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:+.1} %", share * 100.0)
+}
