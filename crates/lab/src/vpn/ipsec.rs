@@ -12,6 +12,7 @@
 
 mod vici;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
@@ -24,7 +25,7 @@ use ipnet::Ipv4Net;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use self::vici::{Client, Section};
-use super::{Cipher, End, Kind, Server, Tunnel, TunnelSpec, Vpn, VpnError, routers};
+use super::{Cipher, End, Kind, Server, Traffic, Tunnel, TunnelSpec, Vpn, VpnError, routers};
 use crate::world::{Node, Process};
 
 /// Where Debian has charon and its plugins.
@@ -339,8 +340,8 @@ fn configure(
         .text("data", secret)
         .list("owners", [id(mine), id(theirs)]);
     client.ask("load-shared", &shared)?;
-    let selectors = |of_near: bool| {
-        spec.traffic.iter().map(move |traffic| {
+    let selectors = |of_near: bool| -> BTreeSet<String> {
+        let selector = |traffic: &Traffic| {
             let net = if of_near { traffic.near } else { traffic.far };
             match &traffic.near_ports {
                 Some(ports) if of_near => {
@@ -349,7 +350,8 @@ fn configure(
                 Some(_) => format!("{net}[tcp]"),
                 None => net.to_string(),
             }
-        })
+        };
+        spec.traffic.iter().map(selector).collect()
     };
     let child = Section::default()
         .text("mode", "tunnel")
