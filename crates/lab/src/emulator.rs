@@ -17,6 +17,7 @@ mod checksum;
 mod class;
 mod driver;
 mod frame;
+mod ip;
 mod join;
 mod meter;
 mod priority;

@@ -38,6 +38,8 @@
 //! equals = "command_window"
 //! ```
 //!
+//! What a path does to packets, and which keys say it, is in `docs/emulator.md`.
+//!
 //! An axis of the sweep may set several parameters alike (`"path.a.delay + path.b.delay" = […]`),
 //! or go through named sets of values:
 //!

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use wansan_path::Ecn;
-
 use super::checksum::Sum;
-use super::superframe::{ETHERNET_BYTES, MAX_HEADER_BYTES, SuperFrame, fill_ip_checksum};
+use super::ip;
+use super::superframe::{MAX_HEADER_BYTES, SuperFrame};
 use super::virtio::{Kind, Offload};
 
 /// A frame on its way, as the chains carry it: one wire packet, which shares its bytes with those
@@ -68,18 +67,17 @@ impl Frame {
         Arc::ptr_eq(&self.whole, &next.whole) && self.segment + 1 == next.segment
     }
 
-    /// The packet with CE set in its IP header (RFC 3168 §5); as it is when it is neither TCP nor
-    /// UDP over IPv4.
+    /// The packet with CE set in its IP header (RFC 3168 §5).
     #[must_use]
     pub(super) fn marked(self) -> Frame {
+        if self.whole.layout().is_none() {
+            let mut bytes = self.wire_bytes();
+            ip::mark(&mut bytes);
+            return self.remade(bytes, Offload::default());
+        }
         let mut room = [0; MAX_HEADER_BYTES];
         let header_bytes = self.write_header(&mut room);
-        let Some(layout) = self.whole.layout() else {
-            return self;
-        };
-        let ip = &mut room[ETHERNET_BYTES..layout.transport];
-        ip[1] |= Ecn::Congestion.bits();
-        fill_ip_checksum(ip);
+        ip::mark(&mut room[..header_bytes]);
         let bytes = [&room[..header_bytes], self.payload()].concat();
         let offload = Offload {
             segmentation: None,
@@ -88,16 +86,12 @@ impl Frame {
         self.remade(bytes, offload)
     }
 
-    /// The packet with one bit behind its Ethernet header turned over, number `bit` modulo their
-    /// number, so that a checksum will not fit.
+    /// The packet with one bit of what IP carries turned over, number `bit` modulo their number, so
+    /// that the checksum of TCP or UDP does not fit.
     #[must_use]
     pub(super) fn corrupted(self, bit: u64) -> Frame {
         let mut bytes = self.wire_bytes();
-        let packet = &mut bytes[ETHERNET_BYTES..];
-        if !packet.is_empty() {
-            let bit = (bit % (packet.len() as u64 * 8)) as usize;
-            packet[bit / 8] ^= 1 << (bit % 8);
-        }
+        ip::spoil(&mut bytes, bit);
         self.remade(bytes, Offload::default())
     }
 

@@ -7,6 +7,7 @@
 use wansan_path::Ecn;
 
 use super::checksum::Sum;
+use super::ip;
 use super::virtio::{Kind, Offload};
 
 /// Bytes of an Ethernet header without a VLAN tag.
@@ -142,12 +143,9 @@ impl SuperFrame {
         self.layout
     }
 
-    /// Its ECN codepoint, which all its wire packets have; that of what is neither TCP nor UDP over
-    /// IPv4 is not known.
+    /// Its ECN codepoint, which all its wire packets have.
     pub(super) fn ecn(&self) -> Ecn {
-        self.layout.map_or(Ecn::NotCapable, |_| {
-            Ecn::from_bits(self.bytes[ETHERNET_BYTES + 1])
-        })
+        ip::ecn(&self.bytes)
     }
 
     /// The number of wire packets that it is cut into.

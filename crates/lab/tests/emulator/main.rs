@@ -4,6 +4,8 @@
 //! namespace only while it has one thread. What a machine does not allow is counted as ignored,
 //! with the reason.
 
+mod effects;
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::CommandExt;
@@ -26,7 +28,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 type Role = fn(&World) -> Result<(), String>;
 
-const ROLES: [(&str, Role); 6] = [
+const ROLES: [(&str, Role); 11] = [
     (
         "TCP's bytes arrive over a lossy path",
         tcp_over_a_lossy_path,
@@ -38,6 +40,17 @@ const ROLES: [(&str, Role); 6] = [
     ),
     ("a link is shared by all who send on it", a_link_is_shared),
     ("records and counters agree", records_and_counters_agree),
+    (
+        "CE marks arrive on capable packets only",
+        effects::marks_reach_capable_packets,
+    ),
+    (
+        "corruption fails checksums",
+        effects::corruption_fails_checksums,
+    ),
+    ("copies arrive", effects::copies_arrive),
+    ("packets are held back", effects::packets_are_held_back),
+    ("layer-2 overhead takes time", effects::overhead_takes_time),
     (
         "a wrong configuration is refused",
         a_wrong_configuration_is_refused,
@@ -112,33 +125,29 @@ fn play(role: &str) -> Result<(), String> {
     play(&world)
 }
 
-/// What both directions between the storage and its clients are like.
-#[derive(Clone, Copy)]
-struct Way {
-    loss: f64,
-    bits_per_s: u64,
-    delay: Duration,
+/// A path that only takes time.
+fn clean() -> Effects {
+    let rate = Rate::from_bits_per_s(1_000_000_000).expect("not zero");
+    Effects {
+        capacity: rate.into(),
+        queue_limit: Limit::bytes(4 << 20),
+        delay: DELAY,
+        ..Effects::default()
+    }
 }
 
-const CLEAN: Way = Way {
-    loss: 0.0,
-    bits_per_s: 1_000_000_000,
-    delay: DELAY,
-};
+/// One that loses this share of the packets.
+fn lossy(share: f64) -> Effects {
+    let loss = Probability::new(share).expect("a probability");
+    Effects {
+        loss: LossModel::Bernoulli(loss),
+        ..clean()
+    }
+}
 
-fn config(world: &World, way: Way) -> Config {
-    let direction = |name: &str, seed| {
-        let loss = Probability::new(way.loss).expect("a probability");
-        let rate = Rate::from_bits_per_s(way.bits_per_s).expect("not zero");
-        let effects = Effects {
-            loss: LossModel::Bernoulli(loss),
-            capacity: rate.into(),
-            queue_limit: Limit::bytes(4 << 20),
-            delay: way.delay,
-            ..Effects::default()
-        };
-        Direction::new(name, effects.chain(seed).expect("they fit"))
-    };
+/// The same in both directions between the storage and its clients.
+fn config(world: &World, effects: &Effects) -> Config {
+    let direction = |name: &str, seed| Direction::new(name, effects.chain(seed).expect("they fit"));
     let interfaces = world.nodes().iter().flat_map(|node| node.interfaces());
     let ports = interfaces.filter_map(Port::of);
     let routes = [1, 2].into_iter().flat_map(|client| {
@@ -159,8 +168,8 @@ fn config(world: &World, way: Way) -> Config {
     }
 }
 
-fn start(world: &World, way: Way) -> Result<Emulator, String> {
-    Emulator::start(world.wan().handle(), config(world, way)).map_err(|error| error.to_string())
+fn start(world: &World, effects: &Effects) -> Result<Emulator, String> {
+    Emulator::start(world.wan().handle(), config(world, effects)).map_err(|error| error.to_string())
 }
 
 fn stop(emulator: Emulator) -> Result<Report, String> {
@@ -204,13 +213,7 @@ fn pattern(length: usize) -> Vec<u8> {
 }
 
 fn tcp_over_a_lossy_path(world: &World) -> Result<(), String> {
-    let emulator = start(
-        world,
-        Way {
-            loss: 0.01,
-            ..CLEAN
-        },
-    )?;
+    let emulator = start(world, &lossy(0.01))?;
     let bytes = pattern(1 << 20);
     check(
         transfer(world, bytes.clone())? == bytes,
@@ -246,7 +249,7 @@ fn receive(socket: &UdpSocket) -> Result<u64, String> {
 }
 
 fn no_packet_is_early(world: &World) -> Result<(), String> {
-    let emulator = start(world, CLEAN)?;
+    let emulator = start(world, &clean())?;
     let (storage, address) = socket(world, 0)?;
     for client in [1, 2] {
         let (client, _) = socket(world, client)?;
@@ -265,12 +268,11 @@ fn no_packet_is_early(world: &World) -> Result<(), String> {
 
 fn a_seed_drops_the_same_packets(world: &World) -> Result<(), String> {
     let survivors = || {
-        let way = Way {
-            loss: 0.2,
+        let effects = Effects {
             delay: Duration::from_millis(1),
-            ..CLEAN
+            ..lossy(0.2)
         };
-        let emulator = start(world, way)?;
+        let emulator = start(world, &effects)?;
         let (storage, address) = socket(world, 0)?;
         let (client, _) = socket(world, 1)?;
         for number in 0..200u64 {
@@ -307,11 +309,12 @@ fn a_seed_drops_the_same_packets(world: &World) -> Result<(), String> {
 
 fn a_link_is_shared(world: &World) -> Result<(), String> {
     // One byte takes one microsecond: what both clients send in an instant takes its time.
-    let way = Way {
-        bits_per_s: 8_000_000,
-        ..CLEAN
+    let rate = Rate::from_bits_per_s(8_000_000).expect("not zero");
+    let effects = Effects {
+        capacity: rate.into(),
+        ..clean()
     };
-    let emulator = start(world, way)?;
+    let emulator = start(world, &effects)?;
     let (storage, address) = socket(world, 0)?;
     let payload = [0; 958];
     let began = clock::now();
@@ -340,13 +343,7 @@ fn a_link_is_shared(world: &World) -> Result<(), String> {
 }
 
 fn records_and_counters_agree(world: &World) -> Result<(), String> {
-    let emulator = start(
-        world,
-        Way {
-            loss: 0.01,
-            ..CLEAN
-        },
-    )?;
+    let emulator = start(world, &lossy(0.01))?;
     let bytes = pattern(300_000);
     transfer(world, bytes.clone())?;
     let report = stop(emulator)?;
@@ -407,7 +404,7 @@ fn records_and_counters_agree(world: &World) -> Result<(), String> {
 
 fn a_wrong_configuration_is_refused(world: &World) -> Result<(), String> {
     let refused = |spoil: &dyn Fn(&mut Config)| {
-        let mut config = config(world, CLEAN);
+        let mut config = config(world, &clean());
         spoil(&mut config);
         Emulator::start(world.wan().handle(), config).err()
     };
