@@ -131,6 +131,7 @@ impl Frame {
 
 #[cfg(test)]
 mod tests {
+    use super::super::superframe::ETHERNET_BYTES;
     use super::super::superframe::sample::{tcp, udp};
     use super::*;
 
