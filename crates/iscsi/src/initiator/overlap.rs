@@ -17,8 +17,9 @@ use crate::wire::Lun;
 /// The blocks that writes under way cover.
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
-    /// By unit, first block and age: where each ends.
-    extents: BTreeMap<(Lun, u64, u64), u64>,
+    /// By first block and age: where each ends, and its unit. Few units are written at the same
+    /// blocks at once, so the unit need not be found first.
+    extents: BTreeMap<(u64, u64), (u64, Lun)>,
     /// The longest of them, in blocks, or more.
     longest: u64,
     /// Writes so far, which is the age of the next.
@@ -62,14 +63,13 @@ impl Overlaps {
         }
         let Range { start, end } = extent.blocks;
         self.longest = self.longest.max(end - start);
-        self.extents.insert((lun, start, extent.age), end);
+        self.extents.insert((start, extent.age), (end, lun));
         self.writes += 1;
         Some(extent)
     }
 
     fn leave(&mut self, extent: &Extent) {
-        self.extents
-            .remove(&(extent.lun, extent.blocks.start, extent.age));
+        self.extents.remove(&(extent.blocks.start, extent.age));
     }
 
     /// Whether an older write of some of the same blocks is under way.
@@ -78,9 +78,8 @@ impl Overlaps {
             lun, blocks, age, ..
         } = extent;
         let from = blocks.start.saturating_sub(self.longest);
-        let near = self.extents.range((*lun, from, 0)..(*lun, blocks.end, 0));
-        near.into_iter()
-            .any(|((_, _, other), end)| other < age && *end > blocks.start)
+        let mut near = self.extents.range((from, 0)..(blocks.end, 0));
+        near.any(|((_, other), (end, unit))| other < age && *end > blocks.start && unit == lun)
     }
 }
 
