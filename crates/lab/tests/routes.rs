@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
-use wansan_lab::plan::{Phase, Plan, Scenario};
+use wansan_lab::plan::{Link, Phase, Plan, Scenario};
 use wansan_lab::record::{CellResult, Results};
 use wansan_lab::run::{Observer, Options, run};
 use wansan_lab::world::isolate;
@@ -32,7 +32,7 @@ const EXCHANGES: u32 = 20;
 const ISCSI_PORT: u16 = 3260;
 
 /// A test's name, the kind of routing, and what the plan says besides.
-const TESTS: [(&str, &str, Case); 6] = [
+const TESTS: [(&str, &str, Case); 9] = [
     ("by port", "port", UPPER_AND_LOWER),
     ("by the initiator's address", "source", UPPER_AND_LOWER),
     ("by the target's address", "prefix", UPPER_AND_LOWER),
@@ -40,8 +40,8 @@ const TESTS: [(&str, &str, Case); 6] = [
         "one connection by the target's address",
         "prefix",
         Case {
-            clients: 1,
             routes: "routes = [\"lower\"]",
+            ..UPPER_AND_LOWER
         },
     ),
     (
@@ -50,6 +50,7 @@ const TESTS: [(&str, &str, Case); 6] = [
         Case {
             clients: 2,
             routes: "routes = [\"upper\", \"straight\"]",
+            ..UPPER_AND_LOWER
         },
     ),
     (
@@ -58,6 +59,32 @@ const TESTS: [(&str, &str, Case); 6] = [
         Case {
             clients: 2,
             routes: "routes = [\"lower\", \"long\"]",
+            ..UPPER_AND_LOWER
+        },
+    ),
+    (
+        "through tunnels by port",
+        "port",
+        Case {
+            vpn: "wireguard",
+            ..UPPER_AND_LOWER
+        },
+    ),
+    (
+        "through tunnels by the initiator's address",
+        "source",
+        Case {
+            vpn: "wireguard",
+            ..UPPER_AND_LOWER
+        },
+    ),
+    (
+        "through a tunnel over a router in between, of two initiators",
+        "prefix",
+        Case {
+            clients: 2,
+            routes: "routes = [\"long\", \"lower\"]",
+            vpn: "wireguard",
         },
     ),
 ];
@@ -66,17 +93,23 @@ const TESTS: [(&str, &str, Case); 6] = [
 const UPPER_AND_LOWER: Case = Case {
     clients: 1,
     routes: "routes = [\"upper\", \"lower\"]\nconnections = 3",
+    vpn: "none",
 };
 
 #[derive(Clone, Copy)]
 struct Case {
     clients: u32,
     routes: &'static str,
+    vpn: &'static str,
 }
 
 /// Two routers on the initiators' side and one on the target's, and one in between on a third route.
 fn plan(by: &str, case: Case) -> Plan {
-    let Case { clients, routes } = case;
+    let Case {
+        clients,
+        routes,
+        vpn,
+    } = case;
     let text = format!(
         "title = \"Trial\"\n\
          [[host]]\nname = \"storage\"\n[[host]]\nname = \"client\"\ncount = {clients}\n\
@@ -90,9 +123,9 @@ fn plan(by: &str, case: Case) -> Plan {
          [[path]]\nname = \"long\"\nbetween = [\"middle\", \"far\"]\ndelay = \"0ms\"\n\
          [[path]]\nname = \"site\"\nbetween = [\"far\", \"storage\"]\n\
          [[path]]\nname = \"straight\"\nbetween = [\"client\", \"storage\"]\ndelay = \"1ms\"\n\
-         [[route]]\nname = \"upper\"\nvia = [\"near-1\", \"far\"]\n\
-         [[route]]\nname = \"lower\"\nvia = [\"near-2\", \"far\"]\n\
-         [[route]]\nname = \"long\"\nvia = [\"near-1\", \"middle\", \"far\"]\n\
+         [[route]]\nname = \"upper\"\nvia = [\"near-1\", \"far\"]\nvpn = \"{vpn}\"\n\
+         [[route]]\nname = \"lower\"\nvia = [\"near-2\", \"far\"]\nvpn = \"{vpn}\"\n\
+         [[route]]\nname = \"long\"\nvia = [\"near-1\", \"middle\", \"far\"]\nvpn = \"{vpn}\"\n\
          [routing]\nby = \"{by}\"\n\
          [target]\nhost = \"storage\"\nluns = [\"memory:1MiB\"]\n\
          [[initiator]]\nhost = \"client\"\n{routes}\n\
@@ -108,6 +141,11 @@ fn main() -> ExitCode {
         Some("--role") => play(&arguments[1]),
         Some("target") => target(),
         Some("bench") => bench(&arguments),
+        // As the lab starts `wansan wireguard`.
+        Some("wireguard") => {
+            let Err(error) = wansan_wireguard::run(std::io::stdin(), std::io::stdout());
+            Err(error.to_string())
+        }
         _ => return test(),
     };
     match played {
@@ -188,7 +226,7 @@ impl Observer for Nobody {
 }
 
 /// Holds that each connection's packets, in both directions, passed the paths of its route that are
-/// emulated, and no other path.
+/// emulated, wrapped in a tunnel's where it has one, and no other path.
 fn every_packet_keeps_to_its_route(
     scenario: &Scenario,
     packets: &Table<Packet>,
@@ -202,28 +240,40 @@ fn every_packet_keeps_to_its_route(
             .find(|(_, node)| node.name == initiator.host);
         let (host, _) = host.ok_or("no such host")?;
         for connection in &initiator.connections {
-            let mut path_names: Vec<&str> = Vec::new();
-            match connection.way {
-                None => path_names.push(&connection.route),
-                Some(way) => {
-                    let way = &scenario.ways[way];
-                    let joins = |link: &&wansan_lab::plan::Link| link.joins(host, way.via[0]);
-                    let first = scenario.links.iter().find(joins).ok_or("no first path")?;
-                    let rest = way.networks.iter().map(|network| &scenario.links[*network]);
-                    let links = std::iter::once(first).chain(rest);
-                    path_names.extend(links.filter(|l| !l.wire).map(|l| l.name.as_str()));
-                }
-            }
             let to = SocketAddrV4::new(connection.target, ISCSI_PORT).to_string();
             let from = match connection.source.port() {
                 0 => connection.source.ip().to_string(),
                 _ => connection.source.to_string(),
             };
-            for path in path_names {
-                let forward = expected.entry(format!("{path}:forward")).or_default();
-                forward.push(format!("{from} {to}"));
-                let back = expected.entry(format!("{path}:back")).or_default();
-                back.push(format!("{to} {from}"));
+            // The paths that it passes, each with the ends that packets there have.
+            let mut passed: Vec<(&Link, [String; 2])> = Vec::new();
+            match connection.way {
+                None => {
+                    let mut links = scenario.links.iter();
+                    let path = links.find(|link| link.name == connection.route);
+                    passed.push((path.ok_or("no such path")?, [from, to]));
+                }
+                Some(way) => {
+                    let way = &scenario.ways[way];
+                    let mut links = scenario.links.iter();
+                    let first = links.find(|link| link.joins(host, way.via[0]));
+                    passed.push((first.ok_or("no first path")?, [from.clone(), to.clone()]));
+                    let (last, between) = way.networks.split_last().ok_or("no networks")?;
+                    let inside = match &way.tunnel {
+                        Some(tunnel) => [&tunnel.near, &tunnel.far].map(|e| e.outer.to_string()),
+                        None => [from.clone(), to.clone()],
+                    };
+                    for network in between {
+                        passed.push((&scenario.links[*network], inside.clone()));
+                    }
+                    passed.push((&scenario.links[*last], [from, to]));
+                }
+            }
+            for (link, [from, to]) in passed.into_iter().filter(|(link, _)| !link.wire) {
+                let forward = expected.entry(format!("{}:forward", link.name));
+                forward.or_default().push(format!("{from} {to}"));
+                let back = expected.entry(format!("{}:back", link.name));
+                back.or_default().push(format!("{to} {from}"));
             }
         }
     }
