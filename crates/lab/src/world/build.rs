@@ -113,26 +113,51 @@ impl World {
     }
 }
 
+/// A part that a kernel may lack: it answers EOPNOTSUPP then.
+pub(super) struct Part {
+    cause: &'static str,
+    remedy: &'static str,
+}
+
+pub(super) const VETH: Part = Part {
+    cause: "the kernel has no virtual Ethernet (CONFIG_VETH)",
+    remedy: "load it with `sudo modprobe veth`",
+};
+
+pub(super) const POLICY_ROUTING: Part = Part {
+    cause: "the kernel has no policy routing (CONFIG_IP_MULTIPLE_TABLES)",
+    remedy: "say `by = \"prefix\"` in [routing], which needs none",
+};
+
 /// Does one step in a node's namespace and says, if it fails, which one and where.
 pub(super) fn step(
     namespace: &Namespace,
     action: &str,
     job: impl FnOnce() -> io::Result<()> + Send + 'static,
 ) -> Result<(), WorldError> {
-    namespace.run(job).map_err(|source| {
-        // RTM_NEWLINK answers EOPNOTSUPP for a kind of link that the kernel does not have.
-        if source.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error()) {
+    namespace.run(job).map_err(|source| WorldError::Refused {
+        action: action.to_owned(),
+        node: namespace.name().to_owned(),
+        source,
+    })
+}
+
+/// A [`step`] that needs a part of the kernel.
+pub(super) fn step_with(
+    part: &Part,
+    namespace: &Namespace,
+    action: &str,
+    job: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> Result<(), WorldError> {
+    let unsupported = Some(rustix::io::Errno::OPNOTSUPP.raw_os_error());
+    step(namespace, action, job).map_err(|error| match error {
+        WorldError::Refused { source, .. } if source.raw_os_error() == unsupported => {
             WorldError::EnvironmentLacks {
-                action: format!("{action} ({})", namespace.name()),
-                cause: "the kernel has no virtual Ethernet (CONFIG_VETH)".to_owned(),
-                remedy: "load it with `sudo modprobe veth`".to_owned(),
-            }
-        } else {
-            WorldError::Refused {
-                action: action.to_owned(),
-                node: namespace.name().to_owned(),
-                source,
+                action: format!("{action} (`{}`)", namespace.name()),
+                cause: part.cause.to_owned(),
+                remedy: part.remedy.to_owned(),
             }
         }
+        other => other,
     })
 }

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 use std::process::Command;
 
-use super::build::step;
+use super::build::{POLICY_ROUTING, VETH, step, step_with};
 use super::link::{self, End, Mac};
 use super::namespace::Namespace;
 use super::process::Process;
@@ -220,7 +220,7 @@ impl Node {
         }
         for (place, rule) in self.spec.rules.iter().enumerate() {
             let (rule, priority) = (rule.clone(), FIRST_RULE + place as u32);
-            step(&self.namespace, "add the rule", move || {
+            step_with(&POLICY_ROUTING, &self.namespace, "add a rule", move || {
                 route::add_rule(&rule.selector, rule.table, priority)
             })?;
         }
@@ -267,7 +267,7 @@ impl Node {
         wan_mac[4] += 1;
         let handle = self.namespace.handle().as_raw_fd();
         let (here, there) = (wan_interface.clone(), interface.clone());
-        step(wan, "make the virtual Ethernet pair", move || {
+        step_with(&VETH, wan, "make the virtual Ethernet pair", move || {
             let here = End {
                 name: &here,
                 mac: wan_mac,
@@ -297,7 +297,7 @@ impl Node {
         let there = Interface::new(network, other_node);
         let handle = other.namespace.handle().as_raw_fd();
         let (near, far) = (here.clone(), there.clone());
-        step(&self.namespace, "make the wire", move || {
+        step_with(&VETH, &self.namespace, "make the wire", move || {
             link::create_pair(&near.end(), &far.end(), handle, mtu_bytes)
         })?;
         self.bring_up(here)?;
