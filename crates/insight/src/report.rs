@@ -10,6 +10,7 @@
 
 mod assemble;
 mod charts;
+mod detail;
 mod network;
 mod packets;
 mod page;
@@ -23,9 +24,10 @@ use serde_json::{Map, Value};
 
 pub use crate::packet_gap::PacketGaps;
 pub use assemble::{RunRecord, data};
+pub use detail::Detail;
 pub use packets::{PacketDiagram, PacketFlow, PacketKind};
 pub use page::{PageError, html};
-pub use time_axis::{MAX_STEPS, Samples, TimeAxis};
+pub use time_axis::{Samples, TimeAxis};
 
 /// All that the page shows.
 #[derive(Debug, Clone, PartialEq, Serialize)]

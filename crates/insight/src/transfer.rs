@@ -14,8 +14,6 @@ use crate::pdu_stream::{Carried, PduStreams};
 use crate::traffic::{self, Content, Traffic, Way};
 use crate::window::Window;
 
-/// Most packets of a stretch.
-pub const MAX_PACKETS: usize = 1200;
 /// A stretch goes on until so many of the I/Os that were submitted in it are done …
 const IOS: usize = 10;
 /// … and it has at least so many packets.
@@ -62,12 +60,13 @@ pub struct Stretch {
     pub packets: Vec<Transfer>,
 }
 
-/// The stretch around the first I/Os of `window`; `None` when no packets were recorded in it.
+/// The stretch around the first I/Os of `window`, of at most `most` packets; `None` when no packets
+/// were recorded in it.
 ///
 /// A packet that passes several emulated paths one after the other, the same on each, is one
 /// transfer from the first to the last.
 #[must_use]
-pub fn stretch(cell: &Cell, traffic: &Traffic, window: Window) -> Option<Stretch> {
+pub fn stretch(cell: &Cell, traffic: &Traffic, window: Window, most: usize) -> Option<Stretch> {
     let packets = &cell.packet.as_ref()?.rows;
     let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
     let from_ns = first_command_ns(pdus, window).unwrap_or(window.from_ns);
@@ -97,7 +96,7 @@ pub fn stretch(cell: &Cell, traffic: &Traffic, window: Window) -> Option<Stretch
             continue;
         }
         let complete = sent_ns >= done_ns && found.len() >= MIN_PACKETS;
-        if complete || found.len() >= MAX_PACKETS || sent_ns >= window.to_ns {
+        if complete || found.len() >= most || sent_ns >= window.to_ns {
             break;
         }
         let carried = match (traffic.flows[flow].content, place) {

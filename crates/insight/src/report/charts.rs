@@ -1,7 +1,7 @@
 //! What the page shows of one cell's records.
 
 use super::time_axis::rounded;
-use super::{CellCharts, LayerReport, LayerSamples, TimeAxis};
+use super::{CellCharts, Detail, LayerReport, LayerSamples, TimeAxis};
 use super::{network, packets};
 use crate::cell::Cell;
 use crate::join::Joined;
@@ -9,26 +9,26 @@ use crate::population::Population;
 use crate::summary::{CellSummary, LayerUse};
 
 impl CellCharts {
-    /// The charts of a cell whose numbers are `summary`; the summary's window is what was
-    /// measured.
+    /// The charts of a cell whose numbers are `summary`, as finely as `detail` says; the summary's
+    /// window is what was measured.
     #[must_use]
-    pub fn of(cell: &Cell, summary: &CellSummary) -> CellCharts {
+    pub fn of(cell: &Cell, summary: &CellSummary, detail: Detail) -> CellCharts {
         let mut charts = CellCharts {
             sessions: summary.sessions.len(),
             layers: summary.total.layers.iter().map(LayerReport::of).collect(),
             dropped: dropped(summary),
             missing_crossings: summary.losses.missing_crossings,
             little_disagrees: little_disagrees(summary),
-            packets: packets::diagram(cell, summary),
+            packets: packets::diagram(cell, summary, detail.packets),
             packet_gaps: summary.packet_gaps.clone(),
             ..CellCharts::default()
         };
-        if let Some(axis) = TimeAxis::new(cell.joined.records, summary.window) {
+        if let Some(axis) = TimeAxis::new(detail.steps, cell.joined.records, summary.window) {
             charts.time = Some(axis);
             charts.in_flight = in_flight(&cell.joined, &axis);
             if let (Some(tcp), Some(axis)) = (
                 &cell.tcp,
-                network::tcp_axis(cell.joined.records, summary.window),
+                TimeAxis::new(detail.tcp_steps, cell.joined.records, summary.window),
             ) {
                 charts.tcp_time = Some(axis);
                 (charts.connections, charts.connections_left_out) =
@@ -199,7 +199,7 @@ mod tests {
             from_ns: 20 * MS,
             to_ns: 80 * MS,
         };
-        CellCharts::of(&cell, &summarise(&cell, Some(window)))
+        CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL)
     }
 
     #[test]

@@ -9,12 +9,9 @@ use wansan_trace::{ConnectionId, NameId, SessionId};
 use super::time_axis::rounded;
 use super::{ConnectionSamples, CutMark, PathSamples, Samples, TimeAxis};
 use crate::congestion::{self, Cut};
-use crate::window::Window;
 
 /// Most sending ends that are shown: more lines than these nobody tells apart.
 const MAX_CONNECTIONS: usize = 16;
-/// Most steps of their time: windows change within a round trip.
-const MAX_TCP_STEPS: usize = 1200;
 /// So many of the busiest ends show more than their window.
 const MAX_DETAILED: usize = 4;
 /// Most cuts of one end's window that are shown.
@@ -29,11 +26,6 @@ const MIN_SHARE: f64 = 0.05;
 
 /// One end of a connection: the host that recorded it, its session and its CID.
 type End = (NameId, SessionId, ConnectionId);
-
-/// The time axis of TCP's samples.
-pub(super) fn tcp_axis(records: Window, measured: Window) -> Option<TimeAxis> {
-    TimeAxis::in_steps(MAX_TCP_STEPS, records, measured)
-}
 
 /// The sending ends, busiest first, and how many were left out.
 pub(super) fn connections(tcp: &Table<Tcp>, axis: &TimeAxis) -> (Vec<ConnectionSamples>, usize) {
@@ -242,6 +234,7 @@ fn busy_at(records: &[&Path], time_ns: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::window::Window;
     use wansan_trace::Instant;
     use wansan_trace::event::TcpEvent;
 
@@ -251,7 +244,7 @@ mod tests {
             from_ns: 0,
             to_ns: 600_000,
         };
-        TimeAxis::new(window, window).unwrap()
+        TimeAxis::new(600, window, window).unwrap()
     }
 
     fn path(time_ns: u64, queue_bytes: u64, busy_ns: u64) -> Path {

@@ -69,10 +69,11 @@ pub enum PacketKind {
     Encrypted,
 }
 
-/// The diagram of the first I/Os that were measured, if packets were recorded.
-pub(super) fn diagram(cell: &Cell, summary: &CellSummary) -> Option<PacketDiagram> {
+/// The diagram of the first I/Os that were measured, of at most `most` packets, if any were
+/// recorded.
+pub(super) fn diagram(cell: &Cell, summary: &CellSummary, most: usize) -> Option<PacketDiagram> {
     let traffic = Traffic::of(cell);
-    let stretch = stretch(cell, &traffic, summary.window)?;
+    let stretch = stretch(cell, &traffic, summary.window, most)?;
     let mut diagram = PacketDiagram {
         from_s: (stretch.from_ns as f64 - summary.window.from_ns as f64) / 1e9,
         flows: Vec::new(),

@@ -9,9 +9,6 @@ use crate::window::Window;
 /// Values on a [`TimeAxis`], one for each step; `None` where nothing was recorded.
 pub type Samples = Vec<Option<f64>>;
 
-/// Most steps that a cell's time is cut into: about as many as a chart has pixels for.
-pub const MAX_STEPS: usize = 600;
-
 /// Equal steps over the recorded time; 0 s is where measuring began.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TimeAxis {
@@ -30,15 +27,10 @@ pub struct TimeAxis {
 }
 
 impl TimeAxis {
-    /// The axis over `records`, around what was `measured`; `None` when the records have no
-    /// length.
+    /// The axis over `records`, around what was `measured`, in at most `most` steps; `None` when
+    /// the records have no length.
     #[must_use]
-    pub fn new(records: Window, measured: Window) -> Option<TimeAxis> {
-        TimeAxis::in_steps(MAX_STEPS, records, measured)
-    }
-
-    /// The same with at most `most` steps.
-    pub(super) fn in_steps(most: usize, records: Window, measured: Window) -> Option<TimeAxis> {
+    pub fn new(most: usize, records: Window, measured: Window) -> Option<TimeAxis> {
         let length_ns = records.length_ns();
         if length_ns == 0 {
             return None;
@@ -114,8 +106,8 @@ mod tests {
     #[test]
     fn steps_cover_the_records_and_stay_few() {
         let records = window(1_000, 3_000_001_000);
-        let axis = TimeAxis::new(records, window(500_001_000, 2_500_001_000)).unwrap();
-        assert_eq!(axis.steps, MAX_STEPS);
+        let axis = TimeAxis::new(600, records, window(500_001_000, 2_500_001_000)).unwrap();
+        assert_eq!(axis.steps, 600);
         assert_eq!(axis.step_s, 0.005);
         assert_eq!(axis.from_s, -0.5);
         assert_eq!(axis.measured_s, 2.0);
@@ -130,13 +122,13 @@ mod tests {
 
     #[test]
     fn a_moment_is_no_axis() {
-        assert_eq!(TimeAxis::new(window(5, 5), window(5, 5)), None);
+        assert_eq!(TimeAxis::new(600, window(5, 5), window(5, 5)), None);
     }
 
     #[test]
     fn populations_fall_into_the_same_steps() {
         for length_ns in [1, 7, 599, 601, 1_799, 123_456_789] {
-            let axis = TimeAxis::new(window(10, 10 + length_ns), window(10, 20)).unwrap();
+            let axis = TimeAxis::new(600, window(10, 10 + length_ns), window(10, 20)).unwrap();
             let means = axis.means(&Population::of([(0, 10 + length_ns)]));
             assert_eq!(means.len(), axis.steps);
             assert!(means.iter().all(|&mean| mean == Some(1.0)), "{length_ns}");

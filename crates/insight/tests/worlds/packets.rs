@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use wansan_insight::packet_gap::packet_gaps;
-use wansan_insight::report::{CellCharts, PacketKind};
+use wansan_insight::report::{CellCharts, Detail, PacketKind};
 use wansan_insight::traffic::{Traffic, Way};
-use wansan_insight::transfer::{MAX_PACKETS, stretch};
+use wansan_insight::transfer::stretch;
 use wansan_insight::{Cell, Window, summarise};
 use wansan_trace::event::{Packet, Pdu, PduDirection, Verdict};
 use wansan_trace::{
@@ -180,7 +180,7 @@ fn reads(count: u32, paths: &[&str]) -> (Cell, Window) {
 fn each_packet_has_its_way_its_place_and_its_pdu() {
     let (cell, window) = reads(3, &["wan"]);
     let traffic = Traffic::of(&cell);
-    let found = stretch(&cell, &traffic, window).unwrap();
+    let found = stretch(&cell, &traffic, window, 1000).unwrap();
     assert_eq!(found.from_ns, 100);
     assert_eq!(found.packets.len(), 3 * 5);
     let ways: Vec<Way> = found.packets[..5].iter().map(|packet| packet.way).collect();
@@ -225,7 +225,7 @@ fn each_packet_has_its_way_its_place_and_its_pdu() {
 #[test]
 fn a_packet_on_several_paths_is_one_transfer() {
     let (cell, window) = reads(3, &["near", "far"]);
-    let found = stretch(&cell, &Traffic::of(&cell), window).unwrap();
+    let found = stretch(&cell, &Traffic::of(&cell), window, 1000).unwrap();
     assert_eq!(found.packets.len(), 3 * 5);
     assert!(
         found
@@ -238,9 +238,13 @@ fn a_packet_on_several_paths_is_one_transfer() {
 #[test]
 fn a_stretch_is_bounded_and_ends_when_enough_was_seen() {
     let (cell, window) = reads(300, &["wan"]);
-    let packets = stretch(&cell, &Traffic::of(&cell), window).unwrap().packets;
-    assert_eq!(packets.len(), 400);
-    assert!(packets.len() < MAX_PACKETS);
+    let packets = |most| {
+        stretch(&cell, &Traffic::of(&cell), window, most)
+            .unwrap()
+            .packets
+    };
+    assert_eq!(packets(1000).len(), 400);
+    assert_eq!(packets(300).len(), 300);
 }
 
 #[test]
@@ -263,10 +267,10 @@ fn in_a_tunnel_lengths_tell_what_is_data() {
     let traffic = Traffic::of(&cell);
     let gaps = packet_gaps(&cell, &traffic, window).unwrap();
     assert_eq!((gaps.gaps, gaps.p50_ns), (20 * 2, GAP_NS));
-    let packets = stretch(&cell, &traffic, window).unwrap().packets;
+    let packets = stretch(&cell, &traffic, window, 1000).unwrap().packets;
     assert_eq!(packets[0].way, Way::ToTarget);
     assert_eq!(packets[1].way, Way::ToInitiator);
-    let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)));
+    let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL);
     let diagram = charts.packets.unwrap();
     assert_eq!(diagram.kinds, [PacketKind::Encrypted]);
     assert!(diagram.flows[0].encrypted);
@@ -276,7 +280,7 @@ fn in_a_tunnel_lengths_tell_what_is_data() {
 #[test]
 fn the_page_gets_columns_of_equal_length() {
     let (cell, window) = reads(3, &["wan"]);
-    let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)));
+    let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL);
     let diagram = charts.packets.unwrap();
     assert_eq!(diagram.kinds[0], PacketKind::Pdu("SCSI Command"));
     assert_eq!(diagram.kinds[1], PacketKind::Pdu("SCSI Data-In"));

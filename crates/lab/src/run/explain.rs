@@ -5,17 +5,19 @@ use std::path::Path;
 use wansan_insight::cell::{Cell as Records, ReadError};
 use wansan_insight::finding::{Finding, Limit, Observed};
 use wansan_insight::gain;
-use wansan_insight::report::CellCharts;
+use wansan_insight::report::{CellCharts, Detail};
 use wansan_insight::summary::summarise;
 use wansan_insight::window::Window;
 
 use crate::record::{CellResult, MeasuredGain};
 
-/// Reads a cell's records and adds to its result what only they can tell. The parameters that
+/// Reads a cell's records, adds to its result what only they can tell, and draws its charts as finely
+/// as `detail` says. The parameters that
 /// label it are the sweep's alone, so that cells of both phases can be compared.
 pub(super) fn cell(
     folder: &Path,
     result: &mut CellResult,
+    detail: Detail,
 ) -> Result<(Observed, CellCharts), ReadError> {
     let records = Records::read(folder)?;
     let window = Window {
@@ -35,7 +37,7 @@ pub(super) fn cell(
         .into_iter()
         .map(|(layer, mean)| (layer.to_owned(), mean))
         .collect();
-    let charts = CellCharts::of(&records, &summary);
+    let charts = CellCharts::of(&records, &summary, detail);
     let observed = Observed {
         cell: result.cell as u64,
         parameters: result.parameters.clone().into_iter().collect(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use wansan_insight::finding::{Limit, Observed};
-use wansan_insight::report::CellCharts;
+use wansan_insight::report::{CellCharts, Detail};
 
 use super::cell::{self, Watch};
 use super::clock::Clock;
@@ -36,6 +36,7 @@ pub fn run(
         results: Results::begin(plan),
         clock: Clock::new(phases * cells.len()),
         charts: BTreeMap::new(),
+        detail: Detail::for_cells(phases * cells.len()),
     };
     let outcome = run.carry_out(plan, &cells);
     run.manifest.clock_anchors.push(ClockAnchor::now());
@@ -58,6 +59,7 @@ struct Run<'a> {
     results: Results,
     clock: Clock,
     charts: BTreeMap<u64, CellCharts>,
+    detail: Detail,
 }
 
 impl Run<'_> {
@@ -145,7 +147,7 @@ impl Run<'_> {
         self.manifest.cells.push(measured.facts);
         let mut result = CellResult::begin(number, cell);
         result.add_reports(measured.reports);
-        let (observed, charts) = explain::cell(&folder, &mut result)?;
+        let (observed, charts) = explain::cell(&folder, &mut result, self.detail)?;
         self.charts.insert(observed.cell, charts);
         self.observer.cell(&result);
         self.results.cells.push(result);

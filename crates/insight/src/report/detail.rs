@@ -1,0 +1,54 @@
+//! How finely cells are drawn, so that the page of a large sweep stays small enough to be opened.
+
+/// How much of a cell the page is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Detail {
+    /// Most steps that its time is cut into.
+    pub steps: usize,
+    /// Most steps for TCP's samples: windows change within a round trip.
+    pub tcp_steps: usize,
+    /// Most packets that are shown one by one.
+    pub packets: usize,
+}
+
+/// So many cells are drawn in full; of more, each with its part of the same total.
+const FULL_CELLS: usize = 24;
+/// No cell gets less than this share of the full detail.
+const LEAST_SHARE: f64 = 0.2;
+
+impl Detail {
+    /// Everything: about as many steps as a chart has pixels for, and 200 kB for a cell.
+    pub const FULL: Detail = Detail {
+        steps: 600,
+        tcp_steps: 1200,
+        packets: 1200,
+    };
+
+    /// The detail with which so many cells make a page of about 5 MB at most, and of 10 MB for 250
+    /// cells.
+    #[must_use]
+    pub fn for_cells(cells: usize) -> Detail {
+        let share = (FULL_CELLS as f64 / cells.max(1) as f64).clamp(LEAST_SHARE, 1.0);
+        let part = |of: usize| (of as f64 * share) as usize;
+        Detail {
+            steps: part(Detail::FULL.steps),
+            tcp_steps: part(Detail::FULL.tcp_steps),
+            packets: part(Detail::FULL.packets),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_cells_share_what_few_have_each() {
+        for cells in [0, 1, 24] {
+            assert_eq!(Detail::for_cells(cells), Detail::FULL);
+        }
+        assert_eq!(Detail::for_cells(48).steps, 300);
+        assert_eq!(Detail::for_cells(48).packets, 600);
+        assert_eq!(Detail::for_cells(10_000).steps, 120);
+    }
+}
