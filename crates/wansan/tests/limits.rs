@@ -1,6 +1,6 @@
 //! The finder on worlds where the answer is known, and data over paths that lose it: every plan in
-//! plans/limits expects its own finding, every plan in plans/checks its own outcome, and the real
-//! programs over the real kernel's TCP must lead to it.
+//! plans/limits expects its own finding, every plan in plans/checks and plans/topologies its own
+//! outcome, and the real programs over the real kernel's TCP must lead to it.
 //!
 //! Each plan is run as root, where the suite is root, and as an ordinary user. What a machine does
 //! not allow is counted as ignored, with the reason.
@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         .into_iter()
         .chain(plans("plans/limits"))
         .chain(plans("plans/checks"))
+        .chain(plans("plans/topologies"))
         .map(|plan| Trial::test(format!("{} is right", name(&plan)), move || is_right(&plan)))
         .collect();
     let mut arms = vec![("an ordinary user", None)];
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
             eprintln!("not run as {arm}: {reason}");
         }
         let mut runs = plans("plans/limits");
+        runs.extend(plans("plans/topologies"));
         // Long ones, and no different for another user: once.
         if drop_to.is_some() || !is_root() {
             runs.extend(plans("plans/checks"));
