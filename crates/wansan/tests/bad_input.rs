@@ -460,6 +460,42 @@ fn a_plan_whose_lun_is_none_names_what_would_be_one() {
 }
 
 #[test]
+fn a_plan_whose_routes_lead_nowhere_names_what_is_missing() {
+    let right_plan = include_str!("../../../plans/topologies/p1-two-routes.toml");
+    for (right, wrong, words) in [
+        (
+            "name = \"lower\"\nvia",
+            "name = \"upper\"\nvia",
+            &["plan.toml:53", "[[route]] `upper`", "twice"][..],
+        ),
+        (
+            "routes = [\"upper\", \"lower\"]",
+            "routes = [\"upper\", \"upper\"]",
+            &["plan.toml:65", "`upper`", "twice"],
+        ),
+        (
+            "via = [\"near-2\", \"far\"]",
+            "via = [\"near-2\"]",
+            &["plan.toml:54", "no [[path]] joins `near-2` and `storage`"],
+        ),
+        (
+            "via = [\"near-2\", \"far\"]",
+            "via = [\"near-2\", \"fra\"]",
+            &["plan.toml:54", "`fra`", "`far`"],
+        ),
+    ] {
+        let plan = right_plan.replace(right, wrong);
+        for command in ["check", "run"] {
+            refused_beside(
+                &[("plan.toml", plan.as_bytes())],
+                &["lab", command, "plan.toml"],
+                words,
+            );
+        }
+    }
+}
+
+#[test]
 fn a_plan_that_is_no_text() {
     let plan: &[u8] = &[0xff, 0xfe, 0, 1];
     refused_beside(
