@@ -56,7 +56,7 @@ test("an empty diagram has no packets", () => {
 });
 
 test("gaps become a rising curve on round lengths", () => {
-  const curve = gapCurve({ gaps: 3, p50_ns: 2000, p90_ns: 9000, quantiles_ns: [0, 50, 2000, 2000, 9000] });
+  const curve = gapCurve({ gaps: 3, mean_ns: 3000, p50_ns: 2000, p90_ns: 9000, quantiles_ns: [0, 50, 2000, 2000, 9000] });
   assert.deepEqual([...curve], [[0.1, 25], [2, 75], [9, 100]]);
   assert.deepEqual(lengthTicks([0.1, 2, 9]), [0.1, 0.2, 0.5, 1, 2, 5, 10]);
 });

@@ -107,7 +107,7 @@ function sampleCell(number: number, phase: string, parallel: number, window: num
       loss_drops: 0,
     })),
     packets: samplePackets(8, 12),
-    packet_gaps: { gaps: 1000, p50_ns: 12_000, p90_ns: 19_000, quantiles_ns: Array.from({ length: 51 }, (_, i) => 2_000 + 350 * i) },
+    packet_gaps: { gaps: 1000, mean_ns: 11_000, p50_ns: 12_000, p90_ns: 19_000, quantiles_ns: Array.from({ length: 51 }, (_, i) => 2_000 + 350 * i) },
   };
 }
 

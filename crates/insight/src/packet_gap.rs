@@ -25,11 +25,13 @@ pub const LEAST_PAUSE_NS: u64 = 1_000_000;
 pub const QUANTILES: usize = 51;
 
 /// The distribution of the gaps.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PacketGaps {
     /// How many there are.
     pub gaps: u64,
-    /// Half of them are at most this long.
+    /// Their mean.
+    pub mean_ns: f64,
+    /// Half of them are at most this long. 0 where segmentation offload hands packets over together.
     pub p50_ns: u64,
     /// Nine in ten are at most this long.
     pub p90_ns: u64,
@@ -103,9 +105,11 @@ fn distribution(mut gaps_ns: Vec<u64>) -> Option<PacketGaps> {
     }
     gaps_ns.sort_unstable();
     let count = gaps_ns.len();
+    let sum: u128 = gaps_ns.iter().map(|&ns| u128::from(ns)).sum();
     let rank = |part: usize, of: usize| gaps_ns[(count * part).div_ceil(of).max(1) - 1];
     Some(PacketGaps {
         gaps: count as u64,
+        mean_ns: sum as f64 / count as f64,
         p50_ns: rank(50, 100),
         p90_ns: rank(90, 100),
         quantiles_ns: (0..QUANTILES).map(|i| rank(i, QUANTILES - 1)).collect(),

@@ -235,6 +235,7 @@ export type PacketKind = { is: "pdu"; name: string } | { is: "data" } | { is: "b
 /** Gaps between data packets of a burst from the target. */
 export interface PacketGaps {
   gaps: number;
+  mean_ns: number;
   p50_ns: number;
   p90_ns: number;
   /** The least, the greatest, and what lies between at equal shares. */

@@ -20,6 +20,7 @@ const NAMES: Record<string, string> = {
   bytes_per_s: "throughput",
   latency_p50_ns: "latency, median",
   latency_p99_ns: "latency, 99th percentile",
+  packet_gap_mean_ns: "gap between data packets, mean",
   packet_gap_p50_ns: "gap between data packets, median",
   packet_gap_p90_ns: "gap between data packets, 90th percentile",
 };

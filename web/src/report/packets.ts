@@ -127,7 +127,7 @@ function gapFigure(cells: Cell[], all: Cell[]): Shown | null {
   const curves = measured.map((cell) => gapCurve(cell.packet_gaps as PacketGaps));
   const lengths = [...new Set(curves.flatMap((curve) => [...curve.keys()]))].sort((a, b) => a - b);
   const lines: LineSpec[] = measured.map((cell, place) => ({
-    label: `${cellLabel(cell, all)}: p50 ${formatNs(cell.packet_gaps?.p50_ns ?? null)}, p90 ${formatNs(cell.packet_gaps?.p90_ns ?? null)}`,
+    label: `${cellLabel(cell, all)}: mean ${formatNs(cell.packet_gaps?.mean_ns ?? null)}, p50 ${formatNs(cell.packet_gaps?.p50_ns ?? null)}, p90 ${formatNs(cell.packet_gaps?.p90_ns ?? null)}`,
     ...lineStyle(place),
     spansGaps: true,
   }));

@@ -253,6 +253,7 @@ fn gaps_are_those_inside_an_answer() {
     let gaps = packet_gaps(&cell, &Traffic::of(&cell), window).unwrap();
     assert_eq!(gaps.gaps, 20 * 2);
     assert_eq!((gaps.p50_ns, gaps.p90_ns), (GAP_NS, GAP_NS));
+    assert_eq!(gaps.mean_ns, GAP_NS as f64);
     assert_eq!(gaps.quantiles_ns, vec![GAP_NS; 51]);
     let nothing = Window {
         from_ns: 0,

@@ -34,6 +34,7 @@ fn known() -> Vec<(String, Content)> {
         "cells.latency_p99_ns",
         "cells.vpn_cpu_s_per_gib",
         "cells.finding.waiting_share",
+        "cells.packet_gap_mean_ns",
         "cells.packet_gap_p50_ns",
         "cells.packet_gap_p90_ns",
         "finding.wanted",
@@ -147,7 +148,7 @@ mod tests {
         let cell = json!({
             "finding": CellFinding::from(explain(&[])),
             "iops": 1, "bytes_per_s": 1, "latency_p50_ns": 1, "latency_p99_ns": 1, "vpn_cpu_s_per_gib": 1,
-            "packet_gap_p50_ns": 1, "packet_gap_p90_ns": 1,
+            "packet_gap_mean_ns": 1, "packet_gap_p50_ns": 1, "packet_gap_p90_ns": 1,
             "in_flight": Layer::ALL.map(|layer| (layer.name().to_owned(), json!(1)))
                 .into_iter().collect::<serde_json::Map<_, _>>(),
         });

@@ -65,8 +65,10 @@ pub struct CellResult {
     pub latency_p50_ns: Option<u64>,
     /// All I/Os but one in a hundred took at most this long.
     pub latency_p99_ns: Option<u64>,
-    /// Half of the gaps between data packets of a burst from the target are at most this long; see
+    /// The mean gap between data packets of a burst from the target; see
     /// [`wansan_insight::packet_gap`]. Null when no packets were recorded.
+    pub packet_gap_mean_ns: Option<f64>,
+    /// Half of these gaps are at most this long.
     pub packet_gap_p50_ns: Option<u64>,
     /// Nine in ten of these gaps are.
     pub packet_gap_p90_ns: Option<u64>,
@@ -186,6 +188,7 @@ impl CellResult {
             bytes_per_s: 0.0,
             latency_p50_ns: None,
             latency_p99_ns: None,
+            packet_gap_mean_ns: None,
             packet_gap_p50_ns: None,
             packet_gap_p90_ns: None,
             vpn_cpu_s_per_gib: None,

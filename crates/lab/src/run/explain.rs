@@ -30,6 +30,7 @@ pub(super) fn cell(
     result.latency_p50_ns = Some(latency.p50_ns);
     result.latency_p99_ns = Some(latency.p99_ns);
     let gaps = summary.packet_gaps.as_ref();
+    result.packet_gap_mean_ns = gaps.map(|gaps| gaps.mean_ns);
     result.packet_gap_p50_ns = gaps.map(|gaps| gaps.p50_ns);
     result.packet_gap_p90_ns = gaps.map(|gaps| gaps.p90_ns);
     result.in_flight = summary
