@@ -183,22 +183,29 @@ impl Task {
 /// Tags count up through all 2^32 − 1 values, and a tag's low bits are its task's place, so
 /// finding a task is one look, and a tag of long ago never names a task of today. A place that is
 /// still taken when its turn comes is passed over.
+///
+/// As every place has its turn, the table is no larger than the tasks that there were at once ask
+/// for: so few tasks stay where the processor reaches them at once.
 #[derive(Debug)]
 pub(super) struct TaskTable {
     places: Vec<Option<Task>>,
     next: u32,
     used: usize,
+    /// Tasks that there may be at once.
+    most: usize,
 }
+
+/// Places of a new table.
+const FIRST_PLACES: usize = 16;
 
 impl TaskTable {
     /// A table for `tasks` tasks at once (at least 1).
     pub(super) fn new(tasks: usize) -> Self {
-        // Twice the room keeps passing-over rare.
-        let places = (tasks.max(1) * 2).next_power_of_two();
         TaskTable {
-            places: (0..places).map(|_| None).collect(),
+            places: (0..FIRST_PLACES).map(|_| None).collect(),
             next: 0,
             used: 0,
+            most: tasks.max(1).next_power_of_two(),
         }
     }
 
@@ -208,17 +215,33 @@ impl TaskTable {
 
     /// Whether another task fits.
     pub(super) fn has_room(&self) -> bool {
-        self.used * 2 < self.places.len()
+        self.used < self.most
     }
 
     /// Puts in the task that `make` builds for its new tag. The caller has asked
     /// [`TaskTable::has_room`].
     pub(super) fn insert(&mut self, make: impl FnOnce(TaskTag) -> Task) -> TaskTag {
+        // Twice the room keeps passing-over rare.
+        if self.used * 2 >= self.places.len() {
+            self.grow();
+        }
         let tag = self.spare_tag();
         let place = self.place_of(tag);
         self.places[place] = Some(make(tag));
         self.used += 1;
         tag
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let places = 2 * self.places.len();
+        let tasks = std::mem::take(&mut self.places);
+        self.places.resize_with(places, || None);
+        for task in tasks.into_iter().flatten() {
+            // Tags that had different places still have.
+            let place = self.place_of(task.tag);
+            self.places[place] = Some(task);
+        }
     }
 
     /// A tag that no task has, for a request that is no SCSI command.
@@ -280,5 +303,55 @@ impl TaskTable {
 
     pub(super) fn len(&self) -> usize {
         self.used
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(tag: TaskTag) -> Task {
+        Task {
+            tag,
+            user: 0,
+            lun: Lun::default(),
+            cdb: [0; 16],
+            attribute: TaskAttribute::Simple,
+            transfer: Transfer::None,
+            stage: Stage::Queued,
+            cmd_sn: Sn(0),
+            bursts: VecDeque::new(),
+            got_bytes: 0,
+            data_sns: Came::default(),
+            answer: None,
+            answered: false,
+            extent: None,
+            retries: 0,
+        }
+    }
+
+    #[test]
+    fn tasks_are_found_by_their_tags_however_far_the_table_has_grown() {
+        let mut table = TaskTable::new(1000);
+        // One stays while the tags of others go round.
+        let first = table.insert(task);
+        let mut under_way = VecDeque::new();
+        for _ in 0..10 * FIRST_PLACES {
+            under_way.push_back(table.insert(task));
+            if under_way.len() > FIRST_PLACES / 4 {
+                under_way.pop_front().map(|tag| table.remove(tag));
+            }
+        }
+        assert_eq!(table.places.len(), FIRST_PLACES, "few need no more");
+        while table.has_room() {
+            under_way.push_back(table.insert(task));
+        }
+        assert_eq!(table.len(), 1024);
+        for tag in under_way.into_iter().chain([first]) {
+            assert_eq!(table.get_mut(tag).map(|task| task.tag), Some(tag));
+            table.remove(tag);
+            assert!(table.get_mut(tag).is_none());
+        }
+        assert_eq!(table.len(), 0);
     }
 }
