@@ -56,7 +56,8 @@ pub enum Cipher {
 }
 
 /// The kind of a tunnel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "vpn", content = "cipher", rename_all = "lowercase")]
 pub enum Kind {
     /// WireGuard.
     WireGuard,
@@ -104,12 +105,15 @@ pub struct Traffic {
 }
 
 /// A tunnel that is up.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Tunnel {
     /// Its name.
     pub name: String,
     /// Its kind.
+    #[serde(flatten)]
     pub kind: Kind,
+    /// What serves it at both ends.
+    pub program: String,
     /// The device at the near router. IPsec tunnels that end at one router share its device.
     pub near_device: String,
     /// The device at the far router.
@@ -134,6 +138,8 @@ pub struct Tunnels {
 struct Server {
     router: String,
     vpn: Vpn,
+    /// What the program is.
+    program: String,
     ciphers: Vec<&'static str>,
     /// The tunnels' devices at this router.
     devices: Vec<String>,
@@ -274,6 +280,13 @@ impl Tunnels {
         servers.extend(ipsec::start(&ipsec)?);
         let mut tunnels: Vec<Tunnel> = wireguard::tunnels(&wireguard);
         tunnels.extend(ipsec::tunnels(&ipsec));
+        for tunnel in &mut tunnels {
+            let vpn = tunnel.kind.vpn();
+            let mut alike = servers.iter().filter(|server| server.vpn == vpn);
+            tunnel.program = alike
+                .next()
+                .map_or_else(String::new, |server| server.program.clone());
+        }
         tunnels.sort_by_key(|tunnel| specs.iter().position(|spec| spec.name == tunnel.name));
         Ok(Tunnels {
             tunnels,

@@ -8,6 +8,7 @@ use wansan_trace::clock;
 use super::Machine;
 use crate::emulator::Statistics;
 use crate::plan::{Document, Plan};
+use crate::vpn::Tunnel;
 use crate::world::{Node, Rights, Role, World};
 
 /// The content of manifest.json.
@@ -66,6 +67,8 @@ pub struct CellFacts {
     pub nodes: Vec<NodeFacts>,
     /// The command line of every program, by host.
     pub programs: BTreeMap<String, String>,
+    /// Its tunnels.
+    pub tunnels: Vec<Tunnel>,
     /// What the emulator achieved on each direction of each path.
     pub paths: Vec<PathFacts>,
     /// Frames lost because the emulator did not run for too long.

@@ -14,6 +14,7 @@ use super::{CellError, Options, emulation, tunnels};
 use crate::emulator::Emulator;
 use crate::plan::Cell;
 use crate::record::{CellFacts, NodeFacts};
+use crate::vpn::Tunnels;
 use crate::world::{Process, ProcessError, World};
 
 /// How long a target may take to make its stores and to listen.
@@ -32,6 +33,8 @@ const WAN: &str = "wan";
 pub(super) struct Measured {
     /// What each initiator's bench says, with its host.
     pub(super) reports: Vec<Value>,
+    /// Its tunnels, which know what each router has done for them.
+    pub(super) tunnels: Tunnels,
     /// Its world, for the manifest.
     pub(super) facts: CellFacts,
 }
@@ -58,13 +61,14 @@ pub(super) fn measure(
     let world = World::build(&scenario.topology)?;
     let memory_bytes = document.trace.memory.0;
     let emulator = emulation::start(&world, scenario, seed, &document.trace.kinds, memory_bytes)?;
-    let tunnels = tunnels::start(&options.program, &world, scenario)?;
+    let mut tunnels = tunnels::start(&options.program, &world, scenario)?;
     let programs = Programs {
         binary: &options.program,
         document,
         folder,
     };
     let mut facts = facts(number, &world);
+    facts.tunnels = tunnels.tunnels().to_vec();
 
     let target_host = world
         .node(&scenario.target_host)
@@ -88,7 +92,14 @@ pub(super) fn measure(
     }
     watch.started();
     let limit = document.workload.warmup.0 + document.workload.time.0 + END_LIMIT;
-    wait(&mut target, &mut initiators, limit, options, watch)?;
+    wait(
+        &mut target,
+        &mut initiators,
+        &mut tunnels,
+        limit,
+        options,
+        watch,
+    )?;
     let mut reports = Vec::new();
     for (title, host, process) in initiators {
         let lines = process
@@ -98,23 +109,27 @@ pub(super) fn measure(
     }
     target.terminate();
     target.succeed(END_LIMIT)?;
-    drop(tunnels);
     gather(emulator, folder, &mut facts)?;
-    drop(world);
     file::merge_parts(folder)?;
-    Ok(Measured { reports, facts })
+    Ok(Measured {
+        reports,
+        tunnels,
+        facts,
+    })
 }
 
-/// Waits until every initiator has ended, and no longer than the target lives.
+/// Waits until every initiator has ended, and no longer than the target and the tunnels live.
 fn wait(
     target: &mut Process,
     initiators: &mut [(String, &String, Process)],
+    tunnels: &mut Tunnels,
     limit: Duration,
     options: &Options<'_>,
     watch: &mut dyn Watch,
 ) -> Result<(), CellError> {
     let deadline = Instant::now() + limit;
     loop {
+        tunnels.sample()?;
         let mut running = false;
         for (_, _, process) in initiators.iter_mut() {
             running |= process.is_running()?;
@@ -156,6 +171,7 @@ fn facts(number: usize, world: &World) -> CellFacts {
         cell: number,
         nodes: world.nodes().iter().map(NodeFacts::of).collect(),
         programs: BTreeMap::new(),
+        tunnels: Vec::new(),
         paths: Vec::new(),
         emulator_ring_drops: 0,
         emulator_strays: 0,

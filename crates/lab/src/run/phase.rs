@@ -147,6 +147,8 @@ impl Run<'_> {
         self.manifest.cells.push(measured.facts);
         let mut result = CellResult::begin(number, cell);
         result.add_reports(measured.reports);
+        let tunnels = measured.tunnels;
+        result.add_routers(tunnels.usage(result.measured_from_ns, result.measured_to_ns));
         let (observed, charts) = explain::cell(&folder, &mut result, self.detail)?;
         self.charts.insert(observed.cell, charts);
         self.observer.cell(&result);

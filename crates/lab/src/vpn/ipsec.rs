@@ -102,6 +102,10 @@ pub(super) fn start(specs: &[&TunnelSpec<'_>]) -> Result<Vec<Server>, VpnError> 
             router.add_address(address)?;
         }
         let (mut process, mut client) = charon(router)?;
+        let version = client
+            .ask("version", &Section::default())
+            .map_err(|source| said(router, &mut process, &source))?;
+        let version = version.get("version").unwrap_or_default();
         let mut ciphers = Vec::new();
         for (spec, secret) in specs.iter().zip(&secrets) {
             for (here, there, near) in [(spec.near, spec.far, true), (spec.far, spec.near, false)] {
@@ -118,6 +122,7 @@ pub(super) fn start(specs: &[&TunnelSpec<'_>]) -> Result<Vec<Server>, VpnError> 
         let server = Server {
             router: router.name().to_owned(),
             vpn: Vpn::Ipsec,
+            program: format!("strongSwan {version} with kernel-libipsec"),
             ciphers,
             devices: vec![DEVICE.to_owned()],
             process,
@@ -175,6 +180,7 @@ pub(super) fn tunnels(specs: &[&TunnelSpec<'_>]) -> Vec<Tunnel> {
     let tunnel = |spec: &&TunnelSpec<'_>| Tunnel {
         name: spec.name.clone(),
         kind: spec.kind,
+        program: String::new(),
         near_device: DEVICE.to_owned(),
         far_device: DEVICE.to_owned(),
         mtu_bytes,

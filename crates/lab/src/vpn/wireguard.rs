@@ -47,6 +47,7 @@ pub(super) fn start(program: &Path, specs: &[&TunnelSpec<'_>]) -> Result<Vec<Ser
         servers.push(Server {
             router: router.name().to_owned(),
             vpn: Vpn::WireGuard,
+            program: "wansan with boringtun".to_owned(),
             ciphers: vec![Kind::WireGuard.cipher_name()],
             devices,
             process,
@@ -69,6 +70,7 @@ pub(super) fn tunnels(specs: &[&TunnelSpec<'_>]) -> Vec<Tunnel> {
     let tunnel = |(place, spec): (usize, &&TunnelSpec<'_>)| Tunnel {
         name: spec.name.clone(),
         kind: spec.kind,
+        program: String::new(),
         near_device: device(place),
         far_device: device(place),
         mtu_bytes: spec.kind.mtu_bytes(spec.outer_mtu_bytes),
