@@ -141,6 +141,8 @@ pub enum Verdict {
     DroppedByQueue,
     /// The loss element took it.
     DroppedByLoss,
+    /// The path was down.
+    DroppedByOutage,
 }
 
 /// `packet`: one TCP segment at an observation point, or one packet that may be a tunnel's (UDP or

@@ -104,7 +104,7 @@ pub(super) fn diagram(cell: &Cell, summary: &CellSummary, most: usize) -> Option
         diagram.fate.push(match packet.verdict {
             Verdict::Delivered => 0,
             Verdict::DroppedByQueue => 1,
-            Verdict::DroppedByLoss => 2,
+            Verdict::DroppedByLoss | Verdict::DroppedByOutage => 2,
         });
         let from_target = packet.way == Way::ToInitiator;
         diagram.from_target.push(u8::from(from_target));

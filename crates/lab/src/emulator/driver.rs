@@ -302,7 +302,8 @@ impl Driver {
         };
         let verdict = match departure.fate {
             Fate::Delivered => event::Verdict::Delivered,
-            Fate::DroppedByLoss | Fate::DroppedByOutage => event::Verdict::DroppedByLoss,
+            Fate::DroppedByLoss => event::Verdict::DroppedByLoss,
+            Fate::DroppedByOutage => event::Verdict::DroppedByOutage,
             Fate::DroppedByQueue | Fate::DroppedByDelayLine => event::Verdict::DroppedByQueue,
         };
         self.recorder.packet(event::Packet {

@@ -352,13 +352,19 @@ impl Columns for Packet {
         });
         columns.push(text(
             "verdict",
-            Vocabulary::Fixed(&["delivered", "dropped_by_queue", "dropped_by_loss"]),
+            Vocabulary::Fixed(&[
+                "delivered",
+                "dropped_by_queue",
+                "dropped_by_loss",
+                "dropped_by_outage",
+            ]),
             |row| row.record.verdict as u16,
             |row, code| {
                 let all = [
                     Verdict::Delivered,
                     Verdict::DroppedByQueue,
                     Verdict::DroppedByLoss,
+                    Verdict::DroppedByOutage,
                 ];
                 row.record.verdict = pick(&all, code);
             },

@@ -95,7 +95,8 @@ fn packet() -> impl Strategy<Value = Packet> {
             Verdict::Delivered,
             Verdict::DroppedByQueue,
             Verdict::DroppedByLoss,
-        ][n[12] as usize % 3],
+            Verdict::DroppedByOutage,
+        ][n[12] as usize % 4],
     })
 }
 

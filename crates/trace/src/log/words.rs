@@ -94,7 +94,12 @@ names! {
         TcpEvent::Loss,
         TcpEvent::Retransmit,
     ],
-    Verdict [Verdict::Delivered, Verdict::DroppedByQueue, Verdict::DroppedByLoss],
+    Verdict [
+        Verdict::Delivered,
+        Verdict::DroppedByQueue,
+        Verdict::DroppedByLoss,
+        Verdict::DroppedByOutage,
+    ],
 }
 
 impl Part for i8 {
