@@ -338,8 +338,10 @@ mod tests {
         let mut under_way = VecDeque::new();
         for _ in 0..10 * FIRST_PLACES {
             under_way.push_back(table.insert(task));
-            if under_way.len() > FIRST_PLACES / 4 {
-                under_way.pop_front().map(|tag| table.remove(tag));
+            if under_way.len() > FIRST_PLACES / 4
+                && let Some(oldest) = under_way.pop_front()
+            {
+                table.remove(oldest);
             }
         }
         assert_eq!(table.places.len(), FIRST_PLACES, "few need no more");
