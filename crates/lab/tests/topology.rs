@@ -227,7 +227,7 @@ fn each_mistake_is_named_with_its_line_and_the_right_thing() {
         (
             "via = [\"near-1\", \"far\"]",
             "via = [\"near-1\", \"far\"]\nvpn = \"wireguard\"\ncipher = \"3des\"",
-            &[":42", "`upper`", "\"3des\"", "\"ipsec\""],
+            &[":42", "`upper`", "`cipher`", "\"ipsec\"", "\"wireguard\""],
         ),
         (
             "via = [\"near-1\", \"far\"]",
