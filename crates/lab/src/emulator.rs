@@ -20,6 +20,7 @@ mod frame;
 mod ip;
 mod join;
 mod meter;
+mod order;
 mod priority;
 mod ring;
 mod segment;
@@ -44,6 +45,7 @@ pub use class::Classes;
 use driver::Driver;
 pub use frame::Frame;
 pub use meter::{PathStatistics, Statistics};
+pub use order::{OrderError, Orders, Receipt};
 pub use priority::Scheduling;
 pub(crate) use ring::MAX_SUPER_FRAME_BYTES;
 
@@ -158,6 +160,7 @@ pub struct Report {
 pub struct Emulator {
     stop: Arc<AtomicBool>,
     statistics: Arc<Mutex<Statistics>>,
+    orders: Orders,
     thread: Option<JoinHandle<Result<Report, EmulatorError>>>,
 }
 
@@ -177,12 +180,15 @@ impl Emulator {
         let told_to_stop = Arc::clone(&stop);
         let statistics = Arc::new(Mutex::new(Statistics::default()));
         let shown = Arc::clone(&statistics);
+        let directions = config.directions.iter();
+        let names = directions.map(|direction| direction.name.clone()).collect();
+        let (orders, incoming) = Orders::new(names);
         let (ready, started) = mpsc::channel();
         let thread = thread::Builder::new()
             .name("emulator".to_owned())
             .spawn(move || {
                 enter(wan.as_fd())?;
-                let driver = Driver::open(config, shown)?;
+                let driver = Driver::open(config, shown, incoming)?;
                 // Whoever starts us waits below for this, or for the end of the thread.
                 let _ = ready.send(());
                 driver.run(&told_to_stop)
@@ -191,6 +197,7 @@ impl Emulator {
         let mut emulator = Emulator {
             stop,
             statistics,
+            orders,
             thread: Some(thread),
         };
         if started.recv().is_err()
@@ -208,6 +215,12 @@ impl Emulator {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// Where to order changes of its directions.
+    #[must_use]
+    pub fn orders(&self) -> Orders {
+        self.orders.clone()
     }
 
     /// Stops it, at its next sample at the latest. Frames that are still on their way are lost.

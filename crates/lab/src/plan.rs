@@ -64,10 +64,17 @@
 //! value = "123Mbit/s"
 //! ```
 //!
+//! What happens while it runs, at times from the start of the initiators:
+//!
+//! ```toml
+//! timeline = ["at 5s wan.delay = 32ms", "at 8s wan down", "at 9s wan up"]
+//! ```
+//!
 //! A [`Plan`] is read once and checked wholly: every cell of its sweep is resolved before the
 //! first of them runs, so a mistake costs no time and leaves nothing behind.
 
 mod cell;
+mod conditions;
 mod document;
 mod expect;
 mod metric;
@@ -78,10 +85,12 @@ mod quick;
 mod scenario;
 mod subject;
 mod sweep;
+mod timeline;
 
 use std::path::{Path, PathBuf};
 
 pub use cell::{Cell, Phase};
+pub use conditions::{Amendment, Conditions};
 pub use document::{
     CaseTable, DigestWish, Document, EffectsTable, HostTable, InitiatorTable, Jitter, JitterTable,
     KnownTable, LinkRate, Loss, LossKind, LossTable, Op, PaperTable, PathTable, Pattern, Queue,
@@ -98,6 +107,7 @@ pub use scenario::{
     Way,
 };
 pub use sweep::Axis;
+pub use timeline::{Action, Moment, Side, Statement};
 
 use wansan_mistake::Mistake;
 use wansan_trace::units::parse_bytes;
@@ -168,7 +178,10 @@ impl Plan {
             mistake: mistake.text,
         };
         let document = document::from_text(text).map_err(located)?;
-        Scenario::resolve(&document, text, folder_of(file)).map_err(located)?;
+        let folder = folder_of(file);
+        let scenario = Scenario::resolve(&document, text, folder).map_err(located)?;
+        let conditions = Conditions::begin(&document, &scenario, folder).map_err(located)?;
+        timeline::resolve(&document, text, &conditions).map_err(located)?;
         let plan = Plan {
             file: file.to_owned(),
             table: document::to_table(&document).map_err(located)?,

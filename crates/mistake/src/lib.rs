@@ -46,6 +46,17 @@ impl Mistake {
         self
     }
 
+    /// Puts the mistake on the line of the `place`th element of the list `key` of the file's `text`.
+    #[must_use]
+    pub fn in_list(mut self, text: &str, key: &str, place: usize) -> Self {
+        let span = DeTable::parse(text).ok().and_then(|plan| {
+            let element = plan.get_ref().get(key)?.get_ref().get(place)?;
+            Some(element.span())
+        });
+        self.line = span.map(|span| line_of(text, &span));
+        self
+    }
+
     /// What a deserializer found in `text`; `path` is serde's way to the value, and `whole` what the
     /// file is called, such as "the plan".
     #[must_use]

@@ -3,6 +3,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use wansan_trace::time::duration_ns;
 use wansan_trace::{Instant, NameId, Recorder, clock, event};
 
 use super::meter::Lateness;
+use super::order::Order;
 use super::priority::{self, Scheduling};
 use super::ring::PacketSocket;
 use super::segment::Segment;
@@ -42,6 +44,9 @@ pub(super) struct Driver {
     routes: Vec<Option<usize>>,
     recorder: Recorder,
     shown: Arc<Mutex<Statistics>>,
+    orders: Receiver<Order>,
+    /// The next of them, until its time has come.
+    order: Option<Order>,
     sample_interval: Duration,
     read_interval: Duration,
     scheduling: Scheduling,
@@ -70,6 +75,7 @@ impl Driver {
     pub(super) fn open(
         config: Config,
         shown: Arc<Mutex<Statistics>>,
+        orders: Receiver<Order>,
     ) -> Result<Driver, EmulatorError> {
         let mut recorder = config.recorder;
         let mut ports = Vec::with_capacity(config.ports.len());
@@ -99,20 +105,17 @@ impl Driver {
                 lateness: Lateness::new(),
             })
             .collect();
-        // A frame has to be in its chain before it is due there; half of the least delay leaves
-        // time for that.
-        let delays = directions
-            .iter()
-            .map(|direction| direction.chain.least_delay());
-        let read_interval = delays.min().unwrap_or_default() / 2;
+        let read_interval = read_interval(&directions);
         Ok(Driver {
             ports,
             directions,
             routes,
             recorder,
             shown,
+            orders,
+            order: None,
             sample_interval: config.sample_interval,
-            read_interval: read_interval.min(LONGEST_READ_INTERVAL),
+            read_interval,
             scheduling: priority::prefer(),
             began: clock::now(),
             ring_drops: 0,
@@ -129,6 +132,7 @@ impl Driver {
             let taken = self.take_frames();
             let now = clock::now();
             self.deliver(now);
+            self.obey(now);
             if now >= next_sample {
                 self.sample(now)?;
                 next_sample = (next_sample + self.sample_interval).max(now);
@@ -144,6 +148,9 @@ impl Driver {
             let frames_keep_coming = now - last_taken < 2 * self.read_interval;
             let watch = !frames_keep_coming || self.read_interval < SHORTEST_READ_INTERVAL;
             let mut until = next_sample;
+            if let Some(order) = &self.order {
+                until = until.min(order.at);
+            }
             if !watch {
                 until = until.min(now + self.read_interval);
             }
@@ -162,6 +169,23 @@ impl Driver {
             recorder: self.recorder,
             statistics,
         })
+    }
+
+    /// Carries out the orders whose time has come.
+    fn obey(&mut self, now: Instant) {
+        loop {
+            self.order = self.order.take().or_else(|| self.orders.try_recv().ok());
+            let Some(order) = self.order.take_if(|order| order.at <= now) else {
+                return;
+            };
+            let mut changes = order.changes.into_iter();
+            let done = changes.try_for_each(|(direction, change)| {
+                self.directions[direction].chain.apply(now, change)
+            });
+            self.read_interval = read_interval(&self.directions);
+            // Whoever gave it may have gone.
+            let _ = order.done.try_send(done.map(|()| now));
+        }
     }
 
     /// Takes frames from all rings in the order in which the kernel got them; the number of packets
@@ -397,6 +421,13 @@ impl Driver {
             Err(errno) => Err(lacks("wait for frames")(errno.into())),
         }
     }
+}
+
+/// How often the rings have to be looked into while frames keep coming: a frame has to be in its
+/// chain before it is due there, and half of the least delay leaves time for that.
+fn read_interval(directions: &[DirectionState]) -> Duration {
+    let delays = directions.iter().map(|each| each.chain.least_delay());
+    (delays.min().unwrap_or_default() / 2).min(LONGEST_READ_INTERVAL)
 }
 
 fn timespec(time: Duration) -> Timespec {

@@ -4,10 +4,12 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
+use super::conditions::Conditions;
 use super::document::{self, Document};
 use super::parameter::Parameter;
 use super::scenario::Scenario;
 use super::sweep::{Axis, Point};
+use super::timeline::{self, Moment};
 use wansan_mistake::Mistake;
 
 /// Which time a plan's sweep is run.
@@ -43,6 +45,10 @@ pub struct Cell {
     pub document: Document,
     /// What is to be built and run.
     pub scenario: Scenario,
+    /// What its paths are like at first.
+    pub conditions: Conditions,
+    /// What is changed of them while it runs, in order of time.
+    pub timeline: Vec<Moment>,
 }
 
 /// The product of the sweep's axes over `base`, `repeat` times.
@@ -77,9 +83,13 @@ pub(super) fn expand(
             for (parameter, value) in point.iter().flat_map(|(_, point)| &point.settings) {
                 parameter.set(&mut table, value.clone())?;
             }
-            let resolved = document::from_table(&table)
-                .and_then(|document| Ok((Scenario::resolve(&document, "", folder)?, document)));
-            let (scenario, document) = resolved.map_err(|mistake| {
+            let resolved = document::from_table(&table).and_then(|document| {
+                let scenario = Scenario::resolve(&document, "", folder)?;
+                let conditions = Conditions::begin(&document, &scenario, folder)?;
+                let timeline = timeline::resolve(&document, "", &conditions)?;
+                Ok((document, scenario, conditions, timeline))
+            });
+            let (document, scenario, conditions, timeline) = resolved.map_err(|mistake| {
                 if parameters.is_empty() {
                     mistake
                 } else {
@@ -92,6 +102,8 @@ pub(super) fn expand(
                 parameters,
                 document,
                 scenario,
+                conditions,
+                timeline,
             });
         }
     }

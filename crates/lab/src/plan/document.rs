@@ -36,6 +36,9 @@ pub struct Document {
     /// Whether the sweep is run once more with what the finding advises.
     #[serde(default)]
     pub apply_advice: bool,
+    /// What is changed while it runs: `at 5s upper.delay = 32ms`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<String>,
     /// Where the experiment runs.
     #[serde(default)]
     pub world: WorldTable,
