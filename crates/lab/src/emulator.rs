@@ -20,8 +20,8 @@ mod frame;
 mod ip;
 mod join;
 mod meter;
-mod order;
 mod priority;
+mod remote;
 mod ring;
 mod segment;
 mod superframe;
@@ -32,7 +32,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -44,9 +44,9 @@ use crate::world::Interface;
 pub use class::Classes;
 use driver::Driver;
 pub use frame::Frame;
-pub use meter::{PathStatistics, Statistics};
-pub use order::{OrderError, Orders, Receipt};
+pub use meter::{ElementStatistics, PathStatistics, Statistics};
 pub use priority::Scheduling;
+pub use remote::{OrderError, Receipt, Remote};
 pub(crate) use ring::MAX_SUPER_FRAME_BYTES;
 
 /// The sample intervals that do not stop the emulator from moving frames or from stopping.
@@ -159,8 +159,7 @@ pub struct Report {
 #[derive(Debug)]
 pub struct Emulator {
     stop: Arc<AtomicBool>,
-    statistics: Arc<Mutex<Statistics>>,
-    orders: Orders,
+    remote: Remote,
     thread: Option<JoinHandle<Result<Report, EmulatorError>>>,
 }
 
@@ -182,13 +181,13 @@ impl Emulator {
         let shown = Arc::clone(&statistics);
         let directions = config.directions.iter();
         let names = directions.map(|direction| direction.name.clone()).collect();
-        let (orders, incoming) = Orders::new(names);
+        let (remote, orders) = Remote::new(names, statistics);
         let (ready, started) = mpsc::channel();
         let thread = thread::Builder::new()
             .name("emulator".to_owned())
             .spawn(move || {
                 enter(wan.as_fd())?;
-                let driver = Driver::open(config, shown, incoming)?;
+                let driver = Driver::open(config, shown, orders)?;
                 // Whoever starts us waits below for this, or for the end of the thread.
                 let _ = ready.send(());
                 driver.run(&told_to_stop)
@@ -196,8 +195,7 @@ impl Emulator {
             .map_err(lacks("start a thread"))?;
         let mut emulator = Emulator {
             stop,
-            statistics,
-            orders,
+            remote,
             thread: Some(thread),
         };
         if started.recv().is_err()
@@ -211,16 +209,13 @@ impl Emulator {
     /// The statistics as of the last sample.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        self.statistics
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.remote.statistics()
     }
 
-    /// Where to order changes of its directions.
+    /// It, for other threads.
     #[must_use]
-    pub fn orders(&self) -> Orders {
-        self.orders.clone()
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
     }
 
     /// Stops it, at its next sample at the latest. Frames that are still on their way are lost.

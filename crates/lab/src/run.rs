@@ -6,6 +6,8 @@
 
 mod cell;
 mod clock;
+pub mod control;
+mod course;
 mod emulation;
 mod explain;
 mod phase;

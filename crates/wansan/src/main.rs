@@ -27,6 +27,8 @@ enum Command {
     InitiatorCheck(commands::initiator_check::InitiatorCheckArgs),
     /// Run experiments in networks of this one computer
     Lab(commands::lab::LabArgs),
+    /// Look at the paths of a lab that runs, and change them
+    Path(commands::path::PathArgs),
     /// Say again what held a run back, from its files
     Explain(commands::explain::ExplainArgs),
     /// Fit closed forms of throughput to a run, and say which is nearer to it
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => commands::bench::run(&args),
         Command::InitiatorCheck(args) => commands::initiator_check::run(&args),
         Command::Lab(args) => commands::lab::run(args),
+        Command::Path(args) => commands::path::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Model(args) => commands::model::run(&args),
         Command::Wireguard => commands::wireguard::run(),

@@ -16,14 +16,17 @@ use wansan_path::{Departure, Fate, Packet};
 use wansan_trace::time::duration_ns;
 use wansan_trace::{Instant, NameId, Recorder, clock, event};
 
-use super::meter::Lateness;
-use super::order::Order;
+use super::meter::{Lateness, Throughput};
 use super::priority::{self, Scheduling};
+use super::remote::Order;
 use super::ring::PacketSocket;
 use super::segment::Segment;
 use super::superframe::{ETHERNET_BYTES, MAX_HEADER_BYTES, SuperFrame};
 use super::transmit::{Due, Transmit};
-use super::{Classes, Config, EmulatorError, Frame, Report, Statistics, lacks};
+use super::{
+    Classes, Config, ElementStatistics, EmulatorError, Frame, PathStatistics, Report, Statistics,
+    lacks,
+};
 
 /// Packets taken from the rings before those that are due get their turn; the last frame may have
 /// more of them.
@@ -69,6 +72,7 @@ struct DirectionState {
     overhead_bytes: u32,
     classes: Option<Classes>,
     lateness: Lateness,
+    throughput: Throughput,
 }
 
 impl Driver {
@@ -103,6 +107,7 @@ impl Driver {
                 overhead_bytes: direction.overhead_bytes,
                 classes: direction.classes,
                 lateness: Lateness::new(),
+                throughput: Throughput::default(),
             })
             .collect();
         let read_interval = read_interval(&directions);
@@ -352,8 +357,9 @@ impl Driver {
             let drops = port.socket.take_drops();
             self.ring_drops += drops.map_err(lacks("ask for a ring's drops"))?;
         }
-        for direction in &self.directions {
+        for direction in &mut self.directions {
             let counters = direction.chain.counters(now);
+            direction.throughput.sample(now, counters.delivered.bytes);
             self.recorder.path(event::Path {
                 time: now,
                 path: direction.id,
@@ -377,11 +383,20 @@ impl Driver {
 
     fn statistics(&self, now: Instant) -> Statistics {
         let paths = self.directions.iter().map(|direction| {
-            let delay_ns = duration_ns(direction.chain.delay());
-            let counters = direction.chain.counters(now);
-            direction
-                .lateness
-                .statistics(&direction.name, counters, delay_ns)
+            let elements = direction.chain.element_counters(now);
+            PathStatistics {
+                name: direction.name.clone(),
+                counters: direction.chain.counters(now),
+                overhead_bytes: direction.overhead_bytes,
+                is_down: direction.chain.is_down(),
+                delay_ns: duration_ns(direction.chain.delay()),
+                lateness_p50_ns: direction.lateness.quantile_ns(0.5),
+                lateness_p99_ns: direction.lateness.quantile_ns(0.99),
+                lateness_max_ns: direction.lateness.max_ns(),
+                bits_per_s: direction.chain.bits_per_s(),
+                peak_bits_per_s: direction.throughput.peak_bits_per_s(),
+                elements: elements.map(ElementStatistics::of).collect(),
+            }
         });
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         Statistics {

@@ -1,10 +1,16 @@
 //! What the emulator tells about itself while it runs.
 
+use std::collections::VecDeque;
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
-use wansan_path::Counters;
+use wansan_path::{Counters, ElementCounters, Tally};
 use wansan_trace::Instant;
 
 use super::Scheduling;
+
+/// Over how long a throughput is taken: long enough for a slow link's packets to count.
+const STRETCH: Duration = Duration::from_millis(500);
 
 /// One direction's statistics.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -13,7 +19,11 @@ pub struct PathStatistics {
     pub name: String,
     /// What its chain has counted.
     pub counters: Counters,
-    /// The delay that was asked for.
+    /// Bytes of layer 2 that count for each frame beyond its own.
+    pub overhead_bytes: u32,
+    /// Whether it is down now.
+    pub is_down: bool,
+    /// The delay that is asked for now.
     pub delay_ns: u64,
     /// How much later than their path said half of the frames had been handed to the kernel, by
     /// the emulator's own clock. What was asked for plus this is what was achieved.
@@ -22,6 +32,62 @@ pub struct PathStatistics {
     pub lateness_p99_ns: u64,
     /// The same for all frames.
     pub lateness_max_ns: u64,
+    /// The rate that is asked for now; nothing when it is unlimited.
+    pub bits_per_s: Option<u64>,
+    /// The most that came out in any half second; nothing before the first one is over.
+    pub peak_bits_per_s: Option<u64>,
+    /// Each element's, the first one nearest the sender.
+    pub elements: Vec<ElementStatistics>,
+}
+
+/// The counters of one element of a direction; see [`ElementCounters`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ElementStatistics {
+    /// Its name, such as `link`.
+    pub name: String,
+    /// What came to it.
+    pub entered: Tally,
+    /// What went on from it.
+    pub left: Tally,
+    /// What it dropped.
+    pub dropped: Tally,
+    /// What it marked.
+    pub marked: Tally,
+    /// Copies that it made.
+    pub duplicated: Tally,
+    /// What it spoiled.
+    pub corrupted: Tally,
+    /// What it held back.
+    pub held_back: Tally,
+    /// What it holds now; of a link, what waits.
+    pub depth: Tally,
+    /// The most of that.
+    pub high_water: Tally,
+    /// Time for which it has been sending.
+    pub busy_ns: u64,
+}
+
+impl ElementStatistics {
+    pub(super) fn of(counters: ElementCounters<'_>) -> ElementStatistics {
+        let is_link = counters.name.starts_with("link");
+        ElementStatistics {
+            name: counters.name.to_owned(),
+            entered: counters.entered,
+            left: counters.left,
+            dropped: counters.dropped,
+            marked: counters.marked,
+            duplicated: counters.duplicated,
+            corrupted: counters.corrupted,
+            held_back: counters.held_back,
+            depth: if is_link {
+                counters.queued
+            } else {
+                counters.held
+            },
+            high_water: counters.high_water,
+            busy_ns: counters.busy_ns,
+        }
+    }
 }
 
 /// An emulator's statistics; counters run from its start.
@@ -60,19 +126,62 @@ impl Lateness {
         self.0.saturating_record((sent - due).as_nanos() as u64);
     }
 
-    pub(super) fn statistics(
-        &self,
-        name: &str,
-        counters: Counters,
-        delay_ns: u64,
-    ) -> PathStatistics {
-        PathStatistics {
-            name: name.to_owned(),
-            counters,
-            delay_ns,
-            lateness_p50_ns: self.0.value_at_quantile(0.5),
-            lateness_p99_ns: self.0.value_at_quantile(0.99),
-            lateness_max_ns: self.0.max(),
+    /// No less than this share of the frames were at most that late.
+    pub(super) fn quantile_ns(&self, share: f64) -> u64 {
+        self.0.value_at_quantile(share)
+    }
+
+    pub(super) fn max_ns(&self) -> u64 {
+        self.0.max()
+    }
+}
+
+/// How much left a direction in any stretch of [`STRETCH`].
+#[derive(Debug, Default)]
+pub(super) struct Throughput {
+    /// Samples of the last stretch: when, and the bytes that had left by then.
+    samples: VecDeque<(Instant, u64)>,
+    peak_bits_per_s: Option<u64>,
+}
+
+impl Throughput {
+    pub(super) fn sample(&mut self, now: Instant, bytes: u64) {
+        self.samples.push_back((now, bytes));
+        while let Some(&(before, bytes_before)) = self.samples.front()
+            && now - before >= STRETCH
+        {
+            let bits = u128::from(bytes - bytes_before) * 8_000_000_000;
+            let bits_per_s = (bits / (now - before).as_nanos()) as u64;
+            self.peak_bits_per_s = self.peak_bits_per_s.max(Some(bits_per_s));
+            self.samples.pop_front();
         }
+    }
+
+    /// The most; nothing before the first stretch is over.
+    pub(super) fn peak_bits_per_s(&self) -> Option<u64> {
+        self.peak_bits_per_s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_is_that_of_whole_stretches() {
+        let mut throughput = Throughput::default();
+        let mut bytes = 0;
+        for step in 0..300u64 {
+            // 1000 B each 10 ms, and four times as many in the middle for as long as a stretch.
+            bytes += if (100..150).contains(&step) {
+                4000
+            } else {
+                1000
+            };
+            throughput.sample(Instant::from_ns(step * 10_000_000), bytes);
+            assert_eq!(throughput.peak_bits_per_s().is_some(), step >= 50);
+            assert!(throughput.samples.len() <= 51);
+        }
+        assert_eq!(throughput.peak_bits_per_s(), Some(3_200_000));
     }
 }

@@ -33,6 +33,9 @@ fn known() -> Vec<(String, Content)> {
         "cells.latency_p50_ns",
         "cells.latency_p99_ns",
         "cells.vpn_cpu_s_per_gib",
+        "cells.path_dropped",
+        "cells.path_marked",
+        "cells.path_queue_high_water_bytes",
         "cells.finding.waiting_share",
         "cells.packet_gap_mean_ns",
         "cells.packet_gap_p50_ns",
@@ -148,6 +151,7 @@ mod tests {
         let cell = json!({
             "finding": CellFinding::from(explain(&[])),
             "iops": 1, "bytes_per_s": 1, "latency_p50_ns": 1, "latency_p99_ns": 1, "vpn_cpu_s_per_gib": 1,
+            "path_dropped": 1, "path_marked": 1, "path_queue_high_water_bytes": 1,
             "packet_gap_mean_ns": 1, "packet_gap_p50_ns": 1, "packet_gap_p90_ns": 1,
             "in_flight": Layer::ALL.map(|layer| (layer.name().to_owned(), json!(1)))
                 .into_iter().collect::<serde_json::Map<_, _>>(),

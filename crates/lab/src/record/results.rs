@@ -13,6 +13,8 @@ use wansan_trace::Layer;
 use crate::plan::{Cell, Paper, Plan, Verdict};
 use crate::vpn::RouterUsage;
 
+use super::{PathChange, PathResult};
+
 /// The content of results.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
@@ -79,6 +81,21 @@ pub struct CellResult {
     /// What the tunnels of each router carried and cost meanwhile.
     #[serde(default)]
     pub routers: Vec<RouterUsage>,
+    /// Packets that the paths dropped, in all directions together.
+    #[serde(default)]
+    pub path_dropped: u64,
+    /// Packets that they marked with CE.
+    #[serde(default)]
+    pub path_marked: u64,
+    /// The most bytes that ever waited in one queue of theirs.
+    #[serde(default)]
+    pub path_queue_high_water_bytes: u64,
+    /// What each direction of each emulated path did.
+    #[serde(default)]
+    pub paths: Vec<PathResult>,
+    /// What was changed of them meanwhile, in the order in which it was asked for.
+    #[serde(default)]
+    pub timeline: Vec<PathChange>,
     /// Mean number of I/Os in flight at each recorded layer, of all initiators together.
     pub in_flight: BTreeMap<String, f64>,
     /// What holds this cell back, judged by itself; null when it failed.
@@ -193,6 +210,11 @@ impl CellResult {
             packet_gap_p90_ns: None,
             vpn_cpu_s_per_gib: None,
             routers: Vec::new(),
+            path_dropped: 0,
+            path_marked: 0,
+            path_queue_high_water_bytes: 0,
+            paths: Vec::new(),
+            timeline: Vec::new(),
             in_flight: BTreeMap::new(),
             finding: None,
         }
@@ -203,6 +225,15 @@ impl CellResult {
         let costs = routers.iter().filter_map(|router| router.cpu_s_per_gib);
         self.vpn_cpu_s_per_gib = costs.reduce(f64::max);
         self.routers = routers;
+    }
+
+    /// Takes in what each direction of each path did.
+    pub fn add_paths(&mut self, paths: Vec<PathResult>) {
+        self.path_dropped = paths.iter().map(|path| path.dropped_packets).sum();
+        self.path_marked = paths.iter().map(|path| path.marked_packets).sum();
+        let high_water = paths.iter().map(|path| path.queue_high_water_bytes);
+        self.path_queue_high_water_bytes = high_water.max().unwrap_or(0);
+        self.paths = paths;
     }
 
     /// Sums up what the initiators say; `reports` are the objects that `wansan bench --json`

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use wansan_trace::file;
 
+use super::course::{Course, Stage};
 use super::program::{self, Programs};
 use super::{CellError, Options, emulation, tunnels};
 use crate::emulator::Emulator;
 use crate::plan::Cell;
-use crate::record::{CellFacts, NodeFacts};
+use crate::record::{CellFacts, NodeFacts, PathChange, PathResult};
 use crate::vpn::Tunnels;
 use crate::world::{Process, ProcessError, World};
 
@@ -37,6 +38,10 @@ pub(super) struct Measured {
     pub(super) tunnels: Tunnels,
     /// Its world, for the manifest.
     pub(super) facts: CellFacts,
+    /// What each direction of its paths did.
+    pub(super) paths: Vec<PathResult>,
+    /// What was changed of them.
+    pub(super) timeline: Vec<PathChange>,
 }
 
 /// Somebody to be told how far a cell has got.
@@ -53,6 +58,7 @@ pub(super) fn measure(
     cell: &Cell,
     folder: &Path,
     options: &Options<'_>,
+    stage: &Stage,
     watch: &mut dyn Watch,
 ) -> Result<Measured, CellError> {
     let scenario = &cell.scenario;
@@ -90,16 +96,20 @@ pub(super) fn measure(
         let process = host.start(&title, command)?;
         initiators.push((title, name, process));
     }
+    stage.enter(Course::begin(number, cell, emulator.remote()));
     watch.started();
     let limit = document.workload.warmup.0 + document.workload.time.0 + END_LIMIT;
-    wait(
+    let waited = wait(
         &mut target,
         &mut initiators,
         &mut tunnels,
         limit,
         options,
+        stage,
         watch,
-    )?;
+    );
+    let timeline = stage.leave().map_or_else(Vec::new, Course::end);
+    waited?;
     let mut reports = Vec::new();
     for (title, host, process) in initiators {
         let lines = process
@@ -109,12 +119,14 @@ pub(super) fn measure(
     }
     target.terminate();
     target.succeed(END_LIMIT)?;
-    gather(emulator, folder, &mut facts)?;
+    let paths = gather(emulator, folder, &mut facts)?;
     file::merge_parts(folder)?;
     Ok(Measured {
         reports,
         tunnels,
         facts,
+        paths,
+        timeline,
     })
 }
 
@@ -125,6 +137,7 @@ fn wait(
     tunnels: &mut Tunnels,
     limit: Duration,
     options: &Options<'_>,
+    stage: &Stage,
     watch: &mut dyn Watch,
 ) -> Result<(), CellError> {
     let deadline = Instant::now() + limit;
@@ -145,6 +158,7 @@ fn wait(
             // It never ends by itself: say why it did.
             target.line("serve", LAST_WORDS)?;
         }
+        stage.with(Course::advance);
         watch.running();
         thread::sleep(POLL);
     }
@@ -158,12 +172,17 @@ fn first_cause(target: &mut Process, of_initiator: ProcessError) -> ProcessError
     }
 }
 
-/// Stops the emulator and writes its records down.
-fn gather(emulator: Emulator, folder: &Path, facts: &mut CellFacts) -> Result<(), CellError> {
+/// Stops the emulator and writes its records down; what the paths did.
+fn gather(
+    emulator: Emulator,
+    folder: &Path,
+    facts: &mut CellFacts,
+) -> Result<Vec<PathResult>, CellError> {
     let report = emulator.stop()?;
     facts.add_statistics(&report.statistics);
     file::write_part(folder, WAN, &[report.recorder])?;
-    Ok(())
+    let paths = report.statistics.paths.iter();
+    Ok(paths.map(PathResult::from).collect())
 }
 
 fn facts(number: usize, world: &World) -> CellFacts {

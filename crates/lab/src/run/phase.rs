@@ -1,12 +1,15 @@
 //! A run from its first cell to its report.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use wansan_insight::finding::{Limit, Observed};
 use wansan_insight::report::{CellCharts, Detail};
 
 use super::cell::{self, Watch};
 use super::clock::Clock;
+use super::control::Server;
+use super::course::Stage;
 use super::explain;
 use super::tunnels;
 use super::{CellError, Observer, Options, Outcome, RunError};
@@ -28,10 +31,15 @@ pub fn run(
     let kinds: Vec<Kind> = cells.iter().flat_map(tunnels::kinds).collect();
     vpn::check(&kinds).map_err(|error| RunError::NotStarted(Box::new(error.into())))?;
     let phases = if plan.document().apply_advice { 2 } else { 1 };
+    let folder = RunFolder::create(&options.out, plan)?;
+    let stage = Arc::new(Stage::default());
+    // A run on a file system that has no sockets cannot be spoken to, and goes on.
+    let _control = Server::start(folder.path(), Arc::clone(&stage));
     let mut run = Run {
         options,
         observer,
-        folder: RunFolder::create(&options.out, plan)?,
+        folder,
+        stage,
         manifest: Manifest::begin(plan, options.rights),
         results: Results::begin(plan),
         clock: Clock::new(phases * cells.len()),
@@ -55,6 +63,7 @@ struct Run<'a> {
     options: &'a Options<'a>,
     observer: &'a mut dyn Observer,
     folder: RunFolder,
+    stage: Arc<Stage>,
     manifest: Manifest,
     results: Results,
     clock: Clock,
@@ -143,10 +152,12 @@ impl Run<'_> {
             clock: &self.clock,
             cell,
         };
-        let measured = cell::measure(number, cell, &folder, self.options, &mut watch)?;
+        let measured = cell::measure(number, cell, &folder, self.options, &self.stage, &mut watch)?;
         self.manifest.cells.push(measured.facts);
         let mut result = CellResult::begin(number, cell);
         result.add_reports(measured.reports);
+        result.add_paths(measured.paths);
+        result.timeline = measured.timeline;
         let tunnels = measured.tunnels;
         result.add_routers(tunnels.usage(result.measured_from_ns, result.measured_to_ns));
         let (observed, charts) = explain::cell(&folder, &mut result, self.detail)?;

@@ -12,6 +12,7 @@ use wansan_lab::record::{
 };
 
 use super::text;
+use crate::commands::grid::{grid, right};
 use crate::commands::{tell, tell_json};
 
 #[derive(Debug, Args)]
@@ -115,7 +116,7 @@ fn table(comparison: &Comparison, shown: &Shown) -> String {
         "95 % interval of B − A",
         "",
     ];
-    let mut table = text::grid(header);
+    let mut table = grid(header);
     let number = |number: f64| format!("{:.2}", number * shown.scale);
     for (cell, difference) in rows {
         let interval = difference.interval.map(|[low, high]| {
@@ -143,7 +144,7 @@ fn table(comparison: &Comparison, shown: &Shown) -> String {
             word(difference.verdict).to_owned(),
         ]);
     }
-    text::right(&mut table, 1..7);
+    right(&mut table, 1..7);
     format!("{}\n{table}\n\n", shown.title)
 }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use wansan_lab::record::{self, StoredRun};
 
-use super::text;
+use crate::commands::grid::{grid, right};
 use crate::commands::{remark, tell, tell_json};
 
 #[derive(Debug, Args)]
@@ -91,7 +91,7 @@ impl Listed {
 
 fn table(listed: &[Listed]) -> String {
     let header = ["run", "began (UTC)", "took", "form", "cells", "outcome"];
-    let mut table = text::grid(header);
+    let mut table = grid(header);
     for run in listed {
         table.add_row([
             run.run.clone(),
@@ -102,7 +102,7 @@ fn table(listed: &[Listed]) -> String {
             run.judged(),
         ]);
     }
-    text::right(&mut table, [2, 4]);
+    right(&mut table, [2, 4]);
     table.to_string()
 }
 

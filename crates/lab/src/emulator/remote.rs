@@ -1,11 +1,13 @@
-//! Changes on their way to a running emulator.
+//! A running emulator as other threads see it: what it says, and how to change its directions.
 
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use wansan_path::{Change, ChangeError};
 use wansan_trace::Instant;
+
+use super::Statistics;
 
 /// How many orders may wait for the emulator.
 const MAX_WAITING: usize = 64;
@@ -20,11 +22,12 @@ pub(super) struct Order {
     pub(super) done: SyncSender<Result<Instant, ChangeError>>,
 }
 
-/// Takes orders for a running emulator, which carries them out in the order in which they come.
+/// A running emulator. It carries orders out in the order in which they come.
 #[derive(Debug, Clone)]
-pub struct Orders {
+pub struct Remote {
     sender: SyncSender<Order>,
     directions: Arc<[String]>,
+    shown: Arc<Mutex<Statistics>>,
 }
 
 /// What an order has come to.
@@ -48,12 +51,27 @@ pub enum OrderError {
     Change(#[from] ChangeError),
 }
 
-impl Orders {
-    /// The orders for an emulator with these directions, and where they arrive.
-    pub(super) fn new(directions: Vec<String>) -> (Orders, Receiver<Order>) {
+impl Remote {
+    /// One for an emulator with these directions, which shows its statistics there; and where orders
+    /// arrive.
+    pub(super) fn new(
+        directions: Vec<String>,
+        shown: Arc<Mutex<Statistics>>,
+    ) -> (Remote, Receiver<Order>) {
         let (sender, receiver) = mpsc::sync_channel(MAX_WAITING);
-        let directions = directions.into();
-        (Orders { sender, directions }, receiver)
+        let remote = Remote {
+            sender,
+            directions: directions.into(),
+            shown,
+        };
+        (remote, receiver)
+    }
+
+    /// The statistics as of the last sample.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let shown = self.shown.lock();
+        shown.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Orders changes to directions, by name, all of them made at `at`, or at once when that has
@@ -61,7 +79,7 @@ impl Orders {
     ///
     /// # Errors
     /// [`OrderError`]; then nothing of it is made.
-    pub fn place(
+    pub fn order(
         &self,
         at: Instant,
         changes: Vec<(String, Change)>,

@@ -1,0 +1,285 @@
+//! Speaking to a running lab: a Unix socket in its run folder, which its user alone can open.
+//!
+//! A client sends one line of JSON, a [`Request`], and gets one back, an [`Answer`]. The socket is
+//! reached by way of the folder's descriptor, since the kernel takes no path of a socket beyond 107
+//! bytes.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags, fchmod, open};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::course::Stage;
+use crate::plan::Statement;
+use crate::record::{PathChange, PathResult};
+
+/// The socket's name in the run folder.
+const SOCKET: &str = "control";
+/// Clients that may wait to be answered.
+const BACKLOG: i32 = 8;
+/// Longest request, in bytes.
+const MAX_REQUEST_BYTES: u64 = 1 << 16;
+/// Longest answer, in bytes.
+const MAX_ANSWER_BYTES: u64 = 64 << 20;
+/// How long either end waits for the other.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client may take to ask.
+const ASKING: Duration = Duration::from_secs(1);
+/// How often it is looked whether a change has been made.
+const POLL: Duration = Duration::from_millis(1);
+
+/// What a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// How the paths of the running cell do.
+    Show,
+    /// These changes, all at once.
+    Set(Vec<String>),
+}
+
+/// What it gets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// How the paths do.
+    Show(Shown),
+    /// What was changed, and when.
+    Set(Vec<PathChange>),
+    /// Why nothing was done, in one line.
+    Refused(String),
+}
+
+/// The paths of a running cell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// The cell's number.
+    pub cell: usize,
+    /// Time since its initiators were started.
+    pub after_ns: u64,
+    /// Each direction of each emulated path.
+    pub paths: Vec<PathResult>,
+    /// What has been changed so far.
+    pub timeline: Vec<PathChange>,
+}
+
+/// Why a running lab cannot be spoken to. Each is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// No run in the folder is running.
+    #[error("no lab runs in {}: start one with `wansan lab run`, or name its run folder with --run", .0.display())]
+    NoneRuns(PathBuf),
+    /// The run is over, or the folder is none of a run.
+    #[error("{}: no lab runs there", .0.display())]
+    NotRunning(PathBuf),
+    /// The lab does not answer, or not in its language.
+    #[error("{}: cannot ask the lab: {reason}", folder.display())]
+    Unanswered {
+        /// The run's folder.
+        folder: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The lab does not do it.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Asks the lab that makes the run in `folder`.
+///
+/// # Errors
+/// [`ControlError`]; a refusal is one, too.
+pub fn ask(folder: &Path, request: &Request) -> Result<Answer, ControlError> {
+    let mut stream = connect(folder)?;
+    let unanswered = |error: io::Error| ControlError::Unanswered {
+        folder: folder.to_owned(),
+        reason: match error.kind() {
+            io::ErrorKind::WouldBlock => "it does not answer in time".to_owned(),
+            _ => error.to_string(),
+        },
+    };
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .and_then(|()| tell(&mut stream, request))
+        .map_err(unanswered)?;
+    match hear(stream, MAX_ANSWER_BYTES).map_err(unanswered)? {
+        Answer::Refused(reason) => Err(ControlError::Refused(reason)),
+        answer => Ok(answer),
+    }
+}
+
+/// The folder of the newest run in `out` that is running.
+///
+/// # Errors
+/// [`ControlError::NoneRuns`].
+pub fn running(out: &Path) -> Result<PathBuf, ControlError> {
+    let subfolders = |folder: &Path| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path())
+    };
+    let mut runs: Vec<PathBuf> = subfolders(out)
+        .flat_map(|plan| subfolders(&plan).collect::<Vec<_>>())
+        .filter(|run| run.join(SOCKET).exists())
+        .collect();
+    // Names begin with the time.
+    runs.sort_by(|one, other| other.file_name().cmp(&one.file_name()));
+    let found = runs.into_iter().find(|run| connect(run).is_ok());
+    found.ok_or_else(|| ControlError::NoneRuns(out.to_owned()))
+}
+
+fn connect(folder: &Path) -> Result<UnixStream, ControlError> {
+    let connected = by_descriptor(folder).and_then(|(_folder, path)| UnixStream::connect(path));
+    connected.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::ConnectionRefused => ControlError::NotRunning(folder.to_owned()),
+        _ => ControlError::Unanswered {
+            folder: folder.to_owned(),
+            reason: error.to_string(),
+        },
+    })
+}
+
+/// A short path of the socket in a folder; it holds as long as the descriptor.
+fn by_descriptor(folder: &Path) -> io::Result<(OwnedFd, String)> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = open(folder, flags, Mode::empty())?;
+    let path = format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd());
+    Ok((folder, path))
+}
+
+fn tell(stream: &mut UnixStream, said: &impl Serialize) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = serde_json::to_string(said)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes())
+}
+
+fn hear<T: DeserializeOwned>(stream: impl Read, most_bytes: u64) -> io::Result<T> {
+    let mut line = String::new();
+    BufReader::new(stream.take(most_bytes)).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// Answers for a run, in a thread of its own, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Server {
+    socket: PathBuf,
+    /// Hanging up ends the thread.
+    hang_up: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens in the run's folder.
+    pub(super) fn start(folder: &Path, stage: Arc<Stage>) -> io::Result<Server> {
+        let (_folder, path) = by_descriptor(folder)?;
+        let socket = socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        // The file gets the mode that the socket has, so that nobody else can ever open it.
+        fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+        bind(&socket, &SocketAddrUnix::new(path)?)?;
+        listen(&socket, BACKLOG)?;
+        let (hang_up, hung_up) = UnixStream::pair()?;
+        let listener = UnixListener::from(socket);
+        let thread = thread::Builder::new()
+            .name("control".to_owned())
+            .spawn(move || serve(&listener, &hung_up, &stage))?;
+        Ok(Server {
+            socket: folder.join(SOCKET),
+            hang_up: Some(hang_up),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.hang_up = None;
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("answering does not panic");
+        }
+        // The folder may have gone before.
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+fn serve(listener: &UnixListener, hung_up: &UnixStream, stage: &Stage) {
+    loop {
+        let mut ready = [
+            PollFd::new(listener, PollFlags::IN),
+            PollFd::new(hung_up, PollFlags::IN),
+        ];
+        if poll(&mut ready, None).is_err() {
+            continue;
+        }
+        if !ready[1].revents().is_empty() {
+            return;
+        }
+        // A client that goes away, or breaks off, is the client's own affair.
+        if let Ok((stream, _)) = listener.accept() {
+            let _ = attend(stream, stage);
+        }
+    }
+}
+
+fn attend(mut stream: UnixStream, stage: &Stage) -> io::Result<()> {
+    stream.set_read_timeout(Some(ASKING))?;
+    let answer = match hear(&stream, MAX_REQUEST_BYTES) {
+        Ok(request) => answer(request, stage),
+        Err(error) => Answer::Refused(format!("this is no request: {error}")),
+    };
+    tell(&mut stream, &answer)
+}
+
+fn answer(request: Request, stage: &Stage) -> Answer {
+    let nobody =
+        || Answer::Refused("no cell of the run is under load just now: try again".to_owned());
+    let lines = match request {
+        Request::Show => {
+            let shown = stage.with(|course| course.shown());
+            return shown.map_or_else(nobody, Answer::Show);
+        }
+        Request::Set(lines) => lines,
+    };
+    let statements: Result<Vec<Statement>, _> =
+        lines.iter().map(|line| Statement::parse(line)).collect();
+    let statements = match statements {
+        Ok(statements) => statements,
+        Err(mistake) => return Answer::Refused(mistake.to_string()),
+    };
+    let places = match stage.with(|course| course.set(&statements)) {
+        None => return nobody(),
+        Some(Err(refused)) => return Answer::Refused(refused),
+        Some(Ok(places)) => places,
+    };
+    let until = Instant::now() + PATIENCE / 2;
+    loop {
+        let Some((changes, settled)) = stage.with(|course| course.outcome(places.clone())) else {
+            return nobody();
+        };
+        if let Some(refused) = changes.iter().find_map(|change| change.refused.clone()) {
+            return Answer::Refused(refused);
+        }
+        if settled || Instant::now() > until {
+            return Answer::Set(changes);
+        }
+        thread::sleep(POLL);
+    }
+}
