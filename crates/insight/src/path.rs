@@ -38,6 +38,9 @@ pub fn path_use(table: &Table<Path>, window: Window) -> Vec<PathUse> {
     for row in &table.rows {
         if window.contains(row.record.time.ns()) {
             let name = table.names.get(row.record.path);
+            if Path::element(name).1.is_some() {
+                continue;
+            }
             paths.entry(name).or_default().push(&row.record);
         }
     }

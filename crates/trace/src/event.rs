@@ -178,16 +178,18 @@ pub struct Packet {
     pub verdict: Verdict,
 }
 
-/// `path`: one direction of one emulated path, sampled; the counters run from the path's start.
+/// `path`: one direction of one emulated path, or one element of a direction, sampled; the counters
+/// run from the path's start. An element has no record before it has done anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Path {
     /// When.
     pub time: Instant,
-    /// The path and direction, by its name in the recorder.
+    /// The path and direction, such as `upper:forward`, by its name in the recorder; an element's
+    /// name stands behind it, such as `upper:forward:link` (see [`Path::element`]).
     pub path: NameId,
-    /// Packets waiting for the link at this moment.
+    /// Packets waiting for the link at this moment; of an element that is no link, packets in it.
     pub queue_packets: u32,
-    /// Bytes waiting for the link at this moment.
+    /// Their bytes.
     pub queue_bytes: u64,
     /// Packets that came in.
     pub in_packets: u64,
@@ -205,4 +207,26 @@ pub struct Path {
     pub marks: u64,
     /// Time for which the link was sending; its share of the time passed is the utilisation.
     pub busy_ns: u64,
+    /// The delay that was asked for at this moment, jitter left out; 0 for an element that is no
+    /// delay.
+    pub delay_ns: u64,
+    /// How much later than that the packets left that did since the last sample, their mean; 0 for
+    /// an element.
+    pub lateness_ns: u64,
+    /// The rate that was asked for at this moment; 0 when it is unlimited, and for an element that
+    /// is no link. What was achieved is in the bytes that came out.
+    pub bits_per_s: u64,
+}
+
+impl Path {
+    /// The direction and the element that a name of records means; the element is `None` when the
+    /// whole direction is meant.
+    #[must_use]
+    pub fn element(name: &str) -> (&str, Option<&str>) {
+        let second = name.match_indices(':').nth(1);
+        match second {
+            Some((place, _)) => (&name[..place], Some(&name[place + 1..])),
+            None => (name, None),
+        }
+    }
 }

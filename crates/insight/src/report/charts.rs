@@ -177,6 +177,9 @@ mod tests {
             loss_drops: 0,
             marks: 0,
             busy_ns: time_ns / 4,
+            delay_ns: 0,
+            lateness_ns: 0,
+            bits_per_s: 0,
         }
     }
 

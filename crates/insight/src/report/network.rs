@@ -112,6 +112,9 @@ pub(super) fn paths(path: &Table<Path>, axis: &TimeAxis) -> Vec<PathSamples> {
     let mut directions: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
     for row in &path.rows {
         let name = path.names.get(row.record.path);
+        if Path::element(name).1.is_some() {
+            continue;
+        }
         directions.entry(name).or_default().push(&row.record);
     }
     let shown = directions.into_iter().take(MAX_PATHS);
@@ -261,6 +264,9 @@ mod tests {
             loss_drops: 0,
             marks: 0,
             busy_ns,
+            delay_ns: 0,
+            lateness_ns: 0,
+            bits_per_s: 0,
         }
     }
 

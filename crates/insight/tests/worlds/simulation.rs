@@ -548,6 +548,9 @@ impl Simulation {
             loss_drops: 0,
             marks: 0,
             busy_ns: self.link_busy_ns - backlog_ns,
+            delay_ns: 0,
+            lateness_ns: 0,
+            bits_per_s: 0,
         });
         for session in 0..self.world.sessions {
             let held = &self.sessions[session];

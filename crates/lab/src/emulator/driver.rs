@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, clock_gettime};
-use wansan_path::{Departure, Fate, Packet};
+use wansan_path::{Counters, Departure, Fate, Packet, Tally};
 use wansan_trace::time::duration_ns;
 use wansan_trace::{Instant, NameId, Recorder, clock, event};
 
@@ -24,8 +24,8 @@ use super::segment::Segment;
 use super::superframe::{ETHERNET_BYTES, MAX_HEADER_BYTES, SuperFrame};
 use super::transmit::{Due, Transmit};
 use super::{
-    Classes, Config, ElementStatistics, EmulatorError, Frame, PathStatistics, Report, Statistics,
-    lacks,
+    Classes, Config, Direction, ElementStatistics, EmulatorError, Frame, PathStatistics, Report,
+    Statistics, lacks,
 };
 
 /// Packets taken from the rings before those that are due get their turn; the last frame may have
@@ -73,6 +73,14 @@ struct DirectionState {
     classes: Option<Classes>,
     lateness: Lateness,
     throughput: Throughput,
+    elements: Vec<ElementState>,
+}
+
+/// What is remembered of one element of a chain.
+struct ElementState {
+    id: NameId,
+    /// Whether it has done anything.
+    acts: bool,
 }
 
 impl Driver {
@@ -102,6 +110,7 @@ impl Driver {
             .into_iter()
             .map(|direction| DirectionState {
                 id: recorder.name(&direction.name),
+                elements: element_states(&mut recorder, &direction),
                 name: direction.name,
                 chain: direction.chain,
                 overhead_bytes: direction.overhead_bytes,
@@ -360,21 +369,9 @@ impl Driver {
         for direction in &mut self.directions {
             let counters = direction.chain.counters(now);
             direction.throughput.sample(now, counters.delivered.bytes);
-            self.recorder.path(event::Path {
-                time: now,
-                path: direction.id,
-                queue_packets: u32::try_from(counters.queued.packets).unwrap_or(u32::MAX),
-                queue_bytes: counters.queued.bytes,
-                in_packets: counters.entered.packets,
-                in_bytes: counters.entered.bytes,
-                out_packets: counters.delivered.packets,
-                out_bytes: counters.delivered.bytes,
-                queue_drops: counters.dropped_by_queue.packets
-                    + counters.dropped_by_delay_line.packets,
-                loss_drops: counters.dropped_by_loss.packets + counters.dropped_by_outage.packets,
-                marks: counters.marked.packets,
-                busy_ns: counters.busy_ns,
-            });
+            if self.recorder.keeps_paths() {
+                direction.record(now, &counters, &mut self.recorder);
+            }
         }
         let statistics = self.statistics(now);
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = statistics;
@@ -434,6 +431,81 @@ impl Driver {
         match slept {
             Ok(()) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(lacks("wait for frames")(errno.into())),
+        }
+    }
+}
+
+fn element_states(recorder: &mut Recorder, direction: &Direction) -> Vec<ElementState> {
+    let elements = direction.chain.elements();
+    let state = |(name, _): (&str, _)| ElementState {
+        id: recorder.name(&format!("{}:{name}", direction.name)),
+        acts: false,
+    };
+    elements.map(state).collect()
+}
+
+impl DirectionState {
+    /// Samples the direction, and those of its elements that do anything.
+    fn record(&mut self, now: Instant, counters: &Counters, recorder: &mut Recorder) {
+        let packets = |tally: Tally| u32::try_from(tally.packets).unwrap_or(u32::MAX);
+        let direction = event::Path {
+            time: now,
+            path: self.id,
+            queue_packets: packets(counters.queued),
+            queue_bytes: counters.queued.bytes,
+            in_packets: counters.entered.packets,
+            in_bytes: counters.entered.bytes,
+            out_packets: counters.delivered.packets,
+            out_bytes: counters.delivered.bytes,
+            queue_drops: counters.dropped_by_queue.packets + counters.dropped_by_delay_line.packets,
+            loss_drops: counters.dropped_by_loss.packets + counters.dropped_by_outage.packets,
+            marks: counters.marked.packets,
+            busy_ns: counters.busy_ns,
+            delay_ns: duration_ns(self.chain.delay()),
+            lateness_ns: self.lateness.take_recent_mean_ns(),
+            bits_per_s: self.chain.bits_per_s().unwrap_or(0),
+        };
+        recorder.path(direction);
+        let elements = self.chain.element_counters(now).zip(&mut self.elements);
+        for (counters, state) in elements {
+            let passed_on = counters.left.packets == counters.entered.packets;
+            state.acts |= !passed_on || counters.high_water.packets > 0;
+            state.acts |= counters.marked.packets + counters.corrupted.packets > 0;
+            if !state.acts {
+                continue;
+            }
+            let is = |kind: &str| counters.name.starts_with(kind);
+            let depth = if is("link") {
+                counters.queued
+            } else {
+                counters.held
+            };
+            let dropped = counters.dropped.packets;
+            recorder.path(event::Path {
+                path: state.id,
+                queue_packets: packets(depth),
+                queue_bytes: depth.bytes,
+                in_packets: counters.entered.packets,
+                in_bytes: counters.entered.bytes,
+                out_packets: counters.left.packets,
+                out_bytes: counters.left.bytes,
+                queue_drops: if is("loss") || is("outage") {
+                    0
+                } else {
+                    dropped
+                },
+                loss_drops: if is("loss") || is("outage") {
+                    dropped
+                } else {
+                    0
+                },
+                marks: counters.marked.packets,
+                busy_ns: counters.busy_ns,
+                delay_ns: if is("delay") { direction.delay_ns } else { 0 },
+                lateness_ns: 0,
+                bits_per_s: if is("link") { direction.bits_per_s } else { 0 },
+                ..direction
+            });
         }
     }
 }

@@ -114,25 +114,42 @@ pub struct Statistics {
 }
 
 /// How late frames were, by direction.
-pub(super) struct Lateness(Histogram<u64>);
+pub(super) struct Lateness {
+    all: Histogram<u64>,
+    /// The sum and the number of those that were not asked for yet.
+    recent: (u64, u64),
+}
 
 impl Lateness {
     pub(super) fn new() -> Self {
         // Two digits from 1 ns to 10 s: a few KiB.
-        Lateness(Histogram::new_with_bounds(1, 10_000_000_000, 2).expect("the bounds are valid"))
+        let all = Histogram::new_with_bounds(1, 10_000_000_000, 2);
+        Lateness {
+            all: all.expect("the bounds are valid"),
+            recent: (0, 0),
+        }
     }
 
     pub(super) fn record(&mut self, due: Instant, sent: Instant) {
-        self.0.saturating_record((sent - due).as_nanos() as u64);
+        let late_ns = (sent - due).as_nanos() as u64;
+        self.all.saturating_record(late_ns);
+        self.recent.0 += late_ns;
+        self.recent.1 += 1;
     }
 
     /// No less than this share of the frames were at most that late.
     pub(super) fn quantile_ns(&self, share: f64) -> u64 {
-        self.0.value_at_quantile(share)
+        self.all.value_at_quantile(share)
     }
 
     pub(super) fn max_ns(&self) -> u64 {
-        self.0.max()
+        self.all.max()
+    }
+
+    /// The mean since this was asked before; 0 when there were none.
+    pub(super) fn take_recent_mean_ns(&mut self) -> u64 {
+        let (sum, count) = std::mem::take(&mut self.recent);
+        sum / count.max(1)
     }
 }
 

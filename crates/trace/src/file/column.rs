@@ -131,9 +131,19 @@ pub struct Column<T> {
     pub(super) cells: Cells<T>,
     /// How they follow each other.
     pub(super) habit: Habit,
+    /// Whether older files lack it; there it reads as in a blank record.
+    pub(super) may_lack: bool,
 }
 
 impl<T> Column<T> {
+    /// One that was added to its kind later: older files lack it.
+    pub(super) fn added(self) -> Self {
+        Column {
+            may_lack: true,
+            ..self
+        }
+    }
+
     pub(super) fn vocabulary(&self) -> Option<Vocabulary> {
         match self.cells {
             Cells::Text { vocabulary, .. } => Some(vocabulary),
@@ -175,6 +185,7 @@ pub(super) const fn int64<T>(
         name,
         cells: Cells::Int64 { get, set },
         habit,
+        may_lack: false,
     }
 }
 
@@ -190,6 +201,7 @@ pub(super) const fn uint<T>(
         name,
         cells: Cells::UInt { bits, get, set },
         habit,
+        may_lack: false,
     }
 }
 
@@ -208,6 +220,7 @@ pub(super) const fn text<T>(
             set,
         },
         habit: Habit::Repeats,
+        may_lack: false,
     }
 }
 
@@ -221,5 +234,6 @@ pub(super) const fn address<T>(
         name,
         cells: Cells::Address { get, set },
         habit: Habit::Repeats,
+        may_lack: false,
     }
 }

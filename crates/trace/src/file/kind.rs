@@ -391,6 +391,9 @@ impl Columns for Path {
         loss_drops: 0,
         marks: 0,
         busy_ns: 0,
+        delay_ns: 0,
+        lateness_ns: 0,
+        bits_per_s: 0,
     };
     kept_as_it_is!(path);
     fn time(&self) -> Instant {
@@ -426,6 +429,8 @@ impl Columns for Path {
             marks Repeats,
             busy_ns Varies,
         });
+        let added = counters! { delay_ns Repeats, lateness_ns Varies, bits_per_s Repeats };
+        columns.extend(added.map(Column::added));
         columns
     }
 }

@@ -60,9 +60,10 @@ impl<T: Kind> Reader<T> {
     fn open_unguarded(path: &Path) -> Result<Self, FileError> {
         let file = File::open(path).map_err(|error| FileError::read(path, &error))?;
         let file = SerializedFileReader::new(file).map_err(|error| damaged(path, &error))?;
-        let columns = all_columns::<T>();
+        let mut columns = all_columns::<T>();
         let facts = file.metadata().file_metadata();
         check_facts::<T>(path, facts)?;
+        columns.retain(|column| !column.may_lack || has_column(facts, column.name));
         let places = find_columns(path, facts, &columns)?;
         let rows = u64::try_from(facts.num_rows())
             .map_err(|_| FileError::damaged(path, "it claims a negative number of rows"))?;
@@ -307,6 +308,11 @@ fn check_facts<T: Kind>(path: &Path, facts: &FileMetaData) -> Result<(), FileErr
             ),
         }),
     }
+}
+
+fn has_column(facts: &FileMetaData, name: &str) -> bool {
+    let mut there = facts.schema_descr().columns().iter();
+    there.any(|found| found.path().string() == name)
 }
 
 fn find_columns<T>(

@@ -101,7 +101,7 @@ fn packet() -> impl Strategy<Value = Packet> {
 }
 
 fn path() -> impl Strategy<Value = Path> {
-    prop::array::uniform12(number()).prop_map(|n| Path {
+    prop::array::uniform15(number()).prop_map(|n| Path {
         time: Instant::from_ns(n[0]),
         path: NameId(n[1] as u16),
         queue_packets: n[2] as u32,
@@ -114,6 +114,9 @@ fn path() -> impl Strategy<Value = Path> {
         loss_drops: n[9],
         marks: n[10],
         busy_ns: n[11],
+        delay_ns: n[12],
+        lateness_ns: n[13],
+        bits_per_s: n[14],
     })
 }
 

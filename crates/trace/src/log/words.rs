@@ -201,9 +201,9 @@ rows!(Tcp, 14 words,
     [time] [session] [connection event congestion_state cwnd_packets] [ssthresh_packets mss_bytes]
     [in_flight_packets rwnd_bytes] [unsent_bytes retransmits] [srtt_ns] [min_rtt_ns] [acked_bytes]
     [pacing_bytes_per_s] [delivery_bytes_per_s] [busy_ns] [rwnd_limited_ns] [sndbuf_limited_ns]);
-rows!(Path, 11 words,
+rows!(Path, 14 words,
     [time] [path queue_packets] [queue_bytes] [in_packets] [in_bytes] [out_packets] [out_bytes]
-    [queue_drops] [loss_drops] [marks] [busy_ns]);
+    [queue_drops] [loss_drops] [marks] [busy_ns] [delay_ns] [lateness_ns] [bits_per_s]);
 rows!(PacketRow, 9 words,
     [time] [departed] [source_high] [source_low] [destination_high] [destination_low]
     [seq ack] [payload_bytes ip_bytes window flags ecn]
