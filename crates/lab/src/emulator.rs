@@ -13,6 +13,7 @@
 //! Sizes on a path are those of the Ethernet frame: 14 bytes of header before the IP packet, no
 //! preamble, checksum or gap, and what the path states as its overhead.
 
+mod capture;
 mod checksum;
 mod class;
 mod driver;
@@ -20,6 +21,7 @@ mod frame;
 mod ip;
 mod join;
 mod meter;
+mod pcapng;
 mod priority;
 mod remote;
 mod ring;
@@ -41,6 +43,7 @@ use wansan_path::Chain;
 use wansan_trace::Recorder;
 
 use crate::world::Interface;
+pub use capture::{Capture, Tap};
 pub use class::Classes;
 use driver::Driver;
 pub use frame::Frame;
@@ -84,6 +87,8 @@ pub struct Direction {
     pub overhead_bytes: u32,
     /// The classes of its frames; all are of class 0 without.
     pub classes: Option<Classes>,
+    /// Where frames are captured that leave it or are dropped.
+    pub tap: Option<Tap>,
 }
 
 impl Direction {
@@ -95,6 +100,7 @@ impl Direction {
             chain,
             overhead_bytes: 0,
             classes: None,
+            tap: None,
         }
     }
 }

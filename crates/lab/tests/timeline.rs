@@ -27,7 +27,11 @@ fn plan(entries: &[&str]) -> Result<Plan, PlanError> {
 
 #[test]
 fn every_cell_has_the_timeline() {
-    let entries = ["at 5s upper.delay = 32ms", "at 8s upper down", "at 10s upper up"];
+    let entries = [
+        "at 5s upper.delay = 32ms",
+        "at 8s upper down",
+        "at 10s upper up",
+    ];
     let plan = plan(&entries).unwrap();
     for cell in plan.cells(Phase::Planned, &[]).unwrap() {
         let told: Vec<String> = cell
@@ -49,10 +53,16 @@ fn mistakes_stand_on_their_line_with_what_is_right() {
         ("at 5s", "says no time"),
         ("at 5 upper down", "`at`"),
         ("at -1s upper down", "in the past"),
-        ("at 11s upper down", "after the end of the load, which lasts 10s"),
+        (
+            "at 11s upper down",
+            "after the end of the load, which lasts 10s",
+        ),
         ("at 1s upper.delay = 32ms", "`at 1s` stands after `at 2s`"),
         ("at 5s uper down", "no path `uper`; did you mean `upper`?"),
-        ("at 5s upper.dely = 32ms", "no key `dely`; did you mean `delay`?"),
+        (
+            "at 5s upper.dely = 32ms",
+            "no key `dely`; did you mean `delay`?",
+        ),
         ("at 5s upper.sideways.delay = 32ms", "no key `sideways`"),
         ("at 5s upper sideways", "PATH.KEY = VALUE"),
         ("at 5s upper.delay = 32", "unit"),
@@ -62,8 +72,14 @@ fn mistakes_stand_on_their_line_with_what_is_right() {
         ("at 5s upper.loss = 101%", "0% to 100%"),
         ("at 5s upper.jitter = 9ms", "jitter"),
         ("at 5s upper.queue = 64KiB", "kind of its queue"),
-        ("at 5s upper.overhead = 4B", "cannot be changed while it runs"),
-        ("at 5s upper.between = [\"a\", \"b\"]", "cannot be changed while it runs"),
+        (
+            "at 5s upper.overhead = 4B",
+            "cannot be changed while it runs",
+        ),
+        (
+            "at 5s upper.between = [\"a\", \"b\"]",
+            "cannot be changed while it runs",
+        ),
         ("at 5s cable down", "is a wire"),
     ] {
         let error = plan(&["at 2s upper.delay = 8ms", entry]).unwrap_err();
@@ -76,7 +92,9 @@ fn mistakes_stand_on_their_line_with_what_is_right() {
 #[test]
 fn a_statement_changes_what_it_says_and_no_more() {
     let plan = plan(&[]).unwrap();
-    let mut conditions = plan.cells(Phase::Planned, &[]).unwrap()[0].conditions.clone();
+    let mut conditions = plan.cells(Phase::Planned, &[]).unwrap()[0]
+        .conditions
+        .clone();
     let mut change = |text: &str| -> Vec<Amendment> {
         conditions.change(&Statement::parse(text).unwrap()).unwrap()
     };
@@ -93,7 +111,10 @@ fn a_statement_changes_what_it_says_and_no_more() {
     assert_eq!(change("upper.delay = 32ms"), [], "it is so already");
     let queue = change("upper.queue.limit = 10packets");
     assert!(matches!(queue[0].changes[..], [Change::QueueLimit(_)]));
-    assert_eq!(directions(&change("upper.back.delay = 1ms")), ["upper:back"]);
+    assert_eq!(
+        directions(&change("upper.back.delay = 1ms")),
+        ["upper:back"]
+    );
     // What is said of both goes before what was said of one, in the plan or later.
     assert_eq!(directions(&change("upper.delay = 2ms")), both);
     assert_eq!(directions(&change("upper.loss = 3%")), both);

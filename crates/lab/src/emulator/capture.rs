@@ -165,7 +165,8 @@ impl<W: io::Write> Writer<W> {
         }
         let now = clock::now().ns() + self.realtime_ahead_ns;
         for interface in 0..2u32 {
-            let count = |counts: &[AtomicU64; 2]| counts[interface as usize].load(Ordering::Relaxed);
+            let count =
+                |counts: &[AtomicU64; 2]| counts[interface as usize].load(Ordering::Relaxed);
             let (offered, missing) = (count(&self.counts.offered), count(&self.counts.missing));
             self.out.statistics(interface, now, offered, missing)?;
         }
@@ -177,7 +178,9 @@ impl<W: io::Write> Writer<W> {
             return Ok(());
         };
         let length = oldest.frame.len();
-        self.counts.waiting_bytes.fetch_sub(length, Ordering::Relaxed);
+        self.counts
+            .waiting_bytes
+            .fetch_sub(length, Ordering::Relaxed);
         let time = oldest.time.ns() + self.realtime_ahead_ns;
         self.out
             .packet(oldest.interface, time, &oldest.frame, oldest.fate)

@@ -25,7 +25,7 @@ use super::superframe::{ETHERNET_BYTES, MAX_HEADER_BYTES, SuperFrame};
 use super::transmit::{Due, Transmit};
 use super::{
     Classes, Config, Direction, ElementStatistics, EmulatorError, Frame, PathStatistics, Report,
-    Statistics, lacks,
+    Statistics, Tap, lacks,
 };
 
 /// Packets taken from the rings before those that are due get their turn; the last frame may have
@@ -71,6 +71,7 @@ struct DirectionState {
     chain: wansan_path::Chain<Frame>,
     overhead_bytes: u32,
     classes: Option<Classes>,
+    tap: Option<Tap>,
     lateness: Lateness,
     throughput: Throughput,
     elements: Vec<ElementState>,
@@ -115,6 +116,7 @@ impl Driver {
                 chain: direction.chain,
                 overhead_bytes: direction.overhead_bytes,
                 classes: direction.classes,
+                tap: direction.tap,
                 lateness: Lateness::new(),
                 throughput: Throughput::default(),
             })
@@ -296,15 +298,22 @@ impl Driver {
         if self.recorder.keeps_packets() {
             self.record(direction, &departure);
         }
+        let mut frame = departure.packet.payload;
+        let tap = self.directions[direction].tap.as_ref();
         if departure.fate != Fate::Delivered {
+            if let Some(tap) = tap {
+                tap.take(departure.departed, departure.fate, || frame.wire_bytes());
+            }
             return;
         }
-        let mut frame = departure.packet.payload;
         if departure.marked {
             frame = frame.marked();
         }
         if let Some(bit) = departure.corrupted {
             frame = frame.corrupted(bit);
+        }
+        if let Some(tap) = tap {
+            tap.take(departure.departed, departure.fate, || frame.wire_bytes());
         }
         let to = frame.to();
         let transmit = &mut self.ports[to].transmit;

@@ -157,6 +157,10 @@ pub struct PathTable {
     /// Bytes of layer 2 that count for each packet beyond the 14 of the Ethernet header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead: Option<Size>,
+    /// Whether its packets are written to NAME.pcapng in the cell's folder; they make it an emulated
+    /// path.
+    #[serde(default)]
+    pub capture: bool,
     /// What is different from the first of `between` to the second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward: Option<EffectsTable>,
@@ -170,7 +174,9 @@ impl PathTable {
     #[must_use]
     pub fn has_effect(&self) -> bool {
         let directions = [&self.forward, &self.back].into_iter().flatten();
-        self.effects().has_effect() || directions.into_iter().any(EffectsTable::has_effect)
+        self.capture
+            || self.effects().has_effect()
+            || directions.into_iter().any(EffectsTable::has_effect)
     }
 
     /// What happens to packets where no direction says otherwise.

@@ -66,7 +66,9 @@ pub(super) fn measure(
     let seed = u64::from(document.seed) << 32 | u64::from(cell.repeat) << 16;
     let world = World::build(&scenario.topology)?;
     let memory_bytes = document.trace.memory.0;
-    let emulator = emulation::start(&world, scenario, seed, &document.trace.kinds, memory_bytes)?;
+    let kinds = &document.trace.kinds;
+    let (emulator, captures) =
+        emulation::start(&world, scenario, seed, kinds, memory_bytes, folder)?;
     let mut tunnels = tunnels::start(&options.program, &world, scenario)?;
     let programs = Programs {
         binary: &options.program,
@@ -120,6 +122,7 @@ pub(super) fn measure(
     target.terminate();
     target.succeed(END_LIMIT)?;
     let paths = gather(emulator, folder, &mut facts)?;
+    captures.into_iter().try_for_each(emulation::end_capture)?;
     file::merge_parts(folder)?;
     Ok(Measured {
         reports,

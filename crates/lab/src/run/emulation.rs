@@ -1,27 +1,33 @@
 //! The emulator's configuration for a scenario.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use wansan_trace::{Kinds, Recorder};
 
 use super::CellError;
-use crate::emulator::{Classes, Config, Direction, Emulator, EmulatorError, Port, Route};
-use crate::plan::{self, Classifier, RecordKind, Scenario};
+use crate::emulator::{
+    Capture, Classes, Config, Direction, Emulator, EmulatorError, Port, Route, Tap,
+};
+use crate::plan::{self, Classifier, RecordKind, Scenario, Side};
+use crate::record::RecordError;
 use crate::world::World;
 
 /// Time between two samples of a path.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Starts the emulator of a world. `seed` is where its losses begin; every direction of every
-/// link has a sequence of its own.
+/// Starts the emulator of a world, and the captures of its paths in `folder`. `seed` is where its
+/// losses begin; every direction of every link has a sequence of its own.
 pub(super) fn start(
     world: &World,
     scenario: &Scenario,
     seed: u64,
     kinds: &[RecordKind],
     memory_bytes: u64,
-) -> Result<Emulator, CellError> {
+    folder: &Path,
+) -> Result<(Emulator, Vec<Capture>), CellError> {
     // One port for every interface into an emulated network, which is one link's.
     let mut ports = Vec::new();
     let mut port_of = BTreeMap::new();
@@ -33,21 +39,34 @@ pub(super) fn start(
             }
         }
     }
+    let mut captures = Vec::new();
     let mut directions = Vec::new();
     let mut routes = Vec::new();
     for (network, link) in scenario.links.iter().enumerate() {
         if link.wire {
             continue;
         }
+        let names = Side::BOTH.map(|side| side.of(&link.name));
+        let mut taps = if link.capture {
+            let (capture, taps) = capture(folder, link, &names)?;
+            captures.push(capture);
+            taps.map(Some)
+        } else {
+            [None, None]
+        }
+        .into_iter();
+        let [forward, back] = names;
         let ways = [
-            ("forward", &link.forward, &link.near, &link.far),
-            ("back", &link.back, &link.far, &link.near),
+            (forward, &link.forward, &link.near, &link.far),
+            (back, &link.back, &link.far, &link.near),
         ];
-        for (way, planned, from_nodes, to_nodes) in ways {
+        for (name, planned, from_nodes, to_nodes) in ways {
             let direction = directions.len();
             let seed = seed.wrapping_add(direction as u64);
-            let name = format!("{}:{way}", link.name);
-            directions.push(self::direction(name, planned, &scenario.classifier, seed)?);
+            directions.push(Direction {
+                tap: taps.next().flatten(),
+                ..self::direction(name, planned, &scenario.classifier, seed)?
+            });
             for from in from_nodes {
                 for to in to_nodes {
                     routes.push(Route {
@@ -73,7 +92,32 @@ pub(super) fn start(
         sample_interval: SAMPLE_INTERVAL,
         recorder: Recorder::new(kinds, memory_bytes),
     };
-    Ok(Emulator::start(world.wan().handle(), config)?)
+    let emulator = Emulator::start(world.wan().handle(), config)?;
+    Ok((emulator, captures))
+}
+
+/// Begins a link's capture.
+fn capture(
+    folder: &Path,
+    link: &plan::Link,
+    [forward, back]: &[String; 2],
+) -> Result<(Capture, [Tap; 2]), RecordError> {
+    let path = folder.join(format!("{}.pcapng", link.name));
+    Capture::begin(&path, [forward, back]).map_err(|source| unwritten(&path, source))
+}
+
+/// Waits until a capture is written.
+pub(super) fn end_capture(capture: Capture) -> Result<(), RecordError> {
+    let path = capture.file().to_owned();
+    capture.end().map_err(|source| unwritten(&path, source))
+}
+
+fn unwritten(path: &Path, source: io::Error) -> RecordError {
+    RecordError {
+        action: "write",
+        path: path.to_owned(),
+        source,
+    }
 }
 
 /// One direction of a link.

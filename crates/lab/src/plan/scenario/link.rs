@@ -18,6 +18,8 @@ pub struct Link {
     pub far: Vec<usize>,
     /// Whether it is a wire, which has no effect and is not emulated.
     pub wire: bool,
+    /// Whether its packets are captured.
+    pub capture: bool,
     /// What happens from the near side to the far one.
     pub forward: Direction,
     /// What happens on the way back.
@@ -81,6 +83,10 @@ pub(super) fn resolve(
         if links.iter().any(|other| other.name == link.name) {
             return wrong("name", "is there twice".to_owned());
         }
+        if link.capture && !is_file_name(&link.name) {
+            let what = "has no name for a capture's file: use letters, digits, `-`, `_` and `.`";
+            return wrong("name", what.to_owned());
+        }
         if let Some(both) = link.near.iter().find(|node| link.far.contains(node)) {
             let name = names.name(*both);
             return wrong("between", format!("joins `{name}` with itself"));
@@ -99,6 +105,12 @@ pub(super) fn resolve(
     Ok(links)
 }
 
+/// Whether a file can be called so, and is not hidden.
+fn is_file_name(name: &str) -> bool {
+    let proper = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=100).contains(&name.len()) && name.chars().all(proper) && !name.starts_with('.')
+}
+
 fn one(
     path: &PathTable,
     names: &Names,
@@ -110,6 +122,7 @@ fn one(
     Ok(Link {
         name: path.name.clone(),
         wire: !path.has_effect() && near.len() == 1 && far.len() == 1,
+        capture: path.capture,
         near,
         far,
         forward,
