@@ -111,12 +111,17 @@ function sampleCell(number: number, phase: string, parallel: number, window: num
   };
 }
 
-/** Reads of 4 KiB on two connections in turn, data packets `gap_us` apart; one is lost, one dropped. */
-export function samplePackets(reads: number, gap_us: number): PacketDiagram {
+/**
+ * Reads of 4 KiB on two connections in turn, data packets `gap_us` apart; one is lost, one dropped.
+ * Inside a tunnel nothing but lengths is seen.
+ */
+export function samplePackets(reads: number, gap_us: number, tunnel = false): PacketDiagram {
   const diagram: PacketDiagram = {
     from_s: 0.001,
-    flows: [0, 1].map((cid) => ({ name: `initiator-1 and target, connection ${cid}`, encrypted: false })),
-    kinds: [{ is: "pdu", name: "SCSI Command" }, { is: "pdu", name: "SCSI Data-In" }, { is: "bare" }],
+    flows: tunnel
+      ? [{ name: "tunnel 192.0.2.1:51820 – 192.0.2.2:51820", encrypted: true }]
+      : [0, 1].map((cid) => ({ name: `initiator-1 and target, connection ${cid}`, encrypted: false })),
+    kinds: tunnel ? [{ is: "encrypted" }, { is: "encrypted_short" }] : [{ is: "pdu", name: "SCSI Command" }, { is: "pdu", name: "SCSI Data-In" }, { is: "bare" }],
     sent_us: [],
     transit_us: [],
     fate: [],
@@ -144,14 +149,14 @@ export function samplePackets(reads: number, gap_us: number): PacketDiagram {
     diagram.transit_us.push(fate === 0 ? 1000 : 0);
     diagram.fate.push(fate);
     diagram.from_target.push(kind === 1 ? 1 : 0);
-    diagram.flow.push(read % 2);
-    diagram.kind.push(kind);
-    diagram.payload_bytes.push(payload_bytes);
-    diagram.place.push(place);
-    diagram.acked.push(read * 48);
-    diagram.flags.push(kind === 2 ? 0x10 : 0x18);
-    diagram.task.push(kind === 2 ? null : read);
-    diagram.pdus.push(kind === 2 ? 0 : 1);
+    diagram.flow.push(tunnel ? 0 : read % 2);
+    diagram.kind.push(tunnel ? (kind === 2 ? 1 : 0) : kind);
+    diagram.payload_bytes.push(payload_bytes + (tunnel ? 96 : 0));
+    diagram.place.push(tunnel ? null : place);
+    diagram.acked.push(tunnel ? null : read * 48);
+    diagram.flags.push(tunnel ? 0 : kind === 2 ? 0x10 : 0x18);
+    diagram.task.push(tunnel || kind === 2 ? null : read);
+    diagram.pdus.push(tunnel || kind === 2 ? 0 : 1);
   }
   return diagram;
 }
@@ -191,6 +196,7 @@ export function gridRun(): ReportData {
     delays.flatMap((upper, j) =>
       delays.map((lower, k) => ({
         ...sampleCell(i * 9 + j * 3 + k, "planned", 64 - 16 * i - 8 * j - 6 * k, 100),
+        packets: samplePackets(8, 12 + 20 * i, i === 1),
         parameters: { case: name, "path.upper.delay": upper, "path.lower.delay + path.third.delay": lower },
       })),
     ),

@@ -45,6 +45,8 @@ pub struct Transfer {
     pub payload_bytes: u16,
     /// The TCP flags; 0 when it is encrypted.
     pub flags: u8,
+    /// Whether it carries more than an acknowledgement, as far as that can be seen.
+    pub data: bool,
     /// Whether it was marked with ECN CE before it arrived.
     pub ce: bool,
     /// The PDUs in it, where they are known.
@@ -119,6 +121,7 @@ pub fn stretch(cell: &Cell, traffic: &Traffic, window: Window, most: usize) -> O
             acked,
             payload_bytes: packet.payload_bytes,
             flags: packet.flags,
+            data: traffic::carries_data(packet),
             ce: packet.ecn == CE,
             carried,
         });

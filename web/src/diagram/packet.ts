@@ -49,6 +49,8 @@ export function kindName(kind: PacketKind | undefined): string {
       return "no payload (ACK)";
     case "encrypted":
       return "encrypted";
+    case "encrypted_short":
+      return "encrypted, as short as an ACK";
     default:
       return "payload, PDU not known";
   }
@@ -68,6 +70,7 @@ export function kindColour(kind: PacketKind | undefined): string {
     case "pdu":
       return PDU_COLOURS[kind.name] ?? "--series-6";
     case "bare":
+    case "encrypted_short":
       return "--ink-3";
     default:
       return "--series-7";

@@ -167,7 +167,7 @@ export class TransferDiagram implements Zoomable {
   #drawArrow(packet: Packet): SVGElement {
     const { x1, y1, x2, y2 } = this.#arrow(packet);
     const kind = this.#diagram.kinds[packet.kind];
-    const thin = kind?.is === "bare" || (kind?.is === "encrypted" && packet.payload_bytes < 200);
+    const thin = kind?.is === "bare" || kind?.is === "encrypted_short";
     const chosen = packet === this.#chosen;
     const group = svg("g", { class: `packet ${packet.fate}${thin ? " thin" : ""}${chosen ? " chosen" : ""}` });
     group.style.color = `var(${kindColour(kind)})`;

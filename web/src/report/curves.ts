@@ -115,6 +115,7 @@ function measuredLines(sweep: Sweep, measure: (cell: Cell) => number | null, suf
     label: suffix === undefined ? series.label : `${series.short}, ${suffix}`,
     ...lineStyle(place),
     marks: place % 2 === 0 ? "full" : "hollow",
+    pointsOnly: !sweep.axis.continuous,
     spreads: series.cells.map((cells) => spread(cells, measure)),
   }));
 }

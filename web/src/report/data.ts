@@ -230,7 +230,7 @@ export interface PacketFlow {
 }
 
 /** What a packet carries: a PDU, payload of no known PDU, nothing, or nobody can see what. */
-export type PacketKind = { is: "pdu"; name: string } | { is: "data" } | { is: "bare" } | { is: "encrypted" };
+export type PacketKind = { is: "pdu"; name: string } | { is: "data" | "bare" | "encrypted" | "encrypted_short" };
 
 /** Gaps between data packets of a burst from the target. */
 export interface PacketGaps {

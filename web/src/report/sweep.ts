@@ -13,6 +13,8 @@ export interface SweepAxis {
   labels: string[];
   /** Evenly spaced by factors rather than by differences. */
   logarithmic: boolean;
+  /** Whether what lies between two positions means anything: not between cases, say. */
+  continuous: boolean;
   positionOf(cell: Cell): number | null;
 }
 
@@ -93,7 +95,7 @@ function dimensionOf(values: Json[]): Dimension | null {
 }
 
 function pointAxis(): SweepAxis {
-  return { parameter: null, positions: [0], labels: ["this run"], logarithmic: false, positionOf: () => 0 };
+  return { parameter: null, positions: [0], labels: ["this run"], logarithmic: false, continuous: false, positionOf: () => 0 };
 }
 
 /** From this ratio of greatest to smallest value on, equal factors are given equal room. */
@@ -108,6 +110,7 @@ function sweepAxis(cells: Cell[], parameter: string): SweepAxis {
       positions: values.map((_, place) => place),
       labels: values.map(formatValue),
       logarithmic: false,
+      continuous: false,
       positionOf: (cell) => keys.indexOf(key(cell.parameters[parameter])),
     };
   }
@@ -124,6 +127,7 @@ function sweepAxis(cells: Cell[], parameter: string): SweepAxis {
     positions,
     labels: positions.map((value) => (value === 0 ? "0" : formatQuantity({ value, dimension }))),
     logarithmic: least > 0 && greatest / least >= LOGARITHMIC_FROM,
+    continuous: true,
     positionOf: (cell) => parseQuantity(cell.parameters[parameter])?.value ?? null,
   };
 }

@@ -183,6 +183,23 @@ test("layers are hidden and shown, per session and in total", { skip }, async ()
   await page.close();
 });
 
+test("packets of a tunnel stand beside those without one, told by their lengths", { skip }, async () => {
+  const { page, wrong } = await open(gridRun());
+  await page.selectOption("#cell-menu", "0");
+  const diagrams = page.locator("#packets .transfer");
+  assert.deepEqual(await page.locator("#packets h4").allTextContents(), ["case none · upper delay 0ms · lower delay + third delay 0ms", "case ipsec · upper delay 0ms · lower delay + third delay 0ms"]);
+  const tunnel = diagrams.nth(1);
+  await tunnel.press("0");
+  assert.equal(await tunnel.locator(".packet.thin").count(), 8);
+  assert.equal(await tunnel.locator(".packet").count(), 40);
+  await tunnel.press("ArrowRight");
+  assert.match((await tunnel.locator(".tip").textContent()) ?? "", /^encryptedinitiator to target.*length 144 B$/);
+  assert.match((await page.locator("#packets .legend").nth(1).textContent()) ?? "", /encrypted 32encrypted, as short as an ACK 8/);
+  assert.equal(await page.locator("#packet-gaps .legend button").count(), 2);
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
 test("cuts of the windows are marked by reason, and the windows are summed", { skip }, async () => {
   const { page, wrong } = await open(sampleRun());
   const chart = page.locator("#cwnd .chart");

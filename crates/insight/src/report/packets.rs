@@ -65,8 +65,10 @@ pub enum PacketKind {
     Data,
     /// No payload.
     Bare,
-    /// Nobody can see.
+    /// Nobody can see, but it is longer than an acknowledgement.
     Encrypted,
+    /// Nobody can see, and it is as short as an acknowledgement.
+    EncryptedShort,
 }
 
 /// The diagram of the first I/Os that were measured, of at most `most` packets, if any were
@@ -141,8 +143,10 @@ fn micros(time_ns: u64) -> f64 {
 }
 
 fn kind(packet: &Transfer, traffic: &Traffic) -> PacketKind {
+    let encrypted = traffic.flows[packet.flow].content == Content::Encrypted;
     match packet.carried {
-        _ if traffic.flows[packet.flow].content == Content::Encrypted => PacketKind::Encrypted,
+        _ if encrypted && packet.data => PacketKind::Encrypted,
+        _ if encrypted => PacketKind::EncryptedShort,
         Some(carried) => PacketKind::Pdu(opcode::name(carried.most.opcode)),
         None if packet.payload_bytes > 0 => PacketKind::Data,
         None => PacketKind::Bare,

@@ -273,7 +273,11 @@ fn in_a_tunnel_lengths_tell_what_is_data() {
     assert_eq!(packets[1].way, Way::ToInitiator);
     let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL);
     let diagram = charts.packets.unwrap();
-    assert_eq!(diagram.kinds, [PacketKind::Encrypted]);
+    assert_eq!(
+        diagram.kinds,
+        [PacketKind::Encrypted, PacketKind::EncryptedShort]
+    );
+    assert_eq!(diagram.kind[..5], [0, 0, 0, 0, 1]);
     assert!(diagram.flows[0].encrypted);
     assert_eq!(diagram.from_target[..5], [0, 1, 1, 1, 0]);
 }
