@@ -110,7 +110,7 @@ impl Cycle {
 
     /// Goes downhill, one parameter after the other.
     fn descend(mut self, points: &[Point], longest_s: f64) -> Cycle {
-        let parameters: [(fn(&mut Cycle) -> &mut f64, f64); Cycle::PARAMETERS] = [
+        let parameters: [(Parameter, f64); Cycle::PARAMETERS] = [
             (|cycle| &mut cycle.send1_s, longest_s),
             (|cycle| &mut cycle.send2_s, longest_s),
             (|cycle| &mut cycle.waits, MOST_WAITS),
@@ -142,6 +142,9 @@ impl Cycle {
         self
     }
 }
+
+/// Where a parameter stands in a model.
+type Parameter = fn(&mut Cycle) -> &mut f64;
 
 /// Where a function with one hollow between two bounds is least.
 fn golden_section(function: &dyn Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
