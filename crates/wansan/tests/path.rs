@@ -114,7 +114,9 @@ impl Lab {
 
     /// Runs the plan to its end; what its results.json says of its only cell.
     fn run(&self) -> Result<Value, Failed> {
-        let output = self.wansan(&["lab", "run", "trial.toml", "--json"]).output()?;
+        let output = self
+            .wansan(&["lab", "run", "trial.toml", "--json"])
+            .output()?;
         good(&output)?;
         let results: Value = serde_json::from_slice(&output.stdout)?;
         Ok(results["cells"][0].clone())
@@ -123,14 +125,19 @@ impl Lab {
     /// Starts the plan and waits until it is under load.
     fn start(&self) -> Result<Running, Failed> {
         let mut command = self.wansan(&["lab", "run", "trial.toml"]);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
         let mut running = Running {
             child,
             folder: PathBuf::new(),
         };
         let until = Instant::now() + PATIENCE;
         while !self.path(&["show"])?.status.success() {
-            check(Instant::now() < until, || "the lab does not start".to_owned())?;
+            check(Instant::now() < until, || {
+                "the lab does not start".to_owned()
+            })?;
             check(running.child.try_wait()?.is_none(), || {
                 "the lab has ended".to_owned()
             })?;
@@ -181,7 +188,9 @@ fn good(output: &Output) -> Result<(), Failed> {
 }
 
 fn whole(value: &Value) -> Result<u64, Failed> {
-    value.as_u64().ok_or_else(|| format!("{value} is no number").into())
+    value
+        .as_u64()
+        .ok_or_else(|| format!("{value} is no number").into())
 }
 
 /// The path's direction of that name.
@@ -195,7 +204,8 @@ fn timeline(lab: &Lab) -> Result<(), Failed> {
     // The same with and without the change: three quarters of the time are ten times as long.
     lab.plan("2s", "", "")?;
     let steady = lab.run()?;
-    let entries = "timeline = [\"at 500ms upper.forward.delay = 38ms\", \"at 600ms upper.mark = 1%\"]";
+    let entries =
+        "timeline = [\"at 500ms upper.forward.delay = 38ms\", \"at 600ms upper.mark = 1%\"]";
     lab.plan("2s", entries, "")?;
     let changed = lab.run()?;
     let p50 = |cell: &Value| whole(&cell["latency_p50_ns"]);
@@ -210,10 +220,14 @@ fn timeline(lab: &Lab) -> Result<(), Failed> {
         check(change["asked_by"] == "plan", || change.to_string())?;
         check(change["planned_ns"] == at_ns, || change.to_string())?;
         // Not before its time; how long after is a matter of the machine.
-        check(whole(&change["made_after_ns"])? >= at_ns, || change.to_string())?;
+        check(whole(&change["made_after_ns"])? >= at_ns, || {
+            change.to_string()
+        })?;
     }
     let forward = direction(&changed["paths"], "upper:forward")?;
-    check(forward["delay_asked_ns"] == 38_000_000, || forward.to_string())?;
+    check(forward["delay_asked_ns"] == 38_000_000, || {
+        forward.to_string()
+    })?;
     let back = direction(&changed["paths"], "upper:back")?;
     check(back["delay_asked_ns"] == 2_000_000, || back.to_string())
 }
@@ -226,7 +240,10 @@ fn outage(lab: &Lab) -> Result<(), Failed> {
     fs::write(&file, fs::read_to_string(&file)? + expects)?;
     let cell = lab.run()?;
     let made = &cell["timeline"];
-    let (down, up) = (whole(&made[0]["made_at_ns"])?, whole(&made[1]["made_at_ns"])?);
+    let (down, up) = (
+        whole(&made[0]["made_at_ns"])?,
+        whole(&made[1]["made_at_ns"])?,
+    );
     let forward = direction(&cell["paths"], "upper:forward")?;
     let back = direction(&cell["paths"], "upper:back")?;
     let lost = whole(&forward["outage_drops"])? + whole(&back["outage_drops"])?;
@@ -261,10 +278,14 @@ fn by_hand(lab: &Lab) -> Result<(), Failed> {
     check(forward["delay_asked_ns"] == 2_000_000, || {
         "half of what was refused has been made".to_owned()
     })?;
-    check(shown["timeline"] == serde_json::json!([]), || shown.to_string())?;
+    check(shown["timeline"] == serde_json::json!([]), || {
+        shown.to_string()
+    })?;
     let made = lab.asked(&["set", "upper.delay = 20ms", "upper.back.rate = 50Mbit/s"])?;
     check(made[1]["made_at_ns"].is_u64(), || made.to_string())?;
-    check(made[0]["made_at_ns"] == made[1]["made_at_ns"], || made.to_string())?;
+    check(made[0]["made_at_ns"] == made[1]["made_at_ns"], || {
+        made.to_string()
+    })?;
     let until = Instant::now() + PATIENCE;
     loop {
         let shown = lab.asked(&["show"])?;
@@ -274,22 +295,33 @@ fn by_hand(lab: &Lab) -> Result<(), Failed> {
             check(whole(&back["in_packets"])? > 0, || back.to_string())?;
             let link = back["elements"].as_array().into_iter().flatten();
             let link = link.clone().find(|element| element["name"] == "link");
-            check(link.is_some_and(|link| link["in_packets"] != 0), || back.to_string())?;
+            check(link.is_some_and(|link| link["in_packets"] != 0), || {
+                back.to_string()
+            })?;
             break;
         }
         check(Instant::now() < until, || shown.to_string())?;
     }
     let words = lab.path(&["show"])?;
     let words = String::from_utf8_lossy(&words.stdout).into_owned();
-    check(words.contains("upper:back: delay 20.000 ms asked"), || words.clone())?;
-    check(words.contains("upper.delay = 20ms (by hand)"), || words.clone())?;
-    check(running.child.wait()?.success(), || "the lab has failed".to_owned())?;
+    check(words.contains("upper:back: delay 20.000 ms asked"), || {
+        words.clone()
+    })?;
+    check(words.contains("upper.delay = 20ms (by hand)"), || {
+        words.clone()
+    })?;
+    check(running.child.wait()?.success(), || {
+        "the lab has failed".to_owned()
+    })?;
     check(!socket.exists(), || "its socket is left".to_owned())?;
     let results = fs::read(running.folder.join("results.json"))?;
     let results: Value = serde_json::from_slice(&results)?;
     let timeline = &results["cells"][0]["timeline"];
     check(timeline[0]["asked_by"] == "hand", || timeline.to_string())?;
-    check(timeline[1]["statement"] == "upper.back.rate = 50Mbit/s", || timeline.to_string())?;
+    check(
+        timeline[1]["statement"] == "upper.back.rate = 50Mbit/s",
+        || timeline.to_string(),
+    )?;
     let over = lab.refused(&["set", "upper down", "--run", &folder])?;
     check(over.contains("no lab runs there"), || over.clone())
 }
@@ -307,5 +339,7 @@ fn killed(lab: &Lab) -> Result<(), Failed> {
     // A new one is found beside it.
     lab.plan("2s", "", "")?;
     let mut again = lab.start()?;
-    check(again.child.wait()?.success(), || "the lab has failed".to_owned())
+    check(again.child.wait()?.success(), || {
+        "the lab has failed".to_owned()
+    })
 }

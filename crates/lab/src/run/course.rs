@@ -73,9 +73,10 @@ impl Course {
     /// Hands on the changes of the plan whose time comes soon.
     pub(super) fn advance(&mut self) {
         let soon = clock::now() + AHEAD;
-        while let Some(moment) = self
-            .planned
-            .pop_front_if(|next| self.began + next.at <= soon)
+        let began = self.began;
+        let is_due = |next: &Moment| began + next.at <= soon;
+        while self.planned.front().is_some_and(is_due)
+            && let Some(moment) = self.planned.pop_front()
         {
             let at = self.began + moment.at;
             // Nothing of the plan is refused, unless something was changed by hand meanwhile.
