@@ -17,10 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 type Test = fn(&Lab) -> Result<(), Failed>;
 
-const TESTS: [(&str, Test); 4] = [
+const TESTS: [(&str, Test); 5] = [
     ("a timeline changes paths at its times", timeline),
     ("a path goes down and comes up under a session", outage),
     ("paths are shown and set while a lab runs", by_hand),
+    ("a capture has every packet and what became of it", capture),
     ("a killed lab is not taken for a running one", killed),
 ];
 
@@ -201,11 +202,11 @@ fn direction<'v>(paths: &'v Value, name: &str) -> Result<&'v Value, Failed> {
 }
 
 fn timeline(lab: &Lab) -> Result<(), Failed> {
-    // The same with and without the change: three quarters of the time are ten times as long.
+    // The same with and without the change, after which a read takes ten times as long.
     lab.plan("2s", "", "")?;
     let steady = lab.run()?;
     let entries =
-        "timeline = [\"at 500ms upper.forward.delay = 38ms\", \"at 600ms upper.mark = 1%\"]";
+        "timeline = [\"at 100ms upper.forward.delay = 38ms\", \"at 600ms upper.mark = 1%\"]";
     lab.plan("2s", entries, "")?;
     let changed = lab.run()?;
     let p50 = |cell: &Value| whole(&cell["latency_p50_ns"]);
@@ -216,7 +217,7 @@ fn timeline(lab: &Lab) -> Result<(), Failed> {
     })?;
     let made = changed["timeline"].as_array().ok_or("no timeline")?;
     check(made.len() == 2, || format!("{made:?}"))?;
-    for (change, at_ns) in made.iter().zip([500_000_000, 600_000_000]) {
+    for (change, at_ns) in made.iter().zip([100_000_000, 600_000_000]) {
         check(change["asked_by"] == "plan", || change.to_string())?;
         check(change["planned_ns"] == at_ns, || change.to_string())?;
         // Not before its time; how long after is a matter of the machine.
@@ -342,4 +343,114 @@ fn killed(lab: &Lab) -> Result<(), Failed> {
     check(again.child.wait()?.success(), || {
         "the lab has failed".to_owned()
     })
+}
+
+fn capture(lab: &Lab) -> Result<(), Failed> {
+    lab.plan("500ms", "", "capture = true\nloss = { packets = [20, 30] }")?;
+    let plan = lab.folder().join("trial.toml");
+    let cell = lab.run()?;
+    let run = lab.runs()?.pop().ok_or("there is no run folder")?;
+    let file = run.join("cell-000/upper.pcapng");
+    let packets = captured(&fs::read(&file)?)?;
+    for (interface, name) in [(0, "upper:forward"), (1, "upper:back")] {
+        let path = direction(&cell["paths"], name)?;
+        let here = packets
+            .iter()
+            .filter(|packet| packet.interface == interface);
+        let all = whole(&path["out_packets"])? + whole(&path["dropped_packets"])?;
+        check(here.clone().count() as u64 == all, || {
+            format!("{name}: not {all}")
+        })?;
+        let lost: Vec<&Packet> = here.filter(|packet| !packet.comment.is_empty()).collect();
+        check(lost.len() == 2, || {
+            format!("{name}: {} are lost", lost.len())
+        })?;
+        let told = lost.iter().all(|packet| packet.comment == "wansan: lost");
+        check(told, || lost[0].comment.clone())?;
+    }
+    check(packets.is_sorted_by_key(|packet| packet.time_ns), || {
+        "they are out of order".to_owned()
+    })?;
+    // IPv4 or ARP, as hosts send them.
+    let known = packets
+        .iter()
+        .all(|packet| matches!(packet.ethertype, 0x0800 | 0x0806));
+    check(known, || "there are strange frames".to_owned())?;
+    let span_ns = packets.last().map_or(0, |packet| packet.time_ns) - packets[0].time_ns;
+    check(span_ns > 400_000_000, || format!("only {span_ns} ns"))?;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    let age_ns = now.as_nanos() as u64 - packets[0].time_ns;
+    check(age_ns < PATIENCE.as_nanos() as u64, || {
+        format!("{age_ns} ns ago")
+    })?;
+    // Where Wireshark's tools are, they agree.
+    if let Ok(output) = Command::new("capinfos")
+        .args(["-c", "-M", "-r", "-T"])
+        .arg(&file)
+        .output()
+    {
+        good(&output)?;
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        check(told.contains(&packets.len().to_string()), || told.clone())?;
+    }
+    // A name that is none of a file is refused with its line, before anything runs.
+    let text = fs::read_to_string(&plan)?;
+    fs::write(&plan, text.replace("\"upper\"", "\"../upper\""))?;
+    let output = lab.wansan(&["lab", "check", "trial.toml"]).output()?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    check(output.status.code() == Some(2), || told.clone())?;
+    check(
+        told.contains("trial.toml:") && told.contains("capture's file"),
+        || told.clone(),
+    )
+}
+
+/// A frame of a capture.
+struct Packet {
+    interface: u32,
+    time_ns: u64,
+    ethertype: u16,
+    comment: String,
+}
+
+/// Reads a little-endian pcapng file of one section.
+fn captured(file: &[u8]) -> Result<Vec<Packet>, Failed> {
+    let word = |at: usize| -> Result<u32, Failed> {
+        let bytes = file.get(at..at + 4).ok_or("it is cut short")?;
+        Ok(u32::from_le_bytes(bytes.try_into()?))
+    };
+    check(word(0)? == 0x0a0d_0d0a && word(8)? == 0x1a2b_3c4d, || {
+        "it is no pcapng file".to_owned()
+    })?;
+    let mut packets = Vec::new();
+    let mut at = 0;
+    while at < file.len() {
+        let length = word(at + 4)? as usize;
+        check(
+            length >= 12 && word(at + length - 4)? as usize == length,
+            || format!("the block at {at} has two lengths"),
+        )?;
+        if word(at)? == 6 {
+            let bytes = word(at + 20)? as usize;
+            check(bytes == word(at + 24)? as usize, || {
+                "a frame is cut".to_owned()
+            })?;
+            let options = at + 28 + bytes.next_multiple_of(4);
+            let comment = if options < at + length - 4 {
+                let of = &file[options + 4..options + 4 + usize::from(file[options + 2])];
+                String::from_utf8_lossy(of).into_owned()
+            } else {
+                String::new()
+            };
+            packets.push(Packet {
+                interface: word(at + 8)?,
+                time_ns: u64::from(word(at + 12)?) << 32 | u64::from(word(at + 16)?),
+                ethertype: u16::from_be_bytes([file[at + 40], file[at + 41]]),
+                comment,
+            });
+        }
+        at += length;
+    }
+    check(!packets.is_empty(), || "it has no packets".to_owned())?;
+    Ok(packets)
 }

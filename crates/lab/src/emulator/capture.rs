@@ -44,7 +44,7 @@ struct Counts {
 }
 
 /// Where one direction hands over its frames.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Tap {
     interface: u32,
     frames: SyncSender<Captured>,

@@ -202,6 +202,38 @@ fn packets_and_paths_keep_their_names() {
 }
 
 #[test]
+fn columns_that_older_files_lack_read_as_blank() {
+    let folder = Folder::new("older");
+    let path = merged_path::<event::Path>(&folder.0);
+    let mut columns = all_columns::<event::Path>();
+    let all = columns.len();
+    columns.retain(|column| !column.may_lack);
+    assert_eq!(columns.len(), all - 3);
+    let mut names = Names::default();
+    let record = event::Path {
+        path: names.intern("wan:forward").unwrap(),
+        busy_ns: 5,
+        delay_ns: 7,
+        ..event::Path::BLANK
+    };
+    let row = Row {
+        host: names.intern("wan").unwrap(),
+        record,
+    };
+    let mut writer = Writer::with_columns(&path, &Dropped::default(), columns).unwrap();
+    writer.push(row, &mut names).unwrap();
+    writer.finish(&mut names).unwrap();
+    let table = read::<event::Path>(&path).unwrap();
+    let read = table.rows[0].record;
+    assert_eq!((read.busy_ns, read.delay_ns), (5, 0));
+    assert_eq!(table.names.get(read.path), "wan:forward");
+    let direction = event::Path::element("wan:forward");
+    assert_eq!(direction, ("wan:forward", None));
+    let element = event::Path::element("wan:forward:link-2");
+    assert_eq!(element, ("wan:forward", Some("link-2")));
+}
+
+#[test]
 fn kept_kinds_without_records_make_valid_files() {
     let folder = Folder::new("empty");
     let io_only = Kinds {

@@ -34,8 +34,16 @@ pub(super) struct Writer<T: Kind> {
 
 impl<T: Kind> Writer<T> {
     pub(super) fn create(path: &Path, dropped: &Dropped) -> Result<Self, FileError> {
+        Self::with_columns(path, dropped, all_columns::<T>())
+    }
+
+    /// A file with these columns of its kind.
+    pub(super) fn with_columns(
+        path: &Path,
+        dropped: &Dropped,
+        columns: Vec<Column<T>>,
+    ) -> Result<Self, FileError> {
         let unfinished = path.with_extension("parquet.unfinished");
-        let columns = all_columns::<T>();
         let file = File::create(&unfinished).map_err(|error| FileError::write(path, &error))?;
         let file = SerializedFileWriter::new(
             Summed::new(file),
