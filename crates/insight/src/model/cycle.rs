@@ -16,6 +16,9 @@ const MOST_WAITS: f64 = 8.0;
 /// 1 ÷ the golden ratio.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
+/// One of the numbers that are fitted.
+type Parameter = fn(&mut Cycle) -> &mut f64;
+
 /// How the initiator asks for more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
