@@ -9,6 +9,7 @@
 //!   may hold I/Os back;
 //! - [`traffic`] tells whose packets passed, [`pdu_stream`] what they carried, [`transfer`] a stretch
 //!   of them one by one, and [`packet_gap`] how far apart they left the target;
+//! - [`cwnd`] puts the congestion windows of a cell into numbers;
 //! - [`model`] fits closed forms of throughput to a sweep of delays;
 //! - [`report`] gathers what a report page shows;
 //! - [`summary`] puts a cell into numbers; [`finding`] names what binds, what to change and the
@@ -21,6 +22,7 @@ pub mod cell;
 pub mod command_window;
 pub mod congestion;
 pub mod connections;
+pub mod cwnd;
 pub mod finding;
 pub mod gain;
 pub mod join;

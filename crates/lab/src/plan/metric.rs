@@ -36,6 +36,13 @@ fn known() -> Vec<(String, Content)> {
         "cells.path_dropped",
         "cells.path_marked",
         "cells.path_queue_high_water_bytes",
+        "cells.cwnd.connections",
+        "cells.cwnd.sum_max_packets",
+        "cells.cwnd.least_swing",
+        "cells.cwnd.most_swing",
+        "cells.cwnd.cwr_events",
+        "cells.cwnd.recovery_events",
+        "cells.cwnd.loss_events",
         "cells.finding.waiting_share",
         "cells.packet_gap_mean_ns",
         "cells.packet_gap_p50_ns",
@@ -107,6 +114,7 @@ pub(super) fn content(metric: &str) -> Result<Content, String> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use wansan_insight::cwnd::CwndUse;
     use wansan_insight::finding::{Advice, explain};
 
     use super::*;
@@ -149,6 +157,10 @@ mod tests {
         };
         let results = serde_json::to_value(results).unwrap();
         let cell = json!({
+            "cwnd": CwndUse {
+                connections: 1, sum_max_packets: 1, least_swing: 0.0, most_swing: 0.0,
+                cwr_events: 0, recovery_events: 0, loss_events: 0,
+            },
             "finding": CellFinding::from(explain(&[])),
             "iops": 1, "bytes_per_s": 1, "latency_p50_ns": 1, "latency_p99_ns": 1, "vpn_cpu_s_per_gib": 1,
             "path_dropped": 1, "path_marked": 1, "path_queue_high_water_bytes": 1,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use wansan_insight::cwnd::CwndUse;
 use wansan_insight::finding::Finding;
 use wansan_insight::gain::Gain;
 use wansan_trace::Layer;
@@ -98,6 +99,9 @@ pub struct CellResult {
     pub timeline: Vec<PathChange>,
     /// Mean number of I/Os in flight at each recorded layer, of all initiators together.
     pub in_flight: BTreeMap<String, f64>,
+    /// What the congestion windows of the end that sends the data did; null when TCP was not
+    /// recorded.
+    pub cwnd: Option<CwndUse>,
     /// What holds this cell back, judged by itself; null when it failed.
     pub finding: Option<CellFinding>,
 }
@@ -216,6 +220,7 @@ impl CellResult {
             paths: Vec::new(),
             timeline: Vec::new(),
             in_flight: BTreeMap::new(),
+            cwnd: None,
             finding: None,
         }
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use wansan_insight::cell::{Cell as Records, ReadError};
+use wansan_insight::cwnd::cwnd_use;
 use wansan_insight::finding::{Finding, Limit, Observed};
 use wansan_insight::gain;
 use wansan_insight::report::{CellCharts, Detail};
@@ -38,6 +39,8 @@ pub(super) fn cell(
         .into_iter()
         .map(|(layer, mean)| (layer.to_owned(), mean))
         .collect();
+    let tcp = records.tcp.as_ref();
+    result.cwnd = tcp.and_then(|table| cwnd_use(table, &summary.transport, window));
     let charts = CellCharts::of(&records, &summary, detail);
     let observed = Observed {
         cell: result.cell as u64,

@@ -1,0 +1,104 @@
+//! The congestion windows of a cell's senders of data: each against time, and their sum.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use wansan_trace::event::{Tcp, TcpEvent};
+use wansan_trace::file::Table;
+use wansan_trace::{ConnectionId, SessionId};
+
+use crate::transport::TransportUse;
+use crate::window::Window;
+
+/// What the windows of the sending host did in the measured time: all its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CwndUse {
+    /// Connections.
+    pub connections: u64,
+    /// Greatest sum of all windows, in segments.
+    pub sum_max_packets: u64,
+    /// How far the window that moved least fell below its greatest, as a share of that: 0 is flat.
+    pub least_swing: f64,
+    /// The same of the window that moved most.
+    pub most_swing: f64,
+    /// Reductions of a window without a loss.
+    pub cwr_events: u64,
+    /// Fast recoveries.
+    pub recovery_events: u64,
+    /// Retransmission time-outs.
+    pub loss_events: u64,
+}
+
+/// The use of the windows of the host that sent most; `None` when nothing was sampled. `transport`
+/// is that of the same window.
+#[must_use]
+pub fn cwnd_use(table: &Table<Tcp>, transport: &[TransportUse], window: Window) -> Option<CwndUse> {
+    let sender = &transport.iter().max_by_key(|end| end.acked_bytes)?.host;
+    let ends: Vec<&TransportUse> = transport.iter().filter(|end| end.host == *sender).collect();
+    let samples = table.rows.iter().filter(|row| {
+        table.names.get(row.host) == sender
+            && row.record.event == TcpEvent::Sample
+            && window.contains(row.record.time.ns())
+    });
+    let mut windows: BTreeMap<(SessionId, ConnectionId), Swing> = BTreeMap::new();
+    let mut sum_max_packets = 0;
+    for sample in samples.map(|row| &row.record) {
+        let swing = windows
+            .entry((sample.session, sample.connection))
+            .or_insert(Swing::NONE);
+        swing.see(u64::from(sample.cwnd_packets));
+        let sum = windows.values().map(|swing| swing.now).sum();
+        sum_max_packets = sum_max_packets.max(sum);
+    }
+    let swings: Vec<f64> = windows.values().map(Swing::share).collect();
+    let sum = |events: fn(&TransportUse) -> u64| ends.iter().map(|end| events(end)).sum();
+    (!swings.is_empty()).then(|| CwndUse {
+        connections: windows.len() as u64,
+        sum_max_packets,
+        least_swing: swings.iter().copied().fold(1.0, f64::min),
+        most_swing: swings.iter().copied().fold(0.0, f64::max),
+        cwr_events: sum(|end| end.cwr_events),
+        recovery_events: sum(|end| end.recovery_events),
+        loss_events: sum(|end| end.loss_events),
+    })
+}
+
+/// Between which bounds one window went.
+#[derive(Debug, Clone, Copy)]
+struct Swing {
+    now: u64,
+    least: u64,
+    most: u64,
+}
+
+impl Swing {
+    const NONE: Swing = Swing {
+        now: 0,
+        least: u64::MAX,
+        most: 0,
+    };
+
+    fn see(&mut self, packets: u64) {
+        self.now = packets;
+        self.least = self.least.min(packets);
+        self.most = self.most.max(packets);
+    }
+
+    fn share(&self) -> f64 {
+        1.0 - self.least as f64 / self.most.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flat_window_does_not_swing() {
+        let mut swing = Swing::NONE;
+        [350, 350].map(|packets| swing.see(packets));
+        assert_eq!(swing.share(), 0.0);
+        swing.see(245);
+        assert!((swing.share() - 0.3).abs() < 1e-9);
+    }
+}
