@@ -112,7 +112,7 @@ impl<T> Link<T> {
         });
         let transit = self.queue.admit(transit, idle, sink)?;
         if self.capacity == Capacity::Unlimited {
-            self.free_at = self.free_at.max(transit.at.into());
+            self.resume(transit.at);
             return Some(transit);
         }
         self.begin(transit);
@@ -135,16 +135,21 @@ impl<T> Link<T> {
 
     fn begin(&mut self, transit: Transit<T>) {
         let begun = *self.begun.get_or_insert(transit.at);
-        let came = Moment::from(transit.at);
-        if came > self.free_at {
-            self.earlier_busy_ns = self.busy_ns(Instant::FAR_FUTURE);
-            self.busy_from = transit.at;
-            self.free_at = came;
-        }
+        self.resume(transit.at);
         self.free_at = self
             .capacity
             .finish_packet(begun, self.free_at, transit.size_bytes());
         self.sending = Some(transit);
+    }
+
+    /// Ends the pause since the last packet, if there was one: it does not count as busy.
+    fn resume(&mut self, now: Instant) {
+        let came = Moment::from(now);
+        if came > self.free_at {
+            self.earlier_busy_ns = self.busy_ns(Instant::FAR_FUTURE);
+            self.busy_from = now;
+            self.free_at = came;
+        }
     }
 
     /// When the trace of rates began; any moment will do before it has.

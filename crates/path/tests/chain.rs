@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use wansan_path::{
-    Chain, Counters, Delay, Departure, DropTail, Element, Fate, Limit, Link, Loss, LossModel,
-    Packet, Probability, Rate, Tally,
+    Capacity, Chain, Counters, Delay, Departure, DropTail, Element, Fate, Limit, Link, Loss,
+    LossModel, Packet, Probability, Rate, Tally,
 };
 use wansan_trace::Instant;
 
@@ -275,5 +275,17 @@ fn utilisation_counts_sending_time_only() {
             busy_us * 1_000,
             "at {at_ms} ms"
         );
+    }
+}
+
+#[test]
+fn an_unlimited_link_is_never_busy() {
+    let link = Link::new(Capacity::Unlimited, DropTail::new(Limit::packets(10)));
+    let mut chain = Chain::new(vec![Element::Link(link)]);
+    for at_ms in [1_000, 1_001, 2_000] {
+        let now = Instant::from_ns(at_ms * 1_000_000);
+        chain.enqueue(now, Packet::new(1_500, ()));
+        assert!(chain.poll(now).is_some());
+        assert_eq!(chain.counters(now).busy_ns, 0, "at {at_ms} ms");
     }
 }
