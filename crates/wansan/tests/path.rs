@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
+use wansan_trace::{event, file};
 
 /// The user that the suite drops to when root starts it.
 const NOBODY: u32 = 65_534;
@@ -225,6 +226,24 @@ fn timeline(lab: &Lab) -> Result<(), Failed> {
             change.to_string()
         })?;
     }
+    // The records have it from that very moment on, for the direction and its element.
+    let made_at_ns = whole(&made[0]["made_at_ns"])?;
+    let run = lab.runs()?.pop().ok_or("there is no run folder")?;
+    let records = file::read::<event::Path>(&run.join("cell-000/path.parquet"))?;
+    let mut rows = [0, 0];
+    for row in &records.rows {
+        let of = event::Path::element(records.names.get(row.record.path));
+        if !matches!(of, ("upper:forward", None | Some("delay"))) {
+            continue;
+        }
+        let is_after = row.record.time.ns() >= made_at_ns;
+        let asked_ns = if is_after { 38_000_000 } else { 2_000_000 };
+        check(row.record.delay_ns == asked_ns, || {
+            format!("{of:?} {row:?}")
+        })?;
+        rows[usize::from(of.1.is_some())] += 1;
+    }
+    check(rows[0] > 50 && rows[1] > 50, || format!("{rows:?} records"))?;
     let forward = direction(&changed["paths"], "upper:forward")?;
     check(forward["delay_asked_ns"] == 38_000_000, || {
         forward.to_string()
@@ -346,7 +365,7 @@ fn killed(lab: &Lab) -> Result<(), Failed> {
 }
 
 fn capture(lab: &Lab) -> Result<(), Failed> {
-    lab.plan("500ms", "", "capture = true\nloss = { packets = [20, 30] }")?;
+    lab.plan("500ms", "", "capture = true\nloss = { packets = [8, 12] }")?;
     let plan = lab.folder().join("trial.toml");
     let cell = lab.run()?;
     let run = lab.runs()?.pop().ok_or("there is no run folder")?;
