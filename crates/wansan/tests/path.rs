@@ -365,7 +365,7 @@ fn killed(lab: &Lab) -> Result<(), Failed> {
 }
 
 fn capture(lab: &Lab) -> Result<(), Failed> {
-    lab.plan("500ms", "", "capture = true\nloss = { packets = [8, 12] }")?;
+    lab.plan("1s", "", "capture = true\nloss = { packets = [8, 12] }")?;
     let plan = lab.folder().join("trial.toml");
     let cell = lab.run()?;
     let run = lab.runs()?.pop().ok_or("there is no run folder")?;
@@ -381,8 +381,9 @@ fn capture(lab: &Lab) -> Result<(), Failed> {
             format!("{name}: not {all}")
         })?;
         let lost: Vec<&Packet> = here.filter(|packet| !packet.comment.is_empty()).collect();
-        check(lost.len() == 2, || {
-            format!("{name}: {} are lost", lost.len())
+        let dropped = whole(&path["dropped_packets"])?;
+        check(dropped == 2 && lost.len() == 2, || {
+            format!("{name}: {} and {dropped} are lost", lost.len())
         })?;
         let told = lost.iter().all(|packet| packet.comment == "wansan: lost");
         check(told, || lost[0].comment.clone())?;
