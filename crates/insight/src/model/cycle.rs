@@ -146,9 +146,6 @@ impl Cycle {
     }
 }
 
-/// Where a parameter stands in a model.
-type Parameter = fn(&mut Cycle) -> &mut f64;
-
 /// Where a function with one hollow between two bounds is least.
 fn golden_section(function: &dyn Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
     for _ in 0..SEARCH_STEPS {
