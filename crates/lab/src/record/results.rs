@@ -82,15 +82,15 @@ pub struct CellResult {
     /// What the tunnels of each router carried and cost meanwhile.
     #[serde(default)]
     pub routers: Vec<RouterUsage>,
-    /// Packets that the paths dropped, in all directions together.
+    /// Packets that the paths dropped, in all directions together; null when it failed.
     #[serde(default)]
-    pub path_dropped: u64,
+    pub path_dropped: Option<u64>,
     /// Packets that they marked with CE.
     #[serde(default)]
-    pub path_marked: u64,
+    pub path_marked: Option<u64>,
     /// The most bytes that ever waited in one queue of theirs.
     #[serde(default)]
-    pub path_queue_high_water_bytes: u64,
+    pub path_queue_high_water_bytes: Option<u64>,
     /// What each direction of each emulated path did.
     #[serde(default)]
     pub paths: Vec<PathResult>,
@@ -214,9 +214,9 @@ impl CellResult {
             packet_gap_p90_ns: None,
             vpn_cpu_s_per_gib: None,
             routers: Vec::new(),
-            path_dropped: 0,
-            path_marked: 0,
-            path_queue_high_water_bytes: 0,
+            path_dropped: None,
+            path_marked: None,
+            path_queue_high_water_bytes: None,
             paths: Vec::new(),
             timeline: Vec::new(),
             in_flight: BTreeMap::new(),
@@ -234,10 +234,10 @@ impl CellResult {
 
     /// Takes in what each direction of each path did.
     pub fn add_paths(&mut self, paths: Vec<PathResult>) {
-        self.path_dropped = paths.iter().map(|path| path.dropped_packets).sum();
-        self.path_marked = paths.iter().map(|path| path.marked_packets).sum();
+        self.path_dropped = Some(paths.iter().map(|path| path.dropped_packets).sum());
+        self.path_marked = Some(paths.iter().map(|path| path.marked_packets).sum());
         let high_water = paths.iter().map(|path| path.queue_high_water_bytes);
-        self.path_queue_high_water_bytes = high_water.max().unwrap_or(0);
+        self.path_queue_high_water_bytes = Some(high_water.max().unwrap_or(0));
         self.paths = paths;
     }
 
