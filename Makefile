@@ -73,7 +73,7 @@ check: web
 	@setup/check-dependencies
 
 bench: web
-	@setup/need build test
+	@setup/need build test bench
 	@setup/run-benches
 
 clean:

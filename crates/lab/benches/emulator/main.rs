@@ -1,39 +1,59 @@
-//! What the emulator achieves, measured from outside: UDP senders and receivers on two hosts, with
-//! times of their own in every packet.
+//! What the emulator achieves, measured from outside by UDP flows and TCP streams between two
+//! hosts, beside its bounds and, in the same run, beside the emulator `rattan`:
 //!
-//! - *rate*: both hosts offer 1.05 Gbit/s of 1500-byte packets to a path of 1 Gbit/s; what the
-//!   interfaces' counters say has arrived, and how much of one core the emulator takes for it;
-//! - *delay*: both hosts offer 500 Mbit/s; how much later the receiving host's kernel has each
-//!   packet than an ideal path would deliver it.
+//! - packets per second through one path, as many as its sender can send: each packet sent by
+//!   itself, and left to the link to segment; and what a loop that only sends would do;
+//! - goodput of TCP through an unlimited path and one of 5 Gbit/s;
+//! - how much later packets arrive than an ideal path would deliver them, at half load;
+//! - the rate that the far end sees;
+//! - losses, and that a seed repeats them.
 //!
-//! `cargo bench -p wansan-lab --bench emulator [-- --json]`
+//! `cargo bench -p wansan-lab --bench emulator [-- packets|goodput|delays|rates|losses] [--json]`
 
-mod probe;
+mod arm;
+mod flow;
+mod raw;
 mod stamped;
+mod stream;
 
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use serde_json::{Value, json};
-use wansan_lab::emulator::{Config, Direction, Emulator, Port, Route, Statistics};
 use wansan_lab::world::{TcpSettings, Topology, World, isolate};
-use wansan_path::{Effects, Limit, Rate};
-use wansan_trace::{Kinds, Recorder};
 
-use probe::Flow;
+use arm::{Arm, Lossy, Path};
+use flow::{Flow, Ideal};
 
-const LINK_BITS_PER_S: u64 = 1_000_000_000;
-const DELAY: Duration = Duration::from_millis(16);
-const QUEUE_BYTES: u64 = 1 << 20;
 const MTU_BYTES: u32 = 1500;
 /// An IP packet of the MTU and its Ethernet header.
-const FRAME_BYTES: u32 = MTU_BYTES + 14;
-const RUN: Duration = Duration::from_secs(3);
-const REPEATS: usize = 3;
+const FULL_FRAME_BYTES: usize = MTU_BYTES as usize + 14;
+const RUN: Duration = Duration::from_millis(1_500);
+/// The packets per second that one core is to carry.
+const PACKETS_PER_S: f64 = 500_000.0;
+const LATE_P50_NS: u64 = 50_000;
+const LATE_P99_NS: u64 = 300_000;
+const RATE_ERROR: f64 = 0.005;
+const MILLION: u64 = 1_000_000;
+/// Loss is measured at a load that nothing else loses packets of.
+const LOSS_PACKETS_PER_S: u64 = 150_000;
 
 fn main() -> ExitCode {
-    let json = std::env::args().any(|argument| argument == "--json");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, role, argument] = &arguments[..]
+        && flag == "--role"
+    {
+        return match play(role, argument) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{role}: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let rattan = rattan();
     let world = isolate().and_then(|_| World::build(&topology()));
     let world = match world {
         Ok(world) => world,
@@ -42,161 +62,352 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let rates: Vec<Value> = (0..REPEATS).map(|_| rate(&world)).collect();
-    let delays: Vec<Value> = (0..REPEATS).map(|_| delay(&world)).collect();
-    let results = json!({"emulator": {"rate": rates, "delay": delays}});
-    if json {
-        println!("{results}");
-        return ExitCode::SUCCESS;
+    let mut arms = vec![Arm::Wansan(&world)];
+    match rattan {
+        Ok(program) => arms.push(Arm::Rattan(program)),
+        Err(reason) => eprintln!("not beside rattan: {reason}"),
     }
-    println!("emulator, 1 Gbit/s and 16 ms each way, both ways at once, 1500-byte packets");
-    for rate in &rates {
-        let mbit = |way: usize| rate["delivered_bits_per_s"][way].as_u64().unwrap_or(0) / 1_000_000;
-        println!(
-            "  rate   {} + {} Mbit/s; {} % of a core; ring drops {}; {}",
-            mbit(0),
-            mbit(1),
-            rate["core_percent"],
-            rate["ring_drops"],
-            rate["scheduling"],
-        );
+    let mut report = Report {
+        results: Vec::new(),
+        quiet: arguments.iter().any(|argument| argument == "--json"),
+    };
+    // As cargo has it, a word chooses what is measured.
+    let chosen = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let chosen = |group: &str| chosen.is_none_or(|chosen| group.contains(chosen.as_str()));
+    if chosen("packets") {
+        packets(&world, &arms, &mut report);
     }
-    for delay in &delays {
-        let us = |quantile| delay["late_ns"][quantile].as_u64().unwrap_or(0) / 1_000;
-        println!(
-            "  delay  late by p50 {} µs, p99 {} µs, p99.9 {} µs, at most {} µs; {} of {} lost; \
-             {} % of a core",
-            us("p50"),
-            us("p99"),
-            us("p99_9"),
-            us("max"),
-            delay["lost"],
-            delay["sent"],
-            delay["core_percent"],
-        );
+    if chosen("goodput") {
+        goodput(&arms, &mut report);
+    }
+    if chosen("delays") {
+        delays(&arms, &mut report);
+    }
+    if chosen("rates") {
+        rates(&arms, &mut report);
+    }
+    if chosen("losses") {
+        losses(&arms, &mut report);
+    }
+    if report.quiet {
+        println!("{}", json!({"emulator": report.results}));
     }
     ExitCode::SUCCESS
+}
+
+fn play(role: &str, argument: &str) -> std::io::Result<()> {
+    let milliseconds = |text: &str| Duration::from_millis(text.parse().unwrap_or(1_000));
+    match role {
+        "send" => flow::send(serde_json::from_str::<Flow>(argument)?),
+        "sink" => flow::sink(serde_json::from_str::<Ideal>(argument)?),
+        "stream-sink" => stream::sink(milliseconds(argument)),
+        _ => {
+            let (to, time) = argument.split_once(' ').unwrap_or((argument, ""));
+            let to = to.parse().unwrap_or(Ipv4Addr::LOCALHOST);
+            stream::source(to, milliseconds(time))
+        }
+    }
+}
+
+/// Where rattan is, or why it cannot be measured.
+fn rattan() -> Result<PathBuf, String> {
+    if !rustix::process::getuid().is_root() {
+        return Err("it needs root".to_owned());
+    }
+    let named = std::env::var_os("RATTAN").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path).map(|folder| folder.join("rattan"));
+    named
+        .or_else(|| places.find(|place| place.is_file()))
+        .ok_or("it is not installed (`cargo install rattan`)".to_owned())
 }
 
 fn topology() -> Topology {
     let tcp = TcpSettings {
         congestion_control: "cubic".to_owned(),
-        rmem_bytes: [4_096, 131_072, 6_291_456],
-        wmem_bytes: [4_096, 16_384, 4_194_304],
+        rmem_bytes: [4_096, 131_072, 16 << 20],
+        wmem_bytes: [4_096, 16_384, 16 << 20],
         ecn: false,
     };
     Topology::flat(&["west", "east"], &tcp, MTU_BYTES)
 }
 
-/// Has `probe` send a packet every so long both ways, which makes `bits_per_s` of frames, through
-/// a fresh emulator.
-fn run<T>(
-    world: &World,
-    bits_per_s: u64,
-    probe: impl FnOnce(&World, Duration, Duration) -> T,
-) -> (T, Statistics) {
-    let rate = Rate::from_bits_per_s(LINK_BITS_PER_S).expect("not zero");
-    let effects = Effects {
-        capacity: rate.into(),
-        queue_limit: Limit::bytes(QUEUE_BYTES),
-        delay: DELAY,
-        ..Effects::default()
-    };
-    let direction = |name: &str| Direction::new(name, effects.chain(0).expect("they fit"));
-    let interfaces = world.nodes().iter().flat_map(|node| node.interfaces());
-    let ports = interfaces.filter_map(Port::of);
-    let config = Config {
-        ports: ports.collect(),
-        directions: vec![direction("wan:forward"), direction("wan:back")],
-        routes: vec![
-            Route {
-                from: 0,
-                to: 1,
-                direction: 0,
-            },
-            Route {
-                from: 1,
-                to: 0,
-                direction: 1,
-            },
-        ],
-        mtu_bytes: MTU_BYTES as usize,
-        sample_interval: Duration::from_millis(10),
-        recorder: Recorder::new(
-            Kinds {
-                path: true,
-                ..Kinds::NONE
-            },
-            64 << 20,
-        ),
-    };
-    let emulator = Emulator::start(world.wan().handle(), config).expect("an emulator");
-    let gap = Duration::from_nanos(u64::from(FRAME_BYTES) * 8 * 1_000_000_000 / bits_per_s);
-    let measured = probe(world, gap, RUN);
-    let report = emulator.stop().expect("it ran");
-    (measured, report.statistics)
+/// What has been measured, told as it comes.
+struct Report {
+    results: Vec<Value>,
+    quiet: bool,
 }
 
-fn rate(world: &World) -> Value {
-    let offered_bits_per_s = LINK_BITS_PER_S / 100 * 105;
-    let (rates, statistics) = run(world, offered_bits_per_s, probe::through_interfaces);
-    let mut result = facts(&statistics);
-    result["delivered_bits_per_s"] = rates.into();
-    result
-}
-
-fn delay(world: &World) -> Value {
-    let (flows, statistics) = run(world, LINK_BITS_PER_S / 2, probe::both_ways);
-    let sent: usize = flows.iter().map(|flow| flow.sent_ns.len()).sum();
-    let arrived: usize = flows.iter().map(|flow| flow.arrivals.len()).sum();
-    let mut result = facts(&statistics);
-    result["late_ns"] = errors(&flows);
-    result["sent"] = sent.into();
-    result["lost"] = (sent - arrived).into();
-    result
-}
-
-/// What the emulator tells of itself.
-fn facts(statistics: &Statistics) -> Value {
-    let paths = statistics.paths.iter();
-    let through: Vec<u64> = paths
-        .map(|path| path.counters.entered.bytes * 8 * 1_000_000_000 / statistics.elapsed_ns.max(1))
-        .collect();
-    json!({
-        "mean_entered_bits_per_s": through,
-        "ring_drops": statistics.ring_drops,
-        "core_percent": statistics.cpu_ns * 100 / statistics.elapsed_ns.max(1),
-        "scheduling": statistics.scheduling.name(),
-    })
-}
-
-/// How much later packets arrived than an ideal path would deliver them, given when they were
-/// sent: each one waits for those before it, is sent at the link's rate and delayed.
-fn errors(flows: &[Flow]) -> Value {
-    let sending_ns = f64::from(FRAME_BYTES) * 8e9 / LINK_BITS_PER_S as f64;
-    let mut late = Histogram::<u64>::new_with_bounds(1, 10_000_000_000, 3).expect("valid bounds");
-    let mut early = 0u64;
-    for flow in flows {
-        let mut free_at_ns = 0.0;
-        let ideal_ns: Vec<f64> = flow
-            .sent_ns
-            .iter()
-            .map(|&sent_ns| {
-                free_at_ns = f64::max(free_at_ns, sent_ns as f64) + sending_ns;
-                free_at_ns + DELAY.as_nanos() as f64
-            })
-            .collect();
-        for arrival in &flow.arrivals {
-            let error_ns = arrival.stamped_ns as f64 - ideal_ns[arrival.number];
-            early += u64::from(error_ns < 0.0);
-            late.saturating_record(error_ns.max(0.0) as u64);
+impl Report {
+    fn title(&self, text: &str) {
+        if !self.quiet {
+            println!("{text}");
         }
     }
-    json!({
-        "early": early,
-        "p50": late.value_at_quantile(0.5),
-        "p99": late.value_at_quantile(0.99),
-        "p99_9": late.value_at_quantile(0.999),
-        "max": late.max(),
-    })
+
+    fn tell(&mut self, arm: &str, case: &str, text: &str, mut facts: Value) {
+        if !self.quiet {
+            println!("  {arm:<7} {case:<34} {text}");
+        }
+        facts["arm"] = arm.into();
+        facts["case"] = case.into();
+        self.results.push(facts);
+    }
+
+    fn failed(&mut self, arm: &str, case: &str, reason: &str) {
+        self.tell(
+            arm,
+            case,
+            &format!("not measured: {reason}"),
+            json!({"reason": reason}),
+        );
+    }
+}
+
+fn kept(holds: bool) -> &'static str {
+    if holds { "" } else { "  MISSED" }
+}
+
+/// A flow of packets of one size.
+fn flow(frame_bytes: usize, packets_per_s: u64, segments: usize) -> Flow {
+    Flow {
+        to: Ipv4Addr::LOCALHOST,
+        frame_bytes,
+        packets_per_s,
+        segments,
+        packets: u64::MAX,
+        time_ms: RUN.as_millis() as u64,
+        wait_ms: 300,
+    }
+}
+
+/// As many packets as a host leaves to its link at once.
+fn segments(frame_bytes: usize) -> usize {
+    (15_000 / frame_bytes).clamp(1, 64)
+}
+
+fn packets(world: &World, arms: &[Arm<'_>], report: &mut Report) {
+    report.title("packets/s through one path of 10 ms, bound 500000 on one core");
+    let path = Path {
+        delay: Duration::from_millis(10),
+        ..Path::default()
+    };
+    for frame_bytes in [64, 512, FULL_FRAME_BYTES] {
+        let alone = raw_packets_per_core_s(world, frame_bytes);
+        let case = format!("{frame_bytes} B frames");
+        match &alone {
+            Ok(rate) => report.tell(
+                "raw",
+                &case,
+                &format!("{rate:7.0} per second of a core, by a loop that sends one by one"),
+                json!({"packets_per_core_s": rate}),
+            ),
+            Err(error) => report.failed("raw", &case, &error.to_string()),
+        }
+        for arm in arms {
+            for (how, segments) in [("one by one", 1), ("segmented", segments(frame_bytes))] {
+                let case = format!("{frame_bytes} B frames, {how}");
+                let outcome = match arm.flow(&path, flow(frame_bytes, 0, segments), true) {
+                    Ok(outcome) => outcome,
+                    Err(reason) => {
+                        report.failed(arm.name(), &case, &reason);
+                        continue;
+                    }
+                };
+                let rate = outcome.seen.packets_per_s;
+                let mut facts = json!({"packets_per_s": rate, "segments": segments});
+                let mut text = format!("{rate:7.0}/s at the far end");
+                if let Some(statistics) = outcome.statistics {
+                    let delivered = statistics.paths[0].counters.delivered.packets;
+                    let busy_ns = statistics.cpu_ns.saturating_sub(statistics.awake_ns);
+                    let per_core_s = delivered as f64 * 1e9 / busy_ns.max(1) as f64;
+                    facts["packets_per_core_s"] = per_core_s.into();
+                    facts["ring_drops"] = statistics.ring_drops.into();
+                    let ratio = alone.as_ref().map_or(0.0, |alone| per_core_s / alone);
+                    text += &format!(
+                        ", {per_core_s:7.0} per second of a core ({ratio:.2} of raw){}",
+                        kept(per_core_s >= PACKETS_PER_S)
+                    );
+                }
+                report.tell(arm.name(), &case, &text, facts);
+            }
+        }
+    }
+}
+
+fn raw_packets_per_core_s(world: &World, frame_bytes: usize) -> std::io::Result<f64> {
+    let east = &world.nodes()[1];
+    let interface = &east.interfaces()[0];
+    let (mac, IpAddr::V4(address)) = (interface.mac, IpAddr::from(east.address())) else {
+        return Err(std::io::ErrorKind::Unsupported.into());
+    };
+    let name = interface.wan_interface.clone().unwrap_or_default();
+    world
+        .wan()
+        .run(move || raw::packets_per_core_s(&name, mac, address.octets(), frame_bytes, RUN / 3))
+}
+
+fn goodput(arms: &[Arm<'_>], report: &mut Report) {
+    report.title("TCP goodput, 1 ms each way");
+    for bits_per_s in [0, 5_000_000_000] {
+        let path = Path {
+            bits_per_s,
+            delay: Duration::from_millis(1),
+            loss: None,
+        };
+        for arm in arms {
+            let case = match bits_per_s {
+                0 => "unlimited".to_owned(),
+                rate => format!("{} Gbit/s", rate / 1_000_000_000),
+            };
+            match arm.stream(&path, 2 * RUN) {
+                Ok(outcome) => {
+                    let text = format!("{:6.0} Mbit/s", outcome.seen / 1e6);
+                    let facts = json!({"goodput_bits_per_s": outcome.seen});
+                    report.tell(arm.name(), &case, &text, facts);
+                }
+                Err(reason) => report.failed(arm.name(), &case, &reason),
+            }
+        }
+    }
+}
+
+fn delays(arms: &[Arm<'_>], report: &mut Report) {
+    report.title(
+        "delay, later than ideal at half of 1 Gbit/s, and of 500000 packets/s; \
+         bounds p50 50 µs, p99 300 µs",
+    );
+    let half = 1_000_000_000 / 2 / (FULL_FRAME_BYTES as u64 * 8);
+    let mut cases: Vec<(u64, u64, Flow)> = [0, 1, 10, 50, 200]
+        .map(|ms| (ms, 1_000_000_000, flow(FULL_FRAME_BYTES, half, 1)))
+        .to_vec();
+    cases.push((10, 0, flow(512, PACKETS_PER_S as u64 / 2, 16)));
+    for (ms, bits_per_s, flow) in cases {
+        let path = Path {
+            bits_per_s,
+            delay: Duration::from_millis(ms),
+            loss: None,
+        };
+        for arm in arms {
+            let case = format!("{ms} ms, {} packets/s", flow.packets_per_s);
+            let seen = match arm.flow(&path, flow, false) {
+                Ok(outcome) => outcome.seen,
+                Err(reason) => {
+                    report.failed(arm.name(), &case, &reason);
+                    continue;
+                }
+            };
+            let text = format!(
+                "late by p50 {} µs, p99 {} µs, at most {} µs; {} of {} lost{}",
+                seen.late_p50_ns / 1_000,
+                seen.late_p99_ns / 1_000,
+                seen.late_max_ns / 1_000,
+                seen.sent - seen.packets,
+                seen.sent,
+                kept(seen.late_p50_ns <= LATE_P50_NS && seen.late_p99_ns <= LATE_P99_NS)
+            );
+            let facts = json!({
+                "late_p50_ns": seen.late_p50_ns,
+                "late_p99_ns": seen.late_p99_ns,
+                "late_max_ns": seen.late_max_ns,
+                "early": seen.early,
+                "lost": seen.sent - seen.packets,
+                "sent": seen.sent,
+            });
+            report.tell(arm.name(), &case, &text, facts);
+        }
+    }
+}
+
+fn rates(arms: &[Arm<'_>], report: &mut Report) {
+    report.title("rate over 1 s as the far end sees it, bound 0.5 %");
+    for mbit_per_s in [1, 10, 100, 1_000, 5_000] {
+        let bits_per_s = mbit_per_s * 1_000_000;
+        let path = Path {
+            bits_per_s,
+            delay: Duration::from_millis(1),
+            loss: None,
+        };
+        for arm in arms {
+            let counted_bits = arm.counted_bytes(FULL_FRAME_BYTES) as u64 * 8;
+            let offered = bits_per_s / counted_bits * 5 / 4 + 1;
+            let segments = if mbit_per_s < 1_000 {
+                1
+            } else {
+                segments(FULL_FRAME_BYTES)
+            };
+            let mut flow = flow(FULL_FRAME_BYTES, offered, segments);
+            flow.time_ms = 1_200;
+            let case = format!("{mbit_per_s} Mbit/s");
+            match arm.flow(&path, flow, false) {
+                Ok(outcome) => {
+                    let seen = outcome.seen.packets_per_s * counted_bits as f64;
+                    let error = seen / bits_per_s as f64 - 1.0;
+                    let text =
+                        format!("{:+.3} %{}", error * 100.0, kept(error.abs() <= RATE_ERROR));
+                    report.tell(arm.name(), &case, &text, json!({"error": error}));
+                }
+                Err(reason) => report.failed(arm.name(), &case, &reason),
+            }
+        }
+    }
+}
+
+fn losses(arms: &[Arm<'_>], report: &mut Report) {
+    report.title("losses of 10^6 packets, bound 3 σ; a seed drops the same packets again");
+    let (p, r) = (0.005, 0.2);
+    let mean = p / (p + r);
+    // The channel's states are a chain of correlation 1 − p − r.
+    let memory = (1.0 - p - r) / (p + r);
+    let cases = [
+        ("1 % independent", Lossy::Bernoulli(0.01), 0.01, 1.0),
+        (
+            "Gilbert, bursts of 5",
+            Lossy::Gilbert { p, r },
+            mean,
+            1.0 + 2.0 * memory,
+        ),
+    ];
+    for (case, loss, mean, spread) in cases {
+        let path = Path {
+            delay: Duration::from_millis(1),
+            loss: Some(loss),
+            ..Path::default()
+        };
+        for arm in arms {
+            let mut flow = flow(64, LOSS_PACKETS_PER_S, 16);
+            flow.packets = MILLION;
+            flow.time_ms = 30_000;
+            let both = arm
+                .flow(&path, flow, false)
+                .and_then(|first| Ok((first, arm.flow(&path, flow, false)?)));
+            let (first, second) = match both {
+                Ok((first, second)) => (first.seen, second.seen),
+                Err(reason) => {
+                    report.failed(arm.name(), case, &reason);
+                    continue;
+                }
+            };
+            // A loss of the very last packets would not be seen.
+            let sent = first.sent as f64;
+            let lost = sent - first.packets as f64;
+            let sigma = (sent * mean * (1.0 - mean) * spread).sqrt();
+            let off = (lost - sent * mean) / sigma;
+            let burst = lost / first.gaps.max(1) as f64;
+            let same = first.digest == second.digest;
+            let text = format!(
+                "{lost} of {sent} lost, {off:+.2} σ, bursts of {burst:.2}; {}{}",
+                if same {
+                    "the same again"
+                } else {
+                    "others the second time"
+                },
+                kept(off.abs() <= 3.0 && same)
+            );
+            let facts = json!({
+                "lost": lost, "sent": sent, "sigmas": off, "mean_burst": burst, "repeats": same,
+            });
+            report.tell(arm.name(), case, &text, facts);
+        }
+    }
 }

@@ -57,6 +57,7 @@ pub(super) struct Driver {
     ring_drops: u64,
     strays: u64,
     offloaded: u64,
+    awake_ns: u64,
 }
 
 struct PortState {
@@ -137,6 +138,7 @@ impl Driver {
             ring_drops: 0,
             strays: 0,
             offloaded: 0,
+            awake_ns: 0,
         })
     }
 
@@ -144,10 +146,16 @@ impl Driver {
     pub(super) fn run(mut self, stop: &AtomicBool) -> Result<Report, EmulatorError> {
         let mut next_sample = self.began;
         let mut last_taken = self.began;
+        let mut awake_since: Option<Instant> = None;
         while !stop.load(Ordering::Relaxed) {
             let taken = self.take_frames();
             let now = clock::now();
-            self.deliver(now);
+            let delivered = self.deliver(now);
+            if let Some(since) = awake_since.take()
+                && taken + delivered == 0
+            {
+                self.awake_ns += (now - since).as_nanos() as u64;
+            }
             self.obey(now);
             if now >= next_sample {
                 self.sample(now)?;
@@ -176,8 +184,11 @@ impl Driver {
                     .next_deadline()
                     .map_or(until, |due| until.min(due));
             }
-            if until - clock::now() > SPIN {
+            let present = clock::now();
+            if until - present > SPIN {
                 self.sleep(until - SPIN, watch)?;
+            } else {
+                awake_since = Some(present);
             }
         }
         let statistics = self.statistics(clock::now());
@@ -277,21 +288,24 @@ impl Driver {
         Some((to, direction))
     }
 
-    /// Sends all frames that are due.
-    fn deliver(&mut self, now: Instant) {
-        for direction in 0..self.directions.len() {
-            self.drain(direction, now);
-        }
+    /// Sends all packets that are due; the number of those that left their paths.
+    fn deliver(&mut self, now: Instant) -> usize {
+        let directions = 0..self.directions.len();
+        let left = directions.map(|direction| self.drain(direction, now)).sum();
         for port in 0..self.ports.len() {
             self.flush(port);
         }
+        left
     }
 
-    /// Empties a chain of what has left it by `now`.
-    fn drain(&mut self, direction: usize, now: Instant) {
+    /// Empties a chain of what has left it by `now`; how many packets that were.
+    fn drain(&mut self, direction: usize, now: Instant) -> usize {
+        let mut left = 0;
         while let Some(departure) = self.directions[direction].chain.poll(now) {
             self.leave(direction, departure);
+            left += 1;
         }
+        left
     }
 
     fn leave(&mut self, direction: usize, departure: Departure<Frame>) {
@@ -413,6 +427,7 @@ impl Driver {
             offloaded: self.offloaded,
             send_failures: self.ports.iter().map(|port| port.transmit.failed()).sum(),
             cpu_ns: cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64,
+            awake_ns: self.awake_ns,
             scheduling: self.scheduling,
         }
     }

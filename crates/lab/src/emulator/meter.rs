@@ -109,6 +109,9 @@ pub struct Statistics {
     /// Processor time that the emulator's thread has used, including what the receiving hosts'
     /// network stacks used on its account.
     pub cpu_ns: u64,
+    /// Time of that, about, in which it had nothing to do and only stayed awake because the next
+    /// frame was due so soon.
+    pub awake_ns: u64,
     /// How the thread is scheduled.
     pub scheduling: Scheduling,
 }

@@ -28,10 +28,14 @@ const LONG: Duration = Duration::from_secs(20);
 
 type Role = fn(&World) -> Result<(), String>;
 
-const ROLES: [(&str, Role); 11] = [
+const ROLES: [(&str, Role); 12] = [
     (
         "TCP's bytes arrive over a lossy path",
         tcp_over_a_lossy_path,
+    ),
+    (
+        "packets that leave together arrive as one",
+        packets_that_leave_together_arrive_as_one,
     ),
     ("no packet is early", no_packet_is_early),
     (
@@ -223,6 +227,36 @@ fn tcp_over_a_lossy_path(world: &World) -> Result<(), String> {
     let lost = statistics.paths[0].counters.dropped_by_loss.packets;
     // 1 % of some 730 segments: none at all has a chance of 1 in 1500, and the seed is fixed.
     check(lost > 0, "nothing was lost, so nothing was tested")?;
+    check(
+        statistics.offloaded == 0 && statistics.send_failures == 0,
+        format!("what hosts sent is not what they got: {statistics:?}"),
+    )
+}
+
+fn packets_that_leave_together_arrive_as_one(world: &World) -> Result<(), String> {
+    // So fast that what a host sends at once leaves at once.
+    let way = Way {
+        bits_per_s: 1_000_000_000_000,
+        ..CLEAN
+    };
+    let emulator = start(world, way)?;
+    let bytes = pattern(4 << 20);
+    let received = transfer(world, bytes.clone())?;
+    check(received == bytes, "other bytes arrived")?;
+    let frames = world.nodes()[0].namespace().run(|| {
+        let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+        let mut lines = devices.lines();
+        let counters = lines.find_map(|line| line.trim().strip_prefix("wan:").map(str::to_owned));
+        let frames = counters.and_then(|counters| counters.split_whitespace().nth(1)?.parse().ok());
+        frames.unwrap_or(0u64)
+    });
+    let statistics = stop(emulator)?.statistics;
+    let packets = statistics.paths[0].counters.delivered.packets;
+    // A full segment of 1500 bytes carries 1448 bytes, and no packet on a path is longer.
+    check(
+        packets >= bytes.len() as u64 / 1448 && frames > 0 && frames < packets / 2,
+        format!("{packets} packets went through the path, and {frames} frames came"),
+    )?;
     check(
         statistics.offloaded == 0 && statistics.send_failures == 0,
         format!("what hosts sent is not what they got: {statistics:?}"),

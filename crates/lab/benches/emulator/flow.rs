@@ -1,0 +1,280 @@
+//! A flow of UDP packets from one namespace to another, each with its number and the time of its
+//! sending. Sender and sink are processes of this program, so the same ones work through any
+//! emulator.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::IoSlice;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+use wansan_trace::{Instant, clock};
+
+use super::stamped::{Stamped, set_option};
+
+const PORT: u16 = 9;
+/// Headers of Ethernet, IPv4 and UDP.
+pub(crate) const HEADER_BYTES: usize = 14 + 20 + 8;
+/// Number and time of sending.
+const STAMP_BYTES: usize = 16;
+/// Packets per system call of a sender that leaves nothing to its card.
+const BATCH: usize = 32;
+/// A sender that is behind by more than this catches up no more.
+const LARGEST_BURST_NS: u64 = 20_000_000;
+/// After this long without a packet, the flow is over.
+const SILENCE: Duration = Duration::from_millis(400);
+/// How long a sink waits for the first packet.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What is sent.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Flow {
+    /// Where to.
+    pub(crate) to: Ipv4Addr,
+    /// Bytes of each frame.
+    pub(crate) frame_bytes: usize,
+    /// Packets per second, evenly; 0 is as many as can be.
+    pub(crate) packets_per_s: u64,
+    /// Packets that the sender leaves to its link to cut (UDP_SEGMENT); 1 for none.
+    pub(crate) segments: usize,
+    /// The end, in packets or in time.
+    pub(crate) packets: u64,
+    /// The end, in packets or in time.
+    pub(crate) time_ms: u64,
+    /// Time before the first packet.
+    pub(crate) wait_ms: u64,
+}
+
+/// What the sink compares arrivals with.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Ideal {
+    /// Bytes of each frame.
+    pub(crate) frame_bytes: usize,
+    /// The path's rate; 0 for none.
+    pub(crate) bits_per_s: u64,
+    /// The path's delay.
+    pub(crate) delay_ns: u64,
+    /// Only counts what comes, and reads nothing.
+    pub(crate) count_only: bool,
+}
+
+/// What a sink saw.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Seen {
+    /// Packets that came.
+    pub(crate) packets: u64,
+    /// The highest number among them, plus one.
+    pub(crate) sent: u64,
+    /// Packets per second between the first and the last.
+    pub(crate) packets_per_s: f64,
+    /// Runs of numbers that are missing.
+    pub(crate) gaps: u64,
+    /// A digest of all numbers in their order.
+    pub(crate) digest: u64,
+    /// How much later than ideal half of the packets came.
+    pub(crate) late_p50_ns: u64,
+    /// The same of 99 in 100.
+    pub(crate) late_p99_ns: u64,
+    /// The same of all.
+    pub(crate) late_max_ns: u64,
+    /// Packets that came before they could.
+    pub(crate) early: u64,
+}
+
+/// Keeps generators and sinks off the last core where there are several: that is the emulator's.
+fn keep_to_other_cores() {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut others = CpuSet::new();
+    (0..cores.saturating_sub(1).max(1)).for_each(|core| others.set(core));
+    // Refused in a container that gives fewer; then the scheduler decides.
+    let _ = sched_setaffinity(None, &others);
+}
+
+/// Sends a flow.
+pub(crate) fn send(flow: Flow) -> std::io::Result<()> {
+    keep_to_other_cores();
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    socket.connect((flow.to, PORT))?;
+    let payload_bytes = (flow.frame_bytes - HEADER_BYTES).max(STAMP_BYTES);
+    let group = flow.segments.max(1);
+    if group > 1 {
+        set_option(
+            &socket,
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            payload_bytes as i32,
+        )?;
+    }
+    // The time of sending that a packet carries is its own when it is compared with that of its
+    // arrival.
+    let groups = if group > 1 || flow.packets_per_s > 0 {
+        1
+    } else {
+        BATCH
+    };
+    let mut payload = vec![0; payload_bytes * group * groups];
+    std::thread::sleep(Duration::from_millis(flow.wait_ms));
+    let began = clock::now();
+    let end = began + Duration::from_millis(flow.time_ms);
+    let mut number = 0u64;
+    let mut due = began;
+    while number < flow.packets {
+        let mut now = clock::now();
+        if now >= end {
+            break;
+        }
+        if let Some(gap_ns) = (group as u64 * 1_000_000_000).checked_div(flow.packets_per_s) {
+            if now < due {
+                std::thread::sleep(due - now);
+                now = clock::now();
+            }
+            due = due.max(Instant::from_ns(now.ns().saturating_sub(LARGEST_BURST_NS)));
+            due += Duration::from_nanos(gap_ns);
+        }
+        for packet in payload.chunks_mut(payload_bytes) {
+            packet[..8].copy_from_slice(&number.to_ne_bytes());
+            packet[8..16].copy_from_slice(&now.ns().to_ne_bytes());
+            number += 1;
+        }
+        // A receiver that is gone shows as packets lost.
+        let _ = send_groups(&socket, &payload, group * payload_bytes);
+    }
+    Ok(())
+}
+
+fn send_groups(socket: &UdpSocket, payload: &[u8], group_bytes: usize) -> std::io::Result<()> {
+    let mut slices: Vec<[IoSlice<'_>; 1]> = payload
+        .chunks(group_bytes)
+        .map(|group| [IoSlice::new(group)])
+        .collect();
+    let mut controls: Vec<SendAncillaryBuffer<'_, '_, '_>> = slices
+        .iter()
+        .map(|_| SendAncillaryBuffer::default())
+        .collect();
+    let mut messages: Vec<MMsgHdr<'_>> = slices
+        .iter_mut()
+        .zip(&mut controls)
+        .map(|(slice, control)| MMsgHdr::new(slice, control))
+        .collect();
+    let mut left = &mut messages[..];
+    while !left.is_empty() {
+        let sent = sendmmsg(socket, left, SendFlags::empty())?;
+        left = &mut left[sent..];
+    }
+    Ok(())
+}
+
+/// Takes a flow; what came of it, as a line of JSON on standard output.
+pub(crate) fn sink(ideal: Ideal) -> std::io::Result<()> {
+    keep_to_other_cores();
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT))?;
+    println!("ready");
+    let seen = if ideal.count_only {
+        count()
+    } else {
+        read(&Stamped::new(socket)?, ideal)
+    };
+    println!("{}", serde_json::to_string(&seen)?);
+    Ok(())
+}
+
+/// Counts the packets that UDP gets, read or not, in the middle of the flow.
+fn count() -> Seen {
+    let mut samples = vec![(clock::now(), received())];
+    let patience = clock::now() + PATIENCE;
+    let mut last_change = clock::now();
+    while clock::now() < patience && (samples.len() < 2 || clock::now() - last_change < SILENCE) {
+        std::thread::sleep(Duration::from_millis(20));
+        let (now, received) = (clock::now(), received());
+        if samples
+            .last()
+            .is_some_and(|&(_, before)| before != received)
+        {
+            samples.push((now, received));
+            last_change = now;
+        }
+    }
+    let middle = &samples[samples.len() / 5..=samples.len() * 4 / 5];
+    let (Some(first), Some(last)) = (middle.first(), middle.last()) else {
+        return Seen::default();
+    };
+    let time_s = (last.0 - first.0).as_secs_f64();
+    Seen {
+        packets: received() - samples[0].1,
+        packets_per_s: if time_s > 0.0 {
+            (last.1 - first.1) as f64 / time_s
+        } else {
+            0.0
+        },
+        ..Seen::default()
+    }
+}
+
+/// Datagrams that came to this namespace's UDP (RFC 4113): those read, and those for which there
+/// was no room.
+fn received() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/net/snmp").unwrap_or_default();
+    let mut lines = text.lines().filter(|line| line.starts_with("Udp:"));
+    let names = lines.next().unwrap_or_default().split_whitespace();
+    let values = lines.next().unwrap_or_default().split_whitespace();
+    let counted = names
+        .zip(values)
+        .filter(|(name, _)| ["InDatagrams", "RcvbufErrors"].contains(name));
+    counted
+        .filter_map(|(_, value)| value.parse::<u64>().ok())
+        .sum()
+}
+
+fn read(socket: &Stamped, ideal: Ideal) -> Seen {
+    let mut late = Histogram::<u64>::new_with_bounds(1, 10_000_000_000, 3).expect("valid bounds");
+    let mut seen = Seen::default();
+    let mut digest = DefaultHasher::new();
+    let (mut first_ns, mut last_ns) = (0, 0);
+    let mut free_at_ns = 0f64;
+    let sending_ns = match ideal.bits_per_s {
+        0 => 0.0,
+        rate => ideal.frame_bytes as f64 * 8e9 / rate as f64,
+    };
+    let mut buffer = vec![0; 1 << 16];
+    let mut last_came = clock::now();
+    while clock::now() - last_came < if seen.packets > 0 { SILENCE } else { PATIENCE } {
+        let Some(arrival) = socket.receive(&mut buffer) else {
+            std::thread::sleep(Duration::from_micros(300));
+            continue;
+        };
+        last_came = clock::now();
+        let mut lateness = |sent_ns: u64| {
+            free_at_ns = f64::max(free_at_ns, sent_ns as f64) + sending_ns;
+            let error_ns = arrival.stamped_ns as f64 - free_at_ns - ideal.delay_ns as f64;
+            seen.early += u64::from(error_ns < 0.0);
+            late.saturating_record(error_ns.max(0.0) as u64);
+        };
+        for packet in buffer[..arrival.bytes].chunks(arrival.segment_bytes) {
+            let word = |at: usize| packet.get(at..at + 8).and_then(|word| word.try_into().ok());
+            let (Some(number), Some(sent_ns)) = (word(0), word(8)) else {
+                continue;
+            };
+            let number = u64::from_ne_bytes(number);
+            lateness(u64::from_ne_bytes(sent_ns));
+            number.hash(&mut digest);
+            seen.gaps += u64::from(number > seen.sent);
+            seen.sent = seen.sent.max(number + 1);
+            seen.packets += 1;
+        }
+        if first_ns == 0 {
+            first_ns = arrival.stamped_ns;
+        }
+        last_ns = arrival.stamped_ns;
+    }
+    seen.digest = digest.finish();
+    seen.packets_per_s =
+        seen.packets.saturating_sub(1) as f64 * 1e9 / (last_ns - first_ns).max(1) as f64;
+    seen.late_p50_ns = late.value_at_quantile(0.5);
+    seen.late_p99_ns = late.value_at_quantile(0.99);
+    seen.late_max_ns = late.max();
+    seen
+}
