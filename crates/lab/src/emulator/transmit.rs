@@ -37,6 +37,11 @@ impl Transmit {
         self.due.push(due);
     }
 
+    /// Whether nothing waits to be sent.
+    pub(super) fn is_empty(&self) -> bool {
+        self.due.is_empty()
+    }
+
     /// Whether there are enough packets for a system call of their own.
     pub(super) fn is_full(&self) -> bool {
         self.due.len() >= PACKETS
