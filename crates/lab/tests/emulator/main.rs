@@ -16,7 +16,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use wansan_lab::emulator::{Config, Direction, Emulator, EmulatorError, Port, Report, Route};
 use wansan_lab::world::{TcpSettings, Topology, World, isolate};
-use wansan_path::{Effects, Limit, LossModel, Probability, Rate};
+use wansan_path::{Capacity, Effects, Limit, LossModel, Probability, Rate};
 use wansan_trace::event::{self, Verdict};
 use wansan_trace::{Kinds, Recorder, clock};
 
@@ -235,11 +235,11 @@ fn tcp_over_a_lossy_path(world: &World) -> Result<(), String> {
 
 fn packets_that_leave_together_arrive_as_one(world: &World) -> Result<(), String> {
     // So fast that what a host sends at once leaves at once.
-    let way = Way {
-        bits_per_s: 1_000_000_000_000,
-        ..CLEAN
+    let effects = Effects {
+        capacity: Capacity::Unlimited,
+        ..clean()
     };
-    let emulator = start(world, way)?;
+    let emulator = start(world, &effects)?;
     let bytes = pattern(4 << 20);
     let received = transfer(world, bytes.clone())?;
     check(received == bytes, "other bytes arrived")?;
