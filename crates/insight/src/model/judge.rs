@@ -28,8 +28,8 @@ pub struct Judgement {
     /// Relative errors over the cells that the forms were fitted to.
     pub fitted: Errors,
     /// Relative errors over the cells that the forms were not fitted to: on either half of the grid,
-    /// each fitted to the other half.
-    pub foretold: Errors,
+    /// each fitted to the other half. Null when the grid is too small to be halved.
+    pub foretold: Option<Errors>,
     /// Where the published form is wrong, and why.
     pub remarks: Vec<String>,
 }
@@ -64,7 +64,7 @@ pub struct Errors {
 /// Fits both forms to a grid and judges them. `asked_bytes` is what the initiator asks for at once.
 ///
 /// # Errors
-/// [`FitError`] when a form cannot be fitted to the cells, or to half of them.
+/// [`FitError`] when a form cannot be fitted to the cells.
 pub fn judge(grid: &Grid, asking: Asking, asked_bytes: u64) -> Result<Judgement, FitError> {
     let fit = |points: &[Point]| -> Result<(Published, Cycle), FitError> {
         let cycle = Cycle::fit(points, asking, asked_bytes)?;
@@ -79,8 +79,11 @@ pub fn judge(grid: &Grid, asking: Asking, asked_bytes: u64) -> Result<Judgement,
     let forms = fit(grid.points())?;
     let cells = beside(&forms, grid.points());
     let [one, other] = grid.halves();
-    let mut foretold = beside(&fit(&one)?, &other);
-    foretold.extend(beside(&fit(&other)?, &one));
+    let foretold = fit(&one).and_then(|by_one| {
+        let mut foretold = beside(&by_one, &other);
+        foretold.extend(beside(&fit(&other)?, &one));
+        Ok(Errors::over(&foretold))
+    });
     let (published, cycle) = forms;
     Ok(Judgement {
         remarks: remarks(&published, &cycle, &cells),
@@ -89,7 +92,7 @@ pub fn judge(grid: &Grid, asking: Asking, asked_bytes: u64) -> Result<Judgement,
         published,
         cycle,
         fitted: Errors::over(&cells),
-        foretold: Errors::over(&foretold),
+        foretold: foretold.ok(),
         cells,
     })
 }

@@ -164,7 +164,12 @@ fn print(out: &mut dyn Write, routes: &Routes) -> io::Result<()> {
     for remark in &judgement.remarks {
         writeln!(out, "  - {remark}")?;
     }
-    let foretold = &judgement.foretold;
+    let Some(foretold) = &judgement.foretold else {
+        return writeln!(
+            out,
+            "The grid is too small to fit to one half of it and judge on the other."
+        );
+    };
     let (better, worse) = if foretold.cycle_rms < foretold.published_rms {
         ("ours", "the published form")
     } else {
@@ -248,10 +253,11 @@ fn cycle(form: &Cycle) -> String {
 fn totals(judgement: &Judgement) -> Table {
     let mut table = grid(["relative error (RMS)", "cells", "published", "ours"]);
     let rows = [
-        ("fitted to all cells", &judgement.fitted),
-        ("on the half that was left out", &judgement.foretold),
+        ("fitted to all cells", Some(&judgement.fitted)),
+        ("on the half that was left out", judgement.foretold.as_ref()),
     ];
     for (title, errors) in rows {
+        let Some(errors) = errors else { continue };
         table.add_row([
             title.to_owned(),
             errors.cells.to_string(),
