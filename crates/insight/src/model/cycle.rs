@@ -49,7 +49,7 @@ impl Cycle {
     /// How many numbers are fitted.
     pub const PARAMETERS: usize = 3;
 
-    /// Fits the form to cells by least squares of the throughput's relative error.
+    /// Fits the form to cells by least squares of the relative error of the cycle's length.
     ///
     /// # Errors
     /// [`FitError::TooFewCells`] when there are not more cells than parameters.
@@ -105,9 +105,10 @@ impl Cycle {
         }
     }
 
-    /// Sum of the squared relative errors.
+    /// Sum of the squared relative errors of the cycle's length, as the published form is fitted: a
+    /// cell that stalled does not outweigh the others.
     fn error(&self, points: &[Point]) -> f64 {
-        let error = |point: &Point| self.bytes_per_s(point) / point.bytes_per_s - 1.0;
+        let error = |point: &Point| point.bytes_per_s / self.bytes_per_s(point) - 1.0;
         points.iter().map(|point| error(point).powi(2)).sum()
     }
 
