@@ -46,6 +46,29 @@ impl Mistake {
         self
     }
 
+    /// Puts the mistake on the line of `key` in the file's `[table]`, or on that table's first line when
+    /// the key is not there.
+    #[must_use]
+    pub fn in_section(self, text: &str, table: &str, key: &str) -> Self {
+        self.at_dotted(text, table, |name| name == key)
+    }
+
+    /// Puts the mistake on the line of the first value in the file's `[table]` whose dotted key
+    /// `is_meant`, however it is nested or quoted there; or on that table's first line.
+    #[must_use]
+    pub fn at_dotted(mut self, text: &str, table: &str, is_meant: impl Fn(&str) -> bool) -> Self {
+        let span = DeTable::parse(text).ok().and_then(|file| {
+            let section = file.get_ref().get(table)?;
+            let mut dotted = Vec::new();
+            flatten(section.get_ref().as_table()?, "", &mut dotted);
+            let meant = dotted.into_iter().filter(|(name, _)| is_meant(name));
+            let first = meant.map(|(_, span)| span).min_by_key(|span| span.start);
+            Some(first.unwrap_or(section.span()))
+        });
+        self.line = span.map(|span| line_of(text, &span));
+        self
+    }
+
     /// Puts the mistake on the line of the `place`th element of the list `key` of the file's `text`.
     #[must_use]
     pub fn in_list(mut self, text: &str, key: &str, place: usize) -> Self {
@@ -72,6 +95,17 @@ impl Mistake {
             line: span.map(|span| line_of(text, &span)),
             text: describe(error.message(), &place(path), whole),
         }
+    }
+}
+
+/// The spans of a table's values, and of the tables in it, by their dotted keys.
+fn flatten(table: &DeTable<'_>, before: &str, into: &mut Vec<(String, Range<usize>)>) {
+    for (key, value) in table {
+        let name = format!("{before}{}", key.get_ref());
+        if let Some(inner) = value.get_ref().as_table() {
+            flatten(inner, &format!("{name}."), into);
+        }
+        into.push((name, key.span()));
     }
 }
 
@@ -145,7 +179,13 @@ fn describe(message: &str, place: &str, whole: &str) -> String {
         let missing = quoted.next().unwrap_or_default();
         return format!("{} lacks `{missing}`", parent(""));
     }
+    // Names of Rust's types say nothing to people.
+    let message = match message.split_once("expected struct ") {
+        Some((before, _)) => &format!("{before}expected a table"),
+        None => message,
+    };
     let plain = message
+        .replace("expected u32", "expected a whole number")
         .replace("expected u64", "expected a whole number")
         .replace("expected i64", "expected a whole number")
         .replace("expected a sequence", "expected a list in [ ]")

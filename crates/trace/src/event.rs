@@ -1,6 +1,6 @@
 //! The record kinds.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
@@ -70,6 +70,78 @@ pub struct Pdu {
     pub stream_offset: u64,
 }
 
+impl Pdu {
+    /// A record of which nothing is known yet.
+    pub const BLANK: Pdu = Pdu {
+        time: Instant::ZERO,
+        session: SessionId(0),
+        connection: ConnectionId(0),
+        direction: PduDirection::Sent,
+        opcode: 0,
+        flags: 0,
+        task: TaskTag(0),
+        transfer_tag: 0,
+        cmd_sn: 0,
+        stat_sn: 0,
+        exp_cmd_sn: 0,
+        max_cmd_sn: 0,
+        data_sn: 0,
+        buffer_offset: 0,
+        data_bytes: 0,
+        stream_offset: 0,
+    };
+}
+
+/// `stamp`: one call that gave bytes to a TCP socket or took bytes from it, with the times at which
+/// the kernel passed the last of them on (SO_TIMESTAMPING of Linux). A time that is not known is
+/// [`Instant::ZERO`].
+///
+/// A call that gives bytes has no times of its own where the kernel put its bytes and those of the
+/// next call into one segment: then the next call's are its own too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// When the call had returned.
+    pub time: Instant,
+    /// The session.
+    pub session: SessionId,
+    /// The connection.
+    pub connection: ConnectionId,
+    /// Whether the call gave bytes or took them.
+    pub direction: PduDirection,
+    /// Whether Nagle's algorithm may hold them back (RFC 1122 §4.2.3.4).
+    pub nagle: bool,
+    /// Where the call's bytes end in their direction's TCP stream, which begins at 0.
+    pub stream_end: u64,
+    /// How many they are.
+    pub bytes: u32,
+    /// When TCP gave the last byte to the queueing discipline for the first time.
+    pub scheduled: Instant,
+    /// When the device got it for the first time.
+    pub departed: Instant,
+    /// When the peer's kernel had acknowledged all of them.
+    pub acknowledged: Instant,
+    /// Of bytes that were taken: when the kernel received the last segment of those in which they
+    /// came. The last byte came no later.
+    pub arrived: Instant,
+}
+
+impl Stamp {
+    /// A record of which nothing is known yet.
+    pub const BLANK: Stamp = Stamp {
+        time: Instant::ZERO,
+        session: SessionId(0),
+        connection: ConnectionId(0),
+        direction: PduDirection::Sent,
+        nagle: false,
+        stream_end: 0,
+        bytes: 0,
+        scheduled: Instant::ZERO,
+        departed: Instant::ZERO,
+        acknowledged: Instant::ZERO,
+        arrived: Instant::ZERO,
+    };
+}
+
 /// What made a `tcp` record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -84,6 +156,105 @@ pub enum TcpEvent {
     Loss,
     /// A segment was sent again.
     Retransmit,
+    /// As [`TcpEvent::Cwr`], and known to be because the peer echoed a mark (ECE, RFC 3168 §6.1.2).
+    CwrByEce,
+    /// As [`TcpEvent::Cwr`], and known to be because a queue of the sending host was full.
+    CwrByDevice,
+    /// A cut was taken back, as what looked lost had only been late (RFC 4015 §3).
+    Undo,
+    /// The congestion window or the slow-start threshold became another.
+    Change,
+    /// The connection was there for the first time.
+    Begin,
+    /// The connection was there for the last time.
+    End,
+}
+
+impl TcpEvent {
+    /// Every event by its place, which is its code in memory.
+    pub const ALL: [TcpEvent; 11] = [
+        TcpEvent::Sample,
+        TcpEvent::Cwr,
+        TcpEvent::Recovery,
+        TcpEvent::Loss,
+        TcpEvent::Retransmit,
+        TcpEvent::CwrByEce,
+        TcpEvent::CwrByDevice,
+        TcpEvent::Undo,
+        TcpEvent::Change,
+        TcpEvent::Begin,
+        TcpEvent::End,
+    ];
+
+    /// Its name in files and on screens.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            TcpEvent::Sample => "sample",
+            TcpEvent::Cwr => "cwr",
+            TcpEvent::Recovery => "recovery",
+            TcpEvent::Loss => "loss",
+            TcpEvent::Retransmit => "retransmit",
+            TcpEvent::CwrByEce => "cwr_by_ece",
+            TcpEvent::CwrByDevice => "cwr_by_device",
+            TcpEvent::Undo => "undo",
+            TcpEvent::Change => "change",
+            TcpEvent::Begin => "begin",
+            TcpEvent::End => "end",
+        }
+    }
+}
+
+/// How a `tcp` record came to be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Seen {
+    /// The kernel was asked: an event is told from what two samples differ in, and its time is that
+    /// of the latter.
+    Sampled,
+    /// The kernel told it in the moment when it happened.
+    Traced,
+}
+
+impl Seen {
+    /// Every one by its place, which is its code in memory.
+    pub const ALL: [Seen; 2] = [Seen::Sampled, Seen::Traced];
+
+    /// Its name in files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Seen::Sampled => "sampled",
+            Seen::Traced => "traced",
+        }
+    }
+}
+
+/// What a connection makes of ECN (RFC 3168).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Ecn {
+    /// It was not negotiated, or not recorded.
+    Off,
+    /// It was negotiated, and nothing that came was marked as capable of it yet.
+    Negotiated,
+    /// Packets that are capable of it have come.
+    Seen,
+}
+
+impl Ecn {
+    /// Every one by its place, which is its code in memory.
+    pub const ALL: [Ecn; 3] = [Ecn::Off, Ecn::Negotiated, Ecn::Seen];
+
+    /// Its name in files and on screens.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Ecn::Off => "off",
+            Ecn::Negotiated => "negotiated",
+            Ecn::Seen => "seen",
+        }
+    }
 }
 
 /// `tcp`: the kernel's view of one connection (TCP_INFO of Linux).
@@ -91,7 +262,7 @@ pub enum TcpEvent {
 pub struct Tcp {
     /// When.
     pub time: Instant,
-    /// The session.
+    /// The session; of a connection that was watched from outside, the socket's cookie.
     pub session: SessionId,
     /// The connection.
     pub connection: ConnectionId,
@@ -129,6 +300,60 @@ pub struct Tcp {
     pub sndbuf_limited_ns: u64,
     /// Segments sent again since the connection began.
     pub retransmits: u32,
+    /// Segments that the peer acknowledged with ECE since the connection began.
+    pub delivered_ce: u32,
+    /// Times that a retransmission time-out began a recovery; 0 on kernels before 6.7.
+    pub timeouts: u32,
+    /// Of a relay's: bytes that have arrived and were not passed on, in the receive queue and in the
+    /// relay's own memory; 0 of others.
+    pub unread_bytes: u32,
+    /// Of a relay's: times that ECE to the peer began because more waited than may; 0 of others.
+    pub ece_signals: u32,
+    /// ECN.
+    pub ecn: Ecn,
+    /// Both ends as [`Tcp::ends_name`] writes them, or [`NameId::NONE`] where they were not recorded.
+    pub ends: NameId,
+    /// How it came to be known.
+    pub seen: Seen,
+}
+
+impl Tcp {
+    /// A record of which nothing is known yet.
+    pub const BLANK: Tcp = Tcp {
+        time: Instant::ZERO,
+        session: SessionId(0),
+        connection: ConnectionId(0),
+        event: TcpEvent::Sample,
+        congestion_state: 0,
+        cwnd_packets: 0,
+        ssthresh_packets: 0,
+        mss_bytes: 0,
+        in_flight_packets: 0,
+        srtt_ns: 0,
+        min_rtt_ns: 0,
+        rwnd_bytes: 0,
+        unsent_bytes: 0,
+        acked_bytes: 0,
+        pacing_bytes_per_s: 0,
+        delivery_bytes_per_s: 0,
+        busy_ns: 0,
+        rwnd_limited_ns: 0,
+        sndbuf_limited_ns: 0,
+        retransmits: 0,
+        delivered_ce: 0,
+        timeouts: 0,
+        unread_bytes: 0,
+        ece_signals: 0,
+        ecn: Ecn::Off,
+        ends: NameId::NONE,
+        seen: Seen::Sampled,
+    };
+
+    /// How records name the two ends of a connection: the recording end first.
+    #[must_use]
+    pub fn ends_name(local: SocketAddr, remote: SocketAddr) -> String {
+        format!("{local} > {remote}")
+    }
 }
 
 /// What became of a packet at an observation point.
@@ -178,6 +403,25 @@ pub struct Packet {
     pub verdict: Verdict,
 }
 
+impl Packet {
+    /// A record of which nothing is known yet.
+    pub const BLANK: Packet = Packet {
+        time: Instant::ZERO,
+        departed: Instant::ZERO,
+        path: NameId(0),
+        source: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+        destination: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+        seq: 0,
+        ack: 0,
+        payload_bytes: 0,
+        ip_bytes: 0,
+        window: 0,
+        flags: 0,
+        ecn: 0,
+        verdict: Verdict::Delivered,
+    };
+}
+
 /// `path`: one direction of one emulated path, or one element of a direction, sampled; the counters
 /// run from the path's start. An element has no record before it has done anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,6 +463,25 @@ pub struct Path {
 }
 
 impl Path {
+    /// A record of which nothing is known yet.
+    pub const BLANK: Path = Path {
+        time: Instant::ZERO,
+        path: NameId(0),
+        queue_packets: 0,
+        queue_bytes: 0,
+        in_packets: 0,
+        in_bytes: 0,
+        out_packets: 0,
+        out_bytes: 0,
+        queue_drops: 0,
+        loss_drops: 0,
+        marks: 0,
+        busy_ns: 0,
+        delay_ns: 0,
+        lateness_ns: 0,
+        bits_per_s: 0,
+    };
+
     /// The direction and the element that a name of records means; the element is `None` when the
     /// whole direction is meant.
     #[must_use]
@@ -229,4 +492,39 @@ impl Path {
             None => (name, None),
         }
     }
+}
+
+/// What a program of a run is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Role {
+    /// It asks for I/Os.
+    Initiator,
+    /// It serves them.
+    Target,
+    /// It encrypts and decrypts what a router forwards.
+    Vpn,
+}
+
+impl Role {
+    /// All of them, in the order of their codes.
+    pub const ALL: [Role; 3] = [Role::Initiator, Role::Target, Role::Vpn];
+}
+
+/// `thread`: what one thread of a program has had of the processors since it began, sampled while it
+/// is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thread {
+    /// When.
+    pub time: Instant,
+    /// The program, such as `far wireguard`, by its name in the recorder.
+    pub program: NameId,
+    /// What the program is there for.
+    pub role: Role,
+    /// The kernel's id of the thread.
+    pub thread: u32,
+    /// How long it ran.
+    pub ran_ns: u64,
+    /// How long it was ready to run and had no processor, as others had them.
+    pub waited_ns: u64,
 }

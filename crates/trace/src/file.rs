@@ -2,11 +2,12 @@
 //!
 //! A program that records calls [`write_part`] when its work is done: one file per kind and host,
 //! `io.initiator-0.part.parquet` say. [`merge_parts`] joins the parts of all hosts, sorted by time,
-//! into `io.parquet`, `pdu.parquet`, `tcp.parquet`, `packet.parquet` and `path.parquet`. [`read`]
-//! (or [`Reader`], batch by batch) reads either, [`read_folder`] whichever a folder has.
+//! into `io.parquet`, `pdu.parquet`, `tcp.parquet`, `stamp.parquet`, `packet.parquet`,
+//! `path.parquet` and `thread.parquet`. [`read`] (or [`Reader`], batch by batch) reads either,
+//! [`read_folder`] whichever a folder has.
 //!
 //! pandas, DuckDB and Spark read the files as they are. Columns are the fields of the record types
-//! in [`crate::event`] by the same names, times as `time_ns` and `departed_ns`, with the string
+//! in [`crate::event`] by the same names, times with `_ns` behind their names, with the string
 //! column `host` before them. Layers, directions, events, verdicts, paths and addresses are
 //! dictionary-encoded strings; integers of 64 bits are signed, and −1 in `pacing_bytes_per_s`
 //! means unlimited. `session` is the ISID's 48 bits above the TSIH's 16. Compression is Snappy.
@@ -182,8 +183,10 @@ pub fn write_part(folder: &Path, host: &str, recorders: &[Recorder]) -> Result<(
     write_kind::<event::Crossing>(folder, host, recorders)?;
     write_kind::<event::Pdu>(folder, host, recorders)?;
     write_kind::<event::Tcp>(folder, host, recorders)?;
+    write_kind::<event::Stamp>(folder, host, recorders)?;
     write_kind::<event::Packet>(folder, host, recorders)?;
-    write_kind::<event::Path>(folder, host, recorders)
+    write_kind::<event::Path>(folder, host, recorders)?;
+    write_kind::<event::Thread>(folder, host, recorders)
 }
 
 fn write_kind<T: Kind>(folder: &Path, host: &str, recorders: &[Recorder]) -> Result<(), FileError> {
@@ -203,10 +206,10 @@ fn write_kind<T: Kind>(folder: &Path, host: &str, recorders: &[Recorder]) -> Res
         T::unfold(kept).map(move |record| (record, recorder))
     });
     for (mut record, recorder) in records {
-        if let Some(name) = record.path_mut() {
+        if let Some(name) = record.name_mut() {
             *name = names
                 .intern(recorder.name_of(*name))
-                .ok_or_else(|| FileError::foreign(&path, "more than 65,536 names of paths"))?;
+                .ok_or_else(|| FileError::foreign(&path, "more than 65,536 names"))?;
         }
         writer.push(Row { host, record }, &mut names)?;
     }

@@ -36,3 +36,8 @@ pub struct TaskTag(pub u32);
 /// An interned name of one recorder (a path, say); see [`crate::Recorder::name`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct NameId(pub u16);
+
+impl NameId {
+    /// No name: it reads as the empty string.
+    pub const NONE: NameId = NameId(u16::MAX);
+}

@@ -4,7 +4,9 @@
 //! - [`clock`]: the one place that reads that clock;
 //! - [`ids`]: sessions, connections, tasks and names;
 //! - [`layer`]: the layers of one I/O, from the application down to the store;
-//! - [`event`]: the record kinds `io`, `pdu`, `tcp`, `packet` and `path`;
+//! - [`event`]: the record kinds `io`, `pdu`, `tcp`, `stamp`, `packet`, `path` and
+//!   `thread`;
+//! - [`congestion`]: what congestion control did between two samples of TCP_INFO;
 //! - [`log`]: one kind's records in memory;
 //! - [`passage`]: layers that a task crossed at one moment, as the recorder keeps them;
 //! - [`recorder`]: the bounded, never-blocking store of records of one thread;
@@ -14,6 +16,7 @@
 //! Everything but [`clock`], [`file`] and the supply of memory in [`log`] is pure.
 
 pub mod clock;
+pub mod congestion;
 pub mod event;
 pub mod file;
 pub mod ids;

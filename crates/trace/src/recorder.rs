@@ -1,6 +1,6 @@
 //! The bounded store of one thread's records.
 
-use crate::event::{Crossing, Packet, Path, Pdu, Tcp};
+use crate::event::{Crossing, Packet, Path, Pdu, Stamp, Tcp, Thread};
 use crate::log::{BLOCK_BYTES, Log, Supply};
 use crate::passage::Passage;
 use crate::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
@@ -14,10 +14,14 @@ pub struct Kinds {
     pub pdu: bool,
     /// TCP_INFO samples and events.
     pub tcp: bool,
+    /// The kernel's times of what goes through sockets.
+    pub stamp: bool,
     /// Every packet at the observation points.
     pub packet: bool,
     /// Path samples.
     pub path: bool,
+    /// Samples of programs' threads.
+    pub thread: bool,
 }
 
 impl Kinds {
@@ -26,16 +30,20 @@ impl Kinds {
         io: false,
         pdu: false,
         tcp: false,
+        stamp: false,
         packet: false,
         path: false,
+        thread: false,
     };
     /// Everything.
     pub const ALL: Kinds = Kinds {
         io: true,
         pdu: true,
         tcp: true,
+        stamp: true,
         packet: true,
         path: true,
+        thread: true,
     };
 }
 
@@ -52,17 +60,21 @@ pub struct Recorder {
     pub pdu: Log<Pdu>,
     /// TCP samples and events.
     pub tcp: Log<Tcp>,
+    /// The kernel's times of what went through sockets.
+    pub stamp: Log<Stamp>,
     /// Packets.
     pub packet: Log<Packet>,
     /// Path samples.
     pub path: Log<Path>,
+    /// Samples of programs' threads.
+    pub thread: Log<Thread>,
     names: Vec<String>,
     supply: Supply,
 }
 
 impl Recorder {
     /// The least memory that a recorder takes for each kind it keeps.
-    pub const MIN_BYTES: usize = 5 * BLOCK_BYTES;
+    pub const MIN_BYTES: usize = 7 * BLOCK_BYTES;
 
     /// A recorder that keeps `kinds` in at most `budget_bytes` of memory for all kinds together.
     #[must_use]
@@ -71,8 +83,10 @@ impl Recorder {
             io: Log::new(kinds.io),
             pdu: Log::new(kinds.pdu),
             tcp: Log::new(kinds.tcp),
+            stamp: Log::new(kinds.stamp),
             packet: Log::new(kinds.packet),
             path: Log::new(kinds.path),
+            thread: Log::new(kinds.thread),
             names: Vec::new(),
             supply: Supply::new(if kinds == Kinds::NONE {
                 0
@@ -106,6 +120,12 @@ impl Recorder {
         self.tcp.is_kept()
     }
 
+    /// Whether the kernel's times of what goes through sockets are kept.
+    #[must_use]
+    pub fn keeps_stamps(&self) -> bool {
+        self.stamp.is_kept()
+    }
+
     /// Whether packets are kept.
     #[must_use]
     pub fn keeps_packets(&self) -> bool {
@@ -118,11 +138,17 @@ impl Recorder {
         self.path.is_kept()
     }
 
+    /// Whether samples of programs' threads are kept.
+    #[must_use]
+    pub fn keeps_threads(&self) -> bool {
+        self.thread.is_kept()
+    }
+
     /// The id of `name` in this recorder. Names are never forgotten: they are for things that a
     /// plan lists, not for what a peer sends.
     ///
     /// # Panics
-    /// When 65,536 names are in use.
+    /// When 65,535 names are in use.
     pub fn name(&mut self, name: &str) -> NameId {
         let place = self
             .names
@@ -132,7 +158,9 @@ impl Recorder {
                 self.names.push(name.to_owned());
                 self.names.len() - 1
             });
-        NameId(u16::try_from(place).expect("a recorder names fewer than 65,536 things"))
+        let id = u16::try_from(place).ok().map(NameId);
+        id.filter(|id| *id != NameId::NONE)
+            .expect("a recorder names fewer than 65,536 things")
     }
 
     /// The name with that id.
@@ -175,6 +203,12 @@ impl Recorder {
         self.tcp.push(&mut self.supply, &record);
     }
 
+    /// Records the kernel's times of a call on a socket.
+    #[inline]
+    pub fn stamp(&mut self, record: Stamp) {
+        self.stamp.push(&mut self.supply, &record);
+    }
+
     /// Records a packet.
     #[inline]
     pub fn packet(&mut self, record: Packet) {
@@ -187,14 +221,22 @@ impl Recorder {
         self.path.push(&mut self.supply, &record);
     }
 
+    /// Records a sample of a program's thread.
+    #[inline]
+    pub fn thread(&mut self, record: Thread) {
+        self.thread.push(&mut self.supply, &record);
+    }
+
     /// Records lost in all kinds together.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.io.dropped()
             + self.pdu.dropped()
             + self.tcp.dropped()
+            + self.stamp.dropped()
             + self.packet.dropped()
             + self.path.dropped()
+            + self.thread.dropped()
     }
 }
 

@@ -28,12 +28,18 @@ impl Names {
         self.word_ids.get(word).copied().map(NameId)
     }
 
-    /// The id of `word`, new or known; `None` when 65,536 words are in use.
+    /// The id of `word`, new or known, [`NameId::NONE`] of the empty one; `None` when 65,535 words are in use.
     pub(super) fn intern(&mut self, word: &str) -> Option<NameId> {
+        if word.is_empty() {
+            return Some(NameId::NONE);
+        }
         if let Some(&id) = self.word_ids.get(word) {
             return Some(NameId(id));
         }
         let id = u16::try_from(self.words.len()).ok()?;
+        if NameId(id) == NameId::NONE {
+            return None;
+        }
         self.words.push(word.to_owned());
         self.word_ids.insert(word.to_owned(), id);
         Some(NameId(id))
@@ -79,7 +85,7 @@ impl Vocabulary {
         let place = usize::from(code);
         match self {
             Vocabulary::Fixed(words) => words[place].to_owned(),
-            Vocabulary::Word => names.words[place].clone(),
+            Vocabulary::Word => names.get(NameId(code)).to_owned(),
             Vocabulary::Address => names.addresses[place].to_string(),
         }
     }

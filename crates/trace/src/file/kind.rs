@@ -1,10 +1,11 @@
-//! The five kinds of record file: their names and columns.
-
-use std::net::{Ipv4Addr, SocketAddr};
+//! The kinds of record file: their names and columns.
 
 use super::column::{Column, Habit, Vocabulary, address, int64, text, uint};
 use super::{Kind, Row};
-use crate::event::{Crossing, Packet, Path, Pdu, PduDirection, Tcp, TcpEvent, Verdict};
+use crate::event::{
+    Crossing, Ecn, Packet, Path, Pdu, PduDirection, Role, Seen, Stamp, Tcp, TcpEvent, Thread,
+    Verdict,
+};
 use crate::log::{Log, Words};
 use crate::passage::Passage;
 
@@ -24,8 +25,8 @@ pub trait Columns: Copy + 'static {
     fn unfold(kept: Self::Kept) -> impl Iterator<Item = Self>;
     /// When it happened.
     fn time(&self) -> Instant;
-    /// The id of its path, for kinds that have one.
-    fn path_mut(&mut self) -> Option<&mut NameId> {
+    /// The id of its path, its ends or its program, for kinds that have one.
+    fn name_mut(&mut self) -> Option<&mut NameId> {
         None
     }
     /// The columns in file order, without `host`, which all kinds have.
@@ -37,30 +38,57 @@ fn pick<V: Copy>(values: &[V], code: u16) -> V {
     values[usize::from(code)]
 }
 
-const LAYERS: [&str; 11] = {
-    let mut names = [""; 11];
-    let mut depth = 0;
-    while depth < names.len() {
-        names[depth] = Layer::ALL[depth].name();
-        depth += 1;
-    }
-    names
-};
+/// The names of all values of a type that lists them, in the order of their codes.
+macro_rules! names_of {
+    ($type:ident) => {{
+        let mut names = [""; $type::ALL.len()];
+        let mut code = 0;
+        while code < names.len() {
+            names[code] = $type::ALL[code].name();
+            code += 1;
+        }
+        names
+    }};
+}
 
-/// Columns that say which session and connection a record is about.
+const LAYERS: [&str; Layer::ALL.len()] = names_of!(Layer);
+const EVENTS: [&str; TcpEvent::ALL.len()] = names_of!(TcpEvent);
+const ECN: [&str; Ecn::ALL.len()] = names_of!(Ecn);
+const SEEN: [&str; Seen::ALL.len()] = names_of!(Seen);
+
+/// Columns that are moments.
+macro_rules! moments {
+    ($($name:literal $field:ident),* $(,)?) => {
+        [$(int64(
+            $name,
+            Grows,
+            |r: &Self| r.$field.ns(),
+            |r, v| r.$field = Instant::from_ns(v),
+        )),*]
+    };
+}
+
+/// Columns that are words of the file.
+macro_rules! words {
+    ($($field:ident),* $(,)?) => {
+        [$(text(
+            stringify!($field),
+            Vocabulary::Word,
+            |row: &Row<Self>| row.record.$field.0,
+            |row, code| row.record.$field = NameId(code),
+        )),*]
+    };
+}
+
+/// Columns that say when a record was made, and which session and connection it is about.
 macro_rules! place {
-    () => {
-        [
-            int64(
-                "time_ns",
-                Grows,
-                |r: &Self| r.time.ns(),
-                |r, v| r.time = Instant::from_ns(v),
-            ),
+    () => {{
+        let mut columns = Vec::from(moments!("time_ns" time));
+        columns.extend([
             int64(
                 "session",
                 Repeats,
-                |r| r.session.0,
+                |r: &Self| r.session.0,
                 |r, v| r.session = SessionId(v),
             ),
             uint(
@@ -70,13 +98,14 @@ macro_rules! place {
                 |r| u32::from(r.connection.0),
                 |r, v| r.connection = ConnectionId(v as u16),
             ),
-        ]
-    };
+        ]);
+        columns
+    }};
 }
 
-/// Kinds whose records stand in memory one by one.
+/// Kinds whose records stand in memory one by one, and the field that names what they are about.
 macro_rules! kept_as_it_is {
-    ($log:ident) => {
+    ($log:ident $(, named by $name:ident)?) => {
         type Kept = Self;
         fn log(recorder: &Recorder) -> &Log<Self> {
             &recorder.$log
@@ -84,6 +113,12 @@ macro_rules! kept_as_it_is {
         fn unfold(kept: Self) -> impl Iterator<Item = Self> {
             std::iter::once(kept)
         }
+        fn time(&self) -> Instant {
+            self.time
+        }
+        $(fn name_mut(&mut self) -> Option<&mut NameId> {
+            Some(&mut self.$name)
+        })?
     };
 }
 
@@ -127,7 +162,7 @@ impl Columns for Crossing {
         self.time
     }
     fn columns() -> Vec<Column<Self>> {
-        let mut columns = Vec::from(place!());
+        let mut columns = place!();
         columns.extend([
             uint(
                 "task",
@@ -160,30 +195,10 @@ impl Kind for Crossing {
 }
 
 impl Columns for Pdu {
-    const BLANK: Self = Pdu {
-        time: Instant::ZERO,
-        session: SessionId(0),
-        connection: ConnectionId(0),
-        direction: PduDirection::Sent,
-        opcode: 0,
-        flags: 0,
-        task: TaskTag(0),
-        transfer_tag: 0,
-        cmd_sn: 0,
-        stat_sn: 0,
-        exp_cmd_sn: 0,
-        max_cmd_sn: 0,
-        data_sn: 0,
-        buffer_offset: 0,
-        data_bytes: 0,
-        stream_offset: 0,
-    };
+    const BLANK: Self = Pdu::BLANK;
     kept_as_it_is!(pdu);
-    fn time(&self) -> Instant {
-        self.time
-    }
     fn columns() -> Vec<Column<Self>> {
-        let mut columns = Vec::from(place!());
+        let mut columns = place!();
         columns.extend([
             text(
                 "direction",
@@ -224,48 +239,15 @@ impl Kind for Pdu {
 }
 
 impl Columns for Tcp {
-    const BLANK: Self = Tcp {
-        time: Instant::ZERO,
-        session: SessionId(0),
-        connection: ConnectionId(0),
-        event: TcpEvent::Sample,
-        congestion_state: 0,
-        cwnd_packets: 0,
-        ssthresh_packets: 0,
-        mss_bytes: 0,
-        in_flight_packets: 0,
-        srtt_ns: 0,
-        min_rtt_ns: 0,
-        rwnd_bytes: 0,
-        unsent_bytes: 0,
-        acked_bytes: 0,
-        pacing_bytes_per_s: 0,
-        delivery_bytes_per_s: 0,
-        busy_ns: 0,
-        rwnd_limited_ns: 0,
-        sndbuf_limited_ns: 0,
-        retransmits: 0,
-    };
-    kept_as_it_is!(tcp);
-    fn time(&self) -> Instant {
-        self.time
-    }
+    const BLANK: Self = Tcp::BLANK;
+    kept_as_it_is!(tcp, named by ends);
     fn columns() -> Vec<Column<Self>> {
-        let mut columns = Vec::from(place!());
+        let mut columns = place!();
         columns.push(text(
             "event",
-            Vocabulary::Fixed(&["sample", "cwr", "recovery", "loss", "retransmit"]),
+            Vocabulary::Fixed(&EVENTS),
             |row: &Row<Self>| row.record.event as u16,
-            |row, code| {
-                let all = [
-                    TcpEvent::Sample,
-                    TcpEvent::Cwr,
-                    TcpEvent::Recovery,
-                    TcpEvent::Loss,
-                    TcpEvent::Retransmit,
-                ];
-                row.record.event = pick(&all, code);
-            },
+            |row, code| row.record.event = pick(&TcpEvent::ALL, code),
         ));
         columns.extend(numbers! {
             congestion_state u8, Repeats;
@@ -287,6 +269,34 @@ impl Columns for Tcp {
             rwnd_limited_ns Varies,
             sndbuf_limited_ns Varies,
         });
+        let added = numbers! {
+            delivered_ce u32, Repeats;
+            timeouts u32, Repeats;
+            unread_bytes u32, Repeats;
+            ece_signals u32, Repeats;
+        };
+        columns.extend(added.map(Column::added));
+        let added = [
+            text(
+                "ecn",
+                Vocabulary::Fixed(&ECN),
+                |row: &Row<Self>| row.record.ecn as u16,
+                |row, code| row.record.ecn = pick(&Ecn::ALL, code),
+            ),
+            text(
+                "ends",
+                Vocabulary::Word,
+                |row| row.record.ends.0,
+                |row, code| row.record.ends = NameId(code),
+            ),
+            text(
+                "seen",
+                Vocabulary::Fixed(&SEEN),
+                |row| row.record.seen as u16,
+                |row, code| row.record.seen = pick(&Seen::ALL, code),
+            ),
+        ];
+        columns.extend(added.map(Column::added));
         columns
     }
 }
@@ -295,52 +305,60 @@ impl Kind for Tcp {
     const NAME: &'static str = "tcp";
 }
 
-impl Columns for Packet {
-    const BLANK: Self = Packet {
-        time: Instant::ZERO,
-        departed: Instant::ZERO,
-        path: NameId(0),
-        source: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
-        destination: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
-        seq: 0,
-        ack: 0,
-        payload_bytes: 0,
-        ip_bytes: 0,
-        window: 0,
-        flags: 0,
-        ecn: 0,
-        verdict: Verdict::Delivered,
-    };
-    kept_as_it_is!(packet);
-    fn time(&self) -> Instant {
-        self.time
-    }
-    fn path_mut(&mut self) -> Option<&mut NameId> {
-        Some(&mut self.path)
-    }
+impl Columns for Stamp {
+    const BLANK: Self = Stamp::BLANK;
+    kept_as_it_is!(stamp);
     fn columns() -> Vec<Column<Self>> {
-        let mut columns = vec![
-            int64(
-                "time_ns",
-                Grows,
-                |r: &Self| r.time.ns(),
-                |r, v| r.time = Instant::from_ns(v),
+        let mut columns = place!();
+        columns.push(text(
+            "direction",
+            Vocabulary::Fixed(&["sent", "received"]),
+            |row: &Row<Self>| row.record.direction as u16,
+            |row, code| {
+                let both = [PduDirection::Sent, PduDirection::Received];
+                row.record.direction = pick(&both, code);
+            },
+        ));
+        columns.extend([
+            uint(
+                "nagle",
+                8,
+                Repeats,
+                |r: &Self| u32::from(r.nagle),
+                |r, v| r.nagle = v != 0,
             ),
             int64(
-                "departed_ns",
+                "stream_end",
                 Grows,
-                |r| r.departed.ns(),
-                |r, v| r.departed = Instant::from_ns(v),
+                |r| r.stream_end,
+                |r, v| r.stream_end = v,
             ),
-            text(
-                "path",
-                Vocabulary::Word,
-                |row| row.record.path.0,
-                |row, code| row.record.path = NameId(code),
-            ),
-            address("source", |r| r.source, |r, v| r.source = v),
+            uint("bytes", 32, Repeats, |r| r.bytes, |r, v| r.bytes = v),
+        ]);
+        columns.extend(moments! {
+            "scheduled_ns" scheduled,
+            "departed_ns" departed,
+            "acknowledged_ns" acknowledged,
+            "arrived_ns" arrived,
+        });
+        columns
+    }
+}
+
+impl Kind for Stamp {
+    const NAME: &'static str = "stamp";
+}
+
+impl Columns for Packet {
+    const BLANK: Self = Packet::BLANK;
+    kept_as_it_is!(packet, named by path);
+    fn columns() -> Vec<Column<Self>> {
+        let mut columns = Vec::from(moments!("time_ns" time, "departed_ns" departed));
+        columns.extend(words!(path));
+        columns.extend([
+            address("source", |r: &Self| r.source, |r, v| r.source = v),
             address("destination", |r| r.destination, |r, v| r.destination = v),
-        ];
+        ]);
         columns.extend(numbers! {
             seq u32, Varies;
             ack u32, Varies;
@@ -378,45 +396,11 @@ impl Kind for Packet {
 }
 
 impl Columns for Path {
-    const BLANK: Self = Path {
-        time: Instant::ZERO,
-        path: NameId(0),
-        queue_packets: 0,
-        queue_bytes: 0,
-        in_packets: 0,
-        in_bytes: 0,
-        out_packets: 0,
-        out_bytes: 0,
-        queue_drops: 0,
-        loss_drops: 0,
-        marks: 0,
-        busy_ns: 0,
-        delay_ns: 0,
-        lateness_ns: 0,
-        bits_per_s: 0,
-    };
-    kept_as_it_is!(path);
-    fn time(&self) -> Instant {
-        self.time
-    }
-    fn path_mut(&mut self) -> Option<&mut NameId> {
-        Some(&mut self.path)
-    }
+    const BLANK: Self = Path::BLANK;
+    kept_as_it_is!(path, named by path);
     fn columns() -> Vec<Column<Self>> {
-        let mut columns = vec![
-            int64(
-                "time_ns",
-                Grows,
-                |r: &Self| r.time.ns(),
-                |r, v| r.time = Instant::from_ns(v),
-            ),
-            text(
-                "path",
-                Vocabulary::Word,
-                |row| row.record.path.0,
-                |row, code| row.record.path = NameId(code),
-            ),
-        ];
+        let mut columns = Vec::from(moments!("time_ns" time));
+        columns.extend(words!(path));
         columns.extend(numbers! { queue_packets u32, Repeats });
         columns.extend(counters! {
             queue_bytes Varies,
@@ -437,4 +421,33 @@ impl Columns for Path {
 
 impl Kind for Path {
     const NAME: &'static str = "path";
+}
+
+impl Columns for Thread {
+    const BLANK: Self = Thread {
+        time: Instant::ZERO,
+        program: NameId(0),
+        role: Role::Initiator,
+        thread: 0,
+        ran_ns: 0,
+        waited_ns: 0,
+    };
+    kept_as_it_is!(thread, named by program);
+    fn columns() -> Vec<Column<Self>> {
+        let mut columns = Vec::from(moments!("time_ns" time));
+        columns.extend(words!(program));
+        columns.push(text(
+            "role",
+            Vocabulary::Fixed(&["initiator", "target", "vpn"]),
+            |row: &Row<Self>| row.record.role as u16,
+            |row, code| row.record.role = pick(&Role::ALL, code),
+        ));
+        columns.extend(numbers! { thread u32, Varies });
+        columns.extend(counters! { ran_ns Varies, waited_ns Varies });
+        columns
+    }
+}
+
+impl Kind for Thread {
+    const NAME: &'static str = "thread";
 }

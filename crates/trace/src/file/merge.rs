@@ -21,8 +21,10 @@ pub fn merge_parts(folder: &Path) -> Result<(), FileError> {
     merge_kind::<event::Crossing>(folder)?;
     merge_kind::<event::Pdu>(folder)?;
     merge_kind::<event::Tcp>(folder)?;
+    merge_kind::<event::Stamp>(folder)?;
     merge_kind::<event::Packet>(folder)?;
-    merge_kind::<event::Path>(folder)
+    merge_kind::<event::Path>(folder)?;
+    merge_kind::<event::Thread>(folder)
 }
 
 /// All records of a kind in a folder, sorted by time: those of the merged file, or of the hosts'
@@ -168,7 +170,7 @@ fn renamed<T: Kind>(
             .ok_or_else(|| FileError::damaged(&source.path, "more than 65,536 names"))
     };
     row.host = rename(row.host)?;
-    if let Some(path) = row.record.path_mut() {
+    if let Some(path) = row.record.name_mut() {
         *path = rename(*path)?;
     }
     Ok(row)

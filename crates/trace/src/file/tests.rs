@@ -2,8 +2,10 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::event::{Crossing, Packet, Pdu, PduDirection, Tcp, TcpEvent, Verdict};
-use crate::{ConnectionId, Direction, Instant, Kinds, Layer, SessionId, TaskTag};
+use crate::event::{
+    Crossing, Ecn, Packet, Pdu, PduDirection, Role, Seen, Stamp, Tcp, TcpEvent, Thread, Verdict,
+};
+use crate::{ConnectionId, Direction, Instant, Kinds, Layer, NameId, SessionId, TaskTag};
 
 /// A folder of its own per test, removed when the test is over.
 struct Folder(PathBuf);
@@ -87,6 +89,13 @@ fn tcp(ns: u64) -> Tcp {
         rwnd_limited_ns: 15,
         sndbuf_limited_ns: 16,
         retransmits: 17,
+        delivered_ce: 18,
+        timeouts: 19,
+        unread_bytes: 20,
+        ece_signals: 21,
+        ecn: Ecn::Seen,
+        ends: NameId::NONE,
+        seen: Seen::Traced,
     }
 }
 
@@ -141,6 +150,38 @@ fn parts_of_all_hosts_are_merged_by_time() {
 }
 
 #[test]
+fn stamps_keep_every_time_and_those_that_are_missing() {
+    let folder = Folder::new("stamps");
+    let sent = Stamp {
+        time: Instant::from_ns(1),
+        session: SessionId(1 << 50),
+        connection: ConnectionId(3),
+        nagle: true,
+        stream_end: u64::from(u32::MAX) + 9,
+        bytes: u32::MAX,
+        scheduled: Instant::from_ns(4),
+        departed: Instant::from_ns(5),
+        acknowledged: Instant::from_ns(6),
+        ..Stamp::BLANK
+    };
+    let received = Stamp {
+        time: Instant::from_ns(2),
+        direction: PduDirection::Received,
+        bytes: 7,
+        arrived: Instant::from_ns(1),
+        ..Stamp::BLANK
+    };
+    let mut recorder = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
+    recorder.stamp(sent);
+    recorder.stamp(received);
+    write_part(&folder.0, "a", &[recorder]).unwrap();
+    merge_parts(&folder.0).unwrap();
+    let stamps = read::<Stamp>(&merged_path::<Stamp>(&folder.0)).unwrap();
+    let read: Vec<Stamp> = stamps.rows.iter().map(|row| row.record).collect();
+    assert_eq!(read, [sent, received]);
+}
+
+#[test]
 fn packets_and_paths_keep_their_names() {
     let folder = Folder::new("packets");
     let mut sent = Vec::new();
@@ -176,6 +217,14 @@ fn packets_and_paths_keep_their_names() {
                 busy_ns: 5,
                 ..event::Path::BLANK
             });
+            recorder.thread(Thread {
+                time,
+                program: path,
+                role: Role::Vpn,
+                thread: u32::MAX,
+                ran_ns: 1 << 40,
+                waited_ns: place as u64,
+            });
             sent.push((name, packet));
         }
         write_part(&folder.0, host, &[recorder]).unwrap();
@@ -199,6 +248,16 @@ fn packets_and_paths_keep_their_names() {
         .collect();
     names.sort_unstable();
     assert_eq!(names, ["down", "down", "side", "up"]);
+    let threads = read::<Thread>(&merged_path::<Thread>(&folder.0)).unwrap();
+    for row in &threads.rows {
+        let Thread { time, role, .. } = row.record;
+        let as_sent =
+            (role, row.record.thread, row.record.ran_ns) == (Role::Vpn, u32::MAX, 1 << 40);
+        assert!(as_sent && row.record.waited_ns == time.ns(), "{row:?}");
+        let name = threads.names.get(row.record.program);
+        assert!(names.contains(&name), "{name}");
+    }
+    assert_eq!(threads.rows.len(), 4);
 }
 
 #[test]
@@ -231,6 +290,47 @@ fn columns_that_older_files_lack_read_as_blank() {
     assert_eq!(direction, ("wan:forward", None));
     let element = event::Path::element("wan:forward:link-2");
     assert_eq!(element, ("wan:forward", Some("link-2")));
+}
+
+#[test]
+fn a_watched_connection_keeps_its_ends_and_older_files_have_none() {
+    let folder = Folder::new("ends");
+    let mut recorder = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
+    let (local, remote) = ("10.0.0.1:3260", "[fd00::1]:40000");
+    let ends = Tcp::ends_name(local.parse().unwrap(), remote.parse().unwrap());
+    let ends = recorder.name(&ends);
+    recorder.tcp(Tcp { ends, ..tcp(1) });
+    write_part(&folder.0, "watch", &[recorder]).unwrap();
+    merge_parts(&folder.0).unwrap();
+    let table = read::<Tcp>(&merged_path::<Tcp>(&folder.0)).unwrap();
+    let read_back = table.rows[0].record;
+    assert_eq!(
+        table.names.get(read_back.ends),
+        "10.0.0.1:3260 > [fd00::1]:40000"
+    );
+
+    let path = folder.0.join("older.parquet");
+    let mut columns = all_columns::<Tcp>();
+    columns.retain(|column| !column.may_lack);
+    let mut names = Names::default();
+    let host = names.intern("target").unwrap();
+    let record = tcp(2);
+    let mut writer = Writer::with_columns(&path, &Dropped::default(), columns).unwrap();
+    writer.push(Row { host, record }, &mut names).unwrap();
+    writer.finish(&mut names).unwrap();
+    let table = read::<Tcp>(&path).unwrap();
+    let expected = Tcp {
+        delivered_ce: 0,
+        timeouts: 0,
+        unread_bytes: 0,
+        ece_signals: 0,
+        ecn: Ecn::Off,
+        ends: NameId::NONE,
+        seen: Seen::Sampled,
+        ..record
+    };
+    assert_eq!(table.rows[0].record, expected);
+    assert_eq!(table.names.get(NameId::NONE), "");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::{Packet, Path, Pdu, PduDirection, Tcp, TcpEvent, Verdict};
+use crate::event::{Ecn, Packet, Path, Pdu, PduDirection, Seen, Tcp, TcpEvent, Verdict};
 use crate::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
 const MUCH: usize = 1 << 30;
@@ -37,17 +37,11 @@ fn pdu() -> impl Strategy<Value = Pdu> {
 }
 
 fn tcp() -> impl Strategy<Value = Tcp> {
-    prop::array::uniform20(number()).prop_map(|n| Tcp {
+    prop::array::uniform27(number()).prop_map(|n| Tcp {
         time: Instant::from_ns(n[0]),
         session: SessionId(n[1]),
         connection: ConnectionId(n[2] as u16),
-        event: [
-            TcpEvent::Sample,
-            TcpEvent::Cwr,
-            TcpEvent::Recovery,
-            TcpEvent::Loss,
-            TcpEvent::Retransmit,
-        ][n[3] as usize % 5],
+        event: TcpEvent::ALL[n[3] as usize % TcpEvent::ALL.len()],
         congestion_state: n[4] as u8,
         cwnd_packets: n[5] as u32,
         ssthresh_packets: n[6] as u32,
@@ -64,6 +58,13 @@ fn tcp() -> impl Strategy<Value = Tcp> {
         rwnd_limited_ns: n[17],
         sndbuf_limited_ns: n[18],
         retransmits: n[19] as u32,
+        delivered_ce: n[20] as u32,
+        timeouts: n[21] as u32,
+        unread_bytes: n[25] as u32,
+        ece_signals: n[26] as u32,
+        ecn: Ecn::ALL[n[22] as usize % Ecn::ALL.len()],
+        ends: NameId(n[23] as u16),
+        seen: Seen::ALL[n[24] as usize % Seen::ALL.len()],
     })
 }
 
@@ -182,17 +183,8 @@ fn pdu_at(ns: u64, tag: u32) -> Pdu {
         connection: ConnectionId(0),
         direction: PduDirection::Sent,
         opcode: 1,
-        flags: 0,
         task: TaskTag(tag),
-        transfer_tag: 0,
-        cmd_sn: 0,
-        stat_sn: 0,
-        exp_cmd_sn: 0,
-        max_cmd_sn: 0,
-        data_sn: 0,
-        buffer_offset: 0,
-        data_bytes: 0,
-        stream_offset: 0,
+        ..Pdu::BLANK
     }
 }
 

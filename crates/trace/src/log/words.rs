@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::event::{Packet, Path, Pdu, PduDirection, Tcp, TcpEvent, Verdict};
+use crate::event::{
+    Ecn, Packet, Path, Pdu, PduDirection, Role, Seen, Stamp, Tcp, TcpEvent, Thread, Verdict,
+};
 use crate::passage::Passage;
 use crate::{ConnectionId, Instant, Layer, NameId, SessionId, TaskTag};
 
@@ -86,14 +88,11 @@ numbers!(u8, u16, u32, u64);
 wrapped!(SessionId(u64), ConnectionId(u16), TaskTag(u32), NameId(u16));
 names! {
     Layer Layer::ALL,
+    Role Role::ALL,
     PduDirection [PduDirection::Sent, PduDirection::Received],
-    TcpEvent [
-        TcpEvent::Sample,
-        TcpEvent::Cwr,
-        TcpEvent::Recovery,
-        TcpEvent::Loss,
-        TcpEvent::Retransmit,
-    ],
+    TcpEvent TcpEvent::ALL,
+    Ecn Ecn::ALL,
+    Seen Seen::ALL,
     Verdict [
         Verdict::Delivered,
         Verdict::DroppedByQueue,
@@ -110,6 +109,17 @@ impl Part for i8 {
     }
     fn of_bits(bits: u64) -> Self {
         (bits as u8).cast_signed()
+    }
+}
+
+impl Part for bool {
+    const BITS: u32 = u8::BITS;
+    #[inline]
+    fn bits(self) -> u64 {
+        u64::from(self)
+    }
+    fn of_bits(bits: u64) -> Self {
+        bits as u8 != 0
     }
 }
 
@@ -197,13 +207,18 @@ rows!(Passage, 3 words, [time] [session] [task connection first steps];
 rows!(Pdu, 9 words,
     [time] [session] [stream_offset] [task transfer_tag] [cmd_sn stat_sn] [exp_cmd_sn max_cmd_sn]
     [data_sn buffer_offset] [data_bytes connection opcode flags] [direction]);
-rows!(Tcp, 14 words,
+rows!(Tcp, 17 words,
     [time] [session] [connection event congestion_state cwnd_packets] [ssthresh_packets mss_bytes]
     [in_flight_packets rwnd_bytes] [unsent_bytes retransmits] [srtt_ns] [min_rtt_ns] [acked_bytes]
-    [pacing_bytes_per_s] [delivery_bytes_per_s] [busy_ns] [rwnd_limited_ns] [sndbuf_limited_ns]);
+    [pacing_bytes_per_s] [delivery_bytes_per_s] [busy_ns] [rwnd_limited_ns] [sndbuf_limited_ns]
+    [delivered_ce timeouts] [ends ecn seen unread_bytes] [ece_signals]);
+rows!(Stamp, 8 words,
+    [time] [session] [stream_end] [bytes connection direction nagle] [scheduled] [departed]
+    [acknowledged] [arrived]);
 rows!(Path, 14 words,
     [time] [path queue_packets] [queue_bytes] [in_packets] [in_bytes] [out_packets] [out_bytes]
     [queue_drops] [loss_drops] [marks] [busy_ns] [delay_ns] [lateness_ns] [bits_per_s]);
+rows!(Thread, 4 words, [time] [thread program role] [ran_ns] [waited_ns]);
 rows!(PacketRow, 9 words,
     [time] [departed] [source_high] [source_low] [destination_high] [destination_low]
     [seq ack] [payload_bytes ip_bytes window flags ecn]

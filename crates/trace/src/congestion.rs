@@ -1,0 +1,155 @@
+//! What congestion control did, told from samples of TCP_INFO.
+//!
+//! The kernel's congestion state is seen only where a sample was taken. An episode that begins and
+//! ends between two samples still leaves a mark: another slow-start threshold. One that was set on
+//! the way out of slow start without a cut (HyStart of CUBIC) is told apart by the window, which
+//! did not fall below what it had been. An episode that leaves the same threshold behind, or several
+//! between two samples, cannot be told: what is found here is the least that happened. Time-outs are
+//! counted by kernels from 6.7 on, so none of them is missed there.
+
+use crate::event::{Tcp, TcpEvent};
+
+/// Congestion states of Linux (`tcp_ca_state`), by what [`Tcp::congestion_state`] says of them.
+pub const STATES: [&str; 5] = ["open", "disorder", "cwr", "recovery", "loss"];
+
+/// Nothing is wrong.
+pub const OPEN: u8 = 0;
+/// Something came out of order.
+pub const DISORDER: u8 = 1;
+/// The window is being reduced without a loss.
+pub const CWR: u8 = 2;
+/// Fast recovery.
+pub const RECOVERY: u8 = 3;
+/// After a retransmission time-out.
+pub const LOSS: u8 = 4;
+
+/// The cut of the window between two samples that follow each other: [`TcpEvent::Cwr`],
+/// [`TcpEvent::Recovery`] or [`TcpEvent::Loss`], the gravest that shows.
+#[must_use]
+pub fn between(before: &Tcp, after: &Tcp) -> Option<TcpEvent> {
+    if after.timeouts > before.timeouts {
+        return Some(TcpEvent::Loss);
+    }
+    let another_threshold = after.ssthresh_packets != before.ssthresh_packets;
+    let state = match after.congestion_state {
+        CWR => Some(TcpEvent::Cwr),
+        RECOVERY => Some(TcpEvent::Recovery),
+        LOSS => Some(TcpEvent::Loss),
+        _ => None,
+    };
+    if let Some(cut) = state {
+        // In the same state with another threshold: it was left and entered again.
+        let begun = after.congestion_state != before.congestion_state || another_threshold;
+        return begun.then_some(cut);
+    }
+    // On the way out of an episode the threshold may be set back (RFC 4015 §3).
+    let was_open = before.congestion_state <= DISORDER;
+    let slow_start = before.cwnd_packets < before.ssthresh_packets;
+    let fell = after.ssthresh_packets < before.cwnd_packets;
+    if !was_open || !another_threshold || (slow_start && !fell) {
+        return None;
+    }
+    if after.retransmits > before.retransmits {
+        Some(TcpEvent::Recovery)
+    } else {
+        Some(TcpEvent::Cwr)
+    }
+}
+
+/// Whether a cut was taken back between two samples: the threshold rose out of an episode.
+#[must_use]
+pub fn undone(before: &Tcp, after: &Tcp) -> bool {
+    before.congestion_state >= CWR && after.ssthresh_packets > before.ssthresh_packets
+}
+
+/// Sees a sender go back to slow start (RFC 5681 §3.1): below its threshold after it had left that
+/// state. Samples go in by time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SlowStarts {
+    has_left: bool,
+    is_in: bool,
+    returns: u64,
+}
+
+impl SlowStarts {
+    /// Takes in a sample; `counts` says whether a return is counted that it shows.
+    pub fn see(&mut self, tcp: &Tcp, counts: bool) {
+        // While a loss is mended, or a window is cut, it may be below the threshold for a moment.
+        if [CWR, RECOVERY].contains(&tcp.congestion_state) {
+            return;
+        }
+        let is_in = tcp.cwnd_packets < tcp.ssthresh_packets;
+        self.returns += u64::from(is_in && !self.is_in && self.has_left && counts);
+        self.has_left |= !is_in;
+        self.is_in = is_in;
+    }
+
+    /// Whether it has left slow start at all.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.has_left
+    }
+
+    /// Returns that were counted.
+    #[must_use]
+    pub fn returns(&self) -> u64 {
+        self.returns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(congestion_state: u8, cwnd_packets: u32, ssthresh_packets: u32) -> Tcp {
+        Tcp {
+            congestion_state,
+            cwnd_packets,
+            ssthresh_packets,
+            ..Tcp::BLANK
+        }
+    }
+
+    #[test]
+    fn a_counted_time_out_is_seen_after_it_has_passed() {
+        let before = sample(OPEN, 20, 15);
+        let after = Tcp {
+            timeouts: 1,
+            ..sample(OPEN, 3, 10)
+        };
+        assert_eq!(between(&before, &after), Some(TcpEvent::Loss));
+    }
+
+    #[test]
+    fn a_threshold_that_is_set_back_is_an_undo() {
+        let cut = sample(RECOVERY, 12, 10);
+        assert!(undone(&cut, &sample(OPEN, 20, 18)));
+        assert!(!undone(&cut, &sample(OPEN, 10, 10)));
+        assert!(!undone(&sample(OPEN, 20, 10), &sample(OPEN, 20, 15)));
+    }
+
+    #[test]
+    fn a_return_to_slow_start_is_counted_once() {
+        let mut starts = SlowStarts::default();
+        let mut see = |state, cwnd, ssthresh| {
+            // Time-outs before anything is measured do not count.
+            starts.see(&sample(state, cwnd, ssthresh), cwnd != 3);
+            (starts.has_left(), starts.returns())
+        };
+        // The first slow start is no return.
+        assert_eq!(see(OPEN, 10, i32::MAX as u32), (false, 0));
+        assert_eq!(see(OPEN, 400, i32::MAX as u32), (false, 0));
+        // Recovery: below the threshold for a moment, and at it afterwards.
+        assert_eq!(see(RECOVERY, 150, 200), (false, 0));
+        assert_eq!(see(OPEN, 200, 200), (true, 0));
+        assert_eq!(see(CWR, 60, 100), (true, 0));
+        assert_eq!(see(OPEN, 101, 100), (true, 0));
+        assert_eq!(see(LOSS, 3, 100), (true, 0));
+        assert_eq!(see(OPEN, 101, 100), (true, 0));
+        // A time-out.
+        assert_eq!(see(LOSS, 1, 50), (true, 1));
+        assert_eq!(see(OPEN, 20, 50), (true, 1));
+        assert_eq!(see(OPEN, 51, 50), (true, 1));
+        assert_eq!(see(LOSS, 1, 25), (true, 2));
+    }
+}
