@@ -12,6 +12,7 @@ use crate::element::{Element, Way};
 use crate::limit::Limit;
 use crate::packet::{Departure, Fate, Packet, Transit};
 use crate::rate::Rate;
+use crate::sighting::{Passage, Sighting};
 use crate::sink::{Drops, Sink};
 
 /// The rate at which an unlimited link is taken to fill the lines behind it.
@@ -45,8 +46,14 @@ pub struct Chain<T> {
     entered: Tally,
     delivered: Tally,
     drops: Drops,
+    /// The place of the last link.
+    last_link: Option<usize>,
+    /// What that link has let go in all, in bytes, and when it was seen to do so last.
+    sent: Option<(Instant, u64)>,
     /// What has left the chain and was not polled.
     left: VecDeque<Departure<T>>,
+    /// What was seen at elements that are watched and was not asked for.
+    seen: VecDeque<Sighting<T>>,
 }
 
 /// An element, its name and what it did.
@@ -55,6 +62,7 @@ struct Stage<T> {
     name: String,
     element: Element<T>,
     deeds: Deeds,
+    watched: bool,
 }
 
 impl<T> Chain<T> {
@@ -73,6 +81,7 @@ impl<T> Chain<T> {
                 name,
                 element,
                 deeds: Deeds::default(),
+                watched: false,
             });
         }
         let places = 0..stages.len();
@@ -80,12 +89,17 @@ impl<T> Chain<T> {
             holders: places
                 .filter(|&place| stages[place].element.holds())
                 .collect(),
+            last_link: stages
+                .iter()
+                .rposition(|stage| matches!(stage.element, Element::Link(_))),
+            sent: None,
             stages,
             last_entered: Instant::ZERO,
             entered: Tally::default(),
             delivered: Tally::default(),
             drops: Drops::default(),
             left: VecDeque::new(),
+            seen: VecDeque::new(),
         }
     }
 
@@ -93,6 +107,20 @@ impl<T> Chain<T> {
     pub fn elements(&self) -> impl Iterator<Item = (&str, &Element<T>)> {
         let stages = self.stages.iter();
         stages.map(|stage| (stage.name.as_str(), &stage.element))
+    }
+
+    /// From now on tells what comes to the element of that name and what leaves it
+    /// ([`sighting`](Chain::sighting)); its place from 0, nothing when there is none.
+    pub fn watch(&mut self, name: &str) -> Option<usize> {
+        let place = self.stages.iter().position(|stage| stage.name == name)?;
+        self.stages[place].watched = true;
+        Some(place)
+    }
+
+    /// The next packet that was seen at a watched element, if any. They are kept until they are
+    /// asked for: ask after each call that moves packets.
+    pub fn sighting(&mut self) -> Option<Sighting<T>> {
+        self.seen.pop_front()
     }
 
     /// What the delays of this chain add up to: what a packet suffers besides waiting for and
@@ -125,6 +153,13 @@ impl<T> Chain<T> {
             _ => None,
         });
         links.min()
+    }
+
+    /// All bytes that the last link has sent, before any delay, and when it was seen to have sent the
+    /// last of them: when the chain was polled for it, or when the packet came to an unlimited link.
+    #[must_use]
+    pub fn sent(&self) -> Option<(Instant, u64)> {
+        self.sent
     }
 
     /// Whether the path is down.
@@ -177,6 +212,7 @@ impl<T> Chain<T> {
                 name,
                 element,
                 deeds,
+                ..
             } = stage;
             let entered = *coming;
             let held = element.held();
@@ -262,8 +298,13 @@ impl<T: Clone> Chain<T> {
         let Some((place, _)) = due.min_by_key(|&(place, due)| (due, Reverse(place))) else {
             return false;
         };
+        let left = self.left.len();
         let (element, mut sink) = self.at(place);
-        if let Some(transit) = element.poll(now, &mut sink) {
+        let on = element.poll(now, &mut sink);
+        self.see_drops(place, left);
+        if let Some(transit) = on {
+            self.note_sent(place, now, transit.size_bytes());
+            self.see(place, Passage::Out, &transit);
             self.pass(place + 1, transit);
         }
         true
@@ -272,26 +313,70 @@ impl<T: Clone> Chain<T> {
     /// Hands a packet to the element at `first` and on until one holds it.
     fn pass(&mut self, first: usize, mut transit: Transit<T>) {
         for place in first..self.stages.len() {
+            self.see(place, Passage::In, &transit);
+            let left = self.left.len();
             let (element, mut sink) = self.at(place);
-            match element.meet(&mut transit, &mut sink) {
-                Way::On => {}
-                Way::Nowhere(fate) => return sink.drop(transit, fate),
-                Way::Inside => match element.hold(transit, &mut sink) {
-                    Some(passed) => transit = passed,
-                    None => return,
-                },
+            let on = match element.meet(&mut transit, &mut sink) {
+                Way::On => Some(transit),
+                Way::Nowhere(fate) => {
+                    sink.drop(transit, fate);
+                    None
+                }
+                Way::Inside => element.hold(transit, &mut sink),
                 Way::Twice => {
                     let copy = Transit {
                         copy: true,
                         ..transit.clone()
                     };
+                    self.see(place, Passage::Out, &transit);
+                    self.see(place, Passage::Out, &copy);
                     self.pass(place + 1, transit);
                     transit = copy;
+                    continue;
                 }
-            }
+            };
+            self.see_drops(place, left);
+            let Some(on) = on else {
+                return;
+            };
+            self.note_sent(place, on.at, on.size_bytes());
+            self.see(place, Passage::Out, &on);
+            transit = on;
         }
         self.delivered.add(transit.size_bytes());
         self.left.push_back(transit.leave(Fate::Delivered));
+    }
+
+    /// A packet goes on from the element at `place`.
+    fn note_sent(&mut self, place: usize, now: Instant, bytes: u32) {
+        if self.last_link == Some(place) {
+            let (before, sent) = self.sent.unwrap_or((now, 0));
+            self.sent = Some((before.max(now), sent + u64::from(bytes)));
+        }
+    }
+
+    /// A packet comes to an element, or goes on.
+    fn see(&mut self, place: usize, passage: Passage, transit: &Transit<T>) {
+        if self.stages[place].watched {
+            let packet = transit.clone().leave(Fate::Delivered);
+            self.seen.push_back(Sighting {
+                place,
+                passage,
+                packet,
+            });
+        }
+    }
+
+    /// An element has dropped what left the path since `left` packets had.
+    fn see_drops(&mut self, place: usize, left: usize) {
+        if self.stages[place].watched {
+            let dropped = self.left.iter().skip(left).cloned();
+            self.seen.extend(dropped.map(|packet| Sighting {
+                place,
+                passage: Passage::Out,
+                packet,
+            }));
+        }
     }
 
     fn at(&mut self, place: usize) -> (&mut Element<T>, Sink<'_, T>) {
@@ -342,9 +427,11 @@ impl<T: Clone> Chain<T> {
         }
         if cuts {
             for place in 0..self.stages.len() {
+                let left = self.left.len();
                 if let (Element::Link(link), mut sink) = self.at(place) {
                     link.cut(now, &mut sink);
                 }
+                self.see_drops(place, left);
             }
         }
         Ok(())

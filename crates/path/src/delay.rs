@@ -106,7 +106,7 @@ impl<T> Delay<T> {
         self.line.high_water()
     }
 
-    pub(crate) fn enqueue(&mut self, transit: Transit<T>) -> Result<(), Transit<T>> {
+    pub(crate) fn enqueue(&mut self, mut transit: Transit<T>) -> Result<(), Transit<T>> {
         let (delay, overtaking) = match &self.jitter {
             None => (self.delay, false),
             Some(jitter) => (jitter.draw(self.delay, &mut self.random), jitter.overtaking),
@@ -115,6 +115,7 @@ impl<T> Delay<T> {
         if !overtaking {
             due = due.max(self.last_due);
         }
+        transit.delayed += due - transit.at;
         self.line.push(transit, due)?;
         self.last_due = self.last_due.max(due);
         Ok(())

@@ -36,6 +36,7 @@ mod line;
 pub mod link;
 pub mod loss;
 pub mod mark;
+mod occupancy;
 pub mod outage;
 pub mod packet;
 pub mod probability;
@@ -43,6 +44,7 @@ pub mod queue;
 pub mod rate;
 pub mod rate_trace;
 pub mod reorder;
+pub mod sighting;
 mod sink;
 
 pub use capacity::Capacity;
@@ -69,3 +71,4 @@ pub use queue::{
 pub use rate::Rate;
 pub use rate_trace::{RateTrace, RateTraceError};
 pub use reorder::Reorder;
+pub use sighting::{Passage, Sighting};

@@ -7,6 +7,7 @@ use wansan_trace::Instant;
 
 use crate::counters::Tally;
 use crate::limit::Limit;
+use crate::occupancy::Occupancy;
 use crate::packet::Transit;
 
 /// Holds packets until they are due, each at a time of its own.
@@ -15,51 +16,47 @@ use crate::packet::Transit;
 /// stand in a plain queue; only those that overtake are sorted.
 #[derive(Debug)]
 pub(crate) struct Line<T> {
-    limit: Limit,
     in_order: VecDeque<Transit<T>>,
     overtaking: BinaryHeap<Overtaking<T>>,
     /// How many have overtaken so far.
     overtaken: u64,
-    held: Tally,
-    high_water: Tally,
+    occupancy: Occupancy,
 }
 
 impl<T> Line<T> {
     pub(crate) fn new(limit: Limit) -> Self {
         Line {
-            limit,
             in_order: VecDeque::new(),
             overtaking: BinaryHeap::new(),
             overtaken: 0,
-            held: Tally::default(),
-            high_water: Tally::default(),
+            occupancy: Occupancy::new(limit),
         }
     }
 
     pub(crate) fn held(&self) -> Tally {
-        self.held
+        self.occupancy.held()
     }
 
     pub(crate) fn high_water(&self) -> Tally {
-        self.high_water
+        self.occupancy.high_water()
     }
 
     /// Makes room for that much at least.
     pub(crate) fn widen(&mut self, limit: Limit) {
-        self.limit = Limit {
-            packets: self.limit.packets.max(limit.packets),
-            bytes: self.limit.bytes.max(limit.bytes),
-        };
+        let before = self.occupancy.limit();
+        self.occupancy.set_limit(Limit {
+            packets: before.packets.max(limit.packets),
+            bytes: before.bytes.max(limit.bytes),
+        });
     }
 
     /// Holds a packet until `due`; gives it back when the line is full.
     pub(crate) fn push(&mut self, mut transit: Transit<T>, due: Instant) -> Result<(), Transit<T>> {
-        if !self.limit.admits(self.held, transit.size_bytes()) {
+        if !self.occupancy.admits(transit.size_bytes()) {
             return Err(transit);
         }
         transit.at = due;
-        self.held.add(transit.size_bytes());
-        self.high_water = self.high_water.max(self.held);
+        self.occupancy.add(transit.size_bytes());
         if self.in_order.back().is_none_or(|last| last.at <= due) {
             self.in_order.push_back(transit);
         } else {
@@ -81,7 +78,7 @@ impl<T> Line<T> {
         } else {
             self.overtaking.pop()?.transit
         };
-        self.held.take(transit.size_bytes());
+        self.occupancy.take(transit.size_bytes());
         Some(transit)
     }
 

@@ -1,5 +1,7 @@
 //! What goes into a chain and what comes out.
 
+use core::time::Duration;
+
 use wansan_trace::Instant;
 
 /// A packet: what of it the path looks at, and whatever the caller carries with it.
@@ -93,6 +95,8 @@ pub struct Departure<T> {
     pub entered: Instant,
     /// When it left: exactly the time that the path's arithmetic gives, however late it is polled.
     pub departed: Instant,
+    /// How long its delay elements held it, by what they drew for it.
+    pub delayed: Duration,
     /// By which way it left.
     pub fate: Fate,
     /// Whether the path set CE: whoever carries the bytes does it in the IP header.
@@ -112,6 +116,7 @@ pub(crate) struct Transit<T> {
     pub(crate) entered: Instant,
     /// When it came to the element that holds it, or leaves it.
     pub(crate) at: Instant,
+    pub(crate) delayed: Duration,
     pub(crate) corrupted: Option<u64>,
     pub(crate) marked: bool,
     pub(crate) copy: bool,
@@ -123,6 +128,7 @@ impl<T> Transit<T> {
             packet,
             entered,
             at: entered,
+            delayed: Duration::ZERO,
             corrupted: None,
             marked: false,
             copy: false,
@@ -144,6 +150,7 @@ impl<T> Transit<T> {
             packet: self.packet,
             entered: self.entered,
             departed: self.at,
+            delayed: self.delayed,
             fate,
             marked: self.marked,
             corrupted: self.corrupted,

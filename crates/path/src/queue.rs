@@ -14,6 +14,7 @@ use wansan_trace::Instant;
 
 use crate::counters::Tally;
 use crate::limit::Limit;
+use crate::occupancy::Occupancy;
 use crate::packet::Transit;
 use crate::sink::Sink;
 
@@ -41,47 +42,42 @@ pub(crate) struct Idle {
 }
 
 impl<T> Queue<T> {
+    fn occupancy(&self) -> &Occupancy {
+        match self {
+            Queue::DropTail(queue) => &queue.occupancy,
+            Queue::Red(queue) => &queue.waiting().occupancy,
+            Queue::CoDel(queue) => &queue.waiting().occupancy,
+            Queue::Priority(queue) => &queue.occupancy,
+        }
+    }
+
     /// Packets and bytes waiting.
     #[must_use]
     pub fn depth(&self) -> Tally {
-        match self {
-            Queue::DropTail(queue) => queue.depth(),
-            Queue::Red(queue) => queue.waiting().depth(),
-            Queue::CoDel(queue) => queue.waiting().depth(),
-            Queue::Priority(queue) => queue.depth(),
-        }
+        self.occupancy().held()
     }
 
     /// The most packets and the most bytes that ever waited (not always at the same time).
     #[must_use]
     pub fn high_water(&self) -> Tally {
-        match self {
-            Queue::DropTail(queue) => queue.high_water(),
-            Queue::Red(queue) => queue.waiting().high_water(),
-            Queue::CoDel(queue) => queue.waiting().high_water(),
-            Queue::Priority(queue) => queue.high_water(),
-        }
+        self.occupancy().high_water()
     }
 
     /// What may wait.
     #[must_use]
     pub fn limit(&self) -> Limit {
-        match self {
-            Queue::DropTail(queue) => queue.limit(),
-            Queue::Red(queue) => queue.waiting().limit(),
-            Queue::CoDel(queue) => queue.waiting().limit(),
-            Queue::Priority(queue) => queue.limit(),
-        }
+        self.occupancy().limit()
     }
 
     /// For the packets that come from now on: what waits already stays, even beyond it.
     pub(crate) fn set_limit(&mut self, limit: Limit) {
-        match self {
-            Queue::DropTail(queue) => queue.set_limit(limit),
-            Queue::Red(queue) => queue.waiting_mut().set_limit(limit),
-            Queue::CoDel(queue) => queue.waiting_mut().set_limit(limit),
-            Queue::Priority(queue) => queue.set_limit(limit),
-        }
+        let occupancy = match self {
+            Queue::DropTail(queue) => &mut queue.occupancy,
+            Queue::Red(queue) => &mut queue.waiting_mut().occupancy,
+            Queue::CoDel(queue) => &mut queue.waiting_mut().occupancy,
+            Queue::Priority(queue) => &mut queue.occupancy,
+        };
+        occupancy.set_limit(limit);
     }
 
     /// A packet comes. When the link is idle, and so the queue empty, it is handed back to be sent

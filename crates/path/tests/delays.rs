@@ -23,7 +23,8 @@ fn delays_ms(delay: Duration, distribution: Distribution, seed: u64) -> Vec<f64>
             let now = Instant::from_ns(number * 1_000_000_000);
             chain.enqueue(now, Packet::new(100, ()));
             let left = chain.poll(Instant::FAR_FUTURE).unwrap();
-            (left.departed - left.entered).as_secs_f64() * 1e3
+            assert_eq!(left.delayed, left.departed - left.entered);
+            left.delayed.as_secs_f64() * 1e3
         })
         .collect();
     delays.sort_by(f64::total_cmp);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use wansan_path::{
-    Chain, CoDelParameters, Departure, Discipline, Ecn, Effects, Fate, Limit, Packet, Rate,
-    RedParameters, Unit,
+    Chain, CoDelParameters, Departure, Discipline, Ecn, Effects, Fate, Limit, Packet, Passage,
+    Rate, RedParameters, Unit,
 };
 use wansan_trace::Instant;
 
@@ -183,4 +183,41 @@ fn links_keep_their_rate() {
         let error = (achieved / bits_per_s as f64 - 1.0).abs();
         assert!(error < 1e-6, "{bits_per_s} bit/s: {achieved}");
     }
+}
+
+/// What is seen at a link: all that comes, and of that what goes on when it was sent, and what its queue
+/// has no room for.
+#[test]
+fn a_watched_link_shows_both_its_sides() {
+    let effects = Effects {
+        delay: Duration::from_millis(5),
+        capacity: Rate::from_bits_per_s(8_000_000).unwrap().into(),
+        queue_limit: Limit::packets(1),
+        ..Effects::default()
+    };
+    let mut chain = effects.chain(0).unwrap();
+    assert_eq!(chain.watch("lnik"), None);
+    let place = chain.watch("link").unwrap();
+    for number in 0..3 {
+        chain.enqueue(Instant::ZERO, Packet::new(1000, number));
+    }
+    while chain.poll(Instant::FAR_FUTURE).is_some() {}
+    let mut seen = [Vec::new(), Vec::new()];
+    while let Some(sighting) = chain.sighting() {
+        assert_eq!(sighting.place, place);
+        let packet = sighting.packet;
+        let side = usize::from(sighting.passage == Passage::Out);
+        seen[side].push((
+            packet.packet.payload,
+            packet.departed.ns() / 1_000_000,
+            packet.fate,
+        ));
+    }
+    let on = Fate::Delivered;
+    assert_eq!(seen[0], [(0, 0, on), (1, 0, on), (2, 0, on)]);
+    // One is sent and one waits; each takes a millisecond, and the delay is not seen here.
+    assert_eq!(
+        seen[1],
+        [(2, 0, Fate::DroppedByQueue), (0, 1, on), (1, 2, on)]
+    );
 }

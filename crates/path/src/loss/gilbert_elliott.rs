@@ -59,6 +59,12 @@ impl GilbertElliott {
         Ok(channel)
     }
 
+    /// `p`, `r`, and the probabilities of loss in the good and in the bad state.
+    #[must_use]
+    pub fn parameters(&self) -> [Probability; 4] {
+        [self.p, self.r, self.loss_in_good, self.loss_in_bad]
+    }
+
     /// The share of the time (in packets) that the channel is in its bad state: p / (p + r).
     #[must_use]
     pub fn bad_share(&self) -> f64 {

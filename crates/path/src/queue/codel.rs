@@ -151,7 +151,7 @@ impl<T> CoDel<T> {
             return (None, false);
         };
         let sojourn = now - head.at;
-        let backlog_bytes = self.waiting.depth().bytes;
+        let backlog_bytes = self.waiting.occupancy.held().bytes;
         if sojourn < self.parameters.target
             || backlog_bytes <= u64::from(self.parameters.largest_packet_bytes)
         {

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::Idle;
-use crate::counters::Tally;
 use crate::limit::Limit;
+use crate::occupancy::Occupancy;
 use crate::packet::{Fate, Transit};
 use crate::sink::Sink;
 
@@ -12,10 +12,8 @@ use crate::sink::Sink;
 /// longer in it.
 #[derive(Debug)]
 pub struct DropTail<T> {
-    limit: Limit,
     waiting: VecDeque<Transit<T>>,
-    depth: Tally,
-    high_water: Tally,
+    pub(super) occupancy: Occupancy,
 }
 
 impl<T> DropTail<T> {
@@ -24,31 +22,9 @@ impl<T> DropTail<T> {
     #[must_use]
     pub fn new(limit: Limit) -> Self {
         DropTail {
-            limit,
             waiting: VecDeque::new(),
-            depth: Tally::default(),
-            high_water: Tally::default(),
+            occupancy: Occupancy::new(limit),
         }
-    }
-
-    /// Packets and bytes waiting.
-    #[must_use]
-    pub fn depth(&self) -> Tally {
-        self.depth
-    }
-
-    /// The most packets and the most bytes that ever waited (not always at the same time).
-    #[must_use]
-    pub fn high_water(&self) -> Tally {
-        self.high_water
-    }
-
-    pub(super) fn limit(&self) -> Limit {
-        self.limit
-    }
-
-    pub(super) fn set_limit(&mut self, limit: Limit) {
-        self.limit = limit;
     }
 
     pub(super) fn admit(
@@ -60,7 +36,7 @@ impl<T> DropTail<T> {
         if idle.is_some() {
             return Some(transit);
         }
-        if self.limit.admits(self.depth, transit.size_bytes()) {
+        if self.occupancy.admits(transit.size_bytes()) {
             self.push(transit);
         } else {
             sink.drop(transit, Fate::DroppedByQueue);
@@ -70,21 +46,20 @@ impl<T> DropTail<T> {
 
     /// Puts a packet at the end, whether or not it is within the limit.
     pub(super) fn push(&mut self, transit: Transit<T>) {
-        self.depth.add(transit.size_bytes());
-        self.high_water = self.high_water.max(self.depth);
+        self.occupancy.add(transit.size_bytes());
         self.waiting.push_back(transit);
     }
 
     pub(super) fn pop(&mut self) -> Option<Transit<T>> {
         let transit = self.waiting.pop_front()?;
-        self.depth.take(transit.size_bytes());
+        self.occupancy.take(transit.size_bytes());
         Some(transit)
     }
 
     /// Takes the packet that came last.
     pub(super) fn pop_last(&mut self) -> Option<Transit<T>> {
         let transit = self.waiting.pop_back()?;
-        self.depth.take(transit.size_bytes());
+        self.occupancy.take(transit.size_bytes());
         Some(transit)
     }
 }

@@ -3,6 +3,7 @@
 use super::{DropTail, Idle};
 use crate::counters::Tally;
 use crate::limit::Limit;
+use crate::occupancy::Occupancy;
 use crate::packet::{Fate, Transit};
 use crate::sink::Sink;
 
@@ -14,10 +15,8 @@ use crate::sink::Sink;
 /// then it pushes out nobody. The packet that the link is sending is never interrupted.
 #[derive(Debug)]
 pub struct Priority<T> {
-    limit: Limit,
     classes: Vec<DropTail<T>>,
-    depth: Tally,
-    high_water: Tally,
+    pub(super) occupancy: Occupancy,
 }
 
 impl<T> Priority<T> {
@@ -35,27 +34,9 @@ impl<T> Priority<T> {
             bytes: u64::MAX,
         };
         Priority {
-            limit,
             classes: (0..classes).map(|_| DropTail::new(unbounded)).collect(),
-            depth: Tally::default(),
-            high_water: Tally::default(),
+            occupancy: Occupancy::new(limit),
         }
-    }
-
-    pub(super) fn depth(&self) -> Tally {
-        self.depth
-    }
-
-    pub(super) fn high_water(&self) -> Tally {
-        self.high_water
-    }
-
-    pub(super) fn limit(&self) -> Limit {
-        self.limit
-    }
-
-    pub(super) fn set_limit(&mut self, limit: Limit) {
-        self.limit = limit;
     }
 
     pub(super) fn admit(
@@ -70,30 +51,30 @@ impl<T> Priority<T> {
         let size_bytes = transit.size_bytes();
         let class = usize::from(transit.packet.class).min(self.classes.len() - 1);
         let behind = &self.classes[class + 1..];
-        let movable = behind
-            .iter()
-            .fold(Tally::default(), |sum, class| sum.plus(class.depth()));
-        if !self.limit.admits(self.depth.minus(movable), size_bytes) {
+        let movable = behind.iter().fold(Tally::default(), |sum, class| {
+            sum.plus(class.occupancy.held())
+        });
+        let staying = self.occupancy.held().minus(movable);
+        if !self.occupancy.limit().admits(staying, size_bytes) {
             sink.drop(transit, Fate::DroppedByQueue);
             return None;
         }
-        while !self.limit.admits(self.depth, size_bytes) {
+        while !self.occupancy.admits(size_bytes) {
             let mut behind = self.classes[class + 1..].iter_mut().rev();
             let Some(pushed_out) = behind.find_map(DropTail::pop_last) else {
                 break;
             };
-            self.depth.take(pushed_out.size_bytes());
+            self.occupancy.take(pushed_out.size_bytes());
             sink.drop_at(pushed_out, transit.at, Fate::DroppedByQueue);
         }
-        self.depth.add(size_bytes);
-        self.high_water = self.high_water.max(self.depth);
+        self.occupancy.add(size_bytes);
         self.classes[class].push(transit);
         None
     }
 
     pub(super) fn pop(&mut self) -> Option<Transit<T>> {
         let transit = self.classes.iter_mut().find_map(DropTail::pop)?;
-        self.depth.take(transit.size_bytes());
+        self.occupancy.take(transit.size_bytes());
         Some(transit)
     }
 }

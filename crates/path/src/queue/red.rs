@@ -184,7 +184,7 @@ impl<T> Red<T> {
     fn observe(&mut self, idle: Option<Idle>) {
         let weight = self.parameters.weight;
         let Some(idle) = idle else {
-            let depth = self.waiting.depth();
+            let depth = self.waiting.occupancy.held();
             let queue = match self.parameters.unit {
                 Unit::Packets => depth.packets,
                 Unit::Bytes => depth.bytes,
