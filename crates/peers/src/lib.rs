@@ -11,12 +11,16 @@
 //!   print;
 //! - [`session`] is logged in to a target and does nothing;
 //! - [`trial`] runs a test that counts as not run when its peer is missing;
+//! - [`compare`] puts samples of two sides beside each other;
+//! - [`haproxy`] is another proxy;
 //! - [`cpu`] reads the CPU time that a process has used.
 //!
 //! Nothing here needs root, a fixed port or a folder of its own: several can run side by side.
 
+pub mod compare;
 pub mod cpu;
 pub mod cunit;
+pub mod haproxy;
 pub mod perf;
 pub mod process;
 pub mod program;

@@ -49,9 +49,14 @@ fn package_of(program: &str) -> &'static str {
         "qemu-img" | "qemu-io" => "qemu-utils",
         "qemu-system-x86_64" => "qemu-system-x86",
         "apt-get" => "apt",
+        "tc" | "ip" => "iproute2",
+        "nft" => "nftables",
+        "strip" => "binutils",
         "dpkg-deb" => "dpkg",
         // Debian 12's libiscsi-bin does not have every tool of libiscsi yet.
         "iscsi-md5sum" => "libiscsi-bin, of a release after Debian 12",
+        "haproxy" => "haproxy",
+        "tcpdump" => "tcpdump",
         name if name.starts_with("iscsi-") => "libiscsi-bin",
         _ => "coreutils",
     }

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::process::{Finished, PeerError, Running, free_address, run, wait_for_listener};
+use crate::process::{PeerError, Running, free_address, run, wait_for_listener};
 use crate::program::find;
 
 /// The name of the one target of every [`Tgtd`].
@@ -17,6 +18,12 @@ pub const TARGET_NAME: &str = "iqn.2026-11.net.example:tgt";
 const PORT_TRIES: usize = 5;
 const START_LIMIT: Duration = Duration::from_secs(10);
 const COMMAND_LIMIT: Duration = Duration::from_secs(10);
+
+/// What `tgtadm` prints where a busy `tgtd` hung up before it had read the request, which may be made
+/// again then.
+const NOT_HEARD: &str = "failed to send request hdr to tgt daemon";
+const REQUEST_TRIES: usize = 5;
+const BETWEEN_REQUESTS: Duration = Duration::from_millis(100);
 
 /// A running `tgtd` with one target and one logical unit, number 1 (tgt keeps 0 for itself),
 /// backed by a file. It ends and leaves nothing when dropped.
@@ -135,12 +142,18 @@ impl Tgtd {
     }
 
     fn tgtadm(&self, arguments: &[&str]) -> Result<(), PeerError> {
-        let mut command = Command::new(&self.admin);
-        command.env("TGT_IPC_SOCKET", ipc_socket(self.folder.path()));
-        command.args(["--lld", "iscsi"]).args(arguments);
-        run(&mut command, COMMAND_LIMIT)
-            .and_then(Finished::success)
-            .map(drop)
+        let mut tried = 1;
+        loop {
+            let mut command = Command::new(&self.admin);
+            command.env("TGT_IPC_SOCKET", ipc_socket(self.folder.path()));
+            command.args(["--lld", "iscsi"]).args(arguments);
+            let finished = run(&mut command, COMMAND_LIMIT)?;
+            if tried == REQUEST_TRIES || !finished.stderr.contains(NOT_HEARD) {
+                return finished.success().map(drop);
+            }
+            tried += 1;
+            thread::sleep(BETWEEN_REQUESTS);
+        }
     }
 }
 

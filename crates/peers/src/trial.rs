@@ -87,7 +87,13 @@ pub fn trial_on_request(
 /// Runs the tests that the command line asks for, then says which could not run.
 #[must_use]
 pub fn run(trials: Vec<Trial>) -> ExitCode {
-    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    run_with(&Arguments::from_args(), trials)
+}
+
+/// As [`run`], with arguments that the suite has changed, such as to run one test at a time.
+#[must_use]
+pub fn run_with(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
+    let conclusion = libtest_mimic::run(arguments, trials);
     for line in not_run().iter() {
         println!("{line}");
     }

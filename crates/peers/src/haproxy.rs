@@ -1,0 +1,81 @@
+//! Debian's HAProxy as a proxy of TCP connections.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::process::{PeerError, Running, free_address, wait_for_listener};
+use crate::program::find;
+
+const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// A running HAProxy with one frontend and one server. It ends and leaves nothing when dropped.
+#[derive(Debug)]
+pub struct Haproxy {
+    // Ends before its folder goes: fields drop in order.
+    process: Running,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+impl Haproxy {
+    /// Starts it on a free port of loopback in front of `to`, in TCP mode, with `threads` threads and
+    /// splicing.
+    ///
+    /// # Errors
+    /// When it is not installed or does not come up.
+    pub fn start(to: SocketAddr, threads: usize) -> Result<Self, PeerError> {
+        let program = find("haproxy")?;
+        let system = |source| PeerError::System {
+            program: "haproxy".to_owned(),
+            source,
+        };
+        let folder = TempDir::with_prefix("wansan-haproxy-").map_err(system)?;
+        let address = free_address().map_err(system)?;
+        let settings = format!(
+            "global\n  nbthread {threads}\n  maxconn 4000\n\
+             defaults\n  mode tcp\n  option splice-auto\n  timeout connect 10s\n  \
+             timeout client 1h\n  timeout server 1h\n\
+             frontend clients\n  bind {address}\n  default_backend targets\n\
+             backend targets\n  server target {to}\n"
+        );
+        let path = folder.path().join("haproxy.cfg");
+        std::fs::write(&path, settings).map_err(system)?;
+        let log = folder.path().join("log");
+        let mut process = Running::start(
+            Command::new(program)
+                .arg("-db")
+                .arg("-f")
+                .arg(&path)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(File::create(&log).map_err(system)?),
+        )?;
+        if wait_for_listener(&mut process, address, START_LIMIT)? {
+            return Ok(Haproxy {
+                process,
+                address,
+                _folder: folder,
+            });
+        }
+        Err(PeerError::TimedOut {
+            program: "haproxy".to_owned(),
+            awaited: "listening",
+            limit: START_LIMIT,
+            output: std::fs::read_to_string(log).unwrap_or_default(),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+}
