@@ -3,11 +3,17 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use wansan_trace::event::{Tcp, TcpEvent};
-use wansan_trace::{ConnectionId, Instant, SessionId};
+use wansan_trace::event::{Ecn, Seen, Tcp, TcpEvent};
+use wansan_trace::{ConnectionId, Instant, NameId, SessionId};
 
-/// Bytes of `struct tcp_info` that are asked for; newer kernels have more, older ones less.
+/// Bytes of `struct tcp_info` that are kept; newer kernels have more, older ones less.
 const INFO_BYTES: usize = 256;
+
+/// Where the number of segments that were acknowledged with ECE stands (Linux 4.18).
+const DELIVERED_CE: usize = 196;
+
+/// Where the window that the peer was offered stands (Linux 6.2).
+const RCV_WND: usize = 232;
 
 /// What the kernel says of a TCP socket (tcp(7), `struct tcp_info` of linux/tcp.h).
 ///
@@ -16,6 +22,8 @@ const INFO_BYTES: usize = 256;
 #[derive(Debug, Clone)]
 pub struct TcpInfo {
     bytes: [u8; INFO_BYTES],
+    /// How many of them the kernel filled.
+    known: usize,
 }
 
 impl TcpInfo {
@@ -25,8 +33,21 @@ impl TcpInfo {
     /// Those of getsockopt(2): ENOPROTOOPT or EOPNOTSUPP when it is not a TCP socket.
     pub fn of(socket: impl AsFd) -> io::Result<TcpInfo> {
         let mut bytes = [0; INFO_BYTES];
-        read_tcp_info(socket, &mut bytes)?;
-        Ok(TcpInfo { bytes })
+        let known = read_tcp_info(socket, &mut bytes)?;
+        Ok(TcpInfo { bytes, known })
+    }
+
+    /// Takes the structure as a kernel of any age gives it.
+    #[must_use]
+    pub fn parse(given: &[u8]) -> TcpInfo {
+        let mut bytes = [0; INFO_BYTES];
+        let known = given.len().min(INFO_BYTES);
+        bytes[..known].copy_from_slice(&given[..known]);
+        TcpInfo { bytes, known }
+    }
+
+    fn u16_at(&self, offset: usize) -> u16 {
+        u16::from_ne_bytes([self.bytes[offset], self.bytes[offset + 1]])
     }
 
     fn u32_at(&self, offset: usize) -> u32 {
@@ -54,10 +75,123 @@ impl TcpInfo {
         u64::from(self.u32_at(148)) * 1000
     }
 
+    /// Segments that are sent, in bytes without options.
+    #[must_use]
+    pub fn mss_bytes(&self) -> u32 {
+        self.u32_at(16)
+    }
+
+    /// Segments that the peer may send, in bytes without options.
+    #[must_use]
+    pub fn advertised_mss_bytes(&self) -> u32 {
+        self.u32_at(84)
+    }
+
+    /// The window that the peer offers, in bytes.
+    #[must_use]
+    pub fn peer_window_bytes(&self) -> u32 {
+        self.u32_at(228)
+    }
+
+    /// The round-trip time in ns as this end knows it from what it *receives*; 0 before anything came.
+    /// With a peer that pauses it is too long.
+    #[must_use]
+    pub fn receiver_rtt_ns(&self) -> u64 {
+        u64::from(self.u32_at(92)) * 1000
+    }
+
+    /// Bytes per second that the connection can send: its window in a round-trip time (Little's law),
+    /// at most its pacing rate; 0 before the first measurement. Unlike a delivery rate it is the same
+    /// whether or not there is something to send.
+    #[must_use]
+    pub fn sending_bytes_per_s(&self) -> u64 {
+        let congestion = u64::from(self.cwnd_packets()) * u64::from(self.mss_bytes());
+        let window = congestion.min(self.peer_window_bytes().into());
+        let round_trips = window.saturating_mul(1_000_000_000);
+        let rate = round_trips.checked_div(self.srtt_ns()).unwrap_or(0);
+        rate.min(self.pacing_bytes_per_s())
+    }
+
+    /// The time in ns with data to send, since the connection began.
+    #[must_use]
+    pub fn busy_ns(&self) -> u64 {
+        self.u64_at(168) * 1000
+    }
+
+    /// The part of it in which the peer's window stopped the sender, in ns.
+    #[must_use]
+    pub fn rwnd_limited_ns(&self) -> u64 {
+        self.u64_at(176) * 1000
+    }
+
+    /// The window that the peer was offered last, in bytes; `None` on kernels that do not tell it.
+    #[must_use]
+    pub fn offered_window_bytes(&self) -> Option<u32> {
+        (self.known >= RCV_WND + 4).then(|| self.u32_at(RCV_WND))
+    }
+
+    /// Bytes that were written and not sent yet.
+    #[must_use]
+    pub fn unsent_bytes(&self) -> u32 {
+        self.u32_at(144)
+    }
+
+    /// The pacing rate in bytes per second; `u64::MAX`: unlimited.
+    #[must_use]
+    pub fn pacing_bytes_per_s(&self) -> u64 {
+        self.u64_at(104)
+    }
+
     /// Bytes that the peer has acknowledged since the connection began.
     #[must_use]
     pub fn acked_bytes(&self) -> u64 {
         self.u64_at(120)
+    }
+
+    /// Bytes that have come in order since the connection began; a FIN counts as one.
+    #[must_use]
+    pub fn received_bytes(&self) -> u64 {
+        self.u64_at(128)
+    }
+
+    /// Congestion window in segments.
+    #[must_use]
+    pub fn cwnd_packets(&self) -> u32 {
+        self.u32_at(80)
+    }
+
+    /// Slow-start threshold in segments; the kernel's greatest number, 2^31 − 1, while none is set.
+    #[must_use]
+    pub fn ssthresh_packets(&self) -> u32 {
+        self.u32_at(76)
+    }
+
+    /// Segments on their way: sent, less those that the peer has or that are taken for lost, plus
+    /// those sent again (`tcp_packets_in_flight` of the kernel).
+    #[must_use]
+    pub fn in_flight_packets(&self) -> u32 {
+        let [unacked, sacked, lost, retrans] = [24, 28, 32, 36].map(|at| self.u32_at(at));
+        unacked
+            .saturating_sub(sacked.saturating_add(lost))
+            .saturating_add(retrans)
+    }
+
+    /// Segments that were acknowledged with ECE; `None` on kernels that do not count them.
+    #[must_use]
+    pub fn delivered_ce(&self) -> Option<u32> {
+        (self.known >= DELIVERED_CE + 4).then(|| self.u32_at(DELIVERED_CE))
+    }
+
+    /// What the connection makes of ECN.
+    #[must_use]
+    pub fn ecn(&self) -> Ecn {
+        const NEGOTIATED: u8 = 8;
+        const SEEN: u8 = 16;
+        match self.bytes[5] {
+            options if options & SEEN != 0 => Ecn::Seen,
+            options if options & NEGOTIATED != 0 => Ecn::Negotiated,
+            _ => Ecn::Off,
+        }
     }
 
     /// As a record of the trace vocabulary.
@@ -69,27 +203,34 @@ impl TcpInfo {
             connection,
             event: TcpEvent::Sample,
             congestion_state: self.bytes[1],
-            cwnd_packets: self.u32_at(80),
-            ssthresh_packets: self.u32_at(76),
-            mss_bytes: self.u32_at(16),
+            cwnd_packets: self.cwnd_packets(),
+            ssthresh_packets: self.ssthresh_packets(),
+            mss_bytes: self.mss_bytes(),
             in_flight_packets: self.u32_at(24),
             srtt_ns: self.srtt_ns(),
             min_rtt_ns: self.min_rtt_ns(),
-            rwnd_bytes: self.u32_at(228),
-            unsent_bytes: self.u32_at(144),
+            rwnd_bytes: self.peer_window_bytes(),
+            unsent_bytes: self.unsent_bytes(),
             acked_bytes: self.acked_bytes(),
-            pacing_bytes_per_s: self.u64_at(104),
+            pacing_bytes_per_s: self.pacing_bytes_per_s(),
             delivery_bytes_per_s: self.u64_at(160),
-            busy_ns: self.u64_at(168) * 1000,
-            rwnd_limited_ns: self.u64_at(176) * 1000,
+            busy_ns: self.busy_ns(),
+            rwnd_limited_ns: self.rwnd_limited_ns(),
             sndbuf_limited_ns: self.u64_at(184) * 1000,
             retransmits: self.u32_at(100),
+            delivered_ce: self.delivered_ce().unwrap_or_default(),
+            timeouts: u32::from(self.u16_at(242)),
+            unread_bytes: 0,
+            ece_signals: 0,
+            ecn: self.ecn(),
+            ends: NameId::NONE,
+            seen: Seen::Sampled,
         }
     }
 }
 
 #[allow(unsafe_code, reason = "no safe wrapper of TCP_INFO exists in rustix")]
-fn read_tcp_info(socket: impl AsFd, bytes: &mut [u8; INFO_BYTES]) -> io::Result<()> {
+fn read_tcp_info(socket: impl AsFd, bytes: &mut [u8; INFO_BYTES]) -> io::Result<usize> {
     let mut length = INFO_BYTES as libc::socklen_t;
     // SAFETY: `bytes` is writable for `length` bytes and the kernel writes no more than that;
     // any byte pattern is valid for it.
@@ -103,7 +244,7 @@ fn read_tcp_info(socket: impl AsFd, bytes: &mut [u8; INFO_BYTES]) -> io::Result<
         )
     };
     if status == 0 {
-        Ok(())
+        Ok(length as usize)
     } else {
         Err(io::Error::last_os_error())
     }

@@ -1,0 +1,417 @@
+//! Reads expressions, and says where one stops making sense.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::str::FromStr;
+
+use super::{Bound, End, Expression};
+
+/// Most terms of an expression: the kernel's filter program stays far below what it can take.
+const MOST_TERMS: usize = 256;
+
+/// Most parentheses and `not` inside each other.
+const MOST_DEPTH: usize = 64;
+
+/// An expression that cannot be used: the caller's mistake, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}' is no filter expression: at character {position} {wanted}")]
+pub struct ExpressionError {
+    /// The whole expression.
+    pub text: String,
+    /// The character that it went wrong at, counted from 1.
+    pub position: usize,
+    /// What should stand there.
+    pub wanted: Wanted,
+}
+
+/// What an expression should have had at a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// A term.
+    Term,
+    /// An address, with or without a prefix and a port.
+    Address,
+    /// A port.
+    Port,
+    /// A prefix that fits the address.
+    Prefix {
+        /// Its greatest length.
+        most_bits: u8,
+    },
+    /// One of `=` and `!=`: addresses have no order.
+    Equality,
+    /// The other parenthesis.
+    Closing,
+    /// Nothing more.
+    Nothing,
+    /// Fewer terms, or fewer of them inside each other.
+    Shorter,
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wanted::Term => f.write_str("there should be src, dst, sport, dport, not or '('"),
+            Wanted::Address => f.write_str(
+                "there should be an address such as 10.0.0.0/8, 10.0.0.1:3260 or [fd00::1]:3260",
+            ),
+            Wanted::Port => f.write_str("there should be a port from 0 to 65535"),
+            Wanted::Prefix { most_bits } => {
+                write!(f, "there should be a prefix length from 0 to {most_bits}")
+            }
+            Wanted::Equality => f.write_str("there should be = or !=: addresses have no order"),
+            Wanted::Closing => f.write_str("a ')' is missing"),
+            Wanted::Nothing => f.write_str("there should be nothing more"),
+            Wanted::Shorter => write!(
+                f,
+                "it is longer than {MOST_TERMS} terms or {MOST_DEPTH} levels of parentheses"
+            ),
+        }
+    }
+}
+
+impl FromStr for Expression {
+    type Err = ExpressionError;
+
+    fn from_str(text: &str) -> Result<Expression, ExpressionError> {
+        let mut parser = Parser {
+            tokens: tokens(text),
+            place: 0,
+            end: text.chars().count() + 1,
+            terms: 0,
+        };
+        parser
+            .whole()
+            .map_err(|(position, wanted)| ExpressionError {
+                text: text.to_owned(),
+                position,
+                wanted,
+            })
+    }
+}
+
+/// A word or a sign, and the character that it starts at, counted from 1.
+struct Token<'t> {
+    text: &'t str,
+    position: usize,
+}
+
+/// Signs that end a word; longer ones first.
+const SIGNS: [&str; 13] = [
+    "==", "!=", "<=", ">=", "&&", "||", "=", "<", ">", "!", "&", "|", "(",
+];
+
+fn tokens(text: &str) -> Vec<Token<'_>> {
+    let sign = |rest: &str| {
+        let mut signs = SIGNS.iter().chain(&[")"]);
+        signs.find(|sign| rest.starts_with(**sign)).map(|s| s.len())
+    };
+    let mut found = Vec::new();
+    let mut position = 1;
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = if first.is_whitespace() {
+            first.len_utf8()
+        } else if let Some(length) = sign(rest) {
+            length
+        } else {
+            let ends = |(at, c): (usize, char)| {
+                (c.is_whitespace() || sign(&rest[at..]).is_some()).then_some(at)
+            };
+            rest.char_indices().find_map(ends).unwrap_or(rest.len())
+        };
+        let (token, after) = rest.split_at(length);
+        if !first.is_whitespace() {
+            found.push(Token {
+                text: token,
+                position,
+            });
+        }
+        position += token.chars().count();
+        rest = after;
+    }
+    found
+}
+
+type Stop = (usize, Wanted);
+
+struct Parser<'t> {
+    tokens: Vec<Token<'t>>,
+    place: usize,
+    /// The position behind the last character.
+    end: usize,
+    terms: usize,
+}
+
+impl<'t> Parser<'t> {
+    fn whole(&mut self) -> Result<Expression, Stop> {
+        let expression = self.any(0)?;
+        match self.peek() {
+            None => Ok(expression),
+            Some(_) => Err((self.position(), Wanted::Nothing)),
+        }
+    }
+
+    fn peek(&self) -> Option<&'t str> {
+        self.tokens.get(self.place).map(|token| token.text)
+    }
+
+    fn position(&self) -> usize {
+        let token = self.tokens.get(self.place);
+        token.map_or(self.end, |token| token.position)
+    }
+
+    fn next_is(&mut self, texts: &[&str]) -> bool {
+        let found = self.peek().is_some_and(|text| texts.contains(&text));
+        self.place += usize::from(found);
+        found
+    }
+
+    fn any(&mut self, depth: usize) -> Result<Expression, Stop> {
+        let mut either = self.all(depth)?;
+        while self.next_is(&["or", "|", "||"]) {
+            either = either.or(self.all(depth)?);
+        }
+        Ok(either)
+    }
+
+    fn all(&mut self, depth: usize) -> Result<Expression, Stop> {
+        let mut both = self.term(depth)?;
+        loop {
+            let joined = self.next_is(&["and", "&", "&&"]);
+            let ended = matches!(self.peek(), None | Some(")" | "or" | "|" | "||"));
+            if !joined && ended {
+                return Ok(both);
+            }
+            both = both.and(self.term(depth)?);
+        }
+    }
+
+    fn term(&mut self, depth: usize) -> Result<Expression, Stop> {
+        let position = self.position();
+        self.terms += 1;
+        if depth > MOST_DEPTH || self.terms > MOST_TERMS {
+            return Err((position, Wanted::Shorter));
+        }
+        if self.next_is(&["not", "!"]) {
+            return Ok(Expression::Not(Box::new(self.term(depth + 1)?)));
+        }
+        if self.next_is(&["("]) {
+            let inner = self.any(depth + 1)?;
+            return match self.next_is(&[")"]) {
+                true => Ok(inner),
+                false => Err((self.position(), Wanted::Closing)),
+            };
+        }
+        for (word, end) in [("src", End::Local), ("dst", End::Remote)] {
+            if self.next_is(&[word]) {
+                return self.address(end);
+            }
+        }
+        for (word, end) in [("sport", End::Local), ("dport", End::Remote)] {
+            if self.next_is(&[word]) {
+                return self.port(end);
+            }
+        }
+        Err((position, Wanted::Term))
+    }
+
+    fn port(&mut self, end: End) -> Result<Expression, Stop> {
+        let found = Compare::ALL.iter().find(|(words, _)| self.next_is(words));
+        // As in ss, a port alone is to be equal.
+        let compare = found.map_or(Compare::Equal, |(_, compare)| *compare);
+        let position = self.position();
+        let text = self.peek().ok_or((position, Wanted::Port))?;
+        let port = port_number(text.strip_prefix(':').unwrap_or(text));
+        let port = port.ok_or((position, Wanted::Port))?;
+        self.place += 1;
+        let within = |bound| Expression::Port { end, bound, port };
+        let not = |expression| Expression::Not(Box::new(expression));
+        Ok(match compare {
+            Compare::Equal => Expression::port_is(end, port),
+            Compare::Unequal => not(Expression::port_is(end, port)),
+            Compare::AtLeast => within(Bound::AtLeast),
+            Compare::AtMost => within(Bound::AtMost),
+            Compare::Above => not(within(Bound::AtMost)),
+            Compare::Below => not(within(Bound::AtLeast)),
+        })
+    }
+
+    fn address(&mut self, end: End) -> Result<Expression, Stop> {
+        let unequal = self.next_is(&["!=", "ne", "neq"]);
+        if !unequal && !self.next_is(&["=", "==", "eq"]) {
+            let ordered = ["<", ">", "<=", ">=", "lt", "gt", "le", "ge", "leq", "geq"];
+            if self.peek().is_some_and(|text| ordered.contains(&text)) {
+                return Err((self.position(), Wanted::Equality));
+            }
+        }
+        let position = self.position();
+        let text = self.peek().ok_or((position, Wanted::Address))?;
+        let meant = ends(text, end).map_err(|wanted| (position, wanted))?;
+        self.place += 1;
+        Ok(if unequal {
+            Expression::Not(Box::new(meant))
+        } else {
+            meant
+        })
+    }
+}
+
+/// A comparison with a port.
+#[derive(Clone, Copy)]
+enum Compare {
+    Equal,
+    Unequal,
+    AtLeast,
+    AtMost,
+    Above,
+    Below,
+}
+
+impl Compare {
+    /// How each is written.
+    const ALL: [(&'static [&'static str], Compare); 6] = [
+        (&["=", "==", "eq"], Compare::Equal),
+        (&["!=", "ne", "neq"], Compare::Unequal),
+        (&[">=", "ge", "geq"], Compare::AtLeast),
+        (&["<=", "le", "leq"], Compare::AtMost),
+        (&[">", "gt"], Compare::Above),
+        (&["<", "lt"], Compare::Below),
+    ];
+}
+
+/// Digits only: a sign before them is none of a port's.
+fn port_number(text: &str) -> Option<u16> {
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then_some(())?;
+    text.parse().ok()
+}
+
+/// `ADDRESS[/PREFIX][:PORT]`, where `*` is any address.
+fn ends(text: &str, end: End) -> Result<Expression, Wanted> {
+    let (address, port) = split_port(text);
+    let port = match port {
+        Some(port) => Some(port_number(port).ok_or(Wanted::Port)?),
+        None => None,
+    };
+    let of_port = port.map(|port| Expression::port_is(end, port));
+    if address.is_empty() || address == "*" {
+        // Any address of any family: every port is at least 0.
+        let any = Expression::Port {
+            end,
+            bound: Bound::AtLeast,
+            port: 0,
+        };
+        return match of_port {
+            None if address.is_empty() => Err(Wanted::Address),
+            None => Ok(any),
+            Some(of_port) => Ok(of_port),
+        };
+    }
+    let (address, prefix) = match address.split_once('/') {
+        Some((address, prefix)) => (address, Some(prefix)),
+        None => (address, None),
+    };
+    let inner = address.strip_prefix('[').and_then(|a| a.strip_suffix(']'));
+    let address: IpAddr = inner
+        .unwrap_or(address)
+        .parse()
+        .map_err(|_| Wanted::Address)?;
+    let most_bits = if address.is_ipv4() { 32 } else { 128 };
+    let prefix_bits = match prefix {
+        None => most_bits,
+        Some(prefix) => port_number(prefix)
+            .and_then(|bits| u8::try_from(bits).ok())
+            .filter(|bits| *bits <= most_bits)
+            .ok_or(Wanted::Prefix { most_bits })?,
+    };
+    let of_address = Expression::Address {
+        end,
+        address,
+        prefix_bits,
+    };
+    Ok(match of_port {
+        Some(of_port) => of_address.and(of_port),
+        None => of_address,
+    })
+}
+
+/// The part before a port, and the port. An address of IPv6 has colons of its own, so a port can
+/// follow it only behind brackets.
+fn split_port(text: &str) -> (&str, Option<&str>) {
+    let before = match text.rsplit_once(':') {
+        Some((before, port)) => (before, port),
+        None => return (text, None),
+    };
+    let (address, port) = before;
+    let bracketed = address.contains(']');
+    let plain = address.is_empty()
+        || address == "*"
+        || address
+            .split('/')
+            .next()
+            .is_some_and(|a| a.parse::<Ipv4Addr>().is_ok() || !a.contains(':'));
+    if bracketed || plain {
+        (address, Some(port))
+    } else {
+        (text, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> (usize, Wanted) {
+        let error = text.parse::<Expression>().unwrap_err();
+        assert!(!error.to_string().contains('\n'), "{error}");
+        (error.position, error.wanted)
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_place() {
+        for (text, expected) in [
+            ("", (1, Wanted::Term)),
+            ("dst", (4, Wanted::Address)),
+            ("dst 10.0.0.256", (5, Wanted::Address)),
+            ("dst 10.0.0.0/33", (5, Wanted::Prefix { most_bits: 32 })),
+            ("dst fd00::/129", (5, Wanted::Prefix { most_bits: 128 })),
+            ("dst > 10.0.0.0", (5, Wanted::Equality)),
+            ("dport = http", (9, Wanted::Port)),
+            ("dport = 65536", (9, Wanted::Port)),
+            ("dport = +1", (9, Wanted::Port)),
+            ("sport = 1 and", (14, Wanted::Term)),
+            ("( sport = 1", (12, Wanted::Closing)),
+            ("sport = 1 )", (11, Wanted::Nothing)),
+            ("sport = 1 or or", (14, Wanted::Term)),
+            ("sport = 1 state", (11, Wanted::Term)),
+            ("src :", (5, Wanted::Port)),
+            ("ä sport = 1", (1, Wanted::Term)),
+        ] {
+            assert_eq!(refused(text), expected, "{text}");
+        }
+        let deep = "(".repeat(100_000);
+        assert_eq!(refused(&deep).1, Wanted::Shorter);
+        let long = "sport 1 ".repeat(1000);
+        assert_eq!(refused(&long).1, Wanted::Shorter);
+    }
+
+    #[test]
+    fn whatever_is_given_never_panics() {
+        use proptest::prelude::*;
+        let words = prop::sample::select(vec![
+            "src", "dst", "sport", "dport", "and", "or", "not", "!", "(", ")", "=", "!=", "<",
+            "10.0.0.1", "[::1]:5", "::/0", "*", ":9", "7", "/", "]:", "x",
+        ]);
+        let texts = prop::collection::vec((words, any::<bool>()), 0..20);
+        proptest!(|(texts in texts, odd in ".{0,8}")| {
+            let text: String = texts
+                .iter()
+                .map(|(word, apart)| if *apart { format!("{word} ") } else { (*word).to_owned() })
+                .collect();
+            let _ = text.parse::<Expression>();
+            let _ = format!("{text}{odd}").parse::<Expression>();
+        });
+    }
+}
