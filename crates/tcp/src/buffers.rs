@@ -1,6 +1,119 @@
-//! How far the kernel lets the buffers of a socket grow by itself.
+//! The buffers of a socket: how large they are, and how far the kernel lets them grow by itself.
 
 use std::io;
+use std::os::fd::AsFd;
+
+use rustix::net::{AddressFamily, SocketType, socket, sockopt};
+
+use crate::options;
+
+/// One of a socket's two buffers. The kernel counts memory in them, and holds half of it to be
+/// overhead (socket(7)); here sizes are of data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buffer {
+    /// What was received and not read; it bounds the window that the peer is offered.
+    Receive,
+    /// What was written and not acknowledged.
+    Send,
+}
+
+/// A buffer could not be given its size.
+#[derive(Debug, thiserror::Error)]
+pub enum BufferError {
+    /// The kernel gives a smaller one.
+    #[error(
+        "{setting} allows a buffer of {granted_bytes} bytes, not {wanted_bytes}: raise it, or run \
+         with CAP_NET_ADMIN"
+    )]
+    TooSmall {
+        /// What bounds it.
+        setting: &'static str,
+        /// What was asked for.
+        wanted_bytes: usize,
+        /// What there is now.
+        granted_bytes: usize,
+    },
+    /// Anything else that setsockopt(2) says.
+    #[error("a socket's buffer cannot be set: {0}")]
+    Socket(#[from] io::Error),
+}
+
+impl Buffer {
+    /// The least and the greatest size to ask for: the kernel's own least is some 2 KiB of memory.
+    pub const RANGE_BYTES: (u64, u64) = (1024, 1 << 30);
+
+    /// Gives the buffer of `socket` a size, of which the kernel no longer changes anything: above
+    /// [`Self::setting`] too where CAP_NET_ADMIN allows it. Accepted sockets inherit it.
+    ///
+    /// # Errors
+    /// [`BufferError`]; when it is too small it is as large as it may be.
+    pub fn set(self, socket: impl AsFd, bytes: usize) -> Result<(), BufferError> {
+        let socket = socket.as_fd();
+        let set = match self {
+            Buffer::Receive => sockopt::set_socket_recv_buffer_size_force(socket, bytes)
+                .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, bytes)),
+            Buffer::Send => sockopt::set_socket_send_buffer_size_force(socket, bytes)
+                .or_else(|_| sockopt::set_socket_send_buffer_size(socket, bytes)),
+        };
+        set.map_err(io::Error::from)?;
+        let granted_bytes = self.bytes(socket)?;
+        if granted_bytes >= bytes {
+            return Ok(());
+        }
+        Err(BufferError::TooSmall {
+            setting: self.setting(),
+            wanted_bytes: bytes,
+            granted_bytes,
+        })
+    }
+
+    /// The size of the buffer of `socket` now, in bytes.
+    ///
+    /// # Errors
+    /// Those of getsockopt(2).
+    pub fn bytes(self, socket: impl AsFd) -> io::Result<usize> {
+        let memory = match self {
+            Buffer::Receive => sockopt::socket_recv_buffer_size(socket),
+            Buffer::Send => sockopt::socket_send_buffer_size(socket),
+        };
+        Ok(memory? / 2)
+    }
+
+    /// Takes back what [`Self::set`] did: the buffer has the size of a new socket's, and the kernel
+    /// tunes it again (SO_BUF_LOCK, since Linux 5.14).
+    ///
+    /// # Errors
+    /// As of [`Self::set`].
+    pub fn leave_to_kernel(self, socket: impl AsFd) -> Result<(), BufferError> {
+        let socket = socket.as_fd();
+        let locks = options::get(socket, libc::SOL_SOCKET, libc::SO_BUF_LOCK)?;
+        if locks & self.lock() == 0 {
+            return Ok(());
+        }
+        let new = self::socket(AddressFamily::INET, SocketType::STREAM, None);
+        let usual_bytes = self.bytes(new.map_err(io::Error::from)?)?;
+        self.set(socket, usual_bytes)?;
+        let locks = locks & !self.lock();
+        options::set(socket, libc::SOL_SOCKET, libc::SO_BUF_LOCK, locks)?;
+        Ok(())
+    }
+
+    /// What bounds it for a process without CAP_NET_ADMIN.
+    fn setting(self) -> &'static str {
+        match self {
+            Buffer::Receive => "net.core.rmem_max",
+            Buffer::Send => "net.core.wmem_max",
+        }
+    }
+
+    /// SOCK_RCVBUF_LOCK and SOCK_SNDBUF_LOCK of linux/socket.h.
+    fn lock(self) -> libc::c_int {
+        match self {
+            Buffer::Receive => 2,
+            Buffer::Send => 1,
+        }
+    }
+}
 
 /// The greatest sizes that automatic tuning gives to a socket's buffers, in bytes (tcp(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +148,35 @@ impl BufferLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_size_is_kept_until_it_is_left_to_the_kernel() {
+        let new = TcpListener::bind("127.0.0.1:0").unwrap();
+        let changed = TcpListener::bind("127.0.0.1:0").unwrap();
+        let locks = || options::get(&changed, libc::SOL_SOCKET, libc::SO_BUF_LOCK).unwrap();
+        for buffer in [Buffer::Receive, Buffer::Send] {
+            buffer.set(&changed, 50_000).unwrap();
+            assert_eq!(buffer.bytes(&changed).unwrap(), 50_000);
+        }
+        assert_eq!(locks(), 3);
+        Buffer::Receive.leave_to_kernel(&changed).unwrap();
+        assert_eq!(locks(), 1, "the other one stays");
+        Buffer::Send.leave_to_kernel(&changed).unwrap();
+        assert_eq!(locks(), 0);
+        for buffer in [Buffer::Receive, Buffer::Send] {
+            let usual = buffer.bytes(&new).unwrap();
+            assert_eq!(buffer.bytes(&changed).unwrap(), usual, "{buffer:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_granted_is_said() {
+        // The kernel counts in 31 bits, and doubles.
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let error = Buffer::Send.set(&socket, 1 << 30).unwrap_err().to_string();
+        assert!(error.contains("net.core.wmem_max"), "{error}");
+    }
 
     #[test]
     fn every_kernel_says_how_far_buffers_grow() {

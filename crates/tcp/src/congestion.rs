@@ -72,7 +72,27 @@ pub fn of(socket: impl AsFd) -> io::Result<String> {
 /// # Errors
 /// Those of reading /proc.
 pub fn available() -> io::Result<String> {
-    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+    names("tcp_available_congestion_control")
+}
+
+/// Those that a process without rights may choose in this network namespace, separated by spaces.
+///
+/// # Errors
+/// Those of reading /proc.
+pub fn allowed() -> io::Result<String> {
+    names("tcp_allowed_congestion_control")
+}
+
+/// The one of connections in this network namespace that choose none.
+///
+/// # Errors
+/// Those of reading /proc.
+pub fn by_default() -> io::Result<String> {
+    names("tcp_congestion_control")
+}
+
+fn names(setting: &str) -> io::Result<String> {
+    std::fs::read_to_string(format!("/proc/sys/net/ipv4/{setting}"))
         .map(|names| names.trim().to_owned())
 }
 

@@ -1,0 +1,141 @@
+//! What waits in a socket: bytes that came and were not read, bytes that were written and are not
+//! sent or not acknowledged, and where urgent data ends (tcp(7)).
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::ioctl::{Getter, Opcode, ioctl};
+
+/// SIOCATMARK of asm-generic/sockios.h.
+const AT_MARK: Opcode = 0x8905;
+
+/// SIOCOUTQNSD of linux/sockios.h.
+const UNSENT: Opcode = 0x894B;
+
+/// Bytes that have arrived in order and were not read yet (SIOCINQ); 0 at a listening socket's or
+/// an ended connection's.
+///
+/// # Errors
+/// Those of ioctl(2).
+pub fn received_bytes(socket: impl AsFd) -> io::Result<u64> {
+    Ok(rustix::io::ioctl_fionread(socket)?)
+}
+
+/// The kernel's memory for what comes to a socket, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceiveMemory {
+    /// What the bytes take that were not read yet, with segments which came before their turn.
+    pub taken_bytes: u32,
+    /// The receive buffer, which bounds it.
+    pub buffer_bytes: u32,
+}
+
+/// What is taken of a socket's receive buffer (SO_MEMINFO).
+///
+/// # Errors
+/// Those of getsockopt(2).
+#[allow(unsafe_code, reason = "no safe wrapper of SO_MEMINFO exists in rustix")]
+pub fn receive_memory(socket: impl AsFd) -> io::Result<ReceiveMemory> {
+    // SK_MEMINFO_RMEM_ALLOC and SK_MEMINFO_RCVBUF of linux/sock_diag.h are the first of them.
+    let mut words = [0_u32; 2];
+    let mut length = size_of_val(&words) as libc::socklen_t;
+    // SAFETY: the kernel writes `length` bytes at most, which `words` has.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            words.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    let [taken_bytes, buffer_bytes] = words;
+    if status == 0 {
+        Ok(ReceiveMemory {
+            taken_bytes,
+            buffer_bytes,
+        })
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Bytes that were written and not acknowledged yet, sent ones among them; a FIN counts as one
+/// (SIOCOUTQ).
+///
+/// # Errors
+/// Those of ioctl(2).
+pub fn unacked_bytes(socket: impl AsFd) -> io::Result<u64> {
+    number::<{ libc::TIOCOUTQ as Opcode }>(socket)
+}
+
+/// Bytes that were written and not sent yet (SIOCOUTQNSD).
+///
+/// # Errors
+/// Those of ioctl(2).
+pub fn unsent_bytes(socket: impl AsFd) -> io::Result<u64> {
+    number::<UNSENT>(socket)
+}
+
+/// Whether the next byte to be read is the urgent one (sockatmark(3)); the socket keeps urgent data
+/// in line (SO_OOBINLINE).
+///
+/// # Errors
+/// Those of ioctl(2).
+pub fn is_at_urgent_byte(socket: impl AsFd) -> io::Result<bool> {
+    Ok(number::<AT_MARK>(socket)? != 0)
+}
+
+#[allow(
+    unsafe_code,
+    reason = "no safe wrapper of these requests exists in rustix"
+)]
+fn number<const REQUEST: Opcode>(socket: impl AsFd) -> io::Result<u64> {
+    // SAFETY: each of the requests above writes one int where the argument points to.
+    let number = unsafe { ioctl(socket, Getter::<REQUEST, c_int>::new())? };
+    Ok(u64::try_from(number).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{SendFlags, send};
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn queues_fill_and_empty() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        assert_eq!(received_bytes(&server).unwrap(), 0);
+        client.write_all(&[7; 5000]).unwrap();
+        // Loopback delivers before write returns.
+        assert_eq!(received_bytes(&server).unwrap(), 5000);
+        let memory = receive_memory(&server).unwrap();
+        assert!(memory.taken_bytes >= 5000, "{memory:?}");
+        let buffer = rustix::net::sockopt::socket_recv_buffer_size(&server).unwrap();
+        assert_eq!(memory.buffer_bytes as usize, buffer);
+        server.read_exact(&mut [0; 5000]).unwrap();
+        assert_eq!(received_bytes(&server).unwrap(), 0);
+        // Nobody reads: in the end neither end's kernel takes any more.
+        client.set_nonblocking(true).unwrap();
+        while client.write(&[7; 65_536]).is_ok() {}
+        let unsent = unsent_bytes(&client).unwrap();
+        assert!(unsent > 0 && unacked_bytes(&client).unwrap() >= unsent);
+    }
+
+    #[test]
+    fn the_urgent_byte_is_found_in_its_place() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        rustix::net::sockopt::set_socket_oobinline(&server, true).unwrap();
+        send(&client, b"ab", SendFlags::empty()).unwrap();
+        send(&client, b"!", SendFlags::OOB).unwrap();
+        assert!(!is_at_urgent_byte(&server).unwrap());
+        server.read_exact(&mut [0; 2]).unwrap();
+        assert!(is_at_urgent_byte(&server).unwrap());
+    }
+}
