@@ -1,0 +1,187 @@
+//! Congestion controls of our own, which the running kernel takes on as programs (eBPF,
+//! `struct_ops`) and any socket of any network namespace can then choose by name.
+//!
+//! [`load`] makes a [`Control`], which lasts as long as the value, or as long as the machine runs
+//! after [`Control::keep`]; [`hold`] does for a program's own use what is needed so that a name can be
+//! chosen. [`list`] and [`show`] say what there is, and [`unload`] ends what was kept. A process that
+//! dies takes with it whatever it did not keep.
+//!
+//! A connection that uses one keeps it until it closes, whatever becomes of the name.
+
+use std::io;
+use std::path::PathBuf;
+
+mod growth;
+pub mod highspeed;
+mod users;
+
+#[cfg(not(feature = "ebpf"))]
+#[path = "control/absent.rs"]
+mod registry;
+#[cfg(feature = "ebpf")]
+mod registry;
+
+pub use growth::{Counting, Growth};
+pub use highspeed::{HighSpeed, HighSpeedError};
+pub use registry::{Control, hold, list, load, show, unload};
+pub use users::{Users, UsersError, users};
+
+use crate::ebpf::EbpfError;
+
+/// How a control grows and shrinks the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Law {
+    /// RFC 5681.
+    Reno,
+    /// RFC 3649.
+    HighSpeed,
+    /// T. Kelly, 2003.
+    Scalable,
+    /// L. Brakmo and L. Peterson, 1995.
+    Vegas,
+}
+
+impl Law {
+    /// All that there are.
+    pub const ALL: [Law; 4] = [Law::Reno, Law::HighSpeed, Law::Scalable, Law::Vegas];
+
+    /// The name that sockets choose it by (`TCP_CA_NAME_MAX`: up to 15 bytes).
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Law::Reno => "wansan_reno",
+            Law::HighSpeed => "wansan_hstcp",
+            Law::Scalable => "wansan_scal",
+            Law::Vegas => "wansan_vegas",
+        }
+    }
+
+    /// The one that sockets choose by `name`.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Law> {
+        Law::ALL.into_iter().find(|law| law.name() == name)
+    }
+
+    /// What it is written from.
+    #[must_use]
+    pub fn source(self) -> &'static str {
+        match self {
+            Law::Reno => "Reno, RFC 5681",
+            Law::HighSpeed => "HighSpeed TCP, RFC 3649",
+            Law::Scalable => "Scalable TCP, Kelly 2003",
+            Law::Vegas => "Vegas, Brakmo and Peterson 1995",
+        }
+    }
+}
+
+/// What can be set of a control when it is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Options {
+    /// Of each of them.
+    pub growth: Growth,
+    /// Of [`Law::HighSpeed`]; the others do not look at it.
+    pub highspeed: HighSpeed,
+}
+
+impl Options {
+    /// Looks whether a control can be loaded with them.
+    ///
+    /// # Errors
+    /// [`ControlError::MaxSsthresh`] and [`ControlError::HighSpeed`] say what does not fit.
+    pub fn check(&self) -> Result<(), ControlError> {
+        self.growth.check()?;
+        Ok(self.highspeed.check()?)
+    }
+}
+
+/// Whether the kernel has a control, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// It is not there.
+    Absent,
+    /// It stays until [`unload`].
+    Kept,
+    /// A process holds it, such as a lab that runs; it goes with that process.
+    Held,
+}
+
+/// A control and what is known of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Status {
+    /// Which.
+    pub law: Law,
+    /// Whether the kernel has it.
+    pub state: State,
+    /// What it was loaded with; known of one that is kept.
+    pub options: Option<Options>,
+}
+
+/// Nothing could be done about a control.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Programs cannot be loaded.
+    #[error(transparent)]
+    Ebpf(#[from] EbpfError),
+    /// HighSpeed TCP's parameters make no law.
+    #[error(transparent)]
+    HighSpeed(#[from] HighSpeedError),
+    /// RFC 3742's bound cannot be halved.
+    #[error("the bound of limited slow start is 2 segments or more (RFC 3742 §2), not {0}")]
+    MaxSsthresh(u32),
+    /// The name is taken.
+    #[error(
+        "congestion control '{name}' is loaded already: use it as it is, or unload it first (wansan \
+         cc unload {name})"
+    )]
+    AlreadyThere {
+        /// The name.
+        name: &'static str,
+    },
+    /// The name is taken, by a control with other options than are wanted, or with unknown ones.
+    #[error(
+        "congestion control '{name}' is loaded already, {found}: unload it first (wansan cc unload \
+         {name}), or use it as it is"
+    )]
+    LoadedOtherwise {
+        /// The name.
+        name: &'static str,
+        /// "with other parameters", or that they cannot be seen.
+        found: &'static str,
+    },
+    /// There is nothing to unload.
+    #[error("congestion control '{name}' is not loaded (wansan cc load {name})")]
+    NotLoaded {
+        /// The name.
+        name: &'static str,
+    },
+    /// It is not ours to unload.
+    #[error(
+        "congestion control '{name}' is held by a program that runs, such as a lab, and goes when \
+         that ends"
+    )]
+    HeldByProcess {
+        /// The name.
+        name: &'static str,
+    },
+    /// The kernel accepts the programs, but not the congestion control made of them.
+    #[error("the kernel does not register congestion control '{name}': {reason}")]
+    NotRegistered {
+        /// The name.
+        name: &'static str,
+        /// Its answer.
+        reason: String,
+    },
+    /// The kernel's objects cannot be looked through.
+    #[error("cannot look which congestion controls are loaded: {0}")]
+    Unseen(String),
+    /// What keeps it loaded cannot be made, read or removed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Keeping {
+        /// "make", "mount", "pin", "read" or "remove".
+        action: &'static str,
+        /// Where, in the kernel's file system for eBPF.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+}

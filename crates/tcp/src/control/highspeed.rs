@@ -1,0 +1,193 @@
+//! HighSpeed TCP's law (RFC 3649 §5): what its five parameters make of every window, and the table
+//! of it that the program in the kernel works by.
+
+/// Rows of the table for each doubling of the window. Those of `hstcp.bpf.c` are the same.
+const ROWS_PER_DOUBLING: u32 = 16;
+/// Doublings of a window of one segment that the table covers: up to 2^21 segments.
+const DOUBLINGS: u32 = 21;
+/// Growth is in parts of a segment in the kernel.
+const PARTS: f64 = 1024.0;
+/// A decrease of the whole window in the kernel.
+const WHOLE: f64 = 65536.0;
+/// Bytes of a row: two numbers of 32 bits.
+const ROW_BYTES: usize = 8;
+
+/// RFC 3649's parameters. Windows are in segments, loss rates in lost packets per packet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HighSpeed {
+    /// Low_Window: up to it the law is Reno's. 1 or more.
+    pub low_window: f64,
+    /// High_Window: the window that is wanted at the loss rate `high_loss`.
+    pub high_window: f64,
+    /// Low_P: the loss rate at which the window is `low_window`.
+    pub low_loss: f64,
+    /// High_P: the loss rate at which the window is `high_window`.
+    pub high_loss: f64,
+    /// High_Decrease: the share of the window that a loss event takes at `high_window`, up to 0.5.
+    pub high_decrease: f64,
+}
+
+/// Those that RFC 3649 §5 recommends: 83000 segments, 10 Gbit/s at 100 ms, at a loss rate of 10^-7.
+impl Default for HighSpeed {
+    fn default() -> HighSpeed {
+        HighSpeed {
+            low_window: 38.0,
+            high_window: 83_000.0,
+            low_loss: 1e-3,
+            high_loss: 1e-7,
+            high_decrease: 0.1,
+        }
+    }
+}
+
+/// Parameters that make no law.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum HighSpeedError {
+    /// The windows are not in order, or out of range.
+    #[error(
+        "HighSpeed TCP's low window {low} and high window {high} do not fit: 1 <= low < high <= \
+         1000000 segments (RFC 3649 §5)"
+    )]
+    Windows {
+        /// Low_Window.
+        low: f64,
+        /// High_Window.
+        high: f64,
+    },
+    /// The loss rates are not in order, or out of range.
+    #[error(
+        "HighSpeed TCP's loss rate {high_loss} at its high window and {low_loss} at its low one do \
+         not fit: 0 < the former < the latter < 1 (RFC 3649 §5)"
+    )]
+    Losses {
+        /// Low_P.
+        low_loss: f64,
+        /// High_P.
+        high_loss: f64,
+    },
+    /// The decrease is no share of a window, or more than Reno's.
+    #[error(
+        "HighSpeed TCP's decrease {0} at its high window does not fit: more than 0, up to 0.5 (RFC \
+         3649 §5)"
+    )]
+    Decrease(f64),
+}
+
+impl HighSpeed {
+    /// Looks whether the parameters make a law.
+    ///
+    /// # Errors
+    /// [`HighSpeedError`] names those that do not fit.
+    pub fn check(&self) -> Result<(), HighSpeedError> {
+        let (low, high) = (self.low_window, self.high_window);
+        // Written so that no number (NaN) does not fit either.
+        if !(low >= 1.0 && low < high && high <= 1e6) {
+            return Err(HighSpeedError::Windows { low, high });
+        }
+        let (low_loss, high_loss) = (self.low_loss, self.high_loss);
+        if !(high_loss > 0.0 && high_loss < low_loss && low_loss < 1.0) {
+            return Err(HighSpeedError::Losses {
+                low_loss,
+                high_loss,
+            });
+        }
+        if !(self.high_decrease > 0.0 && self.high_decrease <= 0.5) {
+            return Err(HighSpeedError::Decrease(self.high_decrease));
+        }
+        Ok(())
+    }
+
+    /// How far `window` is from Low_Window (0) to High_Window (1), in logarithms.
+    fn place(&self, window: f64) -> f64 {
+        (window / self.low_window).ln() / (self.high_window / self.low_window).ln()
+    }
+
+    /// p(w): the loss rate at which the window is `window` segments, a straight line between the two
+    /// points in logarithms.
+    #[must_use]
+    pub fn loss(&self, window: f64) -> f64 {
+        self.low_loss * (self.high_loss / self.low_loss).powf(self.place(window))
+    }
+
+    /// w(p), the response function: the window in segments at the loss rate `loss`, the inverse of
+    /// [`HighSpeed::loss`]. It holds from Low_Window on.
+    #[must_use]
+    pub fn response(&self, loss: f64) -> f64 {
+        let place = (loss / self.low_loss).ln() / (self.high_loss / self.low_loss).ln();
+        self.low_window * (self.high_window / self.low_window).powf(place)
+    }
+
+    /// b(w): the share of a window of `window` segments that a loss event takes. Far beyond
+    /// High_Window the RFC's formula comes to nothing and below; it ends at half of High_Decrease.
+    #[must_use]
+    pub fn decrease(&self, window: f64) -> f64 {
+        let share = (self.high_decrease - 0.5) * self.place(window).max(0.0) + 0.5;
+        share.max(self.high_decrease / 2.0)
+    }
+
+    /// a(w): by how many segments a window of `window` segments grows in a round trip. Never less
+    /// than Reno's one.
+    #[must_use]
+    pub fn increase(&self, window: f64) -> f64 {
+        if window <= self.low_window {
+            return 1.0;
+        }
+        increase(window, self.loss(window), self.decrease(window)).max(1.0)
+    }
+
+    /// The read-only data of `hstcp.bpf.c`: the parameters, Low_Window and the rows.
+    #[must_use]
+    pub fn table(&self) -> Vec<u8> {
+        let rows = DOUBLINGS * ROWS_PER_DOUBLING + 1;
+        let mut table = Vec::with_capacity(6 * 8 + rows as usize * ROW_BYTES);
+        for given in self.given() {
+            table.extend(given.to_bits().to_ne_bytes());
+        }
+        table.extend((self.low_window as u64).to_ne_bytes());
+        for row in 0..rows {
+            let sixteenths = f64::from(ROWS_PER_DOUBLING + row % ROWS_PER_DOUBLING);
+            let doublings = f64::from(row / ROWS_PER_DOUBLING);
+            let window = doublings.exp2() * sixteenths / f64::from(ROWS_PER_DOUBLING);
+            let increase = (self.increase(window) * PARTS).round() as u32;
+            let decrease = (self.decrease(window) * WHOLE).round() as u32;
+            table.extend(increase.to_ne_bytes());
+            table.extend(decrease.to_ne_bytes());
+        }
+        table
+    }
+
+    /// The parameters that such a table was made of; none when the bytes are no such table.
+    #[must_use]
+    pub fn of_table(table: &[u8]) -> Option<HighSpeed> {
+        let mut given = table
+            .chunks_exact(8)
+            .map(|bits| Some(f64::from_bits(u64::from_ne_bytes(bits.try_into().ok()?))));
+        let mut next = || given.next().flatten();
+        let parameters = HighSpeed {
+            low_window: next()?,
+            high_window: next()?,
+            low_loss: next()?,
+            high_loss: next()?,
+            high_decrease: next()?,
+        };
+        parameters.check().ok().map(|()| parameters)
+    }
+
+    fn given(&self) -> [f64; 5] {
+        [
+            self.low_window,
+            self.high_window,
+            self.low_loss,
+            self.high_loss,
+            self.high_decrease,
+        ]
+    }
+}
+
+/// RFC 3649 §5: a(w) = w² p(w) 2 b(w) / (2 - b(w)), what makes w(p) the mean window.
+fn increase(window: f64, loss: f64, decrease: f64) -> f64 {
+    window * window * loss * 2.0 * decrease / (2.0 - decrease)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,311 @@
+//! Congestion controls in the running kernel: loading, keeping, finding and ending them.
+//!
+//! The kernel holds a control by a link (`BPF_LINK_TYPE_STRUCT_OPS`). It ends with the last
+//! descriptor of its link, or, when the link was pinned in the kernel's file system for eBPF, with
+//! that file.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
+use libbpf_rs::{Link, MapCore, MapHandle, MapType, Object, OpenObject, ProgramType};
+
+use super::{ControlError, HighSpeed, Law, Options, State, Status};
+use crate::congestion;
+use crate::ebpf::{self, Loaded};
+
+mod pins;
+
+use pins::Pins;
+
+/// The sections of read-only data that are set before a program is loaded: names of libbpf's maps.
+const GROWTH: &str = ".rodata.growth";
+const LAW: &str = ".rodata.law";
+
+/// A control that is there so long after its files are gone is held by a process.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A control that the kernel has because this process holds it.
+#[derive(Debug)]
+pub struct Control {
+    law: Law,
+    /// What it was loaded with, as far as that is known.
+    options: Option<Options>,
+    hold: Hold,
+}
+
+#[derive(Debug)]
+enum Hold {
+    /// It was loaded by this process.
+    Loaded {
+        link: Link,
+        object: Object,
+        verifier_log: String,
+    },
+    /// It was there; this descriptor keeps it from going while it is needed.
+    Shared { _link: OwnedFd },
+}
+
+impl Control {
+    /// Which it is.
+    #[must_use]
+    pub fn law(&self) -> Law {
+        self.law
+    }
+
+    /// What it was loaded with; unknown of one that another process holds.
+    #[must_use]
+    pub fn options(&self) -> Option<Options> {
+        self.options
+    }
+
+    /// Whether another process had loaded it before.
+    #[must_use]
+    pub fn was_there(&self) -> bool {
+        matches!(self.hold, Hold::Shared { .. })
+    }
+
+    /// What libbpf and the verifier said while this process loaded it; empty when another did.
+    #[must_use]
+    pub fn verifier_log(&self) -> &str {
+        match &self.hold {
+            Hold::Loaded { verifier_log, .. } => verifier_log,
+            Hold::Shared { .. } => "",
+        }
+    }
+
+    /// Lets it stay when this process ends, until [`unload`].
+    ///
+    /// # Errors
+    /// [`ControlError::Keeping`]; then it goes at once. [`ControlError::AlreadyThere`] when another
+    /// process holds it.
+    pub fn keep(self) -> Result<(), ControlError> {
+        let law = self.law;
+        let Hold::Loaded {
+            mut link,
+            mut object,
+            ..
+        } = self.hold
+        else {
+            return Err(ControlError::AlreadyThere { name: law.name() });
+        };
+        let pins = Pins::of(law);
+        pins.make_room()?;
+        let pinned = pins.pin(&mut link, &mut object);
+        if pinned.is_err() {
+            // What is half kept would be in the way of the next attempt.
+            let _gone = pins.remove();
+        }
+        pinned
+    }
+}
+
+/// Loads the control of `law` into the kernel, under its name.
+///
+/// # Errors
+/// [`ControlError`]: options that do not fit, what this machine lacks, a name that is taken, or what
+/// the kernel says against it.
+pub fn load(law: Law, options: &Options) -> Result<Control, ControlError> {
+    options.check()?;
+    let (source, bytes) = program(law);
+    let Loaded {
+        mut object,
+        verifier_log,
+    } = ebpf::load(source, bytes, |open| configure(open, options))?;
+    let mut map = object
+        .maps_mut()
+        .find(|map| map.map_type() == MapType::StructOps)
+        .ok_or_else(|| refused(law, "its program has no struct_ops"))?;
+    let link = map
+        .attach_struct_ops()
+        .map_err(|error| match error.kind() {
+            libbpf_rs::ErrorKind::AlreadyExists => ControlError::AlreadyThere { name: law.name() },
+            _ => refused(law, &error.to_string()),
+        })?;
+    Ok(Control {
+        law,
+        options: Some(*options),
+        hold: Hold::Loaded {
+            link,
+            object,
+            verifier_log,
+        },
+    })
+}
+
+/// Sees to it that sockets can choose `law` as long as the value lives: loads it with the options that
+/// are wanted, or takes part in the one that is there and was loaded with them. Where none are
+/// wanted it is loaded with its standard's, and one that is there will do whatever it was loaded with.
+///
+/// # Errors
+/// As [`load`], and [`ControlError::LoadedOtherwise`].
+pub fn hold(law: Law, wanted: Option<&Options>) -> Result<Control, ControlError> {
+    let options = wanted.copied().unwrap_or_default();
+    match load(law, &options) {
+        Err(ControlError::AlreadyThere { .. }) => {}
+        done => return done,
+    }
+    let Some(link) = find(law)? else {
+        // It went just now; or another program than wansan has taken the name, without a link.
+        return load(law, &options);
+    };
+    let pins = Pins::of(law);
+    let found = if pins.exist() { pins.options() } else { None };
+    if wanted.is_some() && found.as_ref() != wanted {
+        return Err(ControlError::LoadedOtherwise {
+            name: law.name(),
+            found: match found {
+                Some(_) => "with other parameters",
+                None => "by a program that runs, and with what cannot be seen",
+            },
+        });
+    }
+    Ok(Control {
+        law,
+        options: found,
+        hold: Hold::Shared { _link: link },
+    })
+}
+
+/// Ends a control that was kept. Connections that use it keep it until they close.
+///
+/// # Errors
+/// [`ControlError::NotLoaded`], [`ControlError::HeldByProcess`], or what forbids it.
+pub fn unload(law: Law) -> Result<(), ControlError> {
+    let name = law.name();
+    match show(law)?.state {
+        State::Kept => {
+            Pins::of(law).remove()?;
+            gone(law)
+        }
+        State::Held => Err(ControlError::HeldByProcess { name }),
+        State::Absent => Err(ControlError::NotLoaded { name }),
+    }
+}
+
+/// Waits for what the kernel does a moment after the last file of a link is gone: the link goes first,
+/// and the name that sockets choose after it.
+fn gone(law: Law) -> Result<(), ControlError> {
+    let since = Instant::now();
+    let is_offered = || {
+        let names = congestion::available().unwrap_or_default();
+        names.split_whitespace().any(|name| name == law.name())
+    };
+    while find(law)?.is_some() || is_offered() {
+        if since.elapsed() > PATIENCE {
+            return Err(ControlError::HeldByProcess { name: law.name() });
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// All controls of ours, loaded or not.
+///
+/// # Errors
+/// [`ControlError`] when the process may not look.
+pub fn list() -> Result<Vec<Status>, ControlError> {
+    Law::ALL.into_iter().map(show).collect()
+}
+
+/// What is known of a control.
+///
+/// # Errors
+/// [`ControlError`] when the process may not look.
+pub fn show(law: Law) -> Result<Status, ControlError> {
+    ebpf::available()?;
+    let pins = Pins::of(law);
+    let state = match (find(law)?, pins.exist()) {
+        (Some(_), true) => State::Kept,
+        (Some(_), false) => State::Held,
+        (None, _) => State::Absent,
+    };
+    let options = match state {
+        State::Kept => pins.options(),
+        State::Held | State::Absent => None,
+    };
+    Ok(Status {
+        law,
+        state,
+        options,
+    })
+}
+
+/// The program of a law, by the name of its source.
+fn program(law: Law) -> (&'static str, &'static [u8]) {
+    macro_rules! object {
+        ($name:literal) => {
+            (
+                $name,
+                include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".bpf.o")).as_slice(),
+            )
+        };
+    }
+    match law {
+        Law::Reno => object!("reno"),
+        Law::HighSpeed => object!("hstcp"),
+        Law::Scalable => object!("scal"),
+        Law::Vegas => object!("vegas"),
+    }
+}
+
+/// Writes the options into the program's read-only data, and leaves out what only tests call.
+fn configure(open: &mut OpenObject, options: &Options) -> libbpf_rs::Result<()> {
+    for mut program in open.progs_mut() {
+        let called_by_the_kernel = program.prog_type() == ProgramType::StructOps;
+        program.set_autoload(called_by_the_kernel);
+    }
+    for mut map in open.maps_mut() {
+        let data = match map.name().to_str() {
+            Some(GROWTH) => options.growth.rule(),
+            Some(LAW) => options.highspeed.table(),
+            _ => continue,
+        };
+        map.set_initial_value(&data)?;
+    }
+    Ok(())
+}
+
+/// A descriptor of the link that holds the control of `law`, whoever made it.
+fn find(law: Law) -> Result<Option<OwnedFd>, ControlError> {
+    for link in LinkInfoIter::default() {
+        let LinkTypeInfo::StructOps(struct_ops) = link.info else {
+            continue;
+        };
+        // Links and maps come and go while they are looked through.
+        let Ok(map) = MapHandle::from_map_id(struct_ops.map_id) else {
+            continue;
+        };
+        if map.name() == law.name() {
+            match link_by_id(link.id) {
+                Ok(link) => return Ok(Some(link)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(ControlError::Unseen(error.to_string())),
+            }
+        }
+    }
+    Ok(None)
+}
+
+#[allow(
+    unsafe_code,
+    reason = "libbpf-rs does not give descriptors of links by their numbers"
+)]
+fn link_by_id(id: u32) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes a number and nothing else.
+    let descriptor = unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) };
+    if descriptor < 0 {
+        return Err(io::Error::from_raw_os_error(-descriptor));
+    }
+    // SAFETY: the kernel has just made it, for this caller alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn refused(law: Law, reason: &str) -> ControlError {
+    ControlError::NotRegistered {
+        name: law.name(),
+        reason: reason.replace('\n', " "),
+    }
+}

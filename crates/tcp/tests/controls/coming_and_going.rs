@@ -1,0 +1,267 @@
+//! How controls come, are used, stay and go.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use libtest_mimic::Trial;
+use wansan_peers::trial::{Stop, require, trial};
+use wansan_tcp::control::{
+    self, ControlError, Counting, Growth, HighSpeed, Law, Options, State, Users,
+};
+use wansan_tcp::{TcpInfo, congestion, ebpf};
+
+/// The word that makes this program one that holds a control until it is killed.
+const HOLD: &str = "hold-a-control";
+
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial(
+            "each is chosen by a socket, moves data, and goes with its process",
+            each_moves_data,
+        ),
+        trial(
+            "one that is kept shows its options and stays until it is unloaded",
+            kept,
+        ),
+        trial(
+            "a connection keeps its control when that is unloaded",
+            connection_outlives,
+        ),
+        trial("several programs hold one control", shared),
+        trial(
+            "Vegas judges its rounds wherever sequence numbers begin",
+            rounds_of_vegas,
+        ),
+        trial("a killed process leaves none behind", killed),
+        trial(
+            "options that do not fit are refused before the kernel sees them",
+            bad_options,
+        ),
+        trial(
+            "a program that the kernel refuses leaves the verifier's log",
+            refused,
+        ),
+    ]
+}
+
+/// Names are the whole machine's: one test at a time.
+fn alone() -> Result<MutexGuard<'static, ()>, Stop> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ebpf::available().map_err(|reason| Stop::NotRun(reason.to_string()))?;
+    Ok(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "so it goes into map_err")]
+fn failed(error: impl ToString) -> Stop {
+    Stop::Failed(error.to_string())
+}
+
+fn available(law: Law) -> bool {
+    let names = congestion::available().unwrap_or_default();
+    names.split_whitespace().any(|name| name == law.name())
+}
+
+/// A connection over loopback whose client sends by `law`.
+fn connection(law: Law) -> Result<(TcpStream, TcpStream), Stop> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    congestion::choose(&client, law.name()).map_err(failed)?;
+    Ok((client, listener.accept()?.0))
+}
+
+/// Sends 8 MiB, and looks that they arrive as they were.
+fn move_data(client: &mut TcpStream, server: &mut TcpStream) -> Result<(), Stop> {
+    let sent: Vec<u8> = (0..8_u32 << 20).map(|at| (at % 251) as u8).collect();
+    let mut got = vec![0; sent.len()];
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| client.write_all(&sent));
+        server.read_exact(&mut got)?;
+        writer.join().expect("the writer does not panic")
+    })?;
+    require(got == sent, || "the data changed on its way".to_owned())
+}
+
+fn each_moves_data() -> Result<(), Stop> {
+    let _alone = alone()?;
+    for law in Law::ALL {
+        let loaded = control::load(law, &Options::default()).map_err(failed)?;
+        require(loaded.verifier_log().contains("processed"), || {
+            format!("no verifier's statistics: {}", loaded.verifier_log())
+        })?;
+        let (mut client, mut server) = connection(law)?;
+        move_data(&mut client, &mut server)?;
+        require(congestion::of(&client)? == law.name(), || {
+            "another control".to_owned()
+        })?;
+        drop(loaded);
+        require(!available(law), || format!("{} is still there", law.name()))?;
+    }
+    Ok(())
+}
+
+fn kept() -> Result<(), Stop> {
+    let _alone = alone()?;
+    let law = Law::HighSpeed;
+    let options = Options {
+        growth: Growth {
+            max_ssthresh: Some(100),
+            counting: Counting::PerAck,
+        },
+        highspeed: HighSpeed {
+            high_window: 40_000.0,
+            ..HighSpeed::default()
+        },
+    };
+    let loaded = control::load(law, &options).map_err(failed)?;
+    let held = control::show(law).map_err(failed)?;
+    require(held.state == State::Held, || format!("{held:?}"))?;
+    let unload = control::unload(law);
+    require(
+        matches!(unload, Err(ControlError::HeldByProcess { .. })),
+        || format!("{unload:?}"),
+    )?;
+    loaded.keep().map_err(failed)?;
+    let shown = control::show(law).map_err(failed)?;
+    require(
+        shown.state == State::Kept && shown.options == Some(options),
+        || format!("{shown:?}"),
+    )?;
+    let again = control::load(law, &options);
+    require(
+        matches!(again, Err(ControlError::AlreadyThere { .. })),
+        || format!("{again:?}"),
+    )?;
+    control::unload(law).map_err(failed)?;
+    let unload = control::unload(law);
+    require(
+        matches!(unload, Err(ControlError::NotLoaded { .. })),
+        || format!("{unload:?}"),
+    )?;
+    require(!available(law), || "it is still there".to_owned())
+}
+
+fn connection_outlives() -> Result<(), Stop> {
+    let _alone = alone()?;
+    let law = Law::Scalable;
+    control::load(law, &Options::default())
+        .and_then(control::Control::keep)
+        .map_err(failed)?;
+    let (mut client, mut server) = connection(law)?;
+    let users = control::users().map_err(failed)?;
+    let one = Users {
+        connections: 1,
+        namespaces: 0,
+    };
+    require(users.get(law.name()) == Some(&one), || format!("{users:?}"))?;
+    control::unload(law).map_err(failed)?;
+    require(!available(law), || "it can still be chosen".to_owned())?;
+    move_data(&mut client, &mut server)?;
+    require(congestion::of(&client)? == law.name(), || {
+        "another control".to_owned()
+    })
+}
+
+fn shared() -> Result<(), Stop> {
+    let _alone = alone()?;
+    let law = Law::Vegas;
+    let first = control::hold(law, None).map_err(failed)?;
+    let second = control::hold(law, None).map_err(failed)?;
+    drop(first);
+    require(available(law), || {
+        "it went with the first that held it".to_owned()
+    })?;
+    drop(second);
+    require(!available(law), || "it is still there".to_owned())
+}
+
+/// The numbers of every connection begin anywhere; that none of these begins beyond the middle, from
+/// where 0 looks as if it were still to come, happens once in 65536 times.
+fn rounds_of_vegas() -> Result<(), Stop> {
+    let _alone = alone()?;
+    let law = Law::Vegas;
+    let _loaded = control::load(law, &Options::default()).map_err(failed)?;
+    for _ in 0..16 {
+        let (mut client, mut server) = connection(law)?;
+        let before = TcpInfo::of(&client)?;
+        move_data(&mut client, &mut server)?;
+        let after = TcpInfo::of(&client)?;
+        // A round that slow start goes on after makes the window larger; another one ends slow start.
+        require(
+            after.cwnd_packets() != before.cwnd_packets()
+                || after.ssthresh_packets() != before.ssthresh_packets(),
+            || format!("no round has ended: a window of {}", after.cwnd_packets()),
+        )?;
+    }
+    Ok(())
+}
+
+fn killed() -> Result<(), Stop> {
+    let _alone = alone()?;
+    let law = Law::Reno;
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg(HOLD)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    let told = child.stdout.take().expect("it is piped");
+    BufReader::new(told).read_line(&mut line)?;
+    let was_there = line.trim() == "held" && available(law);
+    child.kill()?;
+    child.wait()?;
+    require(was_there, || format!("the child says '{line}'"))?;
+    require(!available(law), || "it is still there".to_owned())
+}
+
+/// This program as the child of [`killed`].
+pub(crate) fn role() -> Option<ExitCode> {
+    if std::env::args().nth(1)? != HOLD {
+        return None;
+    }
+    match control::load(Law::Reno, &Options::default()) {
+        Ok(_held) => {
+            println!("held");
+            loop {
+                std::thread::park();
+            }
+        }
+        Err(error) => println!("{error}"),
+    }
+    Some(ExitCode::FAILURE)
+}
+
+fn bad_options() -> Result<(), Stop> {
+    let _alone = alone()?;
+    let mut options = Options::default();
+    options.growth.max_ssthresh = Some(1);
+    let refused = control::load(Law::Reno, &options);
+    require(matches!(refused, Err(ControlError::MaxSsthresh(1))), || {
+        format!("{refused:?}")
+    })?;
+    let mut options = Options::default();
+    options.highspeed.high_decrease = 2.0;
+    let refused = control::load(Law::HighSpeed, &options);
+    require(matches!(refused, Err(ControlError::HighSpeed(_))), || {
+        format!("{refused:?}")
+    })
+}
+
+fn refused() -> Result<(), Stop> {
+    let _alone = alone()?;
+    let object = include_bytes!(concat!(env!("OUT_DIR"), "/reno.bpf.o"));
+    // The kernel takes such programs under licences like the GPL only.
+    let (licence, other) = (b"Dual MIT/GPL", b"Dual MIT/BSD");
+    let at = object
+        .windows(licence.len())
+        .position(|bytes| bytes == licence);
+    let mut object = object.to_vec();
+    object[at.expect("it has a licence")..][..other.len()].copy_from_slice(other);
+    let refused = ebpf::load("reno", &object, |_| Ok(()));
+    let Err(ebpf::EbpfError::Refused { log, .. }) = &refused else {
+        return Err(Stop::Failed(format!("{refused:?}")));
+    };
+    let said = std::fs::read_to_string(log)?;
+    std::fs::remove_file(log)?;
+    require(said.contains("GPL compatible"), || said)
+}
