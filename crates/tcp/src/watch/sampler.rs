@@ -1,0 +1,198 @@
+//! Asks the kernel at each interval.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::thread::clock_nanosleep_absolute;
+use rustix::time::{ClockId, Timespec};
+use wansan_trace::{Instant, clock};
+
+use super::devices::Devices;
+use super::events::Events;
+use super::process::ProcessError;
+use super::traced::Traced;
+use super::tracker::Tracker;
+use super::{Batch, Ending, Namespace, Unseen, WatchError, Way, Wish};
+use crate::diag::{Diag, Sighting};
+
+/// New connections are looked for this often, or at each interval when that is longer: it makes the
+/// kernel go through its whole table.
+const DISCOVERY: Duration = Duration::from_millis(100);
+
+/// Traced events wait no longer, and nobody who ends the watch does.
+const LONGEST_SLEEP: Duration = Duration::from_millis(20);
+
+/// One network namespace's connections, asked about on a grid of times.
+pub(super) struct Sampler {
+    wish: Wish,
+    diag: Diag,
+    devices: Devices,
+    /// What the kernel tells by itself, or why it does not.
+    events: Result<Events, String>,
+    tracker: Tracker,
+    /// The next time on the grid.
+    due: Instant,
+    discovery_due: Instant,
+    /// Inodes of the sockets of the process that is watched.
+    sockets: HashSet<u32>,
+    unseen: Unseen,
+}
+
+impl Sampler {
+    /// Enters the namespace and opens what is needed there.
+    pub(super) fn open(wish: Wish) -> Result<Sampler, WatchError> {
+        let sockets = match wish.process {
+            Some(process) => process.sockets()?,
+            None => HashSet::new(),
+        };
+        let of_process = wish.process.map(|p| Namespace::of_process(p.id));
+        if let Some(namespace) = wish.namespace.as_ref().or(of_process.as_ref()) {
+            namespace.enter()?;
+        }
+        let devices = Devices::open().map_err(WatchError::Devices)?;
+        let mut diag = Diag::open()?;
+        // A kernel or a filter that does not work is told before anything else.
+        diag.dump(wish.filter.as_ref())?;
+        let events = match wish.event_bytes {
+            Some(bytes) => Events::open(bytes).map_err(|error| error.to_string()),
+            None => Err("tracing was not asked for".to_owned()),
+        };
+        let now = clock::now();
+        Ok(Sampler {
+            tracker: Tracker::new(events.is_err()),
+            wish,
+            diag,
+            devices,
+            events,
+            due: now,
+            discovery_due: now,
+            sockets,
+            unseen: Unseen::default(),
+        })
+    }
+
+    pub(super) fn way(&self) -> Way {
+        match &self.events {
+            Ok(_) => Way::Traced,
+            Err(reason) => Way::Sampled {
+                reason: reason.clone(),
+            },
+        }
+    }
+
+    /// Waits for the next time on the grid, for an event, or until told to stop; says what was seen.
+    pub(super) fn next(&mut self, stop: &AtomicBool) -> Result<Batch, Ending> {
+        loop {
+            self.sleep();
+            let time = clock::now();
+            let due = time >= self.due;
+            let mut traced = match &mut self.events {
+                Ok(events) => events.take(),
+                Err(_) => Vec::new(),
+            };
+            let later = traced.split_off(traced.partition_point(|event| event.time <= time));
+            self.take(&traced);
+            if due {
+                self.ask(time)?;
+                self.advance();
+            }
+            // What happened while the kernel was asked comes after its answers.
+            self.take(&later);
+            let (begun, records) = self.tracker.take();
+            let devices_gone = self.devices.gone();
+            let seen = !records.is_empty() || !devices_gone.is_empty();
+            if due || seen || stop.load(Ordering::Relaxed) {
+                self.unseen.events = self.events.as_ref().map_or(0, Events::lost);
+                return Ok(Batch {
+                    time,
+                    begun,
+                    records,
+                    devices_gone,
+                    unseen: self.unseen,
+                });
+            }
+        }
+    }
+
+    fn take(&mut self, traced: &[Traced]) {
+        let wish = &self.wish;
+        for event in traced {
+            self.tracker.traced(event, |local, remote| {
+                // Whose socket it is shows when all connections are looked through.
+                wish.process.is_none()
+                    && wish
+                        .filter
+                        .as_ref()
+                        .is_none_or(|filter| filter.matches(local, remote))
+            });
+        }
+    }
+
+    /// Asks for all connections when it is time for that, else for those that are known.
+    fn ask(&mut self, time: Instant) -> Result<(), Ending> {
+        if time >= self.discovery_due {
+            self.discover(time)?;
+            self.discovery_due = self.due + self.wish.interval.max(DISCOVERY);
+            return Ok(());
+        }
+        let known = self.tracker.connections();
+        for (connection, sighting) in known.iter().zip(self.diag.ask(&known)?) {
+            match sighting {
+                Some(sighting) => {
+                    self.tracker.seen(time, sighting);
+                }
+                None => self.tracker.gone(time, connection.cookie),
+            }
+        }
+        Ok(())
+    }
+
+    /// Until the next time on the grid, or for the longest sleep.
+    fn sleep(&self) {
+        let until = self.due.min(clock::now() + LONGEST_SLEEP);
+        let until = Timespec {
+            tv_sec: (until.ns() / 1_000_000_000).cast_signed(),
+            tv_nsec: (until.ns() % 1_000_000_000).cast_signed(),
+        };
+        // One that a signal cuts short is one round of the caller's loop more.
+        let _ = clock_nanosleep_absolute(ClockId::Monotonic, &until);
+    }
+
+    /// Steps to the next time on the grid that is still to come.
+    fn advance(&mut self) {
+        let interval_ns = wansan_trace::time::duration_ns(self.wish.interval).max(1);
+        let late_ns = (clock::now() - self.due).as_nanos() as u64;
+        let steps = late_ns / interval_ns + 1;
+        self.unseen.samples += steps - 1;
+        self.due = Instant::from_ns(self.due.ns() + steps * interval_ns);
+    }
+
+    /// Looks through all connections.
+    fn discover(&mut self, time: Instant) -> Result<(), Ending> {
+        // This thread is in it, so it is there as long as the watch is: only its name can go.
+        if let Some(namespace) = self.wish.namespace.as_ref().filter(|n| n.has_gone()) {
+            let path = namespace.path().to_owned();
+            return Err(Ending::NamespaceGone { path });
+        }
+        let mut found = self.diag.dump(self.wish.filter.as_ref())?;
+        if let Some(process) = self.wish.process {
+            match process.sockets() {
+                Ok(sockets) => self.sockets = sockets,
+                Err(ProcessError::Unknown { id }) => return Err(Ending::ProcessEnded { id }),
+                // Open files that cannot be read for a moment are those of before.
+                Err(ProcessError::Forbidden { .. } | ProcessError::System { .. }) => {}
+            }
+            found.retain(|sighting| self.is_of_process(sighting));
+        }
+        let left_out = self.tracker.all(time, found);
+        self.unseen.connections = self.unseen.connections.max(left_out);
+        Ok(())
+    }
+
+    /// Whether the process has it open, or had while it was watched.
+    fn is_of_process(&self, sighting: &Sighting) -> bool {
+        let connection = &sighting.connection;
+        self.sockets.contains(&connection.inode) || self.tracker.knows(connection.cookie)
+    }
+}
