@@ -1,0 +1,254 @@
+//! What the kernel is asked and told of stamps: socket options and control messages, as
+//! Documentation/networking/timestamping.rst of Linux has them.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use super::calls::Step;
+use crate::options::set;
+
+/// Stamps of what is sent at the queueing discipline, at the device, and when it is acknowledged;
+/// of what is received at the device; all by the kernel's clock, without a copy of the packet. What
+/// is sent is named by its last byte's number, counted from the byte that is next when the option
+/// is set (Linux 6.2).
+const FLAGS: libc::c_uint = libc::SOF_TIMESTAMPING_SOFTWARE
+    | libc::SOF_TIMESTAMPING_TX_SCHED
+    | libc::SOF_TIMESTAMPING_TX_SOFTWARE
+    | libc::SOF_TIMESTAMPING_TX_ACK
+    | libc::SOF_TIMESTAMPING_RX_SOFTWARE
+    | libc::SOF_TIMESTAMPING_OPT_ID
+    | libc::SOF_TIMESTAMPING_OPT_ID_TCP
+    | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+
+/// `ee_origin` of a stamp (linux/errqueue.h).
+const ORIGIN_STAMP: u8 = 4;
+/// `ee_info` of a stamp: which one it is.
+const STEPS: [Step; 3] = [Step::Departed, Step::Scheduled, Step::Acknowledged];
+
+/// Bytes of control messages with one message: a stamp, and for what was sent its error with an
+/// address of either family.
+const CONTROL_BYTES: usize = 160;
+/// Messages that are asked for at once: those of two calls and some more. Room for more would cost
+/// more to get ready than it saves.
+const MESSAGES: usize = 8;
+
+/// Has the kernel stamp what goes through the socket from now on.
+///
+/// # Errors
+/// Those of setsockopt(2): EINVAL on a kernel before 6.2.
+pub(super) fn enable(socket: impl AsFd) -> io::Result<()> {
+    let flags = FLAGS.cast_signed();
+    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
+}
+
+/// Control messages, aligned as the kernel's headers of them are.
+#[derive(Clone, Copy)]
+#[repr(align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+impl Control {
+    const EMPTY: Control = Control([0; CONTROL_BYTES]);
+}
+
+/// Reads what has come, as recv(2) does, and gives the stamp of the last segment of it, in ns of
+/// CLOCK_REALTIME.
+///
+/// # Errors
+/// Those of recvmsg(2).
+#[allow(unsafe_code, reason = "rustix does not have these control messages")]
+pub(super) fn receive(
+    socket: impl AsFd,
+    space: &mut [u8],
+    flags: libc::c_int,
+) -> io::Result<(usize, Option<u64>)> {
+    let mut control = Control::EMPTY;
+    let mut buffer = libc::iovec {
+        iov_base: space.as_mut_ptr().cast(),
+        iov_len: space.len(),
+    };
+    let mut message = blank_message();
+    message.msg_iov = &raw mut buffer;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = CONTROL_BYTES;
+    // SAFETY: the message describes `space` and `control`, which outlive the call and are of nobody
+    // else meanwhile; any bytes are valid for both.
+    let bytes = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
+    let bytes = usize::try_from(bytes).map_err(|_| io::Error::last_os_error())?;
+    let told = Told::of(&control.0[..message.msg_controllen.min(CONTROL_BYTES)]);
+    Ok((bytes, told.realtime_ns))
+}
+
+/// Takes up to [`MESSAGES`] stamps of what was sent from the socket's error queue, without waiting:
+/// each with its step, the number of its byte, and its time in ns of CLOCK_REALTIME. Gives how many
+/// messages there were.
+///
+/// # Errors
+/// Those of recvmmsg(2), but for EAGAIN: an empty queue is no error. An error that the socket has is
+/// left to who reads from it.
+#[allow(unsafe_code, reason = "rustix does not have these control messages")]
+pub(super) fn collect(
+    socket: impl AsFd,
+    mut each: impl FnMut(Step, u32, u64),
+) -> io::Result<usize> {
+    let mut controls = [Control::EMPTY; MESSAGES];
+    let mut messages = controls.each_mut().map(|control| {
+        let mut header = blank_message();
+        header.msg_control = control.0.as_mut_ptr().cast();
+        header.msg_controllen = CONTROL_BYTES;
+        libc::mmsghdr {
+            msg_hdr: header,
+            msg_len: 0,
+        }
+    });
+    // SAFETY: the messages describe `controls`, which outlives the call and is of nobody else
+    // meanwhile; any bytes are valid for it. They have no room for data, of which there is none.
+    let count = unsafe {
+        libc::recvmmsg(
+            socket.as_fd().as_raw_fd(),
+            messages.as_mut_ptr(),
+            MESSAGES as libc::c_uint,
+            (libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) as _,
+            std::ptr::null_mut(),
+        )
+    };
+    let Ok(count) = usize::try_from(count) else {
+        let error = io::Error::last_os_error();
+        return match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+            _ => Err(error),
+        };
+    };
+    for (message, control) in messages.iter().zip(&controls).take(count) {
+        let bytes = message.msg_hdr.msg_controllen.min(CONTROL_BYTES);
+        let told = Told::of(&control.0[..bytes]);
+        if let (Some(realtime_ns), Some((step, key))) = (told.realtime_ns, told.sent) {
+            each(step, key, realtime_ns);
+        }
+    }
+    Ok(count)
+}
+
+/// How many messages [`collect`] takes at once.
+pub(super) const AT_ONCE: usize = MESSAGES;
+
+#[allow(unsafe_code, reason = "padding differs between C libraries")]
+fn blank_message() -> libc::msghdr {
+    // SAFETY: all-zero is a valid `msghdr`: no name, no data, no control messages.
+    unsafe { std::mem::zeroed() }
+}
+
+/// What the control messages of one message say.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Told {
+    realtime_ns: Option<u64>,
+    sent: Option<(Step, u32)>,
+}
+
+impl Told {
+    /// Reads `struct cmsghdr` (cmsg(3)) after `struct cmsghdr`; what does not fit is left out.
+    fn of(mut control: &[u8]) -> Told {
+        /// A length of a machine's word, a level and a type.
+        const HEADER_BYTES: usize = size_of::<usize>() + 8;
+        let mut told = Told::default();
+        while let Some((length, rest)) = control.split_first_chunk() {
+            let length = usize::from_ne_bytes(*length);
+            let Some(data) = control.get(HEADER_BYTES..length) else {
+                break;
+            };
+            match (word(rest, 0).cast_signed(), word(rest, 4).cast_signed()) {
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => told.realtime_ns = realtime(data),
+                (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
+                    told.sent = step(data);
+                }
+                _ => {}
+            }
+            let next = length.next_multiple_of(size_of::<usize>());
+            control = control.get(next..).unwrap_or_default();
+        }
+        told
+    }
+}
+
+/// The first `timespec` of `struct scm_timestamping`: the kernel's own clock.
+fn realtime(data: &[u8]) -> Option<u64> {
+    let (seconds, rest) = data.split_first_chunk()?;
+    let nanoseconds = rest.first_chunk()?;
+    let ns = u64::from_ne_bytes(*seconds).checked_mul(1_000_000_000)?;
+    let ns = ns.checked_add(u64::from_ne_bytes(*nanoseconds))?;
+    Some(ns).filter(|ns| *ns > 0)
+}
+
+/// `struct sock_extended_err` of linux/errqueue.h, if it is a stamp.
+fn step(data: &[u8]) -> Option<(Step, u32)> {
+    let data = data.get(..16)?;
+    let is_stamp = data[4] == ORIGIN_STAMP;
+    let step = STEPS.get(word(data, 8) as usize).filter(|_| is_stamp)?;
+    Some((*step, word(data, 12)))
+}
+
+/// The 32 bits at `offset`.
+fn word(bytes: &[u8], offset: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[offset..offset + 4]);
+    u32::from_ne_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(level: i32, kind: i32, data: &[u8]) -> Vec<u8> {
+        let length = size_of::<usize>() + 8 + data.len();
+        let mut bytes = length.to_ne_bytes().to_vec();
+        bytes.extend(level.to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(data);
+        bytes.resize(length.next_multiple_of(size_of::<usize>()), 0);
+        bytes
+    }
+
+    fn stamp() -> Vec<u8> {
+        let mut times = Vec::new();
+        for word in [3_u64, 5, 0, 0, 0, 0] {
+            times.extend(word.to_ne_bytes());
+        }
+        message(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &times)
+    }
+
+    fn error(origin: u8, info: u32) -> Vec<u8> {
+        let mut data = vec![42, 0, 0, 0, origin, 0, 0, 0];
+        data.extend(info.to_ne_bytes());
+        data.extend(7u32.to_ne_bytes());
+        data.extend([0; 16]);
+        message(libc::SOL_IP, libc::IP_RECVERR, &data)
+    }
+
+    #[test]
+    fn stamps_are_read_and_other_errors_are_not() {
+        let control = [stamp(), error(ORIGIN_STAMP, 1)].concat();
+        let told = Told::of(&control);
+        assert_eq!(told.realtime_ns, Some(3_000_000_005));
+        assert_eq!(told.sent, Some((Step::Scheduled, 7)));
+        assert_eq!(Told::of(&error(ORIGIN_STAMP, 9)).sent, None);
+        // ICMP.
+        assert_eq!(Told::of(&error(2, 0)).sent, None);
+    }
+
+    #[test]
+    fn messages_that_are_cut_short_are_left_out() {
+        let control = [stamp(), error(ORIGIN_STAMP, 0)].concat();
+        let whole = stamp().len();
+        for bytes in 0..whole {
+            assert_eq!(Told::of(&control[..bytes]), Told::default());
+        }
+        for bytes in whole..control.len() - 8 {
+            assert_eq!(Told::of(&control[..bytes]).sent, None);
+        }
+        let mut endless = stamp();
+        endless[..8].fill(0);
+        assert_eq!(Told::of(&endless), Told::default());
+        endless[..8].fill(0xff);
+        assert_eq!(Told::of(&endless), Told::default());
+    }
+}
