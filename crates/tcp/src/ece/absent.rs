@@ -1,0 +1,51 @@
+//! Signals in a build without eBPF: there are none, and the attempt says how to get them.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::AsFd;
+
+use super::{Order, Signals};
+use crate::control::ControlError;
+use crate::ebpf::EbpfError;
+
+/// A congestion control of receiving sockets; there is none in this build.
+#[derive(Debug)]
+pub struct EceSignal(Infallible);
+
+impl EceSignal {
+    /// Loads it.
+    ///
+    /// # Errors
+    /// [`EbpfError::NotBuilt`].
+    pub fn load() -> Result<EceSignal, ControlError> {
+        Err(EbpfError::NotBuilt.into())
+    }
+
+    /// The name by which sockets choose it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self.0 {}
+    }
+
+    /// Gives a socket its orders.
+    ///
+    /// # Errors
+    /// None: there is no such value.
+    pub fn order(&self, _socket: impl AsFd, _order: &Order) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    /// Has a socket signal once.
+    ///
+    /// # Errors
+    /// None: there is no such value.
+    pub fn ask(&self, _socket: impl AsFd) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    /// What came of a socket's orders.
+    #[must_use]
+    pub fn signals(&self, _socket: impl AsFd) -> Signals {
+        match self.0 {}
+    }
+}
