@@ -10,6 +10,7 @@
 //! - [`long_path`]: what the values in force cost on a long path;
 //! - [`scsi`]: the SCSI disk, from CDB to sense data;
 //! - [`target`] and [`initiator`]: sessions and connections of the two ends;
+//! - [`record`]: PDUs as records of the trace vocabulary;
 //! - [`fault`]: whose fault an error is.
 
 mod arrival;
@@ -19,7 +20,7 @@ pub mod initiator;
 pub mod keys;
 pub mod login;
 pub mod long_path;
-mod record;
+pub mod record;
 pub mod scsi;
 pub mod sequence;
 pub mod target;

@@ -7,8 +7,9 @@ use crate::wire::Bhs;
 
 /// The record of a PDU with this header (RFC 7143 §11): sequence numbers stand at the same bytes
 /// in all requests and at the same bytes in all answers, so no PDU has to be taken apart.
+/// `stream_offset` is where its first byte stands in its direction's TCP stream, from 0.
 #[must_use]
-pub(crate) fn pdu_record(
+pub fn pdu_record(
     time: Instant,
     session: SessionId,
     connection: ConnectionId,

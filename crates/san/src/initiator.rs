@@ -18,8 +18,8 @@ use wansan_iscsi::initiator::{
 };
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::login::chap::InitiatorAccounts;
-use wansan_tcp::TcpInfo;
 use wansan_tcp::congestion::CongestionError;
+use wansan_tcp::{DelayedAck, TcpInfo};
 use wansan_trace::{Instant, Recorder, clock};
 
 use self::dial::{Destination, Dial};
@@ -49,6 +49,8 @@ pub struct InitiatorConfig {
     pub schedule: Schedule,
     /// The kernel's congestion control for the connections, or its default.
     pub congestion_control: Option<String>,
+    /// When what the target sends is acknowledged.
+    pub delayed_ack: DelayedAck,
     /// How long connecting and login may take together, and how long a logout.
     pub patience: Duration,
     /// How long a session that has lost its connections may take to come back before its commands
@@ -230,6 +232,9 @@ const MOST_READ_BYTES: usize = 64 << 10;
 
 /// How long a blocking read waits. Deadlines that are nearer are waited for exactly.
 const BLOCKING_WAIT: Duration = Duration::from_millis(20);
+/// What a target may take to end the connections of a session that has been logged out; one that
+/// leaves it to the initiator costs this once.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 impl Initiator {
     /// Connects and logs in to the target that `url` names. Records go to `trace`.
@@ -258,8 +263,19 @@ impl Initiator {
             next_look: now,
             is_leaving: false,
         };
-        initiator.look_at_tcp(now);
+        initiator.look_at_new_lines(now);
         initiator
+    }
+
+    /// Begins what is to be known of sockets that are new.
+    fn look_at_new_lines(&mut self, now: Instant) {
+        if self.trace.keeps_stamps() {
+            let id = self.session.id();
+            for (line, connection) in self.lines.iter_mut().zip(self.session.connections()) {
+                line.begin_stamps(id, connection);
+            }
+        }
+        self.look_at_tcp(now);
     }
 
     /// The session, for its parameters and its window.
@@ -282,6 +298,18 @@ impl Initiator {
     #[must_use]
     pub fn recoveries(&self) -> Recoveries {
         self.recovery.totals
+    }
+
+    /// How long the session has been without any connection; zero while it has one.
+    #[must_use]
+    pub fn cut_off(&self, now: Instant) -> Duration {
+        self.recovery.cut_off(now)
+    }
+
+    /// How long one attempt to come back may take: it is longer over a longer path.
+    #[must_use]
+    pub fn attempt(&self) -> Duration {
+        Recovery::attempt(&self.to)
     }
 
     /// The shortest round-trip time that TCP has seen on the session's first connection, in ns; 0
@@ -358,7 +386,7 @@ impl Initiator {
             self.recovery
                 .advance(&self.to, &mut self.session, lines, now, trace)?;
             if self.lines.len() > up {
-                self.look_at_tcp(now);
+                self.look_at_new_lines(now);
             }
         }
         self.work(deadline).or_else(|broken| self.lose(broken))
@@ -395,15 +423,24 @@ impl Initiator {
         if let (Some(place), Some(cid)) = (place, cid)
             && self.session.lose(place, now, &mut self.trace)
         {
-            self.lines.remove(place).abort();
+            self.lines.remove(place).abort(&mut self.trace);
             let is_alone = self.lines.is_empty();
             self.recovery.lose_one(&self.to, cid, is_alone, error, now);
             return Ok(());
         }
-        self.lines.drain(..).for_each(Line::abort);
+        if let Some(place) = place {
+            self.lines.remove(place).abort(&mut self.trace);
+        }
+        let left = std::mem::take(&mut self.lines);
         let time2wait = Duration::from_secs(self.session.parameters().time2wait_s.into());
+        // The least that the standard asks for (RFC 7143 §13.15) is just as long as LIO holds an ended
+        // connection; it then ends the others of the session, which may take it a moment.
+        let wait = match left.is_empty() {
+            true => time2wait,
+            false => time2wait * 3 / 2,
+        };
         self.session.lose_all(now, &mut self.trace);
-        self.recovery.lose_all(&self.to, error, time2wait, now);
+        self.recovery.lose_all(&self.to, left, error, wait, now);
         Ok(())
     }
 
@@ -450,7 +487,7 @@ impl Initiator {
         let most_bytes = self.most_read_bytes();
         let line = &mut self.lines[place];
         let connection = &mut self.session.connections()[place];
-        let received = line.receive(connection, most_bytes, flags);
+        let received = line.receive(connection, most_bytes, flags, &mut self.trace);
         let Some(now) = received.map_err(Broken::at(place))? else {
             return self.look_after_silent_ones();
         };
@@ -541,9 +578,11 @@ impl Initiator {
     pub fn logout(mut self) -> Recorder {
         self.is_leaving = true;
         let deadline = clock::now() + self.to.config.patience;
+        self.settle(deadline);
         if self.session.logout(clock::now(), &mut self.trace).is_some() {
             while clock::now() < deadline && self.turn(deadline).is_ok() {
                 if std::iter::from_fn(|| self.poll_event()).any(|event| event == Event::LoggedOut) {
+                    self.await_ends(deadline);
                     break;
                 }
             }
@@ -551,12 +590,50 @@ impl Initiator {
         for line in &self.lines {
             line.close();
         }
-        self.trace
+        self.into_records()
+    }
+
+    /// Waits until nothing is on its way but on the connection that the logout will take: to the
+    /// target, connections that come back may be part of the session already, and what it finds on
+    /// one after the logout, such as the acknowledgement of data, has LIO's kernel (Linux 6.1) end it
+    /// at once and panic as it walks through the others.
+    fn settle(&mut self, deadline: Instant) {
+        let mut has_asked = false;
+        while !self.lines.is_empty() && clock::now() < deadline {
+            self.recovery.settle();
+            if self.recovery.is_idle() {
+                if self.lines.len() > 1 && !has_asked {
+                    has_asked = true;
+                    self.session.ask_each(clock::now(), &mut self.trace);
+                }
+                if !self.session.is_asking() {
+                    return;
+                }
+            }
+            if self.turn(deadline).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Lets the target end the connections of a session that has been logged out, one after another if
+    /// there are several. Ended all at once by us, they would go all at once there too, where LIO's
+    /// kernel (Linux 6.1) panics as it walks through them.
+    fn await_ends(&self, deadline: Instant) {
+        if self.lines.len() > 1 {
+            let deadline = deadline.min(clock::now() + FAREWELL);
+            for line in &self.lines {
+                line.await_end(deadline);
+            }
+        }
     }
 
     /// The records so far, of a session that has failed.
     #[must_use]
-    pub fn into_records(self) -> Recorder {
+    pub fn into_records(mut self) -> Recorder {
+        for line in &mut self.lines {
+            line.finish_stamps(&mut self.trace);
+        }
         self.trace
     }
 }

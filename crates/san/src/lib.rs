@@ -1,5 +1,6 @@
 //! Drivers: sockets, threads, files and clocks around the pure machines.
 //!
+//! - [`content`]: what verified blocks contain;
 //! - [`store`]: backing stores of logical units;
 //! - [`target`]: the target server;
 //! - [`initiator`]: the initiator client;
@@ -7,10 +8,10 @@
 //! - [`url`]: iSCSI URLs;
 //! - [`secret_file`]: where CHAP secrets come from.
 
+pub mod content;
 pub mod initiator;
 pub mod load;
 mod machine;
-mod poller;
 pub mod secret_file;
 pub mod store;
 pub mod target;
@@ -18,3 +19,4 @@ pub mod url;
 
 pub use initiator::{Initiator, InitiatorConfig, InitiatorError, Route};
 pub use target::{Target, TargetConfig, TargetError};
+pub use wansan_tcp::DelayedAck;

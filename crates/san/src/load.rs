@@ -1,10 +1,8 @@
 //! The load generator: keeps I/Os in flight on one LUN and measures what comes of it.
 //!
 //! - [`workload`]: which I/O comes next, seeded;
-//! - [`content`]: what verified blocks contain;
-//! - [`run`]: the loop, and the [`Report`] of what it measured.
+//! - [`Load`]: the loop, and the [`Report`] of what it measured.
 
-pub mod content;
 mod report;
 mod run;
 mod unit;
@@ -12,5 +10,5 @@ mod verify;
 pub mod workload;
 
 pub use report::{ConnectionReport, Latency, Report};
-pub use run::{Limit, LoadConfig, LoadError, Progress, run};
+pub use run::{Limit, Load, LoadConfig, LoadError, Progress};
 pub use unit::capacity;

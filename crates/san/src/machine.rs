@@ -1,25 +1,7 @@
 //! The machine that this runs on.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
 /// Bytes of memory that it has.
 pub(crate) fn memory_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
     machine.totalram as u64 * u64::from(machine.mem_unit.max(1))
-}
-
-/// Raises the number of descriptors that this process may have open to what it is allowed to raise
-/// it to, and gives what it is then: a server has one for each connection, and the usual soft limit
-/// of 1024 is for programs that use `select`.
-pub(crate) fn raise_descriptors() -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    let now = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.maximum,
-        Err(_) => limit.current,
-    };
-    now.map_or(usize::MAX, |now| usize::try_from(now).unwrap_or(usize::MAX))
 }

@@ -15,12 +15,13 @@ mod opening;
 mod reactor;
 mod registry;
 mod seat;
+mod sending;
 mod serve;
 mod sessions;
 mod snapshot;
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::{self, JoinHandle};
@@ -30,13 +31,14 @@ use wansan_iscsi::keys::WantedError;
 use wansan_iscsi::scsi::{DeviceError, GeometryError};
 use wansan_iscsi::target::Memory;
 use wansan_iscsi::text::send_targets::is_iscsi_name;
+use wansan_tcp::address::AddressError;
 use wansan_tcp::congestion::{self, CongestionError};
+use wansan_tcp::descriptors;
 use wansan_trace::{Kinds, Recorder, clock};
 
-use crate::machine;
 use crate::store::{OpenError, Pool};
 use crate::url::ISCSI_PORT;
-pub use access::{Access, NamePattern, NamePatternError, Network, NetworkError};
+pub use access::{Access, NamePattern, NamePatternError};
 use directory::Directory;
 pub use directory::{Changes, Discovery, Offer, TargetSpec};
 use mailbox::{Mail, Mailbox};
@@ -44,6 +46,7 @@ use opening::Before;
 use reactor::Reactor;
 use registry::Registry;
 use seat::Seats;
+pub use sending::Sending;
 use snapshot::Logins;
 pub use snapshot::{ConnectionSnapshot, Observer, SessionSnapshot, Snapshot, UnitSnapshot};
 
@@ -268,7 +271,7 @@ impl Target {
             memory,
             registry: Registry::default(),
             seats: Seats::default(),
-            waiting_places: lobby::places(config.threads, machine::raise_descriptors()),
+            waiting_places: lobby::places(config.threads, descriptors::raise()),
             logins: Logins::default(),
             drains: AtomicBool::new(false),
             mailboxes,
@@ -411,20 +414,16 @@ fn near_portal(given: &str) -> String {
 }
 
 fn listen(address: &str) -> Result<TcpListener, TargetError> {
-    let port = address
-        .rsplit_once(':')
-        .map(|(_, port)| port.parse::<u16>());
-    let is_address = address.parse::<IpAddr>().is_ok();
-    if is_address || !matches!(port, Some(Ok(_))) || address.starts_with(':') {
-        return Err(TargetError::Portal {
-            address: address.to_owned(),
-        });
-    }
     let failed = |source| TargetError::Listen {
         address: address.to_owned(),
         source,
     };
-    let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
+    let addresses = wansan_tcp::address::resolve(address).map_err(|error| match error {
+        AddressError::Form => TargetError::Portal {
+            address: address.to_owned(),
+        },
+        AddressError::Resolver(source) => failed(source),
+    })?;
     let listener = TcpListener::bind(&addresses[..]).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)

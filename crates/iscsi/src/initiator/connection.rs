@@ -133,6 +133,18 @@ impl Connection {
         self.receiver.filled(bytes);
     }
 
+    /// How many bytes the socket has taken since the TCP connection began, login's among them.
+    #[must_use]
+    pub fn sent_bytes(&self) -> u64 {
+        self.link.transmitter.sent_end()
+    }
+
+    /// How many bytes were read from the socket since the TCP connection began.
+    #[must_use]
+    pub fn received_bytes(&self) -> u64 {
+        self.receiver.received_end()
+    }
+
     /// Something other than bytes says at `now` that the target is there, such as TCP's
     /// acknowledgements of what was sent.
     pub fn heard(&mut self, now: Instant) {

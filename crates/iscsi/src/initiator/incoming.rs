@@ -296,6 +296,11 @@ impl Core {
         if !matches!(task.transfer, Transfer::Write(_)) {
             return Err(bad("belongs to a command that writes nothing"));
         }
+        // Forbidden (§11.8.4), and harmless: LIO asks again for a write's missing data when that does
+        // not come in time, for none of it where the last of it has come meanwhile.
+        if r2t.desired_data_transfer_length == 0 {
+            return Ok(());
+        }
         if r2t.desired_data_transfer_length > self.parameters.max_burst_bytes {
             return Err(bad("asks for more than MaxBurstLength"));
         }

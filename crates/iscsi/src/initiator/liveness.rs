@@ -57,6 +57,11 @@ impl Liveness {
         self.asked = Some((ping, now));
     }
 
+    /// Whether an answer is still to come.
+    pub(super) fn is_asked(&self) -> bool {
+        self.asked.is_some()
+    }
+
     /// `ping` was answered.
     pub(super) fn answered(&mut self, ping: TaskTag, now: Instant) {
         if let Some((_, asked)) = self.asked.take_if(|(asked, _)| *asked == ping) {

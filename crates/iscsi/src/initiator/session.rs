@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, SessionId, TaskTag};
 
 use super::allegiance::Orphans;
-use super::connection::Connection;
+use super::connection::{Connection, Link};
 use super::error::{AdmitError, SessionError};
 use super::handshake::{Handshake, HandshakeError, LoginSettings};
 use super::liveness::Silence;
@@ -417,14 +417,25 @@ impl Session {
             match link.liveness.judge(now) {
                 Silence::Wait(until) => next = next.min(until),
                 Silence::Lost => return Err(place),
-                Silence::Ask => {
-                    let tag = self.core.tasks.spare_tag();
-                    link.liveness.asked(tag, now);
-                    self.core.send_request(link, tag, Request::Ping, now, trace);
-                }
+                Silence::Ask => self.core.ask(link, now, trace),
             }
         }
         Ok(next)
+    }
+
+    /// Asks for a sign of life on each connection. Once [`Session::is_asking`] says no, the target has
+    /// taken in all that was sent before: each connection keeps its PDUs in order.
+    pub fn ask_each(&mut self, now: Instant, trace: &mut Recorder) {
+        for connection in &mut self.connections {
+            self.core.ask(&mut connection.link, now, trace);
+        }
+    }
+
+    /// Whether a connection has been asked for a sign of life and has not answered.
+    #[must_use]
+    pub fn is_asking(&self) -> bool {
+        let mut links = self.connections.iter().map(|connection| &connection.link);
+        links.any(|link| link.liveness.is_asked())
     }
 
     /// The next completion, oldest first.
@@ -514,6 +525,13 @@ impl Session {
 }
 
 impl Core {
+    /// Sends a ping on the connection, whose answer is awaited there.
+    fn ask(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
+        let tag = self.tasks.spare_tag();
+        link.liveness.asked(tag, now);
+        self.send_request(link, tag, Request::Ping, now, trace);
+    }
+
     /// Makes room to count what a connection carries.
     pub(super) fn admit(&mut self, id: ConnectionId) {
         let places = self.carried.len().max(usize::from(id.0) + 1);

@@ -42,6 +42,11 @@ impl Core {
         self.parameters.error_recovery_level > 0
     }
 
+    /// Whether the status of a read that went well comes in its last Data-In (RFC 7143 §11.7.3).
+    pub(super) fn collapses(&self) -> bool {
+        !self.recovers() && !self.config.separate_status
+    }
+
     /// How the Data-In of a task that begins on that connection is cut up.
     pub(super) fn layout(&self, link: &Link) -> Layout {
         let pdu_bytes = link.parameters.max_send_data_bytes;

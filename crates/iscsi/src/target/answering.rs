@@ -65,7 +65,7 @@ impl Core {
     }
 
     /// Sends the answer of a task that has ended: its data in as many PDUs as it takes, with the
-    /// status in the last one where that need not be sent again apart from it, or a SCSI Response.
+    /// status in the last one where it may be there, or a SCSI Response.
     fn send_answer(
         &mut self,
         link: &mut Link,
@@ -87,7 +87,7 @@ impl Core {
             ScsiStatus::Good => data,
             _ => &[],
         };
-        let collapses = !self.recovers() && !data.is_empty();
+        let collapses = self.collapses() && !data.is_empty();
         let last_status = collapses.then_some((ScsiStatus::Good, residual));
         let (whose, all) = ((task.lun, tag), 0..u32::MAX);
         let layout = task.layout;

@@ -119,10 +119,11 @@ impl Connection {
         self.receiver.filled(bytes);
     }
 
-    /// Bytes for the socket.
+    /// Bytes for the socket: all that wait, or those of one PDU
+    /// ([`SessionConfig::join_sends`](super::SessionConfig::join_sends)).
     #[must_use]
     pub fn pending(&self) -> &[u8] {
-        self.link.transmitter.pending()
+        self.link.transmitter.next_write()
     }
 
     /// The socket took `bytes` of [`Connection::pending`].
@@ -132,6 +133,18 @@ impl Connection {
         meter.send_queue_bytes_max = meter.send_queue_bytes_max.max(pending_bytes);
         meter.sent_bytes += bytes as u64;
         self.link.transmitter.sent(bytes);
+    }
+
+    /// How many bytes the socket has taken since the TCP connection began, login's among them.
+    #[must_use]
+    pub fn sent_bytes(&self) -> u64 {
+        self.link.transmitter.sent_end()
+    }
+
+    /// How many bytes were read from the socket since the TCP connection began.
+    #[must_use]
+    pub fn received_bytes(&self) -> u64 {
+        self.receiver.received_end()
     }
 
     /// What went over it.

@@ -45,6 +45,9 @@ impl Session {
     /// ([`Session::connections`]); one that has the same CID must leave at once, after
     /// [`Session::reinstated`].
     pub fn join(&mut self, mut connection: Connection) -> usize {
+        if !self.core.config.join_sends {
+            connection.link.transmitter.part_pdus();
+        }
         if self.core.recovers() {
             connection.link.kept = Some(Kept::new(connection.link.stat_sn));
             self.acknowledge_predecessor(connection.id(), connection.link.login_exp_stat_sn);

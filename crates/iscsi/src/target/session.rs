@@ -31,6 +31,12 @@ pub struct SessionConfig {
     pub command_window: u32,
     /// What this session and all others of the target may hold together.
     pub memory: Arc<Memory>,
+    /// Whether the status of a read always comes in a SCSI Response (RFC 7143 §11.4), never in the
+    /// last Data-In (§11.7.3). At error recovery levels 1 and 2 it does so anyway: there a status
+    /// must be there to be sent again by itself.
+    pub separate_status: bool,
+    /// Whether several PDUs may go to the socket in one call.
+    pub join_sends: bool,
 }
 
 impl SessionConfig {

@@ -139,9 +139,9 @@ impl Session {
 
     /// Answers a read by letting `read` fill the answer's own buffer, PDU by PDU: it is given the
     /// offset inside the piece and the place for the bytes, and says when the store had answered.
-    /// The store was asked at `asked`. Gives `false` when `read` said `None`, which it may do for
-    /// the first PDU only: nothing has happened then, and the piece must come by
-    /// [`Session::read_done`].
+    /// The store was asked at `asked`. `read` may say `None`: gives `false` when it did for the first
+    /// PDU, as nothing has happened then, and the piece must come by [`Session::read_done`]. At a
+    /// later one the piece ends, and the rest of the read is asked for by [`Session::poll_work`].
     pub fn read_with(
         &mut self,
         task: TaskTag,
@@ -150,7 +150,7 @@ impl Session {
         trace: &mut Recorder,
         mut read: impl FnMut(usize, &mut [u8]) -> Option<Result<Instant, Sense>>,
     ) -> bool {
-        let collapses = !self.core.recovers();
+        let collapses = self.core.collapses();
         let Some(found) = self.core.tasks.get_mut(&task) else {
             return true;
         };
@@ -183,7 +183,6 @@ impl Session {
             let length = (layout.pdu_bytes as usize).min(len_bytes - at);
             let sent_bytes = progress.sent_bytes + length as u32;
             let end = sent_bytes == found.moved_bytes;
-            // The status comes along only where it need not be sent again apart from the data.
             let last = end && collapses;
             let data_in = DataIn {
                 final_: end || layout.left_in_burst(sent_bytes) == layout.burst_bytes,
@@ -213,7 +212,9 @@ impl Session {
                 matches!(outcome, Some(Ok(_)))
             });
             match outcome {
-                None => return false,
+                None if at == 0 => return false,
+                // What was read so far has been queued: the rest is a piece of its own.
+                None => break,
                 Some(Err(sense)) => {
                     self.store_failed(task, sense, (asked, answered), trace);
                     return true;
@@ -257,7 +258,7 @@ impl Session {
         trace: &mut Recorder,
     ) {
         self.store_asked(task, asked, trace);
-        let collapses = !self.core.recovers();
+        let collapses = self.core.collapses();
         let Some(found) = self.core.tasks.get_mut(&task) else {
             return;
         };

@@ -24,7 +24,8 @@ pub struct R2t {
     pub r2t_sn: u32,
     /// Buffer Offset: where the wanted data begins in the command's whole transfer, in bytes.
     pub buffer_offset: u32,
-    /// Desired Data Transfer Length, in bytes: 1 to MaxBurstLength.
+    /// Desired Data Transfer Length, in bytes: 1 to MaxBurstLength, by §11.8.4. Some targets ask
+    /// for 0 bytes.
     pub desired_data_transfer_length: u32,
 }
 
@@ -32,27 +33,18 @@ impl R2t {
     /// Reads a header.
     ///
     /// # Errors
-    /// [`ParseError::WrongOpcode`]; [`ParseError::InvalidField`] when no data is asked for, or the
-    /// Target Transfer Tag is reserved.
+    /// [`ParseError::WrongOpcode`]; [`ParseError::InvalidField`] when the Target Transfer Tag is
+    /// reserved.
     #[inline]
     pub fn parse(bhs: &Bhs) -> Result<Self, ParseError> {
         bhs::expect(bhs, Opcode::R2t)?;
         let transfer_tag = bhs::u32_at(bhs, at::TRANSFER_TAG);
-        let desired_data_transfer_length = bhs::u32_at(bhs, at::LAST_WORD);
         if transfer_tag == super::RESERVED_TAG {
             return Err(ParseError::InvalidField {
                 pdu: Opcode::R2t,
                 field: "Target Transfer Tag",
                 value: transfer_tag,
                 section: "11.8.5",
-            });
-        }
-        if desired_data_transfer_length == 0 {
-            return Err(ParseError::InvalidField {
-                pdu: Opcode::R2t,
-                field: "Desired Data Transfer Length",
-                value: 0,
-                section: "11.8.4",
             });
         }
         Ok(R2t {
@@ -64,7 +56,7 @@ impl R2t {
             max_cmd_sn: bhs::sn_at(bhs, at::MAX_CMD_SN),
             r2t_sn: bhs::u32_at(bhs, at::DATA_SN),
             buffer_offset: bhs::u32_at(bhs, at::BUFFER_OFFSET),
-            desired_data_transfer_length,
+            desired_data_transfer_length: bhs::u32_at(bhs, at::LAST_WORD),
         })
     }
 

@@ -113,6 +113,12 @@ impl Receiver {
         self.filled_up = bytes == space;
     }
 
+    /// Stream offset behind the last byte that came.
+    #[must_use]
+    pub fn received_end(&self) -> u64 {
+        self.base + self.tail as u64
+    }
+
     /// The next PDU, if all of it is here.
     ///
     /// # Errors

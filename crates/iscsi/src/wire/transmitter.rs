@@ -1,5 +1,7 @@
 //! Puts PDUs into the bytes of a TCP stream.
 
+use std::collections::VecDeque;
+
 use super::ahs::MAX_AHS_BYTES;
 use super::bhs::{self, BHS_BYTES, MAX_DATA_BYTES};
 use super::{Ahs, Bhs};
@@ -27,6 +29,8 @@ pub struct Transmitter {
     base: u64,
     header_digest: bool,
     data_digest: bool,
+    /// Where in the stream the PDUs end that are not sent yet, if they are to be told apart.
+    ends: Option<VecDeque<u64>>,
 }
 
 impl Transmitter {
@@ -40,6 +44,13 @@ impl Transmitter {
     pub fn set_digests(&mut self, header: bool, data: bool) {
         self.header_digest = header;
         self.data_digest = data;
+    }
+
+    /// From now on [`next_write`](Self::next_write) gives one PDU at a time; what is queued already
+    /// counts as one.
+    pub fn part_pdus(&mut self) {
+        let queued = (self.head < self.tail).then(|| self.queued_end());
+        self.ends = Some(queued.into_iter().collect());
     }
 
     /// Queues a PDU and gives its header as sent, with the lengths set.
@@ -153,6 +164,10 @@ impl Transmitter {
             pdu[padded_end..].copy_from_slice(&digest.to_wire());
         }
         self.tail += end;
+        let queued_end = self.queued_end();
+        if let Some(ends) = &mut self.ends {
+            ends.push_back(queued_end);
+        }
         self.buffer[start..].first_chunk()
     }
 
@@ -161,6 +176,17 @@ impl Transmitter {
     #[must_use]
     pub fn pending(&self) -> &[u8] {
         &self.buffer[self.head..self.tail]
+    }
+
+    /// What the next write to the socket is to have of [`pending`](Self::pending): all of it, or what
+    /// is left of its first PDU after [`part_pdus`](Self::part_pdus).
+    #[inline]
+    #[must_use]
+    pub fn next_write(&self) -> &[u8] {
+        match self.ends.as_ref().and_then(VecDeque::front) {
+            Some(end) => &self.buffer[self.head..(end - self.base) as usize],
+            None => self.pending(),
+        }
     }
 
     /// The socket took the first `bytes` of [`pending`](Self::pending).
@@ -172,6 +198,12 @@ impl Transmitter {
         let pending = self.tail - self.head;
         assert!(bytes <= pending, "{bytes} bytes were sent of {pending}");
         self.head += bytes;
+        let sent_end = self.sent_end();
+        if let Some(ends) = &mut self.ends {
+            while ends.front().is_some_and(|end| *end <= sent_end) {
+                ends.pop_front();
+            }
+        }
     }
 
     /// Bytes of memory that the buffer takes.

@@ -98,6 +98,8 @@ fn config(command_window: u32) -> SessionConfig {
         device: Arc::new(TargetDevice::new(vec![unit]).unwrap()),
         command_window,
         memory: Memory::new(1 << 30),
+        separate_status: false,
+        join_sends: true,
     }
 }
 

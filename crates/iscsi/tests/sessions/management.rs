@@ -177,6 +177,14 @@ fn pings_are_answered_both_ways_and_logout_closes() {
     assert_eq!(pair.initiator.poll_event(), Some(Event::Pong { request }));
 
     let now = pair.now();
+    assert!(!pair.initiator.is_asking());
+    pair.initiator.ask_each(now, &mut pair.trace);
+    pair.towards_target().unwrap();
+    assert!(pair.initiator.is_asking(), "the answer is on its way");
+    pair.settle();
+    assert!(!pair.initiator.is_asking());
+
+    let now = pair.now();
     assert!(pair.target.ping(0, now, &mut pair.trace));
     assert!(
         !pair.target.ping(0, now, &mut pair.trace),

@@ -123,6 +123,8 @@ impl Pair {
             device,
             command_window,
             memory: Arc::clone(memory),
+            separate_status: false,
+            join_sends: true,
         };
         let login = LoginSettings {
             initiator: "iqn.2026-01.net.example:initiator".to_owned(),
@@ -259,11 +261,21 @@ impl Pair {
                 ..
             } => {
                 let from = &self.store[offset_bytes as usize..][..len_bytes];
-                self.target
-                    .read_with(task, len_bytes, now, &mut self.trace, |at, space| {
-                        space.copy_from_slice(&from[at..at + space.len()]);
-                        Some(Ok(now))
-                    });
+                // As a file does whose pages are partly in memory.
+                let random = &mut self.random;
+                let is_done =
+                    self.target
+                        .read_with(task, len_bytes, now, &mut self.trace, |at, space| {
+                            if random.next_u32().is_multiple_of(4) {
+                                return None;
+                            }
+                            space.copy_from_slice(&from[at..at + space.len()]);
+                            Some(Ok(now))
+                        });
+                if !is_done {
+                    self.target
+                        .read_done(task, Ok(from), (now, now), &mut self.trace);
+                }
             }
             Work::Write {
                 task,

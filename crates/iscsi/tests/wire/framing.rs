@@ -5,7 +5,7 @@ use crate::round_trip::header_bytes;
 use proptest::{collection::vec, prelude::*};
 use wansan_iscsi::digest::DIGEST_BYTES;
 use wansan_iscsi::fault::Fault;
-use wansan_iscsi::wire::{Ahs, Bhs, FrameError, Receiver, Transmitter};
+use wansan_iscsi::wire::{Ahs, BHS_BYTES, Bhs, FrameError, Receiver, Transmitter};
 
 /// A PDU to send.
 #[derive(Debug, Clone)]
@@ -277,4 +277,24 @@ fn padding_is_zero_and_digested() {
     assert_eq!(pdu[4..8], [0, 0, 0, 29]);
     assert_eq!(pdu[48..80], [0; 32]);
     assert_eq!(pdu[80..], [0xaa, 0x36, 0x91, 0x8a]);
+}
+
+#[test]
+fn pdus_that_are_parted_are_written_one_by_one() {
+    let mut transmitter = Transmitter::new();
+    let bhs = [0; BHS_BYTES];
+    transmitter.push(&bhs, &[1; 8]);
+    transmitter.sent(20);
+    transmitter.part_pdus();
+    transmitter.push(&bhs, &[2; 5]);
+    transmitter.push(&bhs, &[]);
+    let mut writes = Vec::new();
+    while !transmitter.pending().is_empty() {
+        let bytes = transmitter.next_write().len();
+        writes.push(bytes);
+        // The socket may take less than it is given.
+        transmitter.sent(bytes.min(40));
+    }
+    assert_eq!(writes, [36, 56, 16, 48, 8]);
+    assert!(transmitter.next_write().is_empty());
 }

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use wansan_iscsi::initiator::Connection;
-use wansan_tcp::TcpInfo;
-use wansan_trace::{Instant, Recorder, clock};
+use wansan_tcp::{DelayedAck, Stamping, TcpInfo, stamps};
+use wansan_trace::{Instant, Recorder, SessionId, clock};
 
 use super::InitiatorError;
 
@@ -21,13 +21,20 @@ pub(super) struct Line {
     pub(super) portal: String,
     /// The socket takes no more for now.
     pub(super) is_blocked: bool,
+    delayed_ack: DelayedAck,
     /// What TCP had acknowledged of what was sent when it was last asked.
     acked_bytes: u64,
+    /// The kernel's times of what goes through the socket, if they are recorded.
+    stamping: Option<Stamping>,
 }
 
 impl Line {
     /// A line over `stream`, whose reads may wait from now on.
-    pub(super) fn new(stream: TcpStream, portal: String) -> Result<Line, InitiatorError> {
+    pub(super) fn new(
+        stream: TcpStream,
+        portal: String,
+        delayed_ack: DelayedAck,
+    ) -> Result<Line, InitiatorError> {
         stream
             .set_nonblocking(false)
             .map_err(InitiatorError::NoSocket)?;
@@ -35,7 +42,39 @@ impl Line {
             stream,
             portal,
             is_blocked: false,
+            delayed_ack,
             acked_bytes: 0,
+            stamping: None,
+        })
+    }
+
+    /// Has the kernel stamp what goes through the socket from now on. A kernel that cannot leaves the
+    /// records without stamps.
+    pub(super) fn begin_stamps(&mut self, session: SessionId, connection: &Connection) {
+        if self.stamping.is_none() {
+            let ends = (connection.sent_bytes(), connection.received_bytes());
+            let ids = (session, connection.id());
+            // Nagle's algorithm is off on every socket of an initiator.
+            self.stamping = Stamping::begin(&self.stream, ids, false, ends.0, ends.1).ok();
+        }
+    }
+
+    /// Records what is left of stamps.
+    pub(super) fn finish_stamps(&mut self, trace: &mut Recorder) {
+        if let Some(stamping) = self.stamping.take() {
+            stamping.finish(&self.stream, trace);
+        }
+    }
+
+    /// Takes the stamps of what was sent.
+    fn collect_stamps(&mut self, trace: &mut Recorder) -> Result<(), InitiatorError> {
+        let Some(stamping) = &mut self.stamping else {
+            return Ok(());
+        };
+        let collected = stamping.collect(&self.stream, trace);
+        collected.map_err(|source| InitiatorError::Socket {
+            portal: self.portal.clone(),
+            source,
         })
     }
 
@@ -48,17 +87,31 @@ impl Line {
         self.is_blocked = false;
         while !connection.pending().is_empty() {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match send(&self.stream, connection.pending(), flags) {
-                Ok(bytes) => connection.sent(bytes, clock::now(), trace),
+            let pending = connection.pending();
+            let most = match self.stamping {
+                Some(_) => stamps::CALL_BYTES,
+                None => usize::MAX,
+            };
+            match send(&self.stream, &pending[..pending.len().min(most)], flags) {
+                Ok(bytes) => {
+                    let now = clock::now();
+                    connection.sent(bytes, now, trace);
+                    if let Some(stamping) = &mut self.stamping {
+                        stamping.sent(bytes, now);
+                    }
+                }
                 Err(Errno::AGAIN) => {
                     self.is_blocked = true;
-                    return Ok(());
+                    if let Some(stamping) = &mut self.stamping {
+                        stamping.refused();
+                    }
+                    break;
                 }
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.error(errno)),
             }
         }
-        Ok(())
+        self.collect_stamps(trace)
     }
 
     /// Reads at most `most_bytes` of what has come, and says when, if anything has; without
@@ -68,17 +121,30 @@ impl Line {
         connection: &mut Connection,
         most_bytes: usize,
         flags: RecvFlags,
+        trace: &mut Recorder,
     ) -> Result<Option<Instant>, InitiatorError> {
         let space = connection.space();
         let most = most_bytes.min(space.len());
-        match recv(&self.stream, &mut space[..most], flags) {
-            Ok((0, _)) => {
+        let space = &mut space[..most];
+        let received = match &mut self.stamping {
+            Some(stamping) => stamping.receive(&self.stream, space, flags, trace),
+            None => recv(&self.stream, space, flags).map(|(bytes, _)| bytes),
+        };
+        // Stamps that wait wake whoever waits for the socket.
+        self.collect_stamps(trace)?;
+        match received {
+            Ok(0) => {
                 let portal = self.portal.clone();
                 Err(InitiatorError::Closed { portal })
             }
-            Ok((bytes, _)) => {
+            Ok(bytes) => {
                 let now = clock::now();
                 connection.filled(bytes, now);
+                let kept = self.delayed_ack.keep(&self.stream);
+                kept.map_err(|source| InitiatorError::Socket {
+                    portal: self.portal.clone(),
+                    source,
+                })?;
                 Ok(Some(now))
             }
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
@@ -117,6 +183,23 @@ impl Line {
         }
     }
 
+    /// Waits until the target has ended the connection, at most until `deadline`. Nothing that comes
+    /// before is of use any more.
+    pub(super) fn await_end(&self, deadline: Instant) {
+        let mut passed_over = [0; 4096];
+        loop {
+            let left = deadline.since(clock::now());
+            let mut fds = [PollFd::new(self, PollFlags::IN)];
+            if left.is_zero() || super::wait(&mut fds, left).is_err() {
+                return;
+            }
+            match recv(&self.stream, &mut passed_over, RecvFlags::DONTWAIT) {
+                Ok((1.., _)) | Err(Errno::AGAIN | Errno::INTR) => {}
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+
     /// Ends the connection in order.
     pub(super) fn close(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
@@ -125,7 +208,8 @@ impl Line {
     /// Ends a lost connection at once (RFC 9293 §3.10.5). Its port is free for the one that takes
     /// its place over the same route, where ending in order would wait for an acknowledgement that a
     /// broken path does not bring.
-    pub(super) fn abort(self) {
+    pub(super) fn abort(mut self, trace: &mut Recorder) {
+        self.finish_stamps(trace);
         // No socket refuses this.
         let _ = set_socket_linger(&self.stream, Some(Duration::ZERO));
     }

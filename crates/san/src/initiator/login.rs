@@ -83,7 +83,7 @@ fn log_in(mut to: Destination, trace: Recorder) -> Result<Initiator, InitiatorEr
     let refused = |portal| |source| InitiatorError::NotAdmitted { portal, source };
     let session = handshake.into_session(Splitter::session_tasks(to.config.tasks));
     let mut session = session.map_err(refused(portal.clone()))?;
-    let mut lines = vec![Line::new(stream, portal.clone())?];
+    let mut lines = vec![Line::new(stream, portal.clone(), to.config.delayed_ack)?];
     session.set_schedule(to.config.schedule);
     let granted = session.parameters().max_connections;
     if to.ways.len() > usize::from(granted) {
@@ -109,7 +109,7 @@ fn log_in(mut to: Destination, trace: Recorder) -> Result<Initiator, InitiatorEr
         let (stream, handshake) = dial.into_parts();
         let portal = way.route.portal();
         session.admit(handshake).map_err(refused(portal.clone()))?;
-        lines.push(Line::new(stream, portal)?);
+        lines.push(Line::new(stream, portal, to.config.delayed_ack)?);
     }
     Ok(Initiator::over(session, lines, to, trace))
 }

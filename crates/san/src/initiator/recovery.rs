@@ -66,6 +66,10 @@ pub(super) struct Recovery {
     /// While there is no session, the first one leads.
     missing: VecDeque<Missing>,
     outage: Option<Outage>,
+    /// Connections of a session that was lost with another one. Targets end them when they find the
+    /// session lost. Ended all at once by us, they would go all at once there, where LIO's kernel
+    /// (Linux 6.1) panics: it walks through a session's connections while others of them go.
+    left: Vec<Line>,
     pub(super) totals: Recoveries,
 }
 
@@ -80,17 +84,25 @@ impl Recovery {
         self.missing.is_empty()
     }
 
-    /// The session is lost with `cause`: all its ways are to be tried again.
+    /// Leaves missing what is not on its way.
+    pub(super) fn settle(&mut self) {
+        self.missing.retain(|missing| missing.attempt.is_some());
+    }
+
+    /// The session is lost with `cause`: all its ways are to be tried again after `wait`, and until
+    /// then the connections that are `left` stand.
     pub(super) fn lose_all(
         &mut self,
         to: &Destination,
+        left: Vec<Line>,
         cause: InitiatorError,
-        time2wait: Duration,
+        wait: Duration,
         now: Instant,
     ) {
         self.missing = (0..to.ways.len() as u16)
-            .map(|cid| Missing::new(to, cid, now + time2wait, now))
+            .map(|cid| Missing::new(to, cid, now + wait, now))
             .collect();
+        self.left.extend(left);
         // One that is lost again before it was whole goes on with the same outage.
         let outage = self.outage.get_or_insert(Outage {
             since: now,
@@ -122,6 +134,17 @@ impl Recovery {
                 ends_session: false,
             });
         }
+    }
+
+    /// How long there has been no connection at all.
+    pub(super) fn cut_off(&self, now: Instant) -> Duration {
+        let outage = self.outage.as_ref();
+        outage.map_or(Duration::ZERO, |outage| now.since(outage.since))
+    }
+
+    /// How long one attempt to come back may take.
+    pub(super) fn attempt(to: &Destination) -> Duration {
+        ATTEMPT + to.round_trip * ATTEMPT_ROUND_TRIPS
     }
 
     /// Whether the connection that comes next has to lead a session.
@@ -175,6 +198,11 @@ impl Recovery {
                 timeout: to.config.replacement_timeout,
                 last_failure: outage.last_failure.map(Box::new),
             });
+        }
+        if self.in_turn().any(|missing| now >= missing.due) {
+            for line in self.left.drain(..) {
+                line.abort(trace);
+            }
         }
         let mut place = 0;
         while place < self.missing.len() {
@@ -290,7 +318,7 @@ impl Missing {
                     session.join(&login, self.cid)
                 };
                 let handshake = handshake.map_err(|source| to.login_error(way, source))?;
-                let attempt = ATTEMPT + to.round_trip * ATTEMPT_ROUND_TRIPS;
+                let attempt = Recovery::attempt(to);
                 let patience = to.config.patience.min(attempt * (self.failures + 1));
                 Dial::begin(way, handshake, to, patience, now)?
             }
@@ -301,7 +329,7 @@ impl Missing {
         }
         let (stream, handshake) = dial.into_parts();
         let portal = way.route.portal();
-        let line = Line::new(stream, portal.clone())?;
+        let line = Line::new(stream, portal.clone(), to.config.delayed_ack)?;
         let taken = if leads {
             session.reinstate(handshake, now, trace)
         } else {

@@ -7,11 +7,11 @@ use wansan_iscsi::scsi::{Cdb, Malformed, Sense, cdb};
 use wansan_iscsi::wire::{Lun, Residual, ScsiStatus, TaskAttribute};
 use wansan_trace::{Instant, clock};
 
-use super::content;
 use super::report::{ConnectionReport, Meter, Report};
 use super::unit;
 use super::verify::Written;
 use super::workload::{Operation, Pattern, Request, Workload};
+use crate::content;
 use crate::initiator::{Initiator, InitiatorError};
 use crate::machine;
 
@@ -42,6 +42,9 @@ pub struct LoadConfig {
     pub limit: Limit,
     /// What of the beginning is not measured.
     pub warmup: Duration,
+    /// How long the I/Os that are under way at the end may go without any connection, beside the time
+    /// that one attempt to come back takes; `None` for as long as the session tries to.
+    pub drain: Option<Duration>,
     /// I/Os per second to ask for, evenly spaced; `None` is a closed loop.
     pub rate_per_s: Option<f64>,
     /// Of the order of the I/Os and of the content of verified blocks.
@@ -57,6 +60,18 @@ pub enum LoadError {
     /// The session failed.
     #[error(transparent)]
     Session(#[from] InitiatorError),
+    /// The time was over, and the last I/Os had no connection to be done over.
+    #[error(
+        "the load's time is over, but {ios} of its I/Os can not be done: there has been no connection to \
+         the target for {} s; look whether the target runs and can be reached",
+        cut_off.as_secs()
+    )]
+    CutOff {
+        /// How many are under way.
+        ios: usize,
+        /// Time without any connection.
+        cut_off: Duration,
+    },
     /// The LUN did not tell its size.
     #[error("LUN {lun} cannot be used: {problem}")]
     Unusable {
@@ -120,68 +135,6 @@ pub struct Progress {
     pub iops: f64,
 }
 
-/// Runs a load on one LUN of a session. `progress` is called a few times per second.
-///
-/// # Errors
-/// [`LoadError`]. An I/O that fails is counted in the report and is no error of the load.
-pub fn run(
-    initiator: &mut Initiator,
-    lun: u16,
-    config: &LoadConfig,
-    mut progress: impl FnMut(Progress),
-) -> Result<Report, LoadError> {
-    let capacity = unit::capacity(initiator, lun)?;
-    let lun_block_bytes = capacity.block_bytes;
-    let capacity_bytes = capacity.blocks.saturating_mul(u64::from(lun_block_bytes));
-    let block_bytes = config.block_bytes;
-    if block_bytes == 0
-        || !block_bytes.is_multiple_of(lun_block_bytes)
-        || u64::from(block_bytes) > capacity_bytes
-    {
-        return Err(LoadError::Block {
-            block_bytes,
-            lun,
-            capacity_bytes,
-            lun_block_bytes,
-        });
-    }
-    let (parallel, memory_bytes) = (config.parallel, machine::memory_bytes());
-    if u64::from(block_bytes).saturating_mul(parallel as u64) > memory_bytes {
-        return Err(LoadError::Memory {
-            parallel,
-            block_bytes,
-            memory_bytes,
-        });
-    }
-    let pieces = capacity_bytes / u64::from(block_bytes);
-    let mut load = Load {
-        initiator,
-        lun: unit::address(lun)?,
-        config,
-        blocks_per_io: block_bytes / lun_block_bytes,
-        slots: (0..config.parallel).map(|_| Slot::default()).collect(),
-        idle: (0..config.parallel).rev().collect(),
-        gathering: false,
-        written: config.verify.then(|| Written::new(pieces)),
-        meter: Meter::new(),
-        connections: Vec::new(),
-    };
-    let workload = Workload::new(config.operation, config.pattern, pieces, config.seed);
-    let (from, to) = load.measure(workload, &mut progress)?;
-    if config.operation == Operation::Write {
-        load.read_back()?;
-    }
-    let connections = std::mem::take(&mut load.connections);
-    let report = load.meter.report(from, to, block_bytes, config.parallel);
-    let recoveries = load.initiator.recoveries();
-    Ok(Report {
-        recoveries: recoveries.sessions + recoveries.connections,
-        lost_s: recoveries.lost.as_secs_f64(),
-        connections,
-        ..report
-    })
-}
-
 pub(super) fn command(lun: Lun, cdb: Cdb, transfer: Transfer, user: u64) -> Command {
     Command {
         lun,
@@ -226,10 +179,13 @@ struct Slot {
     submitted: Instant,
 }
 
-struct Load<'a> {
+/// A load on one LUN of a session, which can begin at once.
+pub struct Load<'a> {
     initiator: &'a mut Initiator,
     lun: Lun,
     config: &'a LoadConfig,
+    /// I/Os that the LUN has room for beside each other.
+    pieces: u64,
     blocks_per_io: u32,
     slots: Vec<Slot>,
     /// Slots without an I/O.
@@ -244,7 +200,79 @@ struct Load<'a> {
 /// How often `progress` is told.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-impl Load<'_> {
+impl<'a> Load<'a> {
+    /// Asks the LUN for its size, and takes what memory the load needs.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn ready(
+        initiator: &'a mut Initiator,
+        lun: u16,
+        config: &'a LoadConfig,
+    ) -> Result<Self, LoadError> {
+        let capacity = unit::capacity(initiator, lun)?;
+        let lun_block_bytes = capacity.block_bytes;
+        let capacity_bytes = capacity.blocks.saturating_mul(u64::from(lun_block_bytes));
+        let block_bytes = config.block_bytes;
+        if block_bytes == 0
+            || !block_bytes.is_multiple_of(lun_block_bytes)
+            || u64::from(block_bytes) > capacity_bytes
+        {
+            return Err(LoadError::Block {
+                block_bytes,
+                lun,
+                capacity_bytes,
+                lun_block_bytes,
+            });
+        }
+        let (parallel, memory_bytes) = (config.parallel, machine::memory_bytes());
+        if u64::from(block_bytes).saturating_mul(parallel as u64) > memory_bytes {
+            return Err(LoadError::Memory {
+                parallel,
+                block_bytes,
+                memory_bytes,
+            });
+        }
+        let pieces = capacity_bytes / u64::from(block_bytes);
+        Ok(Load {
+            initiator,
+            lun: unit::address(lun)?,
+            config,
+            pieces,
+            blocks_per_io: block_bytes / lun_block_bytes,
+            slots: (0..parallel).map(|_| Slot::default()).collect(),
+            idle: (0..parallel).rev().collect(),
+            gathering: false,
+            written: config.verify.then(|| Written::new(pieces)),
+            meter: Meter::new(),
+            connections: Vec::new(),
+        })
+    }
+
+    /// Runs the load. `progress` is called a few times per second.
+    ///
+    /// # Errors
+    /// [`LoadError`]. An I/O that fails is counted in the report and is no error of the load.
+    pub fn run(mut self, mut progress: impl FnMut(Progress)) -> Result<Report, LoadError> {
+        let config = self.config;
+        let workload = Workload::new(config.operation, config.pattern, self.pieces, config.seed);
+        let (from, to) = self.measure(workload, &mut progress)?;
+        if config.operation == Operation::Write {
+            self.read_back()?;
+        }
+        let connections = std::mem::take(&mut self.connections);
+        let report = self
+            .meter
+            .report(from, to, config.block_bytes, config.parallel);
+        let recoveries = self.initiator.recoveries();
+        Ok(Report {
+            recoveries: recoveries.sessions + recoveries.connections,
+            lost_s: recoveries.lost.as_secs_f64(),
+            connections,
+            ..report
+        })
+    }
+
     /// Runs warm-up and measurement, and waits for the last I/Os. Gives what was measured.
     fn measure(
         &mut self,
@@ -322,11 +350,21 @@ impl Load<'_> {
 
     /// Waits for what is in flight.
     fn drain(&mut self) -> Result<(), LoadError> {
+        let begun = clock::now();
+        let patience = self
+            .config
+            .drain
+            .map(|drain| drain + self.initiator.attempt());
         while self.idle.len() < self.slots.len() {
             self.initiator.turn(Instant::FAR_FUTURE)?;
             let now = clock::now();
             while let Some(done) = self.initiator.poll_completion(now) {
                 self.complete(done, now);
+            }
+            let cut_off = self.initiator.cut_off(now);
+            if patience.is_some_and(|patience| cut_off.min(now.since(begun)) > patience) {
+                let ios = self.slots.len() - self.idle.len();
+                return Err(LoadError::CutOff { ios, cut_off });
             }
         }
         Ok(())

@@ -10,15 +10,19 @@ use serde::{Deserialize, Serialize};
 use wansan_trace::units::{self, UnitError};
 
 use super::{FileStore, MemoryStore, OpenError, ServiceTime, ServiceTimeStore, Store};
+use crate::content;
 use crate::machine;
 
 /// Where a logical unit keeps its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backing {
-    /// `memory:SIZE`: in this process, zeros at first.
+    /// `memory:SIZE`: in this process.
     Memory {
         /// Its size.
         size_bytes: u64,
+        /// `content=SEED`: what a load that is verified has under that seed ([`content`]); zeros at
+        /// first when it is left out.
+        content_seed: Option<u64>,
     },
     /// `file:PATH`, a regular file or a block device.
     File {
@@ -34,6 +38,7 @@ pub enum Backing {
 /// | option | meaning | default |
 /// |---|---|---|
 /// | `size=1GiB` | (file) create the file, sparse, when there is none | the file must exist |
+/// | `content=7` | (memory) what `wansan bench --op write --verify --seed 7` would leave | zeros |
 /// | `block=4096` | bytes of a logical block: 512 or 4096 | 512 |
 /// | `thin` | initiators can give blocks back (UNMAP), which read as zeros then | all blocks are kept |
 /// | `read-only` | nothing can be written, and the file is opened for reading only | |
@@ -138,8 +143,9 @@ pub enum SpecError {
 
 /// As they are written: what follows a name stands behind it.
 const KINDS: [&str; 2] = ["memory:", "file:"];
-const OPTIONS: [&str; 6] = [
+const OPTIONS: [&str; 7] = [
     "size=",
+    "content=",
     "block=",
     "thin",
     "read-only",
@@ -199,7 +205,16 @@ impl LunSpec {
     pub fn open(&self) -> Result<OpenedStore, OpenError> {
         let mut new_file = None;
         let store: Arc<dyn Store> = match &self.backing {
-            Backing::Memory { size_bytes } => Arc::new(self.memory(*size_bytes)?),
+            Backing::Memory {
+                size_bytes,
+                content_seed,
+            } => {
+                let store = self.memory(*size_bytes)?;
+                if let Some(seed) = content_seed {
+                    fill(&store, *seed);
+                }
+                Arc::new(store)
+            }
             Backing::File { path, size_bytes } => {
                 let store = match size_bytes {
                     Some(size_bytes) => {
@@ -238,6 +253,18 @@ impl LunSpec {
     }
 }
 
+/// Writes what belongs there under a seed.
+fn fill(store: &MemoryStore, seed: u64) {
+    let mut piece = vec![0; 1 << 20];
+    for offset in (0..store.size_bytes()).step_by(piece.len()) {
+        let left = usize::try_from(store.size_bytes() - offset).unwrap_or(usize::MAX);
+        let piece = &mut piece[..left.min(1 << 20)];
+        content::fill(piece, offset, seed);
+        let written = store.write_at(offset, piece, false);
+        written.expect("memory takes what is within its size");
+    }
+}
+
 fn is_whole_blocks(size_bytes: u64, block_bytes: u32) -> bool {
     size_bytes > 0 && size_bytes.is_multiple_of(u64::from(block_bytes))
 }
@@ -246,6 +273,7 @@ fn is_whole_blocks(size_bytes: u64, block_bytes: u32) -> bool {
 #[derive(Default)]
 struct Options<'a> {
     size: Option<&'a str>,
+    content: Option<&'a str>,
     block: Option<&'a str>,
     thin: Option<&'a str>,
     read_only: Option<&'a str>,
@@ -260,6 +288,7 @@ impl<'a> Options<'a> {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             let (place, option) = match key {
                 "size" => (&mut options.size, "size"),
+                "content" => (&mut options.content, "content"),
                 "block" => (&mut options.block, "block"),
                 "thin" => (&mut options.thin, "thin"),
                 "read-only" => (&mut options.read_only, "read-only"),
@@ -316,6 +345,13 @@ impl FromStr for LunSpec {
             .map(units::parse_bytes)
             .transpose()
             .map_err(unit)?;
+        let content_seed = match options.content {
+            None => None,
+            Some(text) => {
+                let seed = text.parse();
+                Some(seed.map_err(|_| value("content", text, "a seed: a whole number"))?)
+            }
+        };
 
         let backing = match (kind, place) {
             ("memory", "") => return Err(empty("how large: memory:1GiB")),
@@ -325,9 +361,11 @@ impl FromStr for LunSpec {
                 }
                 Backing::Memory {
                     size_bytes: units::parse_bytes(size).map_err(unit)?,
+                    content_seed,
                 }
             }
             ("file", "") => return Err(empty("which file: file:disk.img")),
+            ("file", _) if content_seed.is_some() => return Err(without("content", "memory:")),
             ("file", path) => Backing::File {
                 path: Path::new(path).to_owned(),
                 size_bytes,
@@ -345,7 +383,7 @@ impl FromStr for LunSpec {
             Some(other) => return Err(value("block", other, "512 or 4096")),
         };
         let size_bytes = match &backing {
-            Backing::Memory { size_bytes } => Some(*size_bytes),
+            Backing::Memory { size_bytes, .. } => Some(*size_bytes),
             Backing::File { size_bytes, .. } => *size_bytes,
         };
         if let Some(size_bytes) = size_bytes.filter(|bytes| !is_whole_blocks(*bytes, block_bytes)) {
@@ -419,8 +457,14 @@ impl From<LunSpec> for String {
 impl fmt::Display for LunSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.backing {
-            Backing::Memory { size_bytes } => {
+            Backing::Memory {
+                size_bytes,
+                content_seed,
+            } => {
                 write!(f, "memory:{}", units::format_bytes(*size_bytes))?;
+                if let Some(seed) = content_seed {
+                    write!(f, ",content={seed}")?;
+                }
             }
             Backing::File { path, size_bytes } => {
                 write!(f, "file:{}", path.display())?;

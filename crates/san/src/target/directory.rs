@@ -15,7 +15,7 @@ use wansan_iscsi::target::{Memory, SessionConfig};
 use wansan_iscsi::text::send_targets::is_iscsi_name;
 
 use super::opening::{Before, check_files};
-use super::{Access, TargetError};
+use super::{Access, Sending, TargetError};
 use crate::store::{LunSpec, OpenedStore, Store};
 
 /// One target: its name, its logical units, and who may use them.
@@ -33,6 +33,8 @@ pub struct TargetSpec {
     pub chap: Option<Arc<TargetAccounts>>,
     /// Who may see and use it.
     pub access: Access,
+    /// How its answers go to TCP.
+    pub sending: Sending,
 }
 
 /// What sessions that only look for targets get.
@@ -130,6 +132,8 @@ impl Directory {
                 Some(known) => {
                     let session = SessionConfig {
                         command_window: spec.command_window,
+                        separate_status: spec.sending.separate_status,
+                        join_sends: spec.sending.join_sends,
                         ..known.session.clone()
                     };
                     Arc::new(ServedTarget {
@@ -143,7 +147,7 @@ impl Directory {
                     opened.extend(units.opened);
                     Arc::new(ServedTarget {
                         spec: spec.clone(),
-                        session: session(units.device, spec.command_window, memory),
+                        session: session(units.device, spec, memory),
                         stores: units.stores,
                     })
                 }
@@ -157,9 +161,10 @@ impl Directory {
             wanted: offer.discovery.wanted.clone(),
             chap: offer.discovery.chap.clone(),
             access: Access::default(),
+            sending: Sending::default(),
         };
         let discovery = Arc::new(ServedTarget {
-            session: session(TargetDevice::new(Vec::new())?, DISCOVERY_WINDOW, memory),
+            session: session(TargetDevice::new(Vec::new())?, &spec, memory),
             spec,
             stores: Arc::new([]),
         });
@@ -225,11 +230,13 @@ impl Directory {
 /// A session that only asks for targets has one question at a time.
 const DISCOVERY_WINDOW: u32 = 8;
 
-fn session(device: TargetDevice, command_window: u32, memory: &Arc<Memory>) -> SessionConfig {
+fn session(device: TargetDevice, spec: &TargetSpec, memory: &Arc<Memory>) -> SessionConfig {
     SessionConfig {
         device: Arc::new(device),
-        command_window,
+        command_window: spec.command_window,
         memory: Arc::clone(memory),
+        separate_status: spec.sending.separate_status,
+        join_sends: spec.sending.join_sends,
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wansan_iscsi::login::Accepted;
-use wansan_tcp::TcpInfo;
+use wansan_tcp::poller::{Poller, Ready};
+use wansan_tcp::{DelayedAck, TcpInfo};
 use wansan_trace::{Instant, Recorder, SessionId, clock};
 
 use super::Shared;
@@ -20,7 +21,6 @@ use super::seat::Seat;
 use super::serve::{Context, End, Peer, Phase, Token, Turn, answered};
 use super::sessions::Sessions;
 use super::snapshot::{Logins, Retired};
-use crate::poller::{Poller, Ready};
 use crate::store::{Pool, QueueBounds};
 
 /// How long a login may take.
@@ -120,14 +120,14 @@ impl Reactor {
             }
             if let Err(error) = self.poller.wait(now, Some(deadline), &mut ready) {
                 (self.context.shared.report)(&format!("a target thread cannot wait: {error}"));
-                return self.context.trace;
+                return self.into_records();
             }
             for event in &ready {
                 match event.source {
                     LISTENER => self.accept(),
                     MAILBOX => {
                         if self.read_mail() {
-                            return self.context.trace;
+                            return self.into_records();
                         }
                     }
                     STORES => self.stores_answered(),
@@ -141,6 +141,13 @@ impl Reactor {
                 self.serve(slot, false);
             }
         }
+    }
+
+    fn into_records(mut self) -> Recorder {
+        for peer in self.peers.iter_mut().flatten() {
+            peer.finish_stamps(&mut self.context.trace);
+        }
+        self.context.trace
     }
 
     fn accept(&mut self) {
@@ -269,6 +276,8 @@ impl Reactor {
             life: Life::new(now),
             came: now,
             interest: (true, false),
+            delayed_ack: DelayedAck::On,
+            stamping: None,
         });
     }
 
@@ -365,6 +374,17 @@ impl Reactor {
         };
         if let Some(at) = at {
             peer.phase = Phase::Session(at);
+            if let Some(served) = self.sessions.get_mut(at.session) {
+                let sending = served.target.spec.sending;
+                peer.delayed_ack = sending.delayed_ack;
+                // A socket that refuses is dead, which the next read says.
+                let _ = sending.prepare(&peer.stream);
+                if self.context.trace.keeps_stamps()
+                    && let Some(connection) = served.session.connection(at.place)
+                {
+                    peer.begin_stamps(id, connection, sending.nagle);
+                }
+            }
         }
         // After the new one has come, or the session might end with its only connection.
         if let Some(old) = old {
@@ -548,7 +568,9 @@ impl Reactor {
 
     fn drop_peer(&mut self, slot: u16) {
         self.take_out(slot);
-        self.peers[usize::from(slot)] = None;
+        if let Some(mut peer) = self.peers[usize::from(slot)].take() {
+            peer.finish_stamps(&mut self.context.trace);
+        }
     }
 
     /// Ends a connection's part in its session or its login; gives what it still had to send, or

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use wansan_iscsi::login::Accepted;
 use wansan_iscsi::scsi::TargetDevice;
-use wansan_iscsi::target::{Handshake, Session, Work};
+use wansan_iscsi::target::{Connection, Handshake, Session, Work};
 use wansan_iscsi::text::send_targets::{TargetAddress, TargetRecord};
+use wansan_tcp::{DelayedAck, Stamping, stamps};
 use wansan_trace::{Instant, Recorder, SessionId, TaskTag, clock};
 
 use super::directory::ServedTarget;
@@ -33,6 +34,10 @@ pub(super) struct Peer {
     pub(super) came: Instant,
     /// What the poller waits for: reading, writing.
     pub(super) interest: (bool, bool),
+    /// When what comes is acknowledged.
+    pub(super) delayed_ack: DelayedAck,
+    /// The kernel's times of what goes through the socket, if they are recorded.
+    pub(super) stamping: Option<Stamping>,
 }
 
 /// Where a connection is in its life.
@@ -141,7 +146,7 @@ const ROUNDS_PER_TURN: u32 = 8;
 impl Peer {
     /// Reads what has come, once, if the connection wants to hear more. Says whether all of the
     /// space was filled, so that more may be waiting.
-    fn read(&mut self, sessions: &mut Sessions, now: Instant) -> Result<bool, End> {
+    fn read(&mut self, sessions: &mut Sessions, trace: &mut Recorder) -> Result<bool, End> {
         let mut nowhere;
         let space = match &mut self.phase {
             Phase::Login(handshake) => handshake.space(),
@@ -155,13 +160,19 @@ impl Peer {
             }
         };
         let room = space.len();
-        let bytes = match recv(&self.stream, space, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => return Err(End::Closed),
-            Ok((bytes, _)) => bytes,
+        let flags = RecvFlags::DONTWAIT;
+        let received = match &mut self.stamping {
+            Some(stamping) => stamping.receive(&self.stream, space, flags, trace),
+            None => recv(&self.stream, space, flags).map(|(bytes, _)| bytes),
+        };
+        let bytes = match received {
+            Ok(0) => return Err(End::Closed),
+            Ok(bytes) => bytes,
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(false),
             Err(errno) => return Err(End::Socket(errno.into())),
         };
-        self.life.heard(now);
+        self.delayed_ack.keep(&self.stream)?;
+        self.life.heard(clock::now());
         match &mut self.phase {
             Phase::Login(handshake) => handshake.filled(bytes),
             Phase::Session(at) => {
@@ -176,18 +187,30 @@ impl Peer {
 
     /// Sends what is pending as far as the socket takes it; says whether all of it went.
     fn write(&mut self, sessions: &mut Sessions) -> Result<bool, End> {
+        let most = match self.stamping {
+            Some(_) => stamps::CALL_BYTES,
+            None => usize::MAX,
+        };
         loop {
             let pending = self.phase.pending(sessions);
             if pending.is_empty() {
                 return Ok(true);
             }
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            let bytes = match send(&self.stream, pending, flags) {
+            let bytes = match send(&self.stream, &pending[..pending.len().min(most)], flags) {
                 Ok(bytes) => bytes,
-                Err(rustix::io::Errno::AGAIN) => return Ok(false),
+                Err(rustix::io::Errno::AGAIN) => {
+                    if let Some(stamping) = &mut self.stamping {
+                        stamping.refused();
+                    }
+                    return Ok(false);
+                }
                 Err(rustix::io::Errno::INTR) => 0,
                 Err(errno) => return Err(End::Socket(errno.into())),
             };
+            if let Some(stamping) = &mut self.stamping {
+                stamping.sent(bytes, clock::now());
+            }
             match &mut self.phase {
                 Phase::Login(handshake) => handshake.sent(bytes),
                 Phase::Session(at) => {
@@ -204,15 +227,27 @@ impl Peer {
     /// turn. `readable`: the socket may have something.
     pub(super) fn serve(
         &mut self,
+        readable: bool,
+        sessions: &mut Sessions,
+        context: &mut Context,
+    ) -> Result<Turn, End> {
+        let turn = self.take_turn(readable, sessions, context)?;
+        self.collect_stamps(&mut context.trace)?;
+        Ok(turn)
+    }
+
+    fn take_turn(
+        &mut self,
         mut readable: bool,
         sessions: &mut Sessions,
         context: &mut Context,
     ) -> Result<Turn, End> {
         for _ in 0..ROUNDS_PER_TURN {
-            let now = clock::now();
             if readable {
-                readable = self.read(sessions, now)?;
+                readable = self.read(sessions, &mut context.trace)?;
             }
+            // What was read is handled after it came, never before.
+            let now = clock::now();
             match &mut self.phase {
                 Phase::Login(handshake) => {
                     if let Some(turn) = log_in(handshake, &mut self.seat, sessions, context)? {
@@ -234,6 +269,34 @@ impl Peer {
             }
         }
         Ok(Turn::Again)
+    }
+
+    /// Has the kernel stamp what goes through the socket from now on. A kernel that cannot leaves the
+    /// records without stamps.
+    pub(super) fn begin_stamps(
+        &mut self,
+        session: SessionId,
+        connection: &Connection,
+        nagle: bool,
+    ) {
+        let ends = (connection.sent_bytes(), connection.received_bytes());
+        let ids = (session, connection.id());
+        self.stamping = Stamping::begin(&self.stream, ids, nagle, ends.0, ends.1).ok();
+    }
+
+    /// Takes the stamps of what was sent: those that wait wake the poller.
+    fn collect_stamps(&mut self, trace: &mut Recorder) -> Result<(), End> {
+        if let Some(stamping) = &mut self.stamping {
+            stamping.collect(&self.stream, trace)?;
+        }
+        Ok(())
+    }
+
+    /// Records what is left of stamps.
+    pub(super) fn finish_stamps(&mut self, trace: &mut Recorder) {
+        if let Some(stamping) = self.stamping.take() {
+            stamping.finish(&self.stream, trace);
+        }
     }
 
     /// What SendTargets says on this connection: the targets that `initiator` may use, each at all

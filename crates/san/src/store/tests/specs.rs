@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use crate::content;
 use crate::store::{Backing, LunSpec, ServiceTime};
 
 fn parse(spec: &str) -> LunSpec {
@@ -21,7 +22,10 @@ fn error(spec: &str) -> String {
 #[test]
 fn good_ones() {
     let memory = |size_bytes, block_bytes, service| LunSpec {
-        backing: Backing::Memory { size_bytes },
+        backing: Backing::Memory {
+            size_bytes,
+            content_seed: None,
+        },
         block_bytes,
         thin: false,
         read_only: false,
@@ -78,6 +82,11 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
         ("memory:1Gib", "`Gib`"),
         ("memory:-1GiB", "no size"),
         ("memory:1GiB,size=1GiB", "`size` goes with file: only"),
+        (
+            "file:disk.img,content=1",
+            "`content` goes with memory: only",
+        ),
+        ("memory:1GiB,content=x", "a whole number"),
         ("memory:1GiB,blocks=512", "did you mean `block=`?"),
         (
             "memory:1GiB,servicetime=2ms",
@@ -85,7 +94,7 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
         ),
         (
             "memory:1GiB,xyzzy=1",
-            "use one of size=, block=, thin, read-only, service-time=, servers=",
+            "use one of size=, content=, block=, thin, read-only, service-time=, servers=",
         ),
         ("memory:1GiB,", "there is no option ``"),
         ("memory:1GiB,block=1024", "write 512 or 4096"),
@@ -128,6 +137,12 @@ fn specs_open_what_they_say() {
         .keep();
     assert!(!slow.is_memory());
 
+    let filled = parse("memory:2560KiB,content=7").open();
+    let filled = filled.expect("memory").keep();
+    let mut data = vec![0; 2560 << 10];
+    filled.read_at(0, &mut data).expect("what was filled");
+    assert_eq!(content::first_difference(&data, 0, 7), None);
+
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("disk.img");
     let spec = parse(&format!("file:{},size=8MiB,block=4096", path.display()));
@@ -146,7 +161,10 @@ fn specs_open_what_they_say() {
     );
 
     let odd = LunSpec {
-        backing: Backing::Memory { size_bytes: 1000 },
+        backing: Backing::Memory {
+            size_bytes: 1000,
+            content_seed: None,
+        },
         ..parse("memory:1MiB")
     };
     for (bad, wanted) in [
@@ -169,12 +187,13 @@ proptest! {
         path in "[a-z/.:= -]{1,20}",
         blocks in proptest::option::of(1..1u64 << 52),
         block_bytes in prop_oneof![Just(512u32), Just(4096)],
+        content_seed in proptest::option::of(any::<u64>()),
         service in proptest::option::of((1..u64::MAX, 1..=ServiceTime::MAX_SERVERS)),
     ) {
         let size_bytes = blocks.map(|blocks| blocks * u64::from(block_bytes));
         let spec = LunSpec {
             backing: if memory {
-                Backing::Memory { size_bytes: size_bytes.unwrap_or(1 << 30) }
+                Backing::Memory { size_bytes: size_bytes.unwrap_or(1 << 30), content_seed }
             } else {
                 Backing::File { path: path.into(), size_bytes }
             },

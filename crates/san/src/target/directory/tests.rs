@@ -16,6 +16,7 @@ fn target(name: &str, luns: &[(u16, &str)]) -> TargetSpec {
         wanted: Wanted::default(),
         chap: None,
         access: Access::default(),
+        sending: Sending::default(),
     }
 }
 
