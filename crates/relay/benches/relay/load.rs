@@ -1,0 +1,189 @@
+//! What is asked of a proxy: streams, echoes, connections.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::net::{RecvFlags, recv};
+use wansan_peers::cpu;
+
+/// What each write of a stream gives, and each read takes at most.
+const BLOCK_BYTES: usize = 256 << 10;
+
+/// A target that throws away what it gets, or gives back what it gets.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+    taken_bytes: Arc<AtomicU64>,
+}
+
+impl Target {
+    /// Takes streams. Its threads end with the process.
+    pub(crate) fn sink() -> io::Result<Target> {
+        let taken = Arc::<AtomicU64>::default();
+        let counter = Arc::clone(&taken);
+        let address = accept_all(move |stream| {
+            let mut block = vec![0; BLOCK_BYTES];
+            // TCP discards bytes that nobody wants to have copied: the load stays small beside what
+            // is measured.
+            while let Ok((_, bytes @ 1..)) = recv(&stream, &mut block, RecvFlags::TRUNC) {
+                counter.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
+        })?;
+        Ok(Target {
+            address,
+            taken_bytes: taken,
+        })
+    }
+
+    /// Gives back.
+    pub(crate) fn echo() -> io::Result<Target> {
+        let address = accept_all(|mut stream| {
+            let mut block = [0; 4096];
+            while let Ok(bytes @ 1..) = stream.read(&mut block) {
+                if stream.write_all(&block[..bytes]).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Target {
+            address,
+            taken_bytes: Arc::default(),
+        })
+    }
+
+    /// Gives back one byte of each connection, of up to `at_once` side by side.
+    pub(crate) fn brief(at_once: usize) -> io::Result<Target> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        for _ in 0..at_once {
+            let listener = listener.try_clone()?;
+            std::thread::spawn(move || {
+                for mut stream in listener.incoming().flatten() {
+                    let mut byte = [0];
+                    // A client that goes early is its own affair.
+                    if stream.read_exact(&mut byte).is_ok() {
+                        let _ = stream.write_all(&byte);
+                    }
+                }
+            });
+        }
+        Ok(Target {
+            address,
+            taken_bytes: Arc::default(),
+        })
+    }
+
+    fn taken_bytes(&self) -> u64 {
+        self.taken_bytes.load(Ordering::Relaxed)
+    }
+}
+
+fn accept_all(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let serve = Arc::new(serve);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let serve = Arc::clone(&serve);
+            let _ = stream.set_nodelay(true);
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    Ok(address)
+}
+
+/// What a proxy did with streams.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Streams {
+    /// Through it, in GiB per second.
+    pub(crate) gib_per_s: f64,
+    /// Its processor time for each GiB, in seconds.
+    pub(crate) cpu_s_per_gib: f64,
+}
+
+/// Sends `flows` streams to `proxy`, process `id`, in front of the sink `target`, for `time`.
+pub(crate) fn streams(
+    proxy: SocketAddr,
+    id: u32,
+    target: &Target,
+    flows: usize,
+    time: Duration,
+) -> io::Result<Streams> {
+    let over = Arc::new(AtomicBool::new(false));
+    let senders: Vec<_> = (0..flows)
+        .map(|_| {
+            let mut stream = TcpStream::connect(proxy)?;
+            let over = Arc::clone(&over);
+            Ok(std::thread::spawn(move || {
+                let block = vec![0x5a; BLOCK_BYTES];
+                while !over.load(Ordering::Relaxed) && stream.write_all(&block).is_ok() {}
+            }))
+        })
+        .collect::<io::Result<_>>()?;
+    // Windows grow first.
+    std::thread::sleep(time / 4);
+    let (bytes, used, began) = (target.taken_bytes(), cpu::time_used(id)?, Instant::now());
+    std::thread::sleep(time);
+    let seconds = began.elapsed().as_secs_f64();
+    let cpu_s = (cpu::time_used(id)? - used).as_secs_f64();
+    let gib = (target.taken_bytes() - bytes) as f64 / f64::from(1 << 30);
+    over.store(true, Ordering::Relaxed);
+    for sender in senders {
+        let _ = sender.join();
+    }
+    Ok(Streams {
+        gib_per_s: gib / seconds,
+        cpu_s_per_gib: cpu_s / gib,
+    })
+}
+
+/// The median round trip of single bytes through `proxy` to a target that gives them back, over
+/// `time`, in µs.
+pub(crate) fn echo_p50_us(proxy: SocketAddr, time: Duration) -> io::Result<f64> {
+    let mut stream = TcpStream::connect(proxy)?;
+    stream.set_nodelay(true)?;
+    let mut trips = Vec::new();
+    let began = Instant::now();
+    let mut byte = [7];
+    while began.elapsed() < time {
+        let sent = Instant::now();
+        stream.write_all(&byte)?;
+        stream.read_exact(&mut byte)?;
+        trips.push(sent.elapsed().as_secs_f64() * 1e6);
+    }
+    trips.sort_by(f64::total_cmp);
+    Ok(trips[trips.len() / 2])
+}
+
+/// Connections per second, each with one byte there and back and an orderly end, one after the other
+/// from each of `clients`, over `time`.
+///
+/// # Errors
+/// The first failure of any of them.
+pub(crate) fn connects_per_s(proxy: SocketAddr, clients: usize, time: Duration) -> io::Result<f64> {
+    let began = Instant::now();
+    let clients: Vec<_> = (0..clients)
+        .map(|_| {
+            std::thread::spawn(move || {
+                let mut connects = 0u64;
+                while began.elapsed() < time {
+                    let mut stream = TcpStream::connect(proxy)?;
+                    stream.write_all(b"x")?;
+                    stream.read_exact(&mut [0])?;
+                    // Else ports would be used up by connections that wait (RFC 9293 §3.6.1).
+                    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+                    connects += 1;
+                }
+                Ok::<u64, io::Error>(connects)
+            })
+        })
+        .collect();
+    let mut all = 0;
+    for client in clients {
+        all += client.join().map_err(|_| io::ErrorKind::Other)??;
+    }
+    Ok(all as f64 / began.elapsed().as_secs_f64())
+}

@@ -1,0 +1,124 @@
+//! The relay beside HAProxy, and beside the bare ways in which a process can carry bytes from one
+//! socket to another: read and write, splice, and sockmap. Both sides of each comparison in turns in
+//! one run, and their ratio beside its bound.
+//!
+//! `cargo bench -p wansan-relay --bench relay -- [--json] [QUESTION...]`
+//!
+//! A bound that is missed is reported and does not fail the run; what could not be measured does.
+
+mod load;
+mod many;
+mod memory;
+mod questions;
+mod sockmap;
+mod ways;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::json;
+use wansan_peers::process::PeerError;
+use wansan_relay::{ListenerConfig, Relay, RelayConfig};
+use wansan_trace::Kinds;
+
+use memory::Memory;
+use questions::QUESTIONS;
+
+fn main() -> ExitCode {
+    // cargo itself adds --bench.
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .collect();
+    if let [role, way, to] = &arguments[..]
+        && role == questions::ROLE
+    {
+        return match serve(way, to) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{way}: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let (options, names): (Vec<_>, Vec<_>) = arguments
+        .iter()
+        .map(String::as_str)
+        .partition(|argument| argument.starts_with("--"));
+    let known = QUESTIONS.map(|question| question.name);
+    let wrong = options.iter().find(|option| **option != "--json");
+    if let Some(wrong) = wrong.or_else(|| names.iter().find(|name| !known.contains(name))) {
+        eprintln!("{wrong}: expected --json, or one of: {}", known.join(" "));
+        return ExitCode::from(2);
+    }
+    ask(&names, !options.is_empty())
+}
+
+/// Carries flows to `to` in one of the ways until standard input ends. Prints the address first. The
+/// relay prints what memory it takes for each line of standard input.
+fn serve(way: &str, to: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let to: SocketAddr = to.parse()?;
+    let told = |address: SocketAddr| {
+        println!("{address}");
+        std::io::stdout().flush()
+    };
+    if way != "relay" {
+        return Ok(ways::serve(way, to, told)?);
+    }
+    let listener = ListenerConfig::new("127.0.0.1:0", &to.to_string());
+    let relay = Relay::start(&RelayConfig {
+        listeners: vec![listener],
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        max_flows: 100_000,
+        memory_bytes: 256 << 20,
+        kinds: Kinds::NONE,
+        record_bytes: 0,
+        tcp_interval: Duration::from_secs(1),
+        report: |line| eprintln!("relay: {line}"),
+    })?;
+    told(relay.addresses()[0])?;
+    for _ in std::io::stdin().lines() {
+        println!("{}", Memory::of_this_process()?);
+        std::io::stdout().flush()?;
+    }
+    Ok(())
+}
+
+fn ask(names: &[&str], as_json: bool) -> ExitCode {
+    let mut failed = false;
+    let chosen = QUESTIONS
+        .iter()
+        .filter(|question| names.is_empty() || names.contains(&question.name));
+    for question in chosen {
+        match (question.measure)() {
+            Ok(comparisons) => {
+                for comparison in comparisons {
+                    if as_json {
+                        println!("{}", comparison.json());
+                    } else {
+                        println!("{}\n", comparison.text());
+                    }
+                }
+            }
+            Err(PeerError::Missing(missing)) if as_json => {
+                println!(
+                    "{}",
+                    json!({"question": question.name, "not_run": missing.to_string()})
+                );
+            }
+            Err(PeerError::Missing(missing)) => {
+                println!("{}: not run: {missing}\n", question.name);
+            }
+            Err(error) => {
+                failed = true;
+                eprintln!("{}: {error}\n", question.name);
+            }
+        }
+    }
+    match failed {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}

@@ -1,0 +1,212 @@
+//! Many flows at once: most of them idle, a thousand busy.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::net::{RecvFlags, recv};
+use wansan_peers::compare::{Bound, Comparison, Side};
+use wansan_peers::process::PeerError;
+use wansan_tcp::descriptors;
+use wansan_tcp::poller::{Poller, Ready};
+use wansan_trace::clock;
+
+use crate::memory::{Memory, in_words};
+use crate::questions::{Own, system};
+
+/// What is promised: so many flows ...
+const IDLE: usize = 20_000;
+const BUSY: usize = 1_000;
+
+/// ... in so much memory.
+const PROMISED_BYTES: u64 = 1 << 30;
+
+/// How long the busy flows are measured, after as long again in which they grow.
+const TIME: Duration = Duration::from_secs(10);
+
+/// How often the memory is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How long flows may take to come about.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Descriptors of a process for other things than flows.
+const OTHER_DESCRIPTORS: usize = 200;
+
+const BLOCK_BYTES: usize = 64 << 10;
+const LISTENER: u64 = u64::MAX;
+
+/// The relay's memory, and the kernel's for it, with as many idle flows as the limit of descriptors
+/// allows (two for each, here as there), and for those that are missing as much as one of them took.
+pub(crate) fn many() -> Result<Vec<Comparison>, PeerError> {
+    let allowed = descriptors::raise().saturating_sub(OTHER_DESCRIPTORS) / 2;
+    let idle = IDLE.min(allowed.saturating_sub(BUSY));
+    let sink = Sink::start().map_err(system)?;
+    let mut ours = Own::start("relay", sink.address)?;
+    let empty = ours.memory()?.bytes();
+    let _idle = sink.flows(ours.address, idle).map_err(system)?;
+    let with_idle = ours.memory()?.bytes();
+    let busy = sink.flows(ours.address, BUSY).map_err(system)?;
+    let over = Arc::new(AtomicBool::new(false));
+    let sender = send_until(busy, Arc::clone(&over)).map_err(system)?;
+    thread::sleep(TIME);
+    let before = sink.taken();
+    let mut most = ours.memory()?;
+    let began = Instant::now();
+    while began.elapsed() < TIME {
+        thread::sleep(LOOK);
+        most = most.max(ours.memory()?);
+    }
+    let after = sink.taken();
+    over.store(true, Ordering::Relaxed);
+    sender
+        .join()
+        .map_err(|_| system(io::ErrorKind::Other.into()))?
+        .map_err(system)?;
+    let moved: Vec<u64> = after.iter().zip(&before).map(|(b, a)| b - a).collect();
+    let movers = moved.iter().filter(|bytes| **bytes > 0).count();
+    if movers < BUSY {
+        let what = format!("only {movers} of {BUSY} flows moved anything in {TIME:?}");
+        return Err(system(io::Error::other(what)));
+    }
+    let for_idle = with_idle.saturating_sub(empty) / idle.max(1) as u64;
+    let all = most.bytes() + for_idle * (IDLE - idle) as u64;
+    let gib = moved.iter().sum::<u64>() as f64 / f64::from(1 << 30);
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    Ok(vec![Comparison {
+        question: format!(
+            "memory of {IDLE} idle flows ({idle} stood, {for_idle} B each) and {BUSY} busy ones ({:.2} \
+             GiB/s through them): {}",
+            gib / TIME.as_secs_f64(),
+            in_words(most)
+        ),
+        unit: "MiB",
+        ours: Side {
+            name: "wansan relay",
+            samples: vec![mib(all)],
+        },
+        other: Side {
+            name: "promised",
+            samples: vec![mib(PROMISED_BYTES)],
+        },
+        bound: Bound::AtMost(1.0),
+    }])
+}
+
+impl Memory {
+    fn max(self, other: Memory) -> Memory {
+        if other.bytes() > self.bytes() {
+            other
+        } else {
+            self
+        }
+    }
+}
+
+/// A target that throws away what it gets, with one thread for all connections.
+struct Sink {
+    address: SocketAddr,
+    /// What each connection brought, in bytes, in the order in which they came.
+    taken: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Sink {
+    /// Its thread ends with the process.
+    fn start() -> io::Result<Sink> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let taken = Arc::<Mutex<Vec<u64>>>::default();
+        let counters = Arc::clone(&taken);
+        let poller = Poller::new()?;
+        poller.add(&listener, LISTENER)?;
+        thread::spawn(move || take(&listener, &poller, &counters));
+        Ok(Sink { address, taken })
+    }
+
+    fn taken(&self) -> Vec<u64> {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.clone()
+    }
+
+    /// Opens so many flows through the relay at `relay`.
+    fn flows(&self, relay: SocketAddr, count: usize) -> io::Result<Vec<TcpStream>> {
+        /// What may be under way without a queue running over.
+        const AT_ONCE: usize = 100;
+        let before = self.taken().len();
+        let mut streams = Vec::new();
+        for number in 1..=count {
+            streams.push(TcpStream::connect(relay)?);
+            if number % AT_ONCE == 0 || number == count {
+                let began = Instant::now();
+                while self.taken().len() < before + number {
+                    if began.elapsed() > PATIENCE {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+        Ok(streams)
+    }
+}
+
+fn take(listener: &TcpListener, poller: &Poller, taken: &Mutex<Vec<u64>>) -> io::Result<()> {
+    let mut streams: Vec<TcpStream> = Vec::new();
+    let mut ready: Vec<Ready> = Vec::new();
+    let mut block = vec![0; BLOCK_BYTES];
+    loop {
+        poller.wait(clock::now(), None, &mut ready)?;
+        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        for event in &ready {
+            if event.source == LISTENER {
+                let (stream, _) = listener.accept()?;
+                poller.add(&stream, streams.len() as u64)?;
+                streams.push(stream);
+                taken.push(0);
+                continue;
+            }
+            let place = event.source as usize;
+            // TCP discards bytes that nobody wants to have copied.
+            match recv(
+                &streams[place],
+                &mut block,
+                RecvFlags::TRUNC | RecvFlags::DONTWAIT,
+            ) {
+                Ok((_, bytes @ 1..)) => taken[place] += bytes as u64,
+                Err(rustix::io::Errno::AGAIN) => {}
+                Ok((_, 0)) | Err(_) => poller.remove(&streams[place])?,
+            }
+        }
+    }
+}
+
+/// Has each of `streams` send as much as it takes, until it is `over`.
+fn send_until(
+    streams: Vec<TcpStream>,
+    over: Arc<AtomicBool>,
+) -> io::Result<JoinHandle<io::Result<()>>> {
+    let poller = Poller::new()?;
+    for (stream, source) in streams.iter().zip(0..) {
+        stream.set_nonblocking(true)?;
+        poller.add(stream, source)?;
+        poller.interest(stream, source, false, true)?;
+    }
+    Ok(thread::spawn(move || {
+        let mut ready: Vec<Ready> = Vec::new();
+        let block = vec![0x5a; BLOCK_BYTES];
+        while !over.load(Ordering::Relaxed) {
+            let now = clock::now();
+            poller.wait(now, Some(now + LOOK), &mut ready)?;
+            for event in &ready {
+                match (&streams[event.source as usize]).write(&block) {
+                    Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }))
+}

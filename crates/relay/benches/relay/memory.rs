@@ -1,0 +1,144 @@
+//! What a process takes of the machine's memory: its own, and what the kernel takes for its sockets
+//! and pipes. No counter of the kernel has all of it: a process's resident memory is without the
+//! kernel's, /proc/net/sockstat has all processes' sockets and not what was spliced out of them.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::str::FromStr;
+
+/// What a socket takes beside its queues: tcp_sock (2368 bytes in Linux 6.18), its inode, dentry, file,
+/// entry of a poller, and its port's bucket (/proc/slabinfo).
+const SOCKET_BYTES: u64 = 4096;
+
+/// What an empty pipe of 64 slots takes: they, its inode, dentries and files.
+const PIPE_BYTES: u64 = 4096;
+
+/// Words of SO_MEMINFO (linux/sock_diag.h): what came and was not read, what may come without asking
+/// for more, what was written and not acknowledged, options, and what came while the socket was in use.
+const COUNTED_WORDS: [usize; 5] = [0, 4, 5, 6, 7];
+
+/// Bytes of memory, by whose it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// The process's own that is resident.
+    process_bytes: u64,
+    /// Its sockets, with what waits in them.
+    sockets_bytes: u64,
+    /// Its pipes, with what is in them.
+    pipes_bytes: u64,
+}
+
+impl Memory {
+    /// That of this process.
+    pub(crate) fn of_this_process() -> io::Result<Memory> {
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = resident.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+        let mut memory = Memory {
+            process_bytes: kib.ok_or(io::ErrorKind::InvalidData)? << 10,
+            sockets_bytes: 0,
+            pipes_bytes: 0,
+        };
+        for entry in std::fs::read_dir("/proc/self/fd")? {
+            memory.count(&entry?.path());
+        }
+        Ok(memory)
+    }
+
+    /// Counts a descriptor; one that is closed meanwhile counts nothing.
+    fn count(&mut self, path: &Path) {
+        let Ok(what) = std::fs::read_link(path) else {
+            return;
+        };
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str()?.parse().ok());
+        let (Some(descriptor), Some(what)) = (name, what.to_str()) else {
+            return;
+        };
+        if what.starts_with("socket:") {
+            self.sockets_bytes += SOCKET_BYTES + queued_bytes(descriptor);
+        } else if what.starts_with("pipe:") {
+            // Both ends tell the same.
+            self.pipes_bytes += (PIPE_BYTES + piped_bytes(descriptor)) / 2;
+        }
+    }
+
+    /// All of it, in bytes.
+    pub(crate) fn bytes(self) -> u64 {
+        self.process_bytes + self.sockets_bytes + self.pipes_bytes
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Memory {
+            process_bytes,
+            sockets_bytes,
+            pipes_bytes,
+        } = self;
+        write!(f, "{process_bytes} {sockets_bytes} {pipes_bytes}")
+    }
+}
+
+impl FromStr for Memory {
+    type Err = io::Error;
+
+    fn from_str(text: &str) -> io::Result<Memory> {
+        let parts: Option<Vec<u64>> = text
+            .split_whitespace()
+            .map(|part| part.parse().ok())
+            .collect();
+        match parts.as_deref() {
+            Some(&[process_bytes, sockets_bytes, pipes_bytes]) => Ok(Memory {
+                process_bytes,
+                sockets_bytes,
+                pipes_bytes,
+            }),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+/// In MiB, by whose it is.
+pub(crate) fn in_words(memory: Memory) -> String {
+    let mib = |bytes: u64| bytes >> 20;
+    format!(
+        "process {} MiB, sockets {} MiB, pipes {} MiB",
+        mib(memory.process_bytes),
+        mib(memory.sockets_bytes),
+        mib(memory.pipes_bytes)
+    )
+}
+
+#[allow(unsafe_code, reason = "no safe wrapper of SO_MEMINFO exists in rustix")]
+fn queued_bytes(socket: i32) -> u64 {
+    let mut words = [0_u32; 9];
+    let mut length = size_of_val(&words) as libc::socklen_t;
+    // SAFETY: the kernel writes `length` bytes at most, which `words` has, and refuses what is no
+    // socket any more.
+    unsafe {
+        libc::getsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            words.as_mut_ptr().cast(),
+            &raw mut length,
+        );
+    }
+    COUNTED_WORDS
+        .iter()
+        .map(|place| u64::from(words[*place]))
+        .sum()
+}
+
+#[allow(unsafe_code, reason = "the pipe is another thread's")]
+fn piped_bytes(pipe: i32) -> u64 {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one int, and refuses what is no pipe any more.
+    unsafe {
+        libc::ioctl(pipe, libc::FIONREAD, &raw mut bytes);
+    }
+    u64::try_from(bytes).unwrap_or(0)
+}

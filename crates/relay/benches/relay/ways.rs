@@ -1,0 +1,158 @@
+//! The bare ways to carry bytes between two sockets, each as small as it can be: one thread, no
+//! bounds, no errors but ends.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use wansan_tcp::poller::{Poller, Ready};
+use wansan_trace::clock;
+
+use crate::sockmap::Sockmap;
+
+const BUFFER_BYTES: usize = 64 << 10;
+const PIPE_BYTES: usize = 256 << 10;
+const LISTENER: u64 = u64::MAX;
+
+/// One direction.
+enum Way {
+    /// Bytes that were read and not written yet.
+    Copy {
+        buffer: Vec<u8>,
+        from: usize,
+        to: usize,
+    },
+    /// A pipe, and how many bytes are in it.
+    Splice {
+        reader: OwnedFd,
+        writer: OwnedFd,
+        bytes: usize,
+    },
+}
+
+impl Way {
+    fn new(is_splice: bool) -> io::Result<Way> {
+        if !is_splice {
+            let buffer = vec![0; BUFFER_BYTES];
+            return Ok(Way::Copy {
+                buffer,
+                from: 0,
+                to: 0,
+            });
+        }
+        let (reader, writer) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
+        fcntl_setpipe_size(&writer, PIPE_BYTES)?;
+        Ok(Way::Splice {
+            reader,
+            writer,
+            bytes: 0,
+        })
+    }
+
+    /// Moves all that can be moved; false at the end.
+    fn carry(&mut self, source: &TcpStream, sink: &TcpStream) -> bool {
+        loop {
+            let moved = match self {
+                Way::Copy { buffer, from, to } if *from < *to => {
+                    let sent = send(
+                        sink,
+                        &buffer[*from..*to],
+                        SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+                    );
+                    sent.inspect(|bytes| *from += bytes)
+                }
+                Way::Copy { buffer, from, to } => {
+                    let read = recv(source, &mut buffer[..], RecvFlags::DONTWAIT);
+                    read.map(|(_, bytes)| {
+                        (*from, *to) = (0, bytes);
+                        bytes
+                    })
+                }
+                Way::Splice { reader, bytes, .. } if *bytes > 0 => {
+                    let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+                    splice(reader, None, sink, None, *bytes, flags).inspect(|sent| *bytes -= sent)
+                }
+                Way::Splice { writer, bytes, .. } => {
+                    let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+                    let read = splice(source, None, writer, None, PIPE_BYTES, flags);
+                    read.inspect(|read| *bytes = *read)
+                }
+            };
+            match moved {
+                Ok(1..) => {}
+                Err(Errno::AGAIN) => return true,
+                Ok(0) | Err(_) => return false,
+            }
+        }
+    }
+}
+
+struct Flow {
+    sides: [TcpStream; 2],
+    ways: [Way; 2],
+}
+
+/// Carries flows to `to` for ever, after it has `told` where it listens.
+pub(crate) fn serve(
+    way: &str,
+    to: SocketAddr,
+    told: impl Fn(SocketAddr) -> io::Result<()>,
+) -> io::Result<()> {
+    let sockmap = match way {
+        "sockmap" => Some(Sockmap::new()?),
+        _ => None,
+    };
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let poller = Poller::new()?;
+    poller.add(&listener, LISTENER)?;
+    told(listener.local_addr()?)?;
+    let mut flows: Vec<Option<Flow>> = Vec::new();
+    let mut ready: Vec<Ready> = Vec::new();
+    loop {
+        let now = clock::now();
+        poller.wait(now, None, &mut ready)?;
+        for event in &ready {
+            if event.source == LISTENER {
+                let (client, _) = listener.accept()?;
+                let target = TcpStream::connect(to)?;
+                let sides = [client, target];
+                for side in &sides {
+                    side.set_nodelay(true)?;
+                    // splice(2) heeds this for sockets, and not its own flag.
+                    side.set_nonblocking(true)?;
+                }
+                if let Some(sockmap) = &sockmap {
+                    sockmap.join(&sides)?;
+                    // The program sees what arrives from now on. What is there already would stay
+                    // for ever, with the window closed; it may be overtaken here, which a real proxy
+                    // would have to prevent.
+                    Way::new(false)?.carry(&sides[0], &sides[1]);
+                }
+                for (side, place) in sides.iter().zip(0..) {
+                    poller.add_edges(side, (flows.len() as u64) << 1 | place)?;
+                }
+                let ways = [Way::new(way == "splice")?, Way::new(way == "splice")?];
+                flows.push(Some(Flow { sides, ways }));
+                continue;
+            }
+            let place = (event.source >> 1) as usize;
+            let Some(flow) = &mut flows[place] else {
+                continue;
+            };
+            let goes_on = match &sockmap {
+                Some(_) => !event.ending,
+                None => {
+                    let [client, target] = &flow.sides;
+                    let [onward, back] = &mut flow.ways;
+                    onward.carry(client, target) && back.carry(target, client)
+                }
+            };
+            if !goes_on {
+                flows[place] = None;
+            }
+        }
+    }
+}

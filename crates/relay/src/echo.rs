@@ -1,0 +1,236 @@
+//! ECE towards the client of one flow: what the laws that signal ask for, and what came of it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wansan_tcp::TcpInfo;
+use wansan_tcp::ece::{EceSignal, Order, Signals};
+use wansan_trace::Instant;
+use wansan_trace::event::Ecn;
+
+use crate::law::{Bound, Law};
+use crate::plateau::Plateau;
+use crate::shares::drained_bytes;
+use crate::side::Side;
+
+/// How often it is looked at what came of the orders.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Why signals do nothing, so that the window alone holds a flow's backlog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fallback {
+    /// The client does not offer ECN.
+    NoEcn,
+    /// The round trip is so short that a sender of the smallest window is faster than the other side.
+    Powerless,
+}
+
+impl Fallback {
+    /// All that there are.
+    pub const ALL: [Fallback; 2] = [Fallback::NoEcn, Fallback::Powerless];
+
+    /// As counters name it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Fallback::NoEcn => "no_ecn",
+            Fallback::Powerless => "powerless",
+        }
+    }
+}
+
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Fallback::NoEcn => {
+                "the client does not offer ECN (net.ipv4.tcp_ecn=1 there makes it do so)"
+            }
+            Fallback::Powerless => {
+                "two segments in a round trip of the client, a sender's least, are more than the \
+                 target's side takes"
+            }
+        })
+    }
+}
+
+/// Signals of one flow.
+#[derive(Debug)]
+pub(crate) struct Echo {
+    signal: Arc<EceSignal>,
+    bound: Bound,
+    order: Order,
+    signals: Signals,
+    next_look: Instant,
+    /// Of the rate at which the target's side drains, while signals are of no use.
+    plateau: Plateau,
+    fallback: Option<Fallback>,
+    /// That it fell back was not told yet.
+    is_news: bool,
+    /// Bytes that had been read when it was decided last.
+    read_bytes: u64,
+    /// Of the random numbers of [`Law::EceRed`].
+    seed: u64,
+}
+
+impl Echo {
+    /// `None` for a law that does not signal.
+    pub(crate) fn new(bound: &Bound, number: u64) -> Option<Echo> {
+        Some(Echo {
+            signal: Arc::clone(bound.signal.as_ref()?),
+            bound: bound.clone(),
+            order: Order::default(),
+            signals: Signals::default(),
+            next_look: Instant::ZERO,
+            plateau: Plateau::default(),
+            fallback: None,
+            is_news: false,
+            read_bytes: 0,
+            seed: number,
+        })
+    }
+
+    /// What came of the orders, as of the last look.
+    pub(crate) fn signals(&self) -> Signals {
+        self.signals
+    }
+
+    /// What came of them until now.
+    pub(crate) fn signals_of(&self, client: &Side) -> Signals {
+        self.signal.signals(client)
+    }
+
+    /// Why the window alone holds the backlog now, if it does.
+    pub(crate) fn fallback(&self) -> Option<Fallback> {
+        self.fallback
+    }
+
+    /// Why it does since this was asked last.
+    pub(crate) fn take_news(&mut self) -> Option<Fallback> {
+        self.fallback.filter(|_| std::mem::take(&mut self.is_news))
+    }
+
+    /// [`Law::Arrival`]: tells the kernel how far the target's side is. `passed_bytes` of what came have
+    /// left there, and `rate` bytes leave in a second. Half of what may wait is signalled, so that the
+    /// window seldom has to stop the sender; a quarter of that must be left at the lowest point.
+    pub(crate) fn arrival(&mut self, client: &Side, passed_bytes: u64, rate: u64, now: Instant) {
+        let bound = drained_bytes(rate, self.bound.latency) / 2;
+        self.order = Order {
+            passed_bytes,
+            passed_at: now,
+            drain_bytes_per_s: rate,
+            bound_bytes: bound.max(1),
+            least_bytes: bound / 4,
+            ..self.order
+        };
+        self.send(client);
+    }
+
+    /// P5's laws, after a read: of the client `read_bytes` came until now, `waiting` of them wait, and
+    /// `rate` leave in a second.
+    pub(crate) fn after_read(&mut self, client: &Side, read_bytes: u64, waiting: u64, rate: u64) {
+        let ece = self.bound.ece;
+        // Fewer than before came where what was held for a side that is lost was given up.
+        let new_bytes = read_bytes.saturating_sub(self.read_bytes);
+        if new_bytes == 0 || new_bytes < ece.every_bytes {
+            return;
+        }
+        self.read_bytes = read_bytes;
+        let bound = ece
+            .bound_bytes
+            .unwrap_or_else(|| drained_bytes(rate, self.bound.latency));
+        let ramp = match self.bound.law {
+            Law::EceRed => ece.ramp_bytes.unwrap_or(bound / 2),
+            _ => 0,
+        };
+        if chance(waiting, bound, ramp) > self.random() {
+            self.order.asked += 1;
+            self.send(client);
+        }
+    }
+
+    /// Looks at what came of the orders, and whether they are of any use: `rate` bytes leave in a second
+    /// at the target's side, of which TCP says `target`. That they are of none for a client so near is
+    /// known when that rate no longer grows: at a flow's start every rate is less than two segments in a
+    /// round trip of the client.
+    pub(crate) fn look(
+        &mut self,
+        client: &Side,
+        info: &TcpInfo,
+        target: &TcpInfo,
+        rate: u64,
+        now: Instant,
+    ) {
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK;
+        let before = self.signals;
+        self.signals = self.signal.signals(client);
+        let fallback = if info.ecn() == Ecn::Off {
+            Some(Fallback::NoEcn)
+        } else if self.signals.signals > before.signals {
+            None
+        } else if self.signals.powerless > before.powerless
+            && self
+                .plateau
+                .note(rate, Duration::from_nanos(target.srtt_ns()), now)
+        {
+            Some(Fallback::Powerless)
+        } else {
+            return;
+        };
+        self.is_news |= fallback.is_some() && self.fallback.is_none();
+        self.fallback = fallback;
+    }
+
+    fn send(&self, client: &Side) {
+        // It fails at a connection that is gone, and where the kernel has no memory for another: the
+        // window still holds.
+        let _ = self.signal.order(client, &self.order);
+    }
+
+    /// A number below 1 (splitmix64 by G. Steele, D. Lea and C. Flood, 2014).
+    fn random(&mut self) -> f64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.seed;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((bits ^ (bits >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// The chance of a signal where so many bytes wait (P5 §5.6): 0 up to `ramp` below the bound, then
+/// growing to 1 at the bound; without a ramp, 1 above it.
+fn chance(waiting: u64, bound: u64, ramp: u64) -> f64 {
+    match waiting.checked_sub(bound.saturating_sub(ramp)) {
+        None | Some(0) => 0.0,
+        Some(_) if ramp == 0 || waiting >= bound => 1.0,
+        Some(above) => above as f64 / ramp as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chance_grows_from_the_ramp_to_the_bound() {
+        for (waiting, bound, ramp, expected) in [
+            (100, 100, 0, 0.0),
+            (101, 100, 0, 1.0),
+            (1, 0, 0, 1.0),
+            (50, 100, 50, 0.0),
+            (75, 100, 50, 0.5),
+            (100, 100, 50, 1.0),
+            (1000, 100, 50, 1.0),
+            (50, 100, 200, 0.25),
+        ] {
+            assert_eq!(
+                chance(waiting, bound, ramp),
+                expected,
+                "{waiting} {bound} {ramp}"
+            );
+        }
+    }
+}

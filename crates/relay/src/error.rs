@@ -1,0 +1,292 @@
+//! Why a relay cannot do what it is asked to do.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use wansan_tcp::buffers::BufferError;
+use wansan_tcp::congestion::CongestionError;
+use wansan_tcp::control::ControlError;
+
+use crate::law::Law;
+use crate::settings::ListenerConfig;
+
+/// A relay could not be started, or not take on other settings; either is the caller's mistake, or
+/// something that the machine lacks.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// No listener.
+    #[error("there is nothing to listen at; name at least one ADDRESS:PORT")]
+    NoListener,
+    /// Two listeners at one address.
+    #[error("two listeners are at {listen}; give each an address of its own")]
+    Twice {
+        /// The address.
+        listen: String,
+    },
+    /// Two listeners of which one would take what is meant for the other.
+    #[error(
+        "cannot listen at {listen} while this relay does so at {by}: leave one of them out; to put one \
+         in the other's place, reload without {by} first"
+    )]
+    Taken {
+        /// Where it was to listen.
+        listen: String,
+        /// The one that stands.
+        by: String,
+    },
+    /// No address and port.
+    #[error(
+        "'{listen}' is no ADDRESS:PORT to listen at: write {}",
+        near_listener(listen)
+    )]
+    Listener {
+        /// What was given.
+        listen: String,
+    },
+    /// No host and port.
+    #[error(
+        "'{to}' is no HOST:PORT to connect to: write for example {}",
+        near_target(to)
+    )]
+    Target {
+        /// What was given.
+        to: String,
+    },
+    /// Nothing that can be taken.
+    #[error(
+        "'{to}' says not what a transparent relay is to take: write ADDRESS:PORT or \
+         ADDRESS/PREFIX:PORT, such as 192.0.2.0/24:3260 or [2001:db8::/32]:3260"
+    )]
+    Interception {
+        /// What was given.
+        to: String,
+    },
+    /// The listener's family is another one than that of what it is to take.
+    #[error(
+        "a transparent relay at {listen} cannot take what goes to {to}: one is IPv4, the other IPv6"
+    )]
+    Family {
+        /// Where it listens.
+        listen: String,
+        /// What it is to take.
+        to: String,
+    },
+    /// The host has no address.
+    #[error("{to}: {source}; is the name right, and does the resolver answer?")]
+    Resolve {
+        /// What was given.
+        to: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It would connect to itself for ever.
+    #[error("{listen} leads to {to}, which is the relay itself")]
+    Loop {
+        /// Where it listens.
+        listen: String,
+        /// Where flows would go.
+        to: SocketAddr,
+    },
+    /// A buffer out of range.
+    #[error(
+        "{listen}: a buffer of {bytes} bytes is too little: give at least {} bytes",
+        ListenerConfig::MIN_BUFFER_BYTES
+    )]
+    Buffer {
+        /// Which listener.
+        listen: String,
+        /// What was given.
+        bytes: usize,
+    },
+    /// A law that lacks what it holds backlogs to.
+    #[error("{listen}: law '{law}' needs a latency to hold to: give one, such as 20ms")]
+    Latency {
+        /// Which listener.
+        listen: String,
+        /// What was given.
+        law: Law,
+    },
+    /// A law that signals ECE cannot do so here.
+    #[error("{listen}: law '{law}' cannot be had: {source}; law 'window' can be had everywhere")]
+    Law {
+        /// Which listener.
+        listen: String,
+        /// What was given.
+        law: Law,
+        /// Why.
+        source: ControlError,
+    },
+    /// Two congestion controls for one socket.
+    #[error(
+        "{listen}: law '{law}' signals by a congestion control of its own towards the client, which \
+         sends as reno does, not as '{control}': leave that one out, or take law 'window'"
+    )]
+    LawControl {
+        /// Which listener.
+        listen: String,
+        /// What was given.
+        law: Law,
+        /// The other congestion control.
+        control: String,
+    },
+    /// The address cannot be had.
+    #[error("cannot listen at {listen}: {source}")]
+    Listen {
+        /// Where.
+        listen: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The congestion control of a side cannot be had.
+    #[error("{listen}, {side}: {source}{}", remedy(source))]
+    Congestion {
+        /// Which listener.
+        listen: String,
+        /// Which side.
+        side: &'static str,
+        /// Why.
+        source: CongestionError,
+    },
+    /// The kernel gives a smaller buffer, or none.
+    #[error("{listen}, {side}: {source}")]
+    SocketBuffer {
+        /// Which listener.
+        listen: String,
+        /// Which side.
+        side: &'static str,
+        /// Why.
+        source: BufferError,
+    },
+    /// The kernel refuses a setting.
+    #[error("{listen}, {side}: cannot set {what}: {source}")]
+    Option {
+        /// Which listener.
+        listen: String,
+        /// Which side.
+        side: &'static str,
+        /// Which setting.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel does not let this process take connections that are not meant for this host.
+    #[error(
+        "{listen}: a transparent relay needs CAP_NET_ADMIN in its network namespace ({source}); run \
+         it as root or with that capability"
+    )]
+    Transparent {
+        /// Which listener.
+        listen: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The machine gives no thread or descriptor.
+    #[error("cannot start the relay's threads: {0}")]
+    Machine(#[from] io::Error),
+}
+
+/// Why a flow did not come about.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ConnectError {
+    /// Nobody listens there.
+    #[error("connection refused")]
+    Refused,
+    /// There is no way to it.
+    #[error("unreachable: {0}")]
+    Unreachable(rustix::io::Errno),
+    /// Nothing was heard within the listener's time.
+    #[error("no answer within {} ms", .0.as_millis())]
+    TimedOut(Duration),
+    /// Nothing was heard until the kernel gave up.
+    #[error("no answer")]
+    Unanswered,
+    /// No address is left to try; or, of a transparent flow, it was meant for the relay itself.
+    #[error("it is not one of those that the relay is to take")]
+    NoAddress,
+    /// The machine lacks something.
+    #[error("{0}")]
+    Machine(rustix::io::Errno),
+}
+
+/// How to get a congestion control that the kernel lacks.
+fn remedy(error: &CongestionError) -> String {
+    match error {
+        CongestionError::Unknown { name, .. } if name.starts_with("wansan_") => {
+            format!("; load it with `wansan cc load {name}`")
+        }
+        CongestionError::Unknown { name, .. } => {
+            format!("; if the kernel has it as a module, `modprobe tcp_{name}` loads it")
+        }
+        _ => String::new(),
+    }
+}
+
+/// An address near to what was given for one.
+fn near_listener(given: &str) -> String {
+    const PORT: u16 = 3260;
+    let bare = given.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return SocketAddr::new(address, PORT).to_string();
+    }
+    match given.rsplit_once(':') {
+        Some(("", port)) if port.parse::<u16>().is_ok() => format!("127.0.0.1:{port}"),
+        Some((host, _)) if host.parse::<IpAddr>().is_ok() => format!("{host}:{PORT}"),
+        _ => format!("127.0.0.1:{PORT}"),
+    }
+}
+
+/// A target near to what was given for one.
+fn near_target(given: &str) -> String {
+    let bare = given.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse::<IpAddr>() {
+        return SocketAddr::new(address, 3260).to_string();
+    }
+    let host = given.split(':').next().filter(|host| !host.is_empty());
+    format!("{}:3260", host.unwrap_or("storage.example.net"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_nearly_right_is_named() {
+        for (given, near) in [
+            ("127.0.0.1", "127.0.0.1:3260"),
+            ("192.0.2.1:", "192.0.2.1:3260"),
+            (":3261", "127.0.0.1:3261"),
+            ("::1", "[::1]:3260"),
+            ("here", "127.0.0.1:3260"),
+        ] {
+            assert_eq!(near_listener(given), near, "{given}");
+        }
+        for (given, near) in [
+            ("storage", "storage:3260"),
+            ("192.0.2.1:port", "192.0.2.1:3260"),
+            ("2001:db8::1", "[2001:db8::1]:3260"),
+            ("", "storage.example.net:3260"),
+        ] {
+            assert_eq!(near_target(given), near, "{given}");
+        }
+    }
+
+    #[test]
+    fn a_missing_congestion_control_is_named_with_how_to_load_it() {
+        for (name, way) in [
+            ("wansan_hstcp", "wansan cc load wansan_hstcp"),
+            ("vegas", "modprobe tcp_vegas"),
+        ] {
+            let error = RelayError::Congestion {
+                listen: "127.0.0.1:3260".to_owned(),
+                side: "towards the target",
+                source: CongestionError::Unknown {
+                    name: name.to_owned(),
+                    available: "reno cubic".to_owned(),
+                },
+            };
+            let text = error.to_string();
+            assert!(text.contains(way) && !text.contains('\n'), "{text}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! A flow: a client's connection, one to the target, and what goes between them.
+//!
+//! What happens to one side happens to the other, in order: a FIN after the last byte that came
+//! before it, a reset after them too. A lost connection (reset by its peer, or given up by the
+//! kernel) is passed on as a reset as soon as the other side has acknowledged what came before, or
+//! after [`RESET_PATIENCE`].
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use wansan_tcp::poller::Ready;
+use wansan_trace::Instant;
+
+use crate::direction::{Direction, End, Turn};
+use crate::error::ConnectError;
+use crate::governor::Governor;
+use crate::pool::Pool;
+use crate::route::Route;
+use crate::seat::Seat;
+use crate::side::Side;
+use crate::socket;
+
+/// How long the side that is left may take to acknowledge what it was sent before the other side was
+/// lost.
+const RESET_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The client's side, in [`Flow::sides`]; the direction from it has the same place.
+pub(crate) const CLIENT: usize = 0;
+
+/// The target's side.
+pub(crate) const TARGET: usize = 1;
+
+/// A flow.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    /// Unique in a relay.
+    pub(crate) number: u64,
+    pub(crate) route: Arc<Route>,
+    pub(crate) client: SocketAddr,
+    pub(crate) target: SocketAddr,
+    pub(crate) sides: [Side; 2],
+    /// From the client to the target, and back.
+    pub(crate) directions: [Direction; 2],
+    /// Holds their backlogs to a time, where that is asked for.
+    pub(crate) governor: Option<Governor>,
+    pub(crate) began: Instant,
+    /// When it is looked at although nothing happens: the connection has to be there, or the reset to
+    /// be sent, until then.
+    deadline: Option<Instant>,
+    is_connecting: bool,
+    /// The client has gone before the target was there.
+    is_abandoned: bool,
+    /// Which of the target's addresses is tried.
+    place: usize,
+    /// It waits for another turn in its thread's list.
+    pub(crate) is_queued: bool,
+    _seat: Seat,
+}
+
+/// What a flow needs next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Nothing until a socket becomes ready.
+    Waits,
+    /// Another turn.
+    Again,
+    /// It connects to another address: the poller has to be told of the new socket.
+    Reconnects,
+    /// It is over.
+    Over(Ending),
+}
+
+/// How a flow ended.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// Both sides have sent all, and got all.
+    Finished,
+    /// A side was lost; the other one is reset.
+    Lost,
+    /// The target could not be reached; the client is reset.
+    NotConnected(ConnectError),
+}
+
+/// A connection to a target that was begun.
+struct Attempt {
+    socket: OwnedFd,
+    to: SocketAddr,
+    place: usize,
+}
+
+impl Flow {
+    /// Begins to connect a client to where its route leads.
+    pub(crate) fn begin(
+        number: u64,
+        socket: OwnedFd,
+        client: SocketAddr,
+        route: Arc<Route>,
+        seat: Seat,
+        now: Instant,
+    ) -> Result<Flow, ConnectError> {
+        let attempt = attempt(&route, &socket, client, 0)?;
+        Ok(Flow {
+            number,
+            client,
+            target: attempt.to,
+            sides: [Side::new(socket), Side::new(attempt.socket)],
+            directions: Default::default(),
+            governor: Governor::new(route.bound.as_ref(), number),
+            began: now,
+            deadline: Some(now + route.config.connect_timeout),
+            is_connecting: true,
+            is_abandoned: false,
+            place: attempt.place,
+            is_queued: false,
+            route,
+            _seat: seat,
+        })
+    }
+
+    /// Whether it has a deadline.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.deadline.is_some()
+    }
+
+    /// Takes in what the poller says of a side.
+    pub(crate) fn note(&mut self, side: usize, ready: Ready) {
+        self.is_abandoned |= self.is_connecting && side == CLIENT && ready.gone;
+        self.sides[side].note(ready);
+    }
+
+    /// Does what can be done now.
+    pub(crate) fn advance(&mut self, pool: &mut Pool, now: Instant) -> Step {
+        if self.is_connecting
+            && let Some(step) = self.connect(now)
+        {
+            return step;
+        }
+        let limits = [CLIENT, TARGET].map(|from| self.limit_bytes(from));
+        let [client, target] = &mut self.sides;
+        let [onward, back] = &mut self.directions;
+        let mut again = carry(onward, client, target, pool, limits[CLIENT]);
+        again |= carry(back, target, client, pool, limits[TARGET]);
+        if let Some(governor) = &mut self.governor {
+            governor.govern(&self.sides, &self.directions[CLIENT], now);
+        }
+        let [client, target] = &mut self.sides;
+        let [onward, back] = &mut self.directions;
+        let (left, towards_left) = match (client.lost, target.lost) {
+            (None, None) if onward.over && back.over => return Step::Over(Ending::Finished),
+            (None, None) if again => return Step::Again,
+            (None, None) => return Step::Waits,
+            (Some(_), Some(_)) => {
+                onward.cancel(pool);
+                back.cancel(pool);
+                return Step::Over(Ending::Lost);
+            }
+            (Some(_), None) => {
+                back.cancel(pool);
+                (target, onward)
+            }
+            (None, Some(_)) => {
+                onward.cancel(pool);
+                (client, back)
+            }
+        };
+        let deadline = *self.deadline.get_or_insert(now + RESET_PATIENCE);
+        if now >= deadline || (towards_left.over && left.is_acknowledged()) {
+            towards_left.cancel(pool);
+            return Step::Over(Ending::Lost);
+        }
+        if again { Step::Again } else { Step::Waits }
+    }
+
+    /// What the direction from that side may hold.
+    fn limit_bytes(&self, from: usize) -> usize {
+        let limit = self.route.config.buffer_bytes;
+        let governor = self.governor.as_ref();
+        let share = governor.and_then(|governor| governor.shares(from));
+        share.map_or(limit, |share| limit.min(share.held_bytes as usize))
+    }
+
+    /// Looks whether the target is there; `None` when it is.
+    fn connect(&mut self, now: Instant) -> Option<Step> {
+        if self.is_abandoned {
+            return Some(Step::Over(Ending::Lost));
+        }
+        let target = &self.sides[TARGET];
+        let failure = if target.writable || target.ending {
+            match target.take_error() {
+                Ok(()) => {
+                    self.is_connecting = false;
+                    self.deadline = None;
+                    return None;
+                }
+                Err(errno) => ConnectError::from(errno),
+            }
+        } else if self.deadline.is_some_and(|deadline| now >= deadline) {
+            ConnectError::TimedOut(self.route.config.connect_timeout)
+        } else {
+            return Some(Step::Waits);
+        };
+        let client = &self.sides[CLIENT];
+        match attempt(&self.route, client, self.client, self.place + 1) {
+            Ok(attempt) => {
+                self.target = attempt.to;
+                self.place = attempt.place;
+                // The old socket leaves the poller as it closes.
+                self.sides[TARGET] = Side::new(attempt.socket);
+                self.deadline = Some(now + self.route.config.connect_timeout);
+                Some(Step::Reconnects)
+            }
+            // What came first says more than that there is no other address.
+            Err(ConnectError::NoAddress) => Some(Step::Over(Ending::NotConnected(failure))),
+            Err(other) => Some(Step::Over(Ending::NotConnected(other))),
+        }
+    }
+
+    /// Closes both connections: in the ordinary way after a finished flow, else with a reset.
+    pub(crate) fn close(mut self, ending: &Ending, pool: &mut Pool) {
+        for direction in &mut self.directions {
+            direction.cancel(pool);
+        }
+        if matches!(ending, Ending::Finished) {
+            self.sides.into_iter().for_each(Side::let_go);
+        }
+    }
+}
+
+/// Moves what can be moved one way; says whether there is more to do.
+fn carry(
+    direction: &mut Direction,
+    from: &mut Side,
+    to: &mut Side,
+    pool: &mut Pool,
+    limit: usize,
+) -> bool {
+    if direction.over {
+        return false;
+    }
+    match direction.pump(from, to, pool, limit) {
+        Turn::Waits => false,
+        Turn::Again => true,
+        Turn::Ended(end) => {
+            // After a write that failed, reading ends as if the peer had sent a FIN.
+            if end == End::Fin && from.lost.is_none() {
+                to.finish();
+            }
+            direction.over = true;
+            false
+        }
+    }
+}
+
+/// Begins to connect to the first address from `place` on that does not fail at once.
+fn attempt(
+    route: &Route,
+    client_socket: impl AsFd,
+    client: SocketAddr,
+    place: usize,
+) -> Result<Attempt, ConnectError> {
+    let mut failure = ConnectError::NoAddress;
+    for place in place.. {
+        let Some(to) = route.address(&client_socket, place) else {
+            break;
+        };
+        match socket::connecting(&route.config, to, route.source(client)) {
+            Ok(socket) => return Ok(Attempt { socket, to, place }),
+            Err(error) => failure = error.into(),
+        }
+    }
+    Err(failure)
+}
+
+impl From<Errno> for ConnectError {
+    fn from(errno: Errno) -> ConnectError {
+        match errno {
+            Errno::CONNREFUSED => ConnectError::Refused,
+            Errno::TIMEDOUT => ConnectError::Unanswered,
+            Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::ACCESS | Errno::PERM => {
+                ConnectError::Unreachable(errno)
+            }
+            errno => ConnectError::Machine(errno),
+        }
+    }
+}
+
+impl From<std::io::Error> for ConnectError {
+    fn from(error: std::io::Error) -> ConnectError {
+        Errno::from_io_error(&error).map_or(ConnectError::Machine(Errno::IO), ConnectError::from)
+    }
+}

@@ -1,0 +1,182 @@
+//! How the backlog of a flow is held to a time.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use wansan_tcp::control::ControlError;
+use wansan_tcp::ece::EceSignal;
+
+use crate::error::RelayError;
+use crate::settings::{EceSettings, ListenerConfig};
+
+/// By what the backlog is held to a time (docs/relay-control.md).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Law {
+    /// Nothing: the kernel's buffers grow as they do.
+    None,
+    /// The window that the sender is offered, and what the receiving side's socket takes.
+    Window,
+    /// ECE, decided after each read: when more waits than may (P5 §5.6, the first law).
+    EceBound,
+    /// ECE, decided after each read: the likelier, the less room is left (P5 §5.6, the second law).
+    EceRed,
+    /// ECE, decided in the kernel at each arriving segment, with the window as the bound behind it.
+    Arrival,
+}
+
+impl Law {
+    /// All that there are.
+    pub const ALL: [Law; 5] = [
+        Law::None,
+        Law::Window,
+        Law::EceBound,
+        Law::EceRed,
+        Law::Arrival,
+    ];
+
+    /// What users call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Law::None => "none",
+            Law::Window => "window",
+            Law::EceBound => "ece-bound",
+            Law::EceRed => "ece-red",
+            Law::Arrival => "arrival",
+        }
+    }
+}
+
+impl fmt::Display for Law {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Law {
+    type Err = LawError;
+
+    fn from_str(name: &str) -> Result<Self, LawError> {
+        let law = Law::ALL.into_iter().find(|law| law.name() == name);
+        law.ok_or_else(|| LawError {
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// There is no law of that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no law '{name}': give one of {}", Law::ALL.map(Law::name).join(", "))]
+pub struct LawError {
+    name: String,
+}
+
+/// A law of a listener with all that it needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Bound {
+    pub(crate) law: Law,
+    /// What a byte may wait.
+    pub(crate) latency: Duration,
+    /// Parameters of P5's laws.
+    pub(crate) ece: EceSettings,
+    /// What signals ECE, for the laws that do.
+    pub(crate) signal: Option<Arc<EceSignal>>,
+}
+
+/// What signals ECE for all flows of a relay; it is loaded when the first listener needs it.
+#[derive(Debug, Default)]
+pub(crate) struct Signaller(OnceLock<Arc<EceSignal>>);
+
+impl Signaller {
+    fn get(&self) -> Result<Arc<EceSignal>, ControlError> {
+        if let Some(signal) = self.0.get() {
+            return Ok(Arc::clone(signal));
+        }
+        let loaded = Arc::new(EceSignal::load()?);
+        Ok(Arc::clone(self.0.get_or_init(|| loaded)))
+    }
+}
+
+/// A law as it is in force, and why it is another one than the best, where nobody chose it.
+pub(crate) type Resolved = (Option<Bound>, Option<String>);
+
+impl Bound {
+    /// The law of a listener. Where none was chosen it is the best that can be had.
+    pub(crate) fn resolve(
+        config: &ListenerConfig,
+        signaller: &Signaller,
+    ) -> Result<Resolved, RelayError> {
+        let listen = || config.listen.clone();
+        let law = match (config.law, config.latency) {
+            (None | Some(Law::None), None) | (Some(Law::None), _) => return Ok((None, None)),
+            (Some(law @ (Law::EceBound | Law::EceRed)), None)
+                if config.ece.bound_bytes.is_some() =>
+            {
+                Some(law)
+            }
+            (Some(law), None) => {
+                return Err(RelayError::Latency {
+                    listen: listen(),
+                    law,
+                });
+            }
+            (law, Some(_)) => law,
+        };
+        let bound = |law, signal| {
+            Some(Bound {
+                law,
+                latency: config.latency.unwrap_or_default(),
+                ece: config.ece,
+                signal,
+            })
+        };
+        let control = config.inward.congestion_control.as_deref();
+        let is_governed = control.is_some_and(|name| !SENDS_AS.contains(&name));
+        match law {
+            Some(Law::Window) => Ok((bound(Law::Window, None), None)),
+            Some(law) => {
+                if is_governed {
+                    return Err(RelayError::LawControl {
+                        listen: listen(),
+                        law,
+                        control: control.unwrap_or_default().to_owned(),
+                    });
+                }
+                let signal = signaller.get().map_err(|source| RelayError::Law {
+                    listen: listen(),
+                    law,
+                    source,
+                })?;
+                Ok((bound(law, Some(signal)), None))
+            }
+            None if is_governed => Ok((
+                bound(Law::Window, None),
+                Some("its congestion control towards the client is not reno".to_owned()),
+            )),
+            None => Ok(match signaller.get() {
+                Ok(signal) => (bound(Law::Arrival, Some(signal)), None),
+                Err(error) => (bound(Law::Window, None), Some(error.to_string())),
+            }),
+        }
+    }
+}
+
+/// What may be asked for of a socket that signals ECE, which sends as they do (RFC 5681): a congestion
+/// control cannot do as another one.
+const SENDS_AS: [&str; 2] = ["reno", "wansan_reno"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn laws_are_known_by_their_names() {
+        for law in Law::ALL {
+            assert_eq!(law.to_string().parse(), Ok(law));
+        }
+        let error = "windows".parse::<Law>().unwrap_err().to_string();
+        assert!(error.contains("window") && !error.contains('\n'), "{error}");
+    }
+}

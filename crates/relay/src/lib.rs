@@ -1,0 +1,61 @@
+//! The TCP-splitting proxy: takes a client's connection, makes one of its own to the target, and
+//! carries what each says to the other. Each side has its own TCP: congestion control, buffers,
+//! segments, class. RFC 3135 calls it a performance enhancing proxy (§2.4, split connections).
+//!
+//! [`Relay::start`] takes a [`RelayConfig`] and gives a running [`Relay`]; [`Relay::reload`] gives it
+//! other listeners, [`Relay::observer`] looks at it, [`Relay::drain`] and [`Relay::stop`] end it.
+//!
+//! ```text
+//!  client ══ Side ─ receive queue ─► Direction (piece or pipe) ─► send queue ─ Side ══ target
+//!                                    └────────────── Flow ──────────────┘
+//! ```
+//!
+//! Each thread has an event loop (`reactor`) over epoll's edges, owns its flows, and shares no lock
+//! with others on the way of a byte. The first one accepts for all, and gives each flow to the thread
+//! that has the fewest.
+//!
+//! [`stream`] is a meter: streams whose throughput and latency are measured through whatever is on
+//! their way.
+
+mod backlog;
+mod complaints;
+mod direction;
+mod drain;
+mod dscp;
+mod echo;
+mod error;
+mod flow;
+mod governor;
+mod law;
+mod mailbox;
+mod mapping;
+mod meter;
+mod plateau;
+mod pool;
+mod reactor;
+mod relay;
+mod route;
+mod rules;
+mod seat;
+mod settings;
+mod shares;
+mod side;
+mod snapshot;
+mod socket;
+pub mod stream;
+mod table;
+mod window;
+
+pub use backlog::Backlog;
+pub use dscp::{Dscp, DscpError};
+pub use echo::Fallback;
+pub use error::RelayError;
+pub use law::{Law, LawError};
+pub use meter::Meter;
+pub use relay::{Changes, Relay};
+pub use route::Interception;
+pub use rules::{Installed, Rules, RulesError};
+pub use settings::{EceSettings, ListenerConfig, RelayConfig, SideSettings};
+pub use shares::Shares;
+pub use snapshot::{DirectionSnapshot, EceSnapshot, FlowSnapshot, Observer, Snapshot};
+pub use window::ReceiveBuffer;

@@ -1,0 +1,88 @@
+//! Memory straight from the kernel, which has it back as soon as it is dropped. What malloc(3) is given
+//! back mostly stays with the process: it is whole pages only where nothing beside it is in use.
+
+use std::ops::{Deref, DerefMut};
+use std::ptr::{self, NonNull};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+/// `BYTES` of zeroes at first.
+#[derive(Debug)]
+pub(crate) struct Mapping<const BYTES: usize>(NonNull<u8>);
+
+#[allow(unsafe_code, reason = "the kernel gives memory by its address")]
+impl<const BYTES: usize> Mapping<BYTES> {
+    /// `None` when the system gives none.
+    pub(crate) fn new() -> Option<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), BYTES, access, MapFlags::PRIVATE) };
+        NonNull::new(start.ok()?.cast()).map(Mapping)
+    }
+}
+
+#[allow(unsafe_code, reason = "the kernel gives memory by its address")]
+// SAFETY: the mapping belongs to this value alone; nothing about it is tied to a thread.
+unsafe impl<const BYTES: usize> Send for Mapping<BYTES> {}
+
+impl<const BYTES: usize> Deref for Mapping<BYTES> {
+    type Target = [u8];
+
+    #[allow(unsafe_code, reason = "the kernel gives memory by its address")]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the mapping has so many bytes, all of them set, and is borrowed as this value is.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr(), BYTES) }
+    }
+}
+
+impl<const BYTES: usize> DerefMut for Mapping<BYTES> {
+    #[allow(unsafe_code, reason = "the kernel gives memory by its address")]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and nobody else borrows it.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr(), BYTES) }
+    }
+}
+
+impl<const BYTES: usize> Drop for Mapping<BYTES> {
+    #[allow(unsafe_code, reason = "the kernel gives memory by its address")]
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's alone, and nobody borrows it any more.
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: usize = 64 << 10;
+
+    fn resident_bytes() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<usize>().ok());
+        kib.unwrap() << 10
+    }
+
+    #[test]
+    fn the_kernel_has_it_back_at_once() {
+        const COUNT: usize = 2000;
+        let before = resident_bytes();
+        let mut mappings = Vec::new();
+        // What stays in use between them.
+        let mut others = Vec::new();
+        for _ in 0..COUNT {
+            let mut mapping = Mapping::<BYTES>::new().unwrap();
+            assert_eq!((mapping[0], mapping[BYTES - 1]), (0, 0));
+            mapping.fill(7);
+            mappings.push(mapping);
+            others.push(vec![7_u8; 300]);
+        }
+        let taken = resident_bytes() - before;
+        assert!(taken > COUNT * BYTES * 3 / 4, "{taken}");
+        drop(mappings);
+        let left = resident_bytes().saturating_sub(before);
+        assert!(left < COUNT * BYTES / 4, "{left} of {taken}");
+        assert_eq!(others.len(), COUNT);
+    }
+}

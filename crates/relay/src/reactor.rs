@@ -1,0 +1,438 @@
+//! One thread of a relay: waits for sockets and mail, and carries its flows.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, acceptfrom_with};
+use wansan_tcp::TcpInfo;
+use wansan_tcp::poller::{Poller, Ready};
+use wansan_tcp::queues;
+use wansan_trace::{ConnectionId, Instant, Recorder, SessionId, clock};
+
+use crate::complaints::Complaints;
+use crate::flow::{CLIENT, Ending, Flow, Step, TARGET};
+use crate::governor::Governor;
+use crate::mailbox::{Client, Mail};
+use crate::meter::Meter;
+use crate::pool::Pool;
+use crate::relay::Shared;
+use crate::route::Listener;
+use crate::socket::BACKLOG;
+use crate::table::{Key, Table};
+
+/// How often complaints are summed up, and memory that lies idle is given back.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How often it is looked at flows with a deadline, and for room while there is none.
+const SHORT_TICK: Duration = Duration::from_millis(10);
+
+/// Connections that are accepted in one turn.
+const ACCEPTS: usize = 64;
+
+/// Sources of the poller that are no flow; keys of flows are less.
+const LISTENER: u64 = u64::MAX;
+const MAILBOX: u64 = u64::MAX - 1;
+
+pub(crate) struct Reactor {
+    pub(crate) number: usize,
+    pub(crate) shared: Arc<Shared>,
+    poller: Poller,
+    /// On the thread that accepts for all.
+    listeners: Vec<Listener>,
+    /// False during a pause in accepting.
+    listens: bool,
+    pub(crate) flows: Table<Flow>,
+    pool: Pool,
+    /// Flows that have had their turn and want another.
+    again: Vec<Key>,
+    /// Flows that had a deadline when it was last looked.
+    timed: Vec<Key>,
+    pub(crate) meter: Meter,
+    complaints: Complaints,
+    trace: Recorder,
+    next_tick: Instant,
+    next_short_tick: Instant,
+    next_tcp_sample: Instant,
+}
+
+impl Reactor {
+    pub(crate) fn new(number: usize, shared: Arc<Shared>, trace: Recorder) -> io::Result<Reactor> {
+        let poller = Poller::new()?;
+        poller.add(&shared.mailboxes[number], MAILBOX)?;
+        Ok(Reactor {
+            number,
+            poller,
+            listeners: Vec::new(),
+            listens: true,
+            flows: Table::default(),
+            pool: Pool::new(Arc::clone(&shared.budget)),
+            again: Vec::new(),
+            timed: Vec::new(),
+            meter: Meter::default(),
+            complaints: Complaints::new(shared.report),
+            shared,
+            trace,
+            next_tick: Instant::ZERO,
+            next_short_tick: Instant::ZERO,
+            next_tcp_sample: Instant::ZERO,
+        })
+    }
+
+    /// Carries flows until it is told to stop, and gives the records.
+    pub(crate) fn run(mut self) -> Recorder {
+        let mut ready: Vec<Ready> = Vec::new();
+        let mut again: Vec<Key> = Vec::new();
+        loop {
+            let now = clock::now();
+            self.look_at_the_time(now);
+            let deadline = if self.again.is_empty() {
+                self.deadline()
+            } else {
+                now
+            };
+            if let Err(error) = self.poller.wait(now, Some(deadline), &mut ready) {
+                (self.shared.report)(&format!("a thread of the relay cannot wait: {error}"));
+                return self.trace;
+            }
+            let now = clock::now();
+            std::mem::swap(&mut self.again, &mut again);
+            for event in &ready {
+                match event.source {
+                    LISTENER => {
+                        self.accept(now);
+                    }
+                    MAILBOX => {
+                        if self.read_mail(now) {
+                            return self.trace;
+                        }
+                    }
+                    source => self.serve(*event, source, now),
+                }
+            }
+            for key in again.drain(..) {
+                if let Some(flow) = self.flows.get_mut(key) {
+                    flow.is_queued = false;
+                    self.advance(key, now);
+                }
+            }
+        }
+    }
+
+    /// When it has to look at the time again.
+    fn deadline(&self) -> Instant {
+        let mut deadline = self.next_tick;
+        if !self.timed.is_empty() || !self.listens {
+            deadline = deadline.min(self.next_short_tick);
+        }
+        if self.trace.keeps_tcp() && !self.flows.is_empty() {
+            deadline = deadline.min(self.next_tcp_sample);
+        }
+        deadline
+    }
+
+    fn look_at_the_time(&mut self, now: Instant) {
+        if self.trace.keeps_tcp() && now >= self.next_tcp_sample {
+            self.next_tcp_sample = now + self.shared.tcp_interval;
+            self.sample(now);
+        }
+        if now >= self.next_short_tick {
+            self.next_short_tick = now + SHORT_TICK;
+            if !self.listens && self.shared.seats.has_room() {
+                self.listen(true);
+            }
+            for key in std::mem::take(&mut self.timed) {
+                let is_timed = |flow: &mut Flow| flow.is_timed();
+                if self.flows.get_mut(key).is_some_and(is_timed) {
+                    self.timed.push(key);
+                    self.advance(key, now);
+                }
+            }
+        }
+        if now >= self.next_tick {
+            self.next_tick = now + TICK;
+            self.complaints.tick();
+            self.pool.tidy_up();
+        }
+    }
+
+    /// Records what TCP says of every connection.
+    fn sample(&mut self, now: Instant) {
+        for (_, flow) in self.flows.iter() {
+            for (side, place) in flow.sides.iter().zip(0..) {
+                if let Ok(info) = TcpInfo::of(side) {
+                    let mut record = info.record(now, SessionId(flow.number), ConnectionId(place));
+                    let held = flow.directions[usize::from(place)].held_bytes() as u64;
+                    let unread = queues::received_bytes(side).unwrap_or(0) + held;
+                    record.unread_bytes = u32::try_from(unread).unwrap_or(u32::MAX);
+                    if usize::from(place) == CLIENT {
+                        record.ece_signals = u32::try_from(signals(flow)).unwrap_or(u32::MAX);
+                    }
+                    self.trace.tcp(record);
+                }
+            }
+        }
+    }
+
+    /// Accepts what has connected, up to [`ACCEPTS`] at each listener; whether more may wait.
+    fn accept(&mut self, now: Instant) -> bool {
+        let mut more = false;
+        for place in 0..self.listeners.len() {
+            let listener = self.listeners[place].clone();
+            let mut left = ACCEPTS;
+            while left > 0 && self.listens && self.accept_one(&listener, now) {
+                left -= 1;
+            }
+            more |= left == 0;
+        }
+        more && self.listens
+    }
+
+    /// Accepts a connection; whether another one may wait.
+    fn accept_one(&mut self, listener: &Listener, now: Instant) -> bool {
+        if !self.shared.seats.has_room() {
+            self.pause();
+            return false;
+        }
+        match accept(listener) {
+            Ok((socket, address)) => self.admit(listener, socket, address, now),
+            Err(Errno::AGAIN) => return false,
+            // The client has gone again.
+            Err(Errno::CONNABORTED | Errno::PROTO) => {}
+            Err(errno) => {
+                // Out of descriptors, as a rule: what waits would wake this thread for ever.
+                self.complaints
+                    .say(|| format!("cannot accept a connection: {errno}"));
+                self.pause();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Has a client's flow carried, if the listener lets it in.
+    fn admit(&mut self, listener: &Listener, socket: OwnedFd, address: SocketAddr, now: Instant) {
+        self.meter.accepted += 1;
+        if !listener.route.allows(address.ip()) {
+            self.meter.turned_away += 1;
+            let listen = &listener.route.config.listen;
+            self.complaints
+                .say(|| format!("{address}: turned away: {listen} is not for its network"));
+            return;
+        }
+        let seat = self.shared.seats.take();
+        let thread = seat.thread;
+        let client = Client {
+            socket,
+            address,
+            route: Arc::clone(&listener.route),
+            seat,
+        };
+        if thread == self.number {
+            self.take_in(client, now);
+        } else {
+            self.shared.mailboxes[thread].put(Mail::Client(client));
+        }
+    }
+
+    fn pause(&mut self) {
+        self.meter.pauses += 1;
+        self.listen(false);
+    }
+
+    /// Begins a pause in accepting, or ends it.
+    fn listen(&mut self, listens: bool) {
+        if self.listens != listens {
+            let heard = |listener| self.poller.interest(listener, LISTENER, listens, false);
+            let all = self.listeners.iter().map(heard);
+            if all.fold(true, |all, done| all & done.is_ok()) {
+                self.listens = listens;
+            }
+        }
+    }
+
+    /// Listens at these only.
+    fn listen_at(&mut self, listeners: Vec<Listener>, now: Instant) {
+        // What has connected to those that go is served yet, as far as their queues reach.
+        for _ in 0..BACKLOG / ACCEPTS {
+            if !self.accept(now) {
+                break;
+            }
+        }
+        for listener in &self.listeners {
+            // Without it the poller would be woken by a descriptor that is closed now.
+            let _ = self.poller.remove(listener);
+        }
+        self.listens = true;
+        self.listeners = listeners;
+        for listener in &self.listeners {
+            if let Err(error) = self.poller.add(listener, LISTENER) {
+                (self.shared.report)(&format!("cannot wait at {}: {error}", listener.address));
+            }
+        }
+    }
+
+    /// Reads the mail; says whether it is time to stop.
+    fn read_mail(&mut self, now: Instant) -> bool {
+        let shared = Arc::clone(&self.shared);
+        for mail in shared.mailboxes[self.number].take() {
+            match mail {
+                Mail::Client(client) => self.take_in(client, now),
+                Mail::Listen(listeners) => self.listen_at(listeners, now),
+                Mail::Snapshot(asker) => {
+                    // Whoever asked may have gone.
+                    let _ = asker.send(self.snapshot());
+                }
+                Mail::Stop => return true,
+            }
+        }
+        false
+    }
+
+    /// Begins the flow of a client.
+    fn take_in(&mut self, client: Client, now: Instant) {
+        let Client {
+            socket,
+            address,
+            route,
+            seat,
+        } = client;
+        let number = self.shared.next_number();
+        let listen = Arc::clone(&route);
+        match Flow::begin(number, socket, address, route, seat, now) {
+            Ok(flow) => {
+                let key = self.flows.insert(flow);
+                self.timed.push(key);
+                if self.watch(key, CLIENT).is_err() || self.watch(key, TARGET).is_err() {
+                    // Out of the kernel's memory; closing resets both.
+                    self.flows.remove(key);
+                }
+            }
+            Err(error) => {
+                self.meter.count_failure(&error);
+                self.complaints.say(|| {
+                    format!(
+                        "{address}: cannot be connected to {}: {error}",
+                        listen.config.to
+                    )
+                });
+            }
+        }
+    }
+
+    /// Has the poller tell what happens to a side of a flow.
+    fn watch(&mut self, key: Key, side: usize) -> io::Result<()> {
+        match self.flows.get_mut(key) {
+            Some(flow) => self.poller.add_edges(&flow.sides[side], source(key, side)),
+            None => Ok(()),
+        }
+    }
+
+    fn serve(&mut self, event: Ready, source: u64, now: Instant) {
+        let (key, side) = named(source);
+        if let Some(flow) = self.flows.get_mut(key) {
+            flow.note(side, event);
+            self.advance(key, now);
+        }
+    }
+
+    /// Gives a flow its turn.
+    fn advance(&mut self, key: Key, now: Instant) {
+        let Some(flow) = self.flows.get_mut(key) else {
+            return;
+        };
+        let was_timed = flow.is_timed();
+        let before = (moved(flow), signals(flow));
+        let step = flow.advance(&mut self.pool, now);
+        self.meter.add_bytes(before.0, moved(flow));
+        self.meter.ece_signals += signals(flow) - before.1;
+        if let Some(fallback) = flow.governor.as_mut().and_then(Governor::take_news) {
+            self.meter.count_fallback(fallback);
+            let client = flow.client;
+            self.complaints
+                .say(|| format!("{client}: only the window holds its latency: {fallback}"));
+        }
+        for side in [CLIENT, TARGET] {
+            let governor = flow.governor.as_ref();
+            let buffer = governor.and_then(|governor| governor.buffer(side));
+            if let Some(remark) = buffer.and_then(|buffer| flow.route.remark_on(side, buffer)) {
+                (self.shared.report)(&remark.to_string());
+            }
+        }
+        if flow.is_timed() && !was_timed {
+            self.timed.push(key);
+        }
+        match step {
+            Step::Waits => {}
+            Step::Again => {
+                if !flow.is_queued {
+                    flow.is_queued = true;
+                    self.again.push(key);
+                }
+            }
+            Step::Reconnects => {
+                if self.watch(key, TARGET).is_err() {
+                    self.flows.remove(key);
+                }
+            }
+            Step::Over(ending) => {
+                if let Some(flow) = self.flows.remove(key) {
+                    self.end(flow, &ending);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, flow: Flow, ending: &Ending) {
+        match ending {
+            Ending::Finished => self.meter.finished += 1,
+            Ending::Lost => self.meter.lost += 1,
+            Ending::NotConnected(error) => {
+                self.meter.count_failure(error);
+                let (client, to) = (flow.client, flow.target);
+                self.complaints
+                    .say(|| format!("{client}: cannot be connected to {to}: {error}"));
+            }
+        }
+        for direction in &flow.directions {
+            self.meter.held_bytes_max = self.meter.held_bytes_max.max(direction.held_bytes_max());
+        }
+        flow.close(ending, &mut self.pool);
+    }
+}
+
+/// Bytes that a flow has moved each way, and those of both ways that were spliced.
+fn moved(flow: &Flow) -> [u64; 3] {
+    let [onward, back] = &flow.directions;
+    [
+        onward.moved_bytes,
+        back.moved_bytes,
+        onward.spliced_bytes + back.spliced_bytes,
+    ]
+}
+
+/// How often ECE towards its client began.
+fn signals(flow: &Flow) -> u64 {
+    flow.governor.as_ref().map_or(0, Governor::signals)
+}
+
+/// What the poller calls a side of a flow.
+fn source(key: Key, side: usize) -> u64 {
+    key.number() << 1 | side as u64
+}
+
+/// Which side of which flow that is.
+fn named(source: u64) -> (Key, usize) {
+    (Key::from_number(source >> 1), (source & 1) as usize)
+}
+
+fn accept(listener: &Listener) -> Result<(OwnedFd, SocketAddr), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (socket, address) = acceptfrom_with(listener, flags)?;
+    // TCP always has one.
+    let address = address.ok_or(Errno::CONNABORTED)?;
+    Ok((socket, SocketAddr::try_from(address)?))
+}

@@ -1,0 +1,288 @@
+//! A relay's threads, and what they share.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use wansan_tcp::descriptors;
+use wansan_trace::{Recorder, clock};
+
+use crate::error::RelayError;
+use crate::law::{Law, Signaller};
+use crate::mailbox::{Mail, Mailbox};
+use crate::pool::Budget;
+use crate::reactor::Reactor;
+use crate::route::Listener;
+use crate::seat::Seats;
+use crate::settings::{ListenerConfig, RelayConfig};
+use crate::snapshot::Observer;
+
+/// A running relay. When it is dropped, flows that are there are reset.
+#[derive(Debug)]
+pub struct Relay {
+    shared: Arc<Shared>,
+    listeners: Vec<Listener>,
+    signaller: Signaller,
+    threads: Vec<JoinHandle<Recorder>>,
+}
+
+/// What all threads share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) seats: Arc<Seats>,
+    pub(crate) budget: Arc<Budget>,
+    /// One per thread; the first thread accepts for all.
+    pub(crate) mailboxes: Vec<Mailbox>,
+    /// The number of the next flow.
+    numbers: AtomicU64,
+    pub(crate) tcp_interval: Duration,
+    pub(crate) report: fn(&str),
+}
+
+impl Shared {
+    /// A number that no flow has had.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// What a reload has changed: addresses of listeners, as they were given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// New ones.
+    pub added: Vec<String>,
+    /// Those that are gone; their flows go on.
+    pub removed: Vec<String>,
+    /// Those with other settings, which hold for new flows.
+    pub changed: Vec<String>,
+}
+
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [
+            ("added", &self.added),
+            ("removed", &self.removed),
+            ("changed", &self.changed),
+        ];
+        let some = all
+            .into_iter()
+            .filter(|(_, listeners)| !listeners.is_empty());
+        let parts: Vec<String> = some
+            .map(|(what, listeners)| format!("{what} {}", listeners.join(", ")))
+            .collect();
+        match parts.is_empty() {
+            true => f.write_str("nothing has changed"),
+            false => f.write_str(&parts.join("; ")),
+        }
+    }
+}
+
+impl Relay {
+    /// Listens, and carries flows from then on. Raises the process's limit of open files to what it
+    /// may be.
+    ///
+    /// # Errors
+    /// [`RelayError`] says what is wrong; nothing is left behind.
+    pub fn start(config: &RelayConfig) -> Result<Relay, RelayError> {
+        check(&config.listeners)?;
+        // A relay without descriptors says so when a flow needs one.
+        let _ = descriptors::raise();
+        let signaller = Signaller::default();
+        let mut listeners = Vec::new();
+        for listener in &config.listeners {
+            listeners.push(open(listener, &signaller, &listeners)?);
+        }
+        let threads = config.threads.max(1);
+        let shared = Arc::new(Shared {
+            seats: Arc::new(Seats::new(threads, config.max_flows)),
+            budget: Arc::new(Budget::new(config.memory_bytes)),
+            mailboxes: (0..threads)
+                .map(|_| Mailbox::new())
+                .collect::<Result<_, _>>()?,
+            numbers: AtomicU64::new(1),
+            tcp_interval: config.tcp_interval,
+            report: config.report,
+        });
+        let mut relay = Relay {
+            shared: Arc::clone(&shared),
+            listeners,
+            signaller,
+            threads: Vec::new(),
+        };
+        for number in 0..threads {
+            let trace = Recorder::new(config.kinds, config.record_bytes);
+            let reactor = Reactor::new(number, Arc::clone(&shared), trace)?;
+            let thread = thread::Builder::new()
+                .name(format!("relay-{number}"))
+                .spawn(move || reactor.run())?;
+            relay.threads.push(thread);
+        }
+        relay.tell_of_laws();
+        relay.listen(relay.listeners.clone());
+        Ok(relay)
+    }
+
+    /// Where it listens, in the order in which listeners were given.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let address = |listener: &Listener| listener.address;
+        self.listeners.iter().map(address).collect()
+    }
+
+    /// By what each of them holds the backlogs of new flows.
+    #[must_use]
+    pub fn laws(&self) -> Vec<Law> {
+        let bounds = self.listeners.iter().map(|it| it.route.bound.as_ref());
+        bounds.map(|it| it.map_or(Law::None, |it| it.law)).collect()
+    }
+
+    /// Takes on other listeners, or other settings of them, and resolves their targets' names again.
+    /// A listener is known by its `listen`, as it was given, and by its place among those with the same
+    /// one. Flows that are there go on as they are; what connects from then on finds the new settings.
+    ///
+    /// # Errors
+    /// [`RelayError`] says what is wrong; nothing has changed then.
+    pub fn reload(&mut self, configs: &[ListenerConfig]) -> Result<Changes, RelayError> {
+        check(configs)?;
+        let mut changes = Changes::default();
+        let mut listeners: Vec<Listener> = Vec::new();
+        let mut olds = self.listeners.clone();
+        for config in configs {
+            let listen = &config.listen;
+            let is_it = |old: &Listener| old.route.config.listen == *listen;
+            if let Some(place) = olds.iter().position(is_it) {
+                let old = olds.remove(place);
+                if old.route.config != *config {
+                    changes.changed.push(listen.clone());
+                }
+                listeners.push(old.with(config, &self.signaller)?);
+            } else {
+                changes.added.push(listen.clone());
+                let standing = [&self.listeners[..], &listeners[..]].concat();
+                listeners.push(open(config, &self.signaller, &standing)?);
+            }
+        }
+        let listen = |old: &Listener| old.route.config.listen.clone();
+        changes.removed = olds.iter().map(listen).collect();
+        // All of it was tried on other sockets just before.
+        for listener in &listeners {
+            listener.put_in_force()?;
+        }
+        self.listeners = listeners;
+        self.tell_of_laws();
+        self.listen(self.listeners.clone());
+        // Once the first thread has answered, it has the new listeners, and has closed those that go.
+        let _ = self.observer().snapshot();
+        Ok(changes)
+    }
+
+    /// What looks at it from other threads.
+    #[must_use]
+    pub fn observer(&self) -> Observer {
+        Observer {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+
+    /// Listens no more, and waits until all flows have ended by themselves, for `patience` at most, or
+    /// until `hurries` says so; says whether they have.
+    pub fn drain(&mut self, patience: Duration, mut hurries: impl FnMut() -> bool) -> bool {
+        /// How often it is looked whether the flows are gone.
+        const STEP: Duration = Duration::from_millis(10);
+        let deadline = clock::now() + patience;
+        self.listeners.clear();
+        self.listen(Vec::new());
+        // Once the first thread has answered, it has accepted what had connected before.
+        let _ = self.observer().snapshot();
+        while self.shared.seats.taken() > 0 {
+            if hurries() || clock::now() >= deadline {
+                return false;
+            }
+            thread::sleep(STEP);
+        }
+        true
+    }
+
+    /// Resets the flows that are left, ends the threads and gives their records.
+    #[must_use]
+    pub fn stop(mut self) -> Vec<Recorder> {
+        self.end()
+    }
+
+    /// Says which listeners have another law than the best.
+    fn tell_of_laws(&self) {
+        for listener in &self.listeners {
+            let route = &listener.route;
+            if let Some(remark) = &route.remark {
+                let listen = &route.config.listen;
+                (self.shared.report)(&format!("{listen}: law window, not arrival: {remark}"));
+            }
+        }
+    }
+
+    fn listen(&self, listeners: Vec<Listener>) {
+        self.shared.mailboxes[0].put(Mail::Listen(listeners));
+    }
+
+    fn end(&mut self) -> Vec<Recorder> {
+        for mailbox in &self.shared.mailboxes {
+            mailbox.put(Mail::Stop);
+        }
+        // A thread that panicked has said so already; its records are lost with it.
+        self.threads
+            .drain(..)
+            .filter_map(|thread| thread.join().ok())
+            .collect()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Opens a listener beside those that stand.
+fn open(
+    config: &ListenerConfig,
+    signaller: &Signaller,
+    standing: &[Listener],
+) -> Result<Listener, RelayError> {
+    Listener::open(config, signaller).map_err(|error| match &error {
+        RelayError::Listen { listen, source } if source.kind() == io::ErrorKind::AddrInUse => {
+            let port = listen
+                .rsplit_once(':')
+                .and_then(|(_, port)| port.parse().ok());
+            let has_port = |it: &&Listener| Some(it.address.port()) == port;
+            match standing.iter().find(has_port) {
+                Some(own) => RelayError::Taken {
+                    listen: listen.clone(),
+                    by: own.route.config.listen.clone(),
+                },
+                None => error,
+            }
+        }
+        _ => error,
+    })
+}
+
+/// What no single listener shows.
+fn check(listeners: &[ListenerConfig]) -> Result<(), RelayError> {
+    if listeners.is_empty() {
+        return Err(RelayError::NoListener);
+    }
+    for (place, config) in listeners.iter().enumerate() {
+        let is_any = config.listen.ends_with(":0");
+        let same = |other: &ListenerConfig| other.listen == config.listen;
+        if !is_any && listeners[..place].iter().any(same) {
+            return Err(RelayError::Twice {
+                listen: config.listen.clone(),
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,408 @@
+//! A listener's settings, resolved: where its flows go, and who may use it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::net::getsockname;
+use wansan_tcp::address::{self, AddressError};
+use wansan_tcp::buffers::BufferError;
+use wansan_tcp::network::Network;
+
+use crate::error::RelayError;
+use crate::law::{Bound, Signaller};
+use crate::settings::{ListenerConfig, SideSettings};
+use crate::socket;
+use crate::window::ReceiveBuffer;
+
+/// What a transparent listener takes: connections to addresses of a network, at one port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interception {
+    /// The addresses.
+    pub network: Network,
+    /// The port.
+    pub port: u16,
+}
+
+impl Interception {
+    /// Whether a connection to `to` is meant.
+    fn takes(&self, to: SocketAddr) -> bool {
+        self.port == to.port() && self.network.contains(to.ip())
+    }
+}
+
+impl FromStr for Interception {
+    type Err = RelayError;
+
+    /// Reads `ADDRESS[/PREFIX]:PORT`; IPv6 in brackets, prefix and all.
+    fn from_str(to: &str) -> Result<Self, RelayError> {
+        let error = || RelayError::Interception { to: to.to_owned() };
+        let (network, port) = to.rsplit_once(':').ok_or_else(error)?;
+        let bare = network
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
+        if bare.is_none() && network.contains(':') {
+            return Err(error());
+        }
+        let network = bare.unwrap_or(network).parse().map_err(|_| error())?;
+        let port = port.parse().ok().filter(|port| *port > 0);
+        Ok(Interception {
+            network,
+            port: port.ok_or_else(error)?,
+        })
+    }
+}
+
+/// Where flows go.
+#[derive(Debug)]
+enum Target {
+    /// To the first of these that answers.
+    Addresses(Vec<SocketAddr>),
+    /// To where they were meant to go.
+    AsMeant(Interception),
+}
+
+/// What is done with the flows of a listener.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) config: ListenerConfig,
+    /// What backlogs are held to.
+    pub(crate) bound: Option<Bound>,
+    /// Why they are held by another law than the best, where nobody chose it.
+    pub(crate) remark: Option<String>,
+    /// That a side's receive buffers are smaller than its law wants was told.
+    is_short_told: [AtomicBool; 2],
+    /// The client's side, where the law has a say in it.
+    inward: SideSettings,
+    target: Target,
+}
+
+impl Route {
+    /// Resolves `config`, and sees that its sockets can be had.
+    pub(crate) fn new(config: &ListenerConfig, signaller: &Signaller) -> Result<Route, RelayError> {
+        if config.buffer_bytes < ListenerConfig::MIN_BUFFER_BYTES {
+            return Err(RelayError::Buffer {
+                listen: config.listen.clone(),
+                bytes: config.buffer_bytes,
+            });
+        }
+        let (bound, remark) = Bound::resolve(config, signaller)?;
+        let mut inward = config.inward.clone();
+        if let Some(signal) = bound.as_ref().and_then(|bound| bound.signal.as_ref()) {
+            inward.congestion_control = Some(signal.name().to_owned());
+        }
+        let target = if config.transparent {
+            Target::AsMeant(config.to.parse()?)
+        } else {
+            Target::Addresses(resolve(&config.to)?)
+        };
+        socket::try_settings(config, &inward)?;
+        Ok(Route {
+            config: config.clone(),
+            bound,
+            remark,
+            is_short_told: Default::default(),
+            inward,
+            target,
+        })
+    }
+
+    /// What is to be said of a flow's receive buffer on that side: once for all flows, that the machine
+    /// gives less than the law wants.
+    pub(crate) fn remark_on(&self, side: usize, buffer: ReceiveBuffer) -> Option<RelayError> {
+        let told = &self.is_short_told[side];
+        if !buffer.is_short() || told.load(Ordering::Relaxed) {
+            return None;
+        }
+        let is_news = !told.swap(true, Ordering::Relaxed);
+        is_news.then(|| RelayError::SocketBuffer {
+            listen: self.config.listen.clone(),
+            side: socket::NAMES[side],
+            source: BufferError::TooSmall {
+                setting: "net.core.rmem_max",
+                wanted_bytes: buffer.asked_bytes as usize,
+                granted_bytes: buffer.given_bytes as usize,
+            },
+        })
+    }
+
+    /// Whether clients at `address` may use it.
+    pub(crate) fn allows(&self, address: IpAddr) -> bool {
+        let networks = &self.config.networks;
+        networks.is_empty() || networks.iter().any(|network| network.contains(address))
+    }
+
+    /// Where a flow of which the client's connection is `client` goes: the place of the address,
+    /// from 0, where there are several to try. `None` when there is no such place.
+    pub(crate) fn address(&self, client: impl AsFd, place: usize) -> Option<SocketAddr> {
+        match &self.target {
+            Target::Addresses(addresses) => addresses.get(place).copied(),
+            Target::AsMeant(interception) => {
+                let meant: SocketAddr = getsockname(client).ok()?.try_into().ok()?;
+                let meant = SocketAddr::new(meant.ip().to_canonical(), meant.port());
+                // Connections that nobody redirected are to the relay itself.
+                (place == 0 && interception.takes(meant)).then_some(meant)
+            }
+        }
+    }
+
+    /// From where it connects, where that is not its own address.
+    pub(crate) fn source(&self, client: SocketAddr) -> Option<IpAddr> {
+        let is_transparent = matches!(self.target, Target::AsMeant(_));
+        is_transparent.then(|| client.ip().to_canonical())
+    }
+}
+
+/// A listening socket, and what is done with what comes there.
+#[derive(Debug, Clone)]
+pub(crate) struct Listener {
+    socket: Arc<OwnedFd>,
+    /// As the kernel has it.
+    pub(crate) address: SocketAddr,
+    pub(crate) route: Arc<Route>,
+}
+
+impl Listener {
+    /// Listens as `config` says.
+    pub(crate) fn open(
+        config: &ListenerConfig,
+        signaller: &Signaller,
+    ) -> Result<Listener, RelayError> {
+        let wanted = listening_address(&config.listen)?;
+        let route = Arc::new(Route::new(config, signaller)?);
+        let failed = |source| RelayError::Listen {
+            listen: config.listen.clone(),
+            source,
+        };
+        let socket = socket::listener(config, &route.inward, wanted)?;
+        let address = getsockname(&socket).map_err(|errno| failed(errno.into()))?;
+        let address = SocketAddr::try_from(address).map_err(|errno| failed(errno.into()))?;
+        let listener = Listener {
+            socket: Arc::new(socket),
+            address,
+            route,
+        };
+        listener.check()?;
+        Ok(listener)
+    }
+
+    /// The same socket with other settings, which hold for connections that come from now on.
+    pub(crate) fn with(
+        &self,
+        config: &ListenerConfig,
+        signaller: &Signaller,
+    ) -> Result<Listener, RelayError> {
+        let listener = Listener {
+            socket: Arc::clone(&self.socket),
+            address: self.address,
+            route: Arc::new(Route::new(config, signaller)?),
+        };
+        listener.check()?;
+        Ok(listener)
+    }
+
+    /// Puts the settings of its route in force, and no others: not those of a route before, nor of
+    /// its law.
+    pub(crate) fn put_in_force(&self) -> Result<(), RelayError> {
+        let Route { config, inward, .. } = &*self.route;
+        socket::unset_inward(&*self.socket, config, inward)?;
+        socket::set_inward(&*self.socket, config, inward)
+    }
+
+    fn check(&self) -> Result<(), RelayError> {
+        let listen = || self.route.config.listen.clone();
+        match &self.route.target {
+            Target::Addresses(addresses) => {
+                let own = self.address;
+                let is_own = |to: &&SocketAddr| {
+                    let here =
+                        own.ip() == to.ip() || (own.ip().is_unspecified() && to.ip().is_loopback());
+                    here && own.port() == to.port()
+                };
+                match addresses.iter().find(is_own) {
+                    Some(to) => Err(RelayError::Loop {
+                        listen: listen(),
+                        to: *to,
+                    }),
+                    None => Ok(()),
+                }
+            }
+            Target::AsMeant(interception) => {
+                if interception.network.is_ipv4() == self.address.is_ipv4() {
+                    Ok(())
+                } else {
+                    Err(RelayError::Family {
+                        listen: listen(),
+                        to: self.route.config.to.clone(),
+                    })
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The address of `ADDRESS:PORT`.
+fn listening_address(listen: &str) -> Result<SocketAddr, RelayError> {
+    let addresses = address::resolve(listen).map_err(|error| match error {
+        AddressError::Form => RelayError::Listener {
+            listen: listen.to_owned(),
+        },
+        AddressError::Resolver(source) => RelayError::Listen {
+            listen: listen.to_owned(),
+            source,
+        },
+    })?;
+    Ok(addresses[0])
+}
+
+/// The addresses of `HOST:PORT`, of which port 0 is none.
+fn resolve(to: &str) -> Result<Vec<SocketAddr>, RelayError> {
+    let mistaken = || RelayError::Target { to: to.to_owned() };
+    let addresses = address::resolve(to).map_err(|error| match error {
+        AddressError::Form => mistaken(),
+        AddressError::Resolver(source) => RelayError::Resolve {
+            to: to.to_owned(),
+            source,
+        },
+    })?;
+    match addresses[0].port() {
+        0 => Err(mistaken()),
+        _ => Ok(addresses),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::law::Law;
+    use rustix::net::sockopt;
+    use wansan_tcp::buffers::Buffer;
+    use wansan_trace::{ConnectionId, SessionId};
+
+    fn open(config: &ListenerConfig) -> Result<Listener, RelayError> {
+        Listener::open(config, &Signaller::default())
+    }
+
+    #[test]
+    fn what_is_taken_is_a_network_and_a_port() {
+        for (given, to, taken) in [
+            ("192.0.2.0/24:3260", "192.0.2.9:3260", true),
+            ("192.0.2.0/24:3260", "192.0.3.9:3260", false),
+            ("192.0.2.0/24:3260", "192.0.2.9:3261", false),
+            ("192.0.2.9:3260", "192.0.2.9:3260", true),
+            ("[2001:db8::/32]:3260", "[2001:db8::7]:3260", true),
+            ("[2001:db8::7]:3260", "[2001:db8::8]:3260", false),
+            ("0.0.0.0/0:3260", "198.51.100.1:3260", true),
+        ] {
+            let interception: Interception = given.parse().unwrap();
+            assert_eq!(interception.takes(to.parse().unwrap()), taken, "{given}");
+        }
+        for bad in [
+            "",
+            "3260",
+            ":3260",
+            "192.0.2.0/24",
+            "2001:db8::/32:3260",
+            "1.2.3.4:0",
+            "host:3260",
+        ] {
+            assert!(bad.parse::<Interception>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_found_before_anything_listens() {
+        for (listen, to, part) in [
+            ("127.0.0.1", "127.0.0.1:9", "no ADDRESS:PORT"),
+            ("127.0.0.1:0", "127.0.0.1", "no HOST:PORT"),
+            ("127.0.0.1:0", "127.0.0.1:0", "no HOST:PORT"),
+            ("127.0.0.1:0", ":3260", "no HOST:PORT"),
+            ("192.0.2.1:0", "127.0.0.1:9", "cannot listen at 192.0.2.1:0"),
+        ] {
+            let error = open(&ListenerConfig::new(listen, to)).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(part), "{listen} {to}: {text}");
+        }
+        let mut config = ListenerConfig::new("127.0.0.1:0", "127.0.0.1:9");
+        config.outward.congestion_control = Some("nonsense".to_owned());
+        let text = open(&config).unwrap_err().to_string();
+        assert!(
+            text.contains("towards the target") && text.contains("modprobe tcp_nonsense"),
+            "{text}"
+        );
+        config.outward.congestion_control = None;
+        config.law = Some(Law::Window);
+        let text = open(&config).unwrap_err().to_string();
+        assert!(text.contains("'window' needs a latency"), "{text}");
+        config.latency = Some(std::time::Duration::from_millis(20));
+        assert!(open(&config).is_ok());
+        config.law = Some(Law::Arrival);
+        config.inward.congestion_control = Some("cubic".to_owned());
+        let text = open(&config).unwrap_err().to_string();
+        assert!(text.contains("not as 'cubic'"), "{text}");
+        // Nobody chose that law: another one will do.
+        config.law = None;
+        let listener = open(&config).unwrap();
+        assert_eq!(listener.route.bound.as_ref().unwrap().law, Law::Window);
+        assert!(listener.route.remark.as_ref().unwrap().contains("not reno"));
+        config.buffer_bytes = 1;
+        assert!(open(&config).is_err());
+    }
+
+    /// What a connection that came to `listener` has of its settings.
+    fn inherited(listener: &Listener) -> impl PartialEq + std::fmt::Debug + use<> {
+        let _client = std::net::TcpStream::connect(listener.address).unwrap();
+        let socket = rustix::net::accept(listener).unwrap();
+        let info = wansan_tcp::TcpInfo::of(&socket).unwrap();
+        let record = info.record(wansan_trace::Instant::ZERO, SessionId(0), ConnectionId(0));
+        (
+            sockopt::tcp_congestion(&socket).unwrap(),
+            [Buffer::Receive, Buffer::Send].map(|buffer| buffer.bytes(&socket).unwrap()),
+            sockopt::socket_keepalive(&socket).unwrap(),
+            sockopt::tcp_user_timeout(&socket).unwrap(),
+            sockopt::ip_tos(&socket).unwrap(),
+            sockopt::ipv6_tclass(&socket).ok(),
+            record.mss_bytes,
+        )
+    }
+
+    #[test]
+    fn a_reload_leaves_nothing_of_settings_that_are_gone() {
+        for listen in ["127.0.0.1:0", "[::1]:0"] {
+            let mut config = ListenerConfig::new(listen, "127.0.0.1:9");
+            config.inward.keep_alive = None;
+            let new = inherited(&open(&config).unwrap());
+            let with_none = config.clone();
+            config.inward = SideSettings {
+                congestion_control: Some("reno".to_owned()),
+                receive_buffer_bytes: Some(100_000),
+                send_buffer_bytes: Some(120_000),
+                keep_alive: Some(std::time::Duration::from_secs(7)),
+                user_timeout: Some(std::time::Duration::from_millis(1500)),
+                dscp: Some("af11".parse().unwrap()),
+                mss_bytes: Some(1000),
+            };
+            let before = open(&config).unwrap();
+            assert_ne!(inherited(&before), new, "{listen}");
+            let after = before.with(&with_none, &Signaller::default()).unwrap();
+            after.put_in_force().unwrap();
+            assert_eq!(inherited(&after), new, "{listen}");
+        }
+    }
+
+    #[test]
+    fn a_relay_that_leads_to_itself_is_refused() {
+        let first = open(&ListenerConfig::new("127.0.0.1:0", "127.0.0.1:9")).unwrap();
+        let to_itself = ListenerConfig::new("127.0.0.1:0", &first.address.to_string());
+        let error = first.with(&to_itself, &Signaller::default()).unwrap_err();
+        assert!(matches!(error, RelayError::Loop { .. }), "{error}");
+    }
+}

@@ -1,0 +1,299 @@
+//! How packets come to a transparent listener: a table of nftables that hands connections to it
+//! (TPROXY), and a policy route that delivers packets for addresses that are not this host's.
+//!
+//! The same commands are either run ([`Rules::install`]) or shown to an operator ([`Rules::script`]).
+//! Everything has a name or a number of its own, made of the listener's address and port, so that it
+//! can be removed without touching anything else, also when the relay that installed it was killed.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::error::RelayError;
+use crate::route::Interception;
+
+/// Packets' marks, and the routing table, of a listener are this and 30 bits of its address and port:
+/// far from the numbers that people choose, and from the kernel's own tables.
+const MARKS: u32 = 1 << 30;
+
+/// What one transparent listener needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    listen: SocketAddr,
+    interception: Interception,
+}
+
+/// Rules could not be installed.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesError {
+    /// The program is not there.
+    #[error("`{program}` cannot be started: {source}; it is of the Debian package {package}")]
+    Missing {
+        /// Which.
+        program: &'static str,
+        /// What brings it.
+        package: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// It refused.
+    #[error("`{command}` failed: {said}; rules take CAP_NET_ADMIN in the network namespace")]
+    Refused {
+        /// What was run.
+        command: String,
+        /// What it said, in one line.
+        said: String,
+    },
+}
+
+/// Rules that are in force until this is dropped.
+#[derive(Debug)]
+pub struct Installed(Rules);
+
+impl Rules {
+    /// Those of a transparent listener at `listen`, as the kernel has it, which takes `to`.
+    ///
+    /// # Errors
+    /// [`RelayError::Interception`] when `to` says not what to take.
+    pub fn new(listen: SocketAddr, to: &str) -> Result<Rules, RelayError> {
+        Ok(Rules {
+            listen,
+            interception: to.parse()?,
+        })
+    }
+
+    /// A mark has no room for an address: it is FNV-1a (Fowler, Noll, Vo) of address and port,
+    /// so that the same listener has the same mark in every run.
+    fn mark(&self) -> u32 {
+        let address = match self.listen.ip() {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        let bytes = address.into_iter().chain(self.listen.port().to_be_bytes());
+        let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
+        MARKS | hash >> 2
+    }
+
+    fn table(&self) -> String {
+        // A name has no colons.
+        let address = self.listen.ip().to_string().replace(':', "-");
+        format!("wansan_relay_{address}_{}", self.listen.port())
+    }
+
+    /// What nft(8) reads: the table, in place of one of that name.
+    fn table_text(&self) -> String {
+        let family = if self.listen.is_ipv4() { "ip" } else { "ip6" };
+        let to = match self.listen.ip().is_unspecified() {
+            true => format!(":{}", self.listen.port()),
+            false => self.listen.to_string(),
+        };
+        let Interception { network, port } = self.interception;
+        let (table, mark) = (self.table(), self.mark());
+        format!(
+            "add table inet {table}\n\
+             delete table inet {table}\n\
+             table inet {table} {{\n\
+             \tchain take {{\n\
+             \t\ttype filter hook prerouting priority mangle; policy accept;\n\
+             \t\t{family} saddr {network} tcp sport {port} socket transparent 1 meta mark set {mark:#x} accept\n\
+             \t\t{family} daddr {network} tcp dport {port} tproxy {family} to {to} meta mark set {mark:#x} accept\n\
+             \t}}\n\
+             }}\n"
+        )
+    }
+
+    fn ip(&self, words: &str) -> Vec<String> {
+        let family = if self.listen.is_ipv4() { "-4" } else { "-6" };
+        let words = words.split_whitespace().map(str::to_owned);
+        std::iter::once(family.to_owned()).chain(words).collect()
+    }
+
+    /// Arguments of ip(8): the policy, then the route.
+    fn policy(&self, verb: &str) -> Vec<String> {
+        let mark = self.mark();
+        self.ip(&format!("rule {verb} fwmark {mark:#x} lookup {mark}"))
+    }
+
+    fn route(&self, verb: &str) -> Vec<String> {
+        let all = if self.listen.is_ipv4() {
+            "0.0.0.0/0"
+        } else {
+            "::/0"
+        };
+        self.ip(&format!(
+            "route {verb} local {all} dev lo table {}",
+            self.mark()
+        ))
+    }
+
+    /// The commands that install the rules, and as comments those that remove them, for a shell.
+    #[must_use]
+    pub fn script(&self) -> String {
+        let mut script = format!("nft -f - <<'END'\n{}END\n", self.table_text());
+        for words in [self.route("replace"), self.policy("add")] {
+            let _ = writeln!(script, "ip {}", words.join(" "));
+        }
+        let _ = writeln!(script, "# and back:");
+        let _ = writeln!(script, "# nft delete table inet {}", self.table());
+        for words in [self.policy("del"), self.route("del")] {
+            let _ = writeln!(script, "# ip {}", words.join(" "));
+        }
+        script
+    }
+
+    /// Puts the rules in force, in place of what a killed relay may have left of them.
+    ///
+    /// # Errors
+    /// [`RulesError`]; nothing is left behind.
+    pub fn install(&self) -> Result<Installed, RulesError> {
+        self.remove();
+        // What fails from here on takes along what there is.
+        let installed = Installed(self.clone());
+        run(
+            "nft",
+            &["-f".to_owned(), "-".to_owned()],
+            &self.table_text(),
+        )?;
+        run("ip", &self.route("replace"), "")?;
+        run("ip", &self.policy("add"), "")?;
+        Ok(installed)
+    }
+
+    /// Removes what there is of them.
+    fn remove(&self) {
+        let table = ["delete", "table", "inet", &self.table()].map(str::to_owned);
+        // What is not there needs no removal.
+        let _ = run("nft", &table, "");
+        let _ = run("ip", &self.policy("del"), "");
+        let _ = run("ip", &self.route("del"), "");
+    }
+}
+
+impl Installed {
+    /// Which.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.0
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        self.0.remove();
+    }
+}
+
+/// Runs a program that reads `input`.
+fn run(program: &'static str, arguments: &[String], input: &str) -> Result<(), RulesError> {
+    let package = if program == "nft" {
+        "nftables"
+    } else {
+        "iproute2"
+    };
+    let output = feed(program, arguments, input).map_err(|source| RulesError::Missing {
+        program,
+        package,
+        source,
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let first = said.lines().find(|line| !line.trim().is_empty());
+    Err(RulesError::Refused {
+        command: format!("{program} {}", arguments.join(" ")),
+        said: first.unwrap_or("it said nothing").trim().to_owned(),
+    })
+}
+
+fn feed(program: &str, arguments: &[String], input: &str) -> io::Result<Output> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env("PATH", search_path(&path))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that does not read says why by itself.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    child.wait_with_output()
+}
+
+/// Where Debian keeps the programs, which is not on every user's PATH.
+const FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
+
+/// The folders of `path`, and [`FOLDERS`]. A part that is empty or relative means the folder where
+/// somebody happens to stand, from which nothing is run with these rights.
+fn search_path(path: &OsStr) -> OsString {
+    let folders = env::split_paths(path).chain(FOLDERS.map(PathBuf::from));
+    let folders = folders.filter(|folder| Path::is_absolute(folder));
+    env::join_paths(folders).expect("parts of a path have no colons")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_program_is_run_from_where_one_stands() {
+        for (path, searched) in [
+            ("", "/usr/sbin:/sbin"),
+            ("/usr/bin::/bin", "/usr/bin:/bin:/usr/sbin:/sbin"),
+            (":.:bin:/bin:", "/bin:/usr/sbin:/sbin"),
+        ] {
+            assert_eq!(search_path(path.as_ref()), searched, "{path}");
+        }
+    }
+
+    #[test]
+    fn each_listener_has_its_own() {
+        let rules = |listen: &str, to| Rules::new(listen.parse().unwrap(), to).unwrap();
+        let all = [
+            rules("0.0.0.0:3261", "192.0.2.0/24:3260"),
+            rules("127.0.0.1:3261", "192.0.2.0/24:3260"),
+            rules("127.0.0.2:3261", "192.0.2.0/24:3260"),
+            rules("127.0.0.1:3262", "192.0.2.0/24:3260"),
+            rules("[::]:3261", "[2001:db8::/32]:3260"),
+            rules("[::1]:3261", "[2001:db8::/32]:3260"),
+        ];
+        for (place, one) in all.iter().enumerate() {
+            for other in &all[..place] {
+                assert_ne!(one.table(), other.table());
+                assert_ne!(one.mark(), other.mark(), "{one:?} {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rules_name_what_they_take_and_nothing_else() {
+        let rules = Rules::new("127.0.0.1:3261".parse().unwrap(), "192.0.2.0/24:3260").unwrap();
+        let script = rules.script();
+        for part in [
+            "ip daddr 192.0.2.0/24 tcp dport 3260 tproxy ip to 127.0.0.1:3261",
+            "ip saddr 192.0.2.0/24 tcp sport 3260 socket transparent 1",
+            "ip -4 rule add fwmark 0x5e63d962 lookup 1583602018",
+            "ip -4 route replace local 0.0.0.0/0 dev lo table 1583602018",
+            "# nft delete table inet wansan_relay_127.0.0.1_3261",
+        ] {
+            assert!(script.contains(part), "{part}: {script}");
+        }
+        let rules = Rules::new("[::]:3261".parse().unwrap(), "[2001:db8::/32]:3260").unwrap();
+        let script = rules.script();
+        for part in [
+            "ip6 daddr 2001:db8::/32 tcp dport 3260 tproxy ip6 to :3261",
+            "ip -6 route replace local ::/0 dev lo",
+            "add table inet wansan_relay_--_3261",
+        ] {
+            assert!(script.contains(part), "{part}: {script}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! How the bytes that a backlog may have are shared out among the places where they wait.
+
+use std::time::Duration;
+
+use wansan_tcp::TcpInfo;
+
+/// What may wait in each place of one direction, in bytes.
+///
+/// Together they are what drains in the time that was asked for. Half of it waits where it can be
+/// sent at once, so that the outgoing side never runs dry between two turns of the relay; what the
+/// relay itself holds is the least, since it neither can be sent at once nor stops the sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shares {
+    /// In the send queue of the side that bytes go to, and not sent yet.
+    pub unsent_bytes: u32,
+    /// In the relay's own memory.
+    pub held_bytes: u32,
+    /// The window that the sender is offered: what may be in the receive queue, and what is on the
+    /// way to it in a round trip.
+    pub window_bytes: u32,
+}
+
+impl Shares {
+    /// Of a backlog that may take `latency` where `rate` bytes leave in a second, `outgoing` is what TCP
+    /// says of the side that they go to, and `incoming` of the one that they come from.
+    ///
+    /// No share is less than two segments, and the window no less than four: less would stop a
+    /// connection rather than slow it.
+    pub(crate) fn of(
+        latency: Duration,
+        rate: u64,
+        incoming: &TcpInfo,
+        outgoing: &TcpInfo,
+    ) -> Shares {
+        let drained = |time: Duration| drained_bytes(rate, time);
+        let all = drained(latency);
+        let unsent = all / 2;
+        let held = all / 8;
+        let received = all - unsent - held;
+        let least = |info: u32| 2 * u64::from(info.max(1));
+        let fits = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        Shares {
+            unsent_bytes: fits(unsent.max(least(outgoing.mss_bytes()))),
+            held_bytes: fits(held.max(least(outgoing.mss_bytes()))),
+            window_bytes: fits(
+                received.max(2 * least(incoming.advertised_mss_bytes()))
+                    + drained(round_trip(incoming)),
+            ),
+        }
+    }
+}
+
+/// What leaves at that rate in that time, in bytes.
+pub(crate) fn drained_bytes(bytes_per_s: u64, time: Duration) -> u64 {
+    let bytes = u128::from(bytes_per_s) * time.as_nanos() / 1_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// The round-trip time of a connection that is received from: what its receiver knows, which a sender
+/// that pauses makes too long, so at most twice the shortest.
+fn round_trip(incoming: &TcpInfo) -> Duration {
+    let shortest = incoming.min_rtt_ns();
+    Duration::from_nanos(incoming.receiver_rtt_ns().clamp(shortest, 2 * shortest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// TCP_INFO of a connection: congestion window, segment, smoothed and least round-trip times.
+    fn info(cwnd: u32, mss: u32, srtt_us: u32) -> TcpInfo {
+        let mut bytes = [0; 240];
+        for (at, value) in [
+            (16, mss),
+            (68, srtt_us),
+            (80, cwnd),
+            (84, mss),
+            (92, srtt_us),
+            (104, u32::MAX),
+            (108, u32::MAX),
+            (148, srtt_us),
+            (228, 1 << 30),
+        ] {
+            bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        TcpInfo::parse(&bytes)
+    }
+
+    #[test]
+    fn the_shares_are_what_drains_in_the_time() {
+        // 1000 segments of 1000 bytes in 40 ms: 25 MB/s.
+        let outgoing = info(1000, 1000, 40_000);
+        assert_eq!(outgoing.sending_bytes_per_s(), 25_000_000);
+        let incoming = info(10, 1000, 1000);
+        let latency = Duration::from_millis(20);
+        let shares = Shares::of(latency, 25_000_000, &incoming, &outgoing);
+        let in_flight = 25_000;
+        assert_eq!(
+            shares.unsent_bytes + shares.held_bytes + shares.window_bytes - in_flight,
+            500_000
+        );
+        assert_eq!(shares.unsent_bytes, 250_000);
+    }
+
+    #[test]
+    fn no_share_stops_a_connection() {
+        let (incoming, outgoing) = (info(10, 1400, 1000), info(1000, 1000, 40_000));
+        for (latency, rate) in [(Duration::ZERO, 25_000_000), (Duration::from_secs(1), 0)] {
+            let shares = Shares::of(latency, rate, &incoming, &outgoing);
+            assert_eq!((shares.unsent_bytes, shares.held_bytes), (2000, 2000));
+            assert!(shares.window_bytes >= 5600, "{shares:?}");
+        }
+    }
+}

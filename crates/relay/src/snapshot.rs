@@ -1,0 +1,201 @@
+//! What a relay has done and has in hand, at one moment: each thread is asked by mail for its own
+//! part, so that counting needs neither locks nor atomic operations.
+
+use std::cmp::Reverse;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use wansan_tcp::TcpInfo;
+use wansan_tcp::ece::Signals;
+use wansan_trace::event::Tcp;
+use wansan_trace::{ConnectionId, SessionId, clock};
+
+use crate::backlog::Backlog;
+use crate::direction::Direction;
+use crate::echo::Fallback;
+use crate::flow::{CLIENT, Flow, TARGET};
+use crate::governor::Governor;
+use crate::law::Law;
+use crate::mailbox::Mail;
+use crate::meter::Meter;
+use crate::reactor::Reactor;
+use crate::relay::Shared;
+use crate::shares::Shares;
+use crate::window::ReceiveBuffer;
+
+/// Flows that each thread tells of: those that have moved most. The others are in the sums only.
+const FLOWS_TOLD: usize = 256;
+
+/// A relay's counters, gathered from its threads one after the other.
+#[derive(Debug, Clone, Default)]
+pub struct Snapshot {
+    /// Of all threads and flows.
+    pub meter: Meter,
+    /// Flows that there are.
+    pub flows_now: usize,
+    /// What the relay's own buffers take, in bytes.
+    pub memory_bytes: usize,
+    /// The most that they took at once, in bytes.
+    pub memory_bytes_max: usize,
+    /// Times that they could have no more.
+    pub memory_refusals: usize,
+    /// The flows that have moved most, at most 256 of each thread.
+    pub flows: Vec<FlowSnapshot>,
+}
+
+/// A flow.
+#[derive(Debug, Clone)]
+pub struct FlowSnapshot {
+    /// Its number, which no other flow of the relay has.
+    pub number: u64,
+    /// The listener's address, as it was given.
+    pub listen: String,
+    /// The client's address.
+    pub client: SocketAddr,
+    /// The target's address.
+    pub target: SocketAddr,
+    /// By what its backlogs are held.
+    pub law: Law,
+    /// What came of signals to the client, under a law that signals.
+    pub ece: Option<EceSnapshot>,
+    /// Since it was accepted.
+    pub age: Duration,
+    /// The connection to the client.
+    pub inward: Tcp,
+    /// The connection to the target.
+    pub outward: Tcp,
+    /// The receive buffer of the connection to the client, under a law that bounds its window.
+    pub inward_buffer: Option<ReceiveBuffer>,
+    /// That of the connection to the target.
+    pub outward_buffer: Option<ReceiveBuffer>,
+    /// From the client to the target.
+    pub onward: DirectionSnapshot,
+    /// From the target to the client.
+    pub back: DirectionSnapshot,
+}
+
+/// ECE towards a client.
+#[derive(Debug, Clone, Copy)]
+pub struct EceSnapshot {
+    /// What came of signals.
+    pub signals: Signals,
+    /// Why they are of no use now, so that the window alone holds the backlog.
+    pub fallback: Option<Fallback>,
+}
+
+/// One direction of a flow.
+#[derive(Debug, Clone, Copy)]
+pub struct DirectionSnapshot {
+    /// Bytes that the receiving socket took.
+    pub moved_bytes: u64,
+    /// The most that the relay itself held at once, in bytes.
+    pub held_bytes_max: usize,
+    /// What waits.
+    pub backlog: Backlog,
+    /// What may wait, where a law is in force and both sides have been measured.
+    pub shares: Option<Shares>,
+}
+
+/// One thread's part.
+#[derive(Debug)]
+pub(crate) struct Part {
+    meter: Meter,
+    flows: Vec<FlowSnapshot>,
+}
+
+/// Looks at a relay from other threads.
+#[derive(Debug, Clone)]
+pub struct Observer {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Observer {
+    /// What has been done until now. A thread that has ended, or does not answer within a second,
+    /// has no part in it.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let shared = &self.shared;
+        let mut snapshot = Snapshot {
+            flows_now: shared.seats.taken(),
+            memory_bytes: shared.budget.taken_bytes(),
+            memory_bytes_max: shared.budget.most_bytes(),
+            memory_refusals: shared.budget.refusals(),
+            ..Snapshot::default()
+        };
+        let (give, take) = sync_channel(shared.mailboxes.len());
+        for mailbox in &shared.mailboxes {
+            mailbox.put(Mail::Snapshot(give.clone()));
+        }
+        drop(give);
+        for _ in &shared.mailboxes {
+            if let Ok(part) = take.recv_timeout(PATIENCE) {
+                snapshot.meter.add(&part.meter);
+                snapshot.flows.extend(part.flows);
+            }
+        }
+        snapshot.flows.sort_by_key(|flow| flow.number);
+        snapshot
+    }
+}
+
+impl Reactor {
+    /// This thread's part of a snapshot.
+    pub(crate) fn snapshot(&self) -> Part {
+        let mut flows: Vec<&Flow> = self.flows.iter().map(|(_, flow)| flow).collect();
+        let moved = |flow: &&Flow| {
+            let [onward, back] = &flow.directions;
+            Reverse(onward.moved_bytes + back.moved_bytes)
+        };
+        if flows.len() > FLOWS_TOLD {
+            flows.select_nth_unstable_by_key(FLOWS_TOLD, moved);
+            flows.truncate(FLOWS_TOLD);
+        }
+        Part {
+            meter: self.meter,
+            flows: flows.into_iter().map(told).collect(),
+        }
+    }
+}
+
+fn told(flow: &Flow) -> FlowSnapshot {
+    let now = clock::now();
+    let [client, target] = &flow.sides;
+    let [inward, outward] = [client, target].map(|side| {
+        // A connection that is gone has no numbers.
+        TcpInfo::of(side).map_or(Tcp::BLANK, |info| {
+            info.record(now, SessionId(flow.number), ConnectionId(0))
+        })
+    });
+    let governor = flow.governor.as_ref();
+    let ece = |(signals, fallback)| EceSnapshot { signals, fallback };
+    let shares = |from| governor.and_then(|it| it.shares(from));
+    let buffer = |side| governor.and_then(|it| it.buffer(side));
+    let direction = |place: usize, receiving| {
+        let way: &Direction = &flow.directions[place];
+        let [from, to] = [place, 1 - place].map(|side| &flow.sides[side]);
+        DirectionSnapshot {
+            moved_bytes: way.moved_bytes,
+            held_bytes_max: way.held_bytes_max(),
+            backlog: Backlog::of(from, way, to, receiving),
+            shares: shares(place),
+        }
+    };
+    FlowSnapshot {
+        number: flow.number,
+        listen: flow.route.config.listen.clone(),
+        law: governor.map_or(Law::None, Governor::law),
+        ece: governor.and_then(|it| it.told(client)).map(ece),
+        client: flow.client,
+        target: flow.target,
+        age: now.since(flow.began),
+        onward: direction(CLIENT, &outward),
+        back: direction(TARGET, &inward),
+        inward,
+        outward,
+        inward_buffer: buffer(CLIENT),
+        outward_buffer: buffer(TARGET),
+    }
+}

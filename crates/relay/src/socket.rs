@@ -1,0 +1,303 @@
+//! Sockets with all that is asked of them, set before the handshake.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{
+    set_ip_tos, set_ipv6_tclass, set_socket_keepalive, set_socket_linger, set_socket_oobinline,
+    set_socket_reuseaddr, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl,
+    set_tcp_user_timeout, tcp_congestion,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
+use wansan_tcp::buffers::{Buffer, BufferError};
+use wansan_tcp::{congestion, delays, options};
+
+use crate::error::RelayError;
+use crate::flow::{CLIENT, TARGET};
+use crate::settings::{ListenerConfig, SideSettings};
+
+/// Connections that may wait to be accepted; the kernel's own bound is net.core.somaxconn.
+pub(crate) const BACKLOG: usize = 4096;
+
+/// Questions that a silent peer may leave unanswered.
+const KEEP_ALIVE_QUESTIONS: u32 = 5;
+
+/// What sides are called in errors, in the order of a flow's.
+pub(crate) const NAMES: [&str; 2] = ["towards the client", "towards the target"];
+
+const INWARD: &str = NAMES[CLIENT];
+const OUTWARD: &str = NAMES[TARGET];
+
+/// Makes the listening socket of `config` at `address`. Accepted sockets inherit its settings.
+pub(crate) fn listener(
+    config: &ListenerConfig,
+    inward: &SideSettings,
+    address: SocketAddr,
+) -> Result<OwnedFd, RelayError> {
+    let failed = |errno: Errno| RelayError::Listen {
+        listen: config.listen.clone(),
+        source: errno.into(),
+    };
+    let socket = stream(address.ip()).map_err(failed)?;
+    set_socket_reuseaddr(&socket, true).map_err(failed)?;
+    set_inward(&socket, config, inward)?;
+    bind(&socket, &address).map_err(failed)?;
+    listen(&socket, BACKLOG as i32).map_err(failed)?;
+    Ok(socket)
+}
+
+/// Gives the listening socket of `config` its settings, also later.
+pub(crate) fn set_inward(
+    socket: impl AsFd,
+    config: &ListenerConfig,
+    inward: &SideSettings,
+) -> Result<(), RelayError> {
+    set_all(&socket, inward, &config.listen, INWARD)?;
+    if config.transparent {
+        options::set_transparent(&socket, true).map_err(|source| RelayError::Transparent {
+            listen: config.listen.clone(),
+            source,
+        })?;
+    }
+    Ok(())
+}
+
+/// Takes from the listening socket of `config` what it was given by other settings before and has to
+/// have no longer: it is as a new one then.
+pub(crate) fn unset_inward(
+    socket: impl AsFd,
+    config: &ListenerConfig,
+    inward: &SideSettings,
+) -> Result<(), RelayError> {
+    let listen = &config.listen;
+    if inward.congestion_control.is_none() {
+        set_usual_control(&socket, config)?;
+    }
+    for (buffer, bytes) in buffers(inward) {
+        if bytes.is_none() {
+            let left = buffer.leave_to_kernel(&socket);
+            left.map_err(buffer_error(listen, INWARD))?;
+        }
+    }
+    if inward.user_timeout.is_none() {
+        let unset = set_tcp_user_timeout(&socket, 0);
+        unset.map_err(option_error(listen, INWARD, "TCP_USER_TIMEOUT"))?;
+    }
+    if inward.dscp.is_none() {
+        let unset = set_traffic_class(&socket, 0);
+        unset.map_err(option_error(listen, INWARD, "IP_TOS"))?;
+    }
+    if inward.mss_bytes.is_none() {
+        let unset = options::set_mss(&socket, 0);
+        unset.map_err(option_error(listen, INWARD, "TCP_MAXSEG"))?;
+    }
+    if !config.transparent {
+        let unset = options::set_transparent(&socket, false);
+        unset.map_err(option_error(listen, INWARD, "IP_TRANSPARENT"))?;
+    }
+    Ok(())
+}
+
+/// Gives the listening socket of `config` the congestion control that new sockets have.
+fn set_usual_control(socket: impl AsFd, config: &ListenerConfig) -> Result<(), RelayError> {
+    let usual = stream(Ipv4Addr::UNSPECIFIED.into()).and_then(tcp_congestion);
+    let usual = usual.map_err(|errno| RelayError::Machine(errno.into()))?;
+    congestion::choose(socket, &usual).map_err(|source| RelayError::Congestion {
+        listen: config.listen.clone(),
+        side: INWARD,
+        source,
+    })
+}
+
+/// Sees that connections from and to sides of `config` can be made, without making one.
+pub(crate) fn try_settings(
+    config: &ListenerConfig,
+    inward: &SideSettings,
+) -> Result<(), RelayError> {
+    let any = Ipv4Addr::UNSPECIFIED.into();
+    let machine = |errno: Errno| RelayError::Machine(errno.into());
+    set_inward(stream(any).map_err(machine)?, config, inward)?;
+    set_all(
+        &stream(any).map_err(machine)?,
+        &config.outward,
+        &config.listen,
+        OUTWARD,
+    )
+}
+
+/// Begins to connect to `to`: from the address `from`, if the flow is transparent.
+pub(crate) fn connecting(
+    config: &ListenerConfig,
+    to: SocketAddr,
+    from: Option<IpAddr>,
+) -> io::Result<OwnedFd> {
+    let socket = stream(to.ip())?;
+    // The same settings were tried when the relay began; what fails now is the machine's state.
+    set_all(&socket, &config.outward, &config.listen, OUTWARD).map_err(io::Error::other)?;
+    if let Some(address) = from {
+        options::set_transparent(&socket, true)?;
+        options::choose_port_late(&socket)?;
+        bind(&socket, &SocketAddr::new(address, 0))?;
+    }
+    match connect(&socket, &to) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn stream(address: IpAddr) -> Result<OwnedFd, Errno> {
+    let family = match address {
+        IpAddr::V4(_) => AddressFamily::INET,
+        IpAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(family, SocketType::STREAM, flags, None)
+}
+
+/// Gives a socket that has no connection yet all settings of its side.
+fn set_all(
+    socket: &impl AsFd,
+    side: &SideSettings,
+    listen: &str,
+    name: &'static str,
+) -> Result<(), RelayError> {
+    let set = |what, result: Result<(), Errno>| result.map_err(option_error(listen, name, what));
+    // See `Side`.
+    set("SO_LINGER", set_socket_linger(socket, Some(Duration::ZERO)))?;
+    set("SO_OOBINLINE", set_socket_oobinline(socket, true))?;
+    let nagle = delays::set_nagle(socket, false);
+    nagle.map_err(option_error(listen, name, "TCP_NODELAY"))?;
+    if let Some(control) = &side.congestion_control {
+        congestion::choose(socket, control).map_err(|source| RelayError::Congestion {
+            listen: listen.to_owned(),
+            side: name,
+            source,
+        })?;
+    }
+    for (buffer, bytes) in buffers(side) {
+        if let Some(bytes) = bytes {
+            let set = buffer.set(socket, bytes);
+            set.map_err(buffer_error(listen, name))?;
+        }
+    }
+    set(
+        "SO_KEEPALIVE",
+        set_socket_keepalive(socket, side.keep_alive.is_some()),
+    )?;
+    if let Some(silence) = side.keep_alive {
+        let seconds = Duration::from_secs(silence.as_secs().max(1));
+        let pause = Duration::from_secs((seconds / KEEP_ALIVE_QUESTIONS).as_secs().max(1));
+        set("TCP_KEEPIDLE", set_tcp_keepidle(socket, seconds))?;
+        set("TCP_KEEPINTVL", set_tcp_keepintvl(socket, pause))?;
+        set("TCP_KEEPCNT", set_tcp_keepcnt(socket, KEEP_ALIVE_QUESTIONS))?;
+    }
+    if let Some(time) = side.user_timeout {
+        let ms = u32::try_from(time.as_millis().max(1)).unwrap_or(u32::MAX);
+        set("TCP_USER_TIMEOUT", set_tcp_user_timeout(socket, ms))?;
+    }
+    if let Some(dscp) = side.dscp {
+        set("IP_TOS", set_traffic_class(socket, dscp.traffic_class()))?;
+    }
+    if let Some(bytes) = side.mss_bytes {
+        let mss = options::set_mss(socket, bytes);
+        mss.map_err(option_error(listen, name, "TCP_MAXSEG"))?;
+    }
+    Ok(())
+}
+
+/// The sizes that a side's buffers are to have.
+fn buffers(side: &SideSettings) -> [(Buffer, Option<usize>); 2] {
+    [
+        (Buffer::Receive, side.receive_buffer_bytes),
+        (Buffer::Send, side.send_buffer_bytes),
+    ]
+}
+
+fn set_traffic_class(socket: &impl AsFd, class: u8) -> Result<(), Errno> {
+    // A socket of IPv4 has none of IPv6.
+    let _ = set_ipv6_tclass(socket, u32::from(class));
+    set_ip_tos(socket, class)
+}
+
+/// What it means that a buffer could not be set.
+fn buffer_error(listen: &str, side: &'static str) -> impl FnOnce(BufferError) -> RelayError {
+    move |source| RelayError::SocketBuffer {
+        listen: listen.to_owned(),
+        side,
+        source,
+    }
+}
+
+/// What it means that an option could not be set.
+fn option_error<E: Into<io::Error>>(
+    listen: &str,
+    side: &'static str,
+    what: &'static str,
+) -> impl FnOnce(E) -> RelayError {
+    move |source| RelayError::Option {
+        listen: listen.to_owned(),
+        side,
+        what,
+        source: source.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::accept;
+    use rustix::net::sockopt::{
+        ip_tos, socket_keepalive, socket_linger, socket_oobinline, tcp_keepidle, tcp_nodelay,
+        tcp_user_timeout,
+    };
+    use std::net::TcpListener;
+    use wansan_tcp::TcpInfo;
+    use wansan_trace::{ConnectionId, Instant, SessionId};
+
+    fn settings() -> SideSettings {
+        SideSettings {
+            congestion_control: Some("reno".to_owned()),
+            receive_buffer_bytes: Some(100_000),
+            send_buffer_bytes: Some(120_000),
+            keep_alive: Some(Duration::from_secs(7)),
+            user_timeout: Some(Duration::from_millis(1500)),
+            dscp: Some("af11".parse().unwrap()),
+            mss_bytes: Some(1000),
+        }
+    }
+
+    fn holds(socket: &OwnedFd) {
+        assert_eq!(tcp_congestion(socket).unwrap(), "reno");
+        assert_eq!(Buffer::Receive.bytes(socket).unwrap(), 100_000);
+        assert_eq!(Buffer::Send.bytes(socket).unwrap(), 120_000);
+        assert!(socket_keepalive(socket).unwrap());
+        assert_eq!(tcp_keepidle(socket).unwrap(), Duration::from_secs(7));
+        assert_eq!(tcp_user_timeout(socket).unwrap(), 1500);
+        assert_eq!(ip_tos(socket).unwrap(), 10 << 2);
+        assert_eq!(socket_linger(socket).unwrap(), Some(Duration::ZERO));
+        assert!(socket_oobinline(socket).unwrap() && tcp_nodelay(socket).unwrap());
+        let info = TcpInfo::of(socket).unwrap();
+        let record = info.record(Instant::ZERO, SessionId(0), ConnectionId(0));
+        // What timestamps take is off already (RFC 6691).
+        assert!((900..=1000).contains(&record.mss_bytes), "{record:?}");
+    }
+
+    #[test]
+    fn both_sides_have_what_was_asked_for() {
+        let mut config = ListenerConfig::new("127.0.0.1:0", "127.0.0.1:1");
+        config.inward = settings();
+        config.outward = settings();
+        let inward = listener(&config, &config.inward, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = SocketAddr::try_from(rustix::net::getsockname(&inward).unwrap()).unwrap();
+        let _client = std::net::TcpStream::connect(address).unwrap();
+        holds(&accept(&inward).unwrap());
+
+        let target = TcpListener::bind("127.0.0.1:0").unwrap();
+        let outward = connecting(&config, target.local_addr().unwrap(), None).unwrap();
+        let _accepted = target.accept().unwrap();
+        holds(&outward);
+    }
+}

@@ -1,0 +1,29 @@
+//! The stream meter: TCP streams with marks in them that the receiver echoes, so that throughput,
+//! latency and fairness can be told of any path, relays on it among them (`docs/stream.md`).
+//!
+//! [`Receiver::start`] takes streams; [`Sender::connect`] opens some and [`Sender::run`] sends and
+//! measures. What goes over the wire is in `mark`, which knows no socket.
+//!
+//! ```text
+//!  Sender ── Hello, then in every N bytes a Mark (number, time) ──► Receiver
+//!         ◄─ Welcome, then for every Mark an Echo (both, and when it was read) ──
+//! ```
+//!
+//! Both have one thread with an event loop, whatever the number of streams.
+
+mod error;
+mod flow;
+mod mark;
+mod receive;
+mod report;
+mod send;
+mod socket;
+
+pub use error::StreamError;
+pub use mark::Nonsense;
+pub use receive::{ReceiveConfig, ReceiveCounts, Receiver};
+pub use report::{FlowReport, Latency, StreamReport, jain};
+pub use send::{Limit, Progress, SendConfig, Sender};
+
+/// The least and the greatest distance of marks, in bytes.
+pub const MARK_EVERY_BYTES: (u32, u32) = (1024, 1 << 30);

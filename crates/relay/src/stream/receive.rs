@@ -1,0 +1,363 @@
+//! The receiving end: reads streams, and echoes their marks.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_linger, set_socket_reuseaddr};
+use rustix::net::{
+    RecvFlags, SendFlags, SocketFlags, acceptfrom_with, bind, getsockname, listen, recv, send,
+};
+use wansan_tcp::buffers::Buffer;
+use wansan_tcp::delays;
+use wansan_tcp::poller::{Poller, Ready};
+use wansan_trace::{Instant, clock};
+
+use super::error::StreamError;
+use super::mark::{Clock, Incoming, Nonsense};
+use super::socket;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+/// How long a client may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Echoes that a client does not read: beyond so many bytes, nothing more is read of it.
+const MOST_ECHOES_BYTES: usize = 64 << 10;
+/// Reads of one stream at a wakeup before the others have their turn.
+const TURN_READS: usize = 8;
+/// What accepting rests when the machine has no descriptor left.
+const REST: Duration = Duration::from_millis(100);
+
+const LISTENER: u64 = 0;
+const WAKE: u64 = 1;
+const FIRST_STREAM: u64 = 2;
+
+/// What a receiver is asked to do.
+#[derive(Debug, Clone)]
+pub struct ReceiveConfig {
+    /// `ADDRESS:PORT`; port 0 takes a free one.
+    pub listen: String,
+    /// The receive buffer of each stream in bytes, or as the kernel tunes it.
+    pub receive_buffer_bytes: Option<usize>,
+    /// Bytes that are read at once, 1 at least.
+    pub read_bytes: usize,
+    /// Streams at once; more are turned away.
+    pub max_flows: usize,
+    /// Is told, in one line, of what goes wrong.
+    pub report: fn(&str),
+}
+
+/// What a receiver has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReceiveCounts {
+    /// Streams that began.
+    pub streams: u64,
+    /// Streams that ended with a FIN.
+    pub finished: u64,
+    /// Streams that were reset.
+    pub lost: u64,
+    /// Connections that were no streams, or too many.
+    pub refused: u64,
+    /// Marks that were echoed.
+    pub marks: u64,
+    /// Bytes read.
+    pub bytes: u64,
+}
+
+/// A receiver that runs.
+#[derive(Debug)]
+pub struct Receiver {
+    address: SocketAddr,
+    wake: Arc<OwnedFd>,
+    thread: Option<JoinHandle<ReceiveCounts>>,
+}
+
+impl Receiver {
+    /// Listens, and takes streams until it is stopped.
+    ///
+    /// # Errors
+    /// [`StreamError`] when it cannot listen.
+    pub fn start(config: &ReceiveConfig) -> Result<Receiver, StreamError> {
+        let address = socket::resolve(&config.listen)?[0];
+        let failed = |source: io::Error| StreamError::Listen {
+            listen: config.listen.clone(),
+            source,
+        };
+        let listener = socket::stream(address)?;
+        rustix::io::ioctl_fionbio(&listener, true).map_err(io::Error::from)?;
+        set_socket_reuseaddr(&listener, true).map_err(io::Error::from)?;
+        if let Some(bytes) = config.receive_buffer_bytes {
+            Buffer::Receive.set(&listener, bytes)?;
+        }
+        bind(&listener, &address).map_err(|errno| failed(errno.into()))?;
+        listen(&listener, BACKLOG).map_err(|errno| failed(errno.into()))?;
+        let address = getsockname(&listener).map_err(io::Error::from)?;
+        let address = SocketAddr::try_from(address).map_err(io::Error::from)?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let wake = Arc::new(eventfd(0, flags).map_err(io::Error::from)?);
+        let poller = Poller::new()?;
+        poller.add(&listener, LISTENER)?;
+        poller.add(&wake, WAKE)?;
+        let reactor = Reactor {
+            config: config.clone(),
+            here: socket::clock()?,
+            listener,
+            poller,
+            streams: HashMap::new(),
+            next_source: FIRST_STREAM,
+            space: vec![0; config.read_bytes],
+            counts: ReceiveCounts::default(),
+        };
+        let named = thread::Builder::new().name("receiver".to_owned());
+        Ok(Receiver {
+            address,
+            wake,
+            thread: Some(named.spawn(move || reactor.run())?),
+        })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends it, and the streams that there are; what it has done.
+    #[must_use]
+    pub fn stop(mut self) -> ReceiveCounts {
+        self.end().unwrap_or_default()
+    }
+
+    fn end(&mut self) -> Option<ReceiveCounts> {
+        let thread = self.thread.take()?;
+        // It cannot be full: nobody writes to it but this.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        thread.join().ok()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The thread.
+struct Reactor {
+    config: ReceiveConfig,
+    here: Clock,
+    listener: OwnedFd,
+    poller: Poller,
+    streams: HashMap<u64, Stream>,
+    next_source: u64,
+    space: Vec<u8>,
+    counts: ReceiveCounts,
+}
+
+/// One client.
+struct Stream {
+    socket: OwnedFd,
+    client: SocketAddr,
+    incoming: Incoming,
+    /// Until when it has to have begun.
+    deadline: Instant,
+    /// Answers that the socket has not taken yet.
+    answers: Vec<u8>,
+    /// All was read.
+    is_read: bool,
+    /// What the poller was told that it waits for: reading, writing.
+    waits: (bool, bool),
+}
+
+/// How a stream ended.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Finished,
+    Lost(Errno),
+    Refused(Nonsense),
+    Silent,
+}
+
+impl Reactor {
+    fn run(mut self) -> ReceiveCounts {
+        let mut ready = Vec::new();
+        loop {
+            let now = clock::now();
+            let begun = |stream: &&Stream| !stream.incoming.has_begun();
+            let waited = self.streams.values().filter(begun);
+            let deadline = waited.map(|stream| stream.deadline).min();
+            if let Err(error) = self.poller.wait(now, deadline, &mut ready) {
+                (self.config.report)(&format!("cannot wait for streams: {error}"));
+                return self.counts;
+            }
+            for event in &ready {
+                match event.source {
+                    WAKE => return self.counts,
+                    LISTENER => self.accept(),
+                    source => self.serve(source, *event),
+                }
+            }
+            if deadline.is_some() {
+                self.give_up(clock::now());
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (socket, client) = match acceptfrom_with(&self.listener, flags) {
+            Ok((socket, address)) => (socket, address),
+            Err(Errno::AGAIN | Errno::CONNABORTED | Errno::PROTO | Errno::INTR) => return,
+            Err(errno) => {
+                (self.config.report)(&format!("cannot accept a connection: {errno}"));
+                thread::sleep(REST);
+                return;
+            }
+        };
+        // Only streams that end well are closed in the ordinary way.
+        let set = set_socket_linger(&socket, Some(Duration::ZERO));
+        let Some(client) = client.and_then(|client| SocketAddr::try_from(client).ok()) else {
+            return;
+        };
+        if self.streams.len() >= self.config.max_flows || set.is_err() {
+            self.counts.refused += 1;
+            (self.config.report)(&format!(
+                "{client} is turned away: there are {} streams already",
+                self.streams.len()
+            ));
+            return;
+        }
+        // Without it echoes wait for one another.
+        let _ = delays::set_nagle(&socket, false);
+        let source = self.next_source;
+        if let Err(error) = self.poller.add(&socket, source) {
+            (self.config.report)(&format!("cannot wait for {client}: {error}"));
+            return;
+        }
+        self.next_source += 1;
+        let stream = Stream {
+            socket,
+            client,
+            incoming: Incoming::new(self.here),
+            deadline: clock::now() + PATIENCE,
+            answers: Vec::new(),
+            is_read: false,
+            waits: (true, false),
+        };
+        self.streams.insert(source, stream);
+    }
+
+    fn serve(&mut self, source: u64, event: Ready) {
+        let Some(stream) = self.streams.get_mut(&source) else {
+            return;
+        };
+        let had_begun = stream.incoming.has_begun();
+        let marks = stream.incoming.marks();
+        let end = stream.advance(event, &mut self.space, &mut self.counts.bytes);
+        self.counts.streams += u64::from(!had_begun && stream.incoming.has_begun());
+        self.counts.marks += stream.incoming.marks() - marks;
+        if let Some(end) = end {
+            self.close(source, end);
+        } else if let Err(error) = stream.wait(&self.poller, source) {
+            (self.config.report)(&format!("cannot wait for {}: {error}", stream.client));
+            self.streams.remove(&source);
+        }
+    }
+
+    /// Ends those that have said nothing in time.
+    fn give_up(&mut self, now: Instant) {
+        let is_late = |(source, stream): (&u64, &Stream)| {
+            (!stream.incoming.has_begun() && stream.deadline <= now).then_some(*source)
+        };
+        let late: Vec<u64> = self.streams.iter().filter_map(is_late).collect();
+        for source in late {
+            self.close(source, End::Silent);
+        }
+    }
+
+    fn close(&mut self, source: u64, end: End) {
+        let Some(stream) = self.streams.remove(&source) else {
+            return;
+        };
+        let client = stream.client;
+        let begun = stream.incoming.has_begun();
+        match end {
+            End::Finished if begun => {
+                self.counts.finished += 1;
+                // What is gone already needs no end.
+                let _ = set_socket_linger(&stream.socket, None);
+            }
+            End::Lost(errno) if begun => {
+                self.counts.lost += 1;
+                (self.config.report)(&format!("the stream of {client} was lost: {errno}"));
+            }
+            End::Finished | End::Lost(_) => self.counts.refused += 1,
+            End::Refused(nonsense) => {
+                self.counts.refused += 1;
+                (self.config.report)(&format!("{client} is refused: {nonsense}"));
+            }
+            End::Silent => {
+                self.counts.refused += 1;
+                let waited = PATIENCE.as_secs();
+                (self.config.report)(&format!(
+                    "{client} is refused: it has said nothing for {waited} s"
+                ));
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Reads and answers; how it ended, if it has.
+    fn advance(&mut self, event: Ready, space: &mut [u8], bytes: &mut u64) -> Option<End> {
+        if event.read {
+            for _ in 0..TURN_READS {
+                if self.is_read || self.answers.len() > MOST_ECHOES_BYTES {
+                    break;
+                }
+                let read = match recv(&self.socket, &mut *space, RecvFlags::DONTWAIT) {
+                    Ok((_, 0)) => {
+                        self.is_read = true;
+                        break;
+                    }
+                    Ok((_, read)) => read,
+                    Err(Errno::AGAIN) => break,
+                    Err(errno) => return Some(End::Lost(errno)),
+                };
+                *bytes += read as u64;
+                let taken = self
+                    .incoming
+                    .take(&space[..read], clock::now(), &mut self.answers);
+                if let Err(nonsense) = taken {
+                    return Some(End::Refused(nonsense));
+                }
+            }
+        }
+        while !self.answers.is_empty() {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match send(&self.socket, &self.answers, flags) {
+                Ok(written) => drop(self.answers.drain(..written)),
+                Err(Errno::AGAIN) => break,
+                Err(errno) => return Some(End::Lost(errno)),
+            }
+        }
+        (self.is_read && self.answers.is_empty()).then_some(End::Finished)
+    }
+
+    /// Has the poller wait for what is needed next.
+    fn wait(&mut self, poller: &Poller, source: u64) -> io::Result<()> {
+        let reads = !self.is_read && self.answers.len() <= MOST_ECHOES_BYTES;
+        let wanted = (reads, !self.answers.is_empty());
+        if self.waits != wanted {
+            self.waits = wanted;
+            poller.interest(&self.socket, source, wanted.0, wanted.1)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! What streams have measured.
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Latencies above this are counted as this (17 minutes).
+const LONGEST_NS: u64 = 1 << 40;
+
+/// Latencies in ns.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Latency {
+    /// How many were measured.
+    pub count: u64,
+    /// Least.
+    pub min: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// Greatest.
+    pub max: u64,
+}
+
+/// What one stream measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FlowReport {
+    /// Its number, from 0.
+    pub flow: usize,
+    /// The sender's end.
+    pub local: String,
+    /// The other end of its connection: the receiver, or a relay.
+    pub peer: String,
+    /// What the sender's kernel uses.
+    pub congestion_control: String,
+    /// Bytes that the receiver read between the first and the last mark that came back while it was
+    /// measured.
+    pub bytes: u64,
+    /// These by the time between, of the receiver's clock.
+    pub bytes_per_s: f64,
+    /// From the moment before a mark was offered to the sender's socket until its echo was read; null
+    /// when none came back.
+    pub latency_ns: Option<Latency>,
+    /// From that moment until the receiver had read the mark; null when they have not one clock.
+    pub one_way_ns: Option<Latency>,
+    /// Segments that the sender sent again.
+    pub retransmits: u64,
+    /// Times that the sender was seen in slow start again, while it was measured, after it had left it
+    /// (RFC 5681 §3.1).
+    pub slow_start_returns: u64,
+}
+
+/// What a sender measured, of all its streams.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StreamReport {
+    /// Bytes per second of all streams together.
+    pub bytes_per_s: f64,
+    /// Jain's index of fairness of the streams' throughput: 1 when they are alike, 1 ÷ their number
+    /// when one has all.
+    pub fairness: f64,
+    /// That of the marks of all streams; null when none came back.
+    pub latency_ns: Option<Latency>,
+    /// Of all streams; null when sender and receiver have not one clock.
+    pub one_way_ns: Option<Latency>,
+    /// Seconds measured.
+    pub elapsed_s: f64,
+    /// Distance of marks in bytes.
+    pub mark_every_bytes: u32,
+    /// Start of what was measured, CLOCK_MONOTONIC.
+    pub measured_from_ns: u64,
+    /// End of what was measured, CLOCK_MONOTONIC.
+    pub measured_to_ns: u64,
+    /// Records lost, when TCP was recorded.
+    pub records_dropped: u64,
+    /// Each stream.
+    pub flows: Vec<FlowReport>,
+}
+
+/// Jain's index of fairness (Jain, Chiu, Hawe 1984): (Σx)² ÷ (n Σx²). 1 of nothing.
+#[must_use]
+pub fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    if squares == 0.0 {
+        return 1.0;
+    }
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+/// Counts latencies in bounded memory, to three digits.
+#[derive(Debug, Clone)]
+pub(super) struct Latencies(Histogram<u64>);
+
+impl Latencies {
+    pub(super) fn new() -> Latencies {
+        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, 3);
+        Latencies(histogram.expect("the bounds and digits are within what a histogram allows"))
+    }
+
+    pub(super) fn count(&mut self, ns: u64) {
+        self.0.saturating_record(ns.clamp(1, LONGEST_NS));
+    }
+
+    pub(super) fn add(&mut self, other: &Latencies) {
+        self.0.add(&other.0).expect("both have the same bounds");
+    }
+
+    pub(super) fn told(&self) -> Option<Latency> {
+        let all = &self.0;
+        (!all.is_empty()).then(|| Latency {
+            count: all.len(),
+            min: all.min(),
+            mean: all.mean(),
+            p50: all.value_at_quantile(0.5),
+            p99: all.value_at_quantile(0.99),
+            max: all.max(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fairness_is_jains() {
+        assert_eq!(jain(&[]), 1.0);
+        assert_eq!(jain(&[0.0, 0.0]), 1.0);
+        assert_eq!(jain(&[5.0, 5.0, 5.0, 5.0]), 1.0);
+        assert_eq!(jain(&[8.0, 0.0, 0.0, 0.0]), 0.25);
+        // P5 §4.5: Reno beside HighSpeed TCP on a path of 1 Gbit/s.
+        assert!((jain(&[68.57, 931.43]) - 0.573).abs() < 0.001);
+    }
+
+    #[test]
+    fn latencies_are_told_to_three_digits() {
+        let mut latencies = Latencies::new();
+        assert_eq!(latencies.told(), None);
+        for ms in 1..=100 {
+            latencies.count(ms * 1_000_000);
+        }
+        let told = latencies.told().unwrap();
+        let near = |value: u64, ms: u64| value.abs_diff(ms * 1_000_000) < ms * 1_000_000 / 500;
+        assert_eq!(told.count, 100);
+        assert!(
+            near(told.min, 1) && near(told.p50, 50) && near(told.p99, 99) && near(told.max, 100)
+        );
+        assert!((told.mean / 50.5e6 - 1.0).abs() < 0.002, "{told:?}");
+    }
+}

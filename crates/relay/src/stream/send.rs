@@ -1,0 +1,259 @@
+//! The sending end, which measures.
+
+use std::time::Duration;
+
+use wansan_tcp::poller::Poller;
+use wansan_trace::{Instant, Recorder, clock};
+
+use super::error::StreamError;
+use super::flow::{Flow, filling};
+use super::report::{Latencies, StreamReport, jain};
+use super::socket;
+
+/// How long the receiver may take to read the rest when the time is over.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+/// How often progress is told.
+const TELL_EVERY: Duration = Duration::from_millis(100);
+
+/// What a sender is asked to do.
+#[derive(Debug, Clone)]
+pub struct SendConfig {
+    /// Where the receiver is, or a relay that leads to it: `HOST:PORT`.
+    pub to: String,
+    /// Streams at once, 1 at least.
+    pub flows: usize,
+    /// Distance of marks in each stream, in bytes, within [`super::MARK_EVERY_BYTES`].
+    pub mark_every_bytes: u32,
+    /// When it ends.
+    pub limit: Limit,
+    /// What of the beginning is not measured.
+    pub warmup: Duration,
+    /// The kernel's congestion control, or its default.
+    pub congestion_control: Option<String>,
+    /// The send buffer of each stream in bytes, or as the kernel tunes it.
+    pub send_buffer_bytes: Option<usize>,
+    /// What may wait unsent in each stream's send buffer, in bytes (TCP_NOTSENT_LOWAT); without it, all
+    /// that the buffer holds.
+    pub unsent_bytes: Option<u32>,
+    /// Bytes per second of each stream; without it, as fast as it goes.
+    pub rate_bytes_per_s: Option<f64>,
+    /// How often each stream's TCP_INFO is looked at.
+    pub tcp_interval: Duration,
+}
+
+/// When a sender ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// So long after the warm-up.
+    Time(Duration),
+    /// When each stream has sent so many bytes, and the receiver has read them.
+    Bytes(u64),
+}
+
+/// How far a sender has got.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Of the whole, 0 to 1.
+    pub fraction: f64,
+    /// Bytes per second that were written lately, of all streams.
+    pub bytes_per_s: f64,
+}
+
+/// Streams that are connected, and wait to begin.
+#[derive(Debug)]
+pub struct Sender {
+    config: SendConfig,
+    flows: Vec<Flow>,
+    poller: Poller,
+    trace: Recorder,
+}
+
+impl Sender {
+    /// Opens the streams, and waits until each is answered. What TCP says of them goes to `trace`.
+    ///
+    /// # Errors
+    /// [`StreamError`].
+    pub fn connect(config: &SendConfig, trace: Recorder) -> Result<Sender, StreamError> {
+        let addresses = socket::resolve(&config.to)?;
+        let here = socket::clock()?;
+        let poller = Poller::new()?;
+        let flows = (0..config.flows).map(|number| {
+            let flow = Flow::connect(number, config, &addresses, here)?;
+            poller.add(&flow, number as u64)?;
+            Ok(flow)
+        });
+        Ok(Sender {
+            config: config.clone(),
+            flows: flows.collect::<Result<_, StreamError>>()?,
+            poller,
+            trace,
+        })
+    }
+
+    /// Sends, and measures; `tell` hears how far it is now and then.
+    ///
+    /// # Errors
+    /// [`StreamError`] when a stream breaks, the receiver talks nonsense, or no mark came back.
+    pub fn run(&mut self, mut tell: impl FnMut(Progress)) -> Result<StreamReport, StreamError> {
+        if self.trace.keeps_tcp() {
+            for flow in &mut self.flows {
+                flow.ends = self.trace.name(&flow.ends_name());
+            }
+        }
+        let begin = clock::now();
+        let (to, most_bytes) = match self.config.limit {
+            Limit::Time(time) => (begin + self.config.warmup + time, u64::MAX),
+            Limit::Bytes(bytes) => (Instant::FAR_FUTURE, bytes),
+        };
+        let window = (begin + self.config.warmup, to);
+        for flow in &mut self.flows {
+            flow.release(window, self.config.rate_bytes_per_s, most_bytes, begin);
+        }
+        let filling = filling();
+        let mut ready = Vec::new();
+        let mut next_sample = begin;
+        let mut told = (begin, 0);
+        // What the poller was told that each stream waits for.
+        let mut waits_to_write = vec![false; self.flows.len()];
+        loop {
+            let now = clock::now();
+            if now >= to || self.flows.iter().all(|flow| flow.has_ended) {
+                break;
+            }
+            if now >= next_sample {
+                next_sample = now + self.config.tcp_interval;
+                self.sample(now);
+            }
+            if now >= told.0 + TELL_EVERY {
+                told = self.tell(&mut tell, begin, told, now);
+            }
+            let mut deadline = to.min(next_sample);
+            for (number, flow) in self.flows.iter_mut().enumerate() {
+                if let Some(due) = flow.due().filter(|_| !flow.has_finished) {
+                    flow.wants_to_write = due <= now;
+                    if due > now {
+                        deadline = deadline.min(due);
+                    }
+                }
+                if waits_to_write[number] != flow.wants_to_write {
+                    waits_to_write[number] = flow.wants_to_write;
+                    let source = number as u64;
+                    self.poller
+                        .interest(&*flow, source, true, flow.wants_to_write)?;
+                }
+            }
+            self.poller.wait(now, Some(deadline), &mut ready)?;
+            for event in &ready {
+                let flow = &mut self.flows[event.source as usize];
+                if event.read {
+                    flow.read()?;
+                }
+                if event.write && flow.wants_to_write {
+                    flow.write(&filling)?;
+                }
+                if flow.has_ended {
+                    self.poller.remove(&*flow)?;
+                }
+            }
+        }
+        let ended = clock::now();
+        self.sample(ended);
+        let report = self.report(window.0, ended.min(to))?;
+        self.end()?;
+        Ok(report)
+    }
+
+    /// What was recorded.
+    #[must_use]
+    pub fn into_records(self) -> Recorder {
+        self.trace
+    }
+
+    fn sample(&mut self, now: Instant) {
+        for flow in &mut self.flows {
+            let Some(mut record) = flow.sample(now) else {
+                continue;
+            };
+            if self.trace.keeps_tcp() {
+                record.ends = flow.ends;
+                self.trace.tcp(record);
+            }
+        }
+    }
+
+    fn tell(
+        &self,
+        tell: &mut impl FnMut(Progress),
+        begin: Instant,
+        told: (Instant, u64),
+        now: Instant,
+    ) -> (Instant, u64) {
+        let written: u64 = self.flows.iter().map(Flow::written_bytes).sum();
+        let fraction = match self.config.limit {
+            Limit::Time(time) => {
+                now.since(begin).as_secs_f64() / (self.config.warmup + time).as_secs_f64()
+            }
+            Limit::Bytes(bytes) => written as f64 / (bytes as f64 * self.flows.len() as f64),
+        };
+        tell(Progress {
+            fraction: fraction.min(1.0),
+            bytes_per_s: (written - told.1) as f64 / now.since(told.0).as_secs_f64(),
+        });
+        (now, written)
+    }
+
+    fn report(&self, from: Instant, to: Instant) -> Result<StreamReport, StreamError> {
+        let every = self.config.mark_every_bytes;
+        let flows: Vec<_> = self.flows.iter().map(|flow| flow.report(every)).collect();
+        let rates: Vec<f64> = flows.iter().map(|flow| flow.bytes_per_s).collect();
+        let (mut latencies, mut one_way) = (Latencies::new(), Latencies::new());
+        for flow in &self.flows {
+            latencies.add(&flow.tally.latencies);
+            one_way.add(&flow.tally.one_way);
+        }
+        let latency_ns = latencies.told();
+        if latency_ns.is_none() {
+            return Err(StreamError::NoMark);
+        }
+        Ok(StreamReport {
+            bytes_per_s: rates.iter().sum(),
+            fairness: jain(&rates),
+            latency_ns,
+            one_way_ns: one_way.told(),
+            elapsed_s: to.since(from).as_secs_f64(),
+            mark_every_bytes: every,
+            measured_from_ns: from.ns(),
+            measured_to_ns: to.ns(),
+            records_dropped: self.trace.dropped(),
+            flows,
+        })
+    }
+
+    /// Ends the streams, and lets the receiver read what is on its way, for a while.
+    fn end(&mut self) -> Result<(), StreamError> {
+        for (number, flow) in self.flows.iter_mut().enumerate() {
+            if !flow.has_finished {
+                flow.finish();
+                self.poller.interest(&*flow, number as u64, true, false)?;
+            }
+        }
+        let deadline = clock::now() + END_PATIENCE;
+        let mut ready = Vec::new();
+        while self.flows.iter().any(|flow| !flow.has_ended) {
+            let now = clock::now();
+            if now >= deadline {
+                break;
+            }
+            self.poller.wait(now, Some(deadline), &mut ready)?;
+            for event in &ready {
+                let flow = &mut self.flows[event.source as usize];
+                // All was measured: one that breaks now has ended as well.
+                flow.has_ended |= flow.read().is_err();
+                if flow.has_ended {
+                    self.poller.remove(&*flow)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,122 @@
+//! Things by a key that no later thing in the same place has.
+
+/// Names a thing of a [`Table`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key {
+    place: u32,
+    /// How many things were in this place before, as far as 30 bits count.
+    generation: u32,
+}
+
+const GENERATION_MASK: u32 = (1 << 30) - 1;
+
+impl Key {
+    /// As a number of 62 bits.
+    pub(crate) fn number(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.place)
+    }
+
+    /// The key with that number.
+    pub(crate) fn from_number(number: u64) -> Key {
+        Key {
+            place: number as u32,
+            generation: (number >> 32) as u32,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Place<T> {
+    generation: u32,
+    thing: Option<Box<T>>,
+}
+
+/// Things by their keys. A place is used again; an old key finds nothing there.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    places: Vec<Place<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Table {
+            places: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T> Table<T> {
+    /// Puts a thing in.
+    ///
+    /// # Panics
+    /// When there are 2^32 things.
+    pub(crate) fn insert(&mut self, thing: T) -> Key {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place {
+                generation: 0,
+                thing: None,
+            });
+            u32::try_from(self.places.len() - 1).expect("fewer than 2^32 descriptors")
+        });
+        let slot = &mut self.places[place as usize];
+        slot.thing = Some(Box::new(thing));
+        Key {
+            place,
+            generation: slot.generation,
+        }
+    }
+
+    /// The thing with that key, if it is still there.
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let place = self.places.get_mut(key.place as usize)?;
+        let is_it = place.generation == key.generation;
+        place.thing.as_deref_mut().filter(|_| is_it)
+    }
+
+    /// Takes a thing out.
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        self.get_mut(key)?;
+        let place = &mut self.places[key.place as usize];
+        place.generation = (place.generation + 1) & GENERATION_MASK;
+        self.free.push(key.place);
+        place.thing.take().map(|thing| *thing)
+    }
+
+    /// All things.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
+        (0..).zip(&self.places).filter_map(|(place, slot)| {
+            let key = Key {
+                place,
+                generation: slot.generation,
+            };
+            slot.thing.as_deref().map(|thing| (key, thing))
+        })
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.free.len() == self.places.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_key_finds_nothing() {
+        let mut table = Table::default();
+        let first = table.insert('a');
+        assert_eq!(table.remove(first), Some('a'));
+        let second = table.insert('b');
+        assert_eq!(table.get_mut(first), None);
+        assert_eq!(table.remove(first), None);
+        assert_eq!(table.get_mut(second), Some(&mut 'b'));
+        assert_eq!(Key::from_number(second.number()), second);
+        assert!(table.iter().map(|(key, _)| key).eq([second]));
+        table.remove(second);
+        assert!(table.is_empty());
+    }
+}

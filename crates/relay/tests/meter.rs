@@ -1,0 +1,251 @@
+//! The stream meter over loopback: what it measures is what is there, and who does not keep to its
+//! protocol is refused.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use wansan_relay::stream::{
+    Limit, ReceiveConfig, Receiver, SendConfig, Sender, StreamError, StreamReport,
+};
+use wansan_relay::{ListenerConfig, Relay, RelayConfig};
+use wansan_trace::{Kinds, Recorder};
+
+fn receiver(max_flows: usize) -> Receiver {
+    let config = ReceiveConfig {
+        listen: "127.0.0.1:0".to_owned(),
+        receive_buffer_bytes: None,
+        read_bytes: 64 << 10,
+        max_flows,
+        report: |_| {},
+    };
+    Receiver::start(&config).unwrap()
+}
+
+fn sending(to: SocketAddr) -> SendConfig {
+    SendConfig {
+        to: to.to_string(),
+        flows: 1,
+        mark_every_bytes: 10_000,
+        limit: Limit::Bytes(2_000_000),
+        warmup: Duration::ZERO,
+        congestion_control: Some("reno".to_owned()),
+        send_buffer_bytes: None,
+        unsent_bytes: None,
+        rate_bytes_per_s: None,
+        tcp_interval: Duration::from_millis(5),
+    }
+}
+
+fn measure(config: &SendConfig) -> Result<StreamReport, StreamError> {
+    Sender::connect(config, Recorder::off())?.run(|_| {})
+}
+
+#[test]
+fn every_mark_of_every_stream_comes_back() {
+    let receiver = receiver(10);
+    let config = SendConfig {
+        flows: 3,
+        ..sending(receiver.address())
+    };
+    let report = measure(&config).unwrap();
+    let counts = receiver.stop();
+    assert_eq!(report.flows.len(), 3);
+    for flow in &report.flows {
+        let latency = flow.latency_ns.unwrap();
+        assert_eq!(latency.count, 200);
+        // The first mark is at 0 B and the last at 1,990,000 B.
+        assert_eq!(flow.bytes, 1_990_000);
+        assert_eq!(flow.congestion_control, "reno");
+        // One computer: the way there is a part of the round trip.
+        let one_way = flow.one_way_ns.unwrap();
+        assert!(
+            one_way.min <= latency.min && one_way.mean <= latency.mean,
+            "{flow:?}"
+        );
+    }
+    let sum: f64 = report.flows.iter().map(|flow| flow.bytes_per_s).sum();
+    assert_eq!(report.bytes_per_s, sum);
+    assert_eq!(report.latency_ns.unwrap().count, 600);
+    assert!(report.fairness > 1.0 / 3.0 && report.fairness <= 1.0);
+    assert_eq!((counts.streams, counts.finished, counts.lost), (3, 3, 0));
+    assert_eq!((counts.marks, counts.refused), (600, 0));
+    assert_eq!(counts.bytes, 3 * (2_000_000 + 40));
+}
+
+#[test]
+fn a_stream_with_a_rate_keeps_to_it() {
+    let receiver = receiver(10);
+    let config = SendConfig {
+        rate_bytes_per_s: Some(1e6),
+        limit: Limit::Time(Duration::from_millis(700)),
+        ..sending(receiver.address())
+    };
+    let report = measure(&config).unwrap();
+    // It can be late on a busy machine, and never early.
+    assert!(report.flows[0].bytes <= 720_000, "{report:?}");
+    assert!(report.flows[0].bytes >= 100_000, "{report:?}");
+}
+
+#[test]
+fn tcp_is_recorded_under_the_streams_ends() {
+    let receiver = receiver(10);
+    let kinds = Kinds {
+        tcp: true,
+        ..Kinds::NONE
+    };
+    let mut sender =
+        Sender::connect(&sending(receiver.address()), Recorder::new(kinds, 16 << 20)).unwrap();
+    let report = sender.run(|_| {}).unwrap();
+    let records = sender.into_records();
+    let last = records.tcp.iter().last().unwrap();
+    let ends = format!("{} > {}", report.flows[0].local, report.flows[0].peer);
+    assert_eq!(records.name_of(last.ends), ends);
+}
+
+/// What lies between is part of what is measured: a relay that may hold little, before a receiver that
+/// reads little at once.
+#[test]
+fn a_relay_can_stand_between() {
+    let receiver = receiver(10);
+    let to = receiver.address().to_string();
+    let config = RelayConfig {
+        listeners: vec![ListenerConfig::new("127.0.0.1:0", &to)],
+        threads: 1,
+        max_flows: 10,
+        memory_bytes: 1 << 20,
+        kinds: Kinds::NONE,
+        record_bytes: 0,
+        tcp_interval: Duration::from_secs(1),
+        report: |_| {},
+    };
+    let relay = Relay::start(&config).unwrap();
+    let report = measure(&sending(relay.addresses()[0])).unwrap();
+    assert_eq!(report.flows[0].latency_ns.unwrap().count, 200);
+    assert_eq!(report.flows[0].peer, relay.addresses()[0].to_string());
+    drop(relay.stop());
+    assert_eq!(receiver.stop().marks, 200);
+}
+
+#[test]
+fn clients_that_are_no_streams_are_refused_and_others_go_on() {
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let config = ReceiveConfig {
+        listen: "127.0.0.1:0".to_owned(),
+        receive_buffer_bytes: None,
+        read_bytes: 1024,
+        max_flows: 3,
+        report: |line| SAID.lock().unwrap().push(line.to_owned()),
+    };
+    let receiver = Receiver::start(&config).unwrap();
+    let address = receiver.address();
+    let mut nonsense = TcpStream::connect(address).unwrap();
+    nonsense
+        .write_all(b"GET / HTTP/1.1\r\nHost: example.net\r\n\r\n")
+        .unwrap();
+    let mut answer = Vec::new();
+    // It is reset, and gets no answer.
+    let read = nonsense.read_to_end(&mut answer);
+    assert!(read.is_err() && answer.is_empty(), "{read:?} {answer:?}");
+    // Gone before it has said anything.
+    drop(TcpStream::connect(address).unwrap());
+    let report = measure(&sending(address)).unwrap();
+    assert_eq!(report.flows[0].latency_ns.unwrap().count, 200);
+    // More than it may have: they wait for a welcome that never comes, and are reset.
+    let silent: Vec<_> = (0..3)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    let refused = loop {
+        match measure(&sending(address)) {
+            // The three were not all accepted yet.
+            Ok(_) => thread::yield_now(),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, StreamError::Connect { .. }), "{refused}");
+    drop(silent);
+    let counts = receiver.stop();
+    assert!(counts.refused >= 3 && counts.lost == 0, "{counts:?}");
+    let said = SAID.lock().unwrap();
+    assert!(
+        said.iter()
+            .any(|line| line.contains("is refused: it does not begin as")),
+        "{said:?}"
+    );
+    assert!(
+        said.iter()
+            .any(|line| line.contains("there are 3 streams already")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn receivers_that_are_none_are_named() {
+    // Nobody.
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = gone.local_addr().unwrap();
+    drop(gone);
+    let error = measure(&sending(address)).unwrap_err();
+    assert!(
+        error.to_string().contains("wansan stream receive"),
+        "{error}"
+    );
+    // Somebody else.
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap();
+    let answering = thread::spawn(move || {
+        let (mut client, _) = other.accept().unwrap();
+        client.write_all(b"220 mail.example.net ESMTP\r\n").unwrap();
+        // Until the client is gone.
+        let _ = client.read_to_end(&mut Vec::new());
+    });
+    let error = measure(&sending(address)).unwrap_err();
+    assert!(
+        matches!(error, StreamError::Nonsense { flow: 0, .. }),
+        "{error}"
+    );
+    answering.join().unwrap();
+}
+
+#[test]
+fn a_receiver_that_goes_away_is_told() {
+    let receiver = receiver(10);
+    let config = SendConfig {
+        limit: Limit::Time(Duration::from_secs(60)),
+        ..sending(receiver.address())
+    };
+    let mut sender = Sender::connect(&config, Recorder::off()).unwrap();
+    let ending = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(200));
+        receiver.stop()
+    });
+    let error = sender.run(|_| {}).unwrap_err();
+    assert!(
+        matches!(error, StreamError::Lost { flow: 0, .. }),
+        "{error}"
+    );
+    assert!(ending.join().unwrap().streams == 1);
+}
+
+#[test]
+fn what_cannot_be_had_is_said() {
+    let receiver = receiver(10);
+    let unknown = SendConfig {
+        congestion_control: Some("nonsense".to_owned()),
+        ..sending(receiver.address())
+    };
+    let error = measure(&unknown).unwrap_err().to_string();
+    assert!(
+        error.contains("nonsense") && error.contains("reno"),
+        "{error}"
+    );
+    let short = SendConfig {
+        limit: Limit::Time(Duration::from_millis(1)),
+        rate_bytes_per_s: Some(1000.0),
+        ..sending(receiver.address())
+    };
+    let error = measure(&short).unwrap_err();
+    assert!(matches!(error, StreamError::NoMark), "{error}");
+}
