@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use wansan_trace::event::{Crossing, Packet, Path as PathSample, Pdu, Tcp};
+use wansan_trace::event::{Crossing, Packet, Path as PathSample, Pdu, Stamp, Tcp, Thread};
 use wansan_trace::file::{self, FileError, Kind, Table};
 
+use crate::below;
 use crate::join::{Joined, join};
 use crate::window::Window;
 use crate::wire::{self, Carrier};
@@ -50,7 +51,8 @@ pub enum ReadError {
 /// The records of one cell, its I/Os joined. Kinds that were not recorded are `None`.
 #[derive(Debug)]
 pub struct Cell {
-    /// The I/Os, with crossings of the wire where packets tell them.
+    /// The I/Os, with crossings of the wire where packets tell them, and of TCP's layers where stamps
+    /// do.
     pub joined: Joined,
     /// Crossings that recorders lost, by host.
     pub io_dropped: file::Dropped,
@@ -58,12 +60,16 @@ pub struct Cell {
     pub pdu: Option<Table<Pdu>>,
     /// TCP samples and events.
     pub tcp: Option<Table<Tcp>>,
+    /// The kernel's times of what went through sockets.
+    pub stamp: Option<Table<Stamp>>,
     /// Packets.
     pub packet: Option<Table<Packet>>,
     /// The TCP connections of the sessions' connections, where packets and PDUs tell them.
     pub carriers: Vec<Carrier>,
     /// Path samples.
     pub path: Option<Table<PathSample>>,
+    /// Samples of programs' threads.
+    pub thread: Option<Table<Thread>>,
 }
 
 impl Cell {
@@ -82,14 +88,20 @@ impl Cell {
             (Some(pdus), Some(packets)) => wire::derive(&mut joined, &pdus.rows, packets),
             _ => Vec::new(),
         };
+        let stamp = file::read_folder::<Stamp>(folder)?;
+        if let (Some(pdus), Some(stamps)) = (&pdu, &stamp) {
+            below::derive(&mut joined, stamps, pdus);
+        }
         Ok(Cell {
             joined,
             io_dropped: io.dropped,
             pdu,
             tcp: file::read_folder(folder)?,
+            stamp,
             packet,
             carriers,
             path: file::read_folder(folder)?,
+            thread: file::read_folder(folder)?,
         })
     }
 
@@ -120,8 +132,10 @@ impl Cell {
             (Crossing::NAME, Some(&self.io_dropped)),
             of(self.pdu.as_ref()),
             of(self.tcp.as_ref()),
+            of(self.stamp.as_ref()),
             of(self.packet.as_ref()),
             of(self.path.as_ref()),
+            of(self.thread.as_ref()),
         ]
         .into_iter()
         .filter_map(|(kind, dropped)| {

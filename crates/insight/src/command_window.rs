@@ -74,7 +74,7 @@ struct Watch {
 }
 
 /// Whether `a` is at or after `b` in serial number arithmetic (RFC 1982, SERIAL_BITS 32).
-fn at_or_after(a: u32, b: u32) -> bool {
+pub(crate) fn at_or_after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) < 1 << 31
 }
 

@@ -1,21 +1,8 @@
-//! When congestion control cut a connection's window, told from samples of TCP_INFO.
-//!
-//! The kernel's congestion state is seen only where a sample was taken. An episode that begins and
-//! ends between two samples still leaves a mark: another slow-start threshold. One that was set on
-//! the way out of slow start without a cut (HyStart of CUBIC) is told apart by the window, which
-//! did not fall below what it had been. An episode that leaves the same threshold behind, or several
-//! between two samples, cannot be told: what is found here is the least that happened.
+//! When congestion control cut a connection's window, as it was recorded or as samples of TCP_INFO
+//! tell it ([`wansan_trace::congestion`]).
 
+use wansan_trace::congestion::between;
 use wansan_trace::event::{Tcp, TcpEvent};
-
-/// Congestion states of Linux (`tcp_ca_state`).
-const DISORDER: u8 = 1;
-/// The window is being reduced without a loss.
-const CWR: u8 = 2;
-/// Fast recovery.
-const RECOVERY: u8 = 3;
-/// After a retransmission time-out.
-const LOSS: u8 = 4;
 
 /// Why the window was cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,82 +15,53 @@ pub enum Cut {
     Loss,
 }
 
+impl Cut {
+    /// The cut that an event is; `None` for those that cut nothing.
+    fn of(event: TcpEvent) -> Option<Cut> {
+        match event {
+            TcpEvent::Cwr | TcpEvent::CwrByEce | TcpEvent::CwrByDevice => Some(Cut::Cwr),
+            TcpEvent::Recovery => Some(Cut::Recovery),
+            TcpEvent::Loss => Some(Cut::Loss),
+            TcpEvent::Sample
+            | TcpEvent::Retransmit
+            | TcpEvent::Undo
+            | TcpEvent::Change
+            | TcpEvent::Begin
+            | TcpEvent::End => None,
+        }
+    }
+}
+
 /// Every cut of one connection's end, with the time of the record that shows it. The records are
 /// those of one end, by time.
 pub fn cuts<'a>(records: &'a [&'a Tcp]) -> impl Iterator<Item = (u64, Cut)> + 'a {
-    let recorded = records.iter().filter_map(|record| {
-        let cut = match record.event {
-            TcpEvent::Cwr => Cut::Cwr,
-            TcpEvent::Recovery => Cut::Recovery,
-            TcpEvent::Loss => Cut::Loss,
-            TcpEvent::Sample | TcpEvent::Retransmit => return None,
-        };
-        Some((record.time.ns(), cut))
-    });
+    let recorded = records
+        .iter()
+        .filter_map(|record| Some((record.time.ns(), Cut::of(record.event)?)));
     let told = records.windows(2).filter_map(|pair| {
         let sampled = pair.iter().all(|record| record.event == TcpEvent::Sample);
-        let cut = between(pair[0], pair[1]).filter(|_| sampled)?;
-        Some((pair[1].time.ns(), cut))
+        let event = between(pair[0], pair[1]).filter(|_| sampled)?;
+        Some((pair[1].time.ns(), Cut::of(event)?))
     });
     recorded.chain(told)
-}
-
-/// What happened between two samples that follow each other.
-fn between(before: &Tcp, after: &Tcp) -> Option<Cut> {
-    let another_threshold = after.ssthresh_packets != before.ssthresh_packets;
-    let state = match after.congestion_state {
-        CWR => Some(Cut::Cwr),
-        RECOVERY => Some(Cut::Recovery),
-        LOSS => Some(Cut::Loss),
-        _ => None,
-    };
-    if let Some(cut) = state {
-        // In the same state with another threshold: it was left and entered again.
-        let begun = after.congestion_state != before.congestion_state || another_threshold;
-        return begun.then_some(cut);
-    }
-    // On the way out of an episode the threshold may be set back (RFC 4015 §3).
-    let was_open = before.congestion_state <= DISORDER;
-    let slow_start = before.cwnd_packets < before.ssthresh_packets;
-    let fell = after.ssthresh_packets < before.cwnd_packets;
-    if !was_open || !another_threshold || (slow_start && !fell) {
-        return None;
-    }
-    if after.retransmits > before.retransmits {
-        Some(Cut::Recovery)
-    } else {
-        Some(Cut::Cwr)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wansan_trace::{ConnectionId, Instant, SessionId};
+    use wansan_trace::{Instant, SessionId};
 
     /// Samples 10 ms apart: state, window, threshold, retransmits.
     fn samples(of: &[(u8, u32, u32, u32)]) -> Vec<Tcp> {
         let sample = |(i, &(congestion_state, cwnd_packets, ssthresh_packets, retransmits))| Tcp {
             time: Instant::from_ns(10 * i as u64),
             session: SessionId(1),
-            connection: ConnectionId(0),
-            event: TcpEvent::Sample,
             congestion_state,
             cwnd_packets,
             ssthresh_packets,
             mss_bytes: 1448,
-            in_flight_packets: 0,
-            srtt_ns: 0,
-            min_rtt_ns: 0,
-            rwnd_bytes: 0,
-            unsent_bytes: 0,
-            acked_bytes: 0,
-            pacing_bytes_per_s: 0,
-            delivery_bytes_per_s: 0,
-            busy_ns: 0,
-            rwnd_limited_ns: 0,
-            sndbuf_limited_ns: 0,
             retransmits,
+            ..Tcp::BLANK
         };
         of.iter().enumerate().map(sample).collect()
     }

@@ -17,6 +17,9 @@ pub struct CwndUse {
     pub connections: u64,
     /// Greatest sum of all windows, in segments.
     pub sum_max_packets: u64,
+    /// Mean of that sum, in segments; null in results of versions that did not say it.
+    #[serde(default)]
+    pub sum_mean_packets: Option<f64>,
     /// How far the window that moved least fell below its greatest, as a share of that: 0 is flat.
     pub least_swing: f64,
     /// The same of the window that moved most.
@@ -55,6 +58,7 @@ pub fn cwnd_use(table: &Table<Tcp>, transport: &[TransportUse], window: Window) 
     (!swings.is_empty()).then(|| CwndUse {
         connections: windows.len() as u64,
         sum_max_packets,
+        sum_mean_packets: Some(windows.values().map(Swing::mean).sum()),
         least_swing: swings.iter().copied().fold(1.0, f64::min),
         most_swing: swings.iter().copied().fold(0.0, f64::max),
         cwr_events: sum(|end| end.cwr_events),
@@ -69,6 +73,8 @@ struct Swing {
     now: u64,
     least: u64,
     most: u64,
+    sum: u64,
+    samples: u64,
 }
 
 impl Swing {
@@ -76,12 +82,21 @@ impl Swing {
         now: 0,
         least: u64::MAX,
         most: 0,
+        sum: 0,
+        samples: 0,
     };
 
     fn see(&mut self, packets: u64) {
         self.now = packets;
         self.least = self.least.min(packets);
         self.most = self.most.max(packets);
+        self.sum += packets;
+        self.samples += 1;
+    }
+
+    /// Samples are taken at equal intervals.
+    fn mean(&self) -> f64 {
+        self.sum as f64 / self.samples.max(1) as f64
     }
 
     fn share(&self) -> f64 {
@@ -101,5 +116,6 @@ mod tests {
         assert_eq!(swing.share(), 0.0);
         swing.see(245);
         assert!((swing.share() - 0.3).abs() < 1e-9);
+        assert_eq!(swing.mean(), 315.0);
     }
 }

@@ -1,11 +1,13 @@
 //! What holds the load back, and what to change. `docs/finding.md` says how it is decided.
 
 mod advice;
+mod encryption;
 mod limits;
 mod lockstep;
 mod predict;
 mod r2t;
 mod sentence;
+mod stalls;
 mod sweep;
 
 use std::collections::BTreeMap;
@@ -31,6 +33,8 @@ pub enum Limit {
     RouteLockstep,
     /// The rate of the path.
     PathRate,
+    /// The VPN of a router: a thread of it encrypts, or decrypts, without a pause.
+    Encryption,
     /// The receive window of the end that takes the data.
     ReceiveWindow,
     /// The send buffer of the end that sends the data.
@@ -41,6 +45,9 @@ pub enum Limit {
     R2tRoundTrips,
     /// The session's command window, MaxCmdSN (RFC 7143 §4.2.2.1).
     CommandWindow,
+    /// Stalls of TCP, each I/O by itself: Nagle's algorithm against delayed acknowledgements, slow
+    /// start, losses.
+    Stalls,
     /// Too few I/Os asked for: the application waits for answers before it asks for more.
     TooFewIos,
     /// Nothing: the application itself leaves gaps, or no recorded limit explains the waiting.
@@ -49,15 +56,17 @@ pub enum Limit {
 
 impl Limit {
     /// All of them, the deepest resource first.
-    pub const ALL: [Limit; 10] = [
+    pub const ALL: [Limit; 12] = [
         Limit::Store,
         Limit::RouteLockstep,
         Limit::PathRate,
+        Limit::Encryption,
         Limit::ReceiveWindow,
         Limit::SendBuffer,
         Limit::CongestionWindow,
         Limit::R2tRoundTrips,
         Limit::CommandWindow,
+        Limit::Stalls,
         Limit::TooFewIos,
         Limit::Nothing,
     ];
@@ -69,11 +78,13 @@ impl Limit {
             Limit::Store => "store",
             Limit::RouteLockstep => "route_lockstep",
             Limit::PathRate => "path_rate",
+            Limit::Encryption => "encryption",
             Limit::ReceiveWindow => "receive_window",
             Limit::SendBuffer => "send_buffer",
             Limit::CongestionWindow => "congestion_window",
             Limit::R2tRoundTrips => "r2t_round_trips",
             Limit::CommandWindow => "command_window",
+            Limit::Stalls => "stalls",
             Limit::TooFewIos => "too_few_ios",
             Limit::Nothing => "nothing",
         }

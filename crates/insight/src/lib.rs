@@ -1,6 +1,7 @@
 //! Joins the events of all layers and hosts, and names the layer that holds a SAN back.
 //!
-//! - [`run`] reads a run folder's index, [`cell`] the record files of one cell;
+//! - [`run`] reads a run folder's index, [`cell`] the record files of one cell, [`capture`] makes a cell of a
+//!   capture file;
 //! - [`join`] makes one task per I/O out of the crossings of all hosts, and [`wire`] adds the
 //!   crossings of the wire from packets and PDUs;
 //! - [`population`] counts who is where at each moment, `waiting` where each I/O's latency goes,
@@ -9,15 +10,21 @@
 //!   may hold I/Os back;
 //! - [`traffic`] tells whose packets passed, [`pdu_stream`] what they carried, [`transfer`] a stretch
 //!   of them one by one, and [`packet_gap`] how far apart they left the target;
+//! - [`watched`] says what TCP alone tells of connections that were only watched;
 //! - [`cwnd`] puts the congestion windows of a cell into numbers;
 //! - [`model`] fits closed forms of throughput to a sweep of delays;
+//! - [`stall`] finds where I/Os could have gone on and did not, and why;
+//! - [`below`] splits the time below the socket by the kernel's stamps;
 //! - [`report`] gathers what a report page shows;
 //! - [`summary`] puts a cell into numbers; [`finding`] names what binds, what to change and the
 //!   gain to expect; [`gain`] puts that beside what was measured.
 //!
-//! Everything but [`run`] and [`cell`] is pure. Nothing here looks at a plan's settings: a finding
+//! Everything but [`run`], [`cell`] and [`capture`] is pure. Nothing here looks at a plan's settings: a finding
 //! comes from recorded events alone.
 
+pub mod backlog;
+pub mod below;
+pub mod capture;
 pub mod cell;
 pub mod command_window;
 pub mod congestion;
@@ -35,14 +42,17 @@ pub mod packet_gap;
 pub mod path;
 pub mod pdu_stream;
 pub mod population;
+pub mod processors;
 pub mod r2t;
 pub mod report;
 pub mod run;
+pub mod stall;
 pub mod summary;
 pub mod traffic;
 pub mod transfer;
 pub mod transport;
 mod waiting;
+pub mod watched;
 pub mod window;
 pub mod wire;
 

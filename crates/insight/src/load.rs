@@ -10,6 +10,9 @@ const PINNED_RATIO: f64 = 0.9;
 /// In a closed loop the typical submission follows the latest completion within this share of the
 /// mean time between submissions.
 const GAP_RATIO: f64 = 0.2;
+/// A load that asks in batches submits as many I/Os as it has batches of the most in flight, but for
+/// this share.
+const BATCH_TOLERANCE: f64 = 0.1;
 /// Start-up tells open from closed loops only when the first I/O takes this long.
 const TELLING_LATENCY_NS: u64 = 1_000_000;
 
@@ -24,6 +27,9 @@ pub struct LoadUse {
     /// Whether the load is a closed loop pinned at its maximum: each completion is followed at
     /// once by the next submission.
     pub closed_loop: bool,
+    /// Whether the load asks for as many as it ever has in flight at once, and for the next when all
+    /// of these are done.
+    pub batches: bool,
 }
 
 /// How a session submits, from when each of its I/Os was submitted and completed.
@@ -41,7 +47,27 @@ pub fn load_use(spans_ns: &[(u64, u64)], window: Window) -> LoadUse {
         pinned_ratio,
         gap_ratio,
         closed_loop,
+        batches: gap_ratio <= GAP_RATIO && in_batches(spans_ns, most, window),
     }
+}
+
+/// Whether I/Os are submitted `most` at a time, each time when none is in flight.
+fn in_batches(spans_ns: &[(u64, u64)], most: u64, window: Window) -> bool {
+    let mut submitted_ns: Vec<u64> = spans_ns.iter().map(|span| span.0).collect();
+    let mut completed_ns: Vec<u64> = spans_ns.iter().map(|span| span.1).collect();
+    submitted_ns.sort_unstable();
+    completed_ns.sort_unstable();
+    let (mut ios, mut batches) = (0_u64, 0_u64);
+    for (before, &time_ns) in submitted_ns.iter().enumerate() {
+        if window.contains(time_ns) {
+            ios += 1;
+            // All that were submitted before are done.
+            let all_done = before == 0 || completed_ns[before - 1] <= time_ns;
+            batches += u64::from(all_done);
+        }
+    }
+    let expected = (batches * most) as f64;
+    most > 1 && batches > 1 && (expected - ios as f64).abs() <= BATCH_TOLERANCE * ios as f64
 }
 
 /// See [`LoadUse::gap_ratio`]; infinite when nothing was submitted after a completion.

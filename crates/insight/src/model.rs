@@ -4,23 +4,28 @@
 //! - [`grid`]: what was measured;
 //! - [`published`]: the form of Chishima, Yamaguchi and Oguchi (2008, chapter 6);
 //! - [`cycle`]: ours, from first principles;
+//! - [`known`]: what the cells tell of its numbers;
 //! - [`judge`]: both beside the measurement, on the cells that they were fitted to and on others.
 
 pub mod cycle;
 pub mod grid;
 pub mod judge;
+pub mod known;
 pub mod published;
 
 /// Why a form cannot be fitted. Each is one line.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FitError {
-    /// There are too few cells.
+    /// There are no more cells than numbers to fit: any would fit them.
     #[error(
-        "{cells} cells are too few to fit a model to: sweep the delays of two routes, 2 × 2 at least"
+        "{cells} cells are too few to fit {parameters} numbers to, as any would do: sweep three delays \
+         or more of each of two routes"
     )]
     TooFewCells {
-        /// How many there are.
+        /// How many there are, each pair of delays counted once.
         cells: usize,
+        /// How many numbers the form has for them.
+        parameters: usize,
     },
     /// A cell has moved nothing, or its numbers are none.
     #[error("the cell of {d1_ms} ms and {d2_ms} ms has no throughput")]
@@ -35,4 +40,17 @@ pub enum FitError {
         "throughput does not fall with the delay of the slower route: there is no cycle to fit"
     )]
     NoCycle,
+}
+
+impl FitError {
+    /// Refuses to fit as many numbers as there are cells, or more.
+    fn check(points: &[grid::Point], parameters: usize) -> Result<(), FitError> {
+        if points.len() > parameters {
+            return Ok(());
+        }
+        Err(FitError::TooFewCells {
+            cells: points.len(),
+            parameters,
+        })
+    }
 }

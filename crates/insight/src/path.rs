@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use wansan_trace::NameId;
 use wansan_trace::event::Path;
 use wansan_trace::file::Table;
 
@@ -48,6 +49,21 @@ pub fn path_use(table: &Table<Path>, window: Window) -> Vec<PathUse> {
         .into_iter()
         .filter_map(|(name, samples)| one_path(name, &samples))
         .collect()
+}
+
+/// When the delay of any path was changed, in order. From then on an I/O takes another time at least.
+pub(crate) fn delay_changes_ns(table: &Table<Path>) -> Vec<u64> {
+    let mut delays: BTreeMap<NameId, u64> = BTreeMap::new();
+    let changed = table.rows.iter().filter_map(|row| {
+        let record = &row.record;
+        let is_whole = Path::element(table.names.get(record.path)).1.is_none();
+        let before = is_whole.then(|| delays.insert(record.path, record.delay_ns))??;
+        (before != record.delay_ns).then(|| record.time.ns())
+    });
+    let mut changed: Vec<u64> = changed.collect();
+    changed.sort_unstable();
+    changed.dedup();
+    changed
 }
 
 fn one_path(name: &str, samples: &[&Path]) -> Option<PathUse> {

@@ -82,6 +82,22 @@ impl PduStreams {
         PduStreams { streams }
     }
 
+    /// The PDUs of a connection that begin from `start` until `end` (exclusive) of its stream.
+    #[must_use]
+    pub fn beginning(
+        &self,
+        session: SessionId,
+        connection: ConnectionId,
+        way: Way,
+        (start, end): (u64, u64),
+    ) -> &[Placed] {
+        let Some(pdus) = self.streams.get(&(session, connection, way)) else {
+            return &[];
+        };
+        let place = |offset: u64| pdus.partition_point(|pdu| pdu.offset < offset);
+        &pdus[place(start)..place(end)]
+    }
+
     /// What stands from `start` until `end` (exclusive) in the stream of a connection.
     #[must_use]
     pub fn carried(

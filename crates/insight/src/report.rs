@@ -9,6 +9,7 @@
 //! nothing.
 
 mod assemble;
+mod changes;
 mod charts;
 mod detail;
 mod network;
@@ -23,9 +24,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub use crate::packet_gap::PacketGaps;
+pub use crate::stall::StallUse;
 pub use assemble::{RunRecord, data};
+pub use changes::ChangeMark;
 pub use detail::Detail;
-pub use packets::{PacketDiagram, PacketFlow, PacketKind};
+pub use packets::{Boundary, PacketDiagram, PacketFlow, PacketKind, StallMark, StallPackets};
 pub use page::{PageError, html};
 pub use time_axis::{Samples, TimeAxis};
 
@@ -122,6 +125,8 @@ pub struct PaperReport {
     pub title: String,
     /// Which of its figures or tables.
     pub figure: Option<String>,
+    /// What it says without a number that could stand beside ours.
+    pub remarks: Vec<String>,
     /// Its numbers.
     pub known: Vec<KnownReport>,
 }
@@ -178,6 +183,10 @@ pub struct CellReport {
     pub latency_p99_ns: Option<f64>,
     /// All its numbers but those per layer.
     pub measures: Vec<Measure>,
+    /// What was changed of its paths while it ran, in order.
+    pub changes: Vec<ChangeMark>,
+    /// Changes that are too many to be shown.
+    pub changes_left_out: usize,
     /// What its records show; all empty when they were not read.
     #[serde(flatten)]
     pub charts: CellCharts,
@@ -212,6 +221,10 @@ pub struct CellCharts {
     pub packets: Option<PacketDiagram>,
     /// How far apart data packets left the target.
     pub packet_gaps: Option<PacketGaps>,
+    /// What stalls cost the I/Os.
+    pub stalls: Option<StallUse>,
+    /// The packets of the costliest stall of each cause.
+    pub stall_packets: Vec<StallPackets>,
 }
 
 /// One layer's part in a cell's I/Os.

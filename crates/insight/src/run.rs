@@ -1,12 +1,12 @@
 //! Reads the index of a run folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use wansan_trace::event::{Crossing, Packet, Path as PathSample, Pdu, Tcp};
-use wansan_trace::file::Kind as _;
+use serde::{Deserialize, Serialize};
+use wansan_trace::event::{Crossing, Packet, Path as PathSample, Pdu, Stamp, Tcp, Thread};
+use wansan_trace::file::{self, Kind as _, Table};
 
 use crate::cell::{Cell, ReadError};
 use crate::finding::Observed;
@@ -37,17 +37,35 @@ pub struct RunCell {
     /// What was varied, by dotted name.
     #[serde(default)]
     pub parameters: BTreeMap<String, serde_json::Value>,
+    /// Why it failed, if it did.
     #[serde(default)]
-    failure: Option<String>,
+    pub failure: Option<String>,
     #[serde(default)]
     measured_from_ns: Option<u64>,
     #[serde(default)]
     measured_to_ns: Option<u64>,
+    /// What was changed of its paths meanwhile.
+    #[serde(default, rename = "timeline")]
+    pub changes: Vec<Change>,
+}
+
+/// A change of a path while a cell ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The statement, such as `upper.delay = 32ms`.
+    pub statement: String,
+    /// `plan`, or `hand` when it came by `wansan path set`.
+    pub asked_by: String,
+    /// When it was made, from the start of the initiators; null when it was not.
+    pub made_after_ns: Option<u64>,
 }
 
 fn planned() -> String {
     "planned".to_owned()
 }
+
+/// A cell, and what TCP said of its connections.
+pub type CellTcp<'a> = (&'a RunCell, Table<Tcp>);
 
 impl RunCell {
     /// The time that the load generators measured, without warm-up, if the index says it.
@@ -68,8 +86,8 @@ struct Index {
 
 impl Run {
     /// Reads the index of a run folder. A folder without `results.json`, as an interrupted run
-    /// leaves it, is read by its `cell-NNN` folders. A single cell's folder is a run of one, and so
-    /// is one into which programs were told to record by hand.
+    /// leaves it, is read by its `cell-NNN` folders. A single cell's folder is a run of one, whether it
+    /// failed or not, and so is one into which programs were told to record by hand.
     ///
     /// # Errors
     /// [`ReadError`] when there is no run in that folder or its index does not parse.
@@ -93,11 +111,12 @@ impl Run {
             failure: None,
             measured_from_ns: None,
             measured_to_ns: None,
+            changes: Vec::new(),
         };
         Ok(Run {
             folder: folder.to_owned(),
             cells: if holds_records {
-                vec![cell(0)]
+                vec![indexed(folder).unwrap_or_else(|| cell(0))]
             } else {
                 numbers.into_iter().map(cell).collect()
             },
@@ -123,6 +142,40 @@ impl Run {
         })
     }
 
+    /// What TCP said of connections, where the folder holds that and nothing of I/Os, as one does that
+    /// `wansan watch --record` has filled; `None` of any other.
+    ///
+    /// # Errors
+    /// [`ReadError`] when the folder or the records cannot be read.
+    pub fn tcp_alone(&self) -> Result<Option<Table<Tcp>>, ReadError> {
+        let has_others = |kinds: &BTreeSet<&str>| kinds.iter().any(|kind| *kind != Tcp::NAME);
+        if !self.holds_records || has_others(&kinds(&self.folder)?) {
+            return Ok(None);
+        }
+        Ok(file::read_folder(&self.folder)?)
+    }
+
+    /// What TCP said of the connections of each planned cell, where a run had no I/Os but measured
+    /// streams; `None` of any other.
+    ///
+    /// # Errors
+    /// [`ReadError`] when the folder or the records cannot be read.
+    pub fn streams_alone(&self) -> Result<Option<Vec<CellTcp<'_>>>, ReadError> {
+        let done = |cell: &&RunCell| cell.phase == "planned" && cell.failure.is_none();
+        let mut tables = Vec::new();
+        for cell in self.cells.iter().filter(done) {
+            let folder = self.cell_folder(cell)?;
+            if kinds(&folder)?.contains(Crossing::NAME) {
+                return Ok(None);
+            }
+            let Some(table) = file::read_folder(&folder)? else {
+                return Ok(None);
+            };
+            tables.push((cell, table));
+        }
+        Ok((!tables.is_empty()).then_some(tables))
+    }
+
     /// Reads a cell's records and puts them into numbers.
     ///
     /// # Errors
@@ -140,14 +193,16 @@ impl Run {
         })
     }
 
-    /// All cells of a phase ("planned" or "advised") that did not fail, one after the other.
+    /// All cells of a phase ("planned" or "advised") that did not fail, one after the other. One that is
+    /// named by its folder is not left out: whoever does that wants to know why.
     ///
     /// # Errors
     /// [`ReadError`] when the records of one cannot be read.
     pub fn observe_phase(&self, phase: &str) -> Result<Vec<Observed>, ReadError> {
         self.cells
             .iter()
-            .filter(|cell| cell.phase == phase && cell.failure.is_none())
+            .filter(|cell| cell.phase == phase)
+            .filter(|cell| cell.failure.is_none() || self.holds_records)
             .map(|cell| self.observe(cell))
             .collect()
     }
@@ -168,6 +223,24 @@ fn read_index(folder: &Path, index: &Path) -> Result<Run, ReadError> {
     })
 }
 
+/// What the index of a run says of the cell that `folder` is of, if it is one of a run.
+fn indexed(folder: &Path) -> Option<RunCell> {
+    let folder = folder.canonicalize().ok()?;
+    let number: u64 = folder
+        .file_name()?
+        .to_str()?
+        .strip_prefix("cell-")?
+        .parse()
+        .ok()?;
+    let run = folder.parent()?;
+    let cells = read_index(run, &run.join("results.json")).ok()?.cells;
+    let found = cells.into_iter().find(|cell| cell.cell == number)?;
+    Some(RunCell {
+        phase: planned(),
+        ..found
+    })
+}
+
 /// The numbers of the `cell-NNN` folders in a folder, sorted.
 fn cell_numbers(folder: &Path) -> Result<Vec<u64>, ReadError> {
     let mut numbers: Vec<u64> = subfolders(folder)?
@@ -181,20 +254,26 @@ fn cell_numbers(folder: &Path) -> Result<Vec<u64>, ReadError> {
 /// Whether the folder holds records itself, of whatever kind: merged, or in parts. That those of
 /// I/Os are missing shows when they are read.
 fn holds_records(folder: &Path) -> Result<bool, ReadError> {
-    let kinds = [
+    Ok(!kinds(folder)?.is_empty())
+}
+
+/// The kinds of which the folder itself holds records.
+fn kinds(folder: &Path) -> Result<BTreeSet<&'static str>, ReadError> {
+    let all = [
         Crossing::NAME,
         Pdu::NAME,
         Tcp::NAME,
+        Stamp::NAME,
         Packet::NAME,
         PathSample::NAME,
+        Thread::NAME,
     ];
-    let file = |name: &String| {
-        let kind = name
-            .strip_suffix(".parquet")
-            .and_then(|name| name.split('.').next());
-        kind.is_some_and(|kind| kinds.contains(&kind))
+    let kind_of = |name: &String| {
+        let kind = name.strip_suffix(".parquet")?.split('.').next()?;
+        all.into_iter().find(|known| *known == kind)
     };
-    Ok(names(folder, Path::is_file)?.iter().any(file))
+    let names = names(folder, Path::is_file)?;
+    Ok(names.iter().filter_map(kind_of).collect())
 }
 
 fn subfolders(folder: &Path) -> Result<Vec<String>, ReadError> {
@@ -267,6 +346,26 @@ mod tests {
             missing.contains(&run.display().to_string()) && missing.contains("cell-001"),
             "{missing}"
         );
+
+        // A cell by itself is what the index says of it, and is not left out when it failed.
+        let cell = run.join("cell-001");
+        fs::create_dir(&cell).unwrap();
+        fs::write(cell.join("io.parquet"), "").unwrap();
+        let failed = results.replace(
+            "\"advised\"",
+            "\"advised\", \"failure\": \"no target\", \"timeline\": \
+            [{\"statement\": \"upper down\", \"asked_by\": \"hand\", \"made_after_ns\": 7}]",
+        );
+        fs::write(run.join("results.json"), failed).unwrap();
+        assert!(Run::read(&run).unwrap().cells[1].failure.is_some());
+        let alone = Run::read(&cell).unwrap();
+        let [only] = &alone.cells[..] else {
+            panic!("{alone:?}")
+        };
+        assert_eq!((only.cell, only.phase.as_str()), (1, "planned"));
+        assert_eq!(only.failure.as_deref(), Some("no target"));
+        assert_eq!(only.changes[0].statement, "upper down");
+        assert_eq!(alone.cell_folder(only).unwrap(), cell);
 
         let error = Run::read(&folder).unwrap_err().to_string();
         assert!(error.contains("did you mean") && error.contains("2026-01-01"));

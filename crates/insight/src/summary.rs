@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 use wansan_trace::{Layer, SessionId};
 
+use crate::below::BelowSocket;
 use crate::cell::Cell;
 use crate::command_window::{CommandWindowUse, command_window_use};
 use crate::connections::{ConnectionUse, connection_uses};
@@ -13,9 +14,11 @@ use crate::latency::Latency;
 use crate::little::{self, LittleCheck};
 use crate::load::{LoadUse, load_use};
 use crate::packet_gap::{PacketGaps, packet_gaps};
-use crate::path::{PathUse, path_use};
+use crate::path::{PathUse, delay_changes_ns, path_use};
 use crate::population::Population;
+use crate::processors::{ProgramUse, program_uses};
 use crate::r2t::{R2tUse, r2t_use};
+use crate::stall::{self, StallUse};
 use crate::traffic::Traffic;
 use crate::transport::{TransportUse, transport_use};
 use crate::waiting::{Least, Parts, Sums};
@@ -125,8 +128,14 @@ pub struct CellSummary {
     pub transport: Vec<TransportUse>,
     /// The emulated paths.
     pub paths: Vec<PathUse>,
+    /// The programs on hosts and routers, by the busiest thread of each, if these were sampled.
+    pub programs: Vec<ProgramUse>,
     /// How far apart data packets left the target, if any were recorded.
     pub packet_gaps: Option<PacketGaps>,
+    /// What stalls cost, if packets and PDUs were recorded.
+    pub stalls: Option<StallUse>,
+    /// Where the latency goes below the socket, if stamps and PDUs were recorded.
+    pub below_socket: Option<BelowSocket>,
     /// What is missing from the records.
     pub losses: Losses,
 }
@@ -169,12 +178,13 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
         .map(|table| r2t_use(&table.rows, window))
         .unwrap_or_default();
     let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
+    let changes_ns = cell.path.as_ref().map(delay_changes_ns).unwrap_or_default();
     let mut sessions = Vec::new();
     let mut total = Sums::NONE;
     let mut all_latencies_ns = Vec::new();
     let mut all_held = vec![Population::default(); joined.layers.len()];
     for (session, tasks) in &by_session {
-        let (sums, latencies_ns) = add_up(tasks, joined, window);
+        let (sums, latencies_ns) = add_up(tasks, joined, window, &changes_ns);
         let held = populations(tasks, joined);
         for (all, held) in all_held.iter_mut().zip(&held) {
             all.merge(held);
@@ -212,7 +222,14 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
             .as_ref()
             .map(|table| path_use(table, window))
             .unwrap_or_default(),
+        programs: cell
+            .thread
+            .as_ref()
+            .map(|table| program_uses(table, window))
+            .unwrap_or_default(),
         packet_gaps: packet_gaps(cell, &Traffic::of(cell), window),
+        stalls: StallUse::of(cell, window, &stall::stalls(cell, window)),
+        below_socket: BelowSocket::of(cell, window),
         losses: Losses {
             incomplete_ios: joined.incomplete,
             missing_crossings: joined.missing_crossings,
@@ -268,8 +285,14 @@ fn populations(tasks: &[&Task], joined: &Joined) -> Vec<Population> {
     joined.layers.iter().map(held).collect()
 }
 
-/// Sums over the I/Os of one session that were completed in the window, and their latencies.
-fn add_up(tasks: &[&Task], joined: &Joined, window: Window) -> (Sums, Vec<u64>) {
+/// Sums over the I/Os of one session that were completed in the window, and their latencies. What
+/// they take at least is seen anew after each change of a path's delay.
+fn add_up(
+    tasks: &[&Task],
+    joined: &Joined,
+    window: Window,
+    changes_ns: &[u64],
+) -> (Sums, Vec<u64>) {
     let parts: Vec<(u64, Parts)> = tasks
         .iter()
         .filter_map(|task| {
@@ -277,15 +300,24 @@ fn add_up(tasks: &[&Task], joined: &Joined, window: Window) -> (Sums, Vec<u64>) 
             Some((done_ns, Parts::of(task, &joined.layers)?))
         })
         .collect();
-    let mut least = Least::NOTHING;
-    for (_, parts) in &parts {
-        least.see(parts);
+    // The number of changes before it; `None` for one that was under way at a change.
+    let epoch = |done_ns: u64, parts: &Parts| {
+        let before = |ns| changes_ns.partition_point(|change_ns| *change_ns <= ns);
+        let epoch = before(done_ns);
+        (before(done_ns.saturating_sub(parts.latency_ns)) == epoch).then_some(epoch)
+    };
+    let mut leasts = vec![Least::NOTHING; changes_ns.len() + 1];
+    for (done_ns, parts) in &parts {
+        if let Some(epoch) = epoch(*done_ns, parts) {
+            leasts[epoch].see(parts);
+        }
     }
     let mut sums = Sums::NONE;
     let mut latencies_ns = Vec::new();
     for (done_ns, parts) in &parts {
         if window.contains(*done_ns) {
-            sums.add(parts, &least);
+            let least = epoch(*done_ns, parts).map_or(&Least::NOTHING, |epoch| &leasts[epoch]);
+            sums.add(parts, least);
             latencies_ns.push(parts.latency_ns);
         }
     }

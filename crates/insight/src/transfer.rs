@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 
 use wansan_trace::event::{Packet, Pdu, PduDirection, Verdict};
 use wansan_trace::file::Row;
-use wansan_trace::{NameId, TaskTag};
+use wansan_trace::{NameId, SessionId, TaskTag};
 
 use crate::cell::Cell;
 use crate::opcode::SCSI_COMMAND;
-use crate::pdu_stream::{Carried, PduStreams};
-use crate::traffic::{self, Content, Traffic, Way};
+use crate::pdu_stream::{Carried, PduStreams, Placed};
+use crate::traffic::{self, Content, Flow, Traffic, Way};
 use crate::window::Window;
+use crate::wire::Carrier;
 
 /// A stretch goes on until so many of the I/Os that were submitted in it are done …
 const IOS: usize = 10;
@@ -24,8 +25,10 @@ const SYN: u8 = 0x02;
 const CE: u8 = 0b11;
 
 /// One packet on its way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transfer {
+    /// Its row in `packet.parquet`, from 0.
+    pub packet: usize,
     /// When it came to the first emulated path.
     pub sent_ns: u64,
     /// When it left the last one, or was dropped.
@@ -51,6 +54,8 @@ pub struct Transfer {
     pub ce: bool,
     /// The PDUs in it, where they are known.
     pub carried: Option<Carried>,
+    /// The PDUs that begin in it.
+    pub begins: Vec<Placed>,
 }
 
 /// A stretch of packets, in the order in which they were sent.
@@ -66,24 +71,69 @@ pub struct Stretch {
 /// were recorded in it.
 ///
 /// A packet that passes several emulated paths one after the other, the same on each, is one
-/// transfer from the first to the last.
+/// transfer from the first to the last. What a tunnel carries is left out where it is seen before and
+/// after the tunnel as well.
 #[must_use]
 pub fn stretch(cell: &Cell, traffic: &Traffic, window: Window, most: usize) -> Option<Stretch> {
-    let packets = &cell.packet.as_ref()?.rows;
     let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
     let from_ns = first_command_ns(pdus, window).unwrap_or(window.from_ns);
     let done_ns = done_ns(cell, from_ns).unwrap_or(window.to_ns);
+    let is_enough = |sent_ns: u64, found: usize| {
+        let complete = sent_ns >= done_ns && found >= MIN_PACKETS;
+        complete || found >= most || sent_ns >= window.to_ns
+    };
+    transfers(cell, traffic, from_ns, |_| true, is_enough)
+}
+
+/// What a session sent from `from_ns` until `to_ns`: the first of it and the last, where there are more
+/// packets than `most`.
+#[must_use]
+pub fn around(
+    cell: &Cell,
+    traffic: &Traffic,
+    session: SessionId,
+    (from_ns, to_ns): (u64, u64),
+    most: usize,
+) -> Option<Stretch> {
+    let is_of_session =
+        |flow: &Flow| matches!(flow.content, Content::Session(of, _) if of == session);
+    let is_enough = |sent_ns: u64, _| sent_ns > to_ns;
+    let mut stretch = transfers(cell, traffic, from_ns, is_of_session, is_enough)?;
+    let (first, last) = (most / 2, most - most / 2);
+    if stretch.packets.len() > most {
+        let from_last = stretch.packets.len() - last;
+        stretch.packets.drain(first..from_last);
+    }
+    Some(stretch)
+}
+
+/// The packets that were sent from `from_ns` on, of those flows, until there are enough.
+fn transfers(
+    cell: &Cell,
+    traffic: &Traffic,
+    from_ns: u64,
+    is_shown: impl Fn(&Flow) -> bool,
+    is_enough: impl Fn(u64, usize) -> bool,
+) -> Option<Stretch> {
+    let packets = &cell.packet.as_ref()?.rows;
+    let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
     let streams = PduStreams::of(pdus);
-    let mut places = Places::default();
+    let of_session = |flow: &Flow| matches!(flow.content, Content::Session(..));
+    let inside_seen = traffic.flows.iter().any(of_session);
+    let mut places = Places::of(&cell.carriers);
     let mut under_way: HashMap<Alike, (usize, NameId)> = HashMap::new();
     let mut found: Vec<Transfer> = Vec::new();
-    for packet in packets.iter().map(|row| &row.record) {
+    for (number, row) in packets.iter().enumerate() {
+        let packet = &row.record;
         let Some((flow, way)) = traffic.flow(packet) else {
             continue;
         };
+        if inside_seen && traffic.flows[flow].content == Content::Encrypted {
+            continue;
+        }
         let (place, acked) = places.see(packet);
         let sent_ns = packet.time.ns();
-        if sent_ns < from_ns {
+        if sent_ns < from_ns || !is_shown(&traffic.flows[flow]) {
             continue;
         }
         if let Some((before, path)) = under_way.get_mut(&Alike::of(packet))
@@ -97,21 +147,23 @@ pub fn stretch(cell: &Cell, traffic: &Traffic, window: Window, most: usize) -> O
             found[*before].ce |= packet.ecn == CE;
             continue;
         }
-        let complete = sent_ns >= done_ns && found.len() >= MIN_PACKETS;
-        if complete || found.len() >= most || sent_ns >= window.to_ns {
+        if is_enough(sent_ns, found.len()) {
             break;
         }
-        let carried = match (traffic.flows[flow].content, place) {
-            (Content::Session(session, connection), Some(start)) if packet.payload_bytes > 0 => {
-                let end = start + u64::from(packet.payload_bytes);
-                streams.carried(session, connection, way, (start, end))
-            }
-            _ => None,
-        };
+        let (mut carried, mut begins) = (None, Vec::new());
+        if let (Content::Session(session, connection), Some(start)) =
+            (traffic.flows[flow].content, place)
+            && packet.payload_bytes > 0
+        {
+            let bytes = (start, start + u64::from(packet.payload_bytes));
+            carried = streams.carried(session, connection, way, bytes);
+            begins = streams.beginning(session, connection, way, bytes).to_vec();
+        }
         if !traffic::is_encrypted(packet) {
             under_way.insert(Alike::of(packet), (found.len(), packet.path));
         }
         found.push(Transfer {
+            packet: number,
             sent_ns,
             ended_ns: packet.departed.ns(),
             verdict: packet.verdict,
@@ -124,6 +176,7 @@ pub fn stretch(cell: &Cell, traffic: &Traffic, window: Window, most: usize) -> O
             data: traffic::carries_data(packet),
             ce: packet.ecn == CE,
             carried,
+            begins,
         });
     }
     (!found.is_empty()).then_some(Stretch {
@@ -161,7 +214,7 @@ fn done_ns(cell: &Cell, from_ns: u64) -> Option<u64> {
 
 /// What a segment looks the same by on every path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Alike {
+pub(crate) struct Alike {
     ends: (SocketAddr, SocketAddr),
     seq: u32,
     ack: u32,
@@ -171,7 +224,7 @@ struct Alike {
 }
 
 impl Alike {
-    fn of(packet: &Packet) -> Alike {
+    pub(crate) fn of(packet: &Packet) -> Alike {
         Alike {
             ends: (packet.source, packet.destination),
             seq: packet.seq,
@@ -183,16 +236,32 @@ impl Alike {
     }
 }
 
-/// Counts sequence numbers, which wrap, on from the SYN of their direction.
+/// Counts sequence numbers, which wrap, on from the SYN of their direction, or from where it is known to
+/// begin.
 #[derive(Debug, Default)]
-struct Places {
+pub(crate) struct Places {
     /// The stream's first sequence number and the highest place seen, by the ends.
     streams: HashMap<(SocketAddr, SocketAddr), (u32, u64)>,
 }
 
 impl Places {
+    /// Nothing was seen yet of these connections.
+    pub(crate) fn of(carriers: &[Carrier]) -> Places {
+        let begun = carriers.iter().filter_map(|carrier| {
+            let [requests, answers] = carrier.begin?.first;
+            let (initiator, target) = (carrier.initiator, carrier.target);
+            Some([
+                ((initiator, target), (requests, 0)),
+                ((target, initiator), (answers, 0)),
+            ])
+        });
+        Places {
+            streams: begun.flatten().collect(),
+        }
+    }
+
     /// Where the packet's payload stands, and up to where it acknowledges.
-    fn see(&mut self, packet: &Packet) -> (Option<u64>, Option<u64>) {
+    pub(crate) fn see(&mut self, packet: &Packet) -> (Option<u64>, Option<u64>) {
         let ends = (packet.source, packet.destination);
         if packet.flags & SYN != 0 {
             self.streams.insert(ends, (packet.seq.wrapping_add(1), 0));

@@ -141,8 +141,9 @@ fn one_end(records: &[&Tcp], window: Window) -> Option<TransportUse> {
     })
 }
 
-/// The share of intervals between samples at whose end a segment or more waited unsent, and in
-/// which the receive window was in the way for less than half of the time.
+/// The share of intervals between samples at whose end a segment or more waited unsent behind others
+/// that were in flight, and in which the receive window was in the way for less than half of the time.
+/// With nothing in flight no window is full: what is unsent then waits for a device, or for a timer.
 fn congestion_limited_share(samples: &[&Tcp]) -> f64 {
     let limited = samples
         .windows(2)
@@ -151,7 +152,8 @@ fn congestion_limited_share(samples: &[&Tcp]) -> f64 {
             let rwnd_ns = pair[1]
                 .rwnd_limited_ns
                 .saturating_sub(pair[0].rwnd_limited_ns);
-            pair[1].unsent_bytes > pair[1].mss_bytes && rwnd_ns * 2 < passed_ns
+            let waits = pair[1].unsent_bytes > pair[1].mss_bytes && pair[1].in_flight_packets > 0;
+            waits && rwnd_ns * 2 < passed_ns
         })
         .count();
     limited as f64 / (samples.len() - 1).max(1) as f64

@@ -20,6 +20,7 @@ use wansan_trace::{ConnectionId, Layer, SessionId, TaskTag};
 
 use crate::join::{Joined, Task};
 use crate::opcode::{DATA_IN, SCSI_COMMAND, SCSI_RESPONSE};
+use crate::stall::Times;
 
 /// Length of a Basic Header Segment (RFC 7143 §11.2).
 const BHS_BYTES: u64 = 48;
@@ -47,6 +48,22 @@ pub struct Carrier {
     pub initiator: SocketAddr,
     /// The target's end.
     pub target: SocketAddr,
+    /// What is known of its beginning, where records of packets do not tell it.
+    pub begin: Option<Begin>,
+}
+
+/// What a connection's SYNs say, or what stands in their place where the connection began before the
+/// packets did: of the initiator's and of the target's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Begin {
+    /// Sequence numbers of the first bytes that they send.
+    pub first: [u32; 2],
+    /// By how much the windows that they announce are shifted (RFC 7323 §2.2), if it is known.
+    pub shifts: [Option<u32>; 2],
+    /// The longest payloads that they send, in bytes; 0 when that is not known.
+    pub mss_bytes: [u64; 2],
+    /// Where the times of the packets at both ends are from.
+    pub times: Times,
 }
 
 /// Adds the crossings of the wire to the I/Os that have none yet, and tells by which TCP
@@ -79,6 +96,7 @@ pub fn derive(joined: &mut Joined, pdus: &[Row<Pdu>], packets: &Table<Packet>) -
             connection: connection.id,
             initiator: flow.initiator,
             target: flow.target,
+            begin: None,
         })
     };
     connections.iter().zip(fits).filter_map(carrier).collect()

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Limit, Observed, lockstep, r2t};
+use super::{Limit, Observed, lockstep, r2t, stalls};
 
 /// Command windows are advised in multiples of this.
 const COMMAND_WINDOW_STEP: u64 = 8;
@@ -41,6 +41,11 @@ pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
     let text = match limit {
         Limit::Store => "use a store that serves more I/Os at once or each one faster",
         Limit::PathRate => "use a path of a higher rate, or ask for fewer bytes",
+        Limit::Encryption => {
+            "use a cipher that takes less processor time (3DES and AES-CBC take more than AES-GCM \
+             and ChaCha20-Poly1305), spread the connections over tunnels between other routers, or let \
+             hardware encrypt"
+        }
         Limit::ReceiveWindow => {
             "let the receive buffer grow (`net.ipv4.tcp_rmem`, no fixed SO_RCVBUF) to the \
              bandwidth-delay product or more"
@@ -53,6 +58,7 @@ pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
             "use a congestion control made for long paths (`--congestion-control`), deepen the \
              bottleneck's queue, or find what loses packets"
         }
+        Limit::Stalls => stalls::advice(binding)?,
         Limit::TooFewIos => "keep more I/Os in flight (`--parallel`)",
         Limit::RouteLockstep | Limit::CommandWindow | Limit::R2tRoundTrips | Limit::Nothing => {
             return None;

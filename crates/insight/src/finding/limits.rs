@@ -4,9 +4,9 @@
 use wansan_trace::Layer;
 use wansan_trace::units::format_bytes;
 
-use super::{Limit, lockstep, r2t};
+use super::{Limit, encryption, lockstep, r2t, stalls};
 use crate::path::PathUse;
-use crate::summary::{CellSummary, LayerUse, Scope};
+use crate::summary::{CellSummary, LayerUse, Scope, SessionUse};
 use crate::transport::TransportUse;
 
 /// A store's queue is standing when someone is in it for this share of the time.
@@ -54,23 +54,25 @@ pub(super) struct Verdict {
 /// Judges one cell.
 pub(super) fn judge(summary: &CellSummary) -> Verdict {
     let view = View::of(summary);
-    store(&view)
-        .or_else(|| lockstep::judge(summary))
+    encryption::judge(&view)
+        .or_else(|| store(&view))
+        .or_else(|| lockstep::judge(&view))
         .or_else(|| path_rate(&view))
         .or_else(|| receive_window(&view))
         .or_else(|| send_buffer(&view))
         .or_else(|| congestion_window(&view))
         .or_else(|| r2t_round_trips(&view))
         .or_else(|| command_window(&view))
+        .or_else(|| stalls::judge(&view))
         .unwrap_or_else(|| application(&view))
 }
 
 /// A cell with what several rules need.
-struct View<'s> {
-    summary: &'s CellSummary,
+pub(super) struct View<'s> {
+    pub(super) summary: &'s CellSummary,
     total: &'s Scope,
     sessions: f64,
-    latency_ns: f64,
+    pub(super) latency_ns: f64,
     network: Network,
 }
 
@@ -136,6 +138,12 @@ impl<'s> View<'s> {
         }
     }
 
+    /// Mean in flight at the top layer, per session.
+    pub(super) fn in_flight(&self) -> f64 {
+        let top = self.total.layers.first();
+        self.per_session(top.map_or(0.0, |held| held.in_flight_mean))
+    }
+
     fn per_session(&self, number: f64) -> f64 {
         number / self.sessions
     }
@@ -168,16 +176,28 @@ impl<'s> View<'s> {
     }
 
     /// The fullest direction of any path.
-    fn fullest_path(&self) -> Option<&'s PathUse> {
+    pub(super) fn fullest_path(&self) -> Option<&'s PathUse> {
         self.summary
             .paths
             .iter()
             .max_by(|a, b| a.utilisation.total_cmp(&b.utilisation))
     }
 
+    /// The share of the latency that passes between the ends.
+    pub(super) fn transit_share(&self) -> f64 {
+        self.network.transit_ns / self.latency_ns
+    }
+
+    /// Data that were acknowledged, both ways together.
+    pub(super) fn data_bits_per_s(&self) -> f64 {
+        let senders = self.senders();
+        let bytes: f64 = senders.iter().map(|end| end.acked_bytes as f64).sum();
+        bytes * 8.0 / self.summary.window.seconds().max(1e-9)
+    }
+
     /// A verdict about the way between the ends. Its layers are those around the observation
     /// point on the data's way; `got` is what the least transit time alone would hold.
-    fn network_verdict(&self, limit: Limit, evidence: Vec<String>) -> Verdict {
+    pub(super) fn network_verdict(&self, limit: Limit, evidence: Vec<String>) -> Verdict {
         let (upper, lower) = match self.network.ends {
             Some((upper, lower)) => (Some(upper), Some(lower)),
             None => (None, None),
@@ -481,11 +501,13 @@ fn command_window(view: &View<'_>) -> Option<Verdict> {
 /// Nothing below the application binds: does it ask for too little, or leave gaps?
 fn application(view: &View<'_>) -> Verdict {
     let sessions = &view.summary.sessions;
-    let closed = sessions.iter().filter(|session| session.load.closed_loop);
-    let most_closed = closed.count() * 2 > sessions.len();
+    let most_of = |asks: fn(&SessionUse) -> bool| {
+        sessions.iter().filter(|session| asks(session)).count() * 2 > sessions.len()
+    };
+    let in_batches = most_of(|session| session.load.batches);
+    let most_closed = in_batches || most_of(|session| session.load.closed_loop);
     let unexplained = view.network.waiting_ns / view.latency_ns;
-    let top = view.total.layers.first();
-    let in_flight = view.per_session(top.map_or(0.0, |held| held.in_flight_mean));
+    let in_flight = view.in_flight();
     let at_most = sessions
         .iter()
         .filter_map(|session| session.scope.layers.first())
@@ -503,11 +525,13 @@ fn application(view: &View<'_>) -> Verdict {
         ));
     }
     let limit = if most_closed && unexplained < UNEXPLAINED_SHARE {
-        evidence.push(
-            "each completion is followed at once by the next submission: the application keeps \
-             its number in flight and never more"
-                .to_owned(),
-        );
+        let asks = if in_batches {
+            "the application asks for so many at once, and for the next when all of these are done"
+        } else {
+            "each completion is followed at once by the next submission: the application keeps its \
+             number in flight and never more"
+        };
+        evidence.push(asks.to_owned());
         Limit::TooFewIos
     } else if most_closed {
         evidence.push(format!(
@@ -523,7 +547,7 @@ fn application(view: &View<'_>) -> Verdict {
     Verdict {
         limit,
         layer: (limit == Limit::TooFewIos)
-            .then(|| top.map(|held| held.layer))
+            .then(|| view.total.layers.first().map(|held| held.layer))
             .flatten(),
         above: None,
         wanted: in_flight,

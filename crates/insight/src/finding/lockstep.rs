@@ -1,13 +1,16 @@
 //! Route lockstep: one connection of a session lacks commands because another is full of them.
 //!
-//! It comes about in two ways. Commands go to the connections in turn, whatever is under way on
+//! It comes about in two ways when the application keeps asking. Commands go to the connections in turn, whatever is under way on
 //! each: a slow route then holds the commands that a fast one could carry (Chishima, Yamaguchi and
 //! Oguchi 2008, figures 12 and 16). Or commands come on a fast route, and the target has to hold
 //! them until those with lower CmdSNs have come on a slow one (RFC 7143 §4.2.2.1).
+//!
+//! An application that asks in batches, and for the next when all of one is done, adds a third: the
+//! connection that has done its part has nothing until the others have done theirs.
 
 use wansan_trace::Layer;
 
-use super::limits::{CLOSED_WHILE_WAITING_SHARE, COMMAND_WAITING_SHARE, Verdict};
+use super::limits::{CLOSED_WHILE_WAITING_SHARE, COMMAND_WAITING_SHARE, Verdict, View};
 use super::{Advice, Limit, Observed};
 use crate::connections::ConnectionUse;
 use crate::summary::{CellSummary, SessionUse};
@@ -22,6 +25,10 @@ const TURNS_RATIO: f64 = 0.8;
 const LEAST_PER_CONNECTION: f64 = 2.0;
 /// Waiting for the slower route counts from this share of the latency on.
 const LOCKSTEP_WAITING_SHARE: f64 = 0.1;
+/// A path carries a part of the data, not all: at most this share of them.
+const MOST_OF_DATA: f64 = 0.9;
+/// And not next to nothing: at least this share, or half of an even one where there are many.
+const LEAST_OF_DATA: f64 = 0.1;
 
 /// A session in lockstep.
 struct Lockstep<'s> {
@@ -44,6 +51,8 @@ enum Cause {
     Turns,
     /// The target takes commands in the order of their CmdSNs.
     Order,
+    /// The application asks for the next batch when all connections have done their parts.
+    Batch,
 }
 
 /// The session's lockstep, if its connections are in one.
@@ -59,7 +68,12 @@ fn of(session: &SessionUse) -> Option<Lockstep<'_>> {
     let starved = connections.iter().min_by(by_in_flight)?;
     let full = connections.iter().max_by(by_in_flight)?;
     let in_turn = most > 0 && fewest as f64 >= TURNS_RATIO * most as f64;
-    if even_share < LEAST_PER_CONNECTION || !wants_more(session) {
+    // Of a batch, as many as it has at its beginning: the mean is what is left of it.
+    let asked_each = match session.load.batches {
+        true => (in_flight / session.load.pinned_ratio).round() / connections.len() as f64,
+        false => even_share,
+    };
+    if asked_each < LEAST_PER_CONNECTION || !(wants_more(session) || session.load.batches) {
         return None;
     }
     let mean_ns = |value: &dyn Fn(&ConnectionUse) -> f64| {
@@ -71,6 +85,19 @@ fn of(session: &SessionUse) -> Option<Lockstep<'_>> {
     };
     let held_ns = mean_ns(&|each| each.held_mean_ns);
     let longer_ns = mean_ns(&|each| (each.inside_mean_ns - starved.inside_mean_ns).max(0.0));
+    let latency_ns = session.scope.latency.mean_ns;
+    // All are empty for a while where a batch is no multiple of their number.
+    let done_early = starved.empty_share - full.empty_share;
+    if session.load.batches && done_early >= least_empty_share(connections.len()) {
+        return Some(Lockstep {
+            full,
+            even_share,
+            wanted: even_share,
+            got: starved.in_flight_mean,
+            cause: Cause::Batch,
+            extra_ns: starved.empty_share * latency_ns,
+        });
+    }
     let starves = in_turn && starved.starved_share >= STARVED_SHARE;
     let (cause, extra_ns, wanted, got) = if starves && longer_ns >= held_ns {
         (Cause::Turns, longer_ns, even_share, starved.in_flight_mean)
@@ -87,7 +114,7 @@ fn of(session: &SessionUse) -> Option<Lockstep<'_>> {
             under_way * (1.0 - held_part),
         )
     };
-    (extra_ns >= LOCKSTEP_WAITING_SHARE * session.scope.latency.mean_ns).then_some(Lockstep {
+    (extra_ns >= LOCKSTEP_WAITING_SHARE * latency_ns).then_some(Lockstep {
         full,
         even_share,
         wanted,
@@ -95,6 +122,14 @@ fn of(session: &SessionUse) -> Option<Lockstep<'_>> {
         cause,
         extra_ns,
     })
+}
+
+/// For which share of the time a connection of so many has nothing in batches that cost
+/// [`LOCKSTEP_WAITING_SHARE`]: all but the slowest have nothing meanwhile, which is that part of what
+/// the connections could do together.
+fn least_empty_share(connections: usize) -> f64 {
+    let all = connections.max(2) as f64;
+    LOCKSTEP_WAITING_SHARE * all / (all - 1.0)
 }
 
 /// Whether there is more to be carried than is let in: only then does one connection's command
@@ -110,11 +145,14 @@ fn wants_more(session: &SessionUse) -> bool {
 }
 
 /// Judges a cell: most of its sessions are in lockstep, and it costs them.
-pub(super) fn judge(summary: &CellSummary) -> Option<Verdict> {
+pub(super) fn judge(view: &View<'_>) -> Option<Verdict> {
+    let summary = view.summary;
     let locked: Vec<(&SessionUse, Lockstep<'_>)> = summary
         .sessions
         .iter()
         .filter_map(|session| Some((session, of(session)?)))
+        // Connections over one path take turns at its link: nothing is lost while one is empty.
+        .filter(|(_, lockstep)| lockstep.cause != Cause::Batch || takes_several_paths(view))
         .collect();
     if locked.is_empty() || locked.len() * 2 < summary.sessions.len() {
         return None;
@@ -145,6 +183,12 @@ pub(super) fn judge(summary: &CellSummary) -> Option<Verdict> {
                  CmdSNs have come on other connections",
                 lockstep.extra_ns / 1e6
             ),
+            Cause::Batch => format!(
+                "the application asks for the next batch when all of one is done: a connection that \
+                 has done its part has nothing for {:.0} % of the time, until the others have done \
+                 theirs",
+                100.0 * lockstep.extra_ns / session.scope.latency.mean_ns.max(1.0)
+            ),
         });
         evidence.extend(session.connections.iter().map(connection));
         evidence.extend(what_fills(summary, session, lockstep.full));
@@ -160,14 +204,37 @@ pub(super) fn judge(summary: &CellSummary) -> Option<Verdict> {
     })
 }
 
+/// Whether the data of the cell are divided between paths.
+fn takes_several_paths(view: &View<'_>) -> bool {
+    let bytes_per_s = view.data_bits_per_s() / 8.0;
+    let shares = view.summary.paths.iter();
+    let shares = shares.map(|path| path.out_bytes_per_s / bytes_per_s.max(1.0));
+    let sessions = view.summary.sessions.iter();
+    let connections = sessions.map(|session| session.connections.len()).max();
+    let even = 1.0 / connections.unwrap_or(1).max(1) as f64;
+    let parts = LEAST_OF_DATA.min(even / 2.0)..=MOST_OF_DATA;
+    shares.filter(|share| parts.contains(share)).count() > 1
+}
+
 /// What to do: another share-out helps where turns are the cause. Against the order of CmdSN it
-/// does not, as every command waits for all before it.
+/// does not, as every command waits for all before it, nor against batches that are asked for whole.
 pub(super) fn advice(binding: &[&Observed]) -> Advice {
-    let sessions = binding.iter().flat_map(|seen| &seen.summary.sessions);
-    let by_turns = sessions
-        .filter_map(of)
-        .any(|lockstep| lockstep.cause == Cause::Turns);
-    if by_turns {
+    let sessions = || binding.iter().flat_map(|seen| &seen.summary.sessions);
+    let is_by = |cause| {
+        sessions()
+            .filter_map(of)
+            .any(|lockstep| lockstep.cause == cause)
+    };
+    if is_by(Cause::Batch) {
+        Advice {
+            text: "keep I/Os in flight all the time instead of asking for the next when all of a \
+                   batch are done: larger read-ahead, several reads at once, or no \
+                   `batch` in the load"
+                .to_owned(),
+            parameter: None,
+            value: None,
+        }
+    } else if is_by(Cause::Turns) {
         Advice {
             text: "give each command to the connection with the fewest under way (`--schedule \
                    least-in-flight`)"

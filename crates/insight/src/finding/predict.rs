@@ -2,7 +2,8 @@
 //!
 //! A closed loop of N I/Os with time R inside the limit has throughput X = min(N, W) ÷ R, W being
 //! the limit. Once the limit is gone X = N ÷ R, but never more than the next limit lets through:
-//! for the path X ÷ utilisation, and for a store whose k servers are busy u of the time X ÷ u.
+//! for the path X ÷ utilisation, for a VPN that works for the share u of the time, and for a
+//! store whose k servers are busy u of the time, X ÷ u.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use wansan_trace::Layer;
 
 use super::limits::FULL_UTILISATION;
-use super::{Limit, Observed, lockstep, r2t};
+use super::{Limit, Observed, encryption, lockstep, r2t};
 use crate::summary::CellSummary;
 
 /// What one cell would do once the advice is followed.
@@ -53,6 +54,7 @@ pub fn predict(observed: &Observed, limit: Limit) -> Prediction {
     let bounds = [
         (Limit::TooFewIos, Some(freed)),
         (Limit::PathRate, path_bound),
+        (Limit::Encryption, encryption::bound(summary)),
         (Limit::Store, store_bound(summary)),
     ];
     let (bound, predicted_iops) = bounds

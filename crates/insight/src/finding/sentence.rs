@@ -1,6 +1,6 @@
 //! The finding in words.
 
-use super::{Finding, Limit, Observed};
+use super::{Finding, Limit, Observed, stalls};
 
 /// The finding as a storage engineer would say it. `observed` is the cell it speaks of.
 pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> String {
@@ -35,6 +35,10 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
             "the path is full: {wanted} I/Os are between the ends{each}, where an empty path would \
              hold {got}; {share} of the latency of {latency} is spent waiting for the link"
         ),
+        Limit::Encryption => format!(
+            "data wait for a router's encryption: its VPN has something to do all of the time; {share} \
+             of the latency of {latency} is spent between the ends"
+        ),
         Limit::ReceiveWindow => format!(
             "data wait for the receiver's TCP window: {share} of the latency of {latency} is spent \
              waiting between the ends"
@@ -51,6 +55,10 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
             "writes wait for their data to be asked for: the target has {wanted} of them and all \
              data of {got}{each}; {share} of the latency of {latency} passes between an R2T and \
              the first of its data"
+        ),
+        Limit::Stalls => format!(
+            "I/Os stand still for {share} of the latency of {latency}, each by itself: {}",
+            stalls::in_words(&observed.summary)
         ),
         Limit::TooFewIos => format!(
             "too few I/Os are asked for: {wanted} in flight{each} and nothing waits; the latency \

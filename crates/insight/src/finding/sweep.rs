@@ -36,6 +36,9 @@ pub fn explain(cells: &[Observed]) -> Finding {
         .is_some_and(|advice| advice.parameter.is_some());
     let predicted = is_number.then(|| cells.iter().map(|cell| predict(cell, limit)).collect());
     let mut evidence = verdict.evidence.clone();
+    if let Some(below) = &observed.summary.below_socket {
+        evidence.push(below.sentence());
+    }
     evidence.extend(other_limits(&judged, limit));
     evidence.extend(cells.iter().flat_map(doubts));
     let mut finding = Finding {
@@ -110,6 +113,20 @@ fn doubts(observed: &Observed) -> Vec<String> {
                  (`--record-memory`)"
             ));
         }
+    }
+    for used in observed
+        .summary
+        .programs
+        .iter()
+        .filter(|used| used.is_starved())
+    {
+        doubts.push(format!(
+            "cell {cell}: a thread of {} waited for a processor {:.0} % of the time, and the program had \
+             one for {:.0} %: other work on the computer makes this cell slow",
+            used.program,
+            used.most_waited_share * 100.0,
+            used.ran_share * 100.0,
+        ));
     }
     let layers = &observed.summary.total.layers;
     if !layers.is_empty() && !layers.iter().any(|held| held.layer >= Layer::Target) {

@@ -17,7 +17,17 @@ const MOST_WAITS: f64 = 8.0;
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
 /// One of the numbers that are fitted.
-type Parameter = fn(&mut Cycle) -> &mut f64;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Parameter {
+    /// [`Cycle::send1_s`].
+    Send1,
+    /// [`Cycle::send2_s`].
+    Send2,
+    /// The longer of both: a loop is bounded by the narrower route, whichever that is.
+    Send,
+    /// [`Cycle::waits`].
+    Waits,
+}
 
 /// How the initiator asks for more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -29,13 +39,36 @@ pub enum Asking {
     Loop,
 }
 
+/// What the initiator asks for at once: known from the plan, not fitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Asked {
+    /// How it asks for more.
+    pub asking: Asking,
+    /// Bytes.
+    pub bytes: u64,
+    /// Commands, which go to the routes in turn.
+    pub commands: u64,
+}
+
+/// One of the two routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Route {
+    /// That of D1.
+    First,
+    /// That of D2.
+    Second,
+}
+
 /// Our form with its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Cycle {
-    /// How the initiator asks.
-    pub asking: Asking,
-    /// Bytes that it has asked for at once: known from the plan, not fitted.
-    pub asked_bytes: f64,
+    /// What the initiator asks for.
+    pub asked: Asked,
+    /// The route of the command that begins a batch: it waits for none. Commands go on in turn from
+    /// one batch to the next, so that this is chance, and the same for all batches of an even number
+    /// of commands.
+    pub begins: Route,
     /// What the first route needs to send its half of them, in seconds.
     pub send1_s: f64,
     /// What the second route needs, in seconds.
@@ -45,36 +78,47 @@ pub struct Cycle {
     pub waits: f64,
 }
 
-impl Cycle {
-    /// How many numbers are fitted.
-    pub const PARAMETERS: usize = 3;
+impl Asking {
+    /// The numbers that the form has.
+    pub(super) fn parameters(self) -> &'static [Parameter] {
+        match self {
+            Asking::Batch => &[Parameter::Send1, Parameter::Send2, Parameter::Waits],
+            Asking::Loop => &[Parameter::Send, Parameter::Waits],
+        }
+    }
 
+    /// How many numbers are fitted, the choice of the route that begins a batch included.
+    #[must_use]
+    pub fn parameter_count(self) -> usize {
+        match self {
+            Asking::Batch => 4,
+            Asking::Loop => 2,
+        }
+    }
+}
+
+impl Cycle {
     /// Fits the form to cells by least squares of the relative error of the cycle's length.
     ///
     /// # Errors
     /// [`FitError::TooFewCells`] when there are not more cells than parameters.
-    pub fn fit(points: &[Point], asking: Asking, asked_bytes: u64) -> Result<Cycle, FitError> {
-        if points.len() < Cycle::PARAMETERS {
-            return Err(FitError::TooFewCells {
-                cells: points.len(),
-            });
-        }
-        let longest_s = points
-            .iter()
-            .map(|point| asked_bytes as f64 / point.bytes_per_s)
-            .fold(0.0, f64::max);
-        let begin = |send_s: f64| Cycle {
-            asking,
-            asked_bytes: asked_bytes as f64,
+    pub fn fit(points: &[Point], asked: Asked) -> Result<Cycle, FitError> {
+        FitError::check(points, asked.asking.parameter_count())?;
+        let longest_s = longest_s(points, asked);
+        let begin = |begins: Route, send_s: f64| Cycle {
+            asked,
+            begins,
             send1_s: send_s,
             send2_s: send_s,
             waits: 0.0,
         };
         // The error has more than one hollow: the slower route changes from cell to cell.
-        let starts = [0.05, 0.2, 0.5, 1.0].map(|part| begin(part * longest_s));
-        let fitted = starts.map(|start| start.descend(points, longest_s));
-        let best = fitted
+        let starts = [Route::First, Route::Second]
+            .map(|begins| [0.05, 0.2, 0.5, 1.0].map(|part| begin(begins, part * longest_s)));
+        let best = starts
             .into_iter()
+            .flatten()
+            .map(|start| start.descend(points, asked.asking.parameters(), longest_s))
             .min_by(|a, b| a.error(points).total_cmp(&b.error(points)));
         best.ok_or(FitError::NoCycle)
     }
@@ -82,19 +126,22 @@ impl Cycle {
     /// Bytes per second at these delays.
     #[must_use]
     pub fn bytes_per_s(&self, point: &Point) -> f64 {
-        self.asked_bytes / self.length_s(point)
+        self.asked.bytes as f64 / self.length_s(point)
     }
 
     /// How long a cycle takes, in seconds. The target takes commands in the order of their CmdSNs
     /// (RFC 7143 §4.2.2.1): all but the first are there when the slower route has brought its own.
-    /// Then both routes send, and each needs its one-way delay and its time to send.
+    /// Then both routes send, and each needs its one-way delay and its time to send, less what has
+    /// been sent before.
     #[must_use]
     pub fn length_s(&self, point: &Point) -> f64 {
         let (d1, d2) = (point.d1_s(), point.d2_s());
         let ordered_s = d1.max(d2);
         let back = |delay: f64, send_s: f64| delay + send_s.max(2.0 * delay * self.waits);
-        let (back1, back2) = (back(d1, self.send1_s), back(d2, self.send2_s));
-        match self.asking {
+        let (early1_s, early2_s) = self.early_s(point);
+        let back1 = back(d1, self.send1_s - early1_s);
+        let back2 = back(d2, self.send2_s - early2_s);
+        match self.asked.asking {
             Asking::Batch => ordered_s + back1.max(back2),
             // By Little's law: half of the commands under way, on average, for each route's time.
             // No more passes than the narrower route can send.
@@ -105,37 +152,76 @@ impl Cycle {
         }
     }
 
+    /// By how much earlier each route is done when the command that begins has come on the faster one:
+    /// its data are on their way before the slower route has brought the next command. That route has
+    /// a command less to send then, and the other one, where it has to wait for that route at a rate
+    /// that they share, a command less to wait for.
+    fn early_s(&self, point: &Point) -> (f64, f64) {
+        let (d1, d2) = (point.d1_s(), point.d2_s());
+        // A command's part of a half.
+        let part = (2.0 / self.asked.commands.max(2) as f64).min(1.0);
+        let own_s = part * self.send1_s.min(self.send2_s);
+        let waited_s = part * (self.send1_s - self.send2_s);
+        match self.begins {
+            Route::First => {
+                let ahead_s = (d2 - d1).max(0.0);
+                (ahead_s.min(own_s), ahead_s.min((-waited_s).max(0.0)))
+            }
+            Route::Second => {
+                let ahead_s = (d1 - d2).max(0.0);
+                (ahead_s.min(waited_s.max(0.0)), ahead_s.min(own_s))
+            }
+        }
+    }
+
     /// Sum of the squared relative errors of the cycle's length, as the published form is fitted: a
     /// cell that stalled does not outweigh the others.
-    fn error(&self, points: &[Point]) -> f64 {
+    pub(super) fn error(&self, points: &[Point]) -> f64 {
         let error = |point: &Point| point.bytes_per_s / self.bytes_per_s(point) - 1.0;
         points.iter().map(|point| error(point).powi(2)).sum()
     }
 
-    /// Goes downhill, one parameter after the other.
-    fn descend(mut self, points: &[Point], longest_s: f64) -> Cycle {
-        let parameters: [(Parameter, f64); Cycle::PARAMETERS] = [
-            (|cycle| &mut cycle.send1_s, longest_s),
-            (|cycle| &mut cycle.send2_s, longest_s),
-            (|cycle| &mut cycle.waits, MOST_WAITS),
-        ];
+    pub(super) fn get(&self, parameter: Parameter) -> f64 {
+        match parameter {
+            Parameter::Send1 => self.send1_s,
+            Parameter::Send2 => self.send2_s,
+            Parameter::Send => self.send1_s.max(self.send2_s),
+            Parameter::Waits => self.waits,
+        }
+    }
+
+    /// It with another value of one number.
+    pub(super) fn with(mut self, parameter: Parameter, value: f64) -> Cycle {
+        match parameter {
+            Parameter::Send1 => self.send1_s = value,
+            Parameter::Send2 => self.send2_s = value,
+            Parameter::Send => (self.send1_s, self.send2_s) = (value, value),
+            Parameter::Waits => self.waits = value,
+        }
+        self
+    }
+
+    /// Goes downhill, one of these parameters after the other. No route sends for longer than
+    /// `longest_s`.
+    pub(super) fn descend(
+        mut self,
+        points: &[Point],
+        parameters: &[Parameter],
+        longest_s: f64,
+    ) -> Cycle {
         let mut error = self.error(points);
         for _ in 0..MOST_ROUNDS {
-            for (parameter, most) in parameters {
-                let present = self;
-                let at = |value: f64| {
-                    let mut tried = present;
-                    *parameter(&mut tried) = value;
-                    tried.error(points)
-                };
-                let now = *parameter(&mut self);
+            for &parameter in parameters {
+                let most = parameter.most(longest_s);
+                let at = |value: f64| self.with(parameter, value).error(points);
+                let now = self.get(parameter);
                 let found = golden_section(&at, 0.0, most);
                 // Around the present value too: the hollow may be narrow.
                 let near = golden_section(&at, now * 0.8, (now * 1.25).min(most));
                 let best = [now, found, near, 0.0]
                     .into_iter()
                     .min_by(|a, b| at(*a).total_cmp(&at(*b)));
-                *parameter(&mut self) = best.unwrap_or(now);
+                self = self.with(parameter, best.unwrap_or(now));
             }
             let improved = self.error(points);
             if error - improved <= LEAST_GAIN * error {
@@ -145,6 +231,22 @@ impl Cycle {
         }
         self
     }
+}
+
+impl Parameter {
+    /// The most that it may be.
+    pub(super) fn most(self, longest_s: f64) -> f64 {
+        match self {
+            Parameter::Send1 | Parameter::Send2 | Parameter::Send => longest_s,
+            Parameter::Waits => MOST_WAITS,
+        }
+    }
+}
+
+/// The longest cycle that was measured: no route sends for longer.
+pub(super) fn longest_s(points: &[Point], asked: Asked) -> f64 {
+    let length_s = |point: &Point| asked.bytes as f64 / point.bytes_per_s;
+    points.iter().map(length_s).fold(0.0, f64::max)
 }
 
 /// Where a function with one hollow between two bounds is least.

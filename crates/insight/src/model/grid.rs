@@ -1,13 +1,12 @@
 //! A measured grid: throughput against the delays of two routes.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::FitError;
 
-/// Least number of cells that a form can be fitted to.
-const LEAST_CELLS: usize = 4;
-
-/// One cell: the mean over its repeats.
+/// One cell: the median of its repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
     /// One-way delay of the first route, in ns.
@@ -45,12 +44,13 @@ impl Point {
 }
 
 impl Grid {
-    /// The grid of these cells, in any order; repeats of a pair of delays are averaged.
+    /// The grid of these cells, in any order. Of the repeats of a pair of delays the median counts: one
+    /// that was disturbed does not move it.
     ///
     /// # Errors
-    /// [`FitError`] when there are too few, or one has no throughput.
+    /// [`FitError`] when one has no throughput.
     pub fn of(cells: impl IntoIterator<Item = Point>) -> Result<Grid, FitError> {
-        let mut points: Vec<(Point, f64)> = Vec::new();
+        let mut repeats: BTreeMap<(u64, u64), Vec<f64>> = BTreeMap::new();
         for cell in cells {
             if !cell.bytes_per_s.is_finite() || cell.bytes_per_s <= 0.0 {
                 return Err(FitError::NoThroughput {
@@ -58,29 +58,17 @@ impl Grid {
                     d2_ms: cell.d2_s() * 1e3,
                 });
             }
-            let same = |(point, _): &&mut (Point, f64)| {
-                (point.d1_ns, point.d2_ns) == (cell.d1_ns, cell.d2_ns)
-            };
-            match points.iter_mut().find(same) {
-                Some((point, repeats)) => {
-                    point.bytes_per_s += cell.bytes_per_s;
-                    *repeats += 1.0;
-                }
-                None => points.push((cell, 1.0)),
-            }
+            let of_pair = repeats.entry((cell.d1_ns, cell.d2_ns)).or_default();
+            of_pair.push(cell.bytes_per_s);
         }
-        let mean = |(point, repeats): (Point, f64)| Point {
-            bytes_per_s: point.bytes_per_s / repeats,
-            ..point
-        };
-        let mut points: Vec<Point> = points.into_iter().map(mean).collect();
-        if points.len() < LEAST_CELLS {
-            return Err(FitError::TooFewCells {
-                cells: points.len(),
-            });
-        }
-        points.sort_by_key(|point| (point.d1_ns, point.d2_ns));
-        Ok(Grid { points })
+        let points = repeats.into_iter().map(|((d1_ns, d2_ns), repeats)| Point {
+            d1_ns,
+            d2_ns,
+            bytes_per_s: median(repeats),
+        });
+        Ok(Grid {
+            points: points.collect(),
+        })
     }
 
     /// The cells, by the first delay and then by the second.
@@ -108,5 +96,17 @@ impl Grid {
         delays.sort_unstable();
         delays.dedup();
         delays
+    }
+}
+
+/// The middle of numbers of which there is one at least; the mean of both middle ones when their
+/// number is even.
+pub(super) fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    let middle = numbers.len() / 2;
+    if numbers.len().is_multiple_of(2) {
+        f64::midpoint(numbers[middle - 1], numbers[middle])
+    } else {
+        numbers[middle]
     }
 }

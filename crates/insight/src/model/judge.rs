@@ -3,14 +3,18 @@
 use serde::Serialize;
 
 use super::FitError;
-use super::cycle::{Asking, Cycle};
-use super::grid::{Grid, Point};
+use super::cycle::{Asked, Cycle};
+use super::grid::{Grid, Point, median};
+use super::known::{Estimate, Known};
 use super::published::Published;
 
 /// A cell in which a form is wrong by more than this is told.
 const WRONG: f64 = 0.1;
 /// A row that should be flat is not, when it varies by more than this.
 const UNEVEN: f64 = 0.1;
+/// A cell in which both forms are wrong by more than this, and on the same side, was disturbed rather
+/// than foretold wrongly: neither form knows of the other.
+const DISTURBED: f64 = 0.2;
 
 /// Both forms, fitted and judged.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -19,8 +23,8 @@ pub struct Judgement {
     pub published: Published,
     /// How many numbers were fitted for it.
     pub published_parameters: usize,
-    /// Ours, fitted to all cells.
-    pub cycle: Cycle,
+    /// What all cells tell of the numbers of ours.
+    pub cycle: Known,
     /// How many numbers were fitted for it.
     pub cycle_parameters: usize,
     /// The cells, calculated beside measured.
@@ -50,7 +54,8 @@ pub struct CellErrors {
     pub cycle_error: f64,
 }
 
-/// Root of the mean squared relative error of both forms, over the cells that both tell.
+/// Relative errors of both forms, over the cells that both tell: the root of the mean square, which one
+/// disturbed cell can rule, and the median, which it cannot.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Errors {
     /// How many cells.
@@ -59,15 +64,19 @@ pub struct Errors {
     pub published_rms: f64,
     /// Of ours.
     pub cycle_rms: f64,
+    /// Half of the cells are wrong by no more than this by the published form.
+    pub published_median: f64,
+    /// By ours.
+    pub cycle_median: f64,
 }
 
-/// Fits both forms to a grid and judges them. `asked_bytes` is what the initiator asks for at once.
+/// Fits both forms to a grid and judges them. `asked` is what the initiator asks for at once.
 ///
 /// # Errors
 /// [`FitError`] when a form cannot be fitted to the cells.
-pub fn judge(grid: &Grid, asking: Asking, asked_bytes: u64) -> Result<Judgement, FitError> {
+pub fn judge(grid: &Grid, asked: Asked) -> Result<Judgement, FitError> {
     let fit = |points: &[Point]| -> Result<(Published, Cycle), FitError> {
-        let cycle = Cycle::fit(points, asking, asked_bytes)?;
+        let cycle = Cycle::fit(points, asked)?;
         Ok((Published::fit(points)?, cycle))
     };
     let beside = |(published, cycle): &(Published, Cycle), points: &[Point]| -> Vec<CellErrors> {
@@ -85,10 +94,11 @@ pub fn judge(grid: &Grid, asking: Asking, asked_bytes: u64) -> Result<Judgement,
         Ok(Errors::over(&foretold))
     });
     let (published, cycle) = forms;
+    let cycle = Known::of(&cycle, grid.points());
     Ok(Judgement {
         remarks: remarks(&published, &cycle, &cells),
         published_parameters: published.parameters(),
-        cycle_parameters: Cycle::PARAMETERS,
+        cycle_parameters: asked.asking.parameter_count(),
         published,
         cycle,
         fitted: Errors::over(&cells),
@@ -120,17 +130,24 @@ impl Errors {
             let squares: f64 = both.iter().map(|errors| error(errors).powi(2)).sum();
             (squares / both.len().max(1) as f64).sqrt()
         };
+        let middle = |error: fn(&(f64, f64)) -> f64| {
+            let sizes: Vec<f64> = both.iter().map(|errors| error(errors).abs()).collect();
+            if sizes.is_empty() { 0.0 } else { median(sizes) }
+        };
         Errors {
             cells: both.len(),
             published_rms: rms(|errors| errors.0),
             cycle_rms: rms(|errors| errors.1),
+            published_median: middle(|errors| errors.0),
+            cycle_median: middle(|errors| errors.1),
         }
     }
 }
 
 /// Where the published form is wrong, and why, as far as the grid tells.
-fn remarks(published: &Published, cycle: &Cycle, cells: &[CellErrors]) -> Vec<String> {
+fn remarks(published: &Published, cycle: &Known, cells: &[CellErrors]) -> Vec<String> {
     let mut remarks = Vec::new();
+    remarks.extend(disturbed(cells));
     let wrong: Vec<String> = cells
         .iter()
         .filter_map(|cell| Some((cell, cell.published_error?)))
@@ -154,7 +171,7 @@ fn remarks(published: &Published, cycle: &Cycle, cells: &[CellErrors]) -> Vec<St
          that pass in a cycle",
         published.window_packets,
         published.cycle_bytes / 1024.0,
-        cycle.asked_bytes / 1024.0
+        cycle.asked.bytes as f64 / 1024.0
     ));
     let t: Vec<f64> = published
         .t_s
@@ -165,14 +182,48 @@ fn remarks(published: &Published, cycle: &Cycle, cells: &[CellErrors]) -> Vec<St
     let (least, most) = extremes(&t);
     remarks.push(format!(
         "T of the published form is fitted anew for every D1, {:.1} ms to {:.1} ms; by ours it is \
-         what the slower route needs to send its half: {:.1} ms over the first, {:.1} ms over the \
-         second",
+         what the slower route needs to send its half{}",
         least * 1e3,
         most * 1e3,
-        cycle.send1_s * 1e3,
-        cycle.send2_s * 1e3
+        sending(cycle)
     ));
     remarks
+}
+
+/// How long that is, where the cells tell it of both routes.
+fn sending(cycle: &Known) -> String {
+    let ms = |estimate: Option<Estimate>| Some(estimate?.value? * 1e3);
+    match (ms(cycle.send1_s), ms(cycle.send2_s)) {
+        (Some(one), Some(other)) => {
+            format!(": {one:.1} ms over the first, {other:.1} ms over the second")
+        }
+        _ => String::new(),
+    }
+}
+
+/// Cells that neither form can tell, in which something else happened.
+fn disturbed(cells: &[CellErrors]) -> Option<String> {
+    let both = |cell: &&CellErrors| {
+        let published = cell.published_error.unwrap_or(0.0);
+        published.abs().min(cell.cycle_error.abs()) > DISTURBED
+            && published * cell.cycle_error > 0.0
+    };
+    let named: Vec<String> = cells
+        .iter()
+        .filter(both)
+        .map(|cell| {
+            let (d1_ms, d2_ms) = (cell.point.d1_s() * 1e3, cell.point.d2_s() * 1e3);
+            format!("{d1_ms}-{d2_ms} ms")
+        })
+        .collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "both forms are wrong by more than {:.0} % at {}, on the same side: it was disturbed, or does \
+             what neither knows; measure it again (`repeat` in the plan takes the median)",
+            DISTURBED * 100.0,
+            named.join(", ")
+        )
+    })
 }
 
 /// Rows beyond the diagonal, which the published form takes for flat.

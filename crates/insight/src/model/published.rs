@@ -32,12 +32,14 @@ impl Published {
     /// it is linear: a slope that all cells share, and an intercept for each T.
     ///
     /// # Errors
-    /// [`FitError::NoCycle`] when no slope can be told, or it is not positive.
+    /// [`FitError::TooFewCells`] when there are not more cells than numbers, [`FitError::NoCycle`] when
+    /// no slope can be told, or it is not positive.
     pub fn fit(points: &[Point]) -> Result<Published, FitError> {
         let mut groups: BTreeMap<Group, Vec<&Point>> = BTreeMap::new();
         for point in points {
             groups.entry(group(point)).or_default().push(point);
         }
+        FitError::check(points, 1 + groups.len())?;
         // Of each cell 1 = slope·u + intercept·x with x the throughput and u = 2·D·x. The group's
         // intercept is taken out of both sides first.
         let (mut above, mut below) = (0.0, 0.0);

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::changes;
 use super::problems::problems;
 use super::{
     CellCharts, CellReport, Expectation, Fact, FindingText, GainPoint, KnownReport, Measure,
@@ -60,6 +61,7 @@ fn cell_report(place: u64, cell: &Value, charts: &BTreeMap<u64, CellCharts>) -> 
         let value = real(cell, name);
         value.filter(|_| failure.is_none())
     };
+    let (changes, changes_left_out) = changes::of_cell(cell);
     CellReport {
         cell: number,
         phase: text(cell, "phase").unwrap_or_default(),
@@ -75,6 +77,8 @@ fn cell_report(place: u64, cell: &Value, charts: &BTreeMap<u64, CellCharts>) -> 
             Vec::new()
         },
         failure,
+        changes,
+        changes_left_out,
         charts: charts.get(&number).cloned().unwrap_or_default(),
     }
 }
@@ -109,6 +113,7 @@ fn paper(paper: &Value) -> PaperReport {
     PaperReport {
         title: text(paper, "title").unwrap_or_default(),
         figure: text(paper, "figure"),
+        remarks: texts(paper, "remarks"),
         known: list(paper, "known").iter().filter_map(known).collect(),
     }
 }
@@ -170,10 +175,7 @@ fn finding(finding: &Value) -> FindingText {
     FindingText {
         limit: text(finding, "limit").unwrap_or_default(),
         sentence: text(finding, "sentence").unwrap_or_default(),
-        evidence: list(finding, "evidence")
-            .iter()
-            .filter_map(|line| line.as_str().map(str::to_owned))
-            .collect(),
+        evidence: texts(finding, "evidence"),
         layer: text(finding, "layer"),
         above: text(finding, "above"),
         advice: present(finding, "advice").and_then(|advice| text(advice, "text")),
@@ -219,10 +221,16 @@ pub(super) fn whole(value: &Value, name: &str) -> Option<u64> {
     present(value, name).and_then(Value::as_u64)
 }
 
-fn text(value: &Value, name: &str) -> Option<String> {
+pub(super) fn text(value: &Value, name: &str) -> Option<String> {
     present(value, name)
         .and_then(Value::as_str)
         .map(str::to_owned)
+}
+
+/// The texts of a list.
+fn texts(value: &Value, name: &str) -> Vec<String> {
+    let texts = list(value, name).iter().filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
 }
 
 fn real(value: &Value, name: &str) -> Option<f64> {
@@ -312,7 +320,7 @@ mod tests {
                  "routers": [{"router": "far", "vpn": "ipsec", "cpu_s_per_gib": 7.5}]},
                 {"cell": 1, "failure": "no target", "iops": 0.0},
             ],
-            "paper": {"title": "P", "figure": null, "known": [
+            "paper": {"title": "P", "figure": null, "remarks": ["All meet."], "known": [
                 {"about": "a", "metric": "cells.iops", "where": {"case": "none"},
                  "relative_to": null, "value": 4.0, "ours": 2.0, "ratio": 0.5},
                 {"about": "no number"},
@@ -333,6 +341,7 @@ mod tests {
         );
         assert_eq!(measures(1), []);
         let paper = report.paper.as_ref().unwrap();
+        assert_eq!(paper.remarks, ["All meet."]);
         assert_eq!(paper.known.len(), 1);
         assert!(!paper.known[0].relative);
         assert_eq!(paper.known[0].of["case"], "none");

@@ -6,6 +6,7 @@ use super::{network, packets};
 use crate::cell::Cell;
 use crate::join::Joined;
 use crate::population::Population;
+use crate::stall;
 use crate::summary::{CellSummary, LayerUse};
 
 impl CellCharts {
@@ -13,13 +14,16 @@ impl CellCharts {
     /// window is what was measured.
     #[must_use]
     pub fn of(cell: &Cell, summary: &CellSummary, detail: Detail) -> CellCharts {
+        let stalls = stall::stalls(cell, summary.window);
         let mut charts = CellCharts {
             sessions: summary.sessions.len(),
             layers: summary.total.layers.iter().map(LayerReport::of).collect(),
             dropped: dropped(summary),
             missing_crossings: summary.losses.missing_crossings,
             little_disagrees: little_disagrees(summary),
-            packets: packets::diagram(cell, summary, detail.packets),
+            packets: packets::diagram(cell, summary, &stalls, detail.packets),
+            stalls: summary.stalls.clone(),
+            stall_packets: packets::stall_diagrams(cell, summary, &stalls, detail.packets),
             packet_gaps: summary.packet_gaps.clone(),
             ..CellCharts::default()
         };
@@ -142,24 +146,11 @@ mod tests {
         Tcp {
             time: Instant::from_ns(time_ns),
             session: SessionId(1),
-            connection: ConnectionId(0),
-            event: TcpEvent::Sample,
-            congestion_state: 0,
             cwnd_packets: 10 + (time_ns / MS) as u32,
-            ssthresh_packets: 0,
             mss_bytes: 1448,
-            in_flight_packets: 0,
-            srtt_ns: 0,
-            min_rtt_ns: 0,
-            rwnd_bytes: 0,
-            unsent_bytes: 0,
             acked_bytes: if host_sends { time_ns } else { time_ns / 100 },
-            pacing_bytes_per_s: 0,
-            delivery_bytes_per_s: 0,
-            busy_ns: 0,
-            rwnd_limited_ns: 0,
-            sndbuf_limited_ns: 0,
             retransmits: (time_ns / (40 * MS)) as u32,
+            ..Tcp::BLANK
         }
     }
 
@@ -169,28 +160,27 @@ mod tests {
             path: name,
             queue_packets: 1,
             queue_bytes: 1500,
-            in_packets: 0,
-            in_bytes: 0,
-            out_packets: 0,
-            out_bytes: 0,
-            queue_drops: 0,
-            loss_drops: 0,
-            marks: 0,
             busy_ns: time_ns / 4,
-            delay_ns: 0,
-            lateness_ns: 0,
-            bits_per_s: 0,
+            ..Path::BLANK
         }
     }
 
     /// The charts of those records, after they went through files as in a run.
     fn charts() -> CellCharts {
+        charts_with(TcpEvent::Sample)
+    }
+
+    /// The same, where this happened to the end that sends little.
+    fn charts_with(event: TcpEvent) -> CellCharts {
         let folder = tempfile::tempdir().unwrap();
         let mut client = record();
         let mut server = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
         let name = client.name("client to server");
         for ms in [0, 20, 60, 90] {
-            client.tcp(tcp(false, ms * MS));
+            client.tcp(Tcp {
+                event,
+                ..tcp(false, ms * MS)
+            });
             client.path(path(name, ms * MS));
             server.tcp(tcp(true, ms * MS));
         }
@@ -244,6 +234,14 @@ mod tests {
         );
         assert_eq!(charts.paths[0].name, "client to server");
         assert_eq!(charts.paths[0].utilisation[100], Some(0.25));
+    }
+
+    #[test]
+    fn an_end_that_sends_little_is_shown_when_its_window_was_cut() {
+        let charts = charts_with(TcpEvent::Recovery);
+        assert_eq!(charts.connections_left_out, 0);
+        assert_eq!(charts.connections[1].name, "client to server");
+        assert_eq!(charts.connections[1].cuts.len(), 4);
     }
 
     /// The page's types are written by hand in TypeScript: every name must be there.

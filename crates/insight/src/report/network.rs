@@ -21,7 +21,7 @@ const NO_THRESHOLD: u32 = i32::MAX as u32;
 /// Most directions of paths that are shown.
 const MAX_PATHS: usize = 16;
 /// An end that has sent less than this share of the busiest end's bytes does not fill its window,
-/// so its window tells nothing.
+/// so its window tells nothing unless it was cut.
 const MIN_SHARE: f64 = 0.05;
 
 /// One end of a connection: the host that recorded it, its session and its CID.
@@ -44,7 +44,9 @@ pub(super) fn connections(tcp: &Table<Tcp>, axis: &TimeAxis) -> (Vec<ConnectionS
     let least = ends
         .first()
         .map_or(0.0, |(_, first)| acked(first) as f64 * MIN_SHARE);
-    ends.retain(|(_, records)| acked(records) as f64 >= least);
+    ends.retain(|(_, records)| {
+        acked(records) as f64 >= least || congestion::cuts(records).next().is_some()
+    });
     ends.truncate(MAX_CONNECTIONS);
     let several = |session| {
         let same = ends.iter().filter(|((_, other, _), _)| *other == session);
@@ -239,7 +241,6 @@ mod tests {
     use super::*;
     use crate::window::Window;
     use wansan_trace::Instant;
-    use wansan_trace::event::TcpEvent;
 
     /// 600 steps of 1 µs.
     fn axis() -> TimeAxis {
@@ -254,19 +255,10 @@ mod tests {
         Path {
             time: Instant::from_ns(time_ns),
             path: NameId(0),
-            queue_packets: 0,
             queue_bytes,
-            in_packets: 0,
-            in_bytes: 0,
-            out_packets: 0,
-            out_bytes: 0,
             queue_drops: time_ns / 1_000,
-            loss_drops: 0,
-            marks: 0,
             busy_ns,
-            delay_ns: 0,
-            lateness_ns: 0,
-            bits_per_s: 0,
+            ..Path::BLANK
         }
     }
 
@@ -274,24 +266,10 @@ mod tests {
         Tcp {
             time: Instant::from_ns(time_ns),
             session: SessionId(1),
-            connection: ConnectionId(0),
-            event: TcpEvent::Sample,
-            congestion_state: 0,
             cwnd_packets,
             ssthresh_packets: NO_THRESHOLD,
             mss_bytes: 1448,
-            in_flight_packets: 0,
-            srtt_ns: 0,
-            min_rtt_ns: 0,
-            rwnd_bytes: 0,
-            unsent_bytes: 0,
-            acked_bytes: 0,
-            pacing_bytes_per_s: 0,
-            delivery_bytes_per_s: 0,
-            busy_ns: 0,
-            rwnd_limited_ns: 0,
-            sndbuf_limited_ns: 0,
-            retransmits: 0,
+            ..Tcp::BLANK
         }
     }
 

@@ -7,9 +7,10 @@ use wansan_trace::file::Table;
 
 use crate::cell::Cell;
 use crate::opcode;
+use crate::stall::Stall;
 use crate::summary::CellSummary;
 use crate::traffic::{Content, Flow, Traffic, Way};
-use crate::transfer::{Transfer, stretch};
+use crate::transfer::{Stretch, Transfer, around, stretch};
 
 /// Packets between the initiator's and the target's time line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -44,6 +45,42 @@ pub struct PacketDiagram {
     pub task: Vec<Option<u32>>,
     /// PDUs that are in it, wholly or in part.
     pub pdus: Vec<usize>,
+    /// Its row in `packet.parquet`, from 0.
+    pub packet: Vec<usize>,
+    /// Where PDUs begin in packets.
+    pub boundaries: Vec<Boundary>,
+    /// Where I/Os stalled meanwhile.
+    pub stalls: Vec<StallMark>,
+}
+
+/// A PDU that begins in a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Boundary {
+    /// The packet's place in the diagram.
+    pub at: usize,
+    /// Bytes of the payload before it.
+    pub before_bytes: u64,
+    /// The PDU's place in `kinds`.
+    pub kind: usize,
+}
+
+/// A stall at the time line of who waited.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StallMark {
+    /// The cause's name.
+    pub cause: &'static str,
+    /// The cause in words.
+    pub text: &'static str,
+    /// The Initiator Task Tag of the I/O.
+    pub task: u32,
+    /// From when on it could have gone on, in µs since the diagram's beginning.
+    pub from_us: f64,
+    /// When it went on.
+    pub to_us: f64,
+    /// 1 when the target waited, 0 when the initiator did.
+    pub from_target: u8,
+    /// The packets that show it, by their rows in `packet.parquet`.
+    pub packets: Vec<usize>,
 }
 
 /// One flow of a diagram.
@@ -71,11 +108,71 @@ pub enum PacketKind {
     EncryptedShort,
 }
 
+/// The packets around the costliest stall of a cause.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StallPackets {
+    /// The cause's name.
+    pub cause: &'static str,
+    /// Its session's packets, from before it began until it was over.
+    pub packets: PacketDiagram,
+}
+
+/// A stall is shown with so many of the packets that a cell is shown with, one part of …
+const PART_OF_PACKETS: usize = 8;
+/// … and with what was sent so long before and after it, a part of its length and at least.
+const MARGIN_PARTS: u64 = 4;
+const LEAST_MARGIN_NS: u64 = 100_000;
+
 /// The diagram of the first I/Os that were measured, of at most `most` packets, if any were
 /// recorded.
-pub(super) fn diagram(cell: &Cell, summary: &CellSummary, most: usize) -> Option<PacketDiagram> {
+pub(super) fn diagram(
+    cell: &Cell,
+    summary: &CellSummary,
+    stalls: &[Stall],
+    most: usize,
+) -> Option<PacketDiagram> {
     let traffic = Traffic::of(cell);
     let stretch = stretch(cell, &traffic, summary.window, most)?;
+    Some(drawn(cell, summary, stalls, &traffic, &stretch))
+}
+
+/// The diagram of the costliest stall of each cause that shows in packets, the costliest cause first,
+/// where a cell is shown with `most` packets.
+pub(super) fn stall_diagrams(
+    cell: &Cell,
+    summary: &CellSummary,
+    stalls: &[Stall],
+    most: usize,
+) -> Vec<StallPackets> {
+    let traffic = Traffic::of(cell);
+    let causes = summary.stalls.iter().flat_map(|stalls| &stalls.causes);
+    let diagrams = causes.filter_map(|of_cause| {
+        let of_it = stalls.iter().filter(|s| s.cause.name() == of_cause.cause);
+        let stall = of_it.max_by_key(|stall| stall.cost_ns())?;
+        let shown = stall.evidence.iter().map(|shown| shown.sent_ns);
+        let first_ns = shown.clone().min()?.min(stall.from_ns);
+        let last_ns = shown.max()?.max(stall.to_ns);
+        let margin_ns = ((last_ns - first_ns) / MARGIN_PARTS).max(LEAST_MARGIN_NS);
+        let span = (first_ns.saturating_sub(margin_ns), last_ns + margin_ns);
+        let stretch = around(cell, &traffic, stall.session, span, most / PART_OF_PACKETS)?;
+        let of_session = stalls.iter().filter(|other| other.session == stall.session);
+        let of_session: Vec<Stall> = of_session.cloned().collect();
+        Some(StallPackets {
+            cause: stall.cause.name(),
+            packets: drawn(cell, summary, &of_session, &traffic, &stretch),
+        })
+    });
+    diagrams.collect()
+}
+
+/// A stretch as the page draws it.
+fn drawn(
+    cell: &Cell,
+    summary: &CellSummary,
+    stalls: &[Stall],
+    traffic: &Traffic,
+    stretch: &Stretch,
+) -> PacketDiagram {
     let mut diagram = PacketDiagram {
         from_s: (stretch.from_ns as f64 - summary.window.from_ns as f64) / 1e9,
         flows: Vec::new(),
@@ -92,11 +189,23 @@ pub(super) fn diagram(cell: &Cell, summary: &CellSummary, most: usize) -> Option
         flags: Vec::new(),
         task: Vec::new(),
         pdus: Vec::new(),
+        packet: Vec::new(),
+        boundaries: Vec::new(),
+        stalls: stall_marks(stalls, stretch),
     };
     let mut flows: Vec<usize> = Vec::new();
-    for packet in &stretch.packets {
+    for (at, packet) in stretch.packets.iter().enumerate() {
+        for pdu in &packet.begins {
+            let kind = PacketKind::Pdu(opcode::name(pdu.opcode));
+            diagram.boundaries.push(Boundary {
+                at,
+                before_bytes: pdu.offset - packet.place.unwrap_or(pdu.offset),
+                kind: place_of(&mut diagram.kinds, kind),
+            });
+        }
+        diagram.packet.push(packet.packet);
         let flow = place_of(&mut flows, packet.flow);
-        let kind = place_of(&mut diagram.kinds, kind(packet, &traffic));
+        let kind = place_of(&mut diagram.kinds, kind(packet, traffic));
         diagram
             .sent_us
             .push(micros(packet.sent_ns - stretch.from_ns));
@@ -125,7 +234,24 @@ pub(super) fn diagram(cell: &Cell, summary: &CellSummary, most: usize) -> Option
         .into_iter()
         .map(|flow| named(&traffic.flows[flow], cell.tcp.as_ref()))
         .collect();
-    Some(diagram)
+    diagram
+}
+
+/// The stalls that touch a stretch.
+fn stall_marks(stalls: &[Stall], stretch: &Stretch) -> Vec<StallMark> {
+    let from_ns = stretch.from_ns;
+    let to_ns = stretch.packets.last().map_or(from_ns, |last| last.sent_ns);
+    let touches = |stall: &&Stall| stall.to_ns >= from_ns && stall.from_ns <= to_ns;
+    let mark = |stall: &Stall| StallMark {
+        cause: stall.cause.name(),
+        text: stall.cause.in_words(),
+        task: stall.task.0,
+        from_us: micros(stall.from_ns.saturating_sub(from_ns)),
+        to_us: micros(stall.to_ns - from_ns),
+        from_target: u8::from(stall.way == Way::ToInitiator),
+        packets: stall.evidence.iter().map(|shown| shown.packet).collect(),
+    };
+    stalls.iter().filter(touches).map(mark).collect()
 }
 
 /// The place of `item`, which is added when it is new.

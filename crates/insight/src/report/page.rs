@@ -2,7 +2,7 @@
 
 use super::ReportData;
 
-/// The element of the template that takes the data, as `web/src/report/template.html` writes it.
+/// The element of the template that takes the data, as `web/src/report/body.html` writes it.
 const PLACE: &str = r#"<script id="run-data" type="application/json">{}</script>"#;
 
 /// Why no page could be made. wansan brings its template along, so it is wansan's own fault.
@@ -81,7 +81,7 @@ mod tests {
     fn the_template_of_web_has_the_place() {
         let template = concat!(
             env!("CARGO_MANIFEST_DIR"),
-            "/../../web/src/report/template.html"
+            "/../../web/src/report/body.html"
         );
         let template = std::fs::read_to_string(template).unwrap();
         assert_eq!(template.matches(PLACE).count(), 1);

@@ -135,6 +135,8 @@ mod tests {
             latency_p50_ns: None,
             latency_p99_ns: None,
             measures: Vec::new(),
+            changes: Vec::new(),
+            changes_left_out: 0,
             charts: CellCharts {
                 layers: vec![LayerReport {
                     layer: "app",

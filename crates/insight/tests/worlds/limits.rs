@@ -157,6 +157,54 @@ fn a_full_path_that_was_not_sampled_shows_in_tcp() {
 }
 
 #[test]
+fn a_router_that_never_stops_encrypting_is_the_limit() {
+    // Its queue shows as data that wait for the congestion window.
+    let encrypting = World {
+        parallel: 128,
+        link_ns: MS,
+        vpn_runs: Some(0.8),
+        stop: Some((64, Stop::CongestionWindow)),
+        duration_ns: 3_000 * MS,
+        ..World::wan()
+    };
+    let finding = found(&encrypting);
+    assert_eq!(finding.limit, Limit::Encryption);
+    assert!(
+        finding.evidence[0].contains("far wireguard"),
+        "{finding:#?}"
+    );
+    let advice = finding.advice.as_ref().expect("something to change");
+    assert!(advice.text.contains("cipher"), "{advice:?}");
+    // 1000 answers of 4 KiB per second take 80 % of a processor.
+    let foretold = finding.evidence[1]
+        .split_once("at most ")
+        .expect("a ceiling")
+        .1;
+    let (foretold, _) = foretold.split_once(" Mbit/s").expect("a rate");
+    let whole = 4096.0 * 8.0 / 0.8 / 1e3;
+    assert!(
+        close(foretold.parse().unwrap(), whole, 0.02),
+        "{finding:#?}"
+    );
+    // With time left between its packets, it is what it was: the window.
+    let idle_at_times = World {
+        link_ns: 200 * US,
+        stop: Some((16, Stop::CongestionWindow)),
+        ..encrypting.clone()
+    };
+    assert_eq!(found(&idle_at_times).limit, Limit::CongestionWindow);
+    // A router that does not get a processor says nothing of its VPN.
+    let starved = World {
+        vpn_runs: Some(0.02),
+        ..encrypting
+    };
+    let finding = found(&starved);
+    assert_ne!(finding.limit, Limit::Encryption);
+    let told = |line: &String| line.contains("a thread of far wireguard waited");
+    assert!(finding.evidence.iter().any(told), "{finding:#?}");
+}
+
+#[test]
 fn slow_stores() {
     let few_servers = World {
         parallel: 64,

@@ -78,6 +78,86 @@ fn the_order_of_cmdsn_is_lockstep_that_no_share_out_mends() {
 }
 
 #[test]
+fn batches_over_unequal_routes_are_in_lockstep() {
+    let world = World {
+        parallel: 16,
+        batch: true,
+        sample_path: true,
+        ..unequal()
+    };
+    let finding = found(&world);
+    assert_eq!(finding.limit, Limit::RouteLockstep);
+    let told = |part: &str| finding.evidence.iter().any(|line| line.contains(part));
+    assert!(told("next batch when all of one is done"), "{finding:#?}");
+    assert_eq!(finding.predicted, None);
+    // Routes alike end together, and one route waits for none.
+    let equal = World {
+        routes_ns: vec![(4 * MS, 100 * US), (4 * MS, 100 * US)],
+        ..world.clone()
+    };
+    let one_route = World {
+        routes_ns: vec![(4 * MS, MS)],
+        ..world
+    };
+    for other in [equal, one_route] {
+        let finding = found(&other);
+        assert_eq!(finding.limit, Limit::TooFewIos);
+        assert!(
+            finding
+                .evidence
+                .iter()
+                .any(|line| line.contains("asks for so many at once"))
+        );
+    }
+}
+
+/// With more connections each has fewer commands of a batch and is done sooner, and the same share of
+/// the time costs more of what all could carry.
+#[test]
+fn batches_over_three_and_four_routes_are_in_lockstep() {
+    let near = (MS, MS);
+    let far = (16 * MS, MS);
+    for (parallel, routes_ns) in [
+        (
+            6,
+            vec![(4 * MS, 100 * US), (4 * MS, 100 * US), (4 * MS, MS)],
+        ),
+        (6, vec![near, near, far]),
+        (
+            8,
+            vec![(MS, 500 * US), (4 * MS, 500 * US), (8 * MS, 500 * US)],
+        ),
+        (8, vec![near, near, near, far]),
+        (32, vec![near, (4 * MS, MS), (4 * MS, MS)]),
+        (32, vec![near, near, near, far]),
+    ] {
+        let world = World {
+            parallel,
+            batch: true,
+            sample_path: true,
+            routes_ns: routes_ns.clone(),
+            ..unequal()
+        };
+        let finding = found(&world);
+        assert_eq!(
+            finding.limit,
+            Limit::RouteLockstep,
+            "{parallel}: {routes_ns:?}"
+        );
+        // Routes alike are not, whether the batch can be divided among them or not.
+        for parallel in [parallel, parallel + 1] {
+            let alike = World {
+                parallel,
+                routes_ns: vec![(4 * MS, MS); routes_ns.len()],
+                ..world.clone()
+            };
+            let finding = found(&alike);
+            assert_eq!(finding.limit, Limit::TooFewIos, "{parallel}: {routes_ns:?}");
+        }
+    }
+}
+
+#[test]
 fn a_command_window_that_the_slow_route_fills_is_lockstep_too() {
     let world = World {
         parallel: 200,

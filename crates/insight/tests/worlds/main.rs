@@ -5,6 +5,7 @@
     reason = "worlds write the records that are read back"
 )]
 
+mod changing_delay;
 mod limits;
 mod lockstep;
 mod packets;

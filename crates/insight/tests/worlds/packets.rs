@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 
 use wansan_insight::packet_gap::packet_gaps;
 use wansan_insight::report::{CellCharts, Detail, PacketKind};
+use wansan_insight::stall::view::conversations;
 use wansan_insight::traffic::{Traffic, Way};
 use wansan_insight::transfer::stretch;
 use wansan_insight::{Cell, Window, summarise};
-use wansan_trace::event::{Packet, Pdu, PduDirection, Verdict};
+use wansan_trace::event::{Packet, Pdu, PduDirection, Tcp, Verdict};
 use wansan_trace::{
     ConnectionId, Direction, Instant, Kinds, Layer, Recorder, SessionId, TaskTag, file,
 };
@@ -30,6 +31,7 @@ const ISS: u32 = u32::MAX - 100;
 
 struct World {
     initiator: Recorder,
+    target: Recorder,
     emulator: Recorder,
 }
 
@@ -38,6 +40,7 @@ impl World {
         let recorder = || Recorder::new(Kinds::ALL, 16 << 20);
         World {
             initiator: recorder(),
+            target: recorder(),
             emulator: recorder(),
         }
     }
@@ -69,13 +72,11 @@ impl World {
             } else {
                 base.wrapping_add(place as u32)
             },
-            ack: 0,
             payload_bytes: bytes + if tunnel { 52 + 32 } else { 0 },
             ip_bytes: bytes + 52 + if tunnel { TUNNEL_BYTES } else { 0 },
-            window: 0,
             flags: if tunnel { 0 } else { flags },
-            ecn: 0,
             verdict: Verdict::Delivered,
+            ..Packet::BLANK
         });
     }
 
@@ -93,15 +94,11 @@ impl World {
             opcode,
             flags: 0x81,
             task: TaskTag(task),
-            transfer_tag: 0,
             cmd_sn: task,
-            stat_sn: 0,
-            exp_cmd_sn: 0,
             max_cmd_sn: task + 10,
-            data_sn: 0,
-            buffer_offset: 0,
             data_bytes: if command { 0 } else { 4096 },
             stream_offset: u64::from(task) * length,
+            ..Pdu::BLANK
         });
     }
 
@@ -149,9 +146,28 @@ impl World {
         }
     }
 
+    /// What the target's TCP says, and the initiator's a moment later, so that the hosts' names have other
+    /// numbers in this file than in that of the PDUs.
+    fn windows(&mut self, ns: u64, target: u32, initiator: u32) {
+        for (recorder, ns, cwnd_packets) in [
+            (&mut self.target, ns, target),
+            (&mut self.initiator, ns + 1, initiator),
+        ] {
+            recorder.tcp(Tcp {
+                time: Instant::from_ns(ns),
+                session: SessionId(1),
+                connection: ConnectionId(0),
+                mss_bytes: 1448,
+                cwnd_packets,
+                ..Tcp::BLANK
+            });
+        }
+    }
+
     fn cell(self) -> Cell {
         let folder = tempfile::tempdir().unwrap();
         file::write_part(folder.path(), "client", &[self.initiator]).unwrap();
+        file::write_part(folder.path(), "storage", &[self.target]).unwrap();
         file::write_part(folder.path(), "wan", &[self.emulator]).unwrap();
         file::merge_parts(folder.path()).unwrap();
         Cell::read(folder.path()).unwrap()
@@ -223,6 +239,29 @@ fn each_packet_has_its_way_its_place_and_its_pdu() {
 }
 
 #[test]
+fn each_end_has_its_own_congestion_window() {
+    let mut world = World::new();
+    world.packet("wan", 0, true, (0, 0), SYN);
+    world.packet("wan", 1, false, (0, 0), SYN | ACK);
+    world.read(100, 0, &["wan"]);
+    world.target.pdu(Pdu {
+        time: Instant::from_ns(100 + DELAY_NS),
+        session: SessionId(1),
+        connection: ConnectionId(0),
+        direction: PduDirection::Sent,
+        opcode: 0x25,
+        data_bytes: 4096,
+        ..Pdu::BLANK
+    });
+    world.windows(50, 34, 10);
+    let conversations = conversations(&world.cell());
+    let windows = conversations[0].windows.iter();
+    let windows: Vec<_> = windows.map(|w| (w.way, w.window_bytes)).collect();
+    let expected = [(Way::ToInitiator, 34 * 1448), (Way::ToTarget, 10 * 1448)];
+    assert_eq!(windows, expected);
+}
+
+#[test]
 fn a_packet_on_several_paths_is_one_transfer() {
     let (cell, window) = reads(3, &["near", "far"]);
     let found = stretch(&cell, &Traffic::of(&cell), window, 1000).unwrap();
@@ -283,6 +322,26 @@ fn in_a_tunnel_lengths_tell_what_is_data() {
 }
 
 #[test]
+fn what_is_seen_before_and_after_a_tunnel_is_drawn_once() {
+    let (cell, window) = reads(20, &["lan", "tunnel", "site"]);
+    let traffic = Traffic::of(&cell);
+    let packets = stretch(&cell, &traffic, window, 1000).unwrap().packets;
+    assert_eq!(packets.len(), 20 * 5);
+    // From the first path to the last, the tunnel between them included.
+    let transits = packets
+        .iter()
+        .map(|packet| packet.ended_ns - packet.sent_ns);
+    assert!(transits.eq(std::iter::repeat_n(3 * DELAY_NS, 20 * 5)));
+    let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL);
+    let kinds = charts.packets.unwrap().kinds;
+    let command = PacketKind::Pdu("SCSI Command");
+    assert_eq!(
+        kinds,
+        [command, PacketKind::Pdu("SCSI Data-In"), PacketKind::Bare]
+    );
+}
+
+#[test]
 fn the_page_gets_columns_of_equal_length() {
     let (cell, window) = reads(3, &["wan"]);
     let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL);
@@ -292,7 +351,13 @@ fn the_page_gets_columns_of_equal_length() {
     assert_eq!(diagram.kinds[2], PacketKind::Bare);
     assert_eq!(diagram.sent_us[..3], [0.0, 4000.0, 4007.0]);
     let json = serde_json::to_value(&diagram).unwrap();
-    for column in json.as_object().unwrap().values() {
+    // A PDU begins with each command and with each answer.
+    let begins: Vec<usize> = diagram.boundaries.iter().map(|begin| begin.at).collect();
+    assert_eq!(begins, [0, 1, 5, 6, 10, 11]);
+    assert_eq!(diagram.packet[..3], [2, 3, 4]);
+    let lists = ["boundaries", "stalls"];
+    let columns = json.as_object().unwrap().iter();
+    for (_, column) in columns.filter(|(name, _)| !lists.contains(&name.as_str())) {
         let length = column.as_array().map_or(15, Vec::len);
         assert!([1, 3, 15].contains(&length), "{json}");
     }

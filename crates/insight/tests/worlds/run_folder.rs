@@ -5,6 +5,10 @@ use std::path::Path;
 
 use crate::simulation::{World, play};
 use wansan_insight::Run;
+use wansan_insight::backlog::{backlog_use, relays};
+use wansan_insight::watched::watched;
+use wansan_trace::event::Tcp;
+use wansan_trace::{ConnectionId, Instant, Kinds, Recorder, SessionId, file};
 
 /// A run whose index lists these cells; cell 0 is recorded, from second 1 to second 2.
 fn run_with(cells: &str) -> (tempfile::TempDir, Run) {
@@ -62,4 +66,63 @@ fn a_cell_that_failed_is_left_out() {
         "measured_to_ns": 0}"#;
     let (_folder, run) = run_with(&format!("{{\"cell\": 0}}, {failed}"));
     assert_eq!(run.observe_phase("planned").unwrap().len(), 1);
+}
+
+/// What a cell of streams leaves: TCP's word on the sender's connection and on both of a relay.
+#[test]
+fn a_run_of_streams_is_told_by_its_connections() {
+    let (_folder, run) = run_with(r#"{"cell": 0}"#);
+    assert!(run.streams_alone().unwrap().is_none(), "it has I/Os");
+
+    let folder = tempfile::tempdir().unwrap();
+    let cell = folder.path().join("cell-000");
+    fs::create_dir(&cell).unwrap();
+    let recorder = || {
+        let kinds = Kinds {
+            tcp: true,
+            ..Kinds::NONE
+        };
+        Recorder::new(kinds, Recorder::MIN_BYTES)
+    };
+    let (mut sender, mut relay) = (recorder(), recorder());
+    for second in 1..=4_u64 {
+        let sample = |connection, unread_bytes, unsent_bytes| Tcp {
+            time: Instant::from_ns(second * 1_000_000_000),
+            session: SessionId(7),
+            connection: ConnectionId(connection),
+            acked_bytes: second * 1_000_000,
+            unread_bytes,
+            unsent_bytes,
+            ..Tcp::BLANK
+        };
+        let ends = sender.name("10.0.0.1:9 > 10.0.0.2:4000");
+        sender.tcp(Tcp {
+            ends,
+            ..sample(0, 0, 0)
+        });
+        relay.tcp(Tcp {
+            acked_bytes: 0,
+            ..sample(0, 300_000, 0)
+        });
+        relay.tcp(sample(1, 0, 200_000));
+    }
+    file::write_part(&cell, "client_stream", &[sender]).unwrap();
+    file::write_part(&cell, "edge_relay", &[relay]).unwrap();
+    file::merge_parts(&cell).unwrap();
+    let index = r#"{"cells": [{"cell": 0, "measured_from_ns": 1, "measured_to_ns": 4000000000},
+        {"cell": 1, "failure": "the relay died"}]}"#;
+    fs::write(folder.path().join("results.json"), index).unwrap();
+
+    let run = Run::read(folder.path()).unwrap();
+    let cells = run.streams_alone().unwrap().expect("it has no I/Os");
+    let [(cell, table)] = &cells[..] else {
+        panic!("the cell that failed is told: {}", cells.len());
+    };
+    assert!(relays(table).into_iter().eq(["edge_relay"]));
+    let backlog = backlog_use(table, "edge_relay", cell.window().unwrap()).unwrap();
+    assert_eq!((backlog.max_bytes, backlog.p99_bytes), (500_000, 500_000));
+    let connections = watched(table);
+    assert_eq!(connections.len(), 3);
+    let sender = connections.iter().find(|one| one.host == "client_stream");
+    assert_eq!(sender.unwrap().ends, "10.0.0.1:9 > 10.0.0.2:4000");
 }

@@ -45,6 +45,8 @@ pub(crate) struct World {
     pub(crate) parallel: usize,
     /// Time between submissions of a session; a closed loop when none.
     pub(crate) pace_ns: Option<u64>,
+    /// Asks for `parallel` at once, and for the next when all are done.
+    pub(crate) batch: bool,
     pub(crate) command_window: u32,
     /// Reads when none.
     pub(crate) writes: Option<Writes>,
@@ -56,6 +58,9 @@ pub(crate) struct World {
     pub(crate) least_in_flight: bool,
     /// Time that an answer takes on the link.
     pub(crate) link_ns: u64,
+    /// The link is a router's VPN, which runs for this part of the time in which it has something
+    /// to do, and waits for a processor for the rest.
+    pub(crate) vpn_runs: Option<f64>,
     pub(crate) stop: Option<(usize, Stop)>,
     pub(crate) servers: usize,
     pub(crate) service_ns: u64,
@@ -72,12 +77,14 @@ impl World {
             sessions: 1,
             parallel: 16,
             pace_ns: None,
+            batch: false,
             command_window: 1024,
             writes: None,
             one_way_ns: 16 * MS,
             routes_ns: Vec::new(),
             least_in_flight: false,
             link_ns: 33 * US,
+            vpn_runs: None,
             stop: None,
             servers: 64,
             service_ns: 10 * US,
@@ -118,6 +125,8 @@ struct Session {
     route_of: BTreeMap<u32, usize>,
     on_route: Vec<usize>,
     route_free_ns: Vec<u64>,
+    /// Answers that were put on each route.
+    route_answers: Vec<u64>,
     /// Commands that have come to the target ahead of their turn, and the one whose turn it is.
     early: BTreeSet<u32>,
     next_delivered: u32,
@@ -192,6 +201,7 @@ impl Simulation {
             self.sessions[session].granted = self.world.command_window;
             self.sessions[session].on_route = vec![0; self.world.routes_ns.len().max(1)];
             self.sessions[session].route_free_ns = vec![0; self.world.routes_ns.len()];
+            self.sessions[session].route_answers = vec![0; self.world.routes_ns.len()];
             let at_once = match self.world.pace_ns {
                 Some(_) => 1,
                 None => self.world.parallel,
@@ -322,13 +332,9 @@ impl Simulation {
             transfer_tag: u32::MAX,
             // Close to the wrap of serial numbers, on purpose.
             cmd_sn: if command { sn.wrapping_sub(50) } else { 0 },
-            stat_sn: 0,
-            exp_cmd_sn: 0,
             max_cmd_sn: if command { 0 } else { sn.wrapping_sub(50) },
-            data_sn: 0,
-            buffer_offset: 0,
             data_bytes: if command { 0 } else { BLOCK_BYTES as u32 },
-            stream_offset: 0,
+            ..Pdu::BLANK
         };
         self.initiators[session].pdu(pdu);
     }
@@ -430,18 +436,13 @@ impl Simulation {
             flags,
             task: TaskTag(tag),
             transfer_tag,
-            cmd_sn: 0,
-            stat_sn: 0,
-            exp_cmd_sn: 0,
             max_cmd_sn: if from_target {
                 granted.wrapping_sub(50)
             } else {
                 0
             },
-            data_sn: 0,
-            buffer_offset: 0,
             data_bytes,
-            stream_offset: 0,
+            ..Pdu::BLANK
         });
     }
 
@@ -500,7 +501,10 @@ impl Simulation {
         let route = self.sessions[session].route_of.get(&tag).copied();
         let own = route.and_then(|route| Some((route, self.world.routes_ns.get(route)?.1)));
         let (free_ns, link_ns) = match own {
-            Some((route, link_ns)) => (&mut self.sessions[session].route_free_ns[route], link_ns),
+            Some((route, link_ns)) => {
+                self.sessions[session].route_answers[route] += 1;
+                (&mut self.sessions[session].route_free_ns[route], link_ns)
+            }
             None => {
                 self.link_busy_ns += self.world.link_ns;
                 (&mut self.link_free_ns, self.world.link_ns)
@@ -525,7 +529,13 @@ impl Simulation {
         if let Some(route) = self.sessions[session].route_of.remove(&tag) {
             self.sessions[session].on_route[route] -= 1;
         }
-        if self.world.pace_ns.is_none() {
+        if self.world.batch {
+            if self.sessions[session].in_flight == 0 {
+                for place in 0..self.world.parallel {
+                    self.at(self.now + US + place as u64, Event::Submit(session));
+                }
+            }
+        } else if self.world.pace_ns.is_none() {
             self.at(self.now + US, Event::Submit(session));
         }
         self.send_commands(session);
@@ -535,23 +545,42 @@ impl Simulation {
         self.at(self.now + SAMPLE_NS, Event::Sample);
         let path = self.emulator.name("down");
         let backlog_ns = self.link_free_ns.saturating_sub(self.now);
-        self.emulator.path(event::Path {
+        let busy_ns = self.link_busy_ns - backlog_ns;
+        if let Some(runs) = self.world.vpn_runs {
+            let ran_ns = (busy_ns as f64 * runs) as u64;
+            let program = self.emulator.name("far wireguard");
+            self.emulator.thread(event::Thread {
+                time: Instant::from_ns(self.now),
+                program,
+                role: event::Role::Vpn,
+                thread: 77,
+                ran_ns,
+                waited_ns: busy_ns - ran_ns,
+            });
+        }
+        let is_link = self.world.vpn_runs.is_none();
+        let down = event::Path {
             time: Instant::from_ns(self.now),
             path,
-            queue_packets: (backlog_ns / self.world.link_ns.max(1)) as u32,
-            queue_bytes: 0,
-            in_packets: 0,
-            in_bytes: 0,
-            out_packets: 0,
-            out_bytes: 0,
-            queue_drops: 0,
-            loss_drops: 0,
-            marks: 0,
-            busy_ns: self.link_busy_ns - backlog_ns,
-            delay_ns: 0,
-            lateness_ns: 0,
-            bits_per_s: 0,
-        });
+            queue_packets: if is_link {
+                (backlog_ns / self.world.link_ns.max(1)) as u32
+            } else {
+                0
+            },
+            busy_ns: if is_link { busy_ns } else { 0 },
+            ..event::Path::BLANK
+        };
+        self.emulator.path(down);
+        for route in 0..self.world.routes_ns.len() {
+            let path = self.emulator.name(&format!("route-{route}"));
+            let sessions = self.sessions.iter();
+            let answers: u64 = sessions.map(|held| held.route_answers[route]).sum();
+            self.emulator.path(event::Path {
+                path,
+                out_bytes: answers * BLOCK_BYTES,
+                ..down
+            });
+        }
         for session in 0..self.world.sessions {
             let held = &self.sessions[session];
             let stopped_ns =
@@ -576,13 +605,14 @@ impl Simulation {
                 min_rtt_ns: 2 * self.world.one_way_ns,
                 rwnd_bytes: 65_535,
                 unsent_bytes,
-                acked_bytes: held.acked_bytes,
+                // Of each connection its part.
+                acked_bytes: held.acked_bytes / self.world.routes_ns.len().max(1) as u64,
                 pacing_bytes_per_s: u64::MAX,
                 delivery_bytes_per_s: BLOCK_BYTES * 1_000_000_000 / self.world.link_ns.max(1),
                 busy_ns: self.now,
                 rwnd_limited_ns: counted(Stop::ReceiveWindow),
                 sndbuf_limited_ns: counted(Stop::SendBuffer),
-                retransmits: 0,
+                ..Tcp::BLANK
             };
             let of_headers = Tcp {
                 acked_bytes: u64::from(held.done) * 48,

@@ -54,13 +54,11 @@ impl World {
             source,
             destination,
             seq,
-            ack: 0,
             payload_bytes: bytes,
             ip_bytes: bytes + 40,
-            window: 0,
             flags,
-            ecn: 0,
             verdict,
+            ..Packet::BLANK
         });
     }
 
@@ -74,15 +72,11 @@ impl World {
             opcode: if command { 0x01 } else { 0x25 },
             flags: 0x81,
             task: TaskTag(tag),
-            transfer_tag: 0,
             cmd_sn: tag,
-            stat_sn: 0,
-            exp_cmd_sn: 0,
             max_cmd_sn: tag + 10,
-            data_sn: 0,
-            buffer_offset: 0,
             data_bytes: if command { 0 } else { 1000 },
             stream_offset,
+            ..Pdu::BLANK
         });
     }
 

@@ -1,0 +1,259 @@
+//! What a send buffer held bytes for, and what left no room in it, told from TCP's samples of the sending
+//! end.
+//!
+//! While bytes are held, or there is no room, the programs ask TCP at once and then each millisecond; the
+//! usual samples come to these. What a sample shows holds from it to the next one, and before the first of them.
+
+use std::collections::HashMap;
+
+use wansan_trace::event::Tcp;
+use wansan_trace::file::Table;
+use wansan_trace::{ConnectionId, SessionId};
+
+use super::chain::Message;
+use super::streams::Ends;
+use crate::traffic::Way;
+
+/// A sample tells of a time that begins or ends so close to it.
+const REACH_NS: u64 = 2_000_000;
+
+/// Parts of a time in the send buffer, in ns; what is left of it had another cause, or none that is
+/// known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Held {
+    pub(super) cwnd_ns: u64,
+    pub(super) rwnd_ns: u64,
+    pub(super) nagle_ns: u64,
+}
+
+/// Parts of a time in which the send buffer had no room, in ns; what is left of it had another cause, or none
+/// that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Full {
+    pub(super) buffer_ns: u64,
+    pub(super) cwnd_ns: u64,
+    pub(super) rwnd_ns: u64,
+}
+
+/// What holds the first byte that was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    Cwnd,
+    Rwnd,
+    Nagle,
+    /// There is none: all that the buffer has room for is on its way.
+    Nothing,
+    Other,
+}
+
+/// The sending ends of a cell: their samples, by time.
+#[derive(Debug, Default)]
+pub(super) struct Senders<'a> {
+    found: HashMap<(SessionId, ConnectionId, Way), Vec<&'a Tcp>>,
+    /// The least round trip of each that TCP has measured, in ns.
+    round_trips_ns: HashMap<(SessionId, ConnectionId, Way), u64>,
+}
+
+impl<'a> Senders<'a> {
+    /// From all samples.
+    pub(super) fn of(tcp: Option<&'a Table<Tcp>>, ends: &Ends<'_>) -> Senders<'a> {
+        let mut senders = Senders::default();
+        if let Some(table) = tcp {
+            let mut ends = ends.of_file(&table.names);
+            for row in &table.rows {
+                let record = &row.record;
+                let way = ends.sends(record.session, row.host);
+                let key = (record.session, record.connection, way);
+                senders.found.entry(key).or_default().push(record);
+                if record.min_rtt_ns > 0 {
+                    let least_ns = senders.round_trips_ns.entry(key).or_insert(u64::MAX);
+                    *least_ns = record.min_rtt_ns.min(*least_ns);
+                }
+            }
+        }
+        senders
+    }
+
+    /// The least round trip that TCP has measured at the end that sends that way, in ns; 0 when it has
+    /// measured none.
+    pub(super) fn round_trip_ns(&self, message: &Message, sends: Way) -> u64 {
+        let key = (message.session, message.connection, sends);
+        self.round_trips_ns.get(&key).copied().unwrap_or(0)
+    }
+
+    /// What the sender of `message` held it for from `from_ns` to `to_ns`; `nagle` says whether
+    /// Nagle's algorithm was in force there.
+    pub(super) fn held(&self, message: &Message, nagle: bool, span_ns: (u64, u64)) -> Held {
+        let mut held = Held::default();
+        let holds = |sample: &Tcp| sample.unsent_bytes > 0;
+        for (holder, ns) in self.steps(message, nagle, span_ns, holds) {
+            match holder {
+                Holder::Cwnd => held.cwnd_ns += ns,
+                Holder::Rwnd => held.rwnd_ns += ns,
+                Holder::Nagle => held.nagle_ns += ns,
+                Holder::Nothing | Holder::Other => {}
+            }
+        }
+        held
+    }
+
+    /// Why the send buffer had no room for `message` from `from_ns` to `to_ns`.
+    pub(super) fn full(&self, message: &Message, nagle: bool, span_ns: (u64, u64)) -> Full {
+        let mut full = Full::default();
+        for (holder, ns) in self.steps(message, nagle, span_ns, |_| true) {
+            match holder {
+                Holder::Nothing => full.buffer_ns += ns,
+                Holder::Cwnd => full.cwnd_ns += ns,
+                Holder::Rwnd => full.rwnd_ns += ns,
+                Holder::Nagle | Holder::Other => {}
+            }
+        }
+        full
+    }
+
+    /// What held bytes, one after the other, and for how long, as the samples show that `tell` of it.
+    fn steps(
+        &self,
+        message: &Message,
+        nagle: bool,
+        (from_ns, to_ns): (u64, u64),
+        tell: impl Fn(&Tcp) -> bool,
+    ) -> Vec<(Holder, u64)> {
+        let key = (message.session, message.connection, message.way);
+        let Some(samples) = self.found.get(&key).filter(|_| from_ns < to_ns) else {
+            return Vec::new();
+        };
+        let first = samples.partition_point(|sample| sample.time.ns() + REACH_NS < from_ns);
+        let near = samples[first..].iter();
+        let near = near.take_while(|sample| sample.time.ns() <= to_ns + REACH_NS);
+        let mut steps: Vec<(u64, Holder)> = near
+            .filter(|sample| tell(sample))
+            .map(|sample| (sample.time.ns(), holder(sample, nagle)))
+            .collect();
+        // Of those before the time only the newest tells, of those after it only the oldest.
+        let before = steps.partition_point(|(at_ns, _)| *at_ns <= from_ns);
+        let inside = steps.partition_point(|(at_ns, _)| *at_ns <= to_ns);
+        if inside > before {
+            steps = steps[before..inside].to_vec();
+        } else if before > 0 {
+            steps = steps[before - 1..before].to_vec();
+        } else {
+            steps.truncate(1);
+        }
+        let mut last_ns = from_ns;
+        let ends = steps.iter().skip(1).map(|(at_ns, _)| *at_ns).chain([to_ns]);
+        let lasting = steps.iter().zip(ends).map(|((_, holder), end_ns)| {
+            let ns = end_ns - std::mem::replace(&mut last_ns, end_ns);
+            (*holder, ns)
+        });
+        lasting.collect()
+    }
+}
+
+/// What a sample shows to hold unsent bytes: the receiver's window before all (RFC 9293
+/// §3.8.6), then Nagle's algorithm, which holds less than a segment while something is out (RFC 1122
+/// §4.2.3.4), then the congestion window (RFC 5681 §3.1), which is also what paces full segments.
+fn holder(sample: &Tcp, nagle: bool) -> Holder {
+    let mss_bytes = u64::from(sample.mss_bytes);
+    let out_bytes = u64::from(sample.in_flight_packets) * mss_bytes;
+    let unsent_bytes = u64::from(sample.unsent_bytes);
+    let is_full = sample.in_flight_packets >= sample.cwnd_packets;
+    if unsent_bytes == 0 {
+        Holder::Nothing
+    } else if out_bytes + unsent_bytes.min(mss_bytes) > u64::from(sample.rwnd_bytes) {
+        Holder::Rwnd
+    } else if nagle && unsent_bytes < mss_bytes && sample.in_flight_packets > 0 && !is_full {
+        Holder::Nagle
+    } else if is_full || unsent_bytes >= mss_bytes {
+        Holder::Cwnd
+    } else {
+        Holder::Other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wansan_trace::Instant;
+
+    fn sample(at_ns: u64, unsent_bytes: u32, in_flight_packets: u32) -> Tcp {
+        Tcp {
+            time: Instant::from_ns(at_ns),
+            unsent_bytes,
+            in_flight_packets,
+            cwnd_packets: 10,
+            mss_bytes: 1_000,
+            rwnd_bytes: 12_000,
+            ..Tcp::BLANK
+        }
+    }
+
+    #[test]
+    fn a_sample_shows_what_holds() {
+        let of = |unsent, out, nagle| holder(&sample(0, unsent, out), nagle);
+        assert_eq!(of(50_000, 10, false), Holder::Cwnd);
+        assert_eq!(of(50_000, 12, false), Holder::Rwnd);
+        // The congestion window has room: a full segment is paced, a short one is Nagle's or nobody's.
+        assert_eq!(of(50_000, 9, false), Holder::Cwnd);
+        assert_eq!(of(500, 1, true), Holder::Nagle);
+        assert_eq!(of(500, 1, false), Holder::Other);
+        assert_eq!(of(500, 0, true), Holder::Other);
+        assert_eq!(of(500, 10, true), Holder::Cwnd);
+    }
+
+    #[test]
+    fn a_time_is_shared_out_among_the_samples_in_it() {
+        const MS: u64 = 1_000_000;
+        let samples = [
+            sample(100 * MS, 50_000, 10),
+            sample(110 * MS, 50_000, 12),
+            sample(120 * MS, 50_000, 10),
+            sample(300 * MS, 50_000, 10),
+        ];
+        let key = (SessionId(0), ConnectionId(0), Way::ToTarget);
+        let senders = Senders {
+            found: HashMap::from([(key, samples.iter().collect())]),
+            ..Senders::default()
+        };
+        let message = Message::blank(Way::ToTarget);
+        let held = |from, to| senders.held(&message, false, (from * MS, to * MS));
+        let of = |cwnd, rwnd| Held {
+            cwnd_ns: cwnd * MS,
+            rwnd_ns: rwnd * MS,
+            nagle_ns: 0,
+        };
+        assert_eq!(held(99, 130), of(21, 10));
+        assert_eq!(held(111, 115), of(0, 4));
+        assert_eq!(held(121, 140), of(19, 0));
+        // Nothing is known of a time that no sample is near to.
+        assert_eq!(held(200, 250), of(0, 0));
+        assert_eq!(held(297, 299), of(2, 0));
+        assert_eq!(held(130, 130), of(0, 0));
+        let other_way = Message::blank(Way::ToInitiator);
+        assert_eq!(senders.held(&other_way, false, (0, MS)), of(0, 0));
+    }
+
+    #[test]
+    fn a_buffer_without_room_is_too_small_or_waits_for_a_window_itself() {
+        const MS: u64 = 1_000_000;
+        let samples = [
+            sample(100 * MS, 0, 8),
+            sample(110 * MS, 50_000, 12),
+            sample(130 * MS, 50_000, 10),
+        ];
+        let key = (SessionId(0), ConnectionId(0), Way::ToTarget);
+        let senders = Senders {
+            found: HashMap::from([(key, samples.iter().collect())]),
+            ..Senders::default()
+        };
+        let message = Message::blank(Way::ToTarget);
+        let full = senders.full(&message, false, (99 * MS, 140 * MS));
+        assert_eq!(full.buffer_ns, 11 * MS);
+        assert_eq!((full.rwnd_ns, full.cwnd_ns), (20 * MS, 10 * MS));
+        // What holds no bytes says nothing of bytes that are held.
+        let held = senders.held(&message, false, (101 * MS, 105 * MS));
+        assert_eq!(held, Held::default());
+        let far = senders.full(&message, false, (200 * MS, 210 * MS));
+        assert_eq!(far, Full::default());
+    }
+}

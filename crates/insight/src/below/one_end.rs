@@ -1,0 +1,349 @@
+//! The split of an I/O of which only one end has recorded anything.
+//!
+//! An end knows when what it sends passes its own send buffer and device, and when what it receives came
+//! to its kernel and to its program. From the departure of a PDU to the arrival of the one that answers it
+//! is *beyond*: on the path, both ways, and with the other end and its buffers.
+//!
+//! The initiator sees all of an I/O's latency. The target sees it from the arrival of the command to the
+//! departure of the last answer; what lies before and after is on the path and with the initiator, and
+//! nobody has recorded it.
+
+use super::chain::{Chains, Message};
+use super::held::Senders;
+use super::streams::{Came, Left, Streams};
+use super::{Cut, Split, Untold, depart};
+use crate::join::Task;
+use crate::opcode::{R2T, SCSI_COMMAND};
+use crate::traffic::Way;
+
+/// A stamp may be of a byte near by that left a little later.
+const LATE_NS: u64 = 200_000;
+
+/// What one end has recorded.
+pub(super) struct OneEnd<'a> {
+    pub(super) streams: &'a Streams,
+    pub(super) chains: &'a Chains,
+    pub(super) senders: &'a Senders<'a>,
+}
+
+/// A request and its answer, as the initiator saw them.
+struct Exchange<'a> {
+    request: &'a Message,
+    left: Left,
+    came: Came,
+}
+
+impl OneEnd<'_> {
+    /// Splits an I/O that was with its caller's program from `enter_ns` to `leave_ns`, by the initiator's
+    /// records.
+    pub(super) fn at_initiator(
+        &self,
+        task: &Task,
+        (enter_ns, leave_ns): (u64, u64),
+    ) -> Result<Split, Untold> {
+        let messages = self.chains.once(task, (enter_ns, leave_ns))?;
+        let mut split = Split::of(task);
+        split.latency_ns = leave_ns - enter_ns;
+        let mut cut = Cut {
+            last_ns: enter_ns,
+            end_ns: leave_ns,
+        };
+        for exchange in self.exchanges(messages)? {
+            let (left, came) = (&exchange.left, &exchange.came);
+            split.round_trips += 1;
+            split.initiator_ns += cut.to(exchange.request.queued_ns)?;
+            let leg = &mut split.to_target;
+            depart(leg, &mut cut, exchange.request, left, self.senders)?;
+            split.beyond_ns += cut.to(came.arrived_ns)?;
+            split.to_initiator.receive_buffer_ns += cut.to(came.read_ns)?;
+            split.uncertain_ns += left.uncertain_ns + came.uncertain_ns;
+        }
+        split.initiator_ns += cut.to(leave_ns)?;
+        Ok(split)
+    }
+
+    /// What an I/O waited for, told from back to front: an answer for the newest request that can have
+    /// brought it about, as that had left at least a round trip before; that, if it is data that an R2T
+    /// asked for, for the R2T.
+    fn exchanges<'m>(&self, messages: &'m [Message]) -> Result<Vec<Exchange<'m>>, Untold> {
+        let is_answer = |message: &&Message| message.way == Way::ToInitiator;
+        let mut answer = messages
+            .iter()
+            .rfind(|message| is_answer(message) && message.opcode != R2T)
+            .ok_or(Untold::NoPdu)?;
+        let mut exchanges = Vec::new();
+        loop {
+            let mut came = self.streams.came(answer).ok_or(Untold::NoStamp)?;
+            let round_trip_ns = self.senders.round_trip_ns(answer, Way::ToTarget);
+            let latest_ns = came.arrived_ns.saturating_sub(round_trip_ns);
+            let is_older =
+                |message: &&Message| !is_answer(message) && message.queued_ns <= answer.queued_ns;
+            let mut found = None;
+            for request in messages.iter().filter(is_older).rev() {
+                let left = self.streams.left(request, u64::MAX);
+                let left = left.ok_or(Untold::NoStamp)?;
+                if left.departed_ns <= latest_ns + LATE_NS || request.opcode == SCSI_COMMAND {
+                    found = Some(request);
+                    break;
+                }
+            }
+            let request = found.ok_or(Untold::NoPdu)?;
+            let left = self.streams.left(request, latest_ns);
+            let left = left.ok_or(Untold::NoStamp)?;
+            // It came no sooner than a round trip after that.
+            let soonest_ns = left.departed_ns + round_trip_ns;
+            let after_ns = came.arrived_ns.saturating_sub(soonest_ns);
+            came.uncertain_ns = came.uncertain_ns.min(after_ns);
+            exchanges.push(Exchange {
+                request,
+                left,
+                came,
+            });
+            if !request.was_asked_for() {
+                break;
+            }
+            let asked = |message: &&Message| {
+                message.opcode == R2T
+                    && message.transfer_tag == request.transfer_tag
+                    && message.queued_ns <= request.queued_ns
+            };
+            answer = messages.iter().rfind(asked).ok_or(Untold::NoPdu)?;
+        }
+        exchanges.reverse();
+        Ok(exchanges)
+    }
+
+    /// Splits an I/O that was with the target's program from `enter_ns` to `leave_ns`, by the target's
+    /// records: from the arrival of its command to the departure of its last answer.
+    pub(super) fn at_target(&self, task: &Task, span_ns: (u64, u64)) -> Result<Split, Untold> {
+        let span_ns = self.chains.since_received(task, span_ns)?;
+        let mut chain = self.chains.of_task(task, span_ns)?;
+        let is_command = |message: &&Message| message.opcode == SCSI_COMMAND;
+        if !chain.first().is_some_and(is_command) {
+            // It waited for data that nobody asked for; the command came before.
+            let messages = self.chains.messages(task, span_ns);
+            chain.insert(0, messages.iter().find(is_command).ok_or(Untold::NoPdu)?);
+        }
+        let first = chain.first().ok_or(Untold::NoPdu)?;
+        let began_ns = self.streams.came(first).ok_or(Untold::NoStamp)?.arrived_ns;
+        let mut split = Split::of(task);
+        let mut cut = Cut {
+            last_ns: began_ns,
+            end_ns: u64::MAX,
+        };
+        for (place, message) in chain.iter().enumerate() {
+            match message.way {
+                Way::ToTarget => {
+                    let came = self.streams.came(message).ok_or(Untold::NoStamp)?;
+                    // It may have come before what was read before it.
+                    split.beyond_ns += cut.to(came.arrived_ns.max(cut.last_ns))?;
+                    split.to_target.receive_buffer_ns += cut.to(came.read_ns)?;
+                    split.uncertain_ns += came.uncertain_ns;
+                }
+                Way::ToInitiator => {
+                    split.round_trips += 1;
+                    split.target_ns += cut.to(message.queued_ns)?;
+                    let latest_ns = match chain.get(place + 1) {
+                        Some(data) => {
+                            let came = self.streams.came(data).ok_or(Untold::NoStamp)?;
+                            let round_trip = self.senders.round_trip_ns(data, Way::ToInitiator);
+                            came.arrived_ns.saturating_sub(round_trip)
+                        }
+                        None => u64::MAX,
+                    };
+                    let left = self.streams.left(message, latest_ns);
+                    let left = left.ok_or(Untold::NoStamp)?;
+                    depart(
+                        &mut split.to_initiator,
+                        &mut cut,
+                        message,
+                        &left,
+                        self.senders,
+                    )?;
+                    split.uncertain_ns += left.uncertain_ns;
+                }
+            }
+        }
+        split.latency_ns = cut.last_ns - began_ns;
+        Ok(split)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wansan_trace::event::{Crossing, Pdu, PduDirection, Stamp, Tcp};
+    use wansan_trace::file::{Dropped, Names, Row, Table};
+    use wansan_trace::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
+
+    use super::super::{Recorded, Splits, splits};
+    use super::*;
+    use crate::cell::Cell;
+    use crate::join::join;
+    use crate::opcode::{DATA_OUT, SCSI_RESPONSE};
+    use crate::window::Window;
+
+    const MS: u64 = 1_000_000;
+    const UNASKED: u32 = 0xffff_ffff;
+
+    fn table<T>(records: Vec<T>) -> Table<T> {
+        let host = NameId::NONE;
+        let rows = records.into_iter().map(|record| Row { host, record });
+        Table {
+            rows: rows.collect(),
+            names: Names::default(),
+            dropped: Dropped::new(),
+        }
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_ns(ms * MS)
+    }
+
+    fn pdu(ms: u64, direction: PduDirection, opcode: u8, transfer_tag: u32, offset: u64) -> Pdu {
+        Pdu {
+            time: at(ms),
+            direction,
+            opcode,
+            transfer_tag,
+            task: TaskTag(1),
+            stream_offset: offset,
+            ..Pdu::BLANK
+        }
+    }
+
+    /// A call that gave the bytes before `end`, and when these left.
+    fn gave(ms: u64, end: u64, bytes: u32, departed_ms: u64) -> Stamp {
+        Stamp {
+            time: at(ms),
+            stream_end: end,
+            bytes,
+            scheduled: at(departed_ms),
+            departed: at(departed_ms),
+            ..Stamp::BLANK
+        }
+    }
+
+    /// A call that took the bytes before `end`, and when these had come.
+    fn took(ms: u64, end: u64, arrived_ms: u64) -> Stamp {
+        Stamp {
+            time: at(ms),
+            stream_end: end,
+            direction: PduDirection::Received,
+            arrived: at(arrived_ms),
+            ..Stamp::BLANK
+        }
+    }
+
+    /// What these records of one end tell of an I/O that was in a layer of it for so long.
+    fn told(layer: Layer, span_ms: [u64; 2], pdus: Vec<Pdu>, stamps: Vec<Stamp>) -> Splits {
+        let crossing = |direction, ms| Crossing {
+            time: at(ms),
+            session: SessionId(0),
+            task: TaskTag(1),
+            connection: ConnectionId(0),
+            layer,
+            direction,
+        };
+        let crossings = [
+            crossing(Direction::Enter, span_ms[0]),
+            crossing(Direction::Leave, span_ms[1]),
+        ];
+        let sample = Tcp {
+            min_rtt_ns: 10 * MS,
+            ..Tcp::BLANK
+        };
+        let cell = Cell {
+            joined: join(&table(crossings.to_vec()).rows),
+            io_dropped: Dropped::new(),
+            pdu: Some(table(pdus)),
+            tcp: Some(table(vec![sample])),
+            stamp: Some(table(stamps)),
+            packet: None,
+            carriers: Vec::new(),
+            path: None,
+            thread: None,
+        };
+        let window = Window {
+            from_ns: 0,
+            to_ns: 100 * MS,
+        };
+        splits(&cell, window).unwrap()
+    }
+
+    #[test]
+    fn an_initiator_tells_its_own_waiting_and_what_an_r2t_answered() {
+        use PduDirection::{Received, Sent};
+        let pdus = vec![
+            pdu(1, Sent, SCSI_COMMAND, 0, 0),
+            // Nobody waits for this: the R2T comes less than a round trip after it has left.
+            pdu(3, Sent, DATA_OUT, UNASKED, 48),
+            pdu(13, Received, R2T, 7, 0),
+            pdu(14, Sent, DATA_OUT, 7, 96),
+            pdu(26, Received, SCSI_RESPONSE, 0, 48),
+        ];
+        let stamps = vec![
+            gave(1, 48, 48, 2),
+            gave(4, 96, 48, 5),
+            took(13, 48, 12),
+            gave(15, 144, 48, 15),
+            took(26, 96, 25),
+        ];
+        let told = told(Layer::App, [0, 27], pdus, stamps);
+        assert_eq!(told.recorded, Recorded::Initiator);
+        let [split] = told.told[..] else {
+            panic!("{told:?}");
+        };
+        assert_eq!((split.latency_ns, split.total_ns()), (27 * MS, 27 * MS));
+        assert_eq!((split.round_trips, split.initiator_ns), (2, 3 * MS));
+        let leg = split.to_target;
+        assert_eq!((leg.no_room_ns, leg.other_ns), (MS, MS));
+        assert_eq!(split.beyond_ns, 20 * MS);
+        assert_eq!(split.to_initiator.receive_buffer_ns, 2 * MS);
+    }
+
+    #[test]
+    fn a_target_tells_from_the_command_s_arrival_to_the_answer_s_departure() {
+        use PduDirection::{Received, Sent};
+        let pdus = vec![
+            // Its turn comes a little later.
+            pdu(8, Received, SCSI_COMMAND, 0, 0),
+            pdu(10, Sent, R2T, 7, 0),
+            pdu(20, Received, DATA_OUT, 7, 48),
+            pdu(22, Sent, SCSI_RESPONSE, 0, 48),
+        ];
+        let stamps = vec![
+            took(8, 48, 7),
+            gave(10, 48, 48, 10),
+            took(20, 96, 20),
+            gave(22, 96, 48, 23),
+        ];
+        let told = told(Layer::Target, [9, 22], pdus, stamps);
+        assert_eq!(told.recorded, Recorded::Target);
+        let [split] = told.told[..] else {
+            panic!("{told:?}");
+        };
+        assert_eq!((split.latency_ns, split.total_ns()), (16 * MS, 16 * MS));
+        assert_eq!((split.round_trips, split.target_ns), (2, 4 * MS));
+        assert_eq!(split.to_target.receive_buffer_ns, MS);
+        assert_eq!(split.beyond_ns, 10 * MS);
+        assert_eq!(split.to_initiator.other_ns, MS);
+    }
+
+    #[test]
+    fn data_that_nobody_asked_for_comes_from_beyond_after_its_command() {
+        use PduDirection::{Received, Sent};
+        let pdus = vec![
+            pdu(8, Received, SCSI_COMMAND, 0, 0),
+            pdu(12, Received, DATA_OUT, UNASKED, 48),
+            pdu(13, Sent, SCSI_RESPONSE, 0, 0),
+        ];
+        let stamps = vec![took(8, 48, 8), took(12, 96, 11), gave(13, 48, 48, 13)];
+        let told = told(Layer::Target, [8, 13], pdus, stamps);
+        let [split] = told.told[..] else {
+            panic!("{told:?}");
+        };
+        assert_eq!((split.latency_ns, split.total_ns()), (5 * MS, 5 * MS));
+        assert_eq!((split.beyond_ns, split.target_ns), (3 * MS, MS));
+        assert_eq!(split.to_target.receive_buffer_ns, MS);
+    }
+}

@@ -1,0 +1,452 @@
+//! Captures: pcap or pcapng files of any iSCSI connections, taken at any one point of their path, by
+//! `tcpdump` or by the lab itself.
+//!
+//! - `frames` reads the file, `segment` finds the TCP segment in a frame;
+//! - `connection` keeps what passed of one connection, `framing` finds the PDUs in it even where
+//!   bytes are missing, `login` reads what its login says;
+//! - `ends` tells from the point of the capture what both ends saw;
+//! - `records` makes of that the records of a [`Cell`], so that everything that reads a run's cell
+//!   reads a capture;
+//! - [`finding`] says what it tells in a sentence.
+//!
+//! Whatever a file holds, it is bounded what is kept of it: [`MOST_SEGMENTS`] segments, of which
+//! headers alone, and [`MOST_CONNECTIONS`] connections.
+
+mod connection;
+mod ends;
+mod finding;
+mod frames;
+mod framing;
+mod login;
+mod order;
+mod records;
+mod segment;
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fs::File;
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use wansan_trace::{ConnectionId, SessionId};
+
+use crate::cell::Cell;
+use crate::opcode;
+use crate::summary::{CellSummary, summarise};
+use crate::window::Window;
+use connection::Connection;
+pub use finding::finding;
+use frames::Frame;
+use framing::is_request;
+use order::Order;
+use records::Session;
+use segment::Segment;
+
+/// Segments that are kept; what comes behind is left out.
+pub const MOST_SEGMENTS: usize = 500_000;
+/// Connections that are looked at.
+pub const MOST_CONNECTIONS: usize = 128;
+/// Connections that carry something else and are known to.
+const MOST_OTHERS: usize = 65_536;
+/// Frames among which a second sight of the same one is found, and how soon it comes where one
+/// interface has seen both.
+const MOST_MARKS: usize = 65_536;
+const COPY_NS: u64 = 1_000_000;
+/// No login was seen.
+const NO_ID: SessionId = SessionId(0);
+
+/// Why a capture cannot be explained. Each is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The system refused.
+    #[error("cannot read {path}: {reason}", path = .path.display())]
+    System {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// It begins as no capture does.
+    #[error("{path} is no capture: it begins neither as pcap nor as pcapng does; give a capture, or the folder of a run", path = .path.display())]
+    NotACapture {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There are no PDUs in it.
+    #[error("{path}: no iSCSI PDUs were found in its {frames} frames with {connections} TCP connections; was it taken where the SAN's packets pass, unencrypted, with at least 96 bytes of each frame?", path = .path.display())]
+    NoPdus {
+        /// The file.
+        path: PathBuf,
+        /// Frames in it.
+        frames: u64,
+        /// TCP connections in it.
+        connections: usize,
+    },
+}
+
+/// How the reading of a capture ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "how", content = "reason", rename_all = "snake_case")]
+pub enum CaptureEnd {
+    /// At its end.
+    Whole,
+    /// In the middle of a frame.
+    CutOff,
+    /// Where it is damaged, and how.
+    Damaged(String),
+    /// At the [`MOST_SEGMENTS`]th segment.
+    Full,
+}
+
+/// A captured connection that carries PDUs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CapturedConnection {
+    /// The session, as ISID/TSIH; numbered from 1 where no login was captured.
+    pub session: String,
+    /// Its CID.
+    pub connection: u16,
+    /// The initiator's end.
+    pub initiator: SocketAddr,
+    /// The target's end.
+    pub target: SocketAddr,
+    /// The initiator's name, if its login was captured.
+    pub initiator_name: Option<String>,
+    /// The target's name.
+    pub target_name: Option<String>,
+    /// Segments.
+    pub segments: u64,
+    /// Segments that the initiator sent again, and the target.
+    pub sent_again: [u64; 2],
+    /// Segments that were acknowledged and are not in the capture.
+    pub missed: u64,
+    /// The least time from where it was captured to the initiator and back, in ns; `None` when nothing
+    /// tells.
+    pub initiator_round_trip_ns: Option<u64>,
+    /// The same to the target.
+    pub target_round_trip_ns: Option<u64>,
+    /// How often a PDU began in what was cut off from a frame: it is not known, nor those behind it, up to a
+    /// segment that begins with one.
+    pub hidden: u64,
+    /// PDUs by their names.
+    pub pdus: BTreeMap<&'static str, u64>,
+}
+
+/// A capture.
+#[derive(Debug)]
+pub struct Capture {
+    /// The records that both ends would have made, as far as packets tell.
+    pub cell: Cell,
+    /// Its connections with PDUs.
+    pub connections: Vec<CapturedConnection>,
+    /// TCP connections in it without any.
+    pub others: usize,
+    /// Frames that were read.
+    pub frames: u64,
+    /// From the first frame to the last, since 1970.
+    pub span: Window,
+    /// How its reading ended.
+    pub end: CaptureEnd,
+    /// The numbers of the frames of the cell's packets, from 1; 0 for a packet that was lost before
+    /// it was seen.
+    pub frame_of: Vec<u64>,
+    /// Whether all sequence numbers of its PDUs were captured.
+    has_numbers: bool,
+}
+
+impl Capture {
+    /// Reads a capture file.
+    ///
+    /// # Errors
+    /// [`CaptureError`] when it is none, or when it holds no PDUs.
+    pub fn read(path: &Path) -> Result<Capture, CaptureError> {
+        let system = |error: std::io::Error| CaptureError::System {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        };
+        let file = File::open(path).map_err(system)?;
+        let mut reading = Reading::default();
+        let mut order = Order::default();
+        let end = frames::each(file, |frame| {
+            order.take(&frame, |frame| reading.take(frame))
+        });
+        let mut end = end.ok_or_else(|| CaptureError::NotACapture {
+            path: path.to_owned(),
+        })?;
+        if order.rest(|frame| reading.take(frame)).is_break() {
+            end = CaptureEnd::Full;
+        }
+        reading
+            .capture(end)
+            .map_err(|(frames, connections)| CaptureError::NoPdus {
+                path: path.to_owned(),
+                frames,
+                connections,
+            })
+    }
+}
+
+impl Capture {
+    /// All of it in numbers. The packets of its stalls are named by the numbers of their frames.
+    #[must_use]
+    pub fn summarise(&self) -> CellSummary {
+        let mut summary = summarise(&self.cell, Some(self.cell.joined.records));
+        if !self.has_numbers {
+            for session in &mut summary.sessions {
+                session.command_window = None;
+            }
+        }
+        let causes = summary
+            .stalls
+            .iter_mut()
+            .flat_map(|stalls| &mut stalls.causes);
+        for shown in causes.flat_map(|cause| &mut cause.example.packets) {
+            shown.packet = self
+                .frame_of
+                .get(shown.packet)
+                .map_or(0, |frame| *frame as usize);
+        }
+        summary
+    }
+}
+
+/// A capture that is being read.
+#[derive(Default)]
+struct Reading {
+    frames: u64,
+    span: Option<Window>,
+    /// By the order in which they began.
+    connections: BTreeMap<usize, Connection>,
+    begun: usize,
+    of: HashMap<Ends, usize>,
+    segments: usize,
+    marks: Marks,
+    /// Connections that carry something else.
+    others: HashSet<Ends>,
+}
+
+/// Two ends, the lesser first.
+type Ends = (SocketAddr, SocketAddr);
+
+impl Reading {
+    fn take(&mut self, frame: &Frame<'_>) -> ControlFlow<()> {
+        self.frames = self.frames.max(frame.number);
+        let (from_ns, to_ns) = self
+            .span
+            .map_or((frame.time_ns, 0), |s| (s.from_ns, s.to_ns));
+        self.span = Some(Window {
+            from_ns: from_ns.min(frame.time_ns),
+            to_ns: to_ns.max(frame.time_ns.saturating_add(1)),
+        });
+        if let Some(segment) = segment::segment(frame) {
+            self.see(frame, &segment);
+        }
+        match self.segments >= MOST_SEGMENTS {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    fn see(&mut self, frame: &Frame<'_>, segment: &Segment<'_>) {
+        let ends = match segment.source < segment.destination {
+            true => (segment.source, segment.destination),
+            false => (segment.destination, segment.source),
+        };
+        let Some(place) = self.connection(ends, segment) else {
+            return;
+        };
+        let Some(connection) = self.connections.get_mut(&place) else {
+            return;
+        };
+        if let Some(seen) = self.marks.copy_of(frame, segment, place) {
+            if frame.is_lost {
+                connection.lose_seen(seen);
+            }
+            return;
+        }
+        let before = connection.kept();
+        if frame.is_lost {
+            connection.lose(frame.number, frame.time_ns, segment);
+        } else {
+            connection.see(frame.number, frame.time_ns, segment);
+            let newest = connection.seen.len() - 1;
+            self.marks.remember(frame, segment, (place, newest));
+        }
+        let after = connection.kept();
+        self.segments += after - before;
+        if connection.is_foreign() {
+            self.segments -= after;
+            self.connections.remove(&place);
+            self.of.remove(&ends);
+            if self.others.len() < MOST_OTHERS {
+                self.others.insert(ends);
+            }
+        }
+    }
+
+    /// The connection of a segment, unless it is of no interest.
+    fn connection(&mut self, ends: Ends, segment: &Segment<'_>) -> Option<usize> {
+        let known = self.of.get(&ends).copied();
+        if let Some(place) = known
+            && self
+                .connections
+                .get(&place)
+                .is_some_and(|known| !known.is_over(segment))
+        {
+            return Some(place);
+        }
+        if self.others.contains(&ends) && !segment.is_syn() {
+            return None;
+        }
+        if self.connections.len() >= MOST_CONNECTIONS {
+            if self.others.len() < MOST_OTHERS {
+                self.others.insert(ends);
+            }
+            return None;
+        }
+        self.begun += 1;
+        self.others.remove(&ends);
+        self.of.insert(ends, self.begun);
+        self.connections
+            .insert(self.begun, Connection::new(segment));
+        Some(self.begun)
+    }
+
+    /// What was read; frames and connections when there were no PDUs.
+    fn capture(self, end: CaptureEnd) -> Result<Capture, (u64, usize)> {
+        let all = self.connections.len() + self.others.len();
+        let mut sessions: Vec<Session<'_>> = Vec::new();
+        for connection in self.connections.values() {
+            let Some(initiator) = initiator(connection) else {
+                continue;
+            };
+            let number = sessions.len() as u64 + 1;
+            let (id, cid) = connection.login.ids().unwrap_or((NO_ID, ConnectionId(0)));
+            let is_taken = sessions
+                .iter()
+                .any(|other| (other.id, other.cid) == (id, cid));
+            let id = if id == NO_ID || is_taken {
+                SessionId(number)
+            } else {
+                id
+            };
+            sessions.push(Session {
+                connection,
+                initiator,
+                id,
+                cid,
+            });
+        }
+        let Some(span) = self.span.filter(|_| !sessions.is_empty()) else {
+            return Err((self.frames, all));
+        };
+        let (cell, frame_of) = records::cell(&sessions);
+        let streams = sessions.iter().flat_map(|of| &of.connection.streams);
+        let mut pdus = streams.flat_map(|stream| &stream.pdus);
+        Ok(Capture {
+            has_numbers: pdus.all(|found| found.has_numbers),
+            connections: sessions.iter().map(described).collect(),
+            others: all - sessions.len(),
+            cell,
+            frames: self.frames,
+            span,
+            end,
+            frame_of,
+        })
+    }
+}
+
+/// Which end of a connection is the initiator's, if it carries PDUs.
+fn initiator(connection: &Connection) -> Option<usize> {
+    let votes = connection.streams.each_ref().map(|stream| {
+        let requests = stream
+            .pdus
+            .iter()
+            .filter(|found| is_request(&found.bhs))
+            .count();
+        (requests, stream.pdus.len() - requests)
+    });
+    let is_first = votes[0].0 + votes[1].1;
+    let is_second = votes[1].0 + votes[0].1;
+    match (is_first, is_second) {
+        (0, 0) => None,
+        _ => Some(usize::from(is_second > is_first)),
+    }
+}
+
+fn described(session: &Session<'_>) -> CapturedConnection {
+    let connection = session.connection;
+    let (initiator, target) = (session.initiator, 1 - session.initiator);
+    let mut pdus: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for found in connection.streams.iter().flat_map(|stream| &stream.pdus) {
+        *pdus.entry(opcode::name(found.bhs[0] & 0x3f)).or_default() += 1;
+    }
+    let seen = connection.seen.iter().filter(|seen| seen.frame != 0);
+    CapturedConnection {
+        session: session.id.to_string(),
+        connection: session.cid.0,
+        initiator: connection.ends[initiator],
+        target: connection.ends[target],
+        initiator_name: connection.login.initiator_name.clone(),
+        target_name: connection.login.target_name.clone(),
+        segments: seen.count() as u64,
+        sent_again: [initiator, target].map(|end| connection.streams[end].sent_again),
+        missed: connection.missed,
+        // What an end sends goes to the other and is acknowledged.
+        initiator_round_trip_ns: connection.streams[target].round_trip_ns,
+        target_round_trip_ns: connection.streams[initiator].round_trip_ns,
+        hidden: connection.streams.iter().map(|s| s.framing.hidden()).sum(),
+        pdus,
+    }
+}
+
+/// The frames seen last, to find those that were seen more than once: at several interfaces, or
+/// before and after an element of a path.
+#[derive(Default)]
+struct Marks {
+    known: HashMap<u64, Sight>,
+    order: VecDeque<u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Sight {
+    interface: u32,
+    time_ns: u64,
+    connection: usize,
+    /// Its place in the connection.
+    seen: usize,
+}
+
+impl Marks {
+    /// The first sight of a segment in its connection, if this is another.
+    fn copy_of(
+        &self,
+        frame: &Frame<'_>,
+        segment: &Segment<'_>,
+        connection: usize,
+    ) -> Option<usize> {
+        let known = self.known.get(&segment.mark)?;
+        let is_soon = frame.time_ns.saturating_sub(known.time_ns) <= COPY_NS;
+        let is_copy = known.interface != frame.interface || is_soon;
+        (known.connection == connection && is_copy).then_some(known.seen)
+    }
+
+    /// A segment was seen first, and is at that place of that connection.
+    fn remember(&mut self, frame: &Frame<'_>, segment: &Segment<'_>, at: (usize, usize)) {
+        let (connection, seen) = at;
+        let sight = Sight {
+            interface: frame.interface,
+            time_ns: frame.time_ns,
+            connection,
+            seen,
+        };
+        if self.known.insert(segment.mark, sight).is_none() {
+            self.order.push_back(segment.mark);
+        }
+        if self.order.len() > MOST_MARKS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+}

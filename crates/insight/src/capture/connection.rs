@@ -1,0 +1,359 @@
+//! One captured TCP connection: its segments in the order in which they were seen, and its PDUs.
+
+use std::collections::{HashSet, VecDeque};
+use std::net::SocketAddr;
+
+use super::framing::{Found, Framing};
+use super::login::Login;
+use super::segment::{Options, Segment};
+
+/// TCP flags.
+const SYN: u8 = 0x02;
+/// TCP flags.
+const ACK: u8 = 0x10;
+/// Segments that are remembered to see how long their acknowledgements take.
+const MOST_TIMED: usize = 4096;
+/// Time stamps that are remembered: they tick in milliseconds, and the newest are echoed.
+const MOST_STAMPED: usize = 64;
+/// Holes that are looked at until they are filled.
+const MOST_HOLES: usize = 1024;
+/// What comes so soon behind what was sent after it, and sooner than half a round trip, came out of order
+/// and was not lost.
+const REORDERED_NS: u64 = 3_000_000;
+/// So many segments in which no PDU is found say that this is no iSCSI.
+const MOST_SEARCHED: u64 = 256;
+
+/// A segment as it was seen.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    /// Its frame's number; 0 of one that passed unseen, as later ones have told.
+    pub(super) frame: u64,
+    pub(super) time_ns: u64,
+    /// The end that sent it: its place in [`Connection::ends`].
+    pub(super) from: usize,
+    pub(super) place: Option<u64>,
+    pub(super) acked: Option<u64>,
+    pub(super) payload_bytes: u64,
+    pub(super) seq: u32,
+    pub(super) ack: u32,
+    pub(super) flags: u8,
+    pub(super) window: u16,
+    pub(super) ecn: u8,
+    pub(super) ip_bytes: u16,
+    pub(super) is_lost: bool,
+    /// It is left out: what was taken for lost was only late, or the capture has missed it.
+    pub(super) is_void: bool,
+}
+
+impl Seen {
+    /// A segment from that end, whose places are not known yet.
+    fn of(segment: &Segment<'_>, from: usize, frame: u64, time_ns: u64) -> Seen {
+        Seen {
+            frame,
+            time_ns,
+            from,
+            place: None,
+            acked: None,
+            payload_bytes: segment.payload_bytes,
+            seq: segment.seq,
+            ack: segment.ack,
+            flags: segment.flags,
+            window: segment.window,
+            ecn: segment.ecn,
+            ip_bytes: segment.ip_bytes,
+            is_lost: false,
+            is_void: false,
+        }
+    }
+
+    /// Where its payload begins and ends, if it has one.
+    pub(super) fn payload(&self) -> Option<(u64, u64)> {
+        let place = self
+            .place
+            .filter(|_| self.payload_bytes > 0 && !self.is_void)?;
+        Some((place, place + self.payload_bytes))
+    }
+}
+
+/// Bytes that were not seen although later ones were.
+#[derive(Debug, Clone, Copy)]
+struct Hole {
+    place: u64,
+    end: u64,
+    since_ns: u64,
+    /// What stands for them among the segments.
+    seen: usize,
+}
+
+/// What one end sends.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// Sequence number of the first byte.
+    pub(super) base: Option<u32>,
+    highest: u64,
+    pub(super) framing: Framing,
+    /// What its sender's SYN says.
+    pub(super) options: Option<Options>,
+    /// Ends of what was seen, with the times, to be acknowledged.
+    timed: VecDeque<(u64, u64)>,
+    /// Time stamps that its sender gave, with when the first segment of each passed, to be echoed.
+    stamped: VecDeque<(u32, u64)>,
+    /// The least time from here to the receiver and back.
+    pub(super) round_trip_ns: Option<u64>,
+    holes: Vec<Hole>,
+    /// Its PDUs.
+    pub(super) pdus: Vec<Found>,
+    /// Segments that were sent again.
+    pub(super) sent_again: u64,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// The end that sent the SYN, if that was seen, and the other.
+    pub(super) ends: [SocketAddr; 2],
+    /// Whether its beginning was seen.
+    pub(super) has_begun: bool,
+    /// What each end sends.
+    pub(super) streams: [Stream; 2],
+    pub(super) seen: Vec<Seen>,
+    /// Segments of which the capture says that they went no further than where they were seen.
+    pub(super) lost: Vec<Seen>,
+    /// Where they began, by the end that sent them.
+    lost_places: HashSet<(usize, u64)>,
+    pub(super) login: Login,
+    /// Segments that the capture has missed: acknowledged, and never seen.
+    pub(super) missed: u64,
+}
+
+impl Stream {
+    fn new(is_beginning: bool) -> Stream {
+        Stream {
+            base: None,
+            highest: 0,
+            framing: Framing::new(is_beginning),
+            options: None,
+            timed: VecDeque::new(),
+            stamped: VecDeque::new(),
+            round_trip_ns: None,
+            holes: Vec::new(),
+            pdus: Vec::new(),
+            sent_again: 0,
+        }
+    }
+
+    /// The place of a sequence number, near the highest one so far: they wrap.
+    fn place(&mut self, seq: u32) -> Option<u64> {
+        let base = *self.base.get_or_insert(seq);
+        let expected = base.wrapping_add(self.highest as u32);
+        let ahead = i64::from(seq.wrapping_sub(expected) as i32);
+        self.highest.checked_add_signed(ahead)
+    }
+
+    fn time(&mut self, end: u64, now_ns: u64) {
+        if self.timed.len() < MOST_TIMED {
+            self.timed.push_back((end, now_ns));
+        }
+    }
+
+    /// What was timed up to `place` is acknowledged.
+    fn timed_until(&mut self, place: u64, now_ns: u64) {
+        let mut newest = None;
+        while self.timed.front().is_some_and(|(end, _)| *end <= place) {
+            newest = self.timed.pop_front();
+        }
+        if let Some((_, sent_ns)) = newest {
+            self.took(now_ns.saturating_sub(sent_ns));
+        }
+    }
+
+    /// A segment passes with this time stamp.
+    fn stamp(&mut self, value: u32, now_ns: u64) {
+        if self.stamped.back().is_none_or(|(last, _)| *last != value) {
+            if self.stamped.len() == MOST_STAMPED {
+                self.stamped.pop_front();
+            }
+            self.stamped.push_back((value, now_ns));
+        }
+    }
+
+    /// A segment passes in the other direction that echoes this time stamp: it left its sender when a
+    /// segment that bears the stamp had come there. So acknowledgements without data time the way to
+    /// the one that they release, and back.
+    fn echoed(&mut self, value: u32, now_ns: u64) {
+        let given = self.stamped.iter().position(|(given, _)| *given == value);
+        if let Some(given) = given {
+            self.took(now_ns.saturating_sub(self.stamped[given].1));
+            // The next echo of it says less.
+            self.stamped.drain(..given);
+        }
+    }
+
+    fn took(&mut self, took_ns: u64) {
+        self.round_trip_ns = Some(self.round_trip_ns.map_or(took_ns, |l| l.min(took_ns)));
+    }
+}
+
+impl Connection {
+    /// A connection that begins with this segment, or of which this one was seen first.
+    pub(super) fn new(segment: &Segment<'_>) -> Connection {
+        let has_begun = segment.flags & SYN != 0;
+        let is_answer = segment.flags & (SYN | ACK) == SYN | ACK;
+        let ends = [segment.source, segment.destination];
+        let [one, other] = ends;
+        Connection {
+            ends: if is_answer { [other, one] } else { ends },
+            has_begun,
+            streams: [Stream::new(has_begun), Stream::new(has_begun)],
+            seen: Vec::new(),
+            lost: Vec::new(),
+            lost_places: HashSet::new(),
+            login: Login::default(),
+            missed: 0,
+        }
+    }
+
+    /// Whether this SYN begins another connection between the same ends.
+    pub(super) fn is_over(&self, segment: &Segment<'_>) -> bool {
+        let is_first = segment.is_syn();
+        let from = self.end_of(segment);
+        let base = self.streams[from].base;
+        is_first && base.is_some_and(|base| base != segment.seq.wrapping_add(1))
+    }
+
+    /// Whether it carries no PDUs that can be found. One whose beginning was seen begins with a PDU.
+    pub(super) fn is_foreign(&self) -> bool {
+        let most = if self.has_begun { 1 } else { MOST_SEARCHED };
+        let is_searched = |stream: &Stream| stream.framing.searched() >= most;
+        self.streams.iter().any(is_searched) && self.streams.iter().all(|s| s.pdus.is_empty())
+    }
+
+    fn end_of(&self, segment: &Segment<'_>) -> usize {
+        usize::from(segment.source != self.ends[0])
+    }
+
+    /// A segment passes.
+    pub(super) fn see(&mut self, frame: u64, now_ns: u64, segment: &Segment<'_>) {
+        let from = self.end_of(segment);
+        if segment.flags & SYN != 0 {
+            let stream = &mut self.streams[from];
+            stream.base = Some(segment.seq.wrapping_add(1));
+            stream.options = Some(segment.options);
+            stream.time(0, now_ns);
+        }
+        if let Some((value, echo)) = segment.stamps {
+            self.streams[from].stamp(value, now_ns);
+            self.streams[1 - from].echoed(echo, now_ns);
+        }
+        let acked = (segment.flags & ACK != 0)
+            .then(|| self.acknowledges(1 - from, segment.ack, now_ns))
+            .flatten();
+        let place = match segment.flags & SYN {
+            0 => self.streams[from].place(segment.seq),
+            _ => None,
+        };
+        if let Some(place) = place.filter(|_| segment.payload_bytes > 0) {
+            self.carries(from, place, now_ns, segment);
+        }
+        self.seen.push(Seen {
+            place,
+            acked,
+            ..Seen::of(segment, from, frame, now_ns)
+        });
+    }
+
+    /// A segment comes, and goes no further.
+    pub(super) fn lose(&mut self, frame: u64, now_ns: u64, segment: &Segment<'_>) {
+        let from = self.end_of(segment);
+        let place = self.streams[from].place(segment.seq);
+        self.lost_places.extend(place.map(|place| (from, place)));
+        self.lost.push(Seen {
+            place: place.filter(|_| segment.flags & SYN == 0),
+            is_lost: true,
+            ..Seen::of(segment, from, frame, now_ns)
+        });
+    }
+
+    /// A segment that was seen before went no further.
+    pub(super) fn lose_seen(&mut self, seen: usize) {
+        if let Some(seen) = self.seen.get_mut(seen) {
+            seen.is_lost = true;
+        }
+    }
+
+    /// Segments that are kept.
+    pub(super) fn kept(&self) -> usize {
+        self.seen.len() + self.lost.len()
+    }
+
+    /// The stream of `of` is acknowledged; up to which place.
+    fn acknowledges(&mut self, of: usize, ack: u32, now_ns: u64) -> Option<u64> {
+        let stream = &mut self.streams[of];
+        let place = stream.place(ack)?;
+        stream.timed_until(place, now_ns);
+        stream
+            .framing
+            .acknowledged(&mut self.login, place, &mut stream.pdus);
+        for hole in stream.holes.extract_if(.., |hole| hole.end <= place) {
+            self.seen[hole.seen].is_void = true;
+            self.missed += 1;
+        }
+        stream.highest = stream.highest.max(place);
+        Some(place)
+    }
+
+    /// Payload passes.
+    fn carries(&mut self, from: usize, place: u64, now_ns: u64, segment: &Segment<'_>) {
+        let end = place + segment.payload_bytes;
+        let round_trip_ns: u64 = self.streams.iter().filter_map(|s| s.round_trip_ns).sum();
+        let stream = &mut self.streams[from];
+        let is_new = end > stream.highest;
+        if is_new && place > stream.highest && stream.holes.len() < MOST_HOLES {
+            stream.holes.push(Hole {
+                place: stream.highest,
+                end: place,
+                since_ns: now_ns,
+                seen: self.seen.len(),
+            });
+            let missing_bytes = place - stream.highest;
+            self.seen.push(Seen {
+                place: Some(stream.highest),
+                payload_bytes: missing_bytes,
+                seq: segment.seq.wrapping_sub(missing_bytes as u32),
+                ecn: 0,
+                ip_bytes: 0,
+                is_lost: true,
+                ..Seen::of(segment, from, 0, now_ns)
+            });
+        }
+        let late_ns = match round_trip_ns {
+            0 => REORDERED_NS,
+            round_trip_ns => REORDERED_NS.min(round_trip_ns / 2),
+        };
+        let (mut fills, mut was_lost) = (false, self.lost_places.contains(&(from, place)));
+        for hole in stream
+            .holes
+            .extract_if(.., |h| place < h.end && h.place < end)
+        {
+            fills = true;
+            let is_reordered = now_ns.saturating_sub(hole.since_ns) < late_ns;
+            self.seen[hole.seen].is_void |= is_reordered;
+            was_lost |= !is_reordered;
+        }
+        if is_new {
+            stream.highest = end;
+            stream.time(end, now_ns);
+        } else {
+            // Nobody can tell which of them is acknowledged (RFC 6298 §3).
+            stream.timed.retain(|(timed, _)| *timed <= place);
+        }
+        stream.sent_again += u64::from(was_lost || !is_new && !fills);
+        let (seen, length) = (segment.payload, segment.payload_bytes);
+        stream
+            .framing
+            .feed(&mut self.login, place, seen, length, &mut stream.pdus);
+        if let Some(requests) = stream.framing.requests() {
+            self.streams[1 - from].framing.other_carries(requests);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What a capture tells of its I/Os, in a sentence.
+
+use wansan_trace::Layer;
+
+use crate::stall::Cause;
+use crate::summary::CellSummary;
+
+/// A command window that was closed for this share of the time is what fills.
+const CLOSED_SHARE: f64 = 0.5;
+
+/// The finding: what costs the I/Os most, as far as packets tell.
+#[must_use]
+pub fn finding(summary: &CellSummary) -> String {
+    let total = &summary.total;
+    if total.ios == 0 {
+        return "No I/O began and ended in the capture; were both directions captured, for long enough?".to_owned();
+    }
+    let latency_ns = total.latency.mean_ns;
+    let mean_ms = latency_ns / 1e6;
+    let stalls = summary.stalls.as_ref();
+    let named = stalls.and_then(|stalls| {
+        let most = stalls
+            .causes
+            .iter()
+            .find(|cause| cause.cause == stalls.cause)?;
+        Some((Cause::by_name(&most.cause)?, most.cost_ns))
+    });
+    if let Some((cause, cost_ns)) = named {
+        return format!(
+            "I/Os stall: {}, which costs {:.2} ms of the {mean_ms:.2} ms that an I/O takes.",
+            cause.in_words(),
+            cost_ns / 1e6,
+        );
+    }
+    let windows = summary
+        .sessions
+        .iter()
+        .filter_map(|session| session.command_window);
+    let fullest = windows.max_by(|one, other| one.closed_share.total_cmp(&other.closed_share));
+    if let Some(window) = fullest.filter(|window| window.closed_share >= CLOSED_SHARE) {
+        return format!(
+            "The command window is full: MaxCmdSN let at most {} commands be outstanding, and the \
+             newest CmdSN stood at it {:.0} % of the time; whether more commands waited, the \
+             initiator alone knows.",
+            window.slots,
+            window.closed_share * 100.0,
+        );
+    }
+    let at_target_ns = total
+        .layer(Layer::Target)
+        .map_or(0.0, |held| held.service_ns);
+    format!(
+        "Nothing stalls: an I/O takes {mean_ms:.2} ms, of which it is at the target for {:.2} ms and \
+         on its way for the rest.",
+        at_target_ns / 1e6,
+    )
+}

@@ -1,0 +1,478 @@
+//! Finds PDUs in one direction of a captured connection, of whose bytes some may be missing.
+
+use std::collections::BTreeMap;
+
+use wansan_iscsi::wire::{BHS_BYTES, Bhs, Header, Opcode};
+
+use super::login::{Digests, Login};
+
+/// Bytes that come out of their order wait for those before them, so many and in so many pieces.
+const MOST_WAITING_BYTES: usize = 1 << 18;
+const MOST_WAITING: usize = 4096;
+/// A header of which so much was captured tells what it is of, how long that is, and its tags (RFC 7143
+/// §11.2).
+const LEAST_HEADER_BYTES: usize = 24;
+/// Where the words of a header end that are MaxCmdSN, and before it the other sequence numbers.
+const NUMBERS_END: usize = 36;
+/// What goes on with a direction's sequence numbers is no further than this from the newest.
+const NEAR: u32 = 1 << 12;
+/// PDUs in a row tell where PDUs begin, in the bytes that follow a segment's beginning.
+const PDUS_IN_A_ROW: usize = 3;
+const MOST_PROBED_BYTES: usize = 1 << 18;
+/// A login's text is kept up to here (RFC 7143 §6.1 asks for as much).
+const MOST_TEXT_BYTES: u64 = 8192;
+
+/// A PDU's header, and where the PDU stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    pub(super) bhs: Bhs,
+    /// Where its first byte stands in its direction's stream, from 0.
+    pub(super) offset: u64,
+    /// How long it is, with digests and padding.
+    pub(super) length: u64,
+    /// Whether its sequence numbers were captured; they are 0 otherwise.
+    pub(super) has_numbers: bool,
+}
+
+/// What is known of the stream at its newest byte.
+#[derive(Debug)]
+enum State {
+    /// It is not known where PDUs begin: what has been seen since a segment began, if one that
+    /// begins as a PDU does.
+    Searching { at: u64, seen: Vec<u8> },
+    /// The next PDU's header comes.
+    Header { at: u64, seen: Vec<u8> },
+    /// The rest of a PDU comes; of a login's its text is kept.
+    Rest { bytes: u64, text: Option<Text> },
+}
+
+/// The text of a Login PDU.
+#[derive(Debug)]
+struct Text {
+    bhs: Bhs,
+    bytes: Vec<u8>,
+}
+
+/// Finds PDUs in one direction.
+#[derive(Debug)]
+pub(super) struct Framing {
+    /// Whether what it carries comes from the initiator, where that is known.
+    requests: Option<bool>,
+    /// Up to where the stream has come in order.
+    next: u64,
+    state: State,
+    /// What came before its turn, by its place.
+    waiting: BTreeMap<u64, (Vec<u8>, u64)>,
+    waiting_bytes: usize,
+    /// Segments in which no PDU could be found.
+    searched: u64,
+    /// The newest CmdSN and StatSN.
+    numbers: Numbers,
+    /// How often the next PDU began in what was cut off.
+    hidden: u64,
+}
+
+/// What PDUs of either direction say of CmdSN and of StatSN (RFC 7143 §4.2.2), as far as it was captured.
+type Numbers = [Option<u32>; 2];
+
+impl Framing {
+    /// A stream that begins at place 0, where a PDU begins if the connection's beginning was seen.
+    pub(super) fn new(is_beginning: bool) -> Framing {
+        let state = match is_beginning {
+            true => State::Header {
+                at: 0,
+                seen: Vec::new(),
+            },
+            false => State::Searching {
+                at: 0,
+                seen: Vec::new(),
+            },
+        };
+        Framing {
+            requests: None,
+            next: 0,
+            state,
+            waiting: BTreeMap::new(),
+            waiting_bytes: 0,
+            searched: 0,
+            numbers: [None, None],
+            hidden: 0,
+        }
+    }
+
+    /// How often the beginning of a PDU was cut off.
+    pub(super) fn hidden(&self) -> u64 {
+        self.hidden
+    }
+
+    /// Segments in which PDUs were searched for and not found.
+    pub(super) fn searched(&self) -> u64 {
+        self.searched
+    }
+
+    /// A segment: `seen` of its `length` bytes are known.
+    pub(super) fn feed(
+        &mut self,
+        login: &mut Login,
+        place: u64,
+        seen: &[u8],
+        length: u64,
+        found: &mut Vec<Found>,
+    ) {
+        if place > self.next {
+            let is_new = !self.waiting.contains_key(&place);
+            if is_new {
+                self.waiting_bytes += seen.len();
+                self.waiting.insert(place, (seen.to_vec(), length));
+            }
+            if self.waiting_bytes > MOST_WAITING_BYTES || self.waiting.len() > MOST_WAITING {
+                self.miss(login, u64::MAX, found);
+            }
+            return;
+        }
+        self.take(login, place, seen, length, found);
+        self.take_waiting(login, found);
+    }
+
+    /// The receiver has all up to `place`: what was not seen until now will not be.
+    pub(super) fn acknowledged(&mut self, login: &mut Login, place: u64, found: &mut Vec<Found>) {
+        if place > self.next {
+            self.miss(login, place, found);
+        }
+    }
+
+    /// Leaves out what is missing up to what waits, and no further than `end`.
+    fn miss(&mut self, login: &mut Login, end: u64, found: &mut Vec<Found>) {
+        let first = self.waiting.keys().next().copied();
+        let to = first.map_or(end, |first| first.min(end));
+        if to != u64::MAX {
+            self.unknown(login, to - self.next, found);
+        }
+        self.take_waiting(login, found);
+    }
+
+    fn take_waiting(&mut self, login: &mut Login, found: &mut Vec<Found>) {
+        while let Some(first) = self.waiting.first_entry() {
+            if *first.key() > self.next {
+                return;
+            }
+            let (place, (seen, length)) = first.remove_entry();
+            self.waiting_bytes -= seen.len();
+            self.take(login, place, &seen, length, found);
+        }
+    }
+
+    /// The next bytes, or some that have come before.
+    fn take(
+        &mut self,
+        login: &mut Login,
+        place: u64,
+        seen: &[u8],
+        length: u64,
+        found: &mut Vec<Found>,
+    ) {
+        let old = self.next - place;
+        if old >= length {
+            return;
+        }
+        let seen = seen.get(old as usize..).unwrap_or(&[]);
+        let cut_off = length - old - seen.len() as u64;
+        let goes_on = self.goes_on(seen);
+        if let State::Searching { at, seen: probed } = &mut self.state
+            && probed.is_empty()
+        {
+            *at = self.next;
+            self.searched += 1;
+            if goes_on {
+                self.await_header();
+            }
+        }
+        self.known(login, seen, found);
+        let was_known = !matches!(self.state, State::Searching { .. });
+        self.unknown(login, cut_off, found);
+        self.hidden += u64::from(was_known && matches!(self.state, State::Searching { .. }));
+    }
+
+    /// Bytes that nobody has seen.
+    fn unknown(&mut self, login: &mut Login, bytes: u64, found: &mut Vec<Found>) {
+        if bytes == 0 {
+            return;
+        }
+        if let State::Header { at, seen } = &self.state
+            && seen.len() >= LEAST_HEADER_BYTES
+        {
+            let (at, known) = (*at, seen.len());
+            let mut bhs = [0; BHS_BYTES];
+            bhs[..known].copy_from_slice(seen);
+            self.header(login, at, bhs, known, found);
+        }
+        self.next += bytes;
+        match &mut self.state {
+            State::Rest { bytes: left, text } if *left >= bytes => {
+                *left -= bytes;
+                *text = None;
+                if *left == 0 {
+                    self.await_header();
+                }
+            }
+            _ => self.search(),
+        }
+    }
+
+    /// The next byte is a PDU's first.
+    fn await_header(&mut self) {
+        self.state = State::Header {
+            at: self.next,
+            seen: Vec::new(),
+        };
+    }
+
+    fn search(&mut self) {
+        self.state = State::Searching {
+            at: self.next,
+            seen: Vec::new(),
+        };
+    }
+
+    fn known(&mut self, login: &mut Login, mut bytes: &[u8], found: &mut Vec<Found>) {
+        while !bytes.is_empty() {
+            let used = match &mut self.state {
+                State::Searching { at, seen } => {
+                    seen.extend_from_slice(bytes);
+                    let (at, count) = (*at, bytes.len());
+                    self.next += count as u64;
+                    self.probe(login, at, found);
+                    count
+                }
+                State::Header { at, seen } => {
+                    let count = bytes.len().min(BHS_BYTES - seen.len());
+                    seen.extend_from_slice(&bytes[..count]);
+                    self.next += count as u64;
+                    if let Some(bhs) = seen.first_chunk::<BHS_BYTES>().copied() {
+                        let at = *at;
+                        self.header(login, at, bhs, BHS_BYTES, found);
+                    }
+                    count
+                }
+                State::Rest { bytes: left, text } => {
+                    let count = bytes
+                        .len()
+                        .min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    *left -= count as u64;
+                    self.next += count as u64;
+                    if let Some(text) = text {
+                        text.bytes.extend_from_slice(&bytes[..count]);
+                    }
+                    if *left == 0 {
+                        if let Some(text) = text {
+                            login.read(&text.bhs, &text.bytes);
+                        }
+                        self.await_header();
+                    }
+                    count
+                }
+            };
+            bytes = &bytes[used..];
+        }
+    }
+
+    /// A header has come, of which `known` bytes were captured.
+    fn header(
+        &mut self,
+        login: &mut Login,
+        at: u64,
+        bhs: Bhs,
+        known: usize,
+        found: &mut Vec<Found>,
+    ) {
+        if !self.is_header(&bhs, known) {
+            self.search();
+            return;
+        }
+        let opcode = Opcode::from_wire(bhs[0] & 0x3f);
+        let is_login = matches!(opcode, Opcode::LoginRequest | Opcode::LoginResponse);
+        // Digests begin with the full-feature phase (RFC 7143 §6.3).
+        let digests = if is_login {
+            Digests::default()
+        } else {
+            login.digests()
+        };
+        let length = pdu_bytes(&bhs, digests);
+        self.requests = Some(is_request(&bhs));
+        for (newest, number) in self.numbers.iter_mut().zip(numbers(&bhs, known)) {
+            *newest = number.or(*newest);
+        }
+        found.push(Found {
+            bhs,
+            offset: at,
+            length,
+            has_numbers: known >= NUMBERS_END,
+        });
+        let rest = length - known as u64;
+        if rest == 0 {
+            if is_login {
+                login.read(&bhs, &[]);
+            }
+            self.await_header();
+            return;
+        }
+        let is_kept = is_login && known == BHS_BYTES && rest <= MOST_TEXT_BYTES;
+        let text = is_kept.then(|| Text {
+            bhs,
+            bytes: Vec::new(),
+        });
+        self.state = State::Rest { bytes: rest, text };
+    }
+
+    /// Looks whether PDUs follow each other in what was seen since place `at`.
+    fn probe(&mut self, login: &mut Login, at: u64, found: &mut Vec<Found>) {
+        let State::Searching { seen, .. } = &self.state else {
+            return;
+        };
+        let candidates = match login.known_digests() {
+            Some(digests) => vec![digests],
+            None => Digests::ALL.to_vec(),
+        };
+        let rows: Vec<Row> = candidates.iter().map(|of| self.row(seen, *of)).collect();
+        let found_row = rows.iter().position(|row| matches!(row, Row::Whole));
+        let is_open = rows.iter().any(|row| matches!(row, Row::Short));
+        match found_row {
+            Some(place) => {
+                login.tell_digests(candidates[place]);
+                let seen = seen.clone();
+                self.next = at;
+                self.searched = 0;
+                self.state = State::Header {
+                    at,
+                    seen: Vec::new(),
+                };
+                self.known(login, &seen, found);
+            }
+            None if is_open && seen.len() <= MOST_PROBED_BYTES => {}
+            None => self.search(),
+        }
+    }
+
+    /// Whether PDUs with these digests follow each other from the first byte on.
+    fn row(&self, seen: &[u8], digests: Digests) -> Row {
+        let mut rest = seen;
+        for _ in 0..PDUS_IN_A_ROW {
+            let Some(bhs) = rest.first_chunk::<BHS_BYTES>() else {
+                return Row::Short;
+            };
+            if !self.is_header(bhs, BHS_BYTES) {
+                return Row::None;
+            }
+            let length = pdu_bytes(bhs, digests) as usize;
+            rest = rest.get(length..).unwrap_or(&[]);
+        }
+        Row::Whole
+    }
+
+    /// Whether this may be a header of this direction, of which `known` bytes were captured.
+    fn is_header(&self, bhs: &Bhs, known: usize) -> bool {
+        let is_of_way = self
+            .requests
+            .is_none_or(|requests| requests == is_request(bhs));
+        let is_parsed = match known {
+            BHS_BYTES => Header::parse(bhs).is_ok(),
+            _ => !matches!(Opcode::from_wire(bhs[0] & 0x3f), Opcode::Other(_)),
+        };
+        is_of_way && is_whole(bhs) && is_parsed
+    }
+
+    /// Whether a segment begins with a header that goes on with this direction's sequence numbers: where
+    /// frames are cut off, none shows three PDUs in a row.
+    fn goes_on(&self, bytes: &[u8]) -> bool {
+        let known = bytes.len().min(BHS_BYTES);
+        if known < LEAST_HEADER_BYTES || self.requests.is_none() {
+            return false;
+        }
+        let mut bhs = [0; BHS_BYTES];
+        bhs[..known].copy_from_slice(&bytes[..known]);
+        let pairs = self.numbers.iter().zip(numbers(&bhs, known));
+        let mut apart = pairs.filter_map(|(newest, number)| {
+            Some(
+                number?
+                    .wrapping_sub((*newest)?)
+                    .cast_signed()
+                    .unsigned_abs(),
+            )
+        });
+        let first = apart.next();
+        let is_near = first.is_some_and(|first| first < NEAR) && apart.all(|next| next < NEAR);
+        is_near && self.is_header(&bhs, known)
+    }
+
+    /// The other direction's PDUs are requests, or are not: these are the others.
+    pub(super) fn other_carries(&mut self, requests: bool) {
+        self.requests.get_or_insert(!requests);
+    }
+
+    /// Whether it carries requests, as far as is known.
+    pub(super) fn requests(&self) -> Option<bool> {
+        self.requests
+    }
+}
+
+/// The sequence numbers in the first `known` bytes of a header.
+fn numbers(bhs: &Bhs, known: usize) -> Numbers {
+    /// Where a StatSN stands in Data-In that has a status (RFC 7143 §11.7.3).
+    const STATUS: u8 = 0x01;
+    let word = |at: usize| {
+        let word = u32::from_be_bytes([bhs[at], bhs[at + 1], bhs[at + 2], bhs[at + 3]]);
+        (known >= at + 4).then_some(word)
+    };
+    match Opcode::from_wire(bhs[0] & 0x3f) {
+        Opcode::DataOut => [None, word(28)],
+        Opcode::DataIn if bhs[1] & STATUS == 0 => [word(28), None],
+        _ if is_request(bhs) => [word(24), word(28)],
+        _ => [word(28), word(24)],
+    }
+}
+
+/// Whether the F bit is set where RFC 7143 §11 has it always set: data of zeros is no NOP-Out.
+fn is_whole(bhs: &Bhs) -> bool {
+    const FINAL: u8 = 0x80;
+    let may_go_on = matches!(
+        Opcode::from_wire(bhs[0] & 0x3f),
+        Opcode::ScsiCommand
+            | Opcode::LoginRequest
+            | Opcode::LoginResponse
+            | Opcode::TextRequest
+            | Opcode::TextResponse
+            | Opcode::DataOut
+            | Opcode::DataIn
+    );
+    may_go_on || bhs[1] & FINAL != 0
+}
+
+/// PDUs that follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Row {
+    /// They do not.
+    None,
+    /// They may; there are too few bytes yet.
+    Short,
+    /// They do.
+    Whole,
+}
+
+/// Whether the initiator sends it (RFC 7143 §11.2.1.2).
+pub(super) fn is_request(bhs: &Bhs) -> bool {
+    bhs[0] & 0x20 == 0
+}
+
+/// Length of a PDU with this header (RFC 7143 §11.2.1.5, §11.2.1.6, §11.2.3).
+fn pdu_bytes(bhs: &Bhs, digests: Digests) -> u64 {
+    const DIGEST_BYTES: u64 = 4;
+    let ahs = u64::from(bhs[4]) * 4;
+    let data = u64::from(u32::from_be_bytes([0, bhs[5], bhs[6], bhs[7]]));
+    let header_digest = if digests.header { DIGEST_BYTES } else { 0 };
+    let data_digest = if digests.data && data > 0 {
+        DIGEST_BYTES
+    } else {
+        0
+    };
+    BHS_BYTES as u64 + ahs + header_digest + data.next_multiple_of(4) + data_digest
+}

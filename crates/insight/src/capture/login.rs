@@ -1,0 +1,99 @@
+//! What the logins of a captured connection say of it.
+
+use wansan_iscsi::text::pairs;
+use wansan_iscsi::wire::Bhs;
+use wansan_trace::{ConnectionId, SessionId};
+
+use super::framing::is_request;
+
+/// Names are kept up to here (RFC 7143 §4.2.7.1 has 223 bytes).
+const MOST_NAME_BYTES: usize = 223;
+
+/// Which digests PDUs have (RFC 7143 §13.1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Digests {
+    pub(super) header: bool,
+    pub(super) data: bool,
+}
+
+impl Digests {
+    /// All choices, the usual ones first.
+    pub(super) const ALL: [Digests; 4] = [
+        Digests {
+            header: false,
+            data: false,
+        },
+        Digests {
+            header: true,
+            data: false,
+        },
+        Digests {
+            header: true,
+            data: true,
+        },
+        Digests {
+            header: false,
+            data: true,
+        },
+    ];
+}
+
+/// What is known of a connection's session.
+#[derive(Debug, Default)]
+pub(super) struct Login {
+    digests: Option<Digests>,
+    session: Option<SessionId>,
+    connection: Option<ConnectionId>,
+    pub(super) initiator_name: Option<String>,
+    pub(super) target_name: Option<String>,
+}
+
+impl Login {
+    /// The digests in force after login: none, where nothing is known.
+    pub(super) fn digests(&self) -> Digests {
+        self.digests.unwrap_or_default()
+    }
+
+    /// The same, if it is known.
+    pub(super) fn known_digests(&self) -> Option<Digests> {
+        self.digests
+    }
+
+    /// They were told from PDUs that follow each other.
+    pub(super) fn tell_digests(&mut self, digests: Digests) {
+        self.digests.get_or_insert(digests);
+    }
+
+    /// The session and the connection, once a login has ended.
+    pub(super) fn ids(&self) -> Option<(SessionId, ConnectionId)> {
+        Some((self.session?, self.connection?))
+    }
+
+    /// Reads a Login Request or Response (RFC 7143 §11.12, §11.13) with its text. The last word on a
+    /// key is what is in force.
+    pub(super) fn read(&mut self, bhs: &Bhs, text: &[u8]) {
+        let isid = [bhs[8], bhs[9], bhs[10], bhs[11], bhs[12], bhs[13]];
+        let tsih = u16::from_be_bytes([bhs[14], bhs[15]]);
+        if is_request(bhs) {
+            self.connection = Some(ConnectionId(u16::from_be_bytes([bhs[20], bhs[21]])));
+        }
+        if tsih != 0 {
+            self.session = Some(SessionId::new(isid, tsih));
+        }
+        let data_bytes = u32::from_be_bytes([0, bhs[5], bhs[6], bhs[7]]) as usize;
+        let text = text.get(..data_bytes).unwrap_or(text);
+        let mut digests = self.digests();
+        for pair in pairs(text).unwrap_or_default() {
+            let is_on = pair.value == "CRC32C";
+            let name = || Some(pair.value.chars().take(MOST_NAME_BYTES).collect());
+            match pair.name {
+                "HeaderDigest" => digests.header = is_on,
+                "DataDigest" => digests.data = is_on,
+                "InitiatorName" => self.initiator_name = name(),
+                "TargetName" => self.target_name = name(),
+                _ => {}
+            }
+        }
+        self.digests = Some(digests);
+    }
+}

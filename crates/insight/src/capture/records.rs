@@ -1,0 +1,360 @@
+//! The records that both ends would have made of captured connections, as far as packets tell.
+//!
+//! When a program gave a PDU to TCP, no packet says. A PDU that goes on with what the one before it
+//! began (the next Data-In of a read, its SCSI Response, the next Data-Out of a sequence) is taken to
+//! have been there with that one; a Data-Out that an R2T asked for, when the R2T had come; any other
+//! PDU when its first byte left.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use wansan_iscsi::record::pdu_record;
+use wansan_trace::event::{Crossing, Packet, Pdu, PduDirection, Verdict};
+use wansan_trace::file::{Row, Table};
+use wansan_trace::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
+
+use crate::cell::Cell;
+use crate::join::join;
+use crate::opcode::{
+    self, DATA_IN, DATA_OUT, FINAL_BIT, R2T, SCSI_COMMAND, SCSI_RESPONSE, STATUS_BIT,
+};
+use crate::stall::Times;
+use crate::wire::{Begin, Carrier};
+
+use super::connection::Connection;
+use super::ends::{Journey, Passed, passed};
+
+/// The hosts of the records.
+const INITIATOR: NameId = NameId(0);
+const TARGET: NameId = NameId(1);
+const HOSTS: [NameId; 2] = [INITIATOR, TARGET];
+
+/// A connection that carries PDUs, and which of its ends is whose.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Session<'a> {
+    pub(super) connection: &'a Connection,
+    /// The place of the initiator among the connection's ends.
+    pub(super) initiator: usize,
+    pub(super) id: SessionId,
+    pub(super) cid: ConnectionId,
+}
+
+/// A PDU at both ends.
+#[derive(Debug, Clone, Copy)]
+struct Carried {
+    record: Pdu,
+    left_ns: u64,
+    /// When its first byte passed the point, and its last.
+    seen_ns: [u64; 2],
+    came_ns: Option<u64>,
+}
+
+/// Records of several connections.
+#[derive(Default)]
+struct Records {
+    packets: Vec<(Row<Packet>, u64)>,
+    pdus: Vec<Row<Pdu>>,
+    crossings: Vec<Row<Crossing>>,
+    carriers: Vec<Carrier>,
+    /// CmdSN of the commands of each session with where and when they came.
+    commands: BTreeMap<SessionId, Vec<(Pdu, u64)>>,
+}
+
+/// The cell of captured connections, and the frame of each of its packets.
+pub(super) fn cell(sessions: &[Session<'_>]) -> (Cell, Vec<u64>) {
+    let mut records = Records::default();
+    for session in sessions {
+        records.add(session);
+    }
+    records.commands_in_order();
+    let Records {
+        mut packets,
+        mut pdus,
+        mut crossings,
+        carriers,
+        ..
+    } = records;
+    packets.sort_by_key(|(row, _)| row.record.time);
+    // At one moment, what came is the reason of what is sent: a Data-Out of its R2T.
+    pdus.sort_by_key(|row| (row.record.time, row.record.direction == PduDirection::Sent));
+    crossings.sort_by_key(|row| row.record.time);
+    let (packets, frames) = packets.into_iter().unzip();
+    let cell = Cell {
+        joined: join(&crossings),
+        io_dropped: BTreeMap::new(),
+        pdu: Some(table(pdus)),
+        tcp: None,
+        stamp: None,
+        packet: Some(table(packets)),
+        carriers,
+        path: None,
+        thread: None,
+    };
+    (cell, frames)
+}
+
+fn table<T>(rows: Vec<Row<T>>) -> Table<T> {
+    Table {
+        rows,
+        names: wansan_trace::file::Names::default(),
+        dropped: BTreeMap::new(),
+    }
+}
+
+impl Records {
+    fn add(&mut self, session: &Session<'_>) {
+        let connection = session.connection;
+        let (initiator, target) = (session.initiator, 1 - session.initiator);
+        let passed = passed(connection);
+        self.packets
+            .extend(passed.iter().map(|of| packet_row(connection, of)));
+        let streams = [&connection.streams[initiator], &connection.streams[target]];
+        let options = streams.map(|stream| stream.options.unwrap_or_default());
+        let mss_bytes = [(0, 1), (1, 0)].map(|(own, peer)| {
+            let told = options[peer].payload_bytes(&options[own]);
+            told.unwrap_or_else(|| longest_payload(&passed, [initiator, target][own]))
+        });
+        self.carriers.push(Carrier {
+            session: session.id,
+            connection: session.cid,
+            initiator: connection.ends[initiator],
+            target: connection.ends[target],
+            begin: Some(Begin {
+                first: streams.map(|stream| stream.base.unwrap_or(0)),
+                shifts: shifts(connection, initiator),
+                mss_bytes,
+                times: match connection.has_begun {
+                    true => Times::ByHandshake,
+                    false => Times::ByAcknowledgements,
+                },
+            }),
+        });
+        let answers = carried(session, &Journey::of(&passed, target), target);
+        let requests = carried(session, &Journey::of(&passed, initiator), initiator);
+        let asked = answers.iter().filter(|pdu| pdu.record.opcode == R2T);
+        let asked: HashMap<(TaskTag, u32), u64> = asked
+            .filter_map(|pdu| Some(((pdu.record.task, pdu.record.transfer_tag), pdu.came_ns?)))
+            .collect();
+        self.sent(&requests, INITIATOR, &asked);
+        self.sent(&answers, TARGET, &asked);
+        self.cross(session, &requests, &answers);
+    }
+
+    /// Both ends' records of what one of them sent.
+    fn sent(&mut self, pdus: &[Carried], by: NameId, asked: &HashMap<(TaskTag, u32), u64>) {
+        let to = if by == INITIATOR { TARGET } else { INITIATOR };
+        let mut before: Option<(Pdu, u64)> = None;
+        for pdu in pdus {
+            let record = pdu.record;
+            let went_on = before.filter(|(before, _)| goes_on(before, &record));
+            let ready_ns = match (went_on, asked.get(&(record.task, record.transfer_tag))) {
+                (Some((_, ready_ns)), _) => ready_ns,
+                (None, Some(asked_ns)) if record.opcode == DATA_OUT => *asked_ns,
+                _ => pdu.left_ns,
+            };
+            let ready_ns = ready_ns.min(pdu.left_ns);
+            before = Some((record, ready_ns));
+            let at = |time_ns, direction, host| Row {
+                host,
+                record: Pdu {
+                    time: Instant::from_ns(time_ns),
+                    direction,
+                    ..record
+                },
+            };
+            self.pdus.push(at(ready_ns, PduDirection::Sent, by));
+            let came = pdu
+                .came_ns
+                .map(|came_ns| at(came_ns, PduDirection::Received, to));
+            self.pdus.extend(came);
+        }
+    }
+
+    /// The crossings of layers that packets tell: a command has its CmdSN from when its first byte
+    /// leaves until its status has come; it passes the wire where the capture was taken; it is at the
+    /// target until its answer leaves.
+    fn cross(&mut self, session: &Session<'_>, requests: &[Carried], answers: &[Carried]) {
+        let mut cross = |layer, direction, record: &Pdu, time_ns| {
+            let host = if layer == Layer::Target {
+                TARGET
+            } else {
+                INITIATOR
+            };
+            let record = Crossing {
+                time: Instant::from_ns(time_ns),
+                session: session.id,
+                task: record.task,
+                connection: session.cid,
+                layer,
+                direction,
+            };
+            self.crossings.push(Row { host, record });
+        };
+        for command in requests
+            .iter()
+            .filter(|pdu| pdu.record.opcode == SCSI_COMMAND)
+        {
+            cross(
+                Layer::Window,
+                Direction::Enter,
+                &command.record,
+                command.left_ns,
+            );
+            cross(
+                Layer::Wire,
+                Direction::Enter,
+                &command.record,
+                command.seen_ns[1],
+            );
+        }
+        let is_answer = |pdu: &&Carried| matches!(pdu.record.opcode, SCSI_RESPONSE | DATA_IN);
+        let mut begun: HashSet<TaskTag> = HashSet::new();
+        for answer in answers.iter().filter(is_answer) {
+            if begun.insert(answer.record.task) {
+                cross(
+                    Layer::Target,
+                    Direction::Leave,
+                    &answer.record,
+                    answer.left_ns,
+                );
+                cross(
+                    Layer::Wire,
+                    Direction::Leave,
+                    &answer.record,
+                    answer.seen_ns[0],
+                );
+            }
+            let has_status =
+                answer.record.opcode == SCSI_RESPONSE || answer.record.flags & STATUS_BIT != 0;
+            if has_status {
+                begun.remove(&answer.record.task);
+            }
+            if let Some(came_ns) = answer.came_ns.filter(|_| has_status) {
+                cross(Layer::Window, Direction::Leave, &answer.record, came_ns);
+            }
+        }
+        let commands = requests
+            .iter()
+            .filter(|pdu| pdu.record.opcode == SCSI_COMMAND);
+        let came = commands.filter_map(|pdu| Some((pdu.record, pdu.came_ns?)));
+        self.commands.entry(session.id).or_default().extend(came);
+    }
+
+    /// A target takes commands in the order of their CmdSNs (RFC 7143 §4.2.2.1).
+    fn commands_in_order(&mut self) {
+        for commands in self.commands.values_mut() {
+            let Some(first) = commands.first().map(|(record, _)| record.cmd_sn) else {
+                continue;
+            };
+            commands.sort_by_key(|(record, _)| record.cmd_sn.wrapping_sub(first) as i32);
+            let mut last_ns = 0;
+            for (record, came_ns) in commands {
+                last_ns = last_ns.max(*came_ns);
+                let record = Crossing {
+                    time: Instant::from_ns(last_ns),
+                    session: record.session,
+                    task: record.task,
+                    connection: record.connection,
+                    layer: Layer::Target,
+                    direction: Direction::Enter,
+                };
+                self.crossings.push(Row {
+                    host: TARGET,
+                    record,
+                });
+            }
+        }
+    }
+}
+
+/// Whether a PDU goes on with what the one before it in its stream began.
+fn goes_on(before: &Pdu, this: &Pdu) -> bool {
+    let one_answer = before.opcode == DATA_IN && matches!(this.opcode, DATA_IN | SCSI_RESPONSE);
+    let unasked = before.opcode == SCSI_COMMAND && this.transfer_tag == u32::MAX;
+    let one_sequence = before.opcode == DATA_OUT
+        && before.transfer_tag == this.transfer_tag
+        && before.flags & FINAL_BIT == 0;
+    let one_write = this.opcode == DATA_OUT && (unasked || one_sequence);
+    before.task == this.task && (one_answer || one_write)
+}
+
+/// Windows are shifted when both ends have said so (RFC 7323 §2.2), the initiator's first; not known
+/// where no SYN was seen.
+fn shifts(connection: &Connection, initiator: usize) -> [Option<u32>; 2] {
+    let own = |end: usize| connection.streams[end].options.map(|options| options.shift);
+    match (own(initiator), own(1 - initiator)) {
+        (Some(Some(one)), Some(Some(other))) => [Some(one), Some(other)],
+        (Some(_), Some(_)) => [Some(0), Some(0)],
+        _ => [None, None],
+    }
+}
+
+/// The PDUs that the end `from` sent, with their times.
+fn carried(session: &Session<'_>, journey: &Journey, from: usize) -> Vec<Carried> {
+    let requests = from == session.initiator;
+    let pdus = session.connection.streams[from].pdus.iter();
+    let of_way = pdus.filter(|found| opcode::is_request(found.bhs[0] & 0x3f) == requests);
+    let carried = of_way.filter_map(|found| {
+        let (left_ns, first_ns) = journey.left_ns(found.offset)?;
+        let (_, last_ns) = journey.left_ns(found.offset + found.length - 1)?;
+        let record = pdu_record(
+            Instant::from_ns(left_ns),
+            session.id,
+            session.cid,
+            PduDirection::Sent,
+            &found.bhs,
+            found.offset,
+        );
+        Some(Carried {
+            record,
+            left_ns,
+            seen_ns: [first_ns, last_ns],
+            came_ns: journey.came_ns(found.offset + found.length - 1),
+        })
+    });
+    carried.collect()
+}
+
+/// The longest payload that an end sends, where no SYN was seen: what was seen, unless that was not yet
+/// cut into segments.
+fn longest_payload(passed: &[Passed], from: usize) -> u64 {
+    /// What fits beside headers into Ethernet's frames, and into jumbo frames. Hardly any link is between
+    /// them, but what a host gives to its device is.
+    const ORDINARY_BYTES: u64 = 1460;
+    const JUMBO_BYTES: std::ops::RangeInclusive<u64> = 8900..=8960;
+    /// What fits beside IPv4's and TCP's headers with time stamps into 1500 bytes.
+    const USUAL_BYTES: u64 = 1448;
+    let of_end = passed.iter().filter(|passed| passed.seen.from == from);
+    let longest = of_end
+        .map(|passed| passed.seen.payload_bytes)
+        .max()
+        .unwrap_or(0);
+    if longest <= ORDINARY_BYTES || JUMBO_BYTES.contains(&longest) {
+        longest
+    } else {
+        USUAL_BYTES
+    }
+}
+
+fn packet_row(connection: &Connection, of: &Passed) -> (Row<Packet>, u64) {
+    let seen = &of.seen;
+    let record = Packet {
+        time: Instant::from_ns(of.sent_ns),
+        departed: Instant::from_ns(of.arrived_ns.unwrap_or(of.sent_ns)),
+        path: NameId::NONE,
+        source: connection.ends[seen.from],
+        destination: connection.ends[1 - seen.from],
+        seq: seen.seq,
+        ack: seen.ack,
+        payload_bytes: u16::try_from(seen.payload_bytes).unwrap_or(u16::MAX),
+        ip_bytes: seen.ip_bytes,
+        window: seen.window,
+        flags: seen.flags,
+        ecn: seen.ecn,
+        verdict: match of.arrived_ns {
+            Some(_) => Verdict::Delivered,
+            None => Verdict::DroppedByLoss,
+        },
+    };
+    let host = HOSTS[usize::from(seen.from != 0)];
+    (Row { host, record }, seen.frame)
+}

@@ -1,0 +1,63 @@
+//! A router's VPN that never stops encrypting: what comes faster waits in front of it, in TCP's
+//! windows, and looks like a congestion window that is too small.
+
+use super::Limit;
+use super::limits::{FULL_UTILISATION, Verdict, View};
+use crate::processors::ProgramUse;
+use crate::summary::CellSummary;
+
+/// A VPN that could use this many processors, or more, on average has something to do all of the time …
+const FULL_SHARE: f64 = 0.9;
+/// … and works, if it has so many: what waits more than that waits for what others do.
+const WORKING_SHARE: f64 = 0.3;
+
+/// The router whose VPN works most.
+fn busiest(summary: &CellSummary) -> Option<&ProgramUse> {
+    let routers = summary.programs.iter().filter(|used| used.is_vpn);
+    routers.max_by(|a, b| a.ran_share.total_cmp(&b.ran_share))
+}
+
+/// Judges a cell.
+pub(super) fn judge(view: &View<'_>) -> Option<Verdict> {
+    let path = view.fullest_path();
+    if path.is_some_and(|path| path.utilisation >= FULL_UTILISATION) {
+        return None;
+    }
+    let is_full =
+        |used: &&ProgramUse| used.wanted_share() >= FULL_SHARE && used.ran_share >= WORKING_SHARE;
+    let router = busiest(view.summary).filter(is_full)?;
+    let mut evidence = vec![
+        format!(
+            "{} has {:.2} processors on average and could use {:.2}: it has something to do all of \
+             the time",
+            router.program,
+            router.ran_share,
+            router.wanted_share(),
+        ),
+        format!(
+            "a processor of its own would carry at most {:.1} Mbit/s of data so; it carries {:.1}",
+            view.data_bits_per_s() / router.ran_share / 1e6,
+            view.data_bits_per_s() / 1e6,
+        ),
+    ];
+    let others = view.summary.programs.iter().filter(|used| used.is_vpn);
+    for other in others.filter(|other| other.program != router.program) {
+        evidence.push(format!(
+            "{} has {:.2} and could use {:.2}",
+            other.program,
+            other.ran_share,
+            other.wanted_share(),
+        ));
+    }
+    let mut verdict = view.network_verdict(Limit::Encryption, evidence);
+    // It is always there, so that the least transit time seen contains it too.
+    let encrypting = view.transit_share() * router.wanted_share().min(1.0);
+    verdict.waiting_share = verdict.waiting_share.max(encrypting);
+    Some(verdict)
+}
+
+/// The rate at which the VPN that works most would use a whole processor.
+pub(super) fn bound(summary: &CellSummary) -> Option<f64> {
+    let ran_share = busiest(summary)?.ran_share.min(1.0);
+    (ran_share > 0.0).then(|| summary.total.iops / ran_share)
+}

@@ -1,0 +1,131 @@
+//! What the programs of a cell had of the processors.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use wansan_trace::event::{Role, Thread};
+use wansan_trace::file::Table;
+
+use crate::window::Window;
+
+/// A thread that waits for a processor for this share of the time is kept from its work …
+const STARVED_WAITING_SHARE: f64 = 0.5;
+/// … by other work, when its program has less than this share of one itself.
+const STARVED_RUNNING_SHARE: f64 = 0.3;
+
+/// One program in the measured window. Shares are of its time: two threads that run throughout have
+/// run for 2.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ProgramUse {
+    /// The program and its host, such as `far wireguard`.
+    pub program: String,
+    /// Whether it encrypts what a router forwards.
+    pub is_vpn: bool,
+    /// How many processors its threads had on average.
+    pub ran_share: f64,
+    /// How many more they were ready to use on average.
+    pub waited_share: f64,
+    /// The share of the time for which one of its threads waited for a processor: the most of any.
+    pub most_waited_share: f64,
+}
+
+impl ProgramUse {
+    /// How many processors its threads could have used on average.
+    #[must_use]
+    pub fn wanted_share(&self) -> f64 {
+        self.ran_share + self.waited_share
+    }
+
+    /// Whether other work on the computer kept it from its own.
+    #[must_use]
+    pub fn is_starved(&self) -> bool {
+        self.most_waited_share >= STARVED_WAITING_SHARE && self.ran_share < STARVED_RUNNING_SHARE
+    }
+}
+
+/// The use of all programs with a thread that was seen through half of the window or more: between the
+/// samples next to its edges, as whoever samples on a busy computer is late too.
+#[must_use]
+pub fn program_uses(table: &Table<Thread>, window: Window) -> Vec<ProgramUse> {
+    let samples = table.rows.iter().map(|row| &row.record);
+    let named = samples.map(|sample| (table.names.get(sample.program), sample));
+    uses(named, window)
+}
+
+/// The same of samples with their programs' names, sorted by time.
+fn uses<'s>(
+    samples: impl Iterator<Item = (&'s str, &'s Thread)>,
+    window: Window,
+) -> Vec<ProgramUse> {
+    let mut threads: BTreeMap<(&str, Role, u32), (&Thread, &Thread)> = BTreeMap::new();
+    for (program, record) in samples {
+        let key = (program, record.role, record.thread);
+        let (first, last) = threads.entry(key).or_insert((record, record));
+        if record.time.ns() <= window.from_ns {
+            *first = record;
+        }
+        if last.time.ns() < window.to_ns {
+            *last = record;
+        }
+    }
+    let mut programs: BTreeMap<&str, ProgramUse> = BTreeMap::new();
+    for ((program, role, _), (first, last)) in threads {
+        let seen_ns = (last.time - first.time).as_nanos() as f64;
+        let inside_ns = window.overlap_ns(first.time.ns(), last.time.ns());
+        if inside_ns == 0 || inside_ns * 2 < window.length_ns() {
+            continue;
+        }
+        let share = |counter: fn(&Thread) -> u64| {
+            counter(last).saturating_sub(counter(first)) as f64 / seen_ns
+        };
+        let used = programs.entry(program).or_insert_with(|| ProgramUse {
+            program: program.to_owned(),
+            is_vpn: role == Role::Vpn,
+            ran_share: 0.0,
+            waited_share: 0.0,
+            most_waited_share: 0.0,
+        });
+        let waited_share = share(|thread| thread.waited_ns);
+        used.ran_share += share(|thread| thread.ran_ns);
+        used.waited_share += waited_share;
+        used.most_waited_share = used.most_waited_share.max(waited_share);
+    }
+    programs.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use wansan_trace::{Instant, NameId};
+
+    use super::*;
+
+    #[test]
+    fn late_samples_tell_of_the_time_between_them() {
+        let sample = |thread: u32, time_ns: u64, ran_ns: u64| Thread {
+            time: Instant::from_ns(time_ns),
+            program: NameId(0),
+            role: Role::Vpn,
+            thread,
+            ran_ns,
+            waited_ns: ran_ns / 2,
+        };
+        let samples = [
+            sample(1, 0, 0),
+            sample(1, 80, 20),
+            sample(2, 90, 0),
+            sample(1, 150, 50),
+            sample(1, 230, 110),
+            sample(1, 400, 200),
+        ];
+        let window = Window {
+            from_ns: 100,
+            to_ns: 200,
+        };
+        let named = samples.iter().map(|sample| ("far ipsec", sample));
+        let uses = uses(named, window);
+        // From 80 to 230; the other thread was gone before.
+        assert_eq!(uses.len(), 1, "{uses:?}");
+        assert!((uses[0].ran_share - 0.6).abs() < 1e-9, "{uses:?}");
+        assert!((uses[0].waited_share - 0.3).abs() < 1e-9, "{uses:?}");
+    }
+}

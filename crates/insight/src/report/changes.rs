@@ -1,0 +1,88 @@
+//! What was changed of a cell's paths while it ran.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::assemble::{list, text, whole};
+
+/// Most changes of a cell that are shown: more marks than these nobody tells apart.
+const MAX_CHANGES: usize = 100;
+
+/// A change of a cell's paths, by the plan's timeline or by hand.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ChangeMark {
+    /// The statement, such as `upper.delay = 32ms`.
+    pub statement: String,
+    /// Whether it came by `wansan path set` and not from the plan.
+    pub by_hand: bool,
+    /// When it was made, in seconds since measuring began; `None` when it was not made, or nothing
+    /// was measured.
+    pub at_s: Option<f64>,
+    /// Why it was not made.
+    pub refused: Option<String>,
+}
+
+/// Those that stand in a cell of results.json, and how many are left out.
+pub(super) fn of_cell(cell: &Value) -> (Vec<ChangeMark>, usize) {
+    let all = list(cell, "timeline");
+    // A cell that failed has not measured.
+    let began_ns = whole(cell, "measured_from_ns").filter(|&began_ns| began_ns > 0);
+    let mark = |change: &Value| ChangeMark {
+        statement: text(change, "statement").unwrap_or_default(),
+        by_hand: text(change, "asked_by").as_deref() == Some("hand"),
+        at_s: began_ns
+            .zip(whole(change, "made_at_ns"))
+            .map(|(began_ns, made_ns)| (made_ns as f64 - began_ns as f64) / 1e9),
+        refused: text(change, "refused"),
+    };
+    let shown = all.iter().take(MAX_CHANGES).map(mark).collect();
+    (shown, all.len().saturating_sub(MAX_CHANGES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn changes_stand_on_the_axis_of_the_measured_time() {
+        let cell = json!({"measured_from_ns": 5_000_000_000_u64, "timeline": [
+            {"statement": "upper.delay = 32ms", "asked_by": "plan", "planned_ns": 0,
+             "made_after_ns": 0, "made_at_ns": 4_500_000_000_u64, "refused": null},
+            {"statement": "upper down", "asked_by": "hand", "planned_ns": null,
+             "made_after_ns": 2_750_000_000_u64, "made_at_ns": 7_250_000_000_u64, "refused": null},
+            {"statement": "upper.queue.limit = 1MiB", "asked_by": "plan", "planned_ns": 9,
+             "made_after_ns": null, "made_at_ns": null, "refused": "no queue"},
+        ]});
+        let mark = |statement: &str, by_hand, at_s, refused: Option<&str>| ChangeMark {
+            statement: statement.to_owned(),
+            by_hand,
+            at_s,
+            refused: refused.map(str::to_owned),
+        };
+        let expected = vec![
+            mark("upper.delay = 32ms", false, Some(-0.5), None),
+            mark("upper down", true, Some(2.25), None),
+            mark("upper.queue.limit = 1MiB", false, None, Some("no queue")),
+        ];
+        assert_eq!(of_cell(&cell), (expected, 0));
+    }
+
+    #[test]
+    fn a_cell_that_failed_or_is_old_has_no_times() {
+        let failed = json!({"measured_from_ns": 0, "timeline": [{"made_at_ns": 7}, 3]});
+        let (marks, _) = of_cell(&failed);
+        assert_eq!(marks.len(), 2);
+        assert!(marks.iter().all(|mark| mark.at_s.is_none()));
+        assert_eq!(of_cell(&json!({"timeline": "none"})), (Vec::new(), 0));
+        assert_eq!(of_cell(&json!({})), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn thousands_of_changes_are_counted_and_not_shown() {
+        let change = json!({"statement": "upper down", "made_at_ns": 7});
+        let cell = json!({"measured_from_ns": 1, "timeline": vec![change; 130]});
+        let (marks, left_out) = of_cell(&cell);
+        assert_eq!((marks.len(), left_out), (MAX_CHANGES, 30));
+    }
+}

@@ -1,0 +1,513 @@
+//! What each segment waited for, told by replaying a direction of a connection as its sender saw it:
+//! what it had been given, what was acknowledged, and how far the receiver's window reached.
+
+use std::collections::VecDeque;
+
+use crate::traffic::Way;
+
+use super::congestion_window::{Bounds, CongestionWindow};
+use super::conversation::{Announced, Conversation, Segment, Times};
+use super::{Cause, Role, Shown, Stall};
+
+/// Shorter waits are not told from what a busy computer takes.
+const LEAST_STALL_NS: u64 = 500_000;
+/// Waits shorter than this part of a round trip are the acknowledgements' own spacing.
+const ROUND_TRIP_PARTS: u64 = 4;
+/// An acknowledgement that leaves later than this behind its data was kept back on purpose. The
+/// shortest timer in use is Linux's of 40 ms; a busy computer is late by less than this.
+const KEPT_BACK_NS: u64 = 30_000_000;
+/// What is sent so soon after an acknowledgement was released by it …
+const RELEASE_NS: u64 = 1_000_000;
+/// … and where the times at the ends are told from the least that the way takes, so soon.
+const ESTIMATED_RELEASE_NS: u64 = 4_000_000;
+/// Acknowledgements that come so close together count as one.
+const TOGETHER_NS: u64 = 100_000;
+/// The shortest idle time after which senders begin anew: the least retransmission timeout in use
+/// (RFC 5681 §4.1; RFC 6298 §2.4 wants a second).
+const IDLE_NS: u64 = 200_000_000;
+/// A timer's retransmission comes at least this much later than the last acknowledgement.
+const FEEDBACK_NS: u64 = 100_000_000;
+
+/// The stalls of both directions.
+#[must_use]
+pub fn stalls(conversation: &Conversation) -> Vec<Stall> {
+    let ways = [Way::ToTarget, Way::ToInitiator];
+    let of_way = |way| Sender::new(conversation, way).replay();
+    ways.into_iter().flat_map(of_way).collect()
+}
+
+/// A transmission that is not acknowledged.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    segment: Segment,
+    is_again: bool,
+}
+
+/// One acknowledgement, or several that came together, and what was known before the first.
+#[derive(Debug, Clone, Copy)]
+struct Release {
+    first_ns: u64,
+    last_ns: u64,
+    /// The last of them.
+    by: Segment,
+    /// Up to where was acknowledged before.
+    una: u64,
+    /// How far the receiver's window reached before.
+    edge: Option<Announced>,
+    /// What the congestion window was before.
+    window: Bounds,
+    /// Segments that were out.
+    out: u64,
+    /// Whether a short one was among them.
+    short_was_out: bool,
+    /// The newest segment that this one acknowledges; `None` when it only moves the window.
+    newest: Option<Segment>,
+    /// When the first one arrived of those that it acknowledges.
+    oldest_ns: Option<u64>,
+}
+
+/// A loss that is being recovered from.
+#[derive(Debug, Clone, Copy)]
+struct Episode {
+    /// It is over when this is acknowledged.
+    until: u64,
+    /// Its place in the stalls.
+    stall: usize,
+}
+
+/// What happens at a sender. At one moment, what comes is the reason of what is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Window(u64),
+    AllSent,
+    Hears(usize),
+    Sends(usize),
+}
+
+/// Whether a segment is inside the receiver's window; `None` when that is not known.
+fn reaches(edge: Announced, segment: &Segment) -> Option<bool> {
+    match edge {
+        Announced::Exactly(edge) => Some(segment.end() <= edge),
+        Announced::AtLeast(edge) => (segment.end() <= edge).then_some(true),
+    }
+}
+
+/// One direction's sender.
+struct Sender<'a> {
+    conversation: &'a Conversation,
+    way: Way,
+    mss: u64,
+    round_trip_ns: u64,
+    /// How soon behind an acknowledgement something is sent because of it.
+    release_ns: u64,
+    /// Whether what is taken for the way may have acknowledgements in it that were kept back.
+    hides_delays: bool,
+    una: u64,
+    /// The place behind the last byte that was sent.
+    next: u64,
+    /// How far the receiver's window reaches; `None` before it has said so.
+    edge: Option<Announced>,
+    /// How far it reached before each of the newest acknowledgements, with their times.
+    edges: VecDeque<(u64, Option<Announced>)>,
+    out: Vec<Sent>,
+    released: Option<Release>,
+    /// When something comes from the receiver.
+    heard_ns: Vec<u64>,
+    /// When new data was sent last.
+    sent_ns: u64,
+    /// When the newest data came to the receiver; `None` when it was lost.
+    arrived_ns: Option<u64>,
+    window: CongestionWindow,
+    /// When TCP has said last that it had sent all that it had been given.
+    all_sent_ns: Option<u64>,
+    episode: Option<Episode>,
+    /// When the last loss had been recovered from.
+    recovered_ns: u64,
+    /// The last retransmission, and whether its bytes had arrived before.
+    again: Option<(u64, bool)>,
+    stalls: Vec<Stall>,
+}
+
+impl<'a> Sender<'a> {
+    fn new(conversation: &'a Conversation, way: Way) -> Self {
+        Sender {
+            conversation,
+            way,
+            mss: conversation.mss_bytes(way),
+            round_trip_ns: conversation.least_round_trip_ns(),
+            release_ns: match conversation.times {
+                Times::Seen => RELEASE_NS,
+                Times::ByHandshake | Times::ByAcknowledgements => {
+                    let part_ns = conversation.least_round_trip_ns() / ROUND_TRIP_PARTS;
+                    ESTIMATED_RELEASE_NS.min(part_ns).max(RELEASE_NS)
+                }
+            },
+            hides_delays: conversation.times == Times::ByAcknowledgements
+                && 2 * conversation.least_transit_ns(way) >= KEPT_BACK_NS,
+            una: 0,
+            next: 0,
+            edge: None,
+            edges: VecDeque::new(),
+            out: Vec::new(),
+            released: None,
+            heard_ns: Vec::new(),
+            sent_ns: 0,
+            arrived_ns: None,
+            window: CongestionWindow::new(conversation.mss_bytes(way)),
+            all_sent_ns: None,
+            episode: None,
+            recovered_ns: 0,
+            again: None,
+            stalls: Vec::new(),
+        }
+    }
+
+    fn replay(mut self) -> Vec<Stall> {
+        let segments = &self.conversation.segments;
+        let mut events: Vec<(u64, Event)> = Vec::new();
+        for (place, segment) in segments.iter().enumerate() {
+            if segment.way == self.way {
+                if segment.payload_bytes > 0 {
+                    events.push((segment.sent_ns, Event::Sends(place)));
+                }
+            } else if let Some(arrived_ns) = segment.arrived_ns {
+                events.push((arrived_ns, Event::Hears(place)));
+            }
+        }
+        let samples = self.conversation.windows.iter();
+        let of_way = samples.filter(|sampled| sampled.way == self.way);
+        for sampled in of_way {
+            events.push((sampled.at_ns, Event::Window(sampled.window_bytes)));
+            if sampled.is_all_sent {
+                events.push((sampled.at_ns, Event::AllSent));
+            }
+        }
+        events.sort_unstable();
+        let heard = events
+            .iter()
+            .filter(|(_, event)| matches!(event, Event::Hears(_)));
+        self.heard_ns = heard.map(|(time_ns, _)| *time_ns).collect();
+        for (time_ns, event) in events {
+            match event {
+                Event::Window(bytes) => self.window.told(bytes),
+                Event::AllSent => self.all_sent_ns = Some(time_ns),
+                Event::Hears(place) => self.hear(time_ns, segments[place]),
+                Event::Sends(place) if segments[place].end() > self.next => {
+                    self.send(segments[place]);
+                }
+                Event::Sends(place) => self.send_again(segments[place]),
+            }
+        }
+        self.stalls
+    }
+
+    /// Something has come from the receiver.
+    fn hear(&mut self, now_ns: u64, segment: Segment) {
+        if segment.acked < self.una {
+            return;
+        }
+        let edge = Some(match segment.window {
+            Announced::Exactly(bytes) => Announced::Exactly(segment.acked + bytes),
+            Announced::AtLeast(bytes) => Announced::AtLeast(segment.acked + bytes),
+        });
+        if segment.acked == self.una && edge == self.edge {
+            return;
+        }
+        let acknowledged = |sent: &&Sent| sent.segment.end() <= segment.acked;
+        let newest = self.out.iter().filter(acknowledged);
+        let newest = newest.max_by_key(|sent| (sent.segment.end(), sent.segment.sent_ns));
+        let newest = newest.map(|sent| sent.segment);
+        let arrivals = self.out.iter().filter(acknowledged);
+        let oldest_ns = arrivals.filter_map(|sent| sent.segment.arrived_ns).min();
+        let mut release = Release {
+            first_ns: now_ns,
+            last_ns: now_ns,
+            by: segment,
+            una: self.una,
+            edge: self.edge,
+            window: self.window.now,
+            out: self.out.len() as u64,
+            short_was_out: self.out.iter().any(|s| s.segment.payload_bytes < self.mss),
+            newest,
+            oldest_ns,
+        };
+        if let Some(before) = self.released
+            && now_ns - before.first_ns <= TOGETHER_NS
+            && self.sent_ns <= before.first_ns
+        {
+            release = Release {
+                last_ns: now_ns,
+                by: segment,
+                newest,
+                oldest_ns,
+                ..before
+            };
+        }
+        self.released = Some(release);
+        let acked = segment.acked.min(self.next);
+        if acked > self.una {
+            let segments = self.out.iter().filter(acknowledged).count() as u64;
+            self.window.acknowledged(acked - self.una, segments);
+        }
+        self.una = acked;
+        self.edges.push_back((now_ns, self.edge));
+        while self
+            .edges
+            .front()
+            .is_some_and(|(at_ns, _)| at_ns + self.release_ns < now_ns)
+        {
+            self.edges.pop_front();
+        }
+        self.edge = edge;
+        let una = self.una;
+        self.out.retain(|sent| sent.segment.end() > una);
+        if self.episode.is_some_and(|episode| una >= episode.until) {
+            self.episode = None;
+            self.recovered_ns = now_ns;
+        }
+    }
+
+    /// New data leave.
+    fn send(&mut self, segment: Segment) {
+        let now_ns = segment.sent_ns;
+        let is_idle = self.out.is_empty();
+        if is_idle && self.next > 0 {
+            let again_ns = self.again.map_or(0, |(at_ns, _)| at_ns);
+            // What was held back all the time is no idle time.
+            let pdu = self.conversation.pdu_at(self.way, segment.place);
+            let ready_ns = pdu.map_or(now_ns, |pdu| pdu.at_ns.min(now_ns));
+            let idle_ns = ready_ns.saturating_sub(self.sent_ns.max(again_ns));
+            if idle_ns >= IDLE_NS {
+                self.window.idle();
+            }
+        }
+        if let Some(mut stall) = self.waited(&segment) {
+            self.blame_kept_back(&mut stall);
+            self.stalls.push(stall);
+        }
+        self.next = segment.end();
+        self.sent_ns = now_ns;
+        self.arrived_ns = segment.arrived_ns;
+        self.window.in_flight(self.next - self.una);
+        self.out.push(Sent {
+            segment,
+            is_again: false,
+        });
+    }
+
+    /// How long the sender waits for something, at the least, for it to count.
+    fn least_ns(&self) -> u64 {
+        LEAST_STALL_NS.max(self.round_trip_ns / ROUND_TRIP_PARTS)
+    }
+
+    /// The stall that ends with this segment of new data, if one does.
+    fn waited(&self, segment: &Segment) -> Option<Stall> {
+        let now_ns = segment.sent_ns;
+        let pdu = self
+            .conversation
+            .pdu_at(self.way, segment.place.max(self.next))?;
+        let from_ns = pdu.at_ns.max(self.sent_ns).max(self.recovered_ns);
+        let gap_ns = now_ns.saturating_sub(from_ns);
+        // While data is under way, the path is what takes time, not the sender.
+        let path_is_empty = self.arrived_ns.is_none_or(|arrived_ns| arrived_ns < now_ns);
+        let late_ns = match (segment.arrived_ns, self.arrived_ns) {
+            (Some(this_ns), Some(last_ns)) => this_ns.saturating_sub(last_ns),
+            _ => gap_ns,
+        };
+        if gap_ns.min(late_ns) < self.least_ns() || !path_is_empty {
+            return None;
+        }
+        let release = self.released.filter(|release| {
+            release.first_ns >= from_ns && now_ns - release.last_ns <= self.release_ns
+        })?;
+        if self.hides_delays {
+            return None;
+        }
+        let cause = match self.again.filter(|(at_ns, _)| *at_ns > from_ns) {
+            Some((_, true)) => Cause::RetransmissionTimeout,
+            // A loss has its own stall.
+            _ if self.episode.is_some() => return None,
+            // What TCP did not have, no window held.
+            _ if self.all_sent_ns >= Some(from_ns + LEAST_STALL_NS) => Cause::SendBuffer,
+            _ => self.cause(segment, &release)?,
+        };
+        let mut evidence = vec![
+            Shown::of(Role::Held, segment),
+            Shown::of(Role::Released, &release.by),
+        ];
+        evidence.extend(
+            release
+                .newest
+                .map(|newest| Shown::of(Role::WaitedFor, &newest)),
+        );
+        Some(Stall {
+            cause,
+            session: self.conversation.session,
+            task: pdu.task,
+            way: self.way,
+            from_ns,
+            to_ns: now_ns,
+            evidence,
+        })
+    }
+
+    /// Why a segment waited that left when `release` came.
+    fn cause(&self, segment: &Segment, release: &Release) -> Option<Cause> {
+        let sure = release.edge.and_then(|edge| reaches(edge, segment));
+        if sure == Some(false) {
+            return Some(Cause::ReceiveWindow);
+        }
+        // Where the window has only just opened, or is not known, it may have been that.
+        let now_ns = segment.sent_ns;
+        let recent = self
+            .edges
+            .iter()
+            .find(|(at_ns, _)| at_ns + self.release_ns >= now_ns);
+        let recent = recent.map_or(release.edge, |(_, edge)| *edge);
+        if sure.is_none() || recent.and_then(|edge| reaches(edge, segment)) != Some(true) {
+            return None;
+        }
+        let in_flight = self.next - release.una;
+        if in_flight == 0 {
+            return None;
+        }
+        let would_be = in_flight + segment.payload_bytes;
+        if segment.payload_bytes < self.mss {
+            // A window counts bytes, or segments of whatever length.
+            let most_would_be = would_be.max((release.out + 1) * self.mss);
+            if most_would_be <= release.window.least {
+                // RFC 896 waits until all is acknowledged, its kinder forms for the short ones only.
+                let released = release.short_was_out || self.una == self.next;
+                return released.then_some(Cause::Nagle);
+            }
+        }
+        // What the window would have let out waited for something else.
+        if would_be <= release.window.most && segment.payload_bytes < self.mss {
+            return None;
+        }
+        let before_idle = self.window.before_idle;
+        if would_be <= before_idle.least {
+            Some(Cause::SlowStartAfterIdle)
+        } else {
+            (would_be > before_idle.most).then_some(Cause::ExtraRoundTrips)
+        }
+    }
+
+    /// Where the acknowledgement that ended a stall had been kept back, this was a cause too.
+    fn blame_kept_back(&mut self, stall: &mut Stall) {
+        let Some(release) = self.released else { return };
+        let arrived_ns = release.newest.and_then(|newest| newest.arrived_ns);
+        let Some(arrived_ns) = arrived_ns else { return };
+        let kept_from_ns = arrived_ns.max(stall.from_ns);
+        let kept_ns = release.by.sent_ns.saturating_sub(kept_from_ns);
+        // The timer runs from the first segment that is to be acknowledged on.
+        let oldest_ns = release.oldest_ns.unwrap_or(arrived_ns);
+        let is_kept_back = release.by.sent_ns.saturating_sub(oldest_ns) >= KEPT_BACK_NS;
+        if !is_kept_back || kept_ns < self.least_ns() {
+            return;
+        }
+        match stall.cause {
+            Cause::Nagle => stall.cause = Cause::NagleAgainstDelayedAck,
+            Cause::ExtraRoundTrips
+            | Cause::SlowStartAfterIdle
+            | Cause::ReceiveWindow
+            | Cause::SendBuffer => {
+                // Without that it would have taken this much less.
+                let delayed = Stall {
+                    cause: Cause::DelayedAck,
+                    from_ns: kept_from_ns,
+                    to_ns: release.by.sent_ns,
+                    ..stall.clone()
+                };
+                stall.from_ns += kept_ns;
+                self.stalls.push(delayed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Data leave that were sent before.
+    fn send_again(&mut self, segment: Segment) {
+        let now_ns = segment.sent_ns;
+        let covers =
+            |sent: &&Sent| sent.segment.place < segment.end() && segment.place < sent.segment.end();
+        let earlier: Vec<Sent> = self.out.iter().filter(covers).copied().collect();
+        let had_arrived =
+            earlier.is_empty() || earlier.iter().any(|sent| sent.segment.arrived_ns.is_some());
+        self.again = Some((now_ns, had_arrived));
+        if had_arrived && !self.is_feedback(now_ns) {
+            // The timer has run out for nothing, but the sender does not know that.
+            self.window.lost();
+        } else {
+            self.window.perhaps_lost();
+        }
+        if !had_arrived && let Some(lost) = earlier.last().copied() {
+            self.recover(now_ns, &lost, &segment);
+        }
+        self.out.push(Sent {
+            segment,
+            is_again: true,
+        });
+    }
+
+    /// Whether what is sent now is sent because something came from the receiver.
+    fn is_feedback(&self, now_ns: u64) -> bool {
+        let soon_ns = LEAST_STALL_NS.max(FEEDBACK_NS.min(self.round_trip_ns / 3));
+        let off_ns = match self.conversation.times {
+            Times::Seen => 0,
+            Times::ByHandshake | Times::ByAcknowledgements => soon_ns,
+        };
+        let first = self
+            .heard_ns
+            .partition_point(|at_ns| at_ns + soon_ns < now_ns);
+        self.heard_ns
+            .get(first)
+            .is_some_and(|at_ns| *at_ns <= now_ns + off_ns)
+    }
+
+    /// `lost` is sent again as `segment`.
+    fn recover(&mut self, now_ns: u64, lost: &Sent, segment: &Segment) {
+        if let Some(episode) = self.episode
+            && !lost.is_again
+        {
+            self.stalls[episode.stall].to_ns = now_ns;
+            return;
+        }
+        let is_behind = |sent: &&Sent| {
+            sent.segment.place >= lost.segment.end()
+                && sent.segment.sent_ns >= lost.segment.sent_ns
+                && sent.segment.arrived_ns.is_some_and(|at_ns| at_ns < now_ns)
+        };
+        let behind = self.out.iter().find(is_behind);
+        let cause = if lost.is_again {
+            Cause::RetransmissionTimeout
+        } else if behind.is_none() {
+            Cause::TailLoss
+        } else if self.is_feedback(now_ns) {
+            Cause::FastRetransmit
+        } else {
+            Cause::RetransmissionTimeout
+        };
+        let pdu = self.conversation.pdu_at(self.way, lost.segment.place);
+        let Some(pdu) = pdu else { return };
+        let mut evidence = vec![
+            Shown::of(Role::Lost, &lost.segment),
+            Shown::of(Role::Held, segment),
+        ];
+        evidence.extend(behind.map(|sent| Shown::of(Role::WaitedFor, &sent.segment)));
+        self.episode = Some(Episode {
+            until: self.next,
+            stall: self.stalls.len(),
+        });
+        self.window.lost();
+        self.stalls.push(Stall {
+            cause,
+            session: self.conversation.session,
+            task: pdu.task,
+            way: self.way,
+            from_ns: lost.segment.sent_ns,
+            to_ns: now_ns,
+            evidence,
+        });
+    }
+}

@@ -1,0 +1,167 @@
+//! The stalls of a cell in numbers.
+
+use std::collections::{BTreeMap, HashSet};
+
+use serde::{Deserialize, Serialize};
+use wansan_trace::{SessionId, TaskTag};
+
+use crate::cell::Cell;
+use crate::window::Window;
+
+use super::{Cause, Shown, Stall};
+
+/// A cause that costs less than this part of the mean latency is not what makes I/Os slow.
+const WORTH_NAMING: f64 = 0.05;
+
+/// Stands for a cause where none is worth naming.
+pub const NO_CAUSE: &str = "none";
+
+/// What one cause cost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CauseUse {
+    /// The cause's name.
+    pub cause: String,
+    /// Stalls.
+    pub stalls: u64,
+    /// I/Os that had one at least.
+    pub ios: u64,
+    /// Its cost, as a mean over all I/Os, in ns.
+    pub cost_ns: f64,
+    /// The stall that cost most, to be looked at.
+    pub example: Example,
+}
+
+/// One stall in results.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Example {
+    /// The session of the I/O.
+    pub session: String,
+    /// Its Initiator Task Tag.
+    pub task: u32,
+    /// From when on it could have gone on, CLOCK_MONOTONIC.
+    pub from_ns: u64,
+    /// When it went on.
+    pub to_ns: u64,
+    /// The packets that show it, by their rows in `packet.parquet`, from 0.
+    pub packets: Vec<Shown>,
+}
+
+impl Example {
+    fn of(stall: &Stall) -> Example {
+        Example {
+            session: stall.session.to_string(),
+            task: stall.task.0,
+            from_ns: stall.from_ns,
+            to_ns: stall.to_ns,
+            packets: stall.evidence.clone(),
+        }
+    }
+}
+
+/// What stalls cost the I/Os of a cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StallUse {
+    /// The cause that cost most, if that is a twentieth of the mean latency or more; else `none`.
+    pub cause: String,
+    /// I/Os that were completed.
+    pub ios: u64,
+    /// What all stalls cost, as a mean over the I/Os, in ns.
+    pub cost_ns: f64,
+    /// Round trips that an I/O took, as a mean: one, and one for each stall that ended with an
+    /// acknowledgement or an R2T.
+    pub round_trips: f64,
+    /// Each cause, the most costly first.
+    pub causes: Vec<CauseUse>,
+}
+
+impl Cause {
+    /// Whether a stall of this kind is one more round trip.
+    fn is_round_trip(self) -> bool {
+        matches!(
+            self,
+            Cause::Nagle
+                | Cause::NagleAgainstDelayedAck
+                | Cause::ExtraRoundTrips
+                | Cause::SlowStartAfterIdle
+                | Cause::ReceiveWindow
+                | Cause::SendBuffer
+                | Cause::R2tWait
+        )
+    }
+}
+
+impl StallUse {
+    /// What `stalls` cost the I/Os of `cell` that were completed in `window`; `None` when none was,
+    /// or packets or PDUs were not recorded, without which nobody can tell.
+    #[must_use]
+    pub fn of(cell: &Cell, window: Window, stalls: &[Stall]) -> Option<StallUse> {
+        cell.packet.as_ref().and(cell.pdu.as_ref())?;
+        let top = cell.joined.top()?;
+        let tasks = cell.joined.tasks.iter();
+        let spans = tasks.filter_map(|task| task.both_ns(top));
+        let done: Vec<u64> = spans
+            .filter(|(_, leave_ns)| window.contains(*leave_ns))
+            .map(|(enter_ns, leave_ns)| leave_ns.saturating_sub(enter_ns))
+            .collect();
+        // Stamps of a damaged capture may be centuries apart.
+        let latency_ns = done.iter().map(|&ns| ns as f64).sum::<f64>() / done.len() as f64;
+        (!done.is_empty()).then(|| StallUse::from_stalls(stalls, done.len() as u64, latency_ns))
+    }
+
+    /// What `stalls` cost `ios` I/Os with this mean latency.
+    #[must_use]
+    pub fn from_stalls(stalls: &[Stall], ios: u64, latency_ns: f64) -> StallUse {
+        let per_io = |sum_ns: f64| sum_ns / ios as f64;
+        let mut by_cause: BTreeMap<Cause, Vec<&Stall>> = BTreeMap::new();
+        for stall in stalls {
+            by_cause.entry(stall.cause).or_default().push(stall);
+        }
+        let of_cause = |(cause, stalls): (Cause, Vec<&Stall>)| {
+            let tasks: HashSet<(SessionId, TaskTag)> = stalls
+                .iter()
+                .map(|stall| (stall.session, stall.task))
+                .collect();
+            let costliest = stalls.iter().max_by_key(|stall| stall.cost_ns())?;
+            Some(CauseUse {
+                cause: cause.name().to_owned(),
+                stalls: stalls.len() as u64,
+                ios: tasks.len() as u64,
+                cost_ns: per_io(stalls.iter().map(|stall| stall.cost_ns() as f64).sum()),
+                example: Example::of(costliest),
+            })
+        };
+        let mut causes: Vec<CauseUse> = by_cause.into_iter().filter_map(of_cause).collect();
+        causes.sort_by(|one, other| other.cost_ns.total_cmp(&one.cost_ns));
+        let worth = |most: &&CauseUse| most.cost_ns >= WORTH_NAMING * latency_ns;
+        let named = causes.first().filter(worth);
+        let trips = stalls.iter().filter(|stall| stall.cause.is_round_trip());
+        StallUse {
+            cause: named.map_or_else(|| NO_CAUSE.to_owned(), |most| most.cause.clone()),
+            ios,
+            cost_ns: causes.iter().map(|cause| cause.cost_ns).sum(),
+            round_trips: 1.0 + trips.count() as f64 / ios as f64,
+            causes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::traffic::Way;
+
+    #[test]
+    fn stalls_of_damaged_time_stamps_can_be_added_up() {
+        let endless = Stall {
+            cause: Cause::TailLoss,
+            session: SessionId(1),
+            task: TaskTag(1),
+            way: Way::ToTarget,
+            from_ns: 0,
+            to_ns: u64::MAX,
+            evidence: Vec::new(),
+        };
+        let used = StallUse::from_stalls(&[endless.clone(), endless], 2, 1e6);
+        assert_eq!(used.cost_ns, u64::MAX as f64);
+    }
+}

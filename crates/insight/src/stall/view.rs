@@ -1,0 +1,306 @@
+//! Makes the conversations of a cell out of its records.
+
+use std::collections::HashMap;
+
+use wansan_trace::event::{Packet, Pdu, PduDirection, Tcp, Verdict};
+use wansan_trace::file::{Row, Table};
+use wansan_trace::{ConnectionId, NameId, SessionId};
+
+use crate::cell::Cell;
+use crate::opcode;
+use crate::traffic::{Content, Traffic, Way};
+use crate::transfer::{Alike, Places};
+use crate::wire::{Begin, Carrier};
+
+use super::conversation::{Announced, Conversation, Queued, Sampled, Segment, Times};
+
+/// The greatest shift of a window (RFC 7323 §2.3).
+const MOST_SHIFT: u32 = 14;
+
+/// The connections of sessions whose packets and PDUs were recorded.
+#[must_use]
+pub fn conversations(cell: &Cell) -> Vec<Conversation> {
+    let (Some(packets), Some(pdus)) = (&cell.packet, &cell.pdu) else {
+        return Vec::new();
+    };
+    let traffic = Traffic::of(cell);
+    let mut found: HashMap<usize, Conversation> = HashMap::new();
+    let mut raw = collect(packets, &traffic, &cell.carriers);
+    for (place, flow) in traffic.flows.iter().enumerate() {
+        let Content::Session(session, connection) = flow.content else {
+            continue;
+        };
+        let Some(seen) = raw.remove(&place) else {
+            continue;
+        };
+        let of_flow =
+            |carrier: &&Carrier| carrier.session == session && carrier.connection == connection;
+        let begin = cell
+            .carriers
+            .iter()
+            .find(of_flow)
+            .and_then(|carrier| carrier.begin);
+        let ends = match begin {
+            Some(begin) => Ends::begun(&begin),
+            None => Ends::of(cell, session, connection, &seen),
+        };
+        let times = begin.map_or(Times::Seen, |begin| begin.times);
+        let off_ns = match times {
+            Times::Seen | Times::ByHandshake => 0,
+            Times::ByAcknowledgements => least_round_trip_ns(&seen) / 2,
+        };
+        let scales = [
+            (
+                ends.initiator_shift,
+                least_shift(&seen, Way::ToTarget, off_ns),
+            ),
+            (
+                ends.target_shift,
+                least_shift(&seen, Way::ToInitiator, off_ns),
+            ),
+        ];
+        let scaled = seen.into_iter().map(|(segment, window)| {
+            let window = u64::from(window);
+            let window = match scales[usize::from(segment.way == Way::ToInitiator)] {
+                (Some(shift), _) => Announced::Exactly(window << shift),
+                (None, least) => Announced::AtLeast(window << least),
+            };
+            Segment { window, ..segment }
+        });
+        let conversation = Conversation {
+            session,
+            connection,
+            segments: scaled.collect(),
+            requests: queued(&pdus.rows, session, connection, Way::ToTarget),
+            answers: queued(&pdus.rows, session, connection, Way::ToInitiator),
+            windows: ends.windows,
+            request_mss_bytes: ends.request_mss_bytes,
+            answer_mss_bytes: ends.answer_mss_bytes,
+            times,
+        };
+        found.insert(place, conversation);
+    }
+    let mut places: Vec<usize> = found.keys().copied().collect();
+    places.sort_unstable();
+    places
+        .into_iter()
+        .filter_map(|place| found.remove(&place))
+        .collect()
+}
+
+/// Segments with their windows as they were sent, by flow. A packet that passes several emulated
+/// paths one after the other is one segment, from the first to the last.
+fn collect(
+    packets: &Table<Packet>,
+    traffic: &Traffic,
+    carriers: &[Carrier],
+) -> HashMap<usize, Vec<(Segment, u16)>> {
+    let mut flows: HashMap<usize, Vec<(Segment, u16)>> = HashMap::new();
+    let mut places = Places::of(carriers);
+    let mut under_way: HashMap<Alike, (usize, NameId)> = HashMap::new();
+    for (number, row) in packets.rows.iter().enumerate() {
+        let packet = &row.record;
+        let Some((flow, way)) = traffic.flow(packet) else {
+            continue;
+        };
+        let (place, acked) = places.see(packet);
+        let (Some(place), Some(acked)) = (place, acked) else {
+            continue;
+        };
+        let segments = flows.entry(flow).or_default();
+        let alike = Alike::of(packet);
+        let left_ns = packet.departed.ns();
+        let arrived_ns = (packet.verdict == Verdict::Delivered).then_some(left_ns);
+        if let Some((before, path)) = under_way.get_mut(&alike)
+            && *path != packet.path
+            && segments[*before]
+                .0
+                .arrived_ns
+                .is_some_and(|at_ns| at_ns <= packet.time.ns())
+        {
+            *path = packet.path;
+            segments[*before].0.arrived_ns = arrived_ns;
+            continue;
+        }
+        under_way.insert(alike, (segments.len(), packet.path));
+        let segment = Segment {
+            packet: number,
+            sent_ns: packet.time.ns(),
+            arrived_ns,
+            way,
+            place,
+            payload_bytes: u64::from(packet.payload_bytes),
+            acked,
+            window: Announced::AtLeast(0),
+        };
+        segments.push((segment, packet.window));
+    }
+    flows
+}
+
+/// What a sender gave to TCP, as it recorded it. A receiver's records do not tell when that was.
+fn queued(
+    pdus: &[Row<Pdu>],
+    session: SessionId,
+    connection: ConnectionId,
+    way: Way,
+) -> Vec<Queued> {
+    let of_way = pdus.iter().map(|row| &row.record).filter(|pdu| {
+        pdu.session == session
+            && pdu.connection == connection
+            && pdu.direction == PduDirection::Sent
+            && opcode::is_request(pdu.opcode) == (way == Way::ToTarget)
+    });
+    let mut queued: Vec<Queued> = of_way
+        .map(|pdu| Queued {
+            at_ns: pdu.time.ns(),
+            offset: pdu.stream_offset,
+            task: pdu.task,
+            opcode: pdu.opcode,
+        })
+        .collect();
+    queued.sort_by_key(|pdu| pdu.offset);
+    queued
+}
+
+/// What TCP has said of both ends of a connection.
+#[derive(Debug, Default)]
+struct Ends {
+    request_mss_bytes: u64,
+    answer_mss_bytes: u64,
+    windows: Vec<Sampled>,
+    /// Shift of the windows in what the initiator sends.
+    initiator_shift: Option<u32>,
+    target_shift: Option<u32>,
+}
+
+impl Ends {
+    /// As SYNs have it.
+    fn begun(begin: &Begin) -> Ends {
+        Ends {
+            request_mss_bytes: begin.mss_bytes[0],
+            answer_mss_bytes: begin.mss_bytes[1],
+            windows: Vec::new(),
+            initiator_shift: begin.shifts[0],
+            target_shift: begin.shifts[1],
+        }
+    }
+
+    fn of(
+        cell: &Cell,
+        session: SessionId,
+        connection: ConnectionId,
+        seen: &[(Segment, u16)],
+    ) -> Ends {
+        let (Some(tcp), Some(pdus)) = (&cell.tcp, &cell.pdu) else {
+            return Ends::default();
+        };
+        // Each file has ids of its own for the same names.
+        let sends = |host: &str, requests: bool| {
+            pdus.rows.iter().any(|row| {
+                pdus.names.get(row.host) == host
+                    && row.record.session == session
+                    && row.record.direction == PduDirection::Sent
+                    && opcode::is_request(row.record.opcode) == requests
+            })
+        };
+        let mut by_host: HashMap<&str, Vec<&Tcp>> = HashMap::new();
+        for row in &tcp.rows {
+            if row.record.session == session && row.record.connection == connection {
+                let host = tcp.names.get(row.host);
+                by_host.entry(host).or_default().push(&row.record);
+            }
+        }
+        let mut ends = Ends::default();
+        for (host, samples) in by_host {
+            let mss = samples
+                .last()
+                .map_or(0, |sample| u64::from(sample.mss_bytes));
+            let way = if sends(host, true) {
+                ends.request_mss_bytes = mss;
+                ends.target_shift = shift(&samples, seen, Way::ToInitiator);
+                Way::ToTarget
+            } else if sends(host, false) {
+                ends.answer_mss_bytes = mss;
+                ends.initiator_shift = shift(&samples, seen, Way::ToTarget);
+                Way::ToInitiator
+            } else {
+                continue;
+            };
+            ends.windows.extend(samples.iter().map(|sample| Sampled {
+                at_ns: sample.time.ns(),
+                way,
+                window_bytes: u64::from(sample.cwnd_packets) * mss,
+                is_all_sent: sample.unsent_bytes == 0,
+            }));
+        }
+        ends.windows.sort_by_key(|sampled| sampled.at_ns);
+        ends
+    }
+}
+
+/// The least that a segment took to the target and one back.
+fn least_round_trip_ns(seen: &[(Segment, u16)]) -> u64 {
+    let least = |way: Way| {
+        let of_way = seen.iter().filter(|(segment, _)| segment.way == way);
+        let took = of_way.filter_map(|(s, _)| Some(s.arrived_ns?.saturating_sub(s.sent_ns)));
+        took.min().unwrap_or(0)
+    };
+    least(Way::ToTarget) + least(Way::ToInitiator)
+}
+
+/// By how much the windows are shifted at least that come this way: nobody sends more than they let.
+/// Windows may have come earlier than is said, by `off_ns`.
+fn least_shift(seen: &[(Segment, u16)], way: Way, off_ns: u64) -> u32 {
+    let mut events: Vec<(u64, bool, u64, u16)> = Vec::new();
+    for (segment, window) in seen {
+        if segment.way == way {
+            let came_ns = segment.arrived_ns.map(|at_ns| at_ns.saturating_sub(off_ns));
+            events.extend(came_ns.map(|at_ns| (at_ns, false, segment.acked, *window)));
+        } else if segment.payload_bytes > 0 {
+            events.push((segment.sent_ns, true, segment.end(), 0));
+        }
+    }
+    events.sort_unstable();
+    let mut announced: Option<(u64, u16)> = None;
+    let mut least = 0;
+    for (_, sends, place, window) in events {
+        match announced {
+            Some((acked, window)) if sends && window > 0 => {
+                let sent = place.saturating_sub(acked);
+                while least < MOST_SHIFT && u64::from(window) << least < sent {
+                    least += 1;
+                }
+            }
+            Some((acked, _)) if sends || place < acked => {}
+            _ if sends => {}
+            _ => announced = Some((place, window)),
+        }
+    }
+    least
+}
+
+/// By how much the windows are shifted that come this way (RFC 7323 §2.2), told from what their
+/// receiver took them for: the shift that explains most samples.
+fn shift(samples: &[&Tcp], seen: &[(Segment, u16)], way: Way) -> Option<u32> {
+    let mut came: Vec<(u64, u16)> = seen
+        .iter()
+        .filter(|(segment, _)| segment.way == way)
+        .filter_map(|(segment, window)| Some((segment.arrived_ns?, *window)))
+        .collect();
+    came.sort_unstable();
+    let mut votes = [0_u32; MOST_SHIFT as usize + 1];
+    for sample in samples {
+        let after = came.partition_point(|(at_ns, _)| *at_ns <= sample.time.ns());
+        let Some((_, window)) = after.checked_sub(1).map(|place| came[place]) else {
+            continue;
+        };
+        let fits = (0..=MOST_SHIFT)
+            .find(|shift| window > 0 && u64::from(window) << shift == u64::from(sample.rwnd_bytes));
+        if let Some(shift) = fits {
+            votes[shift as usize] += 1;
+        }
+    }
+    let most = (0..=MOST_SHIFT).max_by_key(|shift| votes[*shift as usize])?;
+    (votes[most as usize] > 0).then_some(most)
+}

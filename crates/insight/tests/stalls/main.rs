@@ -1,0 +1,12 @@
+//! The stall finder against worlds whose every stall is known: a small model of TCP by the RFCs makes
+//! the segments, and notes what it waits for while it does.
+
+mod answers;
+mod captured;
+mod cell;
+mod end;
+mod full_buffer;
+mod path;
+mod sessions;
+mod truth;
+mod world;
