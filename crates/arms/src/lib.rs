@@ -1,0 +1,168 @@
+//! Who runs a test of namespaces: root, where root runs the suite, and an ordinary user.
+//!
+//! Such a test has one body for every [`Arm`], and plays it in a process of the arm's user: the
+//! `wansan` binary ([`Arm::command`]), or the test program itself in a role ([`Arm::plays`]), since
+//! a process can move into a user namespace only while it has one thread. What a machine does not
+//! allow an arm is counted as ignored, with the reason.
+//!
+//! A role that holds programs until it is killed, and what is left of it then, is in [`held`].
+
+pub mod held;
+
+use std::ffi::OsStr;
+use std::fmt::{self, Display};
+use std::fs::{Permissions, set_permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Failed, Trial};
+use rustix::process::getuid;
+
+/// The user that the suite drops to when root starts it.
+const NOBODY: u32 = 65_534;
+
+/// Where programs make devices for packets that go into tunnels.
+const TUN: &str = "/dev/net/tun";
+
+/// The first argument of a test program that is to play a role; the role's words follow it.
+pub const ROLE: &str = "--role";
+
+/// A user who runs tests; displayed as they are named: `NAME, as ARM`.
+#[derive(Debug, Clone, Copy)]
+pub struct Arm {
+    root: bool,
+    able: bool,
+}
+
+/// Everybody who is to run each test: root, where root runs the suite, and an ordinary user. The
+/// trials of an arm whose `attempt` fails are ignored, and a line `not run as ARM: REASON` says why.
+pub fn arms(attempt: impl Fn(Arm) -> Result<(), Failed>) -> Vec<Arm> {
+    let user = Arm {
+        root: false,
+        able: true,
+    };
+    let mut arms = vec![user];
+    if getuid().is_root() {
+        arms.insert(0, Arm::of_suite());
+    }
+    for arm in &mut arms {
+        if let Err(reason) = attempt(*arm) {
+            let reason = reason.message().unwrap_or_default();
+            eprintln!("not run as {arm}: {}", reason.trim());
+            arm.able = false;
+        }
+    }
+    arms
+}
+
+impl Arm {
+    /// Whoever runs the suite.
+    #[must_use]
+    pub fn of_suite() -> Arm {
+        Arm {
+            root: getuid().is_root(),
+            able: true,
+        }
+    }
+
+    /// Whether it is root.
+    #[must_use]
+    pub fn is_root(self) -> bool {
+        self.root
+    }
+
+    /// A test that this arm runs.
+    pub fn trial(
+        self,
+        name: impl Display,
+        test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+    ) -> Trial {
+        Trial::test(format!("{name}, as {self}"), test).with_ignored_flag(!self.able)
+    }
+
+    /// A program that is to run as this user.
+    pub fn command(self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        if !self.root && getuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
+    /// A test of tunnels that this arm runs, for which its user must be able to make TUN devices.
+    pub fn tunnel_trial(
+        self,
+        name: impl Display,
+        test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+    ) -> Trial {
+        let asked = self
+            .command("test")
+            .args(["-r", TUN, "-a", "-w", TUN])
+            .status();
+        let may = asked.is_ok_and(|status| status.success());
+        if !may {
+            eprintln!("not run: {name}, as {self}: it may not read and write {TUN}");
+        }
+        let able = self.able && may;
+        Arm { able, ..self }.trial(name, test)
+    }
+
+    /// This test program in a role, in a folder where every user may be.
+    ///
+    /// # Panics
+    /// When the system cannot name the program.
+    #[must_use]
+    pub fn role(self, words: &[&str]) -> Command {
+        let program = std::env::current_exe().expect("a test has a program");
+        let mut command = self.command(program);
+        command.arg(ROLE).args(words).current_dir("/");
+        command
+    }
+
+    /// Has this test program play a role to its end.
+    ///
+    /// # Errors
+    /// What it wrote to stderr, when it did not succeed, or why it cannot be started.
+    pub fn plays(self, words: &[&str]) -> Result<(), Failed> {
+        let output = self.role(words).output();
+        let output = output.map_err(|e| format!("the test program cannot be started: {e}"))?;
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned().into())
+        }
+    }
+}
+
+impl Display for Arm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.root {
+            "root"
+        } else {
+            "an ordinary user"
+        })
+    }
+}
+
+/// How a role ends: with what went wrong on stderr, where [`Arm::plays`] reads it.
+#[must_use]
+pub fn end(played: Result<(), String>) -> ExitCode {
+    match played {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Lets every arm write in a folder.
+///
+/// # Errors
+/// As the system has it when the folder is not ours.
+pub fn open_to_all(folder: &Path) -> io::Result<()> {
+    set_permissions(folder, Permissions::from_mode(0o777))
+}
