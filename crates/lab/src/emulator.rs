@@ -48,7 +48,7 @@ pub use class::Classes;
 use driver::Driver;
 pub use frame::Frame;
 pub use meter::{ElementStatistics, PathStatistics, Statistics};
-pub use priority::Scheduling;
+pub use priority::{Scheduling, prefer};
 pub use remote::{OrderError, Receipt, Remote};
 pub(crate) use ring::MAX_SUPER_FRAME_BYTES;
 
@@ -89,6 +89,19 @@ pub struct Direction {
     pub classes: Option<Classes>,
     /// Where frames are captured that leave it or are dropped.
     pub tap: Option<Tap>,
+    /// Where frames are captured at single elements.
+    pub watches: Vec<Watch>,
+}
+
+/// Captures what passes one element of a direction.
+#[derive(Debug)]
+pub struct Watch {
+    /// The element's name.
+    pub element: String,
+    /// What comes to it.
+    pub before: Tap,
+    /// What leaves it or is dropped there.
+    pub after: Tap,
 }
 
 impl Direction {
@@ -101,6 +114,7 @@ impl Direction {
             overhead_bytes: 0,
             classes: None,
             tap: None,
+            watches: Vec::new(),
         }
     }
 }

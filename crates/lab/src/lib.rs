@@ -4,6 +4,7 @@
 //! - [`world`]: hosts as network namespaces, joined by virtual Ethernet, with processes in them;
 //! - [`vpn`]: tunnels between routers, by real VPN programs;
 //! - [`emulator`]: the wide-area path between the hosts;
+//! - [`netem`]: the same by the kernel, for what it can do of it;
 //! - [`run`]: a plan carried out cell by cell in fresh worlds, with the same programs that a user
 //!   starts by hand;
 //! - [`record`]: the run folder: manifest, results and report.
@@ -11,6 +12,7 @@
 //! Nothing here draws on a terminal: progress goes out through [`run::Observer`].
 
 pub mod emulator;
+pub mod netem;
 pub mod plan;
 pub mod record;
 pub mod run;

@@ -64,6 +64,23 @@
 //! value = "123Mbit/s"
 //! ```
 //!
+//! Connections can be split by relays, and streams measured beside sessions or instead of them; then
+//! the plan needs no target (`docs/stream.md`):
+//!
+//! ```toml
+//! [[relay]]
+//! host = "edge"
+//! to = "storage"
+//! out = { congestion_control = "wansan_hstcp", send_buffer = "16MiB" }
+//!
+//! [[stream]]
+//! name = "backup"
+//! from = "client"
+//! to = "storage"
+//! through = "relay"
+//! flows = 10
+//! ```
+//!
 //! What happens while it runs, at times from the start of the initiators:
 //!
 //! ```toml
@@ -77,6 +94,7 @@ mod cell;
 mod conditions;
 mod document;
 mod expect;
+mod files;
 mod metric;
 mod paper;
 mod parameter;
@@ -87,24 +105,27 @@ mod subject;
 mod sweep;
 mod timeline;
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 pub use cell::{Cell, Phase};
 pub use conditions::{Amendment, Conditions};
 pub use document::{
-    CaseTable, DigestWish, Document, EffectsTable, HostTable, InitiatorTable, Jitter, JitterTable,
-    KnownTable, LinkRate, Loss, LossKind, LossTable, Op, PaperTable, PathTable, Pattern, Queue,
-    QueueTable, RateTable, RecordKind, ReorderTable, RouteTable, RouterTable, RoutingBy,
-    RoutingTable, Schedule, SessionTable, TargetTable, TcpTable, TextOr, TraceTable, WorkloadTable,
-    WorldKind, WorldTable,
+    CaptureWish, CaseTable, ControlTable, Count, DelayedAck, DigestWish, Document, EffectsTable,
+    EmulatorKind, HostTable, InitiatorTable, Jitter, JitterTable, KnownTable, LinkRate, Loss,
+    LossKind, LossTable, Op, PaperTable, PathTable, Pattern, Queue, QueueTable, RateTable,
+    RecordKind, RelaySideTable, RelayTable, ReorderTable, RouteTable, RouterTable, RoutingBy,
+    RoutingTable, Schedule, SessionTable, StatusPlace, StreamTable, TargetTable, TcpTable, TextOr,
+    TraceTable, WorkloadTable, WorldKind, WorldTable,
 };
 pub use expect::{Comparison, Expectation, Verdict};
+pub use files::PlanFile;
 pub use paper::{KnownNumber, Paper};
 pub use parameter::Parameter;
 pub use quantity::{Iops, QueueBound, Rate, Share, Size, Span};
 pub use scenario::{
-    Classifier, Connection, Direction, Initiator, InnerRoute, Link, Scenario, Tunnel, TunnelEnd,
-    Way,
+    Classifier, Connection, Direction, ISCSI_PORT, Initiator, InnerRoute, Link, Receiver, Relay,
+    Scenario, Stream, Tunnel, TunnelEnd, Way,
 };
 pub use sweep::Axis;
 pub use timeline::{Action, Moment, Side, Statement};
@@ -139,6 +160,7 @@ pub struct Plan {
     sweep: Vec<Axis>,
     expectations: Vec<Expectation>,
     known: Vec<paper::Known>,
+    files: Vec<PlanFile>,
     /// How many expectations the quick form cannot check; `None` when this is not one.
     quick_unchecked: Option<usize>,
 }
@@ -154,16 +176,19 @@ impl Plan {
             line: None,
             mistake,
         };
-        let length = std::fs::metadata(file)
-            .map_err(|error| fail(format!("cannot read the plan: {error}")))?
-            .len();
-        if length > MAX_PLAN_BYTES {
+        let unreadable = |error: std::io::Error| fail(format!("cannot read the plan: {error}"));
+        // Devices and pipes have no length to ask for.
+        let mut bytes = Vec::new();
+        std::fs::File::open(file)
+            .and_then(|opened| opened.take(MAX_PLAN_BYTES + 1).read_to_end(&mut bytes))
+            .map_err(unreadable)?;
+        if bytes.len() as u64 > MAX_PLAN_BYTES {
             return Err(fail(format!(
-                "{length} bytes are too many for a plan (at most {MAX_PLAN_BYTES})"
+                "it is too long for a plan, which has at most {MAX_PLAN_BYTES} bytes"
             )));
         }
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| fail(format!("cannot read the plan: {error}")))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|error| unreadable(std::io::Error::other(error.utf8_error())))?;
         Plan::parse(file, &text)
     }
 
@@ -177,24 +202,31 @@ impl Plan {
             line: mistake.line,
             mistake: mistake.text,
         };
+        check_name(file).map_err(located)?;
         let document = document::from_text(text).map_err(located)?;
         let folder = folder_of(file);
         let scenario = Scenario::resolve(&document, text, folder).map_err(located)?;
         let conditions = Conditions::begin(&document, &scenario, folder).map_err(located)?;
         timeline::resolve(&document, text, &conditions).map_err(located)?;
-        let plan = Plan {
+        let mut plan = Plan {
             file: file.to_owned(),
             table: document::to_table(&document).map_err(located)?,
-            sweep: sweep::axes(&document.sweep, &document.case).map_err(located)?,
+            sweep: sweep::axes(&document.sweep, &document.case, text).map_err(located)?,
             expectations: expect::resolve(&document.expect, text).map_err(located)?,
             known: paper::resolve(document.paper.as_ref()).map_err(located)?,
+            files: Vec::new(),
             document,
             quick_unchecked: None,
         };
-        let cells = plan.cells(Phase::Planned, &[])?;
+        let cells = plan.expand(Phase::Planned, &[]).map_err(|mistake| {
+            let axis = |name: &str| matches!(&plan.sweep[..], [only] if sweep::axis_name(name) == *only.name());
+            located(mistake.at_dotted(text, "sweep", axis))
+        })?;
         plan.check_filters(&cells, text).map_err(located)?;
+        plan.check_metrics(&cells, text).map_err(located)?;
+        plan.files = files::of(&cells, folder).map_err(located)?;
         if !plan.document.quick.is_empty() {
-            plan.quick()?;
+            plan.quick().map_err(|error| quick::located(error, text))?;
         }
         Ok(plan)
     }
@@ -210,13 +242,15 @@ impl Plan {
         let mut plan = Plan {
             file: self.file.clone(),
             table: document::to_table(&document).map_err(fail)?,
-            sweep: sweep::axes(&document.sweep, &document.case).map_err(fail)?,
+            sweep: sweep::axes(&document.sweep, &document.case, "").map_err(fail)?,
             expectations: self.expectations.clone(),
             known: self.known.clone(),
+            files: Vec::new(),
             document,
             quick_unchecked: None,
         };
         let cells = plan.cells(Phase::Planned, &[])?;
+        plan.files = files::of(&cells, folder_of(&self.file)).map_err(fail)?;
         let is_advised = plan.document.apply_advice;
         let is_there = |subject: &subject::Subject| subject.is_among(&cells, is_advised);
         plan.expectations.retain(|e| is_there(e.subject()));
@@ -272,6 +306,12 @@ impl Plan {
         &self.sweep
     }
 
+    /// The files of jitter and rates that its cells name, as they were when the plan was read.
+    #[must_use]
+    pub fn files(&self) -> &[PlanFile] {
+        &self.files
+    }
+
     /// What the plan expects of its results.
     #[must_use]
     pub fn expectations(&self) -> &[Expectation] {
@@ -297,14 +337,22 @@ impl Plan {
         phase: Phase,
         changes: &[(Parameter, toml::Value)],
     ) -> Result<Vec<Cell>, PlanError> {
-        let fail = |mistake| self.fail(mistake);
+        self.expand(phase, changes)
+            .map_err(|mistake| self.fail(mistake))
+    }
+
+    fn expand(
+        &self,
+        phase: Phase,
+        changes: &[(Parameter, toml::Value)],
+    ) -> Result<Vec<Cell>, Mistake> {
         let mut base = self.table.clone();
         for (parameter, value) in changes {
-            parameter.set(&mut base, value.clone()).map_err(fail)?;
+            parameter.set(&mut base, value.clone())?;
         }
         let folder = folder_of(&self.file);
         let repeat = self.document.repeat;
-        cell::expand(&base, &self.sweep, repeat, phase, folder, MAX_CELLS).map_err(fail)
+        cell::expand(&base, &self.sweep, repeat, phase, folder, MAX_CELLS)
     }
 
     /// The value that the plan has for a parameter, if it has one.
@@ -361,12 +409,58 @@ impl Plan {
         Ok(())
     }
 
+    /// Nor can an expectation be met of what a cell that it means does not record.
+    fn check_metrics(&self, cells: &[Cell], text: &str) -> Result<(), Mistake> {
+        for (place, expectation) in self.expectations.iter().enumerate() {
+            let (metric, subject) = (expectation.metric(), expectation.subject());
+            let meant = |cell: &&Cell| subject.chooses(cell);
+            let mut lacks = cells.iter().filter(meant).filter_map(|cell| {
+                let lack = metric::lack(metric, cell)?;
+                Some(match &cell.parameters[..] {
+                    [] => lack,
+                    parameters => format!("{lack} (where {})", cell::written(parameters)),
+                })
+            });
+            if let Some(lack) = lacks.next() {
+                let mistake = Mistake::new(format!("[[expect]] `{metric}` is never there: {lack}"));
+                return Err(mistake.in_table(text, "expect", place, "metric"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What this computer finds wrong with a parameter `TABLE.KEY`, on the line of the plan's file that
+    /// sets it: in its sweep, or in that table.
+    #[must_use]
+    pub fn wrong(&self, parameter: &str, why: &dyn std::fmt::Display) -> PlanError {
+        let mistake = Mistake::new(why.to_string());
+        // A file that has gone since leaves the mistake without its line.
+        let text = std::fs::read_to_string(&self.file).unwrap_or_default();
+        let is_meant = |name: &str| sweep::is_meant(name, parameter);
+        let is_swept = self.sweep.iter().any(|axis| is_meant(axis.name().name()));
+        self.fail(match parameter.split_once('.') {
+            _ if is_swept => mistake.at_dotted(&text, "sweep", is_meant),
+            Some((table, key)) => mistake.in_section(&text, table, key),
+            None => mistake,
+        })
+    }
+
     fn fail(&self, mistake: Mistake) -> PlanError {
         PlanError {
             file: self.file.clone(),
             line: mistake.line,
             mistake: mistake.text,
         }
+    }
+}
+
+/// A plan's name is that of the folder of its runs, so it must not mean another folder.
+fn check_name(file: &Path) -> Result<(), Mistake> {
+    match file.file_stem().and_then(std::ffi::OsStr::to_str) {
+        Some(stem @ ("." | "..")) => Err(Mistake::new(format!(
+            "the plan is named `{stem}`, and no folder of runs can be: give its file another name"
+        ))),
+        _ => Ok(()),
     }
 }
 

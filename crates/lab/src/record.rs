@@ -17,21 +17,25 @@ mod path;
 mod report;
 mod results;
 mod stored;
+mod stream;
 
 use std::path::PathBuf;
 
 pub use compare::{
-    CONFIDENCE, CellDifference, CompareError, Comparison, Difference, DifferenceVerdict,
+    ByHand, CONFIDENCE, CellDifference, CompareError, Comparison, Difference, DifferenceVerdict,
     SettingDifference, compare,
 };
 pub use export::CellTable;
 pub use folder::RunFolder;
 pub use machine::Machine;
-pub use manifest::{CellFacts, ClockAnchor, Manifest, NodeFacts, PathFacts};
+pub use manifest::{
+    CellFacts, ClockAnchor, ControlFacts, FileFacts, Manifest, NodeFacts, PathFacts,
+};
 pub use path::{ElementResult, PathChange, PathResult};
 pub use report::page;
 pub use results::{Advised, CellFinding, CellResult, MeasuredGain, Results};
-pub use stored::{StoredError, StoredManifest, StoredRun, list};
+pub use stored::{StoredError, StoredFile, StoredManifest, StoredRun, list};
+pub use stream::{RelayResult, StreamResult};
 
 /// The run folder could not be written: a matter of the disk or of its rights.
 #[derive(Debug, thiserror::Error)]

@@ -4,14 +4,18 @@
 //! connections, so that nothing of one cell can be felt in the next. When the plan asks for it,
 //! the sweep runs a second time with what the finding of the first advises.
 
+mod carrier;
 mod cell;
 mod clock;
+mod congestion;
 pub mod control;
 mod course;
 mod emulation;
 mod explain;
 mod phase;
+mod processors;
 mod program;
+mod servers;
 mod tunnels;
 
 use std::path::PathBuf;
@@ -22,11 +26,13 @@ use wansan_insight::cell::ReadError;
 use wansan_insight::report::PageError;
 
 use crate::emulator::EmulatorError;
+use crate::netem::NetemError;
 use crate::plan::{Phase, PlanError};
 use crate::record::{CellResult, RecordError, Results};
 use crate::vpn::VpnError;
 use crate::world::{ProcessError, Rights, WorldError};
 
+pub use congestion::CongestionControlError;
 pub use phase::run;
 
 /// How a plan is to be run.
@@ -93,7 +99,7 @@ pub enum RunError {
         /// The run's folder, if there was anything to keep.
         folder: Option<PathBuf>,
     },
-    /// The advice does not fit the plan.
+    /// The plan names a congestion control that is not there, or the advice does not fit it.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The folder cannot be written.
@@ -113,12 +119,34 @@ pub enum CellError {
     /// Its paths could not be emulated.
     #[error(transparent)]
     Emulator(#[from] EmulatorError),
+    /// netem does not carry its packets.
+    #[error(transparent)]
+    Netem(#[from] NetemError),
     /// Its tunnels could not be made, or broke.
     #[error(transparent)]
     Vpn(#[from] VpnError),
+    /// Its congestion control could not be had.
+    #[error(transparent)]
+    CongestionControl(#[from] CongestionControlError),
+    /// The tunnel of a route did not come up over its paths.
+    #[error("{source}; it goes over {paths}: do packets get through there?")]
+    Tunnel {
+        /// The paths, each in backticks.
+        paths: String,
+        /// Which tunnel, and what its program says.
+        source: VpnError,
+    },
     /// One of its programs failed.
     #[error(transparent)]
     Program(#[from] ProcessError),
+    /// A path was down when it failed.
+    #[error("{source}; a path was down by then: {changes}")]
+    Down {
+        /// What failed.
+        source: Box<CellError>,
+        /// What took which path down, and when.
+        changes: String,
+    },
     /// A program said something that the lab does not understand: the program is of another
     /// version than the lab.
     #[error("{title} says `{said}`, which is no {awaited}")]
@@ -129,6 +157,17 @@ pub enum CellError {
         awaited: &'static str,
         /// What came.
         said: String,
+    },
+    /// There was no time at which all of its initiators, or streams, were measured.
+    #[error(
+        "the loads do not overlap: `{early}` had been measured before `{late}` began to \
+         be; measure longer (`workload.time`), or have fewer of them"
+    )]
+    Apart {
+        /// The host of the initiator that was done first.
+        early: String,
+        /// The host of the one that began last.
+        late: String,
     },
     /// Its records could not be written or joined.
     #[error(transparent)]

@@ -15,9 +15,11 @@ mod ipsec;
 mod usage;
 mod wireguard;
 
+use std::fs::OpenOptions;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
@@ -158,6 +160,30 @@ pub enum VpnError {
         /// The Debian packages that bring what is missing.
         missing: Vec<&'static str>,
     },
+    /// No device can be made for packets that go into tunnels.
+    #[error(
+        "`vpn` needs /dev/net/tun: {source}; load the driver with `sudo modprobe tun`, and allow \
+         reading and writing it (`sudo chmod 666 /dev/net/tun`, as udev does)"
+    )]
+    NoTun {
+        /// Why it cannot be opened.
+        source: std::io::Error,
+    },
+    /// The ends of a tunnel did not find each other.
+    #[error("the tunnel `{tunnel}` between routers `{near}` and `{far}` did not come up: {reason}")]
+    NotUp {
+        /// The tunnel's name.
+        tunnel: String,
+        /// The router at its near end.
+        near: String,
+        /// The router at its far end.
+        far: String,
+        /// What its program says.
+        reason: String,
+    },
+    /// Whoever asked for tunnels does not want them any more.
+    #[error("interrupted")]
+    Interrupted,
     /// A router's program could not be started or ended.
     #[error(transparent)]
     Program(#[from] ProcessError),
@@ -243,6 +269,16 @@ impl Kind {
         }
     }
 
+    /// The longest packet that may go into such a tunnel in a world that has tunnels of `all` these
+    /// kinds, itself among them: those of one VPN share devices, and with them the least of their
+    /// lengths.
+    #[must_use]
+    pub fn shared_mtu_bytes(self, all: &[Kind], outer_mtu_bytes: u32) -> u32 {
+        let alike = all.iter().filter(|other| other.vpn() == self.vpn());
+        let each = alike.map(|other| other.mtu_bytes(outer_mtu_bytes));
+        each.fold(self.mtu_bytes(outer_mtu_bytes), u32::min)
+    }
+
     /// How it encrypts.
     #[must_use]
     pub const fn cipher_name(self) -> &'static str {
@@ -253,31 +289,55 @@ impl Kind {
     }
 }
 
-/// Whether this machine has the programs for tunnels of these kinds.
+impl TunnelSpec<'_> {
+    fn is_not_up(&self, reason: String) -> VpnError {
+        VpnError::NotUp {
+            tunnel: self.name.clone(),
+            near: self.near.router.name().to_owned(),
+            far: self.far.router.name().to_owned(),
+            reason,
+        }
+    }
+}
+
+/// Where programs make devices for packets that go into tunnels.
+const TUN: &str = "/dev/net/tun";
+
+/// Whether this machine has what tunnels of these kinds need.
 ///
 /// # Errors
-/// [`VpnError::PackagesMissing`] names all the packages that are missing.
+/// [`VpnError::PackagesMissing`] names all the packages that are missing; [`VpnError::NoTun`].
 pub fn check(kinds: &[Kind]) -> Result<(), VpnError> {
     if kinds.iter().any(|kind| kind.vpn() == Vpn::Ipsec) {
         ipsec::check(Path::new("/"))?;
     }
-    Ok(())
+    if kinds.is_empty() {
+        return Ok(());
+    }
+    let opened = OpenOptions::new().read(true).write(true).open(TUN);
+    opened
+        .map(drop)
+        .map_err(|source| VpnError::NoTun { source })
 }
 
 impl Tunnels {
     /// Starts the programs of all routers, and gives the tunnels once both ends of each have
-    /// shaken hands. `program` is the `wansan` binary.
+    /// shaken hands, which is waited for until `stop` is set. `program` is the `wansan` binary.
     ///
     /// # Errors
     /// [`VpnError`]; nothing is left of the tunnels then.
-    pub fn start(program: &Path, specs: &[TunnelSpec<'_>]) -> Result<Tunnels, VpnError> {
+    pub fn start(
+        program: &Path,
+        specs: &[TunnelSpec<'_>],
+        stop: &AtomicBool,
+    ) -> Result<Tunnels, VpnError> {
         let of = |vpn: Vpn| -> Vec<&TunnelSpec<'_>> {
             let alike = specs.iter().filter(|spec| spec.kind.vpn() == vpn);
             alike.collect()
         };
         let (wireguard, ipsec) = (of(Vpn::WireGuard), of(Vpn::Ipsec));
-        let mut servers = wireguard::start(program, &wireguard)?;
-        servers.extend(ipsec::start(&ipsec)?);
+        let mut servers = wireguard::start(program, &wireguard, stop)?;
+        servers.extend(ipsec::start(&ipsec, stop)?);
         let mut tunnels: Vec<Tunnel> = wireguard::tunnels(&wireguard);
         tunnels.extend(ipsec::tunnels(&ipsec));
         for tunnel in &mut tunnels {
@@ -293,6 +353,12 @@ impl Tunnels {
             servers,
             samples: Vec::new(),
         })
+    }
+
+    /// The programs that serve them: router, name of the VPN, process id.
+    pub fn programs(&self) -> impl Iterator<Item = (&str, &'static str, u32)> {
+        let servers = self.servers.iter();
+        servers.map(|server| (&server.router[..], server.vpn.name(), server.process.id()))
     }
 
     /// The tunnels, in the order in which they were asked for.

@@ -20,6 +20,7 @@ mod namespace;
 mod netlink;
 mod node;
 mod offload;
+mod precedence;
 mod process;
 mod rights;
 mod route;

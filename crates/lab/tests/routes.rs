@@ -1,22 +1,22 @@
 //! Connections through routers, each down its own route, there and back: real namespaces and
 //! packets, as root and as an ordinary user, with a stand-in for the programs on the hosts.
 //!
-//! Every test runs this program again in a role of its own, since a process can move into a user
-//! namespace only while it has one thread. What a machine does not allow is counted as ignored,
-//! with the reason.
+//! Every test runs this program again in a role of its own.
+
+#[path = "stand_in/programs.rs"]
+mod stand_in;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{SocketAddr, SocketAddrV4, TcpStream};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Arguments;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
+use wansan_arms::{ROLE, arms, end};
 use wansan_lab::plan::{Link, Phase, Plan, Scenario};
 use wansan_lab::record::{CellResult, Results};
 use wansan_lab::run::{Observer, Options, run};
@@ -25,8 +25,8 @@ use wansan_trace::event::Packet;
 use wansan_trace::file::{self, Table};
 use wansan_trace::{ConnectionId, Direction, Kinds, Layer, Recorder, SessionId, TaskTag, clock};
 
-const REQUEST_BYTES: usize = 48;
-const ANSWER_BYTES: usize = 48 + 4096;
+use stand_in::{ANSWER_BYTES, REQUEST_BYTES};
+
 /// How often each connection of the stand-in asks, before it is set up again and after.
 const EXCHANGES: u32 = 20;
 const ISCSI_PORT: u16 = 3260;
@@ -138,7 +138,7 @@ fn plan(by: &str, case: Case) -> Plan {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let played = match arguments.first().map(String::as_str) {
-        Some("--role") => play(&arguments[1]),
+        Some(ROLE) => play(&arguments[1]),
         Some("target") => target(),
         Some("bench") => bench(&arguments),
         // As the lab starts `wansan wireguard`.
@@ -148,50 +148,22 @@ fn main() -> ExitCode {
         }
         _ => return test(),
     };
-    match played {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
-    }
+    end(played)
 }
-
-/// The user that the suite drops to when root starts it.
-const NOBODY: u32 = 65_534;
 
 fn test() -> ExitCode {
     let arguments = Arguments::from_args();
-    let mut arms = vec![("an ordinary user", None)];
-    if rustix::process::getuid().is_root() {
-        arms = vec![("root", None), ("an ordinary user", Some(NOBODY))];
-    }
     let mut trials = Vec::new();
-    for (arm, drop_to) in arms {
-        let obstacle = plays("isolate", drop_to).err();
-        if let Some(reason) = &obstacle {
-            eprintln!("not run as {arm}: {}", reason.message().unwrap_or_default());
-        }
-        for (name, ..) in TESTS {
-            let trial = Trial::test(format!("{name}, as {arm}"), move || plays(name, drop_to));
-            trials.push(trial.with_ignored_flag(obstacle.is_some()));
+    for arm in arms(|arm| arm.plays(&["isolate"])) {
+        for (name, _, case) in TESTS {
+            let test = move || arm.plays(&[name]);
+            trials.push(match case.vpn {
+                "none" => arm.trial(name, test),
+                _ => arm.tunnel_trial(name, test),
+            });
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-fn plays(role: &str, drop_to: Option<u32>) -> Result<(), Failed> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["--role", role]).current_dir("/");
-    if let Some(id) = drop_to {
-        command.uid(id).gid(id);
-    }
-    let output = command.output()?;
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).into_owned().into())
-    }
 }
 
 fn play(role: &str) -> Result<(), String> {
@@ -337,32 +309,9 @@ fn manifest_shows_the_way(manifest: &str) -> Result<(), String> {
 
 /// Answers whoever asks.
 fn target() -> Result<(), String> {
-    let listener = TcpListener::bind(("0.0.0.0", ISCSI_PORT)).map_err(|e| e.to_string())?;
-    println!("{{\"event\":\"listening\",\"address\":\"0.0.0.0:{ISCSI_PORT}\"}}");
-    let ended = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGTERM, ended.clone())
-        .map_err(|e| e.to_string())?;
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || serve(stream));
-        }
-    });
-    while !ended.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
-}
-
-fn serve(mut stream: TcpStream) {
-    let mut request = [0; REQUEST_BYTES];
-    let answer = vec![0; ANSWER_BYTES];
-    while stream.read_exact(&mut request).is_ok() && stream.write_all(&answer).is_ok() {}
-}
-
-/// The values behind a flag of the stand-in's command line.
-fn flags<'a>(arguments: &'a [String], name: &str) -> Vec<&'a str> {
-    let pairs = arguments.windows(2).filter(|pair| pair[0] == name);
-    pairs.map(|pair| pair[1].as_str()).collect()
+    let listener = stand_in::listen(("0.0.0.0", ISCSI_PORT));
+    let answered = listener.and_then(stand_in::answer);
+    answered.map_err(|error| error.to_string())
 }
 
 /// A connection over each route, and then once more from the same ends.
@@ -374,7 +323,8 @@ fn bench(arguments: &[String]) -> Result<(), String> {
     };
     let mut recorder = Recorder::new(kinds, 1 << 20);
     let session = SessionId::new([0; 6], std::process::id() as u16);
-    let routes = flags(arguments, "--route");
+    let routes = stand_in::flags(arguments, "--route");
+    stand_in::wait_to_begin().map_err(|error| text(&error))?;
     let from = clock::now();
     let mut asked = 0u32;
     for _ in 0..2 {
@@ -400,18 +350,7 @@ fn bench(arguments: &[String]) -> Result<(), String> {
             }
         }
     }
-    let folder = PathBuf::from(flags(arguments, "--record")[0]);
-    file::write_part(&folder, flags(arguments, "--host")[0], &[recorder]).map_err(|e| text(&e))?;
-    let to = clock::now();
-    let per_s = f64::from(asked) / (to - from).as_secs_f64();
-    println!(
-        "{}",
-        serde_json::json!({
-            "ios": asked, "iops": per_s, "bytes_per_s": per_s * 4096.0, "errors": 0,
-            "measured_from_ns": from.ns(), "measured_to_ns": to.ns(),
-        })
-    );
-    Ok(())
+    stand_in::report(arguments, recorder, from, asked)
 }
 
 /// Connects over a route as `--route` has it.

@@ -4,48 +4,50 @@
 //! over the real path, and it can be told to fail in every way that a program may. What real
 //! programs do is tested where they are built.
 
+#[path = "stand_in/programs.rs"]
+mod stand_in;
+
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Arguments;
+use wansan_arms::{ROLE, arms, end};
 use wansan_lab::plan::{Phase, Plan};
 use wansan_lab::record::{CellResult, Results};
 use wansan_lab::run::{Observer, Options, RunError, run};
 use wansan_lab::world::isolate;
 use wansan_trace::{ConnectionId, Direction, Kinds, Layer, Recorder, SessionId, TaskTag, clock};
 
-const REQUEST_BYTES: usize = 48;
-const ANSWER_BYTES: usize = 48 + 4096;
+use stand_in::{ANSWER_BYTES, REQUEST_BYTES, flag};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let played = match arguments.first().map(String::as_str) {
-        Some("--role") => play(&arguments[1]),
+        Some(ROLE) => play(&arguments[1]),
         Some("target") => target(&arguments),
         Some("bench") => bench(&arguments),
         _ => return test(),
     };
-    match played {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
-    }
+    end(played)
 }
 
-/// The user that the suite drops to when root starts it.
-const NOBODY: u32 = 65_534;
-
 /// A test's name and the role that plays it.
-const TESTS: [(&str, &str); 9] = [
+const TESTS: [(&str, &str); 12] = [
     ("a run leaves all its files", "whole"),
     ("delays are those of the plan", "delays"),
+    ("initiators begin together", "together"),
+    (
+        "a target grants the connections that the plan asks for",
+        "crowd",
+    ),
+    (
+        "a congestion control that is not there costs no cell",
+        "no-control",
+    ),
     ("an unmet expectation is told", "unmet"),
     ("a target that does not start leaves nothing", "no-target"),
     (
@@ -63,36 +65,13 @@ const TESTS: [(&str, &str); 9] = [
 
 fn test() -> ExitCode {
     let arguments = Arguments::from_args();
-    let mut arms = vec![("an ordinary user", None)];
-    if rustix::process::getuid().is_root() {
-        arms = vec![("root", None), ("an ordinary user", Some(NOBODY))];
-    }
     let mut trials = Vec::new();
-    for (arm, drop_to) in arms {
-        let obstacle = plays("isolate", drop_to).err();
-        if let Some(reason) = &obstacle {
-            eprintln!("not run as {arm}: {}", reason.message().unwrap_or_default());
-        }
+    for arm in arms(|arm| arm.plays(&["isolate"])) {
         for (name, role) in TESTS {
-            let trial = Trial::test(format!("{name}, as {arm}"), move || plays(role, drop_to));
-            trials.push(trial.with_ignored_flag(obstacle.is_some()));
+            trials.push(arm.trial(name, move || arm.plays(&[role])));
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-fn plays(role: &str, drop_to: Option<u32>) -> Result<(), Failed> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["--role", role]).current_dir("/");
-    if let Some(id) = drop_to {
-        command.uid(id).gid(id);
-    }
-    let output = command.output()?;
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).into_owned().into())
-    }
 }
 
 fn play(role: &str) -> Result<(), String> {
@@ -113,6 +92,11 @@ fn play(role: &str) -> Result<(), String> {
     match role {
         "whole" => trial.whole(),
         "delays" => trial.delays(),
+        "together" => trial.together(),
+        "crowd" => run(&plan("crowd", ""), &trial.options, &mut Seen::default())
+            .map(drop)
+            .map_err(|error| error.to_string()),
+        "no-control" => trial.no_control(),
         "unmet" => trial.unmet(),
         "no-target" => trial.no_target(),
         "bad-bench" => trial.fails_with(
@@ -127,14 +111,21 @@ fn play(role: &str) -> Result<(), String> {
     }
 }
 
+/// What the name of the stand-in's target begins with; how it behaves comes after it.
+const NAMING: &str = "iqn.2026-11.net.wansan:";
+
+/// More than a target grants unless it is told to.
+const CONNECTIONS: u32 = 40;
+
 /// The plan of all trials; the target's name tells the stand-in how to behave.
 fn plan(behaviour: &str, more: &str) -> Plan {
+    let behaviour = format!("{NAMING}{behaviour}");
     let text = format!(
         "title = \"Trial\"\n{more}\n\
          [[host]]\nname = \"storage\"\n[[host]]\nname = \"client\"\ncount = 2\n\
          [[path]]\nbetween = [\"client\", \"storage\"]\ndelay = \"5ms\"\nrate = \"1Gbit/s\"\n\
          [target]\nhost = \"storage\"\nname = \"{behaviour}\"\nluns = [\"memory:1MiB\"]\n\
-         [[initiator]]\nhost = \"client\"\n\
+         [[initiator]]\nhost = \"client\"\nconnections = {CONNECTIONS}\n\
          [workload]\nop = \"read\"\nblock = \"4KiB\"\ntime = \"300ms\"\nwarmup = \"50ms\"\n\
          [trace]\nkinds = [\"io\", \"path\", \"packet\"]\nmemory = \"32MiB\"\n\
          [sweep]\nworkload.parallel = [1, 4]\n"
@@ -232,10 +223,21 @@ impl Lab<'_> {
         check(outcome.as_expected(), || {
             format!("{:?}", outcome.results.expectations)
         })?;
-        // Four in flight over the same round trip make up to four times as many I/Os.
-        let cells = &outcome.results.cells;
-        let ratio = cells[1].iops / cells[0].iops;
-        check(ratio > 1.5, || format!("4 in flight make {ratio} times 1"))
+        // What each cell asks for is in flight over that time, on however slow a machine.
+        let [one, four] = [0, 1].map(|cell| outcome.results.cells[cell].in_flight["app"]);
+        let ratio = four / one;
+        check(ratio > 2.0, || format!("4 asked for are {ratio} times 1"))
+    }
+
+    fn together(&self) -> Result<(), String> {
+        let outcome = run(&plan("slow", ""), &self.options, &mut Seen::default())
+            .map_err(|error| error.to_string())?;
+        let cell = &outcome.results.cells[0];
+        let moment = |place: usize, name: &str| cell.initiators[place][name].as_u64();
+        check(
+            moment(1, "measured_from_ns") < moment(0, "measured_to_ns"),
+            || format!("one was done before the other began: {:?}", cell.initiators),
+        )
     }
 
     fn unmet(&self) -> Result<(), String> {
@@ -247,6 +249,21 @@ impl Lab<'_> {
         )
         .map_err(|error| error.to_string())?;
         check(!outcome.as_expected(), || "light has been overtaken".into())
+    }
+
+    fn no_control(&self) -> Result<(), String> {
+        let text = "[quick]\ntcp.congestion_control = \"nonsense\"\n";
+        let plan = plan("well", text).quick().map_err(|e| e.to_string())?;
+        let mut seen = Seen::default();
+        let error = run(&plan, &self.options, &mut seen)
+            .map(|_| ())
+            .expect_err("there is no such control");
+        let message = error.to_string();
+        check(matches!(error, RunError::Plan(_)), || message.clone())?;
+        check(message.contains("'nonsense' is not in"), || message.clone())?;
+        check(seen.phases == 0 && !self.options.out.exists(), || {
+            "it began nevertheless".into()
+        })
     }
 
     fn no_target(&self) -> Result<(), String> {
@@ -275,6 +292,15 @@ impl Lab<'_> {
         else {
             return Err(message);
         };
+        let manifest = read_json(&folder.join("manifest.json"))?;
+        let facts = &manifest["cells"][0];
+        check(
+            facts["nodes"]
+                .as_array()
+                .is_some_and(|nodes| nodes.len() == 3)
+                && facts["programs"]["storage"].is_string(),
+            || format!("what was built is not told: {facts}"),
+        )?;
         let results = read_json(&folder.join("results.json"))?;
         let told = results["cells"][0]["failure"].as_str().unwrap_or_default();
         check(parts.iter().all(|part| told.contains(part)), || {
@@ -332,55 +358,34 @@ fn read_json(path: &Path) -> Result<serde_json::Value, String> {
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }
 
-/// The value behind a flag of the stand-in's command line.
-fn flag<'a>(arguments: &'a [String], name: &str) -> &'a str {
-    let place = arguments.iter().position(|argument| argument == name);
-    place
-        .and_then(|place| arguments.get(place + 1))
-        .map_or("", String::as_str)
-}
-
 fn target(arguments: &[String]) -> Result<(), String> {
-    let behaviour = flag(arguments, "--name");
+    let behaviour = flag(arguments, "--name").trim_start_matches(NAMING);
     if behaviour == "refuse" {
         return Err("I will not".to_owned());
     }
-    let listener = TcpListener::bind(flag(arguments, "--listen")).map_err(|e| e.to_string())?;
-    println!(
-        "{{\"event\":\"listening\",\"address\":\"{}\"}}",
-        flag(arguments, "--listen")
-    );
+    let granted: u32 = flag(arguments, "--max-connections")
+        .parse()
+        .map_err(|_| "no --max-connections")?;
+    if behaviour == "crowd" && granted < CONNECTIONS {
+        return Err(format!("I take {granted} and no more"));
+    }
+    let listener =
+        stand_in::listen(flag(arguments, "--listen")).map_err(|error| error.to_string())?;
     if behaviour == "die" {
         std::thread::sleep(Duration::from_millis(100));
         return Err("out of order".to_owned());
     }
-    let ended = std::sync::Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGTERM, ended.clone())
-        .map_err(|e| e.to_string())?;
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || serve(stream));
-        }
-    });
-    while !ended.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
-}
-
-fn serve(mut stream: TcpStream) {
-    let _ = stream.set_nodelay(true);
-    let mut request = [0; REQUEST_BYTES];
-    let answer = vec![0; ANSWER_BYTES];
-    while stream.read_exact(&mut request).is_ok() && stream.write_all(&answer).is_ok() {}
+    stand_in::answer(listener).map_err(|error| error.to_string())
 }
 
 fn bench(arguments: &[String]) -> Result<(), String> {
     let url = arguments[1].trim_start_matches("iscsi://");
-    let (address, behaviour) = url.split_once('/').ok_or("no target in the URL")?;
+    let (address, name) = url.split_once('/').ok_or("no target in the URL")?;
+    let behaviour = name.trim_start_matches(NAMING);
     match behaviour.trim_end_matches("/0") {
         "break" => return Err("the disk is on fire".to_owned()),
         "babble" => {
+            stand_in::wait_to_begin().map_err(|error| error.to_string())?;
             println!("hello");
             return Ok(());
         }
@@ -411,6 +416,11 @@ fn bench(arguments: &[String]) -> Result<(), String> {
         );
     };
     let mut answer = vec![0; ANSWER_BYTES];
+    if behaviour.starts_with("slow") && flag(arguments, "--host") == "client-2" {
+        // Longer than the other is measured.
+        std::thread::sleep(Duration::from_millis(600));
+    }
+    stand_in::wait_to_begin().map_err(|error| error.to_string())?;
     let from = clock::now();
     let mut asked = 0u32;
     let mut answered = 0u32;
@@ -429,18 +439,5 @@ fn bench(arguments: &[String]) -> Result<(), String> {
             answered += 1;
         }
     }
-    let folder = PathBuf::from(flag(arguments, "--record"));
-    wansan_trace::file::write_part(&folder, flag(arguments, "--host"), &[recorder])
-        .map_err(|e| e.to_string())?;
-    let to = clock::now();
-    let seconds = (to - from).as_secs_f64();
-    println!(
-        "{}",
-        serde_json::json!({
-            "ios": answered, "iops": f64::from(answered) / seconds,
-            "bytes_per_s": f64::from(answered) * 4096.0 / seconds, "errors": 0,
-            "measured_from_ns": from.ns(), "measured_to_ns": to.ns(),
-        })
-    );
-    Ok(())
+    stand_in::report(arguments, recorder, from, answered)
 }

@@ -139,10 +139,118 @@ fn cells_are_compared_over_their_repeats() {
         .map(|s| s.setting.as_str())
         .collect();
     assert_eq!(settings, ["path.wan.delay"]);
-    let nothing = compare(&run("reads"), &run("writes"))
+    // What is in a file that both plans name.
+    for (name, sha256) in [("20260101T000000Z", "11"), ("20260202T000000Z", "22")] {
+        let file = out
+            .path()
+            .join(format!("reads/{name}-aaaaaaaa/manifest.json"));
+        let mut manifest: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        manifest["files"] = json!({"rates.csv": {"sha256": sha256, "copy": "files/rates.csv"}});
+        fs::write(&file, manifest.to_string()).unwrap();
+    }
+    let comparison = compare(&run("reads/202601"), &run("reads/202602")).unwrap();
+    let file = &comparison.settings[0];
+    assert_eq!(file.setting, "file rates.csv");
+    assert_eq!((&file.first, &file.second), (&json!("11"), &json!("22")));
+    let none = compare(&run("reads"), &run("writes"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        none.contains("writes/") && none.contains("none of its cells was measured"),
+        "{none}"
+    );
+    let mut other = cell(0, 0, "64ms", 1.0);
+    write(
+        out.path(),
+        "others",
+        "20260104T000000Z-cccccccc",
+        &[other.clone()],
+    );
+    let nothing = compare(&run("reads"), &run("others"))
         .unwrap_err()
         .to_string();
     assert!(nothing.contains("no cell in common"), "{nothing}");
+    other["failure"] = json!("no target");
+    write(out.path(), "others", "20260105T000000Z-cccccccc", &[other]);
+    let failed = compare(&run("reads"), &run("others"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        failed.contains("none of its cells was measured"),
+        "{failed}"
+    );
+}
+
+/// Two runs of one plan, one of them changed by hand, are not alike.
+#[test]
+fn changes_by_hand_are_told() {
+    let out = scratch();
+    let change = |asked_by: &str, planned_ns: Value, statement: &str| {
+        json!({
+            "statement": statement, "asked_by": asked_by, "planned_ns": planned_ns,
+            "made_after_ns": 1_203_000_000_u64, "made_at_ns": 5, "refused": null,
+        })
+    };
+    let planned = change("plan", json!(1_000_000_000), "wan.loss = 1%");
+    let by_hand = change("hand", json!(null), "wan.delay = 20ms");
+    for (name, timeline) in [
+        ("20260101T000000Z-a", json!([planned])),
+        ("20260102T000000Z-b", json!([planned, by_hand])),
+    ] {
+        let mut cell = cell(0, 0, "1ms", 100.0);
+        cell["timeline"] = timeline;
+        write(out.path(), "hands", name, &[cell]);
+    }
+    let run = |name: &str| StoredRun::find(out.path(), name).unwrap();
+    let (first, second) = (run("hands/20260101"), run("hands/20260102"));
+    let comparison = compare(&first, &second).unwrap();
+    let cell = &comparison.cells[0];
+    assert_eq!(cell.by_hand_in_first, []);
+    let told: Vec<String> = cell
+        .by_hand_in_second
+        .iter()
+        .map(|by| by.change.to_string())
+        .collect();
+    assert_eq!(told, ["at 1.203s wan.delay = 20ms (by hand)"]);
+    let exported = |run: &StoredRun| CellTable::of(&run.results).to_json()[0].clone();
+    assert_eq!(exported(&first).get("changed_by_hand"), None);
+    assert_eq!(exported(&second)["changed_by_hand"], told[0]);
+    for run in [&first, &second] {
+        assert_eq!(exported(run)["changed_by_plan"], "at 1.203s wan.loss = 1%");
+    }
+}
+
+/// What a cell that failed has not measured is missing, not 0: in runs of earlier versions too.
+#[test]
+fn a_failed_cell_has_no_numbers() {
+    let out = scratch();
+    let mut failed = cell(1, 0, "16ms", 0.0);
+    failed["failure"] = json!("no target");
+    failed["measured_from_ns"] = json!(0);
+    failed["latency_p50_ns"] = json!(null);
+    let cells = [cell(0, 0, "1ms", 100.0), failed];
+    write(out.path(), "fails", "20260101T000000Z-aaaaaaaa", &cells);
+    let run = StoredRun::find(out.path(), "fails").unwrap();
+    let table = CellTable::of(&run.results).to_json();
+    for name in [
+        "iops",
+        "bytes_per_s",
+        "measured_from_ns",
+        "measured_to_ns",
+        "latency_p50_ns",
+    ] {
+        assert!(table[0][name].is_number(), "{name}: {table}");
+        assert_eq!(table[1].get(name), Some(&Value::Null), "{name}");
+    }
+    assert_eq!(table[1]["failure"], "no target");
+    let mut csv = Vec::new();
+    CellTable::of(&run.results).write_csv(&mut csv).unwrap();
+    let csv = String::from_utf8(csv).unwrap();
+    let last = csv.lines().last().unwrap();
+    assert!(
+        last.starts_with("1,planned,0,no target,") && !last.contains(",0,0"),
+        "{last}"
+    );
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn every_cell_has_the_timeline() {
 fn mistakes_stand_on_their_line_with_what_is_right() {
     for (entry, part) in [
         ("upper down", "says no time"),
-        ("at 5s", "says no time"),
+        ("at 5s", "says no change"),
         ("at 5 upper down", "`at`"),
         ("at -1s upper down", "in the past"),
         (

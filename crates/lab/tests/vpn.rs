@@ -1,11 +1,9 @@
 //! Real tunnels between the routers of real worlds, as root and as an ordinary user, with somebody
 //! on the path between them who sees every packet.
 //!
-//! Every test runs this program again in a role of its own, as `tests/world.rs` does. What a machine
-//! does not allow or does not have is counted as ignored, with the reason.
+//! Every test runs this program again in a role of its own. What a machine does not have is counted
+//! as ignored, with the reason.
 
-#[path = "vpn/arms.rs"]
-mod arms;
 #[path = "vpn/scene.rs"]
 mod scene;
 #[path = "vpn/spy.rs"]
@@ -13,15 +11,16 @@ mod spy;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Child, ExitCode, Stdio};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Failed};
+use wansan_arms::held::{is_alive, is_inhabited, network_of, until_killed, wait_until};
+use wansan_arms::{Arm, ROLE, arms, end};
 use wansan_lab::vpn::{self, Cipher, Kind, VpnError};
 use wansan_lab::world::isolate;
 
-use arms::{Arm, arms, wait_until};
 use scene::{FIRST_PORTS, OTHER_PORTS, Scene};
 
 const KINDS: [Kind; 4] = [
@@ -37,18 +36,9 @@ fn main() -> ExitCode {
         // As the lab starts `wansan wireguard`.
         ["wireguard"] => {
             let Err(error) = wansan_wireguard::run(std::io::stdin(), std::io::stdout());
-            eprintln!("{error}");
-            return ExitCode::FAILURE;
+            return end(Err(error.to_string()));
         }
-        ["--role", role, kind] => {
-            return match play(role, kind) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(message) => {
-                    eprintln!("{message}");
-                    ExitCode::FAILURE
-                }
-            };
-        }
+        [ROLE, role, kind] => return end(play(role, kind)),
         _ => {}
     }
     let arguments = Arguments::from_args();
@@ -57,22 +47,21 @@ fn main() -> ExitCode {
         eprintln!("not run with IPsec: {reason}");
     }
     let mut trials = Vec::new();
-    for arm in arms() {
-        let obstacle = arm.obstacle();
-        if let Some(reason) = &obstacle {
-            eprintln!("not run as {}: {reason}", arm.name);
-        }
+    for arm in arms(|arm| arm.plays(&["isolate", "none"])) {
         for kind in KINDS {
-            let lacks = obstacle.is_some() || ipsec.is_some() && kind != Kind::WireGuard;
-            let tests: [(&str, Test); 4] = [
+            let lacks = ipsec.is_some() && kind != Kind::WireGuard;
+            let tests: [(&str, Test); 5] = [
                 ("what a tunnel carries is not to be read", |arm, kind| {
-                    arm.plays("carry", kind.cipher_name())
+                    arm.plays(&["carry", kind.cipher_name()])
                 }),
                 ("two tunnels are told apart by port", |arm, kind| {
-                    arm.plays("ports", kind.cipher_name())
+                    arm.plays(&["ports", kind.cipher_name()])
                 }),
                 ("a VPN that dies is named", |arm, kind| {
-                    arm.plays("death", kind.cipher_name())
+                    arm.plays(&["death", kind.cipher_name()])
+                }),
+                ("nobody waits for a tunnel in vain", |arm, kind| {
+                    arm.plays(&["stop", kind.cipher_name()])
                 }),
                 ("a killed lab leaves nothing of its tunnels", leaves_nothing),
             ];
@@ -81,15 +70,17 @@ fn main() -> ExitCode {
                 if name.contains("by port") && kind == Kind::WireGuard {
                     continue;
                 }
-                let name = format!("{name}, {}, as {}", kind.cipher_name(), arm.name);
-                let trial = Trial::test(name, move || test(arm, kind));
-                trials.push(trial.with_ignored_flag(lacks));
+                let name = format!("{name}, {}", kind.cipher_name());
+                let trial = arm.tunnel_trial(name, move || test(arm, kind));
+                trials.push(if lacks {
+                    trial.with_ignored_flag(true)
+                } else {
+                    trial
+                });
             }
         }
-        let open = Trial::test(format!("without a tunnel all is read, as {}", arm.name), {
-            move || arm.plays("open", "none")
-        });
-        trials.push(open.with_ignored_flag(obstacle.is_some()));
+        let open = move || arm.plays(&["open", "none"]);
+        trials.push(arm.trial("without a tunnel all is read", open));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -99,37 +90,21 @@ type Test = fn(Arm, Kind) -> Result<(), Failed>;
 /// The programs and the network namespaces of a lab that was killed are gone.
 fn leaves_nothing(arm: Arm, kind: Kind) -> Result<(), Failed> {
     let before = files_of_strongswan();
-    let mut lab: Child = arm
-        .role("hold", kind.cipher_name())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()?;
-    let mut line = String::new();
-    BufReader::new(lab.stdout.take().expect("piped")).read_line(&mut line)?;
-    let programs: Vec<u32> = line
-        .split_ascii_whitespace()
-        .map(str::parse)
-        .collect::<Result<_, _>>()?;
+    let (mut lab, programs) = arm.holds(&["hold", kind.cipher_name()])?;
     if programs.len() != 2 {
-        return Err(format!("two routers have {} programs: {line}", programs.len()).into());
+        return Err(format!("two routers have the programs {programs:?}").into());
     }
-    let namespaces: BTreeSet<_> = programs
+    let networks: Vec<_> = programs
         .iter()
-        .map(|id| fs::read_link(format!("/proc/{id}/ns/net")))
+        .map(|id| network_of(*id))
         .collect::<Result<_, _>>()?;
     lab.kill()?;
     lab.wait()?;
     let gone = || {
-        let alive = programs.iter().any(|id| arms::is_alive(*id));
-        let inhabited = fs::read_dir("/proc").is_ok_and(|entries| {
-            entries.flatten().any(|entry| {
-                let namespace = fs::read_link(entry.path().join("ns/net"));
-                namespace.is_ok_and(|namespace| namespaces.contains(&namespace))
-            })
-        });
-        !alive && !inhabited
+        let alive = programs.iter().any(|id| is_alive(*id));
+        !alive && !networks.iter().any(|network| is_inhabited(network))
     };
-    wait_until(gone).map_err(|()| "programs or namespaces outlived their lab")?;
+    wait_until(gone, "programs or namespaces outlived their lab")?;
     if files_of_strongswan() == before {
         Ok(())
     } else {
@@ -157,14 +132,11 @@ fn play(role: &str, kind: &str) -> Result<(), String> {
         ("carry", Some(kind)) => carry(&scene, kind),
         ("ports", Some(kind)) => ports(&scene, kind),
         ("death", Some(kind)) => death(&scene, kind),
+        ("stop", Some(kind)) => stop(&scene, kind),
         ("open", None) => open(&scene),
         ("hold", Some(kind)) => {
             let _tunnels = scene.tunnels(kind, &[("only", None)])?;
-            let programs: Vec<String> = programs()?.iter().map(u32::to_string).collect();
-            println!("{}", programs.join(" "));
-            loop {
-                std::thread::park();
-            }
+            until_killed(&programs()?)
         }
         _ => Err(format!("no role `{role}`")),
     }
@@ -258,6 +230,26 @@ fn ports(scene: &Scene, kind: Kind) -> Result<(), String> {
     )
 }
 
+/// Who sets `stop` while the ends of a tunnel look for each other need not wait until they give up.
+fn stop(scene: &Scene, kind: Kind) -> Result<(), String> {
+    scene.cut()?;
+    let stop = AtomicBool::new(false);
+    let started = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_secs(2));
+            stop.store(true, Ordering::Relaxed);
+        });
+        scene.start(kind, &[("only", None)], &stop)
+    });
+    match started {
+        Err(VpnError::Interrupted) => Ok(()),
+        other => Err(format!(
+            "{:?}",
+            other.map(|tunnels| tunnels.tunnels().to_vec())
+        )),
+    }
+}
+
 fn death(scene: &Scene, kind: Kind) -> Result<(), String> {
     let mut tunnels = scene.tunnels(kind, &[("only", None)])?;
     tunnels.sample().map_err(|error| error.to_string())?;
@@ -266,11 +258,13 @@ fn death(scene: &Scene, kind: Kind) -> Result<(), String> {
     rustix::process::kill_process(id, rustix::process::Signal::KILL)
         .map_err(|error| error.to_string())?;
     let mut told = None;
-    wait_until(|| {
-        told = tunnels.sample().err();
-        told.is_some()
-    })
-    .map_err(|()| "nobody noticed that a VPN had died")?;
+    wait_until(
+        || {
+            told = tunnels.sample().err();
+            told.is_some()
+        },
+        "nobody noticed that a VPN had died",
+    )?;
     match told {
         Some(VpnError::Program(error)) => {
             let line = error.to_string();

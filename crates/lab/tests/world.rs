@@ -1,53 +1,37 @@
 //! Worlds of real namespaces, made by root and by an ordinary user.
 //!
-//! Every test runs this program again in a role of its own, since a process can move into a user
-//! namespace only while it has one thread. What a machine does not allow is counted as ignored,
-//! with the reason.
+//! Every test runs this program again in a role of its own.
 
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode};
+use std::time::Duration;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Failed};
+use wansan_arms::held::{is_alive, is_inhabited, network_of, until_killed, wait_until};
+use wansan_arms::{Arm, ROLE, arms, end};
 use wansan_lab::plan::{Phase, Plan};
 use wansan_lab::world::{TcpSettings, Topology, World, isolate};
 
-/// The user that the suite drops to when root starts it.
-const NOBODY: u32 = 65_534;
-
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    if arguments.next().as_deref() == Some("--role") {
-        let role = arguments.next().unwrap_or_default();
-        return match play(&role) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(message) => {
-                eprintln!("{message}");
-                ExitCode::FAILURE
-            }
-        };
+    if arguments.next().as_deref() == Some(ROLE) {
+        return end(play(&arguments.next().unwrap_or_default()));
     }
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
-    for arm in arms() {
-        let obstacle = arm.obstacle();
-        if let Some(reason) = &obstacle {
-            eprintln!("not run as {}: {reason}", arm.name);
-        }
-        let ignored = obstacle.is_some();
+    for arm in arms(|arm| arm.plays(&["isolate"])) {
         let tests: [(&str, Test); 4] = [
             ("hosts are namespaces of their own", |arm| {
-                arm.plays("hosts")
+                arm.plays(&["hosts"])
             }),
-            ("programs are ended in order", |arm| arm.plays("programs")),
+            ("programs are ended in order", |arm| {
+                arm.plays(&["programs"])
+            }),
             ("a killed lab leaves nothing", a_killed_lab_leaves_nothing),
             ("two labs run side by side", two_labs_run_side_by_side),
         ];
         for (name, test) in tests {
-            let trial = Trial::test(format!("{name}, as {}", arm.name), move || test(arm));
-            trials.push(trial.with_ignored_flag(ignored));
+            trials.push(arm.trial(name, move || test(arm)));
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -55,79 +39,12 @@ fn main() -> ExitCode {
 
 type Test = fn(Arm) -> Result<(), Failed>;
 
-/// Who runs a test.
-#[derive(Clone, Copy)]
-struct Arm {
-    name: &'static str,
-    drop_to: Option<u32>,
-}
-
-fn arms() -> Vec<Arm> {
-    let user = Arm {
-        name: "an ordinary user",
-        drop_to: None,
-    };
-    if rustix::process::getuid().is_root() {
-        let root = Arm {
-            name: "root",
-            drop_to: None,
-        };
-        let dropped = Arm {
-            drop_to: Some(NOBODY),
-            ..user
-        };
-        vec![root, dropped]
-    } else {
-        vec![user]
-    }
-}
-
-impl Arm {
-    fn role(self, role: &str) -> Command {
-        let program = std::env::current_exe().expect("a test has a program");
-        let mut command = Command::new(program);
-        command.args(["--role", role]).current_dir("/");
-        if let Some(id) = self.drop_to {
-            command.uid(id).gid(id);
-        }
-        command
-    }
-
-    /// Why this arm cannot make namespaces here, if it cannot.
-    fn obstacle(self) -> Option<String> {
-        match self.role("isolate").output() {
-            Err(error) => Some(format!("the test program cannot be started: {error}")),
-            Ok(output) if output.status.success() => None,
-            Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-        }
-    }
-
-    fn plays(self, role: &str) -> Result<(), Failed> {
-        let output = self.role(role).output()?;
-        if output.status.success() {
-            Ok(())
-        } else {
-            Err(String::from_utf8_lossy(&output.stderr).into_owned().into())
-        }
-    }
-
-    /// Starts a lab of hosts and routers that holds a program on one of each; gives the lab and the
-    /// programs' ids.
-    fn hold(self) -> Result<(Child, [u32; 2]), Failed> {
-        let mut lab = self
-            .role("hold")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()?;
-        let mut line = String::new();
-        BufReader::new(lab.stdout.take().expect("piped")).read_line(&mut line)?;
-        let programs: Vec<u32> = line
-            .split_whitespace()
-            .map(str::parse)
-            .collect::<Result<_, _>>()?;
-        let programs = <[u32; 2]>::try_from(programs).map_err(|_| "not two programs")?;
-        Ok((lab, programs))
-    }
+/// Starts a lab of hosts and routers that holds a program on one of each; gives the lab and the
+/// programs' ids.
+fn hold_two(arm: Arm) -> Result<(Child, [u32; 2]), Failed> {
+    let (lab, programs) = arm.holds(&["hold"])?;
+    let programs = <[u32; 2]>::try_from(programs).map_err(|_| "not two programs")?;
+    Ok((lab, programs))
 }
 
 /// Interfaces and files that can only be a lab's, in the namespace and on the disk of whoever starts
@@ -150,7 +67,7 @@ fn left_behind() -> Vec<String> {
 }
 
 fn a_killed_lab_leaves_nothing(arm: Arm) -> Result<(), Failed> {
-    let (mut lab, programs) = arm.hold()?;
+    let (mut lab, programs) = hold_two(arm)?;
     let networks = programs.map(network_of);
     for (program, network) in programs.into_iter().zip(&networks) {
         if !is_alive(program) || network.is_err() {
@@ -160,10 +77,10 @@ fn a_killed_lab_leaves_nothing(arm: Arm) -> Result<(), Failed> {
     lab.kill()?;
     lab.wait()?;
     for program in programs {
-        wait_until(|| !is_alive(program)).map_err(|()| "a program outlived its lab")?;
+        wait_until(|| !is_alive(program), "a program outlived its lab")?;
     }
     for network in networks.into_iter().flatten() {
-        wait_until(|| !is_inhabited(&network)).map_err(|()| "a namespace outlived its lab")?;
+        wait_until(|| !is_inhabited(&network), "a namespace outlived its lab")?;
     }
     match &left_behind()[..] {
         [] => Ok(()),
@@ -171,17 +88,10 @@ fn a_killed_lab_leaves_nothing(arm: Arm) -> Result<(), Failed> {
     }
 }
 
-/// Whether any process that we may look at is in that network namespace.
-fn is_inhabited(network: &Path) -> bool {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut networks = processes.map(|process| std::fs::read_link(process.path().join("ns/net")));
-    networks.any(|other| other.is_ok_and(|other| other == network))
-}
-
 fn two_labs_run_side_by_side(arm: Arm) -> Result<(), Failed> {
-    let (mut first, [program_of_first, _]) = arm.hold()?;
-    let (mut second, [program_of_second, _]) = arm.hold()?;
-    arm.plays("hosts")?;
+    let (mut first, [program_of_first, _]) = hold_two(arm)?;
+    let (mut second, [program_of_second, _]) = hold_two(arm)?;
+    arm.plays(&["hosts"])?;
     let apart = network_of(program_of_first)? != network_of(program_of_second)?;
     first.kill()?;
     first.wait()?;
@@ -193,32 +103,6 @@ fn two_labs_run_side_by_side(arm: Arm) -> Result<(), Failed> {
     } else {
         Err(format!("apart: {apart}, the second lives: {second_lives}").into())
     }
-}
-
-fn is_alive(pid: u32) -> bool {
-    // A dead child of a dead parent is a zombie until init has seen it.
-    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
-        !stat
-            .rsplit(')')
-            .next()
-            .unwrap_or_default()
-            .starts_with(" Z")
-    })
-}
-
-fn network_of(pid: u32) -> std::io::Result<PathBuf> {
-    std::fs::read_link(format!("/proc/{pid}/ns/net"))
-}
-
-fn wait_until(done: impl Fn() -> bool) -> Result<(), ()> {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while Instant::now() < deadline {
-        if done() {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Err(())
 }
 
 fn play(role: &str) -> Result<(), String> {
@@ -264,10 +148,7 @@ fn hold() -> Result<(), String> {
         .map(|program| program.line("start", LONG))
         .collect::<Result<_, _>>()
         .map_err(|e| text(&e))?;
-    println!("{}", ids.join(" "));
-    loop {
-        std::thread::park();
-    }
+    until_killed(&ids)
 }
 
 const LONG: Duration = Duration::from_secs(20);

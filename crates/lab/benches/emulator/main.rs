@@ -4,7 +4,8 @@
 //! - packets per second through one path, as many as its sender can send: each packet sent by
 //!   itself, and left to the link to segment; and what a loop that only sends would do;
 //! - goodput of TCP through an unlimited path and one of 5 Gbit/s;
-//! - how much later packets arrive than an ideal path would deliver them, at half load;
+//! - how much later packets arrive than an ideal path would deliver them, at half load; and how late
+//!   a loop is that only waits;
 //! - the rate that the far end sees;
 //! - losses, and that a seed repeats them.
 //!
@@ -288,8 +289,21 @@ fn delays(arms: &[Arm<'_>], report: &mut Report) {
             delay: Duration::from_millis(ms),
             loss: None,
         };
+        let case = format!("{ms} ms, {} packets/s", flow.packets_per_s);
+        let alone = raw::late(flow.packets_per_s, RUN);
+        let text = format!(
+            "late by p50 {} µs, p99 {} µs, at most {} µs, by a loop that only looks at the clock",
+            alone.p50_ns / 1_000,
+            alone.p99_ns / 1_000,
+            alone.max_ns / 1_000,
+        );
+        let facts = json!({
+            "late_p50_ns": alone.p50_ns,
+            "late_p99_ns": alone.p99_ns,
+            "late_max_ns": alone.max_ns,
+        });
+        report.tell("raw", &case, &text, facts);
         for arm in arms {
-            let case = format!("{ms} ms, {} packets/s", flow.packets_per_s);
             let seen = match arm.flow(&path, flow, false) {
                 Ok(outcome) => outcome.seen,
                 Err(reason) => {

@@ -1,20 +1,72 @@
-//! The ceiling of any emulator that sends every packet by itself through a packet socket: a loop
-//! that does nothing else.
+//! What the machine allows any emulator: packets of a loop that does nothing but send each by itself
+//! through a packet socket, and times of a loop that does nothing but wait for them.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use rustix::net::{
     AddressFamily, MMsgHdr, SendAncillaryBuffer, SendFlags, SocketType, netdevice, sendmmsg, socket,
 };
+use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
+use wansan_lab::emulator::prefer;
 use wansan_trace::clock;
 
 use super::flow::HEADER_BYTES;
 use super::stamped::set_option;
 
 const BATCH: usize = 64;
+
+/// How late times were seen.
+pub(crate) struct Late {
+    pub(crate) p50_ns: u64,
+    pub(crate) p99_ns: u64,
+    pub(crate) max_ns: u64,
+}
+
+/// Looks at the clock without rest until `time` has passed, on every core as while a flow passes,
+/// and gives how late the last one, whose loop goes first as an emulator does, saw times that are
+/// evenly spread, so many per second. A machine that is given away meanwhile, as a virtual one can
+/// be, is late here too.
+pub(crate) fn late(times_per_s: u64, time: Duration) -> Late {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let gap = Duration::from_nanos(1_000_000_000 / times_per_s);
+    let watch = |core: usize| {
+        let mut own = CpuSet::new();
+        own.set(core);
+        // Refused in a container that gives other cores; then the scheduler decides.
+        let _ = sched_setaffinity(None, &own);
+        if core + 1 == cores {
+            prefer();
+        }
+        let mut late =
+            Histogram::<u64>::new_with_bounds(1, 10_000_000_000, 3).expect("valid bounds");
+        let mut due = clock::now();
+        let end = due + time;
+        while due < end {
+            let now = clock::now();
+            while due <= now {
+                late.saturating_record((now - due).as_nanos() as u64);
+                due += gap;
+            }
+        }
+        late
+    };
+    let late = std::thread::scope(|scope| {
+        let watches: Vec<_> = (0..cores)
+            .map(|core| scope.spawn(move || watch(core)))
+            .collect();
+        let mut watches = watches.into_iter().map(|watch| watch.join());
+        watches.next_back().expect("a core").expect("no panic")
+    });
+    Late {
+        p50_ns: late.value_at_quantile(0.5),
+        p99_ns: late.value_at_quantile(0.99),
+        max_ns: late.max(),
+    }
+}
 
 /// Sends frames of that size to the host with that address (MAC and IPv4) behind an interface of
 /// the calling thread's namespace; packets per second of processor time.

@@ -12,6 +12,7 @@ mod stream;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 use serde_json::{Value, json};
 use wansan_lab::vpn::{self, Cipher, End, Kind, Traffic, TunnelSpec, Tunnels};
@@ -117,7 +118,8 @@ fn tunnel(kind: Kind, program: &Path, near: &Node, far: &Node) -> Result<Tunnels
             near_ports: None,
         }],
     };
-    let tunnels = Tunnels::start(program, &[spec]).map_err(|error| error.to_string())?;
+    let tunnels = Tunnels::start(program, &[spec], &AtomicBool::new(false))
+        .map_err(|error| error.to_string())?;
     let tunnel = &tunnels.tunnels()[0];
     for (router, destination, device) in [
         (near, STORAGE, &tunnel.near_device),

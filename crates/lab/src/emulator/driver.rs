@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,11 +12,11 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, clock_gettime};
-use wansan_path::{Counters, Departure, Fate, Packet, Tally};
+use wansan_path::{Change, ChangeError, Counters, Departure, Fate, Packet, Passage, Tally};
 use wansan_trace::time::duration_ns;
 use wansan_trace::{Instant, NameId, Recorder, clock, event};
 
-use super::meter::{Lateness, Throughput};
+use super::meter::{Delays, Lateness, Throughput};
 use super::priority::{self, Scheduling};
 use super::remote::Order;
 use super::ring::PacketSocket;
@@ -25,7 +25,7 @@ use super::superframe::{ETHERNET_BYTES, MAX_HEADER_BYTES, SuperFrame};
 use super::transmit::{Due, Transmit};
 use super::{
     Classes, Config, Direction, ElementStatistics, EmulatorError, Frame, PathStatistics, Report,
-    Statistics, Tap, lacks,
+    Statistics, Tap, Watch, lacks,
 };
 
 /// Packets taken from the rings before those that are due get their turn; the last frame may have
@@ -78,7 +78,10 @@ struct DirectionState {
     overhead_bytes: u32,
     classes: Option<Classes>,
     tap: Option<Tap>,
+    /// Places of elements, and what captures there.
+    watches: Vec<(usize, Watch)>,
     lateness: Lateness,
+    delays: Delays,
     throughput: Throughput,
     elements: Vec<ElementState>,
 }
@@ -115,9 +118,11 @@ impl Driver {
         let directions: Vec<DirectionState> = config
             .directions
             .into_iter()
-            .map(|direction| DirectionState {
+            .map(|mut direction| DirectionState {
+                watches: watch(&mut direction),
                 id: recorder.name(&direction.name),
                 elements: element_states(&mut recorder, &direction),
+                delays: Delays::since(Instant::ZERO, direction.chain.delay()),
                 name: direction.name,
                 chain: direction.chain,
                 overhead_bytes: direction.overhead_bytes,
@@ -224,9 +229,8 @@ impl Driver {
                 return;
             };
             let mut changes = order.changes.into_iter();
-            let done = changes.try_for_each(|(direction, change)| {
-                self.directions[direction].chain.apply(now, change)
-            });
+            let done = changes
+                .try_for_each(|(direction, change)| self.directions[direction].apply(now, change));
             self.read_interval = read_interval(&self.directions);
             // Whoever gave it may have gone.
             let _ = order.done.try_send(done.map(|()| now));
@@ -291,6 +295,7 @@ impl Driver {
             };
             direction.chain.enqueue(came, packet);
         }
+        direction.show_watched();
         packets
     }
 
@@ -323,6 +328,7 @@ impl Driver {
             self.leave(direction, departure);
             left += 1;
         }
+        self.directions[direction].show_watched();
         left
     }
 
@@ -330,29 +336,21 @@ impl Driver {
         if self.recorder.keeps_packets() {
             self.record(direction, &departure);
         }
-        let mut frame = departure.packet.payload;
-        let tap = self.directions[direction].tap.as_ref();
+        if let Some(tap) = &self.directions[direction].tap {
+            capture(tap, &departure);
+        }
         if departure.fate != Fate::Delivered {
-            if let Some(tap) = tap {
-                tap.take(departure.departed, departure.fate, || frame.wire_bytes());
-            }
             return;
         }
-        if departure.marked {
-            frame = frame.marked();
-        }
-        if let Some(bit) = departure.corrupted {
-            frame = frame.corrupted(bit);
-        }
-        if let Some(tap) = tap {
-            tap.take(departure.departed, departure.fate, || frame.wire_bytes());
-        }
+        let (departed, delayed) = (departure.departed, departure.delayed);
+        let frame = as_it_left(departure);
         let to = frame.to();
         let transmit = &mut self.ports[to].transmit;
         transmit.push(Due {
             frame,
             direction,
-            departed: departure.departed,
+            departed,
+            delayed,
         });
         if transmit.is_full() {
             self.flush(to);
@@ -364,8 +362,7 @@ impl Driver {
             socket, transmit, ..
         } = &mut self.ports[port];
         transmit.flush(socket.as_fd(), |due, sent| {
-            let lateness = &mut self.directions[due.direction].lateness;
-            lateness.record(due.departed, sent);
+            self.directions[due.direction].sent(&due, sent);
         });
     }
 
@@ -409,13 +406,16 @@ impl Driver {
         }
         for direction in &mut self.directions {
             let counters = direction.chain.counters(now);
-            direction.throughput.sample(now, counters.delivered.bytes);
+            direction.throughput.sample(direction.chain.sent());
             if self.recorder.keeps_paths() {
                 direction.record(now, &counters, &mut self.recorder);
             }
         }
         let statistics = self.statistics(now);
-        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = statistics;
+        // Whoever looks at them now sees the last ones: this thread waits for nobody.
+        if let Ok(mut shown) = self.shown.try_lock() {
+            *shown = statistics;
+        }
         Ok(())
     }
 
@@ -428,6 +428,8 @@ impl Driver {
                 overhead_bytes: direction.overhead_bytes,
                 is_down: direction.chain.is_down(),
                 delay_ns: duration_ns(direction.chain.delay()),
+                delay_asked_ns: direction.delays.asked_ns(),
+                delay_achieved_ns: direction.delays.achieved_ns(),
                 lateness_p50_ns: direction.lateness.quantile_ns(0.5),
                 lateness_p99_ns: direction.lateness.quantile_ns(0.99),
                 lateness_max_ns: direction.lateness.max_ns(),
@@ -477,6 +479,31 @@ impl Driver {
     }
 }
 
+/// Lets the chain tell what passes the elements that are captured.
+fn watch(direction: &mut Direction) -> Vec<(usize, Watch)> {
+    let watches = std::mem::take(&mut direction.watches).into_iter();
+    let placed = watches.filter_map(|watch| Some((direction.chain.watch(&watch.element)?, watch)));
+    placed.collect()
+}
+
+/// The frame of a departure, marked and spoiled as its chain says.
+fn as_it_left(departure: Departure<Frame>) -> Frame {
+    let mut frame = departure.packet.payload;
+    if departure.marked {
+        frame = frame.marked();
+    }
+    if let Some(bit) = departure.corrupted {
+        frame = frame.corrupted(bit);
+    }
+    frame
+}
+
+fn capture(tap: &Tap, departure: &Departure<Frame>) {
+    tap.take(departure.departed, departure.fate, || {
+        as_it_left(departure.clone()).wire_bytes()
+    });
+}
+
 fn element_states(recorder: &mut Recorder, direction: &Direction) -> Vec<ElementState> {
     let elements = direction.chain.elements();
     let state = |(name, _): (&str, _)| ElementState {
@@ -487,6 +514,41 @@ fn element_states(recorder: &mut Recorder, direction: &Direction) -> Vec<Element
 }
 
 impl DirectionState {
+    /// Makes a change. What is told of the delay and the rate is of the time since they were last
+    /// changed, so that what was asked for and what was achieved are of the same time.
+    fn apply(&mut self, now: Instant, change: Change) -> Result<(), ChangeError> {
+        let of_delay = matches!(change, Change::Delay(_) | Change::Jitter(_));
+        let of_rate = matches!(change, Change::Rate(_));
+        self.chain.apply(now, change)?;
+        if of_delay {
+            self.delays = Delays::since(now, self.chain.delay());
+        }
+        if of_rate {
+            self.throughput = Throughput::default();
+        }
+        Ok(())
+    }
+
+    /// Captures what passed elements since this was done before.
+    fn show_watched(&mut self) {
+        while let Some(sighting) = self.chain.sighting() {
+            let mut watches = self.watches.iter();
+            if let Some((_, watch)) = watches.find(|(place, _)| *place == sighting.place) {
+                let tap = match sighting.passage {
+                    Passage::In => &watch.before,
+                    Passage::Out => &watch.after,
+                };
+                capture(tap, &sighting.packet);
+            }
+        }
+    }
+
+    /// A packet was handed to the kernel at `sent`.
+    fn sent(&mut self, due: &Due, sent: Instant) {
+        self.lateness.record(due.departed, sent);
+        self.delays.record(due.departed, due.delayed, sent);
+    }
+
     /// Samples the direction, and those of its elements that do anything.
     fn record(&mut self, now: Instant, counters: &Counters, recorder: &mut Recorder) {
         let packets = |tally: Tally| u32::try_from(tally.packets).unwrap_or(u32::MAX);

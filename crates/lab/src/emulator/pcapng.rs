@@ -108,6 +108,11 @@ impl<W: Write> File<W> {
         self.block(block::INTERFACE_STATISTICS, &statistics)
     }
 
+    #[cfg(test)]
+    pub(super) fn get_mut(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// Ends the file.
     pub(super) fn end(mut self) -> io::Result<()> {
         self.out.flush()

@@ -36,7 +36,7 @@ impl Scheduling {
 
 /// Takes what the calling thread can get: exact timers, and the first scheduling that is granted.
 /// None of it is needed for the emulator to be right, only for it to be punctual.
-pub(super) fn prefer() -> Scheduling {
+pub fn prefer() -> Scheduling {
     // The default slack lets a timer run 50 µs late. A thread that is refused keeps it.
     let _ = set_current_timer_slack(NonZeroU64::new(1));
     let nice = getpriority_process(None).unwrap_or(0);

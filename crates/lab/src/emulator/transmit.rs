@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
@@ -23,6 +24,8 @@ pub(super) struct Due {
     pub(super) direction: usize,
     /// When its path let it go.
     pub(super) departed: Instant,
+    /// How long its path's delay was for it.
+    pub(super) delayed: Duration,
 }
 
 /// What one port has to send.

@@ -51,6 +51,25 @@ pub struct Cell {
     pub timeline: Vec<Moment>,
 }
 
+impl Cell {
+    /// Every congestion control that its programs choose, that of `[tcp]` first.
+    pub(crate) fn congestion_controls(&self) -> Vec<&str> {
+        let of_streams = self.scenario.streams.iter();
+        let of_streams = of_streams.filter_map(|stream| stream.table.congestion_control.as_deref());
+        let sides = self.scenario.relays.iter().flat_map(|relay| {
+            let sides = [&relay.table.r#in, &relay.table.out];
+            sides.map(|side| side.congestion_control.as_deref())
+        });
+        let mut names = vec![self.document.tcp.congestion_control.as_str()];
+        for name in of_streams.chain(sides.flatten()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+}
+
 /// The product of the sweep's axes over `base`, `repeat` times.
 pub(super) fn expand(
     base: &Table,

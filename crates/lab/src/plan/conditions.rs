@@ -94,8 +94,17 @@ impl Conditions {
         };
         check(key)?;
         let mut table = self.table.clone();
-        set(&mut table, path, side, key, value)?;
-        let document = document::from_table(&table)?;
+        // What is wrong with it is told of a plan's `[[path]]`.
+        let own = |mistake: Mistake| Mistake {
+            text: mistake
+                .text
+                .replace(&format!("`path.{path}."), "`path.")
+                .replace("`path.", &format!("`{path}."))
+                .replace("[path", &format!("[{path}")),
+            ..mistake
+        };
+        set(&mut table, path, side, key, value).map_err(own)?;
+        let document = document::from_table(&table).map_err(own)?;
         let after = Scenario::resolve(&document, "", &self.folder)?;
         let mut link = link.clone();
         let mut amendments = Vec::new();

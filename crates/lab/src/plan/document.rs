@@ -1,8 +1,11 @@
 //! The tables of a plan, as typed, with their defaults.
 
+mod capture;
 mod case;
+mod control;
 mod effects;
 mod paper;
+mod stream;
 mod topology;
 
 use std::time::Duration;
@@ -10,15 +13,18 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize};
 use wansan_san::store::LunSpec;
 
-use super::quantity::{Iops, QueueBound, Share, Size, Span, whole};
+use super::quantity::{Iops, QueueBound, Share, Size, Span, exactly, whole};
 use wansan_mistake::Mistake;
 
+pub use capture::CaptureWish;
 pub use case::CaseTable;
+pub use control::{ControlTable, Count};
 pub use effects::{
     EffectsTable, Jitter, JitterTable, LinkRate, Loss, LossKind, LossTable, Queue, QueueTable,
     RateTable, ReorderTable, TextOr,
 };
 pub use paper::{KnownTable, PaperTable};
+pub use stream::{RelaySideTable, RelayTable, StreamTable};
 pub use topology::{RouteTable, RouterTable, RoutingBy, RoutingTable};
 
 /// A plan as written.
@@ -55,17 +61,25 @@ pub struct Document {
     /// How they are told apart.
     #[serde(default)]
     pub routing: RoutingTable,
-    /// The target.
-    pub target: TargetTable,
+    /// The target, which initiators need.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetTable>,
     /// The initiators.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub initiator: Vec<InitiatorTable>,
+    /// The relays.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relay: Vec<RelayTable>,
+    /// The streams that are measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stream: Vec<StreamTable>,
     /// What both ends of every session negotiate for.
     #[serde(default)]
     pub session: SessionTable,
     /// TCP on every host.
     #[serde(default)]
     pub tcp: TcpTable,
-    /// What each initiator does.
+    /// What each initiator does, and how long streams are measured.
     pub workload: WorkloadTable,
     /// What is recorded.
     #[serde(default)]
@@ -93,6 +107,8 @@ pub struct Document {
 pub struct WorldTable {
     /// The kind of world.
     pub kind: WorldKind,
+    /// What carries packets over its paths.
+    pub emulator: EmulatorKind,
     /// Longest IP packet on every link, 576 B to 9000 B.
     pub mtu: Size,
 }
@@ -103,6 +119,28 @@ pub struct WorldTable {
 pub enum WorldKind {
     /// Network namespaces on this computer, with its own kernel's TCP.
     Netns,
+}
+
+/// What carries packets over a world's paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EmulatorKind {
+    /// [`crate::emulator`], which does all that a plan can say, on any kernel.
+    #[default]
+    User,
+    /// The kernel's own, sch_netem, which does some of it; see [`crate::netem`].
+    Netem,
+}
+
+impl EmulatorKind {
+    /// The name in plans and results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            EmulatorKind::User => "user",
+            EmulatorKind::Netem => "netem",
+        }
+    }
 }
 
 /// `[[host]]`: one host, or several alike.
@@ -122,10 +160,12 @@ pub struct HostTable {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathTable {
-    /// Its name in records and in parameters (`path.NAME.delay`).
+    /// Its name in records, in files and in parameters (`path.NAME.delay`): small letters, digits and
+    /// hyphens.
     #[serde(default = "wan")]
     pub name: String,
     /// The hosts or routers at its two ends.
+    #[serde(deserialize_with = "exactly")]
     pub between: [String; 2],
     /// One-way delay, to 60 s. Even `0ms` makes it an emulated path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,10 +197,10 @@ pub struct PathTable {
     /// Bytes of layer 2 that count for each packet beyond the 14 of the Ethernet header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead: Option<Size>,
-    /// Whether its packets are written to NAME.pcapng in the cell's folder; they make it an emulated
-    /// path.
+    /// Whether its packets are written to NAME.pcapng in the cell's folder, or at which of its elements
+    /// to NAME.ELEMENT.pcapng; either makes it an emulated path.
     #[serde(default)]
-    pub capture: bool,
+    pub capture: CaptureWish,
     /// What is different from the first of `between` to the second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward: Option<EffectsTable>,
@@ -174,7 +214,7 @@ impl PathTable {
     #[must_use]
     pub fn has_effect(&self) -> bool {
         let directions = [&self.forward, &self.back].into_iter().flatten();
-        self.capture
+        self.capture.is_any()
             || self.effects().has_effect()
             || directions.into_iter().any(EffectsTable::has_effect)
     }
@@ -211,6 +251,62 @@ pub struct TargetTable {
     /// How many commands a session may have open (MaxCmdSN − ExpCmdSN + 1), 1 to 65535.
     #[serde(default = "command_window", deserialize_with = "whole::<1, 65535, _>")]
     pub command_window: u32,
+    /// Whether Nagle's algorithm holds its short segments back (RFC 1122 §4.2.3.4).
+    #[serde(default)]
+    pub nagle: bool,
+    /// Where the status of a read comes.
+    #[serde(default)]
+    pub status: StatusPlace,
+    /// Whether PDUs that wait go to the socket together.
+    #[serde(default = "yes")]
+    pub join_sends: bool,
+    /// When it acknowledges.
+    #[serde(default)]
+    pub delayed_ack: DelayedAck,
+}
+
+/// Where the status of a read comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StatusPlace {
+    /// In its last Data-In (RFC 7143 §11.7.3); at `session.error_recovery_level` 0 only.
+    #[default]
+    InData,
+    /// In a SCSI Response of its own.
+    Separate,
+}
+
+impl StatusPlace {
+    /// As `wansan target --status` takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            StatusPlace::InData => "in-data",
+            StatusPlace::Separate => "separate",
+        }
+    }
+}
+
+/// When an end acknowledges what the other one sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DelayedAck {
+    /// As its kernel has it (RFC 1122 §4.2.3.2).
+    #[default]
+    On,
+    /// At once.
+    Quick,
+}
+
+impl DelayedAck {
+    /// As `--delayed-ack` takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            DelayedAck::On => "on",
+            DelayedAck::Quick => "quick",
+        }
+    }
 }
 
 /// `[[initiator]]`: one initiator on each host of that name.
@@ -234,6 +330,12 @@ pub struct InitiatorTable {
     /// Which connection takes the next command.
     #[serde(default)]
     pub schedule: Schedule,
+    /// When it acknowledges.
+    #[serde(default)]
+    pub delayed_ack: DelayedAck,
+    /// The `[[relay]]` that its session goes through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
 }
 
 /// How commands are shared out among the connections of a session.
@@ -283,6 +385,10 @@ pub struct SessionTable {
     /// R2Ts of one command outstanding at once, 1 to 65535 (§13.17).
     #[serde(deserialize_with = "whole::<1, 65535, _>")]
     pub max_outstanding_r2t: u32,
+    /// What is recovered without a new session (§7): nothing (0), lost PDUs (1), or lost PDUs and
+    /// connections (2).
+    #[serde(deserialize_with = "whole::<0, 2, _>")]
+    pub error_recovery_level: u32,
 }
 
 /// How much a digest is wanted.
@@ -310,29 +416,35 @@ impl DigestWish {
 }
 
 /// `[tcp]`: TCP on every host; see tcp(7).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TcpTable {
     /// Congestion control of every connection.
     pub congestion_control: String,
-    /// Receive buffer: least, first and greatest.
+    /// What that is loaded with.
+    pub control: ControlTable,
+    /// Receive buffer: least, first and greatest, each 1 B to 2 GiB − 1 B.
+    #[serde(deserialize_with = "exactly")]
     pub rmem: [Size; 3],
-    /// Send buffer: least, first and greatest.
+    /// Send buffer: the same.
+    #[serde(deserialize_with = "exactly")]
     pub wmem: [Size; 3],
     /// Whether ECN is asked for and granted (RFC 3168).
     pub ecn: bool,
 }
 
-/// `[workload]`: what each initiator does.
+/// `[workload]`: what each initiator does. Streams have its `time` and `warmup` alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadTable {
     /// Read, write, or both.
+    #[serde(default)]
     pub op: Op,
     /// In which order.
     #[serde(default = "random")]
     pub pattern: Pattern,
     /// Bytes per I/O.
+    #[serde(default = "block")]
     pub block: Size,
     /// I/Os that each initiator keeps in flight, 1 to 65535.
     #[serde(default = "one", deserialize_with = "whole::<1, 65535, _>")]
@@ -355,10 +467,11 @@ pub struct WorkloadTable {
 }
 
 /// What the I/Os do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
     /// Reads.
+    #[default]
     Read,
     /// Writes.
     Write,
@@ -419,13 +532,26 @@ pub enum RecordKind {
     Pdu,
     /// The kernel's view of each connection.
     Tcp,
+    /// The kernel's times of what goes through the sockets of initiators and target.
+    Stamp,
     /// Every packet in the emulator.
     Packet,
     /// The emulated paths, sampled.
     Path,
+    /// The threads of all programs, sampled.
+    Thread,
 }
 
 impl RecordKind {
+    /// Whether initiators and targets record it, and not the lab.
+    #[must_use]
+    pub const fn is_of_programs(self) -> bool {
+        matches!(
+            self,
+            RecordKind::Io | RecordKind::Pdu | RecordKind::Tcp | RecordKind::Stamp
+        )
+    }
+
     /// As `--record-kinds` takes it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -433,8 +559,10 @@ impl RecordKind {
             RecordKind::Io => "io",
             RecordKind::Pdu => "pdu",
             RecordKind::Tcp => "tcp",
+            RecordKind::Stamp => "stamp",
             RecordKind::Packet => "packet",
             RecordKind::Path => "path",
+            RecordKind::Thread => "thread",
         }
     }
 }
@@ -451,6 +579,9 @@ pub struct ExpectTable {
     /// Takes the metric as a ratio to its mean over the cells with these parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relative_to: Option<toml::Table>,
+    /// Of the repeats of a cell: whether it holds for each of them, or for their median.
+    #[serde(default, skip_serializing_if = "Repeats::is_each")]
+    pub repeats: Repeats,
     /// It is this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub equals: Option<toml::Value>,
@@ -462,10 +593,28 @@ pub struct ExpectTable {
     pub at_most: Option<toml::Value>,
 }
 
+/// Which of a cell's repeats an expectation is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Repeats {
+    /// Each by itself.
+    #[default]
+    Each,
+    /// Their median: one that was disturbed does not move it.
+    Median,
+}
+
+impl Repeats {
+    fn is_each(&self) -> bool {
+        *self == Repeats::Each
+    }
+}
+
 impl Default for WorldTable {
     fn default() -> Self {
         WorldTable {
             kind: WorldKind::Netns,
+            emulator: EmulatorKind::User,
             mtu: Size(1500),
         }
     }
@@ -483,6 +632,7 @@ impl Default for SessionTable {
             max_burst: Size(1 << 20),
             max_recv_data_segment: Size(256 << 10),
             max_outstanding_r2t: 16,
+            error_recovery_level: 2,
         }
     }
 }
@@ -492,6 +642,7 @@ impl Default for TcpTable {
         // Linux's own least and first sizes; the greatest holds the BDP of 10 Gbit/s × 50 ms.
         TcpTable {
             congestion_control: "cubic".to_owned(),
+            control: ControlTable::default(),
             rmem: [Size(4096), Size(131_072), Size(64 << 20)],
             wmem: [Size(4096), Size(16_384), Size(64 << 20)],
             ecn: false,
@@ -508,6 +659,7 @@ impl Default for TraceTable {
                 RecordKind::Tcp,
                 RecordKind::Packet,
                 RecordKind::Path,
+                RecordKind::Thread,
             ],
             memory: Size(512 << 20),
         }
@@ -519,6 +671,10 @@ pub(super) const MAX_CONNECTIONS: u32 = 256;
 
 fn some_connections<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     whole::<1, MAX_CONNECTIONS, _>(deserializer).map(Some)
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn one() -> u32 {
@@ -543,6 +699,10 @@ fn target_name() -> String {
 
 fn command_window() -> u32 {
     1024
+}
+
+fn block() -> Size {
+    Size(4096)
 }
 
 fn random() -> Pattern {

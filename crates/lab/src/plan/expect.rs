@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::document::ExpectTable;
+use super::document::{ExpectTable, Repeats};
 use super::metric::Content;
 use super::subject::{Subject, number};
 use wansan_mistake::{Mistake, nearest};
@@ -58,6 +58,10 @@ impl Expectation {
         let metric = &table.metric;
         let (subject, content) =
             Subject::resolve(metric, &table.r#where, table.relative_to.as_ref())?;
+        let subject = match table.repeats {
+            Repeats::Each => subject,
+            Repeats::Median => subject.by_median(&content)?,
+        };
         let bound = |key, value| match &content {
             Content::Number | Content::Either => number(metric, value).map_err(|m| (key, m)),
             Content::Text | Content::Word(_) => Err((
@@ -99,7 +103,8 @@ impl Expectation {
     }
 
     /// Holds the expectation against a run's results (the content of results.json). A metric of
-    /// cells must hold in each of the cells that are meant; a metric that is not there is not met.
+    /// cells must hold in each of the cells that are meant, or for the median of the repeats of each; a
+    /// metric that is not there is not met.
     #[must_use]
     pub fn check(&self, results: &Value) -> Verdict {
         let found = self.subject.values(results);

@@ -16,6 +16,12 @@ pub struct Paper {
     pub title: String,
     /// Which of its figures or tables.
     pub figure: Option<String>,
+    /// What it says without a number that could stand beside ours.
+    #[serde(default)]
+    pub remarks: Vec<String>,
+    /// Where ours is different, and why.
+    #[serde(default)]
+    pub differs: Vec<String>,
     /// Its numbers, as far as the run has cells for them.
     pub known: Vec<KnownNumber>,
 }
@@ -62,6 +68,8 @@ pub(super) fn beside(paper: &PaperTable, known: &[Known], results: &Value) -> Pa
     Paper {
         title: paper.title.clone(),
         figure: paper.figure.clone(),
+        remarks: paper.remarks.clone(),
+        differs: paper.differs.clone(),
         known: known.iter().map(|known| known.beside(results)).collect(),
     }
 }

@@ -6,6 +6,11 @@ use toml::{Table, Value};
 
 use wansan_mistake::{Mistake, nearest};
 
+/// Tables inside of a list's elements: names of no element.
+const INNER: [&str; 9] = [
+    "back", "forward", "in", "jitter", "loss", "out", "queue", "rate", "reorder",
+];
+
 /// The name of one value of a plan: `target.command_window`, `workload.parallel`,
 /// `path.wan.delay`. An element of a list of tables goes by its `name`, which may be left out
 /// when it is the only one.
@@ -102,8 +107,13 @@ fn element(list: &[Value], wanted: Option<&str>, key: &str) -> Result<(usize, bo
     if let Some(place) = names.iter().position(|name| Some(*name) == wanted) {
         return Ok((place, true));
     }
-    if list.len() == 1 {
-        return Ok((0, false));
+    if let [only] = names[..] {
+        return match wanted {
+            Some(wanted) if !only.is_empty() && !INNER.contains(&wanted) => Err(Mistake::new(
+                format!("the only [[{key}]] is named `{only}`, and not `{wanted}`"),
+            )),
+            _ => Ok((0, false)),
+        };
     }
     let wanted = wanted.unwrap_or_default();
     Err(Mistake::new(format!(

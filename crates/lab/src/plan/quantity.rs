@@ -15,9 +15,12 @@ pub struct Size(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
-/// A rate in bits per second, as in `"1Gbit/s"`; never 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rate(pub u64);
+/// A rate in bits per second, as in `"1Gbit/s"`; never 0. None is `"unlimited"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate(pub Option<u64>);
+
+/// How a link without a rate is written.
+const UNLIMITED: &str = "unlimited";
 
 /// A share of the packets, or a probability, written in percent, as in `"0.1%"`; from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -54,10 +57,13 @@ impl Span {
 
 impl Rate {
     fn read(text: &str) -> Result<Self, String> {
+        if text.trim() == UNLIMITED {
+            return Ok(Rate(None));
+        }
         match units::parse_rate(text) {
             Ok(0) => Err(format!("`{text}` carries nothing: a rate is more than 0")),
-            Ok(rate) => Ok(Rate(rate)),
-            Err(error) => Err(error.to_string()),
+            Ok(rate) => Ok(Rate(Some(rate))),
+            Err(error) => Err(format!("{error}, or `{UNLIMITED}`")),
         }
     }
 }
@@ -124,7 +130,10 @@ impl fmt::Display for Span {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&units::format_rate(self.0))
+        match self.0 {
+            Some(bits_per_s) => f.pad(&units::format_rate(bits_per_s)),
+            None => f.pad(UNLIMITED),
+        }
     }
 }
 
@@ -215,6 +224,21 @@ where
         .ok_or_else(|| de::Error::custom(format!("{number} is not within {LEAST} to {MOST}")))
 }
 
+/// A list of just so many values, for `deserialize_with`.
+pub(super) fn exactly<'de, T, D, const COUNT: usize>(
+    deserializer: D,
+) -> Result<[T; COUNT], D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    let values = Vec::deserialize(deserializer)?;
+    let found = values.len();
+    values
+        .try_into()
+        .map_err(|_| de::Error::custom(format!("{found} values, where {COUNT} belong")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,7 +252,9 @@ mod tests {
         assert_eq!(QueueBound::read("4MiB"), Ok(QueueBound::Bytes(4 << 20)));
         assert_eq!(QueueBound::read("100packets"), Ok(QueueBound::Packets(100)));
         assert_eq!(QueueBound::Packets(100).to_string(), "100packets");
-        assert_eq!(Rate::read("1Gbit/s").unwrap().to_string(), "1Gbit/s");
+        for rate in ["1Gbit/s", "unlimited"] {
+            assert_eq!(Rate::read(rate).unwrap().to_string(), rate);
+        }
     }
 
     #[test]
@@ -243,6 +269,7 @@ mod tests {
             (QueueBound::read("4").unwrap_err(), "100packets"),
             (QueueBound::read("-1packets").unwrap_err(), "whole number"),
             (Rate::read("0bit/s").unwrap_err(), "more than 0"),
+            (Rate::read("none").unwrap_err(), "`unlimited`"),
         ] {
             assert!(error.contains(part), "{error}");
         }

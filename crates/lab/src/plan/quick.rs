@@ -2,11 +2,14 @@
 
 use toml::Value;
 
+use super::PlanError;
 use super::document::{self, Document};
 use super::parameter::flatten;
 use super::sweep;
 use wansan_mistake::Mistake;
 
+/// What mistakes in it begin with.
+const PLACE: &str = "[quick]";
 /// The key under which `[quick]` replaces lists of the sweep.
 const SWEEP: &str = "sweep";
 /// Tables that stay as they are: the quick form is judged by what the plan says.
@@ -44,6 +47,37 @@ pub(super) fn document(planned: &Document) -> Result<Document, Mistake> {
     document::from_table(&table).map_err(within)
 }
 
+/// Puts a mistake of the quick form, which is made of a whole plan, on the line of the key in `[quick]`
+/// that it names, or on that table's first.
+pub(super) fn located(error: PlanError, text: &str) -> PlanError {
+    if error.line.is_some() {
+        return error;
+    }
+    let mistake = Mistake::new(error.mistake);
+    let mistake = match mistake.text.starts_with(PLACE) {
+        true => mistake,
+        false => within(mistake),
+    };
+    // The first name in it is what is wrong: a key in full, or its last word, or without the path's name.
+    let wrong = mistake.text.split('`').nth(1).unwrap_or_default();
+    let wrong = wrong.strip_prefix("sweep.").unwrap_or(wrong).to_owned();
+    let names = |key: &str| {
+        let key = key.strip_prefix("sweep.").unwrap_or(key);
+        let parts: Vec<&str> = key.split('.').collect();
+        let unnamed = match parts[..] {
+            [table, _, ref rest @ ..] if !rest.is_empty() => format!("{table}.{}", rest.join(".")),
+            _ => key.to_owned(),
+        };
+        [key, &unnamed].contains(&wrong.as_str()) || parts.last() == Some(&wrong.as_str())
+    };
+    let placed = mistake.at_dotted(text, "quick", names);
+    PlanError {
+        line: placed.line,
+        mistake: placed.text,
+        ..error
+    }
+}
+
 fn within(mistake: Mistake) -> Mistake {
-    mistake.within("[quick]")
+    mistake.within(PLACE)
 }

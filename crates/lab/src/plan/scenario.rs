@@ -2,27 +2,32 @@
 //! them.
 
 mod effects;
+mod flows;
 mod link;
-mod listing;
+pub(super) mod listing;
 mod names;
+mod netem;
+mod programs;
 mod routing;
 mod way;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
-use std::time::Duration;
 
 use wansan_mistake::Mistake;
-use wansan_trace::units::{format_bytes, format_duration};
+use wansan_trace::units::format_bytes;
 
-use super::document::{Document, Schedule, SessionTable, WorkloadTable};
+use super::document::{DelayedAck, Document, EmulatorKind, InitiatorTable, Schedule};
 use crate::world::{Medium, NetworkSpec, NodeSpec, TcpSettings, Topology};
 pub use effects::Direction;
 use effects::Surroundings;
+use flows::Relays;
+pub use flows::{ISCSI_PORT, Receiver, Relay, Stream};
 pub use link::Link;
 use names::Names;
 pub use routing::Classifier;
 use routing::Routing;
+use way::Passage;
 pub use way::{InnerRoute, Tunnel, TunnelEnd, Way};
 
 /// A resolved cell.
@@ -37,10 +42,16 @@ pub struct Scenario {
     pub ways: Vec<Way>,
     /// Tells to which of them a packet belongs.
     pub classifier: Classifier,
-    /// The host of the target.
-    pub target_host: String,
+    /// The host of the target, when there is one.
+    pub target_host: Option<String>,
     /// The initiators, one on a host.
     pub initiators: Vec<Initiator>,
+    /// The relays that something goes through.
+    pub relays: Vec<Relay>,
+    /// The receivers of streams, one on a host.
+    pub receivers: Vec<Receiver>,
+    /// The streams.
+    pub streams: Vec<Stream>,
 }
 
 /// An initiator.
@@ -52,6 +63,8 @@ pub struct Initiator {
     pub connections: Vec<Connection>,
     /// How they share out commands.
     pub schedule: Schedule,
+    /// When it acknowledges.
+    pub delayed_ack: DelayedAck,
 }
 
 /// A connection of an initiator's session.
@@ -64,8 +77,10 @@ pub struct Connection {
     pub way: Option<usize>,
     /// Where it comes from; port 0 leaves the port to the kernel.
     pub source: SocketAddrV4,
-    /// The address of the target.
+    /// The address of the target, or of the relay that leads to it.
     pub target: Ipv4Addr,
+    /// The port there.
+    pub port: u16,
 }
 
 impl Scenario {
@@ -79,7 +94,7 @@ impl Scenario {
         let names = Names::of(document, text)?;
         let surroundings = Surroundings {
             folder,
-            mtu_bytes: mtu(document)?,
+            mtu_bytes: mtu(document, text)?,
             routes: document
                 .route
                 .iter()
@@ -87,9 +102,13 @@ impl Scenario {
                 .collect(),
         };
         let links = link::resolve(document, text, &names, &surroundings)?;
-        let target = names.host("target", &document.target.host)?;
-        let mut ways = way::resolve(document, text, &names, &links, target)?;
-        let mut routing = Routing::begin(document.routing.by, target);
+        netem::check(document, text, &links, mtu(document, text)?)?;
+        let target = target(document, text, &names)?;
+        // Without a target nothing takes a route.
+        let end = target.unwrap_or(0);
+        let mut ways = way::resolve(document, text, &names, &links, end)?;
+        let mut routing = Routing::begin(document.routing.by, end);
+        let mut relays = Relays::of(document, text, &names, &links)?;
         let mut initiators: Vec<Initiator> = Vec::new();
         for (place, table) in document.initiator.iter().enumerate() {
             let here = |mistake: Mistake| mistake.in_table(text, "initiator", place, "host");
@@ -101,46 +120,97 @@ impl Scenario {
                         table.host
                     ))));
                 }
-                let taken = way::taken(table, host, target, &names, &links, &ways)
-                    .map_err(|mistake| mistake.in_table(text, "initiator", place, "routes"))?;
-                let count = table
-                    .connections
-                    .map_or(taken.len(), |count| count as usize);
-                let numbered = taken.iter().cycle().take(count).enumerate();
+                let connections = match &table.through {
+                    Some(relay) => relays
+                        .session(table, relay, host, end)
+                        .map_err(|mistake| mistake.in_table(text, "initiator", place, "through"))?,
+                    None => {
+                        let taken = way::taken(table, host, end, &names, &links, &ways).map_err(
+                            |mistake| mistake.in_table(text, "initiator", place, "routes"),
+                        )?;
+                        let numbered = shared_out(table, &taken).map_err(|mistake| {
+                            mistake.in_table(text, "initiator", place, "connections")
+                        })?;
+                        numbered
+                            .map(|(number, passage)| routing.connection(number, passage))
+                            .collect()
+                    }
+                };
                 initiators.push(Initiator {
                     host: name.to_owned(),
-                    connections: numbered
-                        .map(|(number, passage)| routing.connection(number, passage))
-                        .collect(),
+                    connections,
                     schedule: table.schedule,
+                    delayed_ack: table.delayed_ack,
                 });
             }
         }
-        if initiators.is_empty() {
-            return Err(Mistake::new("the plan has no [[initiator]]"));
+        let flows = relays.streams(document, text)?;
+        if initiators.is_empty() && flows.streams.is_empty() {
+            let mistake = "the plan has no [[initiator]], and no [[stream]] with flows";
+            return Err(Mistake::new(mistake));
         }
-        if document.target.luns.is_empty() {
-            return Err(Mistake::new(
-                "[target] luns: list one at least, such as \"memory:1GiB\"",
-            ));
+        if initiators.is_empty() && document.apply_advice {
+            let mistake = "`apply_advice`: advice is about I/Os, and the plan has no [[initiator]]";
+            return Err(Mistake::new(mistake));
         }
-        workload(&document.workload)?;
-        session(&document.session)?;
-        let mut topology = topology(document, &names, &links)?;
+        programs::check(document, initiators.len()).map_err(|(table, key, what)| {
+            Mistake::new(format!("`{table}.{key}`{what}")).in_section(text, table, key)
+        })?;
+        let relays = relays.used();
+        let mut topology = topology(document, text, &names, &links)?;
         routing.finish(&mut topology, &mut ways);
         Ok(Scenario {
             topology,
             links,
             ways,
             classifier: Classifier::new(document.routing.by, document.route.len()),
-            target_host: names.name(target).to_owned(),
+            target_host: target.map(|target| names.name(target).to_owned()),
             initiators,
+            relays,
+            receivers: flows.receivers,
+            streams: flows.streams,
         })
     }
 }
 
+/// The host of the target, which there is if anybody needs it.
+fn target(document: &Document, text: &str, names: &Names) -> Result<Option<usize>, Mistake> {
+    if document.target.is_none() && (!document.initiator.is_empty() || !document.route.is_empty()) {
+        let mistake = "the plan has an [[initiator]] or a [[route]], and no [target]";
+        return Err(Mistake::new(mistake));
+    }
+    let table = document.target.as_ref();
+    let host = table.map(|table| names.host("target", &table.host));
+    host.transpose()
+        .map_err(|mistake| mistake.in_section(text, "target", "host"))
+}
+
+/// The connections of a session, numbered, each with what it goes over.
+fn shared_out<'a>(
+    initiator: &InitiatorTable,
+    taken: &'a [Passage],
+) -> Result<impl Iterator<Item = (usize, &'a Passage)>, Mistake> {
+    let count = initiator
+        .connections
+        .map_or(taken.len(), |count| count as usize);
+    if let Some(left) = taken.get(count) {
+        return Err(Mistake::new(format!(
+            "[[initiator]] connections = {count}: none is left for `{}`: take it out of `routes`, or \
+             have {} connections",
+            left.name,
+            taken.len()
+        )));
+    }
+    Ok(taken.iter().cycle().take(count).enumerate())
+}
+
 /// The nodes and networks of a plan, without routes.
-fn topology(document: &Document, names: &Names, links: &[Link]) -> Result<Topology, Mistake> {
+fn topology(
+    document: &Document,
+    text: &str,
+    names: &Names,
+    links: &[Link],
+) -> Result<Topology, Mistake> {
     let bytes = |sizes: [super::Size; 3]| sizes.map(|size| size.0);
     let tcp = TcpSettings {
         congestion_control: document.tcp.congestion_control.clone(),
@@ -158,20 +228,20 @@ fn topology(document: &Document, names: &Names, links: &[Link]) -> Result<Topolo
     });
     let networks = links.iter().map(|link| NetworkSpec {
         members: link.members().collect(),
-        medium: if link.wire {
-            Medium::Wire
-        } else {
-            Medium::Emulator
+        medium: match document.world.emulator {
+            _ if link.wire => Medium::Wire,
+            EmulatorKind::User => Medium::Emulator,
+            EmulatorKind::Netem => Medium::Netem,
         },
     });
     Ok(Topology {
         nodes: nodes.collect(),
         networks: networks.collect(),
-        mtu_bytes: mtu(document)?,
+        mtu_bytes: mtu(document, text)?,
     })
 }
 
-fn mtu(document: &Document) -> Result<u32, Mistake> {
+fn mtu(document: &Document, text: &str) -> Result<u32, Mistake> {
     let mtu = document.world.mtu.0;
     u32::try_from(mtu)
         .ok()
@@ -181,52 +251,6 @@ fn mtu(document: &Document) -> Result<u32, Mistake> {
                 "`world.mtu` = {} is not within 576B to 9000B",
                 format_bytes(mtu)
             ))
+            .in_section(text, "world", "mtu")
         })
-}
-
-fn workload(workload: &WorkloadTable) -> Result<(), Mistake> {
-    let time = workload.time.0;
-    if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&time) {
-        return Err(Mistake::new(format!(
-            "`workload.time` = {} is not within 100ms to 1h",
-            format_duration(time)
-        )));
-    }
-    if workload.warmup.0 > Duration::from_secs(3600) {
-        return Err(Mistake::new(format!(
-            "`workload.warmup` = {} is more than 1h",
-            format_duration(workload.warmup.0)
-        )));
-    }
-    let block = workload.block.0;
-    if block == 0 || !block.is_multiple_of(512) || block > 16 << 20 {
-        return Err(Mistake::new(format!(
-            "`workload.block` = {} is no whole number of 512B up to 16MiB",
-            format_bytes(block)
-        )));
-    }
-    Ok(())
-}
-
-/// Lengths that keys can have: 512 to 2^24 − 1 (RFC 7143 §13.12 to §13.14).
-fn session(session: &SessionTable) -> Result<(), Mistake> {
-    let lengths = [
-        ("first_burst", session.first_burst),
-        ("max_burst", session.max_burst),
-        ("max_recv_data_segment", session.max_recv_data_segment),
-    ];
-    let wrong = lengths
-        .into_iter()
-        .find(|(_, length)| !(512..1 << 24).contains(&length.0));
-    match wrong {
-        Some((key, length)) => Err(Mistake::new(format!(
-            "`session.{key}` = {length} is not within 512B to 16777215B"
-        ))),
-        None if session.first_burst > session.max_burst => Err(Mistake::new(format!(
-            "`session.first_burst` = {} is more than `session.max_burst` = {}: lower the first or \
-             raise the second",
-            session.first_burst, session.max_burst
-        ))),
-        None => Ok(()),
-    }
 }

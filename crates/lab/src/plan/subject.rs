@@ -18,6 +18,8 @@ pub(super) struct Subject {
     metric: String,
     filter: Filter,
     relative_to: Option<Filter>,
+    /// The median of a cell's repeats is meant, not each of them.
+    is_median: bool,
 }
 
 /// Cells with these parameters; all cells when there are none.
@@ -59,8 +61,21 @@ impl Subject {
             metric: metric.to_owned(),
             filter: Filter::of(chosen),
             relative_to: relative_to.map(Filter::of),
+            is_median: false,
         };
         Ok((subject, content))
+    }
+
+    /// The same of the median of each cell's repeats. A mistake comes with the key that it stands at.
+    pub(super) fn by_median(self, content: &Content) -> Result<Self, (&'static str, String)> {
+        if !self.metric.starts_with(CELLS) || *content != Content::Number {
+            let mistake = "`repeats = \"median\"` is for numbers of cells";
+            return Err(("repeats", mistake.to_owned()));
+        }
+        Ok(Subject {
+            is_median: true,
+            ..self
+        })
     }
 
     /// The metric's dotted name.
@@ -73,6 +88,11 @@ impl Subject {
         let relative_to = self.relative_to.iter();
         let relative_to = relative_to.map(|filter| ("relative_to", filter));
         std::iter::once(("where", &self.filter)).chain(relative_to)
+    }
+
+    /// Whether a cell of the sweep may be meant, whatever its phase.
+    pub(super) fn chooses(&self, cell: &Cell) -> bool {
+        self.filter.selects_sweep(cell)
     }
 
     /// Whether a sweep with these cells can give what is meant.
@@ -90,18 +110,37 @@ impl Subject {
             return vec![look_up(results, &self.metric).cloned()];
         };
         let base = self.relative_to.as_ref().map(|filter| {
-            let cells = filter.cells(results);
-            mean(cells.filter_map(|cell| look_up(cell, metric)?.as_f64()))
+            let values = self.of_cells(filter, metric, results);
+            mean(values.into_iter().filter_map(|value| value?.as_f64()))
         });
-        self.filter
-            .cells(results)
-            .map(|cell| {
-                let value = look_up(cell, metric);
-                match base {
-                    None => value.cloned(),
-                    Some(base) => Some((value?.as_f64()? / base?).into()),
-                }
+        let values = self.of_cells(&self.filter, metric, results).into_iter();
+        values
+            .map(|value| match base {
+                None => value,
+                Some(base) => Some((value?.as_f64()? / base?).into()),
             })
+            .collect()
+    }
+
+    /// What the cells that a filter means have for a metric: each of them, or each point of the sweep
+    /// the median of its repeats, of which one that has none is left out.
+    fn of_cells(&self, filter: &Filter, metric: &str, results: &Value) -> Vec<Option<Value>> {
+        let cells = filter.cells(results);
+        if !self.is_median {
+            return cells.map(|cell| look_up(cell, metric).cloned()).collect();
+        }
+        let mut points: Vec<([Option<&Value>; 2], Vec<f64>)> = Vec::new();
+        for cell in cells {
+            let point = [cell.get(PHASE), cell.get("parameters")];
+            let number = look_up(cell, metric).and_then(Value::as_f64);
+            match points.iter_mut().find(|(other, _)| *other == point) {
+                Some((_, repeats)) => repeats.extend(number),
+                None => points.push((point, number.into_iter().collect())),
+            }
+        }
+        let repeats = points.into_iter().map(|(_, repeats)| repeats);
+        repeats
+            .map(|repeats| Some(median(repeats)?.into()))
             .collect()
     }
 
@@ -117,6 +156,9 @@ impl fmt::Display for Subject {
         f.write_str(&self.metric)?;
         if !self.filter.0.is_empty() {
             write!(f, " where {}", self.filter)?;
+        }
+        if self.is_median {
+            f.write_str(", median of repeats,")?;
         }
         match &self.relative_to {
             Some(base) => write!(f, " relative to {base}"),
@@ -180,7 +222,7 @@ fn parameter<'a>(cell: &'a Value, wanted: &str) -> Option<&'a Value> {
 pub(super) fn number(metric: &str, value: &toml::Value) -> Result<f64, String> {
     match value {
         toml::Value::Integer(number) => Ok(*number as f64),
-        toml::Value::Float(number) => Ok(*number),
+        toml::Value::Float(number) if number.is_finite() => Ok(*number),
         toml::Value::String(text) if metric.ends_with("_ns") => units::parse_duration(text)
             .map(|duration| duration_ns(duration) as f64)
             .map_err(|error| error.to_string()),
@@ -202,4 +244,10 @@ pub(super) fn look_up<'a>(value: &'a Value, way: &str) -> Option<&'a Value> {
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, count) = values.fold((0.0, 0u32), |(sum, count), v| (sum + v, count + 1));
     (count > 0).then(|| sum / f64::from(count))
+}
+
+fn median(mut numbers: Vec<f64>) -> Option<f64> {
+    numbers.sort_by(f64::total_cmp);
+    let (low, high) = (numbers.len().checked_sub(1)? / 2, numbers.len() / 2);
+    Some(f64::midpoint(numbers[low], numbers[high]))
 }

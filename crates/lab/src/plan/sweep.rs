@@ -10,6 +10,17 @@ use wansan_mistake::{Mistake, nearest};
 const CASE: &str = "case";
 /// Between the parameters that one axis sets alike.
 const JOINT: char = '+';
+/// What is of the whole plan: in no cell is it looked at.
+const FIXED: [&str; 8] = [
+    "title",
+    "repeat",
+    "apply_advice",
+    "case",
+    "sweep",
+    "quick",
+    "paper",
+    "expect",
+];
 
 /// One axis: a parameter, several that are set alike (`a.delay + b.delay`), or `case`.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,12 +81,16 @@ pub(super) fn is_meant(axis: &str, wanted: &str) -> bool {
 
 /// The sweep's axes in the order of the plan. Keys may be quoted (`"workload.parallel" = [1, 2]`)
 /// or not.
-pub(super) fn axes(table: &Table, cases: &[CaseTable]) -> Result<Vec<Axis>, Mistake> {
-    check_names(cases)?;
+/// Mistakes stand on lines of the plan's `text`, if there is one.
+pub(super) fn axes(table: &Table, cases: &[CaseTable], text: &str) -> Result<Vec<Axis>, Mistake> {
+    check_names(cases, text)?;
     let mut axes: Vec<Axis> = Vec::new();
     for (written, value) in flatten(table) {
         let name = axis_name(written.name());
-        let fail = |mistake: String| Mistake::new(format!("[sweep] `{name}` {mistake}"));
+        let here = |mistake: Mistake| {
+            mistake.at_dotted(text, "sweep", |written| axis_name(written) == name)
+        };
+        let fail = |mistake: String| here(Mistake::new(format!("[sweep] `{name}` {mistake}")));
         let values = match value {
             Value::Array(values) if !values.is_empty() => values,
             Value::Array(_) => return Err(fail("has no value: list one at least".to_owned())),
@@ -84,17 +99,31 @@ pub(super) fn axes(table: &Table, cases: &[CaseTable]) -> Result<Vec<Axis>, Mist
                 return Err(fail(format!("is {kind}: write a list, such as [{other}]")));
             }
         };
-        let points: Result<_, Mistake> = values
+        if let Some(twice) = twice(&values) {
+            return Err(fail(format!(
+                "lists {twice} twice: `repeat` says how often the sweep is run"
+            )));
+        }
+        let points: Result<Vec<Point>, Mistake> = values
             .into_iter()
             .map(|value| point(&name, value, cases))
             .collect();
-        let points = points?;
-        let axis = Axis { name, points };
+        let points = points.map_err(here)?;
+        let mut set = points.iter().flat_map(|point| &point.settings);
+        if let Some((fixed, _)) = set.find(|(parameter, _)| is_fixed(parameter)) {
+            return Err(fail(format!(
+                "would set `{fixed}`, which is the same in all cells of a plan"
+            )));
+        }
+        let axis = Axis {
+            name: name.clone(),
+            points,
+        };
         if let Some((other, twice)) = overlap(&axes, &axis) {
-            return Err(Mistake::new(format!(
+            return Err(here(Mistake::new(format!(
                 "[sweep] `{}` and `{}` both set `{twice}`",
                 other.name, axis.name
-            )));
+            ))));
         }
         axes.push(axis);
     }
@@ -102,21 +131,37 @@ pub(super) fn axes(table: &Table, cases: &[CaseTable]) -> Result<Vec<Axis>, Mist
         let first = &cases[0].name;
         return Err(Mistake::new(format!(
             "[sweep] goes through no [[case]]: write `case = [\"{first}\"]`"
-        )));
+        ))
+        .in_table(text, "case", 0, "name"));
     }
     Ok(axes)
 }
 
-fn check_names(cases: &[CaseTable]) -> Result<(), Mistake> {
+/// A value that a list has twice.
+fn twice(values: &[Value]) -> Option<&Value> {
+    let again = |(place, value): (usize, &Value)| values[..place].contains(value);
+    let mut values = values.iter().enumerate();
+    values.find(|entry| again(*entry)).map(|(_, value)| value)
+}
+
+/// Whether a parameter is of the whole plan, not of its cells.
+fn is_fixed(parameter: &Parameter) -> bool {
+    let first = parameter.name().split('.').next();
+    first.is_some_and(|first| FIXED.contains(&first))
+}
+
+fn check_names(cases: &[CaseTable], text: &str) -> Result<(), Mistake> {
     for (place, case) in cases.iter().enumerate() {
         let name = &case.name;
+        let wrong = |mistake: String, key: &str| {
+            Err(Mistake::new(mistake).in_table(text, "case", place, key))
+        };
         if cases[..place].iter().any(|other| other.name == *name) {
-            let mistake = format!("[[case]] name = \"{name}\" is there twice");
-            return Err(Mistake::new(mistake));
+            return wrong(format!("[[case]] name = \"{name}\" is there twice"), "name");
         }
         if case.set.is_empty() {
             let mistake = format!("[[case]] `{name}` sets nothing: write `set = {{ … }}`");
-            return Err(Mistake::new(mistake));
+            return wrong(mistake, "set");
         }
     }
     Ok(())

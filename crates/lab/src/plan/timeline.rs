@@ -165,10 +165,15 @@ impl Moment {
             ))
         };
         let after = text.trim().strip_prefix("at ").ok_or_else(strange)?;
+        let after = after.trim_start();
         let (time, statement) = after
-            .trim_start()
             .split_once(char::is_whitespace)
-            .ok_or_else(strange)?;
+            .ok_or_else(|| match parse_duration(after) {
+                Ok(_) => Mistake::new(format!(
+                    "`{text}` says no change: write `{text} upper.delay = 32ms`, or `{text} upper down`"
+                )),
+                Err(_) => strange(),
+            })?;
         if time.starts_with('-') {
             return Err(Mistake::new(format!(
                 "`at {time}` is in the past: times count from the start of the initiators"
@@ -242,6 +247,15 @@ mod tests {
             Statement::parse("upper.delay=\"32ms\""),
             Statement::parse(" upper.delay  =  32ms ")
         );
+    }
+
+    #[test]
+    fn a_moment_without_a_change_is_told_what_it_lacks() {
+        let mistake = |text: &str| Moment::parse(text).unwrap_err().to_string();
+        assert!(mistake("at 1s").contains("`at 1s` says no change"));
+        assert!(mistake("at ").contains("says no time"));
+        assert!(mistake("at upper").contains("says no time"));
+        assert!(mistake("upper down").contains("says no time"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use super::{CellResult, StoredRun};
+use super::{CellResult, PathChange, StoredRun};
 
 /// The probability that an interval holds the difference.
 pub const CONFIDENCE: f64 = 0.95;
@@ -33,7 +33,8 @@ pub struct Comparison {
 /// A setting of which the two runs have different values.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SettingDifference {
-    /// Its dotted name in the plan, or `wansan` for the program.
+    /// Its dotted name in the plan, `file NAME` for the SHA-256 of a file that the plan names, or
+    /// `wansan` for the program.
     pub setting: String,
     /// In the first run; null when it is not set.
     pub first: Value,
@@ -48,6 +49,10 @@ pub struct CellDifference {
     pub phase: String,
     /// Its parameters.
     pub parameters: Map<String, Value>,
+    /// What `wansan path set` changed while the first run's repeats of it ran: the plan does not know.
+    pub by_hand_in_first: Vec<ByHand>,
+    /// The same of the second run.
+    pub by_hand_in_second: Vec<ByHand>,
     /// I/Os per second.
     pub iops: Option<Difference>,
     /// Bytes of data per second.
@@ -56,6 +61,16 @@ pub struct CellDifference {
     pub latency_p50_ns: Option<Difference>,
     /// All I/Os but one in a hundred took at most this long.
     pub latency_p99_ns: Option<Difference>,
+}
+
+/// A change that came by hand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ByHand {
+    /// The cell's number.
+    pub cell: usize,
+    /// What, and when.
+    #[serde(flatten)]
+    pub change: PathChange,
 }
 
 /// One number in both runs.
@@ -95,6 +110,12 @@ pub enum DifferenceVerdict {
 /// Why two runs cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
+    /// All cells of one failed, or it has none.
+    #[error("{run}: none of its cells was measured (`wansan lab show`)")]
+    NothingMeasured {
+        /// The run's name.
+        run: String,
+    },
     /// No cell of the one has the parameters of one of the other.
     #[error(
         "{first} and {second} have no cell in common: the first varies {first_axes}, the second {second_axes}"
@@ -118,6 +139,11 @@ pub enum CompareError {
 pub fn compare(first: &StoredRun, second: &StoredRun) -> Result<Comparison, CompareError> {
     let of_first = points(first);
     let of_second = points(second);
+    for (run, points) in [(first, &of_first), (second, &of_second)] {
+        if points.is_empty() {
+            return Err(CompareError::NothingMeasured { run: run.name() });
+        }
+    }
     let other = |point: &Point<'_>, others: &[Point<'_>]| -> Option<usize> {
         others
             .iter()
@@ -185,6 +211,19 @@ fn points(run: &StoredRun) -> Vec<Point<'_>> {
 }
 
 impl Point<'_> {
+    fn by_hand(&self) -> Vec<ByHand> {
+        let of = |cell: &&CellResult| {
+            let changes = cell.timeline.iter().filter(|change| change.is_by_hand());
+            let number = cell.cell;
+            let by_hand = changes.map(move |change| ByHand {
+                cell: number,
+                change: change.clone(),
+            });
+            by_hand.collect::<Vec<_>>()
+        };
+        self.repeats.iter().flat_map(of).collect()
+    }
+
     fn difference(&self, second: &Point<'_>) -> CellDifference {
         let of = |number: fn(&CellResult) -> Option<f64>| {
             let numbers = |point: &Point<'_>| -> Vec<f64> {
@@ -196,8 +235,10 @@ impl Point<'_> {
         CellDifference {
             phase: self.phase.to_owned(),
             parameters: self.parameters.clone(),
-            iops: of(|cell| Some(cell.iops)),
-            bytes_per_s: of(|cell| Some(cell.bytes_per_s)),
+            by_hand_in_first: self.by_hand(),
+            by_hand_in_second: second.by_hand(),
+            iops: of(|cell| cell.iops),
+            bytes_per_s: of(|cell| cell.bytes_per_s),
             latency_p50_ns: of(|cell| cell.latency_p50_ns.map(|ns| ns as f64)),
             latency_p99_ns: of(|cell| cell.latency_p99_ns.map(|ns| ns as f64)),
         }
@@ -293,6 +334,9 @@ fn settings(first: &StoredRun, second: &StoredRun) -> Vec<SettingDifference> {
             }
         }
         let manifest = &run.manifest;
+        for (name, file) in &manifest.files {
+            flat.insert(format!("file {name}"), file.sha256.clone().into());
+        }
         let version = [&manifest.wansan_version, &manifest.wansan_commit];
         let version: Vec<&str> = version.into_iter().flatten().map(String::as_str).collect();
         flat.insert("wansan".to_owned(), version.join(" ").into());

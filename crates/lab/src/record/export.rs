@@ -21,6 +21,9 @@ use super::{CellResult, Results};
 const FIRST: [&str; 4] = ["cell", "phase", "repeat", "failure"];
 /// What is not a number of the cell: written as columns of its own, or too long for one.
 const APART: [&str; 1] = ["parameters"];
+/// What was changed of the paths while the cell ran: by its plan, which other cells say as well, and by
+/// hand, which nothing else does.
+const CHANGES: [(&str, bool); 2] = [("changed_by_plan", false), ("changed_by_hand", true)];
 
 /// The cells of a run as columns of one length.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,7 +69,8 @@ const UNITS: [Unit; 4] = [
 
 impl CellTable {
     /// The table of a run's cells. Parameters are columns of their own, in numbers where all their
-    /// values are quantities of one unit, which ends the name then. Lists are left out.
+    /// values are quantities of one unit, which ends the name then. Lists are left out, but for what was
+    /// changed of the paths, in words.
     #[must_use]
     pub fn of(results: &Results) -> CellTable {
         let cells: Vec<Map<String, Value>> = results.cells.iter().map(flat).collect();
@@ -237,7 +241,7 @@ fn present<T, P>(values: &[Option<T>], stored: impl Fn(&T) -> P) -> (Vec<P>, Vec
 }
 
 /// The single values of a cell by dotted names.
-fn flat(cell: &CellResult) -> Map<String, Value> {
+fn flat(of: &CellResult) -> Map<String, Value> {
     fn add(flat: &mut Map<String, Value>, name: &str, value: Value) {
         match value {
             Value::Object(inner) => {
@@ -251,13 +255,21 @@ fn flat(cell: &CellResult) -> Map<String, Value> {
             }
         }
     }
-    let cell = serde_json::to_value(cell).expect("results are plain data");
+    let cell = serde_json::to_value(of).expect("results are plain data");
     let mut values = Map::new();
     if let Value::Object(fields) = cell {
         for (name, value) in fields {
             if !APART.contains(&name.as_str()) {
                 add(&mut values, &name, value);
             }
+        }
+    }
+    for (name, by_hand) in CHANGES {
+        let changes = of.timeline.iter();
+        let changes = changes.filter(|change| change.is_by_hand() == by_hand);
+        let changes: Vec<String> = changes.map(ToString::to_string).collect();
+        if !changes.is_empty() {
+            values.insert(name.to_owned(), changes.join("; ").into());
         }
     }
     values

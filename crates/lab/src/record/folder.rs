@@ -1,5 +1,6 @@
 //! The folder of one run.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,11 @@ use time::OffsetDateTime;
 use time::macros::format_description;
 
 use super::RecordError;
+use super::manifest::FileFacts;
 use crate::plan::Plan;
+
+/// Where copies of the files are that a plan names.
+const FILES: &str = "files";
 
 /// A run's folder. Until [`RunFolder::keep`] is called, dropping it removes it again, with those
 /// above it that were made for it, so that a run which never started leaves all as it was.
@@ -93,6 +98,28 @@ impl RunFolder {
         self.path.join(format!("cell-{number:03}"))
     }
 
+    /// Copies the files that the plan names; where they are from here, by their names in the plan.
+    ///
+    /// # Errors
+    /// [`RecordError`] when they cannot be written.
+    pub fn copy_files(&self, plan: &Plan) -> Result<BTreeMap<String, FileFacts>, RecordError> {
+        let folder = self.path.join(FILES);
+        if !plan.files().is_empty() {
+            fs::create_dir(&folder).map_err(failed("make the folder", &folder))?;
+        }
+        let mut facts = BTreeMap::new();
+        for file in plan.files() {
+            let sha256 = file.sha256();
+            // Two folders may have files of one name.
+            let name = Path::new(&file.name).file_name().unwrap_or_default();
+            let copy = format!("{FILES}/{}-{}", &sha256[..8], name.to_string_lossy());
+            let path = self.path.join(&copy);
+            fs::write(&path, &file.text).map_err(failed("write", &path))?;
+            facts.insert(file.name.clone(), FileFacts { sha256, copy });
+        }
+        Ok(facts)
+    }
+
     /// Writes a JSON file, wholly or not at all.
     ///
     /// # Errors
@@ -154,11 +181,15 @@ fn time_stamp() -> String {
         .expect("the format has no part that can fail")
 }
 
-/// Eight hexadecimal digits of the resolved plan's SHA-256: the same for plans that mean the same.
+/// Eight hexadecimal digits of the SHA-256 of the resolved plan and its files: the same for plans that
+/// mean the same.
 fn plan_hash(plan: &Plan) -> String {
     let text = serde_json::to_string(plan.document()).expect("a plan is plain data");
-    let digest = Sha256::digest(text.as_bytes());
-    digest
+    let mut hash = Sha256::new_with_prefix(text.as_bytes());
+    for file in plan.files() {
+        hash.update(file.sha256());
+    }
+    hash.finalize()
         .iter()
         .take(4)
         .map(|byte| format!("{byte:02x}"))
@@ -227,5 +258,33 @@ mod tests {
         assert_ne!(plan_hash(&plan), plan_hash(&other));
         drop(folders);
         assert_eq!(fs::read_dir(root.path().join("trial")).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn a_plans_files_are_part_of_it() {
+        let root = tempfile::tempdir().unwrap();
+        let rates = root.path().join("rates.csv");
+        let text = PLAN.replace(
+            "delay = \"1ms\"",
+            "rate = { file = \"rates.csv\" }\nback = { rate = { file = \"./rates.csv\" } }",
+        );
+        let read = |content: &str| {
+            fs::write(&rates, content).unwrap();
+            Plan::parse(&root.path().join("trial.toml"), &text).unwrap()
+        };
+        let (slow, fast) = (read("1s, 1Mbit/s\n"), read("1s, 2Mbit/s\n"));
+        assert_ne!(plan_hash(&slow), plan_hash(&fast));
+        let folder = RunFolder::create(&root.path().join("runs"), &slow).unwrap();
+        let files = folder.copy_files(&slow).unwrap();
+        // The file has changed since, the run's own copy has not.
+        assert_eq!(
+            files.keys().collect::<Vec<_>>(),
+            ["./rates.csv", "rates.csv"]
+        );
+        for facts in files.values() {
+            let copy = fs::read_to_string(folder.path().join(&facts.copy)).unwrap();
+            assert_eq!(copy, "1s, 1Mbit/s\n");
+            assert_eq!(facts.sha256, slow.files()[0].sha256());
+        }
     }
 }

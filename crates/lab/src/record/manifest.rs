@@ -7,7 +7,7 @@ use wansan_trace::clock;
 
 use super::Machine;
 use crate::emulator::Statistics;
-use crate::plan::{Document, Plan};
+use crate::plan::{ControlTable, Document, Plan};
 use crate::vpn::Tunnel;
 use crate::world::{Node, Rights, Role, World};
 
@@ -22,6 +22,8 @@ pub struct Manifest {
     pub quick: bool,
     /// The plan with every default in it.
     pub document: Document,
+    /// The files that the plan names, by their names in it.
+    pub files: BTreeMap<String, FileFacts>,
     /// The parameters set over the plan in the advised phase.
     pub advised: BTreeMap<String, String>,
     /// Where all randomness began.
@@ -39,12 +41,21 @@ pub struct Manifest {
     /// Switched off on every link, by ethtool's names.
     pub offloads_off: Vec<&'static str>,
     /// The longest super-frame that a host leaves to its link to segment; the emulator cuts it
-    /// into packets. As Linux has it, `gso_max_size`.
+    /// into packets. As Linux has it, `gso_max_size`. By netem, hosts send packets one by one.
     pub super_frame_max_bytes: u32,
     /// What a byte on a path is.
     pub path_bytes: &'static str,
     /// What was built and measured in each cell.
     pub cells: Vec<CellFacts>,
+}
+
+/// A file that the plan names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FileFacts {
+    /// The SHA-256 of what is in it, in hexadecimal.
+    pub sha256: String,
+    /// Where its copy is, from the run's folder.
+    pub copy: String,
 }
 
 /// CLOCK_MONOTONIC and CLOCK_REALTIME at one moment.
@@ -63,6 +74,8 @@ pub struct ClockAnchor {
 pub struct CellFacts {
     /// The cell's number.
     pub cell: usize,
+    /// The congestion control of its connections.
+    pub congestion_control: ControlFacts,
     /// Its hosts and routers.
     pub nodes: Vec<NodeFacts>,
     /// The command line of every program, by host.
@@ -71,6 +84,9 @@ pub struct CellFacts {
     pub tunnels: Vec<Tunnel>,
     /// What the emulator achieved on each direction of each path.
     pub paths: Vec<PathFacts>,
+    /// How netem was set up in the wan's namespace, if it carried the packets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub netem_commands: Vec<String>,
     /// Frames lost because the emulator did not run for too long.
     pub emulator_ring_drops: u64,
     /// Frames that had nowhere to go.
@@ -83,6 +99,18 @@ pub struct CellFacts {
     pub emulator_cpu_ns: u64,
     /// How the emulator's thread was scheduled.
     pub emulator_scheduling: &'static str,
+}
+
+/// The congestion control of a cell's connections.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ControlFacts {
+    /// Its name.
+    pub name: String,
+    /// `lab`: one of ours, which the lab loaded for the run; `before`: one of ours that was loaded
+    /// already; `kernel`: any other.
+    pub origin: &'static str,
+    /// What it was loaded with: null of the kernel's, and where that cannot be seen.
+    pub parameters: Option<ControlTable>,
 }
 
 /// One host or router of a cell's world.
@@ -138,6 +166,7 @@ impl Manifest {
             plan_file: plan.file().display().to_string(),
             quick: plan.quick_unchecked().is_some(),
             document: plan.document().clone(),
+            files: BTreeMap::new(),
             advised: BTreeMap::new(),
             seed: plan.document().seed,
             wansan_version: env!("CARGO_PKG_VERSION"),
@@ -199,6 +228,26 @@ impl NodeFacts {
 }
 
 impl CellFacts {
+    /// Those of a cell of which nothing has been built yet.
+    #[must_use]
+    pub fn begin(cell: usize, congestion_control: ControlFacts) -> CellFacts {
+        CellFacts {
+            cell,
+            congestion_control,
+            nodes: Vec::new(),
+            programs: BTreeMap::new(),
+            tunnels: Vec::new(),
+            paths: Vec::new(),
+            netem_commands: Vec::new(),
+            emulator_ring_drops: 0,
+            emulator_strays: 0,
+            emulator_offloaded: 0,
+            emulator_send_failures: 0,
+            emulator_cpu_ns: 0,
+            emulator_scheduling: "",
+        }
+    }
+
     /// Adds what the emulator did.
     pub fn add_statistics(&mut self, statistics: &Statistics) {
         self.emulator_ring_drops = statistics.ring_drops;

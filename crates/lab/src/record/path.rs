@@ -1,5 +1,7 @@
 //! What a cell's paths did, and what was changed of them.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use wansan_path::Tally;
 
@@ -49,13 +51,19 @@ pub struct PathResult {
     pub queue_high_water_bytes: u64,
     /// The delay that is asked for, or was at the end.
     pub delay_asked_ns: u64,
-    /// That, and how much later than it should half of the packets left.
-    pub delay_achieved_p50_ns: u64,
+    /// What half of the packets were to be delayed at most, as jitter drew it for each, since the
+    /// delay was last changed; null when none has left since.
+    pub delay_asked_p50_ns: Option<u64>,
     /// The same for 99 of 100 packets.
-    pub delay_achieved_p99_ns: u64,
+    pub delay_asked_p99_ns: Option<u64>,
+    /// How long half of these packets were delayed at most until they were handed to the kernel.
+    pub delay_achieved_p50_ns: Option<u64>,
+    /// The same for 99 of 100 packets.
+    pub delay_achieved_p99_ns: Option<u64>,
     /// The rate that is asked for, or was at the end; null when it is unlimited.
     pub rate_asked_bits_per_s: Option<u64>,
-    /// The most that came out in any half second; null when it did not last as long.
+    /// The most that came out in any half second since the rate was last changed; null when it did
+    /// not last as long.
     pub rate_achieved_bits_per_s: Option<u64>,
     /// Its elements, the first one nearest the sender.
     pub elements: Vec<ElementResult>,
@@ -113,6 +121,30 @@ pub struct PathChange {
     pub refused: Option<String>,
 }
 
+impl PathChange {
+    /// Whether it came by `wansan path set`, which the plan does not know of.
+    #[must_use]
+    pub fn is_by_hand(&self) -> bool {
+        self.planned_ns.is_none()
+    }
+}
+
+/// In one line.
+impl fmt::Display for PathChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let statement = &self.statement;
+        match (self.made_after_ns, &self.refused) {
+            (Some(after_ns), _) => write!(f, "at {:.3}s {statement}", after_ns as f64 / 1e9)?,
+            (None, Some(reason)) => write!(f, "not made: {statement}: {reason}")?,
+            (None, None) => write!(f, "to be made: {statement}")?,
+        }
+        if self.is_by_hand() {
+            f.write_str(" (by hand)")?;
+        }
+        Ok(())
+    }
+}
+
 impl From<&PathStatistics> for PathResult {
     fn from(path: &PathStatistics) -> PathResult {
         let counters = &path.counters;
@@ -144,8 +176,10 @@ impl From<&PathStatistics> for PathResult {
             queue_high_water_packets: counters.queued_high_water.packets,
             queue_high_water_bytes: counters.queued_high_water.bytes,
             delay_asked_ns: path.delay_ns,
-            delay_achieved_p50_ns: path.delay_ns + path.lateness_p50_ns,
-            delay_achieved_p99_ns: path.delay_ns + path.lateness_p99_ns,
+            delay_asked_p50_ns: path.delay_asked_ns.map(|[p50, _]| p50),
+            delay_asked_p99_ns: path.delay_asked_ns.map(|[_, p99]| p99),
+            delay_achieved_p50_ns: path.delay_achieved_ns.map(|[p50, _]| p50),
+            delay_achieved_p99_ns: path.delay_achieved_ns.map(|[_, p99]| p99),
             rate_asked_bits_per_s: path.bits_per_s,
             rate_achieved_bits_per_s: path.peak_bits_per_s,
             elements: path.elements.iter().map(ElementResult::from).collect(),

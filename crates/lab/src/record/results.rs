@@ -6,15 +6,19 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use wansan_insight::below::BelowSocket;
 use wansan_insight::cwnd::CwndUse;
 use wansan_insight::finding::Finding;
 use wansan_insight::gain::Gain;
+use wansan_insight::stall::StallUse;
+use wansan_relay::stream::jain;
 use wansan_trace::Layer;
 
+use crate::netem::NetemResult;
 use crate::plan::{Cell, Paper, Plan, Verdict};
 use crate::vpn::RouterUsage;
 
-use super::{PathChange, PathResult};
+use super::{PathChange, PathResult, RelayResult, StreamResult};
 
 /// The content of results.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,10 +30,17 @@ pub struct Results {
     /// Whether it was run in its quick form.
     #[serde(default)]
     pub quick: bool,
+    /// The axes of the sweep in the order of the plan, first the one that varies slowest.
+    #[serde(default)]
+    pub axes: Vec<String>,
     /// The cells in the order in which they ran.
     pub cells: Vec<CellResult>,
-    /// What holds the system back, in the planned phase; null when the run did not get that far.
+    /// What holds the system back, in the planned phase; null when the run did not get that far, or had
+    /// no I/Os.
     pub finding: Option<Finding>,
+    /// Whether a run without I/Os got as far as its expectations; false of any other.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_judged_without_ios: bool,
     /// What the advised change brought; null when there was none.
     pub advised: Option<Advised>,
     /// How the plan's expectations turned out.
@@ -52,19 +63,30 @@ pub struct CellResult {
     pub repeat: u32,
     /// The value that each axis of the sweep had; see [`Advised`] for what the advice has set.
     pub parameters: Map<String, Value>,
-    /// Why it failed, if it did; what follows is empty then.
+    /// Why it failed, if it did; what follows is empty or null then, but for what is known of its paths.
     pub failure: Option<String>,
-    /// From when on all initiators were measured, CLOCK_MONOTONIC.
-    pub measured_from_ns: u64,
+    /// From when on all initiators were measured, CLOCK_MONOTONIC; null when it failed, as all that has
+    /// to be measured.
+    pub measured_from_ns: Option<u64>,
     /// Until when all of them were.
-    pub measured_to_ns: u64,
+    pub measured_to_ns: Option<u64>,
     /// What each initiator's `wansan bench` says, with its host.
     pub initiators: Vec<Value>,
+    /// What each stream measured, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub streams: BTreeMap<String, StreamResult>,
+    /// What each relay did, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub relays: BTreeMap<String, RelayResult>,
+    /// Jain's index of fairness of the connections of all streams; null without streams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<f64>,
     /// I/Os per second of all initiators together.
-    pub iops: f64,
-    /// Bytes of data per second of all initiators together.
-    pub bytes_per_s: f64,
-    /// Half of all I/Os took at most this long.
+    pub iops: Option<f64>,
+    /// Bytes of data per second of all initiators together; without any, of all streams.
+    pub bytes_per_s: Option<f64>,
+    /// Half of all I/Os took at most this long; without initiators, half of the marks of the stream whose
+    /// marks took longest.
     pub latency_p50_ns: Option<u64>,
     /// All I/Os but one in a hundred took at most this long.
     pub latency_p99_ns: Option<u64>,
@@ -82,6 +104,17 @@ pub struct CellResult {
     /// What the tunnels of each router carried and cost meanwhile.
     #[serde(default)]
     pub routers: Vec<RouterUsage>,
+    /// What carried the packets over its paths: `user` or `netem`; none in runs from before there was
+    /// a choice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulator: Option<String>,
+    /// What netem says of each direction of each path, when it carried them; `paths` is empty then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub netem: Vec<NetemResult>,
+    /// Programs on hosts and routers that other work on the computer kept from the processors: the
+    /// cell is slower than it would be on a quiet one.
+    #[serde(default)]
+    pub starved_programs: Vec<String>,
     /// Packets that the paths dropped, in all directions together; null when it failed.
     #[serde(default)]
     pub path_dropped: Option<u64>,
@@ -102,6 +135,12 @@ pub struct CellResult {
     /// What the congestion windows of the end that sends the data did; null when TCP was not
     /// recorded.
     pub cwnd: Option<CwndUse>,
+    /// Where its I/Os stood still and why; null when packets or PDUs were not recorded.
+    #[serde(default)]
+    pub stalls: Option<StallUse>,
+    /// Where the latency goes below the socket; null when the kernel's stamps or PDUs were not recorded.
+    #[serde(default)]
+    pub below_socket: Option<BelowSocket>,
     /// What holds this cell back, judged by itself; null when it failed.
     pub finding: Option<CellFinding>,
 }
@@ -178,8 +217,14 @@ impl Results {
             plan: plan.name(),
             title: plan.document().title.clone(),
             quick: plan.quick_unchecked().is_some(),
+            axes: plan
+                .sweep()
+                .iter()
+                .map(|axis| axis.name().name().to_owned())
+                .collect(),
             cells: Vec::new(),
             finding: None,
+            is_judged_without_ios: false,
             advised: None,
             expectations: Vec::new(),
             expectations_unchecked: plan.quick_unchecked().unwrap_or(0),
@@ -202,11 +247,14 @@ impl CellResult {
             repeat: cell.repeat,
             parameters: parameters.collect(),
             failure: None,
-            measured_from_ns: 0,
-            measured_to_ns: 0,
+            measured_from_ns: None,
+            measured_to_ns: None,
             initiators: Vec::new(),
-            iops: 0.0,
-            bytes_per_s: 0.0,
+            streams: BTreeMap::new(),
+            relays: BTreeMap::new(),
+            fairness: None,
+            iops: None,
+            bytes_per_s: None,
             latency_p50_ns: None,
             latency_p99_ns: None,
             packet_gap_mean_ns: None,
@@ -214,6 +262,9 @@ impl CellResult {
             packet_gap_p90_ns: None,
             vpn_cpu_s_per_gib: None,
             routers: Vec::new(),
+            emulator: Some(cell.document.world.emulator.name().to_owned()),
+            netem: Vec::new(),
+            starved_programs: Vec::new(),
             path_dropped: None,
             path_marked: None,
             path_queue_high_water_bytes: None,
@@ -221,7 +272,23 @@ impl CellResult {
             timeline: Vec::new(),
             in_flight: BTreeMap::new(),
             cwnd: None,
+            stalls: None,
+            below_socket: None,
             finding: None,
+        }
+    }
+
+    /// It with what another result knows of the paths, and of that alone.
+    #[must_use]
+    pub fn with_paths_of(self, known: CellResult) -> CellResult {
+        CellResult {
+            path_dropped: known.path_dropped,
+            path_marked: known.path_marked,
+            path_queue_high_water_bytes: known.path_queue_high_water_bytes,
+            paths: known.paths,
+            netem: known.netem,
+            timeline: known.timeline,
+            ..self
         }
     }
 
@@ -241,15 +308,21 @@ impl CellResult {
         self.paths = paths;
     }
 
+    /// Takes in what netem says of each direction of each path. It counts no marks, and does not tell
+    /// what waits from what travels.
+    pub fn add_netem(&mut self, paths: Vec<NetemResult>) {
+        self.path_dropped = Some(paths.iter().map(|path| path.dropped_packets).sum());
+        self.netem = paths;
+    }
+
     /// Sums up what the initiators say; `reports` are the objects that `wansan bench --json`
     /// prints, each with its host.
     pub fn add_reports(&mut self, reports: Vec<Value>) {
         let number = |report: &Value, name: &str| report.get(name).and_then(Value::as_f64);
         let sum = |name: &str| {
-            reports
-                .iter()
-                .filter_map(|report| number(report, name))
-                .sum()
+            let numbers = reports.iter().filter_map(|report| number(report, name));
+            // A sum of nothing is −0 otherwise.
+            Some(numbers.fold(0.0, |sum, each| sum + each))
         };
         self.iops = sum("iops");
         self.bytes_per_s = sum("bytes_per_s");
@@ -258,8 +331,92 @@ impl CellResult {
                 .iter()
                 .filter_map(move |report| report.get(name).and_then(Value::as_u64))
         };
-        self.measured_from_ns = moment("measured_from_ns").max().unwrap_or(0);
-        self.measured_to_ns = moment("measured_to_ns").min().unwrap_or(0);
+        self.measured_from_ns = moment("measured_from_ns").max();
+        self.measured_to_ns = moment("measured_to_ns").min();
         self.initiators = reports;
+    }
+
+    /// Takes in what the streams measured, after the initiators' reports. Where there are no initiators,
+    /// the cell's own numbers are those of the streams.
+    pub fn add_streams(&mut self, streams: BTreeMap<String, StreamResult>) {
+        if streams.is_empty() {
+            return;
+        }
+        let rates: Vec<f64> = streams.values().flat_map(StreamResult::rates).collect();
+        self.fairness = Some(jain(&rates));
+        if self.initiators.is_empty() {
+            self.bytes_per_s = Some(rates.iter().sum());
+            let most = |of: fn(&StreamResult) -> Option<u64>| streams.values().filter_map(of).max();
+            self.latency_p50_ns = most(|stream| stream.latency_p50_ns);
+            self.latency_p99_ns = most(|stream| stream.latency_p99_ns);
+            let from = streams.values().map(|stream| stream.measured_from_ns);
+            self.measured_from_ns = from.max();
+            let to = streams.values().map(|stream| stream.measured_to_ns);
+            self.measured_to_ns = to.min();
+        }
+        self.streams = streams;
+    }
+
+    /// The time in which all initiators were measured, in nanoseconds of CLOCK_MONOTONIC, if it was.
+    #[must_use]
+    pub fn measured_ns(&self) -> Option<[u64; 2]> {
+        Some([self.measured_from_ns?, self.measured_to_ns?])
+    }
+
+    /// The host of the initiator that was done first and that of the one that began last, when there
+    /// was no time at which all were measured.
+    #[must_use]
+    pub fn apart(&self) -> Option<(String, String)> {
+        if self.measured_from_ns < self.measured_to_ns {
+            return None;
+        }
+        let host = |name: &str, moment: Option<u64>| {
+            let mut reports = self.initiators.iter();
+            let of = reports.find(|report| report[name].as_u64() == moment);
+            let of_stream = || {
+                let mut streams = self.streams.values();
+                let is_it = |stream: &&StreamResult| match name {
+                    "measured_to_ns" => Some(stream.measured_to_ns) == moment,
+                    _ => Some(stream.measured_from_ns) == moment,
+                };
+                Some(streams.find(is_it)?.host.clone())
+            };
+            match of {
+                Some(report) => Some(report["host"].as_str()?.to_owned()),
+                None => of_stream(),
+            }
+        };
+        Some((
+            host("measured_to_ns", self.measured_to_ns)?,
+            host("measured_from_ns", self.measured_from_ns)?,
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn result(reports: [(u64, u64); 3]) -> CellResult {
+        let plan = "title = \"t\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
+            [[path]]\nbetween = [\"a\", \"b\"]\n[target]\nhost = \"a\"\nluns = [\"memory:1MiB\"]\n\
+            [[initiator]]\nhost = \"b\"\n[workload]\nop = \"read\"\nblock = \"4KiB\"\ntime = \"1s\"\n";
+        let plan = Plan::parse("t.toml".as_ref(), plan).unwrap();
+        let cells = plan.cells(crate::plan::Phase::Planned, &[]).unwrap();
+        let mut result = CellResult::begin(0, &cells[0]);
+        let reports = reports.into_iter().enumerate().map(|(place, (from, to))| {
+            json!({ "host": format!("h{place}"), "measured_from_ns": from, "measured_to_ns": to })
+        });
+        result.add_reports(reports.collect());
+        result
+    }
+
+    #[test]
+    fn loads_that_do_not_overlap_are_named() {
+        assert_eq!(result([(10, 30), (15, 35), (20, 40)]).apart(), None);
+        let apart = result([(10, 20), (15, 35), (20, 40)]).apart();
+        assert_eq!(apart, Some(("h0".to_owned(), "h2".to_owned())));
     }
 }

@@ -1,5 +1,6 @@
 //! Runs that were made before: finding them, and reading back what they say of themselves.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,9 +40,19 @@ pub struct StoredManifest {
     /// The plan with every default in it.
     #[serde(default)]
     pub document: Value,
+    /// The files that the plan names, by their names in it.
+    #[serde(default)]
+    pub files: BTreeMap<String, StoredFile>,
     /// Readings of the clocks: one at the run's beginning, one at its end.
     #[serde(default)]
     clock_anchors: Vec<Anchor>,
+}
+
+/// A file that the plan of a run names.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct StoredFile {
+    /// The SHA-256 of what was in it, in hexadecimal.
+    pub sha256: String,
 }
 
 /// CLOCK_MONOTONIC and CLOCK_REALTIME at one moment.
@@ -95,8 +106,17 @@ impl StoredRun {
             reason,
         };
         let text = read_json(&path).map_err(|error| unreadable(error.to_string()))?;
-        let results = serde_json::from_str(&text)
+        let mut results: Results = serde_json::from_str(&text)
             .map_err(|error| unreadable(format!("not the results of a run: {error}")))?;
+        // Earlier versions wrote 0 for what a cell that failed has not measured.
+        for cell in results
+            .cells
+            .iter_mut()
+            .filter(|cell| cell.failure.is_some())
+        {
+            (cell.iops, cell.bytes_per_s) = (None, None);
+            (cell.measured_from_ns, cell.measured_to_ns) = (None, None);
+        }
         let manifest = read_json(&folder.join(MANIFEST))
             .ok()
             .and_then(|text| serde_json::from_str(&text).ok())
@@ -114,14 +134,22 @@ impl StoredRun {
     /// # Errors
     /// [`StoredError`] when there is none, there are several, or it cannot be read.
     pub fn find(out: &Path, wanted: &str) -> Result<StoredRun, StoredError> {
+        StoredRun::read(&StoredRun::folder_of(out, wanted)?)
+    }
+
+    /// The folder of the run that `wanted` means, likewise.
+    ///
+    /// # Errors
+    /// [`StoredError`] when there is none, or there are several.
+    pub fn folder_of(out: &Path, wanted: &str) -> Result<PathBuf, StoredError> {
         let path = Path::new(wanted);
         if path.join(RESULTS).is_file() {
-            return StoredRun::read(path);
+            return Ok(path.to_owned());
         }
         let folders = folders(out)?;
         let of_plan = folders.iter().rfind(|folder| plan_of(folder) == wanted);
         if let Some(newest) = of_plan {
-            return StoredRun::read(newest);
+            return Ok(newest.clone());
         }
         let begins = |folder: &&PathBuf| {
             let name = name_of(folder);
@@ -131,7 +159,7 @@ impl StoredRun {
         };
         let begin: Vec<&PathBuf> = folders.iter().filter(begins).collect();
         match &begin[..] {
-            [only] => StoredRun::read(only),
+            [only] => Ok((*only).clone()),
             [] => Err(StoredError::NoRun {
                 wanted: wanted.to_owned(),
                 out: out.to_owned(),
@@ -179,7 +207,7 @@ impl StoredRun {
     /// Whether every cell was measured and the run was judged.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.results.finding.is_some()
+        (self.results.finding.is_some() || self.results.is_judged_without_ios)
             && self.results.cells.iter().all(|cell| cell.failure.is_none())
     }
 }

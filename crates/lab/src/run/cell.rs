@@ -7,41 +7,63 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use wansan_trace::event::Role;
 use wansan_trace::file;
 
+use super::carrier::{Carried, Carrier};
 use super::course::{Course, Stage};
+use super::processors::Processors;
 use super::program::{self, Programs};
-use super::{CellError, Options, emulation, tunnels};
-use crate::emulator::Emulator;
-use crate::plan::Cell;
-use crate::record::{CellFacts, NodeFacts, PathChange, PathResult};
+use super::servers::Servers;
+use super::{CellError, Options, tunnels};
+use crate::plan::{Action, Cell, Statement, Stream};
+use crate::record::{CellFacts, NodeFacts, PathChange, RelayResult, StreamResult};
 use crate::vpn::Tunnels;
-use crate::world::{Process, ProcessError, World};
+use crate::world::{Process, World};
 
-/// How long a target may take to make its stores and to listen.
-const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long a program may take beyond its measured time: login, warm-up of long paths, last I/Os
+/// How long an initiator may take to log in; it gives up by itself before.
+const LOGIN_LIMIT: Duration = Duration::from_secs(120);
+/// How long a program may take beyond its measured time: warm-up of long paths, last I/Os
 /// and writing its records.
 const END_LIMIT: Duration = Duration::from_secs(120);
-/// How long a dying target's exit may take to be seen.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long one that has been waited for as long as that may take to be seen to have ended.
+const LAST_LIMIT: Duration = Duration::from_secs(1);
 /// How often the initiators are looked at, and progress is told.
 const POLL: Duration = Duration::from_millis(50);
-/// The host name of the emulator's records.
-const WAN: &str = "wan";
+/// The host name of the records of programs' threads, of all hosts.
+const LAB: &str = "lab";
 
 /// What a cell has given.
 pub(super) struct Measured {
     /// What each initiator's bench says, with its host.
     pub(super) reports: Vec<Value>,
+    /// What each stream measured, by its name.
+    pub(super) streams: BTreeMap<String, StreamResult>,
+    /// What each relay did, by its name.
+    pub(super) relays: BTreeMap<String, RelayResult>,
     /// Its tunnels, which know what each router has done for them.
     pub(super) tunnels: Tunnels,
-    /// Its world, for the manifest.
+}
+
+/// What is known of a cell however it ends.
+pub(super) struct Kept {
+    /// What has been built and started.
     pub(super) facts: CellFacts,
-    /// What each direction of its paths did.
-    pub(super) paths: Vec<PathResult>,
+    /// What each direction of its paths did, once they have carried packets to the end.
+    pub(super) carried: Option<Carried>,
     /// What was changed of them.
     pub(super) timeline: Vec<PathChange>,
+}
+
+impl Kept {
+    /// Of a cell that has not begun.
+    pub(super) fn begin(facts: CellFacts) -> Kept {
+        Kept {
+            facts,
+            carried: None,
+            timeline: Vec::new(),
+        }
+    }
 }
 
 /// Somebody to be told how far a cell has got.
@@ -52,92 +74,187 @@ pub(super) trait Watch {
     fn running(&mut self);
 }
 
-/// Builds the cell's world, runs its programs and gathers its records in `folder`.
+/// Builds the cell's world, runs its programs and gathers its records in `folder`. `kept` has what is
+/// known of it however it ends; once its load has begun, its records stay too.
 pub(super) fn measure(
-    number: usize,
     cell: &Cell,
     folder: &Path,
     options: &Options<'_>,
     stage: &Stage,
+    kept: &mut Kept,
     watch: &mut dyn Watch,
 ) -> Result<Measured, CellError> {
+    let facts = &mut kept.facts;
     let scenario = &cell.scenario;
     let document = &cell.document;
     let seed = u64::from(document.seed) << 32 | u64::from(cell.repeat) << 16;
     let world = World::build(&scenario.topology)?;
-    let memory_bytes = document.trace.memory.0;
-    let kinds = &document.trace.kinds;
-    let (emulator, captures) =
-        emulation::start(&world, scenario, seed, kinds, memory_bytes, folder)?;
-    let mut tunnels = tunnels::start(&options.program, &world, scenario)?;
+    facts.nodes = world.nodes().iter().map(NodeFacts::of).collect();
+    let carrier = Carrier::start(&world, cell, seed, folder)?;
+    let mut tunnels = tunnels::start(&options.program, &world, scenario, options.stop)?;
     let programs = Programs {
         binary: &options.program,
         document,
         folder,
+        seed: seed + 1,
     };
-    let mut facts = facts(number, &world);
+    let mut processors = Processors::new(&document.trace.kinds, document.trace.memory.0);
+    for (router, vpn, process) in tunnels.programs() {
+        processors.watch(router, vpn, Role::Vpn, process);
+    }
     facts.tunnels = tunnels.tunnels().to_vec();
 
-    let target_host = world
-        .node(&scenario.target_host)
-        .expect("the world has every host of its scenario");
-    let command = programs.target(target_host);
-    note(&mut facts, target_host.name(), &command);
-    let title = format!("the target on `{}`", target_host.name());
-    let mut target = target_host.start(&title, command)?;
-    let line = target.line("listen", START_LIMIT)?;
-    program::expect_listening(&title, &line)?;
-
-    let mut initiators = Vec::new();
+    let mut servers = Servers::start(&world, scenario, &programs, options, facts, &mut processors)?;
+    let mut clients = Vec::new();
     for (place, initiator) in scenario.initiators.iter().enumerate() {
         let name = &initiator.host;
-        let host = world.node(name).expect("as above");
-        let command = programs.bench(initiator, host, seed + 1 + place as u64);
-        note(&mut facts, name, &command);
+        let host = world.node(name).expect("the world has all its hosts");
+        let command = programs.bench(initiator, host, place as u64);
+        program::note(facts, name, &command);
         let title = format!("the initiator on `{name}`");
-        let process = host.start(&title, command)?;
-        initiators.push((title, name, process));
+        let process = host.start_held(&title, command)?;
+        processors.watch(name, "initiator", Role::Initiator, process.id());
+        clients.push(Client {
+            title,
+            process,
+            load: Load::Initiator(name),
+        });
     }
-    stage.enter(Course::begin(number, cell, emulator.remote()));
+    for stream in &scenario.streams {
+        let (name, host) = (&stream.table.name, &stream.host);
+        let command = programs.sender(stream);
+        program::note(facts, &format!("{host}, {name}"), &command);
+        let title = format!("[[stream]] `{name}` on `{host}`");
+        let host = world.node(host).expect("as above");
+        clients.push(Client {
+            process: host.start_held(&title, command)?,
+            title,
+            load: Load::Stream(stream),
+        });
+    }
     watch.started();
+    for client in &mut clients {
+        let line = client
+            .process
+            .line_unless(options.stop, "log in", LOGIN_LIMIT);
+        let line = line.map_err(|error| servers.first_cause(error))?;
+        let line = line.ok_or(CellError::Interrupted)?;
+        program::expect_event(&client.title, program::Event::Ready, &line)?;
+    }
+    // All begin together, or the first could be done before the last is there.
+    stage.enter(Course::begin(facts.cell, cell, carrier.remote()));
+    for client in &mut clients {
+        client.process.release();
+    }
     let limit = document.workload.warmup.0 + document.workload.time.0 + END_LIMIT;
-    let waited = wait(
-        &mut target,
-        &mut initiators,
-        &mut tunnels,
+    let loaded = wait(
+        &mut servers,
+        &mut clients,
+        &mut || {
+            tunnels.sample()?;
+            processors.sample();
+            Ok(())
+        },
         limit,
         options,
         stage,
         watch,
-    );
-    let timeline = stage.leave().map_or_else(Vec::new, Course::end);
-    waited?;
-    let mut reports = Vec::new();
-    for (title, host, process) in initiators {
-        let lines = process
-            .succeed(END_LIMIT)
-            .map_err(|error| first_cause(&mut target, error))?;
-        reports.push(program::report(&title, host, &lines)?);
+    )
+    .and_then(|()| reports(&mut servers, clients));
+    kept.timeline = stage.leave().map_or_else(Vec::new, Course::end);
+    if matches!(loaded, Err(CellError::Interrupted)) {
+        return Err(CellError::Interrupted);
     }
-    target.terminate();
-    target.succeed(END_LIMIT)?;
-    let paths = gather(emulator, folder, &mut facts)?;
-    captures.into_iter().try_for_each(emulation::end_capture)?;
-    file::merge_parts(folder)?;
+    // Whatever became of the load: what was recorded of it says why.
+    let served = servers.end();
+    let carried = carrier.end(&world, folder, &mut kept.facts);
+    let carried = carried.map(|carried| kept.carried = Some(carried));
+    let written = file::write_part(folder, LAB, &[processors.end()]);
+    let merged = written.and_then(|_| file::merge_parts(folder));
+    let (reports, streams) = loaded.map_err(|error| with_outages(error, &kept.timeline))?;
+    let relays = served?;
+    carried?;
+    merged?;
     Ok(Measured {
         reports,
+        streams,
+        relays,
         tunnels,
-        facts,
-        paths,
-        timeline,
     })
 }
 
-/// Waits until every initiator has ended, and no longer than the target and the tunnels live.
+/// What the initiators say, and what the streams measured, by their names.
+type Reports = (Vec<Value>, BTreeMap<String, StreamResult>);
+
+/// What the clients say when they have ended. All of them are heard: the records of one come after
+/// what it says.
+fn reports(servers: &mut Servers<'_>, clients: Vec<Client<'_>>) -> Result<Reports, CellError> {
+    let ended: Vec<_> = clients
+        .into_iter()
+        .map(|client| {
+            (
+                client.title,
+                client.load,
+                client.process.succeed(LAST_LIMIT),
+            )
+        })
+        .collect();
+    let (mut reports, mut streams) = Reports::default();
+    for (title, load, lines) in ended {
+        let lines = lines.map_err(|error| servers.first_cause(error))?;
+        match load {
+            Load::Initiator(host) => reports.push(program::report(&title, host, &lines)?),
+            Load::Stream(stream) => {
+                let report = program::stream_report(&title, &lines)?;
+                let result = StreamResult::of(stream, &report);
+                streams.insert(stream.table.name.clone(), result);
+            }
+        }
+    }
+    Ok((reports, streams))
+}
+
+/// A cell's failure with the paths that were down by then, as they are the likely cause.
+fn with_outages(error: CellError, timeline: &[PathChange]) -> CellError {
+    let mut down: Vec<(String, &PathChange)> = Vec::new();
+    for change in timeline.iter().filter(|change| change.made_at_ns.is_some()) {
+        let Ok(Statement { path, action }) = Statement::parse(&change.statement) else {
+            continue;
+        };
+        match action {
+            Action::Down => down.push((path, change)),
+            Action::Up => down.retain(|(other, _)| *other != path),
+            Action::Set { .. } => {}
+        }
+    }
+    if down.is_empty() {
+        return error;
+    }
+    let changes: Vec<String> = down.iter().map(|(_, change)| change.to_string()).collect();
+    CellError::Down {
+        source: Box::new(error),
+        changes: changes.join(", "),
+    }
+}
+
+/// A program that loads the world, held until all are there.
+struct Client<'a> {
+    title: String,
+    process: Process,
+    load: Load<'a>,
+}
+
+enum Load<'a> {
+    /// The initiator on that host.
+    Initiator(&'a str),
+    Stream(&'a Stream),
+}
+
+/// Waits until every client has ended, and no longer than the servers and what is sampled live.
 fn wait(
-    target: &mut Process,
-    initiators: &mut [(String, &String, Process)],
-    tunnels: &mut Tunnels,
+    servers: &mut Servers<'_>,
+    clients: &mut [Client<'_>],
+    sample: &mut dyn FnMut() -> Result<(), CellError>,
     limit: Duration,
     options: &Options<'_>,
     stage: &Stage,
@@ -145,10 +262,10 @@ fn wait(
 ) -> Result<(), CellError> {
     let deadline = Instant::now() + limit;
     loop {
-        tunnels.sample()?;
+        sample()?;
         let mut running = false;
-        for (_, _, process) in initiators.iter_mut() {
-            running |= process.is_running()?;
+        for client in clients.iter_mut() {
+            running |= client.process.is_running()?;
         }
         // After the deadline `succeed` says which one is late.
         if !running || Instant::now() > deadline {
@@ -157,55 +274,9 @@ fn wait(
         if options.stop.load(Ordering::Relaxed) {
             return Err(CellError::Interrupted);
         }
-        if !target.is_running()? {
-            // It never ends by itself: say why it did.
-            target.line("serve", LAST_WORDS)?;
-        }
+        servers.check()?;
         stage.with(Course::advance);
         watch.running();
         thread::sleep(POLL);
     }
-}
-
-/// An initiator fails when its target has died: then the target is what failed.
-fn first_cause(target: &mut Process, of_initiator: ProcessError) -> ProcessError {
-    match target.line("serve", LAST_WORDS) {
-        Err(of_target @ ProcessError::Ended { .. }) => of_target,
-        _ => of_initiator,
-    }
-}
-
-/// Stops the emulator and writes its records down; what the paths did.
-fn gather(
-    emulator: Emulator,
-    folder: &Path,
-    facts: &mut CellFacts,
-) -> Result<Vec<PathResult>, CellError> {
-    let report = emulator.stop()?;
-    facts.add_statistics(&report.statistics);
-    file::write_part(folder, WAN, &[report.recorder])?;
-    let paths = report.statistics.paths.iter();
-    Ok(paths.map(PathResult::from).collect())
-}
-
-fn facts(number: usize, world: &World) -> CellFacts {
-    CellFacts {
-        cell: number,
-        nodes: world.nodes().iter().map(NodeFacts::of).collect(),
-        programs: BTreeMap::new(),
-        tunnels: Vec::new(),
-        paths: Vec::new(),
-        emulator_ring_drops: 0,
-        emulator_strays: 0,
-        emulator_offloaded: 0,
-        emulator_send_failures: 0,
-        emulator_cpu_ns: 0,
-        emulator_scheduling: "",
-    }
-}
-
-fn note(facts: &mut CellFacts, host: &str, command: &std::process::Command) {
-    facts
-        .programs
-        .insert(host.to_owned(), program::shown(command));
 }

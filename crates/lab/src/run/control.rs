@@ -125,18 +125,51 @@ pub fn ask(folder: &Path, request: &Request) -> Result<Answer, ControlError> {
 /// # Errors
 /// [`ControlError::NoneRuns`].
 pub fn running(out: &Path) -> Result<PathBuf, ControlError> {
+    let found = all_running(out).next();
+    found.ok_or_else(|| ControlError::NoneRuns(out.to_owned()))
+}
+
+/// Whether a lab makes the run in `folder` just now.
+#[must_use]
+pub fn is_running(folder: &Path) -> bool {
+    folder.join(SOCKET).exists() && connect(folder).is_ok()
+}
+
+/// The folder of the run that `wanted` means: its path, or what stored runs are called by as well, for
+/// the newest in `out` that is running: its plan's name, or the beginning of its own. What means none
+/// is taken for a path.
+#[must_use]
+pub fn find(out: &Path, wanted: &str) -> PathBuf {
+    let path = PathBuf::from(wanted);
+    if path.join(SOCKET).exists() {
+        return path;
+    }
+    let name = |path: Option<&Path>| {
+        let name = path.and_then(Path::file_name);
+        name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    };
+    let is_meant = |run: &PathBuf| {
+        let (plan, run) = (name(run.parent()), name(Some(run)));
+        !wanted.is_empty()
+            && (plan == wanted
+                || run.starts_with(wanted)
+                || format!("{plan}/{run}").starts_with(wanted))
+    };
+    all_running(out).find(is_meant).unwrap_or(path)
+}
+
+/// The folders of the runs in `out` that are running, the newest first.
+fn all_running(out: &Path) -> impl Iterator<Item = PathBuf> {
     let subfolders = |folder: &Path| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         entries.map(|entry| entry.path())
     };
     let mut runs: Vec<PathBuf> = subfolders(out)
         .flat_map(|plan| subfolders(&plan).collect::<Vec<_>>())
-        .filter(|run| run.join(SOCKET).exists())
         .collect();
     // Names begin with the time.
     runs.sort_by(|one, other| other.file_name().cmp(&one.file_name()));
-    let found = runs.into_iter().find(|run| connect(run).is_ok());
-    found.ok_or_else(|| ControlError::NoneRuns(out.to_owned()))
+    runs.into_iter().filter(|run| is_running(run))
 }
 
 fn connect(folder: &Path) -> Result<UnixStream, ControlError> {

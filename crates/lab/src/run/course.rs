@@ -29,7 +29,8 @@ pub(super) struct Course {
     began: Instant,
     conditions: Conditions,
     planned: VecDeque<Moment>,
-    emulator: Remote,
+    /// None under netem, which makes no changes.
+    emulator: Option<Remote>,
     changes: Vec<PathChange>,
     /// What those wait for that are not made yet, by their places in `changes`.
     waiting: Vec<(std::ops::Range<usize>, Receipt)>,
@@ -58,7 +59,7 @@ impl Stage {
 
 impl Course {
     /// That of a cell whose initiators have been started just now.
-    pub(super) fn begin(number: usize, cell: &Cell, emulator: Remote) -> Course {
+    pub(super) fn begin(number: usize, cell: &Cell, emulator: Option<Remote>) -> Course {
         Course {
             cell: number,
             began: clock::now(),
@@ -150,7 +151,10 @@ impl Course {
                 changes.extend(here.into_iter().map(|change| (direction.clone(), change)));
             }
         }
-        let receipt = self.emulator.order(at, changes);
+        let emulator = self.emulator.as_ref().ok_or(
+            "paths by netem do not change while they run: leave `world.emulator = \"netem\"` out",
+        )?;
+        let receipt = emulator.order(at, changes);
         let receipt = receipt.map_err(|error| error.to_string())?;
         self.conditions = conditions;
         Ok(receipt)
@@ -192,11 +196,12 @@ impl Course {
     /// How the cell's paths do.
     pub(super) fn shown(&mut self) -> Shown {
         self.collect(Duration::ZERO);
-        let statistics = self.emulator.statistics();
+        let statistics = self.emulator.as_ref().map(Remote::statistics);
+        let paths = statistics.map_or_else(Vec::new, |statistics| statistics.paths);
         Shown {
             cell: self.cell,
             after_ns: duration_ns(clock::now() - self.began),
-            paths: statistics.paths.iter().map(PathResult::from).collect(),
+            paths: paths.iter().map(PathResult::from).collect(),
             timeline: self.changes.clone(),
         }
     }

@@ -9,9 +9,9 @@ use wansan_trace::{Kinds, Recorder};
 
 use super::CellError;
 use crate::emulator::{
-    Capture, Classes, Config, Direction, Emulator, EmulatorError, Port, Route, Tap,
+    Capture, Classes, Config, Direction, Emulator, EmulatorError, Port, Route, Tap, Watch,
 };
-use crate::plan::{self, Classifier, RecordKind, Scenario, Side};
+use crate::plan::{self, CaptureWish, Classifier, RecordKind, Scenario, Side};
 use crate::record::RecordError;
 use crate::world::World;
 
@@ -39,7 +39,10 @@ pub(super) fn start(
             }
         }
     }
-    let mut captures = Vec::new();
+    let mut captures = Captures {
+        folder,
+        begun: Vec::new(),
+    };
     let mut directions = Vec::new();
     let mut routes = Vec::new();
     for (network, link) in scenario.links.iter().enumerate() {
@@ -47,14 +50,20 @@ pub(super) fn start(
             continue;
         }
         let names = Side::BOTH.map(|side| side.of(&link.name));
-        let mut taps = if link.capture {
-            let (capture, taps) = capture(folder, link, &names)?;
-            captures.push(capture);
-            taps.map(Some)
-        } else {
-            [None, None]
+        let mut taps = Vec::new();
+        let mut watches = [Vec::new(), Vec::new()];
+        match &link.capture {
+            CaptureWish::Path(false) => {}
+            CaptureWish::Path(true) => taps = captures.path(link, &names)?,
+            CaptureWish::Elements(elements) => {
+                for element in elements {
+                    let [forward, back] = captures.element(link, &names, element)?;
+                    watches[0].push(forward);
+                    watches[1].push(back);
+                }
+            }
         }
-        .into_iter();
+        let (mut taps, mut watches) = (taps.into_iter(), watches.into_iter());
         let [forward, back] = names;
         let ways = [
             (forward, &link.forward, &link.near, &link.far),
@@ -64,7 +73,8 @@ pub(super) fn start(
             let direction = directions.len();
             let seed = seed.wrapping_add(direction as u64);
             directions.push(Direction {
-                tap: taps.next().flatten(),
+                tap: taps.next(),
+                watches: watches.next().unwrap_or_default(),
                 ..self::direction(name, planned, &scenario.classifier, seed)?
             });
             for from in from_nodes {
@@ -93,17 +103,58 @@ pub(super) fn start(
         recorder: Recorder::new(kinds, memory_bytes),
     };
     let emulator = Emulator::start(world.wan().handle(), config)?;
-    Ok((emulator, captures))
+    Ok((emulator, captures.begun))
 }
 
-/// Begins a link's capture.
-fn capture(
-    folder: &Path,
-    link: &plan::Link,
-    [forward, back]: &[String; 2],
-) -> Result<(Capture, [Tap; 2]), RecordError> {
-    let path = folder.join(format!("{}.pcapng", link.name));
-    Capture::begin(&path, [forward, back]).map_err(|source| unwritten(&path, source))
+/// The captures of a cell.
+struct Captures<'a> {
+    folder: &'a Path,
+    begun: Vec<Capture>,
+}
+
+impl Captures<'_> {
+    /// Begins that of a path; a tap for each direction.
+    fn path(&mut self, link: &plan::Link, names: &[String; 2]) -> Result<Vec<Tap>, RecordError> {
+        let interfaces: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.begin(&link.name, &interfaces, "Frames as they leave the path")
+    }
+
+    /// Begins that of one element of a path, in both directions.
+    fn element(
+        &mut self,
+        link: &plan::Link,
+        names: &[String; 2],
+        element: &str,
+    ) -> Result<[Watch; 2], RecordError> {
+        let sides = ["before", "after"];
+        let interfaces: Vec<String> = names
+            .iter()
+            .flat_map(|name| sides.map(|side| format!("{name} {side} {element}")))
+            .collect();
+        let interfaces: Vec<&str> = interfaces.iter().map(String::as_str).collect();
+        let about = format!("Frames as they come to the element `{element}` and as they leave it");
+        let file = format!("{}.{element}", link.name);
+        let mut taps = self.begin(&file, &interfaces, &about)?.into_iter();
+        let mut watch = || Watch {
+            element: element.to_owned(),
+            before: taps.next().expect("each interface has a tap"),
+            after: taps.next().expect("each interface has a tap"),
+        };
+        Ok([watch(), watch()])
+    }
+
+    fn begin(
+        &mut self,
+        name: &str,
+        interfaces: &[&str],
+        about: &str,
+    ) -> Result<Vec<Tap>, RecordError> {
+        let path = self.folder.join(format!("{name}.pcapng"));
+        let begun = Capture::begin(&path, interfaces, about);
+        let (capture, taps) = begun.map_err(|source| unwritten(&path, source))?;
+        self.begun.push(capture);
+        Ok(taps)
+    }
 }
 
 /// Waits until a capture is written.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use wansan_insight::backlog::{backlog_use, ece_signals};
 use wansan_insight::cell::{Cell as Records, ReadError};
 use wansan_insight::cwnd::cwnd_use;
 use wansan_insight::finding::{Finding, Limit, Observed};
@@ -9,7 +10,11 @@ use wansan_insight::gain;
 use wansan_insight::report::{CellCharts, Detail};
 use wansan_insight::summary::summarise;
 use wansan_insight::window::Window;
+use wansan_trace::event::Tcp;
+use wansan_trace::file;
 
+use super::program::recorded_as;
+use crate::plan::Cell;
 use crate::record::{CellResult, MeasuredGain};
 
 /// Reads a cell's records, adds to its result what only they can tell, and draws its charts as finely
@@ -21,10 +26,8 @@ pub(super) fn cell(
     detail: Detail,
 ) -> Result<(Observed, CellCharts), ReadError> {
     let records = Records::read(folder)?;
-    let window = Window {
-        from_ns: result.measured_from_ns,
-        to_ns: result.measured_to_ns,
-    };
+    let [from_ns, to_ns] = result.measured_ns().unwrap_or_default();
+    let window = Window { from_ns, to_ns };
     records.check_measured(folder, window)?;
     let summary = summarise(&records, Some(window));
     let latency = summary.total.latency;
@@ -34,6 +37,10 @@ pub(super) fn cell(
     result.packet_gap_mean_ns = gaps.map(|gaps| gaps.mean_ns);
     result.packet_gap_p50_ns = gaps.map(|gaps| gaps.p50_ns);
     result.packet_gap_p90_ns = gaps.map(|gaps| gaps.p90_ns);
+    let starved = summary.programs.iter().filter(|used| used.is_starved());
+    result.starved_programs = starved.map(|used| used.program.clone()).collect();
+    result.stalls.clone_from(&summary.stalls);
+    result.below_socket.clone_from(&summary.below_socket);
     result.in_flight = summary
         .in_flight()
         .into_iter()
@@ -50,6 +57,28 @@ pub(super) fn cell(
     let alone = wansan_insight::finding::explain(std::slice::from_ref(&observed));
     result.finding = Some(alone.into());
     Ok((observed, charts))
+}
+
+/// Adds to a cell's result what the records of its relays tell.
+pub(super) fn relays(folder: &Path, cell: &Cell, result: &mut CellResult) -> Result<(), ReadError> {
+    if result.relays.is_empty() {
+        return Ok(());
+    }
+    let Some(table) = file::read_folder::<Tcp>(folder)? else {
+        return Ok(());
+    };
+    let [from_ns, to_ns] = result.measured_ns().unwrap_or_default();
+    let window = Window { from_ns, to_ns };
+    for relay in &cell.scenario.relays {
+        let host = recorded_as(&relay.host, &relay.table.name);
+        if let (Some(backlog), Some(of_relay)) = (
+            backlog_use(&table, &host, window),
+            result.relays.get_mut(&relay.table.name),
+        ) {
+            of_relay.add_records(&backlog, ece_signals(&table, &host, window));
+        }
+    }
+    Ok(())
 }
 
 /// What holds the planned sweep back.

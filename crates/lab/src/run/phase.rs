@@ -6,15 +6,19 @@ use std::sync::Arc;
 use wansan_insight::finding::{Limit, Observed};
 use wansan_insight::report::{CellCharts, Detail};
 
-use super::cell::{self, Watch};
+use super::cell::{self, Kept, Watch};
 use super::clock::Clock;
+use super::congestion::{self, Controls};
 use super::control::Server;
 use super::course::Stage;
 use super::explain;
 use super::tunnels;
 use super::{CellError, Observer, Options, Outcome, RunError};
-use crate::plan::{Cell, Parameter, Phase, Plan};
-use crate::record::{self, Advised, CellResult, ClockAnchor, Manifest, Results, RunFolder};
+use crate::netem;
+use crate::plan::{Cell, EmulatorKind, Parameter, Phase, Plan};
+use crate::record::{
+    self, Advised, CellFacts, CellResult, ClockAnchor, Manifest, Results, RunFolder,
+};
 use crate::vpn::{self, Kind};
 
 /// Carries out `plan`: the sweep, the finding, the advised sweep when the plan asks for one, the
@@ -29,9 +33,18 @@ pub fn run(
 ) -> Result<Outcome, RunError> {
     let cells = plan.cells(Phase::Planned, &[])?;
     let kinds: Vec<Kind> = cells.iter().flat_map(tunnels::kinds).collect();
-    vpn::check(&kinds).map_err(|error| RunError::NotStarted(Box::new(error.into())))?;
+    let lacking = |error: CellError| RunError::NotStarted(Box::new(error));
+    vpn::check(&kinds).map_err(|error| lacking(error.into()))?;
+    let by_netem = |cell: &Cell| cell.document.world.emulator == EmulatorKind::Netem;
+    if cells.iter().any(by_netem) {
+        netem::check().map_err(|error| lacking(error.into()))?;
+    }
+    let controls = Controls::hold(&cells).map_err(|error| lacking(error.into()))?;
+    congestion::check(&cells).map_err(|error| plan.wrong("tcp.congestion_control", &error))?;
     let phases = if plan.document().apply_advice { 2 } else { 1 };
     let folder = RunFolder::create(&options.out, plan)?;
+    let mut manifest = Manifest::begin(plan, options.rights);
+    manifest.files = folder.copy_files(plan)?;
     let stage = Arc::new(Stage::default());
     // A run on a file system that has no sockets cannot be spoken to, and goes on.
     let _control = Server::start(folder.path(), Arc::clone(&stage));
@@ -40,7 +53,8 @@ pub fn run(
         observer,
         folder,
         stage,
-        manifest: Manifest::begin(plan, options.rights),
+        controls,
+        manifest,
         results: Results::begin(plan),
         clock: Clock::new(phases * cells.len()),
         charts: BTreeMap::new(),
@@ -64,6 +78,7 @@ struct Run<'a> {
     observer: &'a mut dyn Observer,
     folder: RunFolder,
     stage: Arc<Stage>,
+    controls: Controls,
     manifest: Manifest,
     results: Results,
     clock: Clock,
@@ -74,17 +89,20 @@ struct Run<'a> {
 impl Run<'_> {
     fn carry_out(&mut self, plan: &Plan, cells: &[Cell]) -> Result<(), RunError> {
         let planned = self.phase(Phase::Planned, cells)?;
-        let finding = explain::finding(&planned);
-        let (limit, advice) = (finding.limit, finding.advice.clone());
-        self.results.finding = Some(finding);
+        // Without I/Os there is nothing to find.
+        let finding = (!planned.is_empty()).then(|| explain::finding(&planned));
+        self.results.finding.clone_from(&finding);
         self.write()?;
         self.observer.found(&self.results);
         if plan.document().apply_advice
-            && let Some(advice) = advice
+            && let Some(finding) = finding
+            && let limit = finding.limit
+            && let Some(advice) = finding.advice
             && let (Some(parameter), Some(value)) = (advice.parameter, advice.value)
         {
             self.apply(plan, limit, &Parameter::new(parameter), &value, &planned)?;
         }
+        self.results.is_judged_without_ios = planned.is_empty();
         let results = serde_json::to_value(&self.results).expect("results are plain data");
         let expectations = plan.expectations().iter();
         self.results.expectations = expectations.map(|e| e.check(&results)).collect();
@@ -130,13 +148,18 @@ impl Run<'_> {
         self.observer
             .phase(phase, cells.len(), self.clock.left(&cells[0]));
         let mut observed = Vec::with_capacity(cells.len());
+        // One that is killed in its first cell is a run, too.
+        self.write()?;
         for (place, cell) in cells.iter().enumerate() {
             let number = first + place;
             self.clock.cell_begins();
-            match self.cell(number, cell) {
-                Ok(of_cell) => observed.push(of_cell),
-                Err(error) => return Err(self.failed(number, cell, error)),
+            let mut result = CellResult::begin(number, cell);
+            match self.cell(cell, &mut result) {
+                Ok(of_cell) => observed.extend(of_cell),
+                Err(error) => return Err(self.failed(cell, result, error)),
             }
+            self.observer.cell(&result);
+            self.results.cells.push(result);
             self.clock.cell_ends(cell);
             // A lab that is killed leaves the cells that were complete.
             self.write()?;
@@ -144,7 +167,14 @@ impl Run<'_> {
         Ok(observed)
     }
 
-    fn cell(&mut self, number: usize, cell: &Cell) -> Result<Observed, CellError> {
+    /// Measures a cell; what it says of its I/Os, if it has any. `result` has what is known, however it
+    /// ends.
+    fn cell(
+        &mut self,
+        cell: &Cell,
+        result: &mut CellResult,
+    ) -> Result<Option<Observed>, CellError> {
+        let number = result.cell;
         let folder = self.folder.cell(number)?;
         let mut watch = Progress {
             folder: &mut self.folder,
@@ -152,22 +182,43 @@ impl Run<'_> {
             clock: &self.clock,
             cell,
         };
-        let measured = cell::measure(number, cell, &folder, self.options, &self.stage, &mut watch)?;
-        self.manifest.cells.push(measured.facts);
-        let mut result = CellResult::begin(number, cell);
+        let mut kept = Kept::begin(CellFacts::begin(number, self.controls.of_cell(cell)?));
+        let (options, stage) = (self.options, &self.stage);
+        let measured = cell::measure(cell, &folder, options, stage, &mut kept, &mut watch);
+        // The facts are needed most of a cell that failed; of one that was interrupted nothing is kept.
+        if !matches!(measured, Err(CellError::Interrupted)) {
+            self.manifest.cells.push(kept.facts);
+        }
+        match (cell.document.world.emulator, kept.carried) {
+            (_, None) => {}
+            (EmulatorKind::User, Some(carried)) => result.add_paths(carried.paths),
+            (EmulatorKind::Netem, Some(carried)) => result.add_netem(carried.netem),
+        }
+        result.timeline = kept.timeline;
+        let measured = measured?;
         result.add_reports(measured.reports);
-        result.add_paths(measured.paths);
-        result.timeline = measured.timeline;
+        result.add_streams(measured.streams);
+        result.relays = measured.relays;
+        if let Some((early, late)) = result.apart() {
+            return Err(CellError::Apart { early, late });
+        }
         let tunnels = measured.tunnels;
-        result.add_routers(tunnels.usage(result.measured_from_ns, result.measured_to_ns));
-        let (observed, charts) = explain::cell(&folder, &mut result, self.detail)?;
-        self.charts.insert(observed.cell, charts);
-        self.observer.cell(&result);
-        self.results.cells.push(result);
+        let [from_ns, to_ns] = result.measured_ns().unwrap_or_default();
+        result.add_routers(tunnels.usage(from_ns, to_ns));
+        explain::relays(&folder, cell, result)?;
+        let observed = match cell.scenario.initiators[..] {
+            [] => None,
+            _ => {
+                let (observed, charts) = explain::cell(&folder, result, self.detail)?;
+                self.charts.insert(observed.cell, charts);
+                Some(observed)
+            }
+        };
         Ok(observed)
     }
 
-    fn failed(&mut self, number: usize, cell: &Cell, error: CellError) -> RunError {
+    fn failed(&mut self, cell: &Cell, known: CellResult, error: CellError) -> RunError {
+        let number = known.cell;
         if matches!(error, CellError::Interrupted) {
             self.folder.discard(number);
         }
@@ -181,9 +232,10 @@ impl Run<'_> {
             other if !kept => return RunError::NotStarted(Box::new(other)),
             other => other,
         };
-        let mut result = CellResult::begin(number, cell);
-        result.failure = Some(error.to_string());
-        self.results.cells.push(result);
+        self.results.cells.push(CellResult {
+            failure: Some(error.to_string()),
+            ..CellResult::begin(number, cell).with_paths_of(known)
+        });
         RunError::Cell {
             cell: number,
             folder,

@@ -1,12 +1,13 @@
 //! The tunnels of a cell's world: started between its routers, and led into.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use ipnet::Ipv4Net;
 
 use super::CellError;
 use crate::plan::{Cell, Scenario, Tunnel, TunnelEnd, Way};
-use crate::vpn::{End, Kind, Traffic, TunnelSpec, Tunnels};
+use crate::vpn::{End, Kind, Traffic, TunnelSpec, Tunnels, VpnError};
 use crate::world::{Hop, IpRoute, Node, World};
 
 /// The kinds of the tunnels in a cell's world.
@@ -24,11 +25,12 @@ fn taken(scenario: &Scenario) -> impl Iterator<Item = (&Way, &Tunnel)> {
 }
 
 /// Starts the tunnels of all routes that are taken, and routes these into them. The outer paths
-/// have to carry packets already. `program` is the `wansan` binary.
+/// have to carry packets already. `program` is the `wansan` binary; `stop` ends the wait for them.
 pub(super) fn start(
     program: &Path,
     world: &World,
     scenario: &Scenario,
+    stop: &AtomicBool,
 ) -> Result<Tunnels, CellError> {
     let taken: Vec<(&Way, &Tunnel)> = taken(scenario).collect();
     let outer_mtu_bytes = scenario.topology.mtu_bytes;
@@ -43,7 +45,14 @@ pub(super) fn start(
             traffic: traffic(tunnel),
         })
         .collect();
-    let tunnels = Tunnels::start(program, &specs)?;
+    let tunnels = Tunnels::start(program, &specs, stop).map_err(|error| match error {
+        VpnError::Interrupted => CellError::Interrupted,
+        VpnError::NotUp { ref tunnel, .. } => CellError::Tunnel {
+            paths: under(scenario, tunnel),
+            source: error,
+        },
+        other => CellError::Vpn(other),
+    })?;
     for ((_, tunnel), up) in taken.iter().zip(tunnels.tunnels()) {
         for (end, device) in [
             (&tunnel.near, &up.near_device),
@@ -53,6 +62,18 @@ pub(super) fn start(
         }
     }
     Ok(tunnels)
+}
+
+/// The names of the paths that the tunnel of a route goes over.
+fn under(scenario: &Scenario, route: &str) -> String {
+    let way = scenario.ways.iter().find(|way| way.name == route);
+    // The last network is the one to the target.
+    let between = way.and_then(|way| way.networks.split_last());
+    let links = between.into_iter().flat_map(|(_, between)| between);
+    let names: Vec<String> = links
+        .map(|network| format!("`{}`", scenario.links[*network].name))
+        .collect();
+    names.join(", ")
 }
 
 fn router<'w>(world: &'w World, end: &TunnelEnd) -> &'w Node {

@@ -16,8 +16,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,8 @@ const READY_LIMIT: Duration = Duration::from_secs(20);
 const UP_LIMIT: Duration = Duration::from_secs(60);
 /// How often a starting charon is looked at.
 const POLL: Duration = Duration::from_millis(10);
+/// The program that gives charon a mount namespace; it has to be on the PATH.
+const ENTERED_BY: &str = "unshare";
 /// The device through which `kernel-libipsec` takes and gives packets; it has one per router.
 const DEVICE: &str = "ipsec0";
 /// The longest packet that `kernel-libipsec` reads from its device.
@@ -70,7 +73,7 @@ const RULE: u32 = 40_000;
 /// The handshake's own cipher, the same for all tunnels.
 const IKE_PROPOSAL: &str = "aes128-sha256-ecp256";
 
-/// Whether charon and its plugins are there. `root` is `/`, but for tests.
+/// Whether charon, its plugins and what it is started by are there. `root` is `/`, but for tests.
 pub(super) fn check(root: &Path) -> Result<(), VpnError> {
     let mut missing = Vec::new();
     if !root.join(CHARON).exists() {
@@ -82,15 +85,22 @@ pub(super) fn check(root: &Path) -> Result<(), VpnError> {
             missing.push(package);
         }
     }
-    if missing.is_empty() {
-        Ok(())
-    } else {
-        Err(VpnError::PackagesMissing { missing })
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |folder: PathBuf| {
+        let folder = folder.strip_prefix("/").unwrap_or(&folder);
+        root.join(folder).join(ENTERED_BY).exists()
+    };
+    if !std::env::split_paths(&path).any(is_there) {
+        missing.push("util-linux");
     }
+    if !missing.is_empty() {
+        return Err(VpnError::PackagesMissing { missing });
+    }
+    Ok(())
 }
 
-/// Starts the charon of every router, and has all tunnels set up.
-pub(super) fn start(specs: &[&TunnelSpec<'_>]) -> Result<Vec<Server>, VpnError> {
+/// Starts the charon of every router, and has all tunnels set up, unless `stop` is set before.
+pub(super) fn start(specs: &[&TunnelSpec<'_>], stop: &AtomicBool) -> Result<Vec<Server>, VpnError> {
     if specs.is_empty() {
         return Ok(Vec::new());
     }
@@ -101,7 +111,7 @@ pub(super) fn start(specs: &[&TunnelSpec<'_>]) -> Result<Vec<Server>, VpnError> 
         for address in stand_ins(router, specs) {
             router.add_address(address)?;
         }
-        let (mut process, mut client) = charon(router)?;
+        let (mut process, mut client) = charon(router, stop)?;
         let version = client
             .ask("version", &Section::default())
             .map_err(|source| said(router, &mut process, &source))?;
@@ -138,9 +148,16 @@ pub(super) fn start(specs: &[&TunnelSpec<'_>]) -> Result<Vec<Server>, VpnError> 
             .text("child", &spec.name)
             .text("ike", &spec.name)
             .text("timeout", UP_LIMIT.as_millis().to_string());
-        client
-            .ask("initiate", &ask)
-            .map_err(|source| said(router, &mut server.process, &source))?;
+        match client.ask_unless(stop, "initiate", &ask) {
+            Ok(Some(_)) => {}
+            Ok(None) => return Err(VpnError::Interrupted),
+            Err(source) => {
+                return Err(match said(router, &mut server.process, &source) {
+                    VpnError::Refused { said, .. } => spec.is_not_up(said),
+                    ended => ended,
+                });
+            }
+        }
     }
     for (router, ..) in &servers {
         for address in stand_ins(router, specs) {
@@ -191,9 +208,10 @@ pub(super) fn tunnels(specs: &[&TunnelSpec<'_>]) -> Vec<Tunnel> {
 
 /// The longest packet that may go into any of the tunnels: they share devices.
 fn device_mtu_bytes(specs: &[&TunnelSpec<'_>]) -> u32 {
+    let kinds: Vec<Kind> = specs.iter().map(|spec| spec.kind).collect();
     let each = specs
         .iter()
-        .map(|spec| spec.kind.mtu_bytes(spec.outer_mtu_bytes));
+        .map(|spec| spec.kind.shared_mtu_bytes(&kinds, spec.outer_mtu_bytes));
     each.min().unwrap_or(MAX_MTU_BYTES)
 }
 
@@ -275,9 +293,9 @@ fn secret() -> Result<String, VpnError> {
 }
 
 /// Starts a router's charon, and connects to its control socket.
-fn charon(router: &Node) -> Result<(Process, Client), VpnError> {
+fn charon(router: &Node, stop: &AtomicBool) -> Result<(Process, Client), VpnError> {
     let title = title(router);
-    let mut command = Command::new("unshare");
+    let mut command = Command::new(ENTERED_BY);
     command.args(["--mount", "sh", "-c", ENTER, "sh"]);
     command.arg(Path::new("/").join(CHARON));
     let mut process = router.start_fed(&title, command, configuration().into_bytes())?;
@@ -287,6 +305,7 @@ fn charon(router: &Node) -> Result<(Process, Client), VpnError> {
     let stream = loop {
         match UnixStream::connect(&control) {
             Ok(stream) => break stream,
+            Err(_) if stop.load(Ordering::Relaxed) => return Err(VpnError::Interrupted),
             Err(_) if process.is_running()? && Instant::now() < deadline => thread::sleep(POLL),
             Err(source) => return Err(said(router, &mut process, &source)),
         }
@@ -417,6 +436,7 @@ mod tests {
         let error = check(root.path()).unwrap_err().to_string();
         assert!(!error.contains('\n'), "{error}");
         for package in [
+            "util-linux",
             "strongswan-charon",
             "libcharon-extra-plugins",
             "strongswan-swanctl",
@@ -431,6 +451,12 @@ mod tests {
         let mut files = vec![CHARON.to_owned()];
         let plugin = |(plugin, _): &(&str, &str)| format!("{PLUGINS}{plugin}.so");
         files.extend(LOADED.iter().map(plugin));
+        let path = std::env::var("PATH").unwrap();
+        let folder = path.split(':').find(|folder| folder.starts_with('/'));
+        files.push(format!(
+            "{}/unshare",
+            folder.unwrap().trim_start_matches('/')
+        ));
         for file in files {
             let file = root.path().join(file);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();

@@ -1,7 +1,6 @@
 //! What the tunnels have carried and what that has cost, over time.
 
 use std::fs;
-use std::io;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +25,12 @@ pub struct RouterUsage {
     pub sent_bytes: u64,
     /// Bytes of inner IP packets that came out of the tunnels here.
     pub received_bytes: u64,
+    /// Inner packets that found no room in the queues of its tunnels' devices, before they were encrypted.
+    #[serde(default)]
+    pub dropped_packets: u64,
+    /// Outer packets that found no room in the buffers of its UDP sockets, before they were decrypted.
+    #[serde(default)]
+    pub dropped_sealed_packets: u64,
     /// Processor time of the router's VPN program, user and system.
     pub cpu_ns: u64,
     /// `cpu_ns` in seconds for each 2^30 bytes that were sent or received; null when none were.
@@ -45,6 +50,8 @@ struct Counters {
     cpu_ns: u64,
     sent_bytes: u64,
     received_bytes: u64,
+    dropped_packets: u64,
+    dropped_sealed_packets: u64,
 }
 
 impl Tunnels {
@@ -72,9 +79,10 @@ impl Tunnels {
         let usage_of = |(place, server): (usize, &Server)| {
             let begin = at(&self.samples, place, from_ns);
             let end = at(&self.samples, place, to_ns);
-            let cpu_ns = end.cpu_ns.saturating_sub(begin.cpu_ns);
-            let sent_bytes = end.sent_bytes.saturating_sub(begin.sent_bytes);
-            let received_bytes = end.received_bytes.saturating_sub(begin.received_bytes);
+            let since = |of: fn(&Counters) -> u64| of(&end).saturating_sub(of(&begin));
+            let cpu_ns = since(|counters| counters.cpu_ns);
+            let sent_bytes = since(|counters| counters.sent_bytes);
+            let received_bytes = since(|counters| counters.received_bytes);
             let bytes = sent_bytes + received_bytes;
             RouterUsage {
                 router: server.router.clone(),
@@ -82,6 +90,8 @@ impl Tunnels {
                 ciphers: server.ciphers.iter().map(ToString::to_string).collect(),
                 sent_bytes,
                 received_bytes,
+                dropped_packets: since(|counters| counters.dropped_packets),
+                dropped_sealed_packets: since(|counters| counters.dropped_sealed_packets),
                 cpu_ns,
                 cpu_s_per_gib: (bytes > 0).then(|| cpu_ns as f64 / 1e9 / (bytes as f64 / GIB)),
             }
@@ -94,12 +104,12 @@ impl Counters {
     fn read(server: &mut Server) -> Result<Counters, VpnError> {
         let process = &mut server.process;
         let counters = (|| {
-            let (sent_bytes, received_bytes) = device_bytes(process.id(), &server.devices)?;
-            let cpu_ns = process.cpu_time()?.as_nanos() as u64;
+            let net =
+                |table: &str| fs::read_to_string(format!("/proc/{}/net/{table}", process.id()));
             Ok(Counters {
-                cpu_ns,
-                sent_bytes,
-                received_bytes,
+                cpu_ns: process.cpu_time()?.as_nanos() as u64,
+                dropped_sealed_packets: socket_drops(&net("udp")?),
+                ..device_counters(&net("dev")?, &server.devices)
             })
         })();
         if counters.is_err() || !process.is_running()? {
@@ -119,6 +129,11 @@ impl Counters {
             cpu_ns: between(self.cpu_ns, later.cpu_ns),
             sent_bytes: between(self.sent_bytes, later.sent_bytes),
             received_bytes: between(self.received_bytes, later.received_bytes),
+            dropped_packets: between(self.dropped_packets, later.dropped_packets),
+            dropped_sealed_packets: between(
+                self.dropped_sealed_packets,
+                later.dropped_sealed_packets,
+            ),
         }
     }
 }
@@ -137,10 +152,10 @@ fn at(samples: &[Sample], place: usize, at_ns: u64) -> Counters {
     }
 }
 
-/// Bytes sent into and received from these devices, of the network namespace of process `id`.
-fn device_bytes(id: u32, devices: &[String]) -> io::Result<(u64, u64)> {
-    let table = fs::read_to_string(format!("/proc/{id}/net/dev"))?;
-    let (mut sent, mut received) = (0, 0);
+/// What was sent into these devices and received from them, and what was dropped on the way in, by a
+/// network namespace's `/proc/PID/net/dev`.
+fn device_counters(table: &str, devices: &[String]) -> Counters {
+    let mut all = Counters::default();
     for line in table.lines() {
         let Some((name, numbers)) = line.split_once(':') else {
             continue;
@@ -150,12 +165,28 @@ fn device_bytes(id: u32, devices: &[String]) -> io::Result<(u64, u64)> {
                 .split_ascii_whitespace()
                 .map_while(|number| number.parse().ok())
                 .collect();
-            // proc_pid_net(5): bytes received come first, bytes sent ninth.
-            received += numbers.first().copied().unwrap_or(0);
-            sent += numbers.get(8).copied().unwrap_or(0);
+            // proc_pid_net(5): eight numbers of what was received (bytes first), eight of what was sent
+            // (bytes first, drops fourth).
+            let number = |place: usize| numbers.get(place).copied().unwrap_or(0);
+            all.received_bytes += number(0);
+            all.sent_bytes += number(8);
+            all.dropped_packets += number(11);
         }
     }
-    Ok((sent, received))
+    all
+}
+
+/// Datagrams that found no room in the UDP sockets of a network namespace, by its `/proc/PID/net/udp`:
+/// the last column. A router has no other sockets than its VPN's.
+fn socket_drops(table: &str) -> u64 {
+    let sockets = table.lines().skip(1);
+    let drops = sockets.filter_map(|line| {
+        line.split_ascii_whitespace()
+            .next_back()?
+            .parse::<u64>()
+            .ok()
+    });
+    drops.sum()
 }
 
 #[cfg(test)]
@@ -183,5 +214,29 @@ mod tests {
         assert_eq!(cpu_at(275), 200);
         assert_eq!(cpu_at(400), 250);
         assert_eq!(at(&[], 0, 7).cpu_ns, 0);
+    }
+
+    #[test]
+    fn what_a_router_drops_is_counted() {
+        let devices = "Inter-|   Receive                                                |  Transmit\n \
+            face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop \
+            fifo colls carrier compressed\n    lo:      0       0    0    9    0     0          0         \
+            0        0       0    0    9    0     0       0          0\n  vpn0:    100       2    0    1    \
+            0     0          0         0     2000       3    0    7    0     0       0          0\n  vpn1:  \
+            10       2    0    0    0     0          0         0      200       3    0    1    0     0       \
+            0          0\n";
+        let found = device_counters(devices, &["vpn0".to_owned(), "vpn1".to_owned()]);
+        let told = (
+            found.received_bytes,
+            found.sent_bytes,
+            found.dropped_packets,
+        );
+        assert_eq!(told, (110, 2200, 8));
+        let sockets = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  \
+            timeout inode ref pointer drops\n  12: 0200540A:CA6C 0300540A:CA6C 01 00000000:00000000 \
+            00:00000000 00000000     0        0 4711 2 0000000000000000 5\n  13: 0200540A:CA6D \
+            0300540A:CA6D 01 00000000:00000000 00:00000000 00000000     0        0 4712 2 \
+            0000000000000000 2\n";
+        assert_eq!(socket_drops(sockets), 7);
     }
 }

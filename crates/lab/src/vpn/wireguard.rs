@@ -3,12 +3,13 @@
 use std::net::SocketAddrV4;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use wansan_wireguard::{Config, Event, Key, OVERHEAD_BYTES, TunnelConfig};
 
 use super::{End, Kind, Server, Traffic, Tunnel, TunnelSpec, Vpn, VpnError, routers};
-use crate::world::{Node, Process};
+use crate::world::{Node, Process, ProcessError};
 
 /// How long a router may take to make its devices.
 const READY_LIMIT: Duration = Duration::from_secs(20);
@@ -17,8 +18,12 @@ const UP_LIMIT: Duration = Duration::from_secs(60);
 /// WireGuard's usual port; the tunnels of a router use this one and those after it.
 const FIRST_PORT: u16 = 51_820;
 
-/// Starts the program of every router and waits until all tunnels are up.
-pub(super) fn start(program: &Path, specs: &[&TunnelSpec<'_>]) -> Result<Vec<Server>, VpnError> {
+/// Starts the program of every router and waits until all tunnels are up, or `stop` is set.
+pub(super) fn start(
+    program: &Path,
+    specs: &[&TunnelSpec<'_>],
+    stop: &AtomicBool,
+) -> Result<Vec<Server>, VpnError> {
     let pairs = keys(specs)?;
     let tunnels = tunnels(specs);
     let mut servers = Vec::new();
@@ -29,7 +34,7 @@ pub(super) fn start(program: &Path, specs: &[&TunnelSpec<'_>]) -> Result<Vec<Ser
         command.arg("wireguard");
         let input = serde_json::to_vec(&config).expect("a config is plain data");
         let mut process = router.start_fed(&title, command, input)?;
-        match event(&title, &mut process, "make its devices", READY_LIMIT)? {
+        match event(&title, &mut process, stop, "make its devices", READY_LIMIT)? {
             Event::Ready => {}
             other => return Err(unexpected(&title, &other)),
         }
@@ -55,10 +60,19 @@ pub(super) fn start(program: &Path, specs: &[&TunnelSpec<'_>]) -> Result<Vec<Ser
     }
     for server in &mut servers {
         let title = format!("the WireGuard of router `{}`", server.router);
-        for _ in &server.devices {
-            match event(&title, &mut server.process, "shake hands", UP_LIMIT)? {
-                Event::Up { .. } => {}
-                other => return Err(unexpected(&title, &other)),
+        let mut awaited = server.devices.clone();
+        while let Some(device) = awaited.first() {
+            match event(&title, &mut server.process, stop, "shake hands", UP_LIMIT) {
+                Ok(Event::Up { device }) => awaited.retain(|other| *other != device),
+                Ok(other) => return Err(unexpected(&title, &other)),
+                Err(VpnError::Program(ProcessError::TooLong { limit, .. })) => {
+                    let alike = specs.iter().zip(&tunnels);
+                    let mut late = alike.filter(|(_, tunnel)| tunnel.near_device == *device);
+                    let (spec, _) = late.next().expect("the device of a tunnel");
+                    let reason = format!("no handshake within {} s", limit.as_secs());
+                    return Err(spec.is_not_up(reason));
+                }
+                Err(other) => return Err(other),
             }
         }
     }
@@ -141,10 +155,12 @@ fn config(router: &Node, specs: &[&TunnelSpec<'_>], pairs: &[Keys]) -> Config {
 fn event(
     title: &str,
     process: &mut Process,
+    stop: &AtomicBool,
     awaited: &'static str,
     limit: Duration,
 ) -> Result<Event, VpnError> {
-    let line = process.line(awaited, limit)?;
+    let line = process.line_unless(stop, awaited, limit)?;
+    let line = line.ok_or(VpnError::Interrupted)?;
     serde_json::from_str(&line).map_err(|_| VpnError::Refused {
         title: title.to_owned(),
         said: format!("says `{line}`, which is no event"),

@@ -55,9 +55,10 @@ impl World {
         let spec = &topology.networks[network];
         let mtu_bytes = topology.mtu_bytes;
         match spec.medium {
-            Medium::Emulator => {
+            Medium::Emulator | Medium::Netem => {
+                let one_by_one = spec.medium == Medium::Netem;
                 for &node in &spec.members {
-                    self.nodes[node].join(&self.wan, network, node, mtu_bytes)?;
+                    self.nodes[node].join(&self.wan, network, node, mtu_bytes, one_by_one)?;
                 }
             }
             Medium::Wire => {

@@ -26,6 +26,8 @@ pub(super) struct End<'a> {
     pub(super) mac: Mac,
     /// The longest super-frame that it sends; the kernel's own bound when there is none.
     pub(super) super_frame_max_bytes: Option<u32>,
+    /// Whether it sends packets one by one and never a super-frame, whatever the protocol.
+    pub(super) one_by_one: bool,
 }
 
 impl End<'_> {
@@ -36,6 +38,8 @@ impl End<'_> {
             LinkAttribute::Mtu(mtu_bytes),
         ];
         attributes.extend(self.super_frame_max_bytes.map(LinkAttribute::GsoMaxSize));
+        // The kernel cuts what has more segments than that before it comes to the interface.
+        attributes.extend(self.one_by_one.then_some(LinkAttribute::GsoMaxSegs(1)));
         attributes
     }
 }

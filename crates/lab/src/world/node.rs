@@ -147,6 +147,21 @@ impl Node {
             .run(move || Process::spawn_fed(title, command, &input))
     }
 
+    /// Starts a program on the node as [`Node::start`] does, which reads its standard input before it
+    /// goes on; [`Process::release`] lets it.
+    ///
+    /// # Errors
+    /// [`super::ProcessError`] when it cannot be started.
+    pub fn start_held(
+        &self,
+        title: &str,
+        command: Command,
+    ) -> Result<Process, super::ProcessError> {
+        let title = title.to_owned();
+        self.namespace
+            .run(move || Process::spawn_held(title, command))
+    }
+
     /// Gives the node an address of its own, on its loopback interface.
     ///
     /// # Errors
@@ -250,13 +265,14 @@ impl Node {
     }
 
     /// Gives the node, which has the place `node`, an interface into an emulated network, and its
-    /// other end to the wan.
+    /// other end to the wan, to which packets go `one_by_one` or in super-frames.
     pub(super) fn join(
         &mut self,
         wan: &Namespace,
         network: usize,
         node: usize,
         mtu_bytes: u32,
+        one_by_one: bool,
     ) -> Result<(), WorldError> {
         let mut interface = Interface::new(network, node);
         let wan_interface = match network {
@@ -272,8 +288,13 @@ impl Node {
                 name: &here,
                 mac: wan_mac,
                 super_frame_max_bytes: None,
+                one_by_one,
             };
-            link::create_pair(&here, &there.end(), handle, mtu_bytes)?;
+            let there = End {
+                one_by_one,
+                ..there.end()
+            };
+            link::create_pair(&here, &there, handle, mtu_bytes)?;
             offload::turn_off(here.name)?;
             link::bring_up(here.name, true)
         })?;
@@ -343,6 +364,7 @@ impl Interface {
             // What the emulator has room for; on wires too, so that routers need not cut what they
             // send on to an emulated path.
             super_frame_max_bytes: Some(MAX_SUPER_FRAME_BYTES),
+            one_by_one: false,
         }
     }
 }

@@ -3,12 +3,14 @@
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::precedence;
 use rustix::process::{
     Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal,
 };
@@ -21,6 +23,8 @@ const MAX_LINES: usize = 1024;
 const STDERR_TAIL_BYTES: usize = 16 * 1024;
 /// How often a program is asked whether it has ended.
 const POLL: Duration = Duration::from_millis(2);
+/// How often somebody who waits for a program looks whether the run is to stop.
+const STOP_POLL: Duration = Duration::from_millis(50);
 /// What a program that has ended may have left in its pipes is read for at most this long.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -78,13 +82,15 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// A running program. It gets a process group of its own, so that a Ctrl-C at the terminal
-/// reaches the lab alone, which then ends its programs in order. It is killed when the value is
+/// A running program. It gets a session of its own (see [`super::precedence`]), so that a Ctrl-C at
+/// the terminal reaches the lab alone, which then ends its programs in order. It is killed when the value is
 /// dropped, and by the kernel when the lab dies without a chance to drop it.
 #[derive(Debug)]
 pub struct Process {
     title: String,
     child: Child,
+    /// Standard input of a program that is held until it is to go on.
+    held: Option<ChildStdin>,
     lines: Receiver<String>,
     stderr: Arc<Mutex<Vec<u8>>>,
     /// Hangs up when all of standard error has been read.
@@ -118,6 +124,14 @@ impl Process {
         }
     }
 
+    /// Like [`Process::spawn`], with a standard input that stays open and empty until
+    /// [`Process::release`].
+    pub(super) fn spawn_held(title: String, command: Command) -> Result<Process, ProcessError> {
+        let mut process = Process::spawn_with(title, command, Stdio::piped())?;
+        process.held = process.child.stdin.take();
+        Ok(process)
+    }
+
     fn spawn_with(
         title: String,
         mut command: Command,
@@ -126,13 +140,13 @@ impl Process {
         command
             .stdin(stdin)
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        die_with_parent(&mut command);
+            .stderr(Stdio::piped());
+        stand_alone(&mut command);
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(source) => return Err(ProcessError::Start { title, source }),
         };
+        precedence::put_first(child.id());
         let (give, lines) = mpsc::sync_channel(MAX_LINES);
         let stdout = child.stdout.take().expect("piped above");
         thread::spawn(move || {
@@ -166,6 +180,7 @@ impl Process {
         Ok(Process {
             title,
             child,
+            held: None,
             lines,
             stderr,
             stderr_end,
@@ -188,6 +203,30 @@ impl Process {
         }
     }
 
+    /// As [`Process::line`], but it waits no longer than until `stop` is set; `None` then.
+    ///
+    /// # Errors
+    /// As [`Process::line`].
+    pub fn line_unless(
+        &mut self,
+        stop: &AtomicBool,
+        awaited: &'static str,
+        limit: Duration,
+    ) -> Result<Option<String>, ProcessError> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.line(awaited, left.min(STOP_POLL)) {
+                Err(ProcessError::TooLong { .. }) if left > STOP_POLL => {}
+                Err(ProcessError::TooLong { .. }) => return Err(self.too_long(awaited, limit)),
+                other => return other.map(Some),
+            }
+        }
+    }
+
     /// The program's process id. It stays its own until the value is dropped.
     #[must_use]
     pub fn id(&self) -> u32 {
@@ -200,6 +239,11 @@ impl Process {
     /// When the program has ended and somebody has waited for it.
     pub fn cpu_time(&self) -> std::io::Result<Duration> {
         cpu_clock(self.child.id())
+    }
+
+    /// Ends the standard input of a program that was started held, which lets it go on.
+    pub fn release(&mut self) {
+        self.held = None;
     }
 
     /// Asks the program to end (SIGTERM). One that has ended already is left alone.
@@ -362,15 +406,16 @@ fn one_line(stderr: &str) -> String {
     }
 }
 
-/// Has the kernel kill the program when the thread that starts it ends (prctl(2),
-/// PR_SET_PDEATHSIG), and so when the lab is killed.
+/// Gives the program a session of its own, and has the kernel kill it when the thread that starts it
+/// ends (prctl(2), PR_SET_PDEATHSIG), and so when the lab is killed.
 #[allow(
     unsafe_code,
     reason = "a hook between fork and exec is unsafe to install"
 )]
-fn die_with_parent(command: &mut Command) {
+fn stand_alone(command: &mut Command) {
     let lab = getpid();
     let hook = move || {
+        precedence::set_apart()?;
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // The lab may have died between fork and the line above; then nobody will tell.
         if getppid() == Some(lab) {
@@ -379,8 +424,8 @@ fn die_with_parent(command: &mut Command) {
             Err(rustix::io::Errno::SRCH.into())
         }
     };
-    // SAFETY: between fork and exec only async-signal-safe functions may run; the hook makes two
-    // plain system calls and neither allocates nor locks.
+    // SAFETY: between fork and exec only async-signal-safe functions may run; the hook makes
+    // three plain system calls and neither allocates nor locks.
     unsafe {
         command.pre_exec(hook);
     }
@@ -401,6 +446,44 @@ mod tests {
         while process.cpu_time().unwrap() < begin + Duration::from_millis(5) {
             thread::sleep(POLL);
         }
+    }
+
+    #[test]
+    fn a_held_program_goes_on_when_it_is_released() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo ready; read word; echo gone on"]);
+        let mut process = Process::spawn_held("it".to_owned(), command).unwrap();
+        let ready = process.line("be ready", Duration::from_secs(60)).unwrap();
+        assert_eq!(ready, "ready");
+        let early = process.line("speak", Duration::from_millis(50));
+        assert!(
+            matches!(early, Err(ProcessError::TooLong { .. })),
+            "{early:?}"
+        );
+        process.release();
+        let word = process.line("speak", Duration::from_secs(60)).unwrap();
+        assert_eq!(word, "gone on");
+    }
+
+    #[test]
+    fn who_waits_for_a_line_hears_that_the_run_is_to_stop() {
+        let mut silent = Command::new("sleep");
+        silent.arg("1000");
+        let mut process = Process::spawn("it".to_owned(), silent).unwrap();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(STOP_POLL * 2);
+                stop.store(true, Ordering::Relaxed);
+            });
+            let line = process.line_unless(&stop, "speak", Duration::from_secs(3600));
+            assert_eq!(line.unwrap(), None);
+        });
+        let go_on = AtomicBool::new(false);
+        let error = process.line_unless(&go_on, "speak", STOP_POLL * 3);
+        assert!(
+            matches!(error, Err(ProcessError::TooLong { limit, .. }) if limit == STOP_POLL * 3)
+        );
     }
 
     #[test]

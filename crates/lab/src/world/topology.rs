@@ -80,6 +80,8 @@ pub struct NetworkSpec {
 pub enum Medium {
     /// The emulator: every interface ends in the wan's namespace.
     Emulator,
+    /// netem: every interface ends in the wan's namespace, and packets come there one by one.
+    Netem,
     /// The kernel: one virtual Ethernet pair straight between two members, offloads on.
     Wire,
 }

@@ -1,27 +1,23 @@
 //! Real frames through emulated paths, as root and as an ordinary user.
 //!
-//! Every test runs this program again in a role of its own, since a process can move into a user
-//! namespace only while it has one thread. What a machine does not allow is counted as ignored,
-//! with the reason.
+//! Every test runs this program again in a role of its own.
 
 mod effects;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Arguments;
+use wansan_arms::{ROLE, arms, end};
 use wansan_lab::emulator::{Config, Direction, Emulator, EmulatorError, Port, Report, Route};
 use wansan_lab::world::{TcpSettings, Topology, World, isolate};
 use wansan_path::{Capacity, Effects, Limit, LossModel, Probability, Rate};
 use wansan_trace::event::{self, Verdict};
 use wansan_trace::{Kinds, Recorder, clock};
 
-/// The user that the suite drops to when root starts it.
-const NOBODY: u32 = 65_534;
 const DELAY: Duration = Duration::from_millis(20);
 /// Longer than any machine takes for what these tests do.
 const LONG: Duration = Duration::from_secs(20);
@@ -63,50 +59,17 @@ const ROLES: [(&str, Role); 12] = [
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    if arguments.next().as_deref() == Some("--role") {
-        let role = arguments.next().unwrap_or_default();
-        return match play(&role) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(message) => {
-                eprintln!("{message}");
-                ExitCode::FAILURE
-            }
-        };
+    if arguments.next().as_deref() == Some(ROLE) {
+        return end(play(&arguments.next().unwrap_or_default()));
     }
     let arguments = Arguments::from_args();
-    let root = rustix::process::getuid().is_root();
-    let mut arms = vec![("an ordinary user", root.then_some(NOBODY))];
-    if root {
-        arms.push(("root", None));
-    }
     let mut trials = Vec::new();
-    for (arm, drop_to) in arms {
-        let obstacle = run_as(drop_to, "isolate").err();
-        if let Some(reason) = &obstacle {
-            eprintln!("not run as {arm}: {reason}");
-        }
+    for arm in arms(|arm| arm.plays(&["isolate"])) {
         for (role, _) in ROLES {
-            let run = move || run_as(drop_to, role).map_err(Failed::from);
-            let trial = Trial::test(format!("{role}, as {arm}"), run);
-            trials.push(trial.with_ignored_flag(obstacle.is_some()));
+            trials.push(arm.trial(role, move || arm.plays(&[role])));
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-fn run_as(drop_to: Option<u32>, role: &str) -> Result<(), String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut command = Command::new(program);
-    command.args(["--role", role]).current_dir("/");
-    if let Some(id) = drop_to {
-        command.uid(id).gid(id);
-    }
-    let output = command.output().map_err(|error| error.to_string())?;
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
-    }
 }
 
 fn play(role: &str) -> Result<(), String> {

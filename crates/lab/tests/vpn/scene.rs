@@ -3,10 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
-use wansan_lab::vpn::{End, Kind, Traffic, TunnelSpec, Tunnels};
+use wansan_lab::vpn::{End, Kind, Traffic, TunnelSpec, Tunnels, VpnError};
 use wansan_lab::world::{
     Hop, IpRoute, Medium, NetworkSpec, Node, NodeSpec, Role, TcpSettings, Topology, World,
 };
@@ -100,6 +101,26 @@ impl Scene {
         kind: Kind,
         tunnels: &[(&str, Option<RangeInclusive<u16>>)],
     ) -> Result<Tunnels, String> {
+        let go_on = AtomicBool::new(false);
+        let tunnels = self.start(kind, tunnels, &go_on);
+        let tunnels = tunnels.map_err(|error| error.to_string())?;
+        let tunnel = &tunnels.tunnels()[0];
+        for (router, destination, device) in [
+            ("near", STORAGE, &tunnel.near_device),
+            ("far", CLIENT, &tunnel.far_device),
+        ] {
+            lead(self.node(router), destination, Hop::Device(device.clone()))?;
+        }
+        Ok(tunnels)
+    }
+
+    /// Starts tunnels as [`Scene::tunnels`] does, until `stop` is set.
+    pub(crate) fn start(
+        &self,
+        kind: Kind,
+        tunnels: &[(&str, Option<RangeInclusive<u16>>)],
+        stop: &AtomicBool,
+    ) -> Result<Tunnels, VpnError> {
         let (near, far) = (self.node("near"), self.node("far"));
         let specs: Vec<TunnelSpec<'_>> = tunnels
             .iter()
@@ -122,12 +143,14 @@ impl Scene {
                 }],
             })
             .collect();
-        let program = std::env::current_exe().map_err(|error| error.to_string())?;
-        let tunnels = Tunnels::start(&program, &specs).map_err(|error| error.to_string())?;
-        let tunnel = &tunnels.tunnels()[0];
-        lead(near, STORAGE, Hop::Device(tunnel.near_device.clone()))?;
-        lead(far, CLIENT, Hop::Device(tunnel.far_device.clone()))?;
-        Ok(tunnels)
+        let program = std::env::current_exe().expect("this program has a file");
+        Tunnels::start(&program, &specs, stop)
+    }
+
+    /// Leads what the near router sends to the far one astray.
+    pub(crate) fn cut(&self) -> Result<(), String> {
+        let loopback = Hop::Device("lo".to_owned());
+        lead(self.node("near"), Topology::address(2, 3), loopback)
     }
 
     /// Leads all traffic over the path as it is.

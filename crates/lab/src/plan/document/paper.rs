@@ -11,6 +11,12 @@ pub struct PaperTable {
     /// Which of its figures or tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub figure: Option<String>,
+    /// What it says without a number that could stand beside ours.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
+    /// Where ours is different, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differs: Vec<String>,
     /// Numbers that it gives, to stand beside ours.
     #[serde(default)]
     pub known: Vec<KnownTable>,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use wansan_mistake::nearest;
 use wansan_path::{
-    CoDelParameters, Discipline, Distribution, Effects, EffectsError, GilbertElliott, Jitter,
-    Limit, Listed, LossModel, Priority, Probability, Rate, RedParameters, Unit,
+    Capacity, CoDelParameters, Discipline, Distribution, Effects, EffectsError, GilbertElliott,
+    Jitter, Limit, Listed, LossModel, Priority, Probability, Rate, RedParameters, Unit,
 };
 use wansan_trace::units::format_duration;
 
@@ -71,14 +71,15 @@ impl Surroundings<'_> {
         match &table.rate {
             None => {}
             Some(TextOr::Text(rate)) => {
-                effects.capacity = Rate::from_bits_per_s(rate.0)
-                    .expect("no plan has rate 0")
-                    .into();
+                let rate = rate.0.map(|bits_per_s| {
+                    Rate::from_bits_per_s(bits_per_s).expect("no plan has rate 0")
+                });
+                effects.capacity = rate.map_or(Capacity::Unlimited, Capacity::from);
             }
             Some(TextOr::Table(trace)) => {
                 let trace =
                     listing::rates(self.folder, &trace.file).map_err(|wrong| ("rate", wrong))?;
-                effects.capacity = wansan_path::Capacity::Trace(trace);
+                effects.capacity = Capacity::Trace(trace);
             }
         }
         if let Some(loss) = &table.loss {
@@ -201,6 +202,9 @@ impl Surroundings<'_> {
     }
 }
 
+/// The largest number of a packet: TOML has no larger whole numbers.
+const MAX_LISTED: u64 = i64::MAX as u64;
+
 fn overhead(table: &EffectsTable) -> Result<u32, String> {
     let bytes = table.overhead.map_or(0, |size| size.0);
     if bytes > MAX_OVERHEAD_BYTES {
@@ -251,9 +255,14 @@ fn loss(loss: &document::Loss) -> Result<LossModel, String> {
             r: None,
             good: None,
             bad: None,
-        } => Listed::new(packets.clone())
-            .map(LossModel::Listed)
-            .map_err(|error| error.to_string()),
+        } => {
+            if let Some(packet) = packets.iter().find(|packet| **packet > MAX_LISTED) {
+                return Err(format!("`packets`: {packet} is more than {MAX_LISTED}"));
+            }
+            Listed::new(packets.clone())
+                .map(LossModel::Listed)
+                .map_err(|error| error.to_string())
+        }
         LossTable {
             packets: None,
             kind: Some(document::LossKind::GilbertElliott),

@@ -1,10 +1,10 @@
 //! The paths of a plan: which nodes each joins, and what it does to packets.
 
-use wansan_mistake::Mistake;
+use wansan_mistake::{Mistake, nearest};
 
 use super::effects::{Direction, Surroundings};
-use super::names::Names;
-use crate::plan::document::{Document, EffectsTable, PathTable};
+use super::names::{self, Names};
+use crate::plan::document::{CaptureWish, Document, EffectsTable, PathTable};
 use crate::world::MAX_NETWORKS;
 
 /// One path. Nodes are named by their places in the world.
@@ -18,8 +18,8 @@ pub struct Link {
     pub far: Vec<usize>,
     /// Whether it is a wire, which has no effect and is not emulated.
     pub wire: bool,
-    /// Whether its packets are captured.
-    pub capture: bool,
+    /// Which of its packets are captured.
+    pub capture: CaptureWish,
     /// What happens from the near side to the far one.
     pub forward: Direction,
     /// What happens on the way back.
@@ -41,7 +41,7 @@ impl Link {
     }
 }
 
-/// Resolves all paths, and checks that every router has one.
+/// Resolves all paths, and checks that every node has one.
 pub(super) fn resolve(
     document: &Document,
     text: &str,
@@ -61,6 +61,7 @@ pub(super) fn resolve(
             Err(mistake.in_table(text, "path", place, key))
         };
         let here = |mistake: Mistake, key: &str| mistake.in_table(text, "path", place, key);
+        names::check("[[path]]", &path.name).map_err(|mistake| here(mistake, "name"))?;
         let direction = |name: &str, over: &Option<EffectsTable>| {
             let table = path.effects();
             let table = over
@@ -83,9 +84,10 @@ pub(super) fn resolve(
         if links.iter().any(|other| other.name == link.name) {
             return wrong("name", "is there twice".to_owned());
         }
-        if link.capture && !is_file_name(&link.name) {
-            let what = "has no name for a capture's file: use letters, digits, `-`, `_` and `.`";
-            return wrong("name", what.to_owned());
+        if let CaptureWish::Elements(elements) = &link.capture
+            && let Err(what) = check_elements(elements, &link.forward)
+        {
+            return wrong("capture", format!("capture: {what}"));
         }
         if let Some(both) = link.near.iter().find(|node| link.far.contains(node)) {
             let name = names.name(*both);
@@ -93,22 +95,44 @@ pub(super) fn resolve(
         }
         links.push(link);
     }
-    for (place, table) in document.router.iter().enumerate() {
+    let hosts = document.host.iter().map(|table| &table.name).enumerate();
+    let routers = document.router.iter().map(|table| &table.name).enumerate();
+    let tables = hosts.map(|(place, name)| ("host", place, name));
+    for (table, place, name) in tables.chain(routers.map(|(place, name)| ("router", place, name))) {
         let joined = |node: &usize| links.iter().any(|link| link.members().any(|m| m == *node));
-        let routers = names.all("router", &table.name)?;
-        if let Some(lonely) = routers.iter().find(|node| !joined(node)) {
+        let nodes = names.all(table, name)?;
+        if let Some(lonely) = nodes.iter().find(|node| !joined(node)) {
             let name = names.name(*lonely);
-            let mistake = Mistake::new(format!("[[router]] `{name}`: no [[path]] leads to it"));
-            return Err(mistake.in_table(text, "router", place, "name"));
+            let mistake = Mistake::new(format!("[[{table}]] `{name}`: no [[path]] leads to it"));
+            return Err(mistake.in_table(text, table, place, "name"));
         }
     }
     Ok(links)
 }
 
-/// Whether a file can be called so, and is not hidden.
-fn is_file_name(name: &str) -> bool {
-    let proper = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    (1..=100).contains(&name.len()) && name.chars().all(proper) && !name.starts_with('.')
+/// That a list of elements names some, each once, and only those that a path has.
+fn check_elements(elements: &[String], direction: &Direction) -> Result<(), String> {
+    // Resolving the direction has made one as well.
+    let chain = direction
+        .effects
+        .chain::<()>(0)
+        .map_err(|error| error.to_string())?;
+    let known: Vec<&str> = chain.elements().map(|(name, _)| name).collect();
+    if elements.is_empty() {
+        return Err(format!("name elements, of {}", known.join(", ")));
+    }
+    for (place, element) in elements.iter().enumerate() {
+        if !known.contains(&element.as_str()) {
+            return Err(format!(
+                "there is no element `{element}`; {}",
+                nearest(element, &known)
+            ));
+        }
+        if elements[..place].contains(element) {
+            return Err(format!("`{element}` is there twice"));
+        }
+    }
+    Ok(())
 }
 
 fn one(
@@ -122,7 +146,7 @@ fn one(
     Ok(Link {
         name: path.name.clone(),
         wire: !path.has_effect() && near.len() == 1 && far.len() == 1,
-        capture: path.capture,
+        capture: path.capture.clone(),
         near,
         far,
         forward,

@@ -42,13 +42,16 @@ pub(super) fn rates(folder: &Path, name: &str) -> Result<RateTrace, String> {
     RateTrace::new(&steps).map_err(|error| file.wrong(error))
 }
 
-struct Listing {
+/// A file that was read.
+pub(in crate::plan) struct Listing {
     path: PathBuf,
-    text: String,
+    /// What is in it.
+    pub(in crate::plan) text: String,
 }
 
 impl Listing {
-    fn read(folder: &Path, name: &str) -> Result<Listing, String> {
+    /// Reads the file `name` in `folder`.
+    pub(in crate::plan) fn read(folder: &Path, name: &str) -> Result<Listing, String> {
         let path = folder.join(name);
         let fail = |what: String| format!("{}: {what}", path.display());
         let file = std::fs::File::open(&path)

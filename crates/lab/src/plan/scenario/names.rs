@@ -136,8 +136,10 @@ pub(super) fn check(table: &str, name: &str) -> Result<(), Mistake> {
     if (1..=32).contains(&name.len()) && name.bytes().all(proper) {
         return Ok(());
     }
+    let begin: String = name.chars().take(64).collect();
+    let more = if begin == name { "" } else { " …" };
     Err(Mistake::new(format!(
-        "{table} name = \"{name}\": a name is 1 to 32 small letters, digits and hyphens"
+        "{table} name = {begin:?}{more}: a name is 1 to 32 small letters, digits and hyphens"
     )))
 }
 

@@ -16,8 +16,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
 
 use super::Connection;
+use super::flows::ISCSI_PORT;
 use super::way::{InnerRoute, MAX_WAYS, Passage, Way};
 use crate::plan::document::{MAX_CONNECTIONS, RoutingBy};
+use crate::vpn::Kind;
 use crate::world::{Hop, IpRoute, NodeSpec, Rule, Selector, Topology};
 
 /// The ports of the first route's connections begin here, below those that Linux takes of itself
@@ -107,6 +109,7 @@ impl Routing {
                 way: None,
                 source: SocketAddrV4::new(Topology::address(network, passage.host), 0),
                 target: Topology::address(network, self.target),
+                port: ISCSI_PORT,
             };
         };
         if !self.passages.iter().any(|(_, taken)| taken == passage) {
@@ -122,18 +125,24 @@ impl Routing {
             way: Some(way),
             source: SocketAddrV4::new(source, port),
             target,
+            port: ISCSI_PORT,
         }
     }
 
     /// Gives the nodes their addresses, routes and rules, and the tunnels theirs.
     pub(super) fn finish(mut self, topology: &mut Topology, ways: &mut [Way]) {
-        for (place, way) in ways.iter_mut().enumerate() {
-            let by_port = self.by == RoutingBy::Port;
-            dig(way, by_port.then(|| ports(place)), topology);
-        }
         // Where the main table knows one way only, it is that of the route that comes first.
         let mut passages = std::mem::take(&mut self.passages);
         passages.sort_by_key(|(way, _)| *way);
+        // Only the tunnels of routes that are taken come into being.
+        let taken = passages
+            .iter()
+            .filter_map(|(way, _)| ways[*way].tunnel.as_ref());
+        let kinds: Vec<Kind> = taken.map(|tunnel| tunnel.kind).collect();
+        for (place, way) in ways.iter_mut().enumerate() {
+            let by_port = self.by == RoutingBy::Port;
+            dig(way, by_port.then(|| ports(place)), &kinds, topology);
+        }
         for (place, passage) in &passages {
             self.lead(passage, *place, &mut ways[*place], topology);
         }
@@ -245,12 +254,12 @@ impl Routing {
     }
 }
 
-/// Settles where a tunnel's ends are, and leads its wrapped packets by the routers between them.
-fn dig(way: &mut Way, ports: Option<RangeInclusive<u16>>, topology: &mut Topology) {
+/// Settles where a tunnel's ends are and what its MTU is among the tunnels of these `kinds`, and leads its wrapped packets by the routers between them.
+fn dig(way: &mut Way, ports: Option<RangeInclusive<u16>>, kinds: &[Kind], topology: &mut Topology) {
     let Some(tunnel) = &mut way.tunnel else {
         return;
     };
-    tunnel.mtu_bytes = tunnel.kind.mtu_bytes(topology.mtu_bytes);
+    tunnel.mtu_bytes = tunnel.kind.shared_mtu_bytes(kinds, topology.mtu_bytes);
     tunnel.ports = ports;
     // The last network is the one to the target.
     let between = &way.networks[..way.networks.len() - 1];

@@ -175,7 +175,7 @@ fn tunnel(table: &RouteTable, via: &[usize]) -> Result<Option<Tunnel>, Mistake> 
 }
 
 /// The network that joins two nodes; of several, the one that has the route's name.
-fn network_between(
+pub(super) fn network_between(
     one: usize,
     other: usize,
     route: &str,

@@ -4,11 +4,22 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 
 /// The longest packet that is read; charon's own limit.
 const MAX_PACKET_BYTES: u32 = 512 * 1024;
 /// Sections inside sections that are read; charon's answers have few.
 const MAX_DEPTH: usize = 16;
+
+/// How often somebody who waits for an answer looks whether the run is to stop.
+const STOP_POLL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
 
 /// Types of packets.
 const COMMAND: u8 = 0;
@@ -111,12 +122,45 @@ impl Client {
     /// # Errors
     /// What charon says against it, or why it could not be asked.
     pub(super) fn ask(&mut self, command: &str, arguments: &Section) -> io::Result<Section> {
+        self.give(command, arguments)?;
+        self.answer()
+    }
+
+    /// As [`Client::ask`] for what may take long, but it waits no longer than until `stop` is set;
+    /// `None` then, and nothing more can be asked.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub(super) fn ask_unless(
+        &mut self,
+        stop: &AtomicBool,
+        command: &str,
+        arguments: &Section,
+    ) -> io::Result<Option<Section>> {
+        self.give(command, arguments)?;
+        let limit = self.stream.read_timeout()?;
+        let begun = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            let mut stream = [PollFd::new(&self.stream, PollFlags::IN)];
+            let come = retry_on_intr(|| poll(&mut stream, Some(&STOP_POLL)))?;
+            // When it is late, reading says so.
+            if come > 0 || limit.is_some_and(|limit| begun.elapsed() > limit) {
+                return self.answer().map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn give(&mut self, command: &str, arguments: &Section) -> io::Result<()> {
         let mut packet = vec![COMMAND];
         write_name(command, &mut packet);
         arguments.write(&mut packet);
         self.stream
             .write_all(&(packet.len() as u32).to_be_bytes())?;
-        self.stream.write_all(&packet)?;
+        self.stream.write_all(&packet)
+    }
+
+    fn answer(&mut self) -> io::Result<Section> {
         let mut length = [0; 4];
         self.stream.read_exact(&mut length)?;
         let length = u32::from_be_bytes(length);

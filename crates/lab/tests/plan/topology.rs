@@ -1,9 +1,9 @@
 //! Plans with routers and routes, right and wrong.
 
-use std::path::Path;
-
-use wansan_lab::plan::{Phase, Plan, PlanError, Scenario};
+use wansan_lab::plan::Scenario;
 use wansan_lab::world::{Medium, Role, Topology};
+
+use crate::{first_scenario, is_refused, parse};
 
 /// Two routers on the initiator's side and one on the target's.
 const GOOD: &str = r#"
@@ -69,10 +69,6 @@ block = "4KiB"
 time = "1s"
 "#;
 
-fn parse(text: &str) -> Result<Plan, PlanError> {
-    Plan::parse(Path::new("plans/routes.toml"), text)
-}
-
 /// The good plan's scenario with these replacements.
 fn scenario(replacements: &[(&str, &str)]) -> Scenario {
     let mut text = GOOD.to_owned();
@@ -80,9 +76,7 @@ fn scenario(replacements: &[(&str, &str)]) -> Scenario {
         assert!(text.contains(from), "{from} is not in the good plan");
         text = text.replace(from, to);
     }
-    let plan = parse(&text).unwrap();
-    let cells = plan.cells(Phase::Planned, &[]).unwrap();
-    cells[0].scenario.clone()
+    first_scenario(&parse(&text).unwrap())
 }
 
 /// The ends of the first initiator's connections.
@@ -210,6 +204,11 @@ fn each_mistake_is_named_with_its_line_and_the_right_thing() {
             &[":15", "[[router]] `spare`", "no [[path]]"],
         ),
         (
+            "[[router]]\nname = \"near\"",
+            "[[host]]\nname = \"lonely\"\n[[router]]\nname = \"near\"",
+            &[":11", "[[host]] `lonely`", "no [[path]]"],
+        ),
+        (
             "between = [\"far\", \"storage\"]",
             "between = [\"fra\", \"storage\"]",
             &[":37", "`fra`", "`far`"],
@@ -230,6 +229,21 @@ fn each_mistake_is_named_with_its_line_and_the_right_thing() {
             &[":42", "`upper`", "`cipher`", "\"ipsec\"", "\"wireguard\""],
         ),
         (
+            "routes = [\"upper\", \"lower\"]",
+            "routes = [\"upper\", \"lower\"]\nconnections = 1",
+            &[":57", "connections = 1", "`lower`", "2 connections"],
+        ),
+        (
+            "name = \"site\"",
+            "name = \"a.b\"",
+            &[":36", "[[path]] name = \"a.b\"", "small letters"],
+        ),
+        (
+            "name = \"site\"",
+            "name = \"si\\nte\"",
+            &[":36", "[[path]] name = \"si\\nte\"", "small letters"],
+        ),
+        (
             "via = [\"near-1\", \"far\"]",
             "via = [\"near-1\", \"far\"]\nvpn = \"wiregaurd\"",
             &[":42", "`wiregaurd`", "`wireguard`"],
@@ -246,17 +260,7 @@ fn each_mistake_is_named_with_its_line_and_the_right_thing() {
             &[":41", "`site` and `side` both join `far` and `storage`"],
         ),
     ] {
-        assert!(GOOD.contains(from), "{from} is not in the good plan");
-        let message = parse(&GOOD.replacen(from, to, 1))
-            .expect_err(to)
-            .to_string();
-        assert!(!message.contains('\n'), "{message}");
-        for part in parts {
-            assert!(
-                message.contains(part),
-                "`{to}` gives `{message}`, without `{part}`"
-            );
-        }
+        is_refused(GOOD, from, to, parts);
     }
 }
 
@@ -334,11 +338,6 @@ fn connections_are_given_out_to_the_routes_in_turn() {
             "upper 10.82.0.1:20002->10.82.0.2"
         ]
     );
-    let one = scenario(&[(
-        "routes = [\"upper\", \"lower\"]",
-        "routes = [\"upper\", \"lower\"]\nconnections = 1",
-    )]);
-    assert_eq!(ends(&one), ["upper 10.82.0.1:20000->10.82.0.2"]);
 }
 
 #[test]
@@ -408,4 +407,40 @@ fn a_tunnel_takes_the_routes_between_its_ends() {
         };
         assert!(has(&plain) && !has(&tunnelled));
     }
+}
+
+#[test]
+fn hosts_know_what_the_device_of_several_tunnels_carries() {
+    let mixed = |mtu: &str, ciphers: [&str; 2]| {
+        let [upper, lower] = ciphers;
+        let scenario = scenario(&[
+            (
+                "via = [\"near-1\", \"far\"]",
+                &format!("via = [\"near-1\", \"far\"]\n{upper}"),
+            ),
+            (
+                "via = [\"near-2\", \"far\"]",
+                &format!("via = [\"near-2\", \"far\"]\n{lower}"),
+            ),
+            ("[routing]", &format!("[world]\nmtu = \"{mtu}\"\n[routing]")),
+        ]);
+        let tunnels = scenario.ways.iter().map(|way| way.tunnel.as_ref().unwrap());
+        let of_tunnels: Vec<u32> = tunnels.map(|tunnel| tunnel.mtu_bytes).collect();
+        let routes = scenario.topology.nodes[0].routes.iter();
+        let of_client: Vec<u32> = routes.filter_map(|route| route.mtu_bytes).collect();
+        assert!(
+            of_client.iter().all(|mtu| of_tunnels.contains(mtu)),
+            "{of_client:?}"
+        );
+        of_tunnels
+    };
+    let ipsec = |cipher: &str| format!("vpn = \"ipsec\"\ncipher = \"{cipher}\"");
+    let (des, gcm) = (ipsec("3des"), ipsec("aes-gcm"));
+    let alone = mixed("1400B", [&gcm, &gcm])[0];
+    let together = mixed("1400B", [&des, &gcm]);
+    assert_eq!(together, [mixed("1400B", [&des, &des])[0].min(alone); 2]);
+    // WireGuard has devices of its own.
+    let beside = mixed("1400B", ["vpn = \"wireguard\"", &gcm]);
+    assert_eq!(beside[1], alone);
+    assert_ne!(beside[0], beside[1]);
 }

@@ -3,19 +3,25 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+mod page;
+
+/// The page, under `web`.
+const REPORT_PAGE: &str = "dist/report.html";
+
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     println!("cargo::rustc-env=WANSAN_COMMIT={}", commit(&root));
-    let page = root.join("web/dist/report.html");
-    println!("cargo::rerun-if-changed={}", page.display());
-    if !page.exists() {
-        println!(
-            "cargo::error={} is missing: run `make web` first (it needs Node.js)",
-            page.display()
-        );
-        return ExitCode::FAILURE;
+    let web = root.join("web");
+    for name in page::SOURCES.iter().chain([&REPORT_PAGE]) {
+        println!("cargo::rerun-if-changed={}", web.join(name).display());
     }
-    println!("cargo::rustc-env=WANSAN_REPORT_PAGE={}", page.display());
+    match page::current(&web, REPORT_PAGE) {
+        Ok(page) => println!("cargo::rustc-env=WANSAN_REPORT_PAGE={}", page.display()),
+        Err(error) => {
+            println!("cargo::error={error}: run `make web` first (it needs Node.js)");
+            return ExitCode::FAILURE;
+        }
+    }
     ExitCode::SUCCESS
 }
 

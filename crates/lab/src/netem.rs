@@ -1,0 +1,252 @@
+//! The wan by the kernel's own emulator, sch_netem, for plans that say `world.emulator = "netem"`.
+//!
+//! Frames of a path come to one interface of the wan and leave by another one. Where they come, a
+//! filter (clsact, matchall) hands all of them to the other interface (mirred); there netem is the
+//! root qdisc, and does to them what the direction says:
+//!
+//! ```text
+//!   host "client" ═══ h1  ingress ── matchall, mirred ──► netem ── h2 ═══ host "storage"
+//! ```
+//!
+//! [`Setting`] says what netem is told for a direction, and what of a plan it cannot do. All of it is
+//! done and read by tc(8) in the wan's namespace, and goes with that namespace.
+
+mod setting;
+mod statistics;
+mod tc;
+
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{self, Scenario, Side};
+use crate::world::{Namespace, World, WorldError};
+
+pub use setting::{Inexpressible, Setting};
+use statistics::Counted;
+
+/// Paths carried by netem, for as long as their world lasts.
+#[derive(Debug)]
+pub struct Netem {
+    tc: PathBuf,
+    directions: Vec<Direction>,
+    /// Every command, as typed.
+    commands: Vec<String>,
+}
+
+/// One direction of a path.
+#[derive(Debug)]
+struct Direction {
+    name: String,
+    /// The interface that its frames leave by.
+    device: String,
+    setting: Setting,
+}
+
+/// What netem says of one direction of a path. Bytes are those of Ethernet frames without preamble,
+/// checksum and gap, and without the overhead that counts for the rate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetemResult {
+    /// Its name, such as `upper:forward`.
+    pub name: String,
+    /// What netem was told.
+    pub setting: String,
+    /// The packets that it holds at most, those on the delay line among them.
+    pub limit_packets: u32,
+    /// Where its random numbers began, which kernels say from Linux 6.7 on.
+    pub seed: Option<u64>,
+    /// Packets that left.
+    pub out_packets: u64,
+    /// Their bytes.
+    pub out_bytes: u64,
+    /// Packets that were lost, or found netem full: it counts them together.
+    pub dropped_packets: u64,
+    /// Packets that were waiting or on the delay line at the end.
+    pub held_packets: u64,
+    /// Their bytes.
+    pub held_bytes: u64,
+}
+
+/// Why netem carries no packets.
+#[derive(Debug, thiserror::Error)]
+pub enum NetemError {
+    /// tc(8) is not installed.
+    #[error("`world.emulator = \"netem\"` needs tc: install it with `apt-get install iproute2`")]
+    ProgramMissing,
+    /// The kernel lacks a part.
+    #[error(
+        "`world.emulator = \"netem\"` needs {parts}, and this kernel has none: load it with `sudo \
+         modprobe -a {parts}`, or leave `emulator` out for wansan's own"
+    )]
+    KernelLacks {
+        /// The modules, one of which is missing.
+        parts: &'static str,
+    },
+    /// The kernel or tc refused a command.
+    #[error("`{command}`: {said}")]
+    Refused {
+        /// The command.
+        command: String,
+        /// What tc said, in one line.
+        said: String,
+    },
+    /// There is no namespace to try it in.
+    #[error(transparent)]
+    World(#[from] WorldError),
+    /// tc could not be started.
+    #[error("cannot run {}: {source}", program.display())]
+    NotRun {
+        /// Where it is.
+        program: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Whether this machine has all that carries paths by netem, tried in a namespace of its own.
+/// [`crate::world::isolate`] has to have been called.
+///
+/// # Errors
+/// [`NetemError`].
+pub fn check() -> Result<(), NetemError> {
+    let tc = tc::find()?;
+    let trial = Namespace::new("netem's trial")?;
+    tc::run(&trial, &tc, "qdisc add dev lo root netem delay 1ms", QDISC)?;
+    for (command, parts) in switching("lo", "lo") {
+        tc::run(&trial, &tc, &command, parts)?;
+    }
+    Ok(())
+}
+
+/// What carries a path.
+const QDISC: &str = "sch_netem";
+
+/// The commands, and what they need of the kernel, that hand frames which come to the interface
+/// `from` to the interface `to`.
+fn switching(from: &str, to: &str) -> [(String, &'static str); 2] {
+    [
+        (format!("qdisc add dev {from} clsact"), "sch_ingress"),
+        (
+            format!(
+                "filter add dev {from} ingress protocol all matchall action mirred egress redirect \
+                 dev {to}"
+            ),
+            "cls_matchall act_mirred",
+        ),
+    ]
+}
+
+impl Netem {
+    /// Has netem carry the paths of `world`, which is of `scenario`, from now on. `seed` is where
+    /// its random numbers begin, in every direction elsewhere, if tc can tell netem so.
+    ///
+    /// # Errors
+    /// [`NetemError`].
+    ///
+    /// # Panics
+    /// For a scenario that the plan has ruled out: one with a path that netem cannot carry.
+    pub fn start(world: &World, scenario: &Scenario, seed: u64) -> Result<Netem, NetemError> {
+        let tc = tc::find()?;
+        let mut netem = Netem {
+            directions: Vec::new(),
+            commands: Vec::new(),
+            tc,
+        };
+        let takes_seed = tc::takes_seed(world.wan(), &netem.tc)?;
+        let mut passages = Vec::new();
+        for (network, link) in scenario.links.iter().enumerate() {
+            let ([near], [far]) = (&link.near[..], &link.far[..]) else {
+                panic!("netem joins two nodes");
+            };
+            if link.wire {
+                continue;
+            }
+            let device = |node: usize| {
+                let interface = world.nodes()[node].interface(network);
+                let interface = interface.and_then(|interface| interface.wan_interface.clone());
+                interface.expect("the path is no wire")
+            };
+            let (near, far) = (device(*near), device(*far));
+            let [forward, back] = Side::BOTH.map(|side| side.of(&link.name));
+            passages.push((forward, &link.forward, near.clone(), far.clone()));
+            passages.push((back, &link.back, far, near));
+        }
+        for (place, (name, planned, _, to)) in passages.iter().enumerate() {
+            let seed = takes_seed.then(|| seed.wrapping_add(place as u64));
+            let direction = netem.direction(scenario, name, planned, to, seed);
+            let command = format!("qdisc add dev {to} root netem {}", direction.setting);
+            netem.run(world.wan(), &command, QDISC)?;
+            netem.directions.push(direction);
+        }
+        for (_, _, from, to) in &passages {
+            for (command, parts) in switching(from, to) {
+                netem.run(world.wan(), &command, parts)?;
+            }
+        }
+        Ok(netem)
+    }
+
+    fn direction(
+        &self,
+        scenario: &Scenario,
+        name: &str,
+        planned: &plan::Direction,
+        device: &str,
+        seed: Option<u64>,
+    ) -> Direction {
+        let setting = Setting::of(planned, scenario.topology.mtu_bytes);
+        let setting = setting.expect("the plan says nothing that netem cannot do");
+        Direction {
+            name: name.to_owned(),
+            device: device.to_owned(),
+            setting: setting.seeded(seed),
+        }
+    }
+
+    fn run(
+        &mut self,
+        wan: &Namespace,
+        command: &str,
+        parts: &'static str,
+    ) -> Result<(), NetemError> {
+        tc::run(wan, &self.tc, command, parts)?;
+        self.commands.push(format!("tc {command}"));
+        Ok(())
+    }
+
+    /// The commands that set it up, in order.
+    #[must_use]
+    pub fn commands(&self) -> &[String] {
+        &self.commands
+    }
+
+    /// What each direction has counted since its start.
+    ///
+    /// # Errors
+    /// [`NetemError`] when tc does not say it.
+    pub fn results(&self, wan: &Namespace) -> Result<Vec<NetemResult>, NetemError> {
+        let directions = self.directions.iter();
+        directions
+            .map(|direction| {
+                let command = format!("-s -j qdisc show dev {} root", direction.device);
+                let printed = tc::run(wan, &self.tc, &command, "sch_netem")?;
+                let counted = Counted::read(&printed).ok_or_else(|| NetemError::Refused {
+                    command: format!("tc {command}"),
+                    said: "no counters of netem among what it says".to_owned(),
+                })?;
+                Ok(NetemResult {
+                    name: direction.name.clone(),
+                    setting: direction.setting.to_string(),
+                    limit_packets: direction.setting.limit_packets(),
+                    seed: counted.options.seed,
+                    out_packets: counted.packets,
+                    out_bytes: counted.bytes,
+                    dropped_packets: counted.drops,
+                    held_packets: counted.qlen,
+                    held_bytes: counted.backlog,
+                })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,118 @@
+//! `[tcp.control]`: what a congestion control is loaded with.
+
+use serde::{Deserialize, Serialize};
+use wansan_tcp::control::{Counting, Growth, HighSpeed, Law, Options};
+
+/// `[tcp.control]`: what the lab loads the cell's congestion control with, which has to be one of
+/// [`Law`]. What is left out is as its standard has it; where all is, one that is loaded already is
+/// used as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ControlTable {
+    /// What an ACK counts for in congestion avoidance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<Count>,
+    /// Limited slow start (RFC 3742): above so many segments, 2 or more, slow start adds no more than
+    /// half of that in a round trip.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_ssthresh: Option<u32>,
+    /// HighSpeed TCP's Low_Window (RFC 3649 §5), in segments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low_window: Option<f64>,
+    /// Its High_Window, in segments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high_window: Option<f64>,
+    /// Its Low_P: lost packets per packet at the low window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low_loss: Option<f64>,
+    /// Its High_P: lost packets per packet at the high window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high_loss: Option<f64>,
+    /// Its High_Decrease: the share that a loss takes of the high window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high_decrease: Option<f64>,
+}
+
+/// What an ACK counts for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Count {
+    /// The packets that it acknowledges.
+    Packets,
+    /// One packet.
+    Acks,
+}
+
+impl ControlTable {
+    /// What `law` was loaded with, every value of it.
+    #[must_use]
+    pub fn of(law: Law, options: &Options) -> ControlTable {
+        let highspeed = (law == Law::HighSpeed).then_some(options.highspeed);
+        ControlTable {
+            count: Some(match options.growth.counting {
+                Counting::PerPacket => Count::Packets,
+                Counting::PerAck => Count::Acks,
+            }),
+            max_ssthresh: options.growth.max_ssthresh,
+            low_window: highspeed.map(|law| law.low_window),
+            high_window: highspeed.map(|law| law.high_window),
+            low_loss: highspeed.map(|law| law.low_loss),
+            high_loss: highspeed.map(|law| law.high_loss),
+            high_decrease: highspeed.map(|law| law.high_decrease),
+        }
+    }
+
+    /// What to load with; nothing when the plan does not say anything about it.
+    #[must_use]
+    pub fn options(&self) -> Option<Options> {
+        if *self == ControlTable::default() {
+            return None;
+        }
+        let standard = HighSpeed::default();
+        Some(Options {
+            growth: Growth {
+                max_ssthresh: self.max_ssthresh,
+                counting: match self.count {
+                    None | Some(Count::Packets) => Counting::PerPacket,
+                    Some(Count::Acks) => Counting::PerAck,
+                },
+            },
+            highspeed: HighSpeed {
+                low_window: self.low_window.unwrap_or(standard.low_window),
+                high_window: self.high_window.unwrap_or(standard.high_window),
+                low_loss: self.low_loss.unwrap_or(standard.low_loss),
+                high_loss: self.high_loss.unwrap_or(standard.high_loss),
+                high_decrease: self.high_decrease.unwrap_or(standard.high_decrease),
+            },
+        })
+    }
+
+    /// What is wrong with it for the congestion control of that name.
+    pub(in crate::plan) fn check(&self, name: &str) -> Result<(), String> {
+        let Some(options) = self.options() else {
+            return Ok(());
+        };
+        let of_highspeed = [
+            self.low_window,
+            self.high_window,
+            self.low_loss,
+            self.high_loss,
+            self.high_decrease,
+        ];
+        match Law::by_name(name) {
+            None => {
+                let ours = Law::ALL.map(Law::name).join(", ");
+                Err(format!(
+                    "`{name}` is the kernel's, which has nothing to set here; {ours} have"
+                ))
+            }
+            Some(law) if law != Law::HighSpeed && of_highspeed.iter().any(Option::is_some) => {
+                let highspeed = Law::HighSpeed.name();
+                Err(format!(
+                    "`{name}` has no windows and loss rates to set; {highspeed} has"
+                ))
+            }
+            Some(_) => options.check().map_err(|error| error.to_string()),
+        }
+    }
+}

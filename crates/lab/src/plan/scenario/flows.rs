@@ -1,0 +1,290 @@
+//! The relays and streams of a plan: which of them run, where, and how one reaches the other.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use wansan_mistake::{Mistake, nearest};
+
+use super::Connection;
+use super::link::Link;
+use super::names::{self, Names};
+use super::way::network_between;
+use crate::plan::document::{Document, InitiatorTable, RelayTable, StreamTable};
+use crate::plan::quantity::Size;
+use crate::world::Topology;
+
+/// The port of iSCSI (RFC 7143 §4.2.7.1, "iscsi-target").
+pub const ISCSI_PORT: u16 = 3260;
+/// Where receivers of streams listen.
+const STREAM_PORT: u16 = 5201;
+/// Where the first relay of a plan listens.
+const RELAY_PORT: u16 = 4000;
+/// The most relays, and the most streams, of a plan.
+const MOST: usize = 100;
+
+/// A relay that something goes through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relay {
+    /// What the plan says of it.
+    pub table: RelayTable,
+    /// Its host.
+    pub host: String,
+    /// Where it listens.
+    pub listen: SocketAddrV4,
+    /// Where it leads to.
+    pub to: SocketAddrV4,
+}
+
+/// A receiver of streams.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receiver {
+    /// Its host.
+    pub host: String,
+    /// Where it listens.
+    pub listen: SocketAddrV4,
+    /// The receive buffer of each connection.
+    pub receive_buffer: Option<Size>,
+}
+
+/// A stream with at least one connection.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stream {
+    /// What the plan says of it.
+    pub table: StreamTable,
+    /// The host of its sender.
+    pub host: String,
+    /// Where it connects: to its receiver, or to a relay.
+    pub to: SocketAddrV4,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Flows {
+    pub(super) receivers: Vec<Receiver>,
+    pub(super) streams: Vec<Stream>,
+}
+
+/// The relays of a plan, of which those are kept at the end that something goes through.
+pub(super) struct Relays<'a> {
+    names: &'a Names,
+    links: &'a [Link],
+    each: Vec<Candidate<'a>>,
+}
+
+struct Candidate<'a> {
+    table: &'a RelayTable,
+    host: usize,
+    to: usize,
+    /// The address of the host that it leads to.
+    address: Ipv4Addr,
+    /// The port there, once something goes through it.
+    port: Option<u16>,
+}
+
+impl<'a> Relays<'a> {
+    pub(super) fn of(
+        document: &'a Document,
+        text: &str,
+        names: &'a Names,
+        links: &'a [Link],
+    ) -> Result<Relays<'a>, Mistake> {
+        if document.relay.len() > MOST {
+            let count = document.relay.len();
+            let mistake = format!("{count} [[relay]]s are more than {MOST}");
+            return Err(Mistake::new(mistake));
+        }
+        let mut each: Vec<Candidate<'_>> = Vec::new();
+        for (place, table) in document.relay.iter().enumerate() {
+            let at = |key: &'static str| move |m: Mistake| m.in_table(text, "relay", place, key);
+            let name = &table.name;
+            names::check("[[relay]]", name).map_err(at("name"))?;
+            if each.iter().any(|other| other.table.name == *name) {
+                let mistake = format!("[[relay]] `{name}` is there twice");
+                return Err(at("name")(Mistake::new(mistake)));
+            }
+            let host = names.host("relay.host", &table.host).map_err(at("host"))?;
+            let to = names.host("relay.to", &table.to).map_err(at("to"))?;
+            if host == to {
+                let mistake = format!("[[relay]] `{name}` leads from `{0}` to `{0}`", table.to);
+                return Err(at("to")(Mistake::new(mistake)));
+            }
+            let network = network_between(host, to, name, names, links)
+                .map_err(|mistake| at("to")(mistake.within(format!("[[relay]] `{name}`"))))?;
+            each.push(Candidate {
+                table,
+                host,
+                to,
+                address: Topology::address(network, to),
+                port: None,
+            });
+        }
+        Ok(Relays { names, links, each })
+    }
+
+    /// The network by which a client on `client` reaches the relay that leads it to `port` of `to`, and
+    /// where it connects there; `who` is the client in mistakes.
+    fn enter(
+        &mut self,
+        who: &str,
+        relay: &str,
+        client: usize,
+        to: usize,
+        port: u16,
+    ) -> Result<(usize, SocketAddrV4), Mistake> {
+        let found = self.each.iter().position(|one| one.table.name == relay);
+        let place = found.ok_or_else(|| {
+            let known: Vec<&str> = self.each.iter().map(|one| &*one.table.name).collect();
+            let near = nearest(relay, &known);
+            Mistake::new(format!(
+                "{who} goes through [[relay]] `{relay}`, which is not there; {near}"
+            ))
+        })?;
+        let one = &mut self.each[place];
+        let name = |node| self.names.name(node);
+        if one.to != to {
+            return Err(Mistake::new(format!(
+                "{who} goes to `{}`, but [[relay]] `{relay}` leads to `{}`",
+                name(to),
+                name(one.to)
+            )));
+        }
+        if one.host == client {
+            return Err(Mistake::new(format!(
+                "{who} is on the host of [[relay]] `{relay}`, `{}`: put them on hosts of their own",
+                name(client)
+            )));
+        }
+        if one.port.is_some_and(|other| other != port) {
+            return Err(Mistake::new(format!(
+                "[[relay]] `{relay}` leads to one port: have one for sessions and one for streams"
+            )));
+        }
+        one.port = Some(port);
+        let network = network_between(client, one.host, relay, self.names, self.links)
+            .map_err(|mistake| mistake.within(who))?;
+        let listens = SocketAddrV4::new(Topology::address(network, one.host), relay_port(place));
+        Ok((network, listens))
+    }
+
+    /// The connections of an initiator on `client` whose session goes through a relay.
+    pub(super) fn session(
+        &mut self,
+        initiator: &InitiatorTable,
+        relay: &str,
+        client: usize,
+        target: usize,
+    ) -> Result<Vec<Connection>, Mistake> {
+        if !initiator.routes.is_empty() {
+            return Err(Mistake::new(
+                "an [[initiator]] goes `through` a relay or over `routes`, not both",
+            ));
+        }
+        let who = format!("[[initiator]] `{}`", self.names.name(client));
+        let (network, to) = self.enter(&who, relay, client, target, ISCSI_PORT)?;
+        let one = Connection {
+            route: self.links[network].name.clone(),
+            way: None,
+            source: SocketAddrV4::new(Topology::address(network, client), 0),
+            target: *to.ip(),
+            port: to.port(),
+        };
+        let count = initiator.connections.unwrap_or(1);
+        Ok(vec![one; count as usize])
+    }
+
+    /// Resolves the streams of a plan.
+    pub(super) fn streams(&mut self, document: &Document, text: &str) -> Result<Flows, Mistake> {
+        let mut flows = Flows::default();
+        if document.stream.len() > MOST {
+            let count = document.stream.len();
+            let mistake = format!("{count} [[stream]]s are more than {MOST}");
+            return Err(Mistake::new(mistake));
+        }
+        for (place, table) in document.stream.iter().enumerate() {
+            let at = |key: &'static str| move |m: Mistake| m.in_table(text, "stream", place, key);
+            let name = &table.name;
+            names::check("[[stream]]", name).map_err(at("name"))?;
+            let twice = document.stream[..place].iter().any(|it| it.name == *name);
+            if twice {
+                let mistake = format!("[[stream]] `{name}` is there twice");
+                return Err(at("name")(Mistake::new(mistake)));
+            }
+            let names = self.names;
+            let from = names.host("stream.from", &table.from).map_err(at("from"))?;
+            let to = names.host("stream.to", &table.to).map_err(at("to"))?;
+            let who = format!("[[stream]] `{name}`");
+            if from == to {
+                let mistake = format!("{who} goes from `{0}` to `{0}`", table.to);
+                return Err(at("to")(Mistake::new(mistake)));
+            }
+            if table.flows == 0 {
+                continue;
+            }
+            let reached = match &table.through {
+                Some(relay) => {
+                    let entered = self.enter(&who, relay, from, to, STREAM_PORT);
+                    entered.map_err(at("through"))?.1
+                }
+                None => {
+                    let network = network_between(from, to, name, names, self.links);
+                    let network = network.map_err(|mistake| at("to")(mistake.within(&who)))?;
+                    SocketAddrV4::new(Topology::address(network, to), STREAM_PORT)
+                }
+            };
+            flows
+                .receive(names.name(to), table)
+                .map_err(at("receive_buffer"))?;
+            flows.streams.push(Stream {
+                table: table.clone(),
+                host: names.name(from).to_owned(),
+                to: reached,
+            });
+        }
+        Ok(flows)
+    }
+
+    /// Those that something goes through.
+    pub(super) fn used(self) -> Vec<Relay> {
+        let names = self.names;
+        let used = self
+            .each
+            .into_iter()
+            .enumerate()
+            .filter_map(|(place, one)| {
+                Some(Relay {
+                    table: one.table.clone(),
+                    host: names.name(one.host).to_owned(),
+                    listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, relay_port(place)),
+                    to: SocketAddrV4::new(one.address, one.port?),
+                })
+            });
+        used.collect()
+    }
+}
+
+impl Flows {
+    /// A stream is received on that host.
+    fn receive(&mut self, host: &str, stream: &StreamTable) -> Result<(), Mistake> {
+        let wanted = stream.receive_buffer;
+        match self.receivers.iter().find(|other| other.host == host) {
+            None => self.receivers.push(Receiver {
+                host: host.to_owned(),
+                listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, STREAM_PORT),
+                receive_buffer: wanted,
+            }),
+            Some(other) if other.receive_buffer == wanted => {}
+            Some(_) => {
+                return Err(Mistake::new(format!(
+                    "[[stream]] `{}`: all streams to `{host}` have one receiver, and with it the same \
+                     `receive_buffer`",
+                    stream.name
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn relay_port(place: usize) -> u16 {
+    // There are fewer than MOST of them.
+    RELAY_PORT + place as u16
+}

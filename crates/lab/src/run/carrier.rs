@@ -1,0 +1,89 @@
+//! What carries the packets of a cell: the emulator, or netem.
+
+use std::path::Path;
+
+use wansan_trace::file;
+
+use super::{CellError, emulation};
+use crate::emulator::{Capture, Emulator, Remote};
+use crate::netem::{Netem, NetemResult};
+use crate::plan::{Cell, EmulatorKind};
+use crate::record::{CellFacts, PathResult};
+use crate::world::World;
+
+/// The host name of the emulator's records.
+const WAN: &str = "wan";
+
+/// It, at work.
+pub(super) enum Carrier {
+    /// The emulator, and the captures of its paths.
+    Emulator(Emulator, Vec<Capture>),
+    /// netem.
+    Netem(Netem),
+}
+
+/// What each direction of each path did, as whoever carried its packets says it.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    pub(super) paths: Vec<PathResult>,
+    pub(super) netem: Vec<NetemResult>,
+}
+
+impl Carrier {
+    /// Has packets carried over the paths of a world. `seed` is where losses begin; every direction
+    /// of every link has a sequence of its own.
+    pub(super) fn start(
+        world: &World,
+        cell: &Cell,
+        seed: u64,
+        folder: &Path,
+    ) -> Result<Carrier, CellError> {
+        let (document, scenario) = (&cell.document, &cell.scenario);
+        match document.world.emulator {
+            EmulatorKind::User => {
+                let kinds = &document.trace.kinds;
+                let memory_bytes = document.trace.memory.0;
+                let (emulator, captures) =
+                    emulation::start(world, scenario, seed, kinds, memory_bytes, folder)?;
+                Ok(Carrier::Emulator(emulator, captures))
+            }
+            EmulatorKind::Netem => Ok(Carrier::Netem(Netem::start(world, scenario, seed)?)),
+        }
+    }
+
+    /// The emulator, for changes while it runs; netem takes none.
+    pub(super) fn remote(&self) -> Option<Remote> {
+        match self {
+            Carrier::Emulator(emulator, _) => Some(emulator.remote()),
+            Carrier::Netem(_) => None,
+        }
+    }
+
+    /// Has it end and write its records down; what the paths did.
+    pub(super) fn end(
+        self,
+        world: &World,
+        folder: &Path,
+        facts: &mut CellFacts,
+    ) -> Result<Carried, CellError> {
+        let (emulator, captures) = match self {
+            Carrier::Emulator(emulator, captures) => (emulator, captures),
+            Carrier::Netem(netem) => {
+                facts.netem_commands = netem.commands().to_vec();
+                return Ok(Carried {
+                    netem: netem.results(world.wan())?,
+                    ..Carried::default()
+                });
+            }
+        };
+        let report = emulator.stop()?;
+        facts.add_statistics(&report.statistics);
+        file::write_part(folder, WAN, &[report.recorder])?;
+        captures.into_iter().try_for_each(emulation::end_capture)?;
+        let paths = report.statistics.paths.iter();
+        Ok(Carried {
+            paths: paths.map(PathResult::from).collect(),
+            ..Carried::default()
+        })
+    }
+}

@@ -1,0 +1,162 @@
+//! The congestion controls of our own that a run's connections use: in the kernel as long as it
+//! takes.
+
+use std::collections::BTreeSet;
+
+use rustix::net::{AddressFamily, SocketType, socket};
+use wansan_tcp::congestion::{self, CongestionError};
+use wansan_tcp::control::{self, Control, ControlError, Law, Options};
+
+use crate::plan::{Cell, ControlTable};
+use crate::record::ControlFacts;
+
+/// A control that a plan wants cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum CongestionControlError {
+    /// It is not there.
+    #[error(
+        "the plan wants congestion control '{name}', which is not loaded: {source}; once root has \
+         loaded it (wansan cc load {name}), anybody's plans can use it"
+    )]
+    NotLoaded {
+        /// Its name.
+        name: &'static str,
+        /// Why it cannot be loaded.
+        source: ControlError,
+    },
+    /// It is there, and what it was loaded with is not what the plan wants, or cannot be seen.
+    #[error(
+        "the plan sets what congestion control '{name}' is loaded with ([tcp.control]): {source}"
+    )]
+    Otherwise {
+        /// Its name.
+        name: &'static str,
+        /// What is in the way.
+        source: ControlError,
+    },
+}
+
+/// Those that the cells use: loaded for the run, or found there and kept from going. They go with the
+/// value, and with the process however it ends.
+pub(super) struct Controls {
+    held: Vec<Held>,
+}
+
+struct Held {
+    law: Law,
+    /// What the plan says that it is to be loaded with.
+    wanted: Option<Options>,
+    /// None where somebody with more rights has loaded it: it will do, as long as it stays.
+    control: Option<Control>,
+}
+
+impl Controls {
+    /// Takes hold of those of all `cells`, each as the first cell that uses it wants it.
+    pub(super) fn hold(cells: &[Cell]) -> Result<Controls, CongestionControlError> {
+        let mut controls = Controls { held: Vec::new() };
+        for cell in cells {
+            for (name, table) in wanted(cell) {
+                let law = Law::by_name(name);
+                if let Some(law) = law.filter(|law| controls.of(*law).is_none()) {
+                    controls.held.push(hold(law, &table)?);
+                }
+            }
+        }
+        Ok(controls)
+    }
+
+    /// Sees to it that `cell` has its own as it wants it, and says what it is. The connections of the
+    /// cells before have ended.
+    pub(super) fn of_cell(&mut self, cell: &Cell) -> Result<ControlFacts, CongestionControlError> {
+        for (name, table) in wanted(cell) {
+            let Some(law) = Law::by_name(name) else {
+                continue;
+            };
+            let options = table.options();
+            if self.of(law).is_none_or(|held| held.wanted != options) {
+                // A name is the whole kernel's: the one before has to go first.
+                self.held.retain(|held| held.law != law);
+                self.held.push(hold(law, &table)?);
+            }
+        }
+        let name = cell.document.tcp.congestion_control.clone();
+        let Some(law) = Law::by_name(&name) else {
+            return Ok(ControlFacts {
+                name,
+                origin: "kernel",
+                parameters: None,
+            });
+        };
+        let control = self.of(law).and_then(|held| held.control.as_ref());
+        let options = control.and_then(Control::options);
+        Ok(ControlFacts {
+            name,
+            origin: match control {
+                Some(control) if !control.was_there() => "lab",
+                _ => "before",
+            },
+            parameters: options.map(|options| ControlTable::of(law, &options)),
+        })
+    }
+
+    fn of(&self, law: Law) -> Option<&Held> {
+        self.held.iter().find(|held| held.law == law)
+    }
+}
+
+/// The controls that a cell uses, with what each is to be loaded with: `[tcp.control]` is about that of
+/// `[tcp]`.
+fn wanted(cell: &Cell) -> impl Iterator<Item = (&str, ControlTable)> {
+    let tcp = &cell.document.tcp;
+    cell.congestion_controls().into_iter().map(|name| {
+        let is_main = name == tcp.congestion_control;
+        let table = if is_main {
+            tcp.control
+        } else {
+            ControlTable::default()
+        };
+        (name, table)
+    })
+}
+
+fn hold(law: Law, table: &ControlTable) -> Result<Held, CongestionControlError> {
+    let name = law.name();
+    let wanted = table.options();
+    let control = match control::hold(law, wanted.as_ref()) {
+        Ok(control) => Some(control),
+        Err(source @ ControlError::LoadedOtherwise { .. }) => {
+            return Err(CongestionControlError::Otherwise { name, source });
+        }
+        Err(_) if is_there(law) && wanted.is_none() => None,
+        Err(source) if is_there(law) => {
+            return Err(CongestionControlError::Otherwise { name, source });
+        }
+        Err(source) => return Err(CongestionControlError::NotLoaded { name, source }),
+    };
+    Ok(Held {
+        law,
+        wanted,
+        control,
+    })
+}
+
+/// Fails with the first control that the kernel does not have, once [`Controls`] have our own, and
+/// before anything is built. Whether the hosts may use those that it has shows in their namespaces.
+pub(super) fn check(cells: &[Cell]) -> Result<(), CongestionError> {
+    let wanted = cells.iter().flat_map(Cell::congestion_controls);
+    for name in wanted.collect::<BTreeSet<&str>>() {
+        // What cannot be tried here is told by the program that needs it.
+        let Ok(socket) = socket(AddressFamily::INET, SocketType::STREAM, None) else {
+            continue;
+        };
+        if let Err(unknown @ CongestionError::Unknown { .. }) = congestion::choose(&socket, name) {
+            return Err(unknown);
+        }
+    }
+    Ok(())
+}
+
+fn is_there(law: Law) -> bool {
+    let names = congestion::available().unwrap_or_default();
+    names.split_whitespace().any(|name| name == law.name())
+}

@@ -1,0 +1,148 @@
+//! The programs of a cell that others connect to: the target, receivers of streams, and relays.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use wansan_trace::event::Role;
+
+use super::processors::Processors;
+use super::program::{self, Programs};
+use super::{CellError, Options};
+use crate::plan::Scenario;
+use crate::record::{CellFacts, RelayResult};
+use crate::world::{Node, Process, ProcessError, World};
+
+/// How long a target may take to make its stores and to listen.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long a program may take to write its records when it is told to end.
+const END_LIMIT: Duration = Duration::from_secs(120);
+/// How long a dying program's exit may take to be seen.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Those that run, in the order in which they were started.
+pub(super) struct Servers<'a> {
+    scenario: &'a Scenario,
+    each: Vec<Server>,
+}
+
+struct Server {
+    title: String,
+    process: Process,
+    /// What it said when it listened.
+    listening: Value,
+    /// Of a relay, its place in the scenario.
+    relay: Option<usize>,
+}
+
+impl<'a> Servers<'a> {
+    /// Starts all of them, each once those that it leads to listen.
+    pub(super) fn start(
+        world: &World,
+        scenario: &'a Scenario,
+        programs: &Programs<'_>,
+        options: &Options<'_>,
+        facts: &mut CellFacts,
+        processors: &mut Processors,
+    ) -> Result<Servers<'a>, CellError> {
+        let host = |name: &str| {
+            world
+                .node(name)
+                .expect("the world has all its scenario's hosts")
+        };
+        let mut servers = Servers {
+            scenario,
+            each: Vec::new(),
+        };
+        let target = programs.document.target.as_ref();
+        if let (Some(name), Some(target)) = (&scenario.target_host, target) {
+            let host = host(name);
+            let command = programs.target(target, host, &scenario.initiators);
+            program::note(facts, name, &command);
+            let title = format!("the target on `{name}`");
+            let process = servers.add(title, host, command, None, options)?;
+            processors.watch(name, "target", Role::Target, process);
+        }
+        for receiver in &scenario.receivers {
+            let command = programs.receiver(receiver);
+            program::note(facts, &format!("{}, receiver", receiver.host), &command);
+            let title = format!("the receiver of streams on `{}`", receiver.host);
+            servers.add(title, host(&receiver.host), command, None, options)?;
+        }
+        for (place, relay) in scenario.relays.iter().enumerate() {
+            let command = programs.relay(relay);
+            program::note(
+                facts,
+                &format!("{}, {}", relay.host, relay.table.name),
+                &command,
+            );
+            let title = format!("[[relay]] `{}` on `{}`", relay.table.name, relay.host);
+            servers.add(title, host(&relay.host), command, Some(place), options)?;
+        }
+        Ok(servers)
+    }
+
+    /// Starts one, and waits until it listens; its process.
+    fn add(
+        &mut self,
+        title: String,
+        host: &Node,
+        command: Command,
+        relay: Option<usize>,
+        options: &Options<'_>,
+    ) -> Result<u32, CellError> {
+        let mut process = host.start(&title, command)?;
+        let line = process.line_unless(options.stop, "listen", START_LIMIT)?;
+        let line = line.ok_or(CellError::Interrupted)?;
+        let listening = program::expect_event(&title, program::Event::Listening, &line)?;
+        let id = process.id();
+        self.each.push(Server {
+            title,
+            process,
+            listening,
+            relay,
+        });
+        Ok(id)
+    }
+
+    /// Fails with why one of them has ended, if one has: none ends by itself.
+    pub(super) fn check(&mut self) -> Result<(), CellError> {
+        for server in &mut self.each {
+            if !server.process.is_running()? {
+                server.process.line("serve", LAST_WORDS)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whoever connects to one of them fails when that has died: then that is what failed.
+    pub(super) fn first_cause(&mut self, of_client: ProcessError) -> ProcessError {
+        let dead = self.each.iter_mut().find_map(|server| {
+            if server.process.is_running().ok()? {
+                return None;
+            }
+            match server.process.line("serve", LAST_WORDS) {
+                Err(of_server @ ProcessError::Ended { .. }) => Some(of_server),
+                _ => None,
+            }
+        });
+        dead.unwrap_or(of_client)
+    }
+
+    /// Ends them, those first that lead to others; what each relay says that it has done, by its name.
+    pub(super) fn end(self) -> Result<BTreeMap<String, RelayResult>, CellError> {
+        let mut relays = BTreeMap::new();
+        for server in self.each.into_iter().rev() {
+            server.process.terminate();
+            let lines = server.process.succeed(END_LIMIT)?;
+            if let Some(place) = server.relay {
+                let ended = program::relay_end(&server.title, &lines)?;
+                let relay = &self.scenario.relays[place];
+                let result = RelayResult::of(relay, &server.listening, &ended);
+                relays.insert(relay.table.name.clone(), result);
+            }
+        }
+        Ok(relays)
+    }
+}

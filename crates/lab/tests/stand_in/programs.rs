@@ -1,0 +1,86 @@
+//! What stand-ins for `wansan target` and `wansan bench` need: they read the same command lines, say
+//! the same on stdout, and exchange requests of a header's size for answers with a block of data.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use wansan_trace::{Instant, Recorder, clock, file};
+
+const BLOCK_BYTES: u32 = 4096;
+/// A request: a header (RFC 7143 §11.2.1).
+pub(crate) const REQUEST_BYTES: usize = 48;
+/// An answer: a header and a block.
+pub(crate) const ANSWER_BYTES: usize = REQUEST_BYTES + BLOCK_BYTES as usize;
+
+/// The values behind a flag, as often as it is given.
+pub(crate) fn flags<'a>(arguments: &'a [String], name: &str) -> Vec<&'a str> {
+    let pairs = arguments.windows(2).filter(|pair| pair[0] == name);
+    pairs.map(|pair| pair[1].as_str()).collect()
+}
+
+/// The value behind a flag; empty when it is not given.
+pub(crate) fn flag<'a>(arguments: &'a [String], name: &str) -> &'a str {
+    flags(arguments, name).first().copied().unwrap_or_default()
+}
+
+/// Listens, and says so.
+pub(crate) fn listen(address: impl ToSocketAddrs) -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    let event = serde_json::json!({"event": "listening", "address": listener.local_addr()?});
+    println!("{event}");
+    Ok(listener)
+}
+
+/// Answers whoever asks, until SIGTERM.
+pub(crate) fn answer(listener: TcpListener) -> std::io::Result<()> {
+    let ended = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, ended.clone())?;
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    while !ended.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+fn serve(mut stream: TcpStream) {
+    let _ = stream.set_nodelay(true);
+    let mut request = [0; REQUEST_BYTES];
+    let answer = vec![0; ANSWER_BYTES];
+    while stream.read_exact(&mut request).is_ok() && stream.write_all(&answer).is_ok() {}
+}
+
+/// Says that it is logged in, and waits until it may begin, as `--hold` has it.
+pub(crate) fn wait_to_begin() -> std::io::Result<()> {
+    println!("{}", serde_json::json!({"event": "ready"}));
+    std::io::stdin().read_line(&mut String::new()).map(drop)
+}
+
+/// Writes what a bench has recorded, and reports what it has read since `from`.
+pub(crate) fn report(
+    arguments: &[String],
+    recorder: Recorder,
+    from: Instant,
+    ios: u32,
+) -> Result<(), String> {
+    let folder = Path::new(flag(arguments, "--record"));
+    file::write_part(folder, flag(arguments, "--host"), &[recorder])
+        .map_err(|error| error.to_string())?;
+    let to = clock::now();
+    let per_s = f64::from(ios) / (to - from).as_secs_f64();
+    println!(
+        "{}",
+        serde_json::json!({
+            "ios": ios, "iops": per_s, "bytes_per_s": per_s * f64::from(BLOCK_BYTES), "errors": 0,
+            "measured_from_ns": from.ns(), "measured_to_ns": to.ns(),
+        })
+    );
+    Ok(())
+}
