@@ -1,7 +1,8 @@
-// Builds dist/report.html (script and style inlined, nothing left to load), and with --tests the
-// tests too, as plain scripts for node's own test runner.
+// Builds dist/report.html and dist/live.html (script and style inlined, nothing left to load), and
+// with --tests the tests too, as plain scripts for node's own test runner.
 import { build } from "esbuild";
 import { mkdir, readFile, readdir, writeFile } from "node:fs/promises";
+import { fingerprint } from "./sources.mjs";
 
 const target = ["es2022", "chrome109", "firefox115", "safari16.4"];
 
@@ -20,20 +21,27 @@ async function bundle(entry) {
   return result.outputFiles[0].text.trim();
 }
 
-async function buildReport() {
-  const [template, style, script] = await Promise.all([
-    readFile("src/report/template.html", "utf8"),
-    bundle("src/report/report.css"),
-    bundle("src/report/main.ts"),
+/** A page of src/page.html; `connect` is what its script may load from (Content-Security-Policy). */
+async function buildPage(name, { title, connect }, sources) {
+  const folder = `src/${name}`;
+  const [template, body, style, script] = await Promise.all([
+    readFile("src/page.html", "utf8"),
+    readFile(`${folder}/body.html`, "utf8"),
+    bundle(`${folder}/${name}.css`),
+    bundle(`${folder}/main.ts`),
   ]);
   // What ends a raw-text element must not stand inside it; in script and style alike "<\/" means
   // the same as "</".
   const html = template
+    .replace("CONNECT", connect)
+    .replace("SOURCES", sources)
+    .replace("TITLE", title)
+    .replace("<!--BODY-->", () => body.trim())
     .replace("/*STYLE*/", () => style.replaceAll("</", "<\\/"))
     .replace("/*SCRIPT*/", () => script.replaceAll("</", "<\\/"));
   await mkdir("dist", { recursive: true });
-  await writeFile("dist/report.html", html);
-  console.log(`dist/report.html: ${(Buffer.byteLength(html) / 1000).toFixed(0)} kB`);
+  await writeFile(`dist/${name}.html`, html);
+  console.log(`dist/${name}.html: ${(Buffer.byteLength(html) / 1000).toFixed(0)} kB`);
 }
 
 async function buildTests() {
@@ -53,7 +61,10 @@ async function buildTests() {
   });
 }
 
-await buildReport();
+// Taken first: what changes while the pages are built makes them some of other sources.
+const sources = await fingerprint();
+await buildPage("report", { title: "wansan report", connect: "'none'" }, sources);
+await buildPage("live", { title: "wansan watch", connect: "'self'" }, sources);
 if (process.argv.includes("--tests")) {
   await buildTests();
 }

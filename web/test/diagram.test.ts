@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gapCurve, lengthTicks } from "../src/diagram/gaps";
 import { describe, flagNames, readPackets, usualTransit } from "../src/diagram/packet";
+import { stallsOfPacket, stallText, stallsWithin } from "../src/diagram/stalls";
 import { roundTicks, TimeView } from "../src/diagram/view";
 import { samplePackets } from "./sample";
 
@@ -48,6 +49,22 @@ test("packets come out of their columns, and in words", () => {
   const tunnel = { ...diagram, kinds: [...diagram.kinds, { is: "encrypted" as const }] };
   assert.equal(describe(encrypted, tunnel)[0], "encrypted");
   assert.equal(describe(encrypted, tunnel)[2], "length 1,448 B");
+});
+
+test("stalls and where PDUs begin come to their packets", () => {
+  const diagram = samplePackets(4, 10);
+  const packets = readPackets(diagram);
+  const last = packets.find(({ payload_bytes }) => payload_bytes === 1248);
+  assert.deepEqual(last?.begins, [{ share: 1200 / 1248, kind: 1 }]);
+  assert.deepEqual(packets[0]?.begins, [{ share: 0, kind: 0 }]);
+  const [stall] = diagram.stalls;
+  assert.equal(stallText(stall!), "ITT 1: Nagle's algorithm held a short segment for a round trip, 1.09 ms");
+  assert.deepEqual(stallsWithin(diagram.stalls, { from: 0, to: 1000 }), []);
+  assert.equal(stallsWithin(diagram.stalls, { from: 2200, to: 9000 }).length, 1);
+  assert.equal(stallsOfPacket(diagram.stalls, 7).length, 1);
+  assert.deepEqual(stallsOfPacket(diagram.stalls, null), []);
+  assert.match(describe(packets[7]!, diagram).at(-1) ?? "", /^stall: ITT 1/);
+  assert.equal(describe(packets[7]!, diagram).at(-2), "packet 7 of the records");
 });
 
 test("an empty diagram has no packets", () => {

@@ -60,6 +60,8 @@ function sampleCell(number: number, phase: string, parallel: number, window: num
       { metric: "packet_gap_p50_ns", value: 12_000 },
       { metric: "routers.far.cpu_s_per_gib", value: 2 + number / 10 },
     ],
+    changes: [],
+    changes_left_out: 0,
     sessions: INITIATORS,
     layers: LAYERS.map((layer, depth) => {
       const outside = (sojourn_ns[depth - 1] ?? 0) - (sojourn_ns[depth] ?? 0);
@@ -107,6 +109,14 @@ function sampleCell(number: number, phase: string, parallel: number, window: num
       loss_drops: 0,
     })),
     packets: samplePackets(8, 12),
+    stalls: {
+      cause: "nagle",
+      ios: 100,
+      cost_ns: 8.2e6,
+      round_trips: 1.98,
+      causes: [{ cause: "nagle", stalls: 98, ios: 98, cost_ns: 8.2e6, example: { session: "800000000001/1", task: 1, from_ns: 1_000_000, to_ns: 9_400_000, packets: [{ role: "held", packet: 7, sent_ns: 9_400_000 }] } }],
+    },
+    stall_packets: [{ cause: "nagle", packets: samplePackets(3, 12) }],
     packet_gaps: { gaps: 1000, mean_ns: 11_000, p50_ns: 12_000, p90_ns: 19_000, quantiles_ns: Array.from({ length: 51 }, (_, i) => 2_000 + 350 * i) },
   };
 }
@@ -134,6 +144,9 @@ export function samplePackets(reads: number, gap_us: number, tunnel = false): Pa
     flags: [],
     task: [],
     pdus: [],
+    packet: [],
+    boundaries: [],
+    stalls: tunnel || reads === 0 ? [] : [{ cause: "nagle", text: "Nagle's algorithm held a short segment for a round trip", task: 1, from_us: 1210, to_us: 2300, from_target: 1, packets: [7] }],
   };
   const packets = Array.from({ length: reads }, (_, read) => {
     const at = read * 200;
@@ -157,6 +170,11 @@ export function samplePackets(reads: number, gap_us: number, tunnel = false): Pa
     diagram.flags.push(tunnel ? 0 : kind === 2 ? 0x10 : 0x18);
     diagram.task.push(tunnel || kind === 2 ? null : read);
     diagram.pdus.push(tunnel || kind === 2 ? 0 : 1);
+    diagram.packet.push(diagram.packet.length);
+    if (!tunnel && (kind === 0 || (kind === 1 && payload_bytes === 1248))) {
+      // The last segment of an answer has the status in a PDU of its own.
+      diagram.boundaries.push({ at: diagram.packet.length - 1, before_bytes: kind === 0 ? 0 : 1200, kind });
+    }
   }
   return diagram;
 }
@@ -225,6 +243,8 @@ export function gridRun(): ReportData {
   run.paper = {
     title: "A. Author: A paper, 2008",
     figure: "Fig. 16",
+    remarks: ["16-4 is slower than 4-16 <as well>."],
+    differs: ["With us it is faster: its router serves the first route first."],
     known: [
       {
         about: "cells.bytes_per_s where case = none",
@@ -245,7 +265,7 @@ export function gridRun(): ReportData {
 export function failedRun(): ReportData {
   const run = emptyRun();
   const cell = sampleCell(0, "planned", 16, 100);
-  const bare = { sessions: 0, layers: [], in_flight: [], connections: [], paths: [], time: null, tcp_time: null, dropped: {}, packets: null, packet_gaps: null, measures: [] };
+  const bare = { sessions: 0, layers: [], in_flight: [], connections: [], paths: [], time: null, tcp_time: null, dropped: {}, packets: null, packet_gaps: null, stalls: null, measures: [] };
   run.problems = ["Cell 0 failed: the target ended with status 2."];
   run.cells = [
     { ...cell, ...bare, failure: "the target ended with status 2", iops: null, bytes_per_s: null, latency_p50_ns: null, latency_p99_ns: null },
@@ -259,6 +279,23 @@ export function failedRun(): ReportData {
 export function singleCellRun(): ReportData {
   const run = emptyRun();
   run.cells = [{ ...sampleCell(0, "planned", 32, 100), parameters: {}, sessions: 1 }];
+  return run;
+}
+
+/** A run whose paths were changed before and while it was measured; one change was refused. */
+export function changedRun(): ReportData {
+  const run = singleCellRun();
+  const change = (at_s: number | null, statement: string, by_hand = false) => ({ at_s, statement, by_hand, refused: at_s === null ? "it has no queue" : null });
+  for (const cell of run.cells) {
+    cell.changes = [
+      change(-0.2, "upper.loss = 1%"),
+      change(0.8, "upper.delay = 32ms"),
+      change(0.8, "upper.back.rate = 50Mbit/s"),
+      change(null, "lower.queue.limit = 1MiB"),
+      change(1.6, "upper down", true),
+    ];
+    cell.changes_left_out = 7;
+  }
   return run;
 }
 

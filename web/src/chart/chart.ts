@@ -51,6 +51,8 @@ export interface ChartSpec {
   description: string;
   x: AxisSpec;
   y: AxisSpec;
+  /** A scale of its own on the right, from 0 to `top`, for what `over` draws on it. */
+  right?: { label: string; format: Format; top: number };
   lines: LineSpec[];
   height: number;
   /** Draws behind the lines or over them. */
@@ -62,6 +64,9 @@ export interface ChartSpec {
   onPick?: (place: number) => void;
 }
 
+
+/** The name of the scale on the right. */
+export const RIGHT = "right";
 
 /** Charts over the same x axis: they zoom together and share one cursor. */
 export class ChartGroup {
@@ -220,13 +225,14 @@ export class Chart implements Zoomable {
       width: 600,
       height: spec.height,
       legend: { show: false },
-      padding: [8, 14, 0, 0],
+      padding: [8, (plot) => this.#roomForLastLabel(plot), 0, 0],
       scales: {
         x: xScale,
         y: { range: (_plot, min, max) => [Math.min(min ?? 0, leastMin), topOf(Math.max(max ?? 0, leastMax))] },
+        ...(spec.right === undefined ? {} : { [RIGHT]: { auto: false, min: 0, max: topOf(spec.right.top) } }),
       },
       series: [{}, ...spec.lines.map(uplotSeries)],
-      axes: [this.#xAxis(), this.#yAxis()],
+      axes: [this.#xAxis(), this.#yAxis(spec.y), ...(spec.right === undefined ? [] : [this.#rightAxis(spec.right)])],
       cursor: {
         y: false,
         drag: { x: true, y: false, dist: 6 },
@@ -252,22 +258,33 @@ export class Chart implements Zoomable {
 
   #xAxis(): uPlot.Axis {
     const { label, format, ticks } = this.#spec.x;
+    const lines = Math.max(1, ...(ticks ?? []).map((tick) => wrapped(format(tick)).length));
     return {
       ...axisStyle(label),
       labelSize: 20,
-      size: 34,
-      values: (_plot, values) => values.map((value) => (value === null ? "" : format(value))),
+      size: 34 + LINE_HEIGHT * (lines - 1),
+      values: (_plot, values) => values.map((value) => (value === null ? "" : wrapped(format(value)).join("\n"))),
       ...(ticks === undefined
         ? { space: 64 }
         : {
-            splits: (plot) => sparse(plot, ticks),
+            splits: (plot) => sparse(plot, ticks, (tick) => labelWidth(plot, format(tick))),
             filter: (_plot, splits) => splits,
           }),
     };
   }
 
-  #yAxis(): uPlot.Axis {
-    const { label, format } = this.#spec.y;
+  #rightAxis(right: { label: string; format: Format }): uPlot.Axis {
+    return { ...this.#yAxis(right), scale: RIGHT, side: 1, grid: { show: false } };
+  }
+
+  /** The last label along x stands in the middle below its tick, and must not be cut on the right. */
+  #roomForLastLabel(plot: uPlot): number {
+    const { ticks, format } = this.#spec.x;
+    const last = ticks?.[ticks.length - 1];
+    return this.#spec.right !== undefined || last === undefined ? 14 : Math.max(14, labelWidth(plot, format(last)) / 2);
+  }
+
+  #yAxis({ label, format }: { label: string; format: Format }): uPlot.Axis {
     return {
       ...axisStyle(label),
       labelSize: 20,
@@ -294,19 +311,49 @@ function topOf(max: number): number {
   return max > 0 ? max * 1.06 : 1;
 }
 
-/** Those of `ticks` that are in view and far enough apart to be read. */
-function sparse(plot: uPlot, ticks: number[]): number[] {
+/** Most characters of a line of a label along x, unless a word is longer. */
+const LINE = 12;
+const LINE_HEIGHT = 14;
+
+/** A label in lines, broken between words. */
+function wrapped(label: string): string[] {
+  const lines: string[] = [];
+  for (const word of label.split(" ")) {
+    const last = lines[lines.length - 1];
+    if (last !== undefined && last.length + 1 + word.length <= LINE) {
+      lines[lines.length - 1] = `${last} ${word}`;
+    } else {
+      lines.push(word);
+    }
+  }
+  return lines;
+}
+
+/** In CSS pixels. */
+function labelWidth({ ctx }: uPlot, label: string): number {
+  ctx.save();
+  ctx.font = font();
+  const width = Math.max(...wrapped(label).map((line) => ctx.measureText(line).width));
+  ctx.restore();
+  return width;
+}
+
+/** Those of `ticks` that are in view and far enough apart for their labels to be read. */
+function sparse(plot: uPlot, ticks: number[], width: (tick: number) => number): number[] {
   const { min, max } = plot.scales["x"] ?? {};
   const kept: number[] = [];
   let lastPx = Number.NEGATIVE_INFINITY;
+  let last = 0;
   for (const tick of ticks) {
     if (typeof min !== "number" || typeof max !== "number" || tick < min || tick > max) {
       continue;
     }
     const px = plot.valToPos(tick, "x");
-    if (px - lastPx >= 44) {
+    const here = width(tick);
+    if (px - lastPx >= Math.max(44, (here + last) / 2 + 8)) {
       kept.push(tick);
       lastPx = px;
+      last = here;
     }
   }
   return kept;

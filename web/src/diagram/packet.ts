@@ -2,6 +2,7 @@
 
 import type { PacketDiagram, PacketKind } from "../report/data";
 import { formatFixed, formatQuantity } from "../report/units";
+import { stallsOfPacket } from "./stalls";
 
 export type Fate = "arrived" | "dropped" | "lost";
 
@@ -19,12 +20,17 @@ export interface Packet {
   flags: number;
   task: number | null;
   pdus: number;
+  /** Its row among the records. */
+  packet: number | null;
+  /** The PDUs that begin in it: the share of its payload before each, and their kinds. */
+  begins: { share: number; kind: number }[];
 }
 
 const FATES: Fate[] = ["arrived", "dropped", "lost"];
 
 export function readPackets(diagram: PacketDiagram): Packet[] {
-  const { sent_us, transit_us, fate, from_target, flow, kind, payload_bytes, place, acked, flags, task, pdus } = diagram;
+  const { sent_us, transit_us, fate, from_target, flow, kind, payload_bytes, place, acked, flags, task, pdus, packet } = diagram;
+  const begins = beginsOf(diagram);
   return sent_us.map((sent, i) => ({
     sent_us: sent,
     ended_us: sent + (transit_us[i] ?? 0),
@@ -38,7 +44,19 @@ export function readPackets(diagram: PacketDiagram): Packet[] {
     flags: flags[i] ?? 0,
     task: task[i] ?? null,
     pdus: pdus[i] ?? 0,
+    packet: packet[i] ?? null,
+    begins: begins.get(i) ?? [],
   }));
+}
+
+/** The PDUs that begin in each packet. */
+function beginsOf({ boundaries, payload_bytes }: PacketDiagram): Map<number, Packet["begins"]> {
+  const begins = new Map<number, Packet["begins"]>();
+  for (const { at, before_bytes, kind } of boundaries) {
+    const of = begins.get(at) ?? [];
+    begins.set(at, [...of, { share: before_bytes / Math.max(payload_bytes[at] ?? 0, 1), kind }]);
+  }
+  return begins;
 }
 
 export function kindName(kind: PacketKind | undefined): string {
@@ -104,12 +122,24 @@ export function describe(packet: Packet, diagram: PacketDiagram): string[] {
     `${from}, sent at ${micros(packet.sent_us)}, ${end}`,
     ...(stream.length === 0 ? [] : [stream.join(", ")]),
     ...(flow === undefined || diagram.flows.length < 2 ? [] : [flow.name]),
+    ...(packet.packet === null || flow?.encrypted === true ? [] : [`packet ${packet.packet} of the records`]),
+    ...stallsOfPacket(diagram.stalls, packet.packet),
   ];
 }
 
 /** A time given in microseconds. */
 export function micros(time_us: number): string {
   return time_us === 0 ? "0" : formatQuantity({ value: time_us * 1e-6, dimension: "seconds" });
+}
+
+/** A time in microseconds on an axis whose times are `step` apart: with as many digits as tell them apart. */
+export function tickText(time_us: number, step_us: number): string {
+  if (time_us === 0) {
+    return "0";
+  }
+  const [unit, unit_us] = time_us >= 1e6 ? (["s", 1e6] as const) : time_us >= 1e3 ? (["ms", 1e3] as const) : (["µs", 1] as const);
+  const digits = Math.max(0, Math.ceil(-Math.log10(step_us / unit_us) - 1e-9));
+  return `${formatFixed(time_us / unit_us, digits)} ${unit}`;
 }
 
 /** The middle of how long the packets of that way took that arrived; where a lost one was going. */

@@ -6,7 +6,8 @@
 import { type Zoomable, zoomByKeys, zoomByPinch, zoomByWheel } from "../chart/zoom";
 import type { PacketDiagram } from "../report/data";
 import { el } from "../report/dom";
-import { describe, kindColour, micros, type Packet, readPackets, usualTransit } from "./packet";
+import { describe, kindColour, type Packet, readPackets, tickText, usualTransit } from "./packet";
+import { drawStall, stallsWithin } from "./stalls";
 import { svg } from "./svg";
 import { roundTicks, type TimeView } from "./view";
 
@@ -17,6 +18,8 @@ const LEFT = 70;
 const RIGHT = 14;
 /** How far a packet that did not arrive is drawn. */
 const LOST_SHARE = 0.45;
+/** Half the length of the mark where a PDU begins. */
+const BEGIN_PX = 5;
 /** How near the pointer must come to an arrow to mean it. */
 const NEAR_PX = 9;
 /** Line styles of flows, in order. */
@@ -36,6 +39,7 @@ export class TransferDiagram implements Zoomable {
   readonly packets: Packet[];
   readonly #diagram: PacketDiagram;
   readonly #view: TimeView;
+  readonly #since: string;
   readonly #drawing: SVGSVGElement;
   readonly #tip: HTMLElement;
   readonly #spoken: HTMLElement;
@@ -46,9 +50,10 @@ export class TransferDiagram implements Zoomable {
   #width = 600;
   #chosen: Packet | null = null;
 
-  constructor(diagram: PacketDiagram, title: string, view: TimeView) {
+  constructor(diagram: PacketDiagram, title: string, view: TimeView, since = "the first command shown") {
     this.#diagram = diagram;
     this.#view = view;
+    this.#since = since;
     this.packets = readPackets(diagram);
     this.#transit = { up: usualTransit(this.packets, false), down: usualTransit(this.packets, true) };
     this.#drawing = svg("svg", { height: HEIGHT, "aria-hidden": "true" });
@@ -151,16 +156,20 @@ export class TransferDiagram implements Zoomable {
     drawing.setAttribute("width", String(this.#width));
     this.#reset.hidden = this.#view.isWhole();
     const right = this.#width - RIGHT;
-    const ticks = roundTicks(this.#view.shown, Math.max(Math.floor(this.#plotWidth() / 90), 2)).map((time) => {
+    const times = roundTicks(this.#view.shown, Math.max(Math.floor(this.#plotWidth() / 90), 2));
+    const step = (times[1] ?? 1) - (times[0] ?? 0);
+    const ticks = times.map((time) => {
       const x = this.#x(time);
-      return svg("g", { class: "tick" }, svg("line", { x1: x, x2: x, y1: INITIATOR_Y, y2: TARGET_Y + 5 }), svg("text", { x, y: TARGET_Y + 20, "text-anchor": "middle" }, micros(time)));
+      return svg("g", { class: "tick" }, svg("line", { x1: x, x2: x, y1: INITIATOR_Y, y2: TARGET_Y + 5 }), svg("text", { x, y: TARGET_Y + 20, "text-anchor": "middle" }, tickText(time, step)));
     });
     const lines = ([["initiator", INITIATOR_Y], ["target", TARGET_Y]] as const).map(([name, y]) =>
       svg("g", { class: "time-line" }, svg("line", { x1: LEFT, x2: right, y1: y, y2: y }), svg("text", { x: LEFT - 8, y: y + 4, "text-anchor": "end" }, name)),
     );
     const clip = svg("svg", { x: LEFT, y: 0, width: this.#plotWidth(), height: HEIGHT, viewBox: `${LEFT} 0 ${this.#plotWidth()} ${HEIGHT}`, class: "packets" });
     clip.append(...this.packets.filter((packet) => this.#isShown(packet)).map((packet) => this.#drawArrow(packet)));
-    drawing.replaceChildren(...ticks, ...lines, clip, svg("text", { class: "axis", x: LEFT + this.#plotWidth() / 2, y: HEIGHT - 6, "text-anchor": "middle" }, "time since the first command shown"));
+    const ground = { x: (time: number) => this.#x(time), lines: [INITIATOR_Y, TARGET_Y] as [number, number] };
+    clip.append(...stallsWithin(this.#diagram.stalls, this.#view.shown).map((stall) => drawStall(stall, ground)));
+    drawing.replaceChildren(...ticks, ...lines, clip, svg("text", { class: "axis", x: LEFT + this.#plotWidth() / 2, y: HEIGHT - 6, "text-anchor": "middle" }, `time since ${this.#since}`));
     this.#showTip();
   }
 
@@ -176,8 +185,21 @@ export class TransferDiagram implements Zoomable {
     if (dash !== "") {
       line.setAttribute("stroke-dasharray", dash);
     }
-    group.append(line, packet.fate === "arrived" ? arrowHead(x1, y1, x2, y2, thin ? 4 : 6) : cross(x2, y2));
+    const begins = packet.begins.map(({ share, kind }) => this.#drawBegin({ x1, y1, x2, y2 }, share, kind));
+    group.append(line, ...begins, packet.fate === "arrived" ? arrowHead(x1, y1, x2, y2, thin ? 4 : 6) : cross(x2, y2));
     return group;
+  }
+
+  /** A PDU's beginning inside a packet: a mark across the arrow, as far along as bytes are before it. */
+  #drawBegin({ x1, y1, x2, y2 }: Arrow, share: number, kind: number): SVGElement {
+    // The ends are the time lines: the payload lies between.
+    const along = 0.12 + 0.76 * share;
+    const [x, y] = [x1 + along * (x2 - x1), y1 + along * (y2 - y1)];
+    const length = Math.hypot(x2 - x1, y2 - y1) || 1;
+    const [dx, dy] = [(-(y2 - y1) / length) * BEGIN_PX, ((x2 - x1) / length) * BEGIN_PX];
+    const mark = svg("line", { class: "begin", x1: x - dx, y1: y - dy, x2: x + dx, y2: y + dy });
+    mark.style.color = `var(${kindColour(this.#diagram.kinds[kind])})`;
+    return mark;
   }
 
   /** Drags move the view; hovering tells of the nearest packet. */

@@ -1,7 +1,7 @@
 /** The sweep as curves: a measure, or the latency, against one of its parameters. */
 
 import type uPlot from "uplot";
-import { Chart, type ChartGroup, type AxisSpec, type LineSpec } from "../chart/chart";
+import { Chart, type ChartGroup, type AxisSpec, type ChartSpec, type LineSpec, RIGHT } from "../chart/chart";
 import { Legend } from "../chart/legend";
 import { colour, lineStyle } from "../chart/theme";
 import type { Cell, Known, ReportData } from "./data";
@@ -25,10 +25,13 @@ export function measureFigure(sweep: Sweep, measure: MeasureSpec, data: ReportDa
   const repeats = sweep.series.some((series) => series.cells.some((cells) => cells.length > 1))
     ? " Points are means of the repeats, strokes reach from the least to the greatest."
     : "";
-  const papers = known.length === 0 ? "" : " Diamonds are the paper's numbers.";
+  const apart = isApart(known, lines);
+  const papers = known.length === 0 ? "" : ` Diamonds are the paper's numbers${apart ? ", on the scale on the right" : ""}.`;
   const title = `${capital(measure.label)} against ${longName(sweep.axis.parameter ?? "")}`;
   const least = Math.max(0, ...known.map(({ value }) => value));
-  const { chart, legend } = draw(sweep, lines, known, { label: measure.label, format: formatNumber, least: [0, least] }, title, selection, group);
+  const y = { label: measure.label, format: formatNumber, least: [0, apart ? 0 : least] as [number, number] };
+  const right = apart ? { right: { label: "the paper's", format: formatNumber, top: least } } : {};
+  const { chart, legend } = draw(sweep, lines, { known, ...right }, y, title, selection, group);
   const root = figure("curves", title, `All initiators together.${repeats}${papers} Click a point to see its cell below.`, legend, chart.root);
   return { root, destroy: () => chart.destroy() };
 }
@@ -44,9 +47,25 @@ export function latencyFigure(sweep: Sweep, selection: Selection, group: ChartGr
     ...(both ? measuredLines(sweep, (cell) => milliseconds(cell.latency_p99_ns), "p99").map((line) => ({ ...line, dash: [2, 4] })) : []),
   ];
   const title = `Latency against ${longName(sweep.axis.parameter ?? "")}`;
-  const { chart, legend } = draw(sweep, lines, [], { label: "latency (ms)", format: (ms) => formatNumber(ms) }, title, selection, group);
+  const { chart, legend } = draw(sweep, lines, { known: [] }, { label: "latency (ms)", format: (ms) => formatNumber(ms) }, title, selection, group);
   const reading = `From submitting an I/O to having its result; half of them (p50)${both ? " or all but one in a hundred (p99)" : ""} took at most this long.`;
   return { root: figure("latency", title, reading, legend, chart.root), destroy: () => chart.destroy() };
+}
+
+/** How many times greater the one may be for both to be read on one scale. */
+const FAR = 3;
+
+/** Whether the paper's numbers and ours would press each other flat on one scale. */
+function isApart(known: KnownMark[], lines: MeasuredLine[]): boolean {
+  const papers = Math.max(0, ...known.map(({ value }) => value));
+  const ours = Math.max(0, ...lines.flatMap(({ spreads }) => spreads.map((range) => range?.greatest ?? 0)));
+  return papers > 0 && ours > 0 && Math.max(papers / ours, ours / papers) > FAR;
+}
+
+/** The paper's numbers, and the scale that they stand on when it is not that of the lines. */
+interface Papers {
+  known: KnownMark[];
+  right?: NonNullable<ChartSpec["right"]>;
 }
 
 /** A number of the paper at its place in the sweep. */
@@ -68,18 +87,19 @@ function knownMarks(sweep: Sweep, known: Known[], measure: MeasureSpec): KnownMa
   );
 }
 
-function draw(sweep: Sweep, lines: MeasuredLine[], known: KnownMark[], y: AxisSpec, description: string, selection: Selection, group: ChartGroup) {
+function draw(sweep: Sweep, lines: MeasuredLine[], { known, right }: Papers, y: AxisSpec, description: string, selection: Selection, group: ChartGroup) {
   const table = [sweep.axis.positions, ...lines.map((line) => line.spreads.map((s) => s?.mean ?? null))] as uPlot.AlignedData;
   const chart = new Chart(
     {
       description,
       x: xAxis(sweep),
       y,
+      ...(right === undefined ? {} : { right }),
       lines,
       height: 300,
       over: (plot) => {
         drawSpreads(plot, lines);
-        drawKnown(plot, known);
+        drawKnown(plot, known, right === undefined ? "y" : RIGHT);
       },
       onCursor: (place) => legend.show(lines.map((line) => (place === null ? null : line.spreads[place]?.mean))),
       onPick: (place) => pick(sweep, place, selection),
@@ -168,7 +188,7 @@ function drawSpreads(plot: uPlot, lines: MeasuredLine[]): void {
 }
 
 /** A diamond at each of the paper's numbers. */
-function drawKnown(plot: uPlot, known: KnownMark[]): void {
+function drawKnown(plot: uPlot, known: KnownMark[], scale: string): void {
   const { ctx, bbox } = plot;
   const size = 6.5 * devicePixelRatio;
   ctx.save();
@@ -177,7 +197,7 @@ function drawKnown(plot: uPlot, known: KnownMark[]): void {
   ctx.clip();
   ctx.lineWidth = 2 * devicePixelRatio;
   for (const mark of known) {
-    const [x, y] = [plot.valToPos(mark.x, "x", true), plot.valToPos(mark.value, "y", true)];
+    const [x, y] = [plot.valToPos(mark.x, "x", true), plot.valToPos(mark.value, scale, true)];
     ctx.beginPath();
     ctx.moveTo(x, y - size);
     ctx.lineTo(x + size, y);

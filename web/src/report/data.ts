@@ -68,6 +68,9 @@ export interface Paper {
   title: string;
   /** Which of its figures or tables. */
   figure: string | null;
+  /** What it says without a number; a run of an older wansan has none. */
+  remarks?: string[];
+  differs?: string[];
   known: Known[];
 }
 
@@ -105,6 +108,9 @@ export interface Cell {
   latency_p99_ns: number | null;
   /** All its numbers but those per layer. */
   measures: Measure[];
+  /** What was changed of its paths while it ran, in order, and how many changes are too many to be shown. */
+  changes: ChangeMark[];
+  changes_left_out: number;
   /** How many sessions the layers' numbers are the sum of. */
   sessions: number;
   /** The recorded layers, top to bottom. */
@@ -127,6 +133,28 @@ export interface Cell {
   packets: PacketDiagram | null;
   /** How far apart data packets left the target. */
   packet_gaps: PacketGaps | null;
+  /** What stalls cost its I/Os. */
+  stalls: StallUse | null;
+  /** The packets of the costliest stall of each cause. */
+  stall_packets: StallPackets[];
+}
+
+/** The packets around one stall, from before it began until it was over. */
+export interface StallPackets {
+  cause: string;
+  packets: PacketDiagram;
+}
+
+/** A change of a cell's paths, by the plan's timeline or by hand. */
+export interface ChangeMark {
+  /** Such as `upper.delay = 32ms`. */
+  statement: string;
+  /** Whether it came by `wansan path set` and not from the plan. */
+  by_hand: boolean;
+  /** In seconds since measuring began; null when it was not made. */
+  at_s: number | null;
+  /** Why it was not made. */
+  refused: string | null;
 }
 
 /**
@@ -222,6 +250,52 @@ export interface PacketDiagram {
   task: (number | null)[];
   /** PDUs that are in it, wholly or in part. */
   pdus: number[];
+  /** Its row in packet.parquet. */
+  packet: number[];
+  /** Where PDUs begin in packets. */
+  boundaries: Boundary[];
+  /** Where I/Os stalled meanwhile. */
+  stalls: StallMark[];
+}
+
+/** A PDU that begins in a packet: the packet's place, the payload before it, its place in `kinds`. */
+export interface Boundary {
+  at: number;
+  before_bytes: number;
+  kind: number;
+}
+
+/** A stall at the time line of who waited. */
+export interface StallMark {
+  cause: string;
+  /** The cause in words. */
+  text: string;
+  /** The I/O's Initiator Task Tag. */
+  task: number;
+  from_us: number;
+  to_us: number;
+  /** 1: the target waited; 0: the initiator. */
+  from_target: number;
+  /** The packets that show it, by their rows in packet.parquet. */
+  packets: number[];
+}
+
+/** What stalls cost a cell's I/Os, as means over them. */
+export interface StallUse {
+  cause: string;
+  ios: number;
+  cost_ns: number;
+  round_trips: number;
+  causes: CauseUse[];
+}
+
+export interface CauseUse {
+  cause: string;
+  stalls: number;
+  ios: number;
+  cost_ns: number;
+  /** The costliest one. */
+  example: { session: string; task: number; from_ns: number; to_ns: number; packets: { role: string; packet: number; sent_ns: number }[] };
 }
 
 export interface PacketFlow {
@@ -260,11 +334,17 @@ export function readData(text: string): ReportData {
   };
 }
 
+function readDiagram(diagram: PacketDiagram | null): PacketDiagram | null {
+  return diagram === null ? null : { ...diagram, packet: diagram.packet ?? [], boundaries: diagram.boundaries ?? [], stalls: diagram.stalls ?? [] };
+}
+
 /** A cell of an older run lacks what was not recorded then. */
 function readCell(cell: Cell): Cell {
   return {
     ...cell,
     measures: cell.measures ?? [],
+    changes: cell.changes ?? [],
+    changes_left_out: cell.changes_left_out ?? 0,
     tcp_time: cell.tcp_time ?? cell.time,
     connections: cell.connections.map((connection) => ({
       ...connection,
@@ -273,7 +353,9 @@ function readCell(cell: Cell): Cell {
       cuts: connection.cuts ?? [],
       cuts_left_out: connection.cuts_left_out ?? 0,
     })),
-    packets: cell.packets ?? null,
+    packets: readDiagram(cell.packets ?? null),
     packet_gaps: cell.packet_gaps ?? null,
+    stalls: cell.stalls ?? null,
+    stall_packets: cell.stall_packets ?? [],
   };
 }

@@ -3,6 +3,7 @@
 import type uPlot from "uplot";
 import { type AxisSpec, Chart, type ChartGroup, type LineSpec } from "../chart/chart";
 import { colour } from "../chart/theme";
+import { drawChanges } from "./changes";
 import type { Cell, Finding, LayerSummary, TimeAxis } from "./data";
 import { el, figure } from "./dom";
 import { latency, layerColour, layerEntered, layerName } from "./layers";
@@ -32,18 +33,24 @@ function timeFormat({ step_s }: TimeAxis): (value: number) => string {
   return (value) => formatFixed(value, decimals).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
 }
 
-/** Dims what was recorded before and after the measured time. */
-export function shadeUnmeasured(time: TimeAxis): (plot: uPlot) => void {
+/** What stands over every chart of a cell over time: what was not measured, and the paths' changes. */
+export function drawOver({ changes }: Cell, time: TimeAxis): (plot: uPlot) => void {
   return (plot) => {
-    const { ctx, bbox } = plot;
-    const from = Math.min(Math.max(plot.valToPos(0, "x", true), bbox.left), bbox.left + bbox.width);
-    const to = Math.min(Math.max(plot.valToPos(time.measured_s, "x", true), bbox.left), bbox.left + bbox.width);
-    ctx.save();
-    ctx.fillStyle = colour("--unmeasured");
-    ctx.fillRect(bbox.left, bbox.top, from - bbox.left, bbox.height);
-    ctx.fillRect(to, bbox.top, bbox.left + bbox.width - to, bbox.height);
-    ctx.restore();
+    shadeUnmeasured(plot, time);
+    drawChanges(plot, changes);
   };
+}
+
+/** Dims what was recorded before and after the measured time. */
+function shadeUnmeasured(plot: uPlot, time: TimeAxis): void {
+  const { ctx, bbox } = plot;
+  const from = Math.min(Math.max(plot.valToPos(0, "x", true), bbox.left), bbox.left + bbox.width);
+  const to = Math.min(Math.max(plot.valToPos(time.measured_s, "x", true), bbox.left), bbox.left + bbox.width);
+  ctx.save();
+  ctx.fillStyle = colour("--unmeasured");
+  ctx.fillRect(bbox.left, bbox.top, from - bbox.left, bbox.height);
+  ctx.fillRect(to, bbox.top, bbox.left + bbox.width - to, bbox.height);
+  ctx.restore();
 }
 
 /** The figure, with a way to apply the layers' switches without building it anew. */
@@ -78,7 +85,7 @@ export function inFlightFigure(
         y: { label: "I/Os in flight", format: formatNumber },
         lines,
         height: 404,
-        over: shadeUnmeasured(time),
+        over: drawOver(cell, time),
         onCursor: (place) =>
           ladder.read(
             place === null ? null : new Map(populations.map(({ layer, values }) => [layer, values[place] ?? null])),

@@ -3,6 +3,7 @@
 import { ChartGroup } from "../chart/chart";
 import { breakdownFigure } from "./breakdown";
 import { cellTable } from "./cells";
+import { changesFigure } from "./changes";
 import { type Cell, readData, type ReportData } from "./data";
 import { el, section } from "./dom";
 import { expectationTable, findingBlock, heading, problemList } from "./finding";
@@ -122,7 +123,8 @@ class CellView {
     this.#inFlight = inFlightFigure(cell, this.#data.finding, this.#selection, this.#group);
     this.#network = networkFigures(cell, this.#group);
     this.#packets = packetFigures(cell, this.#data.cells);
-    this.#place.replaceChildren(this.#inFlight.root, this.#network.root, this.#packets.root);
+    const parts = [changesFigure(cell), this.#inFlight.root, this.#network.root, this.#packets.root];
+    this.#place.replaceChildren(...parts.filter((part) => part !== null));
   }
 }
 

@@ -6,7 +6,7 @@ import { Legend } from "../chart/legend";
 import { lineStyle } from "../chart/theme";
 import type { Cell, Samples, TimeAxis } from "./data";
 import { el, figure } from "./dom";
-import { shadeUnmeasured, type Shown, timeAxis, timesOf } from "./inflight";
+import { drawOver, type Shown, timeAxis, timesOf } from "./inflight";
 import { formatFixed, formatNumber } from "./units";
 import { windowFigure } from "./windows";
 
@@ -25,7 +25,7 @@ export function networkFigures(cell: Cell, group: ChartGroup): Shown {
   }
   const add = (id: string, title: string, reading: string, y: AxisSpec, series: Named[]) => {
     if (series.length > 0) {
-      const { chart, legend } = timeChart(title, y, series, time, group);
+      const { chart, legend } = timeChart(title, y, series, cell, time, group);
       charts.push(chart);
       root.append(figure(id, title, reading, legend, chart.root));
     }
@@ -52,7 +52,7 @@ export function networkFigures(cell: Cell, group: ChartGroup): Shown {
   return { root, destroy: () => charts.forEach((chart) => chart.destroy()) };
 }
 
-function timeChart(title: string, y: AxisSpec, series: Named[], time: TimeAxis, group: ChartGroup) {
+function timeChart(title: string, y: AxisSpec, series: Named[], cell: Cell, time: TimeAxis, group: ChartGroup) {
   const lines: LineSpec[] = series.map(({ name }, place) => ({ label: name, ...lineStyle(place) }));
   const chart = new Chart(
     {
@@ -61,7 +61,7 @@ function timeChart(title: string, y: AxisSpec, series: Named[], time: TimeAxis, 
       y,
       lines,
       height: 220,
-      over: shadeUnmeasured(time),
+      over: drawOver(cell, time),
       onCursor: (place) => legend.show(series.map(({ values }) => (place === null ? null : values[place]))),
     },
     [timesOf(time), ...series.map(({ values }) => values)] as uPlot.AlignedData,

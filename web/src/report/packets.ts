@@ -5,12 +5,13 @@ import { Chart, ChartGroup, type LineSpec } from "../chart/chart";
 import { Legend } from "../chart/legend";
 import { lineStyle } from "../chart/theme";
 import { gapCurve, lengthTicks } from "../diagram/gaps";
-import { kindColour, kindName } from "../diagram/packet";
 import { TransferDiagram } from "../diagram/transfer";
 import { TimeView } from "../diagram/view";
 import type { Cell, PacketGaps } from "./data";
 import { el, figure } from "./dom";
 import type { Shown } from "./inflight";
+import { packetLegend } from "./legend";
+import { stallFigures } from "./stalls";
 import { cellLabel, siblings } from "./sweep";
 import { formatFixed, formatNs } from "./units";
 
@@ -24,9 +25,11 @@ export function packetFigures(cell: Cell, cells: Cell[]): Shown {
   const alike = siblings(cell, cells);
   const transfers = new Transfers(cell, cells, alike);
   const gaps = gapFigure([cell, ...alike], cells);
+  const stalls = stallFigures(cell);
   return {
-    root: el("div", {}, transfers.root, gaps?.root ?? null),
+    root: el("div", {}, stalls?.root ?? null, transfers.root, gaps?.root ?? null),
     destroy: () => {
+      stalls?.destroy();
       transfers.destroy();
       gaps?.destroy();
     },
@@ -55,7 +58,7 @@ class Transfers {
     this.root = figure(
       "packets",
       "Packet transfer diagram",
-      "The first I/Os that were measured, packet by packet: an arrow from when a packet came to the path until it left it. Packets that never arrived end in a cross. Drag to move, wheel or plus and minus to zoom, arrow keys to go from packet to packet.",
+      "The first I/Os that were measured, packet by packet: an arrow from when a packet came to the path until it left it. Packets that never arrived end in a cross. A mark across an arrow is where a PDU begins in the packet; a band on a time line is a stall of who waited there. Drag to move, wheel or plus and minus to zoom, arrow keys to go from packet to packet.",
       others.length === 0 ? null : el("div", { class: "controls" }, el("label", { for: "beside-menu" }, "Beside it"), menu),
       this.#place,
     );
@@ -77,45 +80,11 @@ class Transfers {
       }
       const label = cellLabel(cell, this.#cells);
       const diagram = new TransferDiagram(cell.packets, label, view);
-      return [{ diagram, root: el("div", { class: "beside-one" }, el("h4", {}, shown.length > 1 ? label : ""), packetLegend(diagram, cell), diagram.root) }];
+      return [{ diagram, root: el("div", { class: "beside-one" }, el("h4", {}, shown.length > 1 ? label : ""), packetLegend(diagram, cell.packets), diagram.root) }];
     });
     this.#diagrams = parts.map(({ diagram }) => diagram);
     this.#place.replaceChildren(...parts.map(({ root }) => root));
   }
-}
-
-/** What the colours and line styles mean; each is a switch. */
-function packetLegend(diagram: TransferDiagram, { packets }: Cell): HTMLElement {
-  const { kinds, flows } = packets ?? { kinds: [], flows: [] };
-  const count = (of: "kind" | "flow", place: number) => diagram.packets.filter((packet) => packet[of] === place).length;
-  const entry = (what: "kinds" | "flows", place: number, text: string, sample: HTMLElement | null) => {
-    const button = el(
-      "button",
-      {
-        type: "button",
-        "aria-pressed": "true",
-        onclick: () => {
-          const show = button.getAttribute("aria-pressed") !== "true";
-          button.setAttribute("aria-pressed", String(show));
-          diagram.toggle(what, place, show);
-        },
-      },
-      sample,
-      text,
-    );
-    return button;
-  };
-  const swatch = (variable: string) => {
-    const swatch = el("span", { class: "swatch" });
-    swatch.style.background = `var(${variable})`;
-    return swatch;
-  };
-  return el(
-    "div",
-    { class: "legend", role: "group", "aria-label": "Kinds of packets" },
-    ...kinds.map((kind, place) => entry("kinds", place, `${kindName(kind)} ${count("kind", place)}`, swatch(kindColour(kind)))),
-    ...(flows.length < 2 ? [] : flows.map((flow, place) => entry("flows", place, `${flow.name} ${count("flow", place)}`, el("span", { class: `dash dash-${place % 4}` })))),
-  );
 }
 
 /** The shares of gaps up to each length, a line for each cell. */

@@ -21,6 +21,12 @@ function same(one: Json | undefined, other: Json): boolean {
   return JSON.stringify(one ?? null) === JSON.stringify(other);
 }
 
+function said(title: string, remarks: string[] | undefined): HTMLElement | null {
+  return remarks === undefined || remarks.length === 0
+    ? null
+    : el("div", { class: "remarks" }, el("p", {}, title), el("ul", {}, ...remarks.map((remark) => el("li", {}, remark))));
+}
+
 export function paperTable(paper: Paper | null): HTMLElement | null {
   if (paper === null) {
     return null;
@@ -36,6 +42,8 @@ export function paperTable(paper: Paper | null): HTMLElement | null {
     "div",
     {},
     el("p", { class: "reading" }, `This plan rebuilds an experiment of ${title}. Other hardware gives other numbers; what should agree is their shape.`),
+    said("The paper says:", paper.remarks),
+    said("Ours differs:", paper.differs),
     paper.known.length === 0
       ? null
       : el(

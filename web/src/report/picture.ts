@@ -10,8 +10,9 @@ const NODE_HEIGHT = 44;
 /** A line of a label, and what is left free above and below a label's lines. */
 const LINE_HEIGHT = 14;
 const FREE = 50;
-/** Most characters of a line of a label. */
-const LINE = 30;
+/** The width of a character of a label, about, and what is left free beside its longest line. */
+const CHARACTER_WIDTH = 6.2;
+const FREE_BESIDE = 12;
 
 interface Place {
   x: number;
@@ -20,19 +21,28 @@ interface Place {
   company: number;
 }
 
+/** The room that paths have. */
+interface Room {
+  /** From one row of nodes to the next. */
+  row: number;
+  /** Most characters of a line of a label, between two columns. */
+  line: number;
+}
+
 export function networkPicture(network: Network): HTMLElement {
   const { nodes, paths, routes } = network;
   const columns = Math.max(...nodes.map(({ column }) => column)) + 1;
   const rows = Math.max(...Array.from({ length: columns }, (_, column) => nodes.filter((node) => node.column === column).length));
   const parallel = Math.max(1, ...paths.map((path) => alike(path, paths).length));
   // From one node to the next below it, and between paths that join the same two nodes.
-  const row = Math.max(NODE_HEIGHT + 16, FREE + LINE_HEIGHT * Math.max(...paths.map((path) => labelLines(path).length)));
+  const line = Math.floor((step(columns) - NODE_WIDTH - FREE_BESIDE) / CHARACTER_WIDTH);
+  const row = Math.max(NODE_HEIGHT + 16, FREE + LINE_HEIGHT * Math.max(...paths.map((path) => labelLines(path, line).length)));
   const height = row * (rows - 1 + parallel);
   const places = new Map(nodes.map((node) => [node.name, place(node, nodes, columns, height)]));
   const drawing = svg(
     "svg",
     { viewBox: `0 0 ${WIDTH} ${height}`, class: "topology", "aria-hidden": "true" },
-    ...paths.flatMap((path) => drawPath(path, paths, places, row)),
+    ...paths.flatMap((path) => drawPath(path, paths, places, { row, line })),
     ...nodes.map((node) => drawNode(node, places.get(node.name) ?? { x: 0, y: 0, company: 1 })),
   );
   const words = [
@@ -53,10 +63,14 @@ function alike(path: NetworkPath, paths: NetworkPath[]): NetworkPath[] {
   return paths.filter(({ ends }) => ends.every((end) => path.ends.includes(end)));
 }
 
+/** From one column to the next. */
+function step(columns: number): number {
+  return columns === 1 ? 0 : (WIDTH - NODE_WIDTH - 4) / (columns - 1);
+}
+
 function place(node: NetworkNode, nodes: NetworkNode[], columns: number, height: number): Place {
   const same = nodes.filter(({ column }) => column === node.column);
-  const step = columns === 1 ? 0 : (WIDTH - NODE_WIDTH - 4) / (columns - 1);
-  return { x: 2 + NODE_WIDTH / 2 + node.column * step, y: (height * (same.indexOf(node) + 0.5)) / same.length, company: same.length };
+  return { x: 2 + NODE_WIDTH / 2 + node.column * step(columns), y: (height * (same.indexOf(node) + 0.5)) / same.length, company: same.length };
 }
 
 function drawNode({ name, role, count }: NetworkNode, { x, y }: Place): SVGElement {
@@ -74,19 +88,19 @@ function drawNode({ name, role, count }: NetworkNode, { x, y }: Place): SVGEleme
  * A line with what it does to packets on it: level with the end that has more neighbours above and
  * below, where there is more room, and bent where several join the same nodes.
  */
-function drawPath(path: NetworkPath, paths: NetworkPath[], places: Map<string, Place>, row: number): SVGElement[] {
+function drawPath(path: NetworkPath, paths: NetworkPath[], places: Map<string, Place>, room: Room): SVGElement[] {
   const [from, to] = [places.get(path.ends[0]), places.get(path.ends[1])];
   if (from === undefined || to === undefined) {
     return [];
   }
   const same = alike(path, paths);
-  const bend = (same.indexOf(path) - (same.length - 1) / 2) * row;
+  const bend = (same.indexOf(path) - (same.length - 1) / 2) * room.row;
   const [x1, x2] = [from.x + NODE_WIDTH / 2, to.x - NODE_WIDTH / 2];
   const level = from.company === to.company ? (from.y + to.y) / 2 : from.company > to.company ? from.y : to.y;
   const middle = { x: (x1 + x2) / 2, y: level + bend };
   const quarter = (x2 - x1) / 4;
   const d = `M${x1} ${from.y}C${x1 + quarter} ${middle.y} ${x1 + quarter} ${middle.y} ${middle.x} ${middle.y}S${x2 - quarter} ${to.y} ${x2} ${to.y}`;
-  const lines = labelLines(path);
+  const lines = labelLines(path, room.line);
   return [
     ...(path.tunnels.length === 0 ? [] : [svg("path", { d, class: "tunnel" })]),
     svg("path", { d, class: path.effects.length === 0 ? "path wire" : "path" }),
@@ -99,16 +113,21 @@ function drawPath(path: NetworkPath, paths: NetworkPath[], places: Map<string, P
   ];
 }
 
-/** Effects in as few lines as fit, then the tunnels. */
-function labelLines({ effects, tunnels }: NetworkPath): string[] {
+/** Effects in as few lines as fit, each broken between words only when it is longer than a line; then the tunnels. */
+function labelLines({ effects, tunnels }: NetworkPath, most: number): string[] {
   const lines: string[] = [];
-  for (const effect of effects) {
+  const add = (text: string, before: string) => {
     const last = lines[lines.length - 1];
-    if (last !== undefined && last.length + effect.length + 2 <= LINE) {
-      lines[lines.length - 1] = `${last}, ${effect}`;
+    if (last !== undefined && last.length + before.length + text.length <= most) {
+      lines[lines.length - 1] = `${last}${before}${text}`;
     } else {
-      lines.push(effect);
+      lines.push(text);
     }
+  };
+  for (const effect of effects) {
+    const [first = "", ...words] = effect.length <= most ? [effect] : effect.split(" ");
+    add(first, ", ");
+    words.forEach((word) => add(word, " "));
   }
-  return [...lines, ...tunnels];
+  return [...lines, ...tunnels.flatMap((tunnel) => (tunnel.length <= most ? [tunnel] : tunnel.split(" ")))];
 }

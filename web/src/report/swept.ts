@@ -7,10 +7,21 @@ import { el, figure } from "./dom";
 import { readGrids } from "./grid";
 import { heatMaps } from "./heatmap";
 import type { Shown } from "./inflight";
-import { measureSpec, measuresOf } from "./measures";
+import { measureSpec, measuresOf, type MeasureSpec } from "./measures";
 import { knownOf } from "./paper";
 import type { Selection } from "./selection";
 import { quantityAxes, readSweep } from "./sweep";
+
+/** What is shown before the reader chooses: the paper's measure, or what the plan expects something of. */
+function usualMeasure(measures: MeasureSpec[], data: ReportData): MeasureSpec | undefined {
+  const expected = data.expectations.map(({ expected }) => measures.find(({ metric }) => expected.startsWith(`cells.${metric} `)));
+  return (
+    measures.find(({ metric }) => knownOf(data.paper, metric).length > 0) ??
+    expected.find((measure) => measure !== undefined) ??
+    measures.find(({ metric }) => metric === "iops") ??
+    measures[0]
+  );
+}
 
 /** The charts, or null when the run swept nothing. */
 export function sweptCharts(data: ReportData, selection: Selection): HTMLElement | null {
@@ -22,8 +33,7 @@ export function sweptCharts(data: ReportData, selection: Selection): HTMLElement
   const measures = measuresOf(cells);
   const axes = quantityAxes(cells);
   const grids = readGrids(cells);
-  const papers = measures.find(({ metric }) => knownOf(data.paper, metric).length > 0);
-  const usual = papers ?? measures.find(({ metric }) => metric === "iops") ?? measures[0] ?? measureSpec("iops", cells);
+  const usual = usualMeasure(measures, data) ?? measureSpec("iops", cells);
   const place = el("div", {});
   let shown: Shown[] = [];
   const draw = () => {

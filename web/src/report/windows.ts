@@ -7,7 +7,7 @@ import { colour, lineStyle } from "../chart/theme";
 import { svg } from "../diagram/svg";
 import type { Cell, ConnectionSamples, CutReason, Samples } from "./data";
 import { el, figure } from "./dom";
-import { shadeUnmeasured, timeAxis, timesOf } from "./inflight";
+import { drawOver, timeAxis, timesOf } from "./inflight";
 import { formatFixed, formatNumber } from "./units";
 
 interface WindowLine extends LineSpec {
@@ -32,7 +32,7 @@ export function windowFigure(cell: Cell, group: ChartGroup): { root: HTMLElement
   }
   const lines = windowLines(cell.connections);
   const hidden = new Set<CutReason>();
-  const shade = shadeUnmeasured(time);
+  const under = drawOver(cell, time);
   const chart = new Chart(
     {
       description: "Congestion windows against time",
@@ -41,7 +41,7 @@ export function windowFigure(cell: Cell, group: ChartGroup): { root: HTMLElement
       lines,
       height: 280,
       over: (plot) => {
-        shade(plot);
+        under(plot);
         drawCuts(plot, cell.connections, hidden);
       },
       onCursor: (place) => legend.show(lines.map(({ values }) => (place === null ? null : values[place]))),

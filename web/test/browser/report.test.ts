@@ -1,28 +1,17 @@
 /** Opens the built page with sample runs in a real browser, without a network. */
 
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import type { BrowserContext, Locator, Page } from "playwright-core";
-import type { ReportData } from "../../src/report/data";
-import { emptyRun, failedRun, gridRun, sampleRun, singleCellRun, twoParameterRun } from "../sample";
+import type { Json, ReportData } from "../../src/report/data";
+import { changedRun, emptyRun, failedRun, gridRun, samplePackets, sampleRun, singleCellRun, twoParameterRun } from "../sample";
+import { launch, whyNot } from "./chromium";
 
-const CHROMIUM = "/usr/bin/chromium";
-/** What playwright-core needs; the rest of this package is content with Debian 12's Node.js 18. */
-const OLDEST_NODE = 20;
 const skip = whyNot();
-
-/** Why these tests cannot run here; false when they can. */
-function whyNot(): string | false {
-  if (!existsSync(CHROMIUM)) {
-    return "not run: no chromium";
-  }
-  const [major] = process.versions.node.split(".").map(Number);
-  return (major ?? 0) < OLDEST_NODE && `not run: driving a browser needs Node.js ${OLDEST_NODE} or newer`;
-}
 
 const folder = mkdtempSync(join(tmpdir(), "wansan-web-"));
 let browser: BrowserContext;
@@ -31,21 +20,7 @@ before(async () => {
   if (skip !== false) {
     return;
   }
-  // Loaded only where it runs: an older Node.js is told to go, and every test with it.
-  const { chromium } = await import("playwright-core");
-  browser = await chromium.launchPersistentContext(join(folder, "profile"), {
-    executablePath: CHROMIUM,
-    viewport: { width: 1280, height: 900 },
-    args: [
-      ...(process.getuid?.() === 0 ? ["--no-sandbox"] : []),
-      "--disable-background-networking",
-      "--disable-component-update",
-      "--disable-sync",
-      "--no-first-run",
-      "--disable-gpu",
-      "--disable-quic",
-    ],
-  });
+  browser = await launch(folder);
 });
 
 after(async () => {
@@ -79,6 +54,38 @@ async function colours(chart: Locator): Promise<number> {
     const { width, height } = canvas as HTMLCanvasElement;
     const { data } = (canvas as HTMLCanvasElement).getContext("2d")!.getImageData(0, 0, width, height);
     return new Set(new Uint32Array(data.buffer)).size;
+  });
+}
+
+interface Pixels {
+  width: number;
+  height: number;
+  /** Where the plot begins, and how wide it is. */
+  left: number;
+  inner: number;
+  rgba: number[];
+}
+
+/** What a chart's canvas shows. */
+async function pixels(chart: Locator): Promise<Pixels> {
+  return chart.evaluate((root) => {
+    const canvas = root.querySelector("canvas")!;
+    const over = root.querySelector(".u-over")!.getBoundingClientRect();
+    const { width, height } = canvas;
+    const { data } = canvas.getContext("2d")!.getImageData(0, 0, width, height);
+    const scale = width / canvas.getBoundingClientRect().width;
+    return { width, height, left: (over.left - canvas.getBoundingClientRect().left) * scale, inner: over.width * scale, rgba: [...new Uint32Array(data.buffer)] };
+  });
+}
+
+/** The columns in which at least that share of the pixels are others. */
+function columnsThatDiffer(a: Pixels, b: Pixels, share: number): number[] {
+  return Array.from({ length: a.width }, (_, x) => x).filter((x) => {
+    let others = 0;
+    for (let y = 0; y < a.height; y++) {
+      others += a.rgba[y * a.width + x] === b.rgba[y * a.width + x] ? 0 : 1;
+    }
+    return others >= share * a.height;
   });
 }
 
@@ -220,10 +227,50 @@ test("cuts of the windows are marked by reason, and the windows are summed", { s
   await page.close();
 });
 
+test("changes of the paths are listed, and marked where they were made on every chart over time", { skip }, async () => {
+  const charts = ["in-flight", "cwnd", "queue", "utilisation"];
+  const drawn = async (data: ReportData, look: (page: Page) => Promise<void>) => {
+    const { page, wrong } = await open(data);
+    await look(page);
+    const pictures = [];
+    for (const id of charts) {
+      pictures.push(await pixels(page.locator(`#${id} .chart`)));
+    }
+    assert.deepEqual(wrong, []);
+    await page.close();
+    return pictures;
+  };
+  const changed = await drawn(changedRun(), async (page) => {
+    assert.deepEqual(await page.locator("#changes li").allTextContents(), [
+      "upper.loss = 1% at -0.200 s",
+      "upper.delay = 32ms at 0.800 s",
+      "upper.back.rate = 50Mbit/s at 0.800 s",
+      "lower.queue.limit = 1MiB, not made: it has no queue",
+      "upper down at 1.600 s, by hand",
+    ]);
+    assert.match((await page.textContent("#changes .reading")) ?? "", /7 more changes are not shown/);
+  });
+  const plain = await drawn(singleCellRun(), async (page) => assert.equal(await page.locator("#changes").count(), 0));
+  const { from_s, step_s, steps } = singleCellRun().cells[0]!.time!;
+  for (const [i, id] of charts.entries()) {
+    const [with_, without] = [changed[i]!, plain[i]!];
+    assert.deepEqual([with_.width, with_.height], [without.width, without.height]);
+    // Columns that differ in most of their height are lines.
+    const lines = columnsThatDiffer(with_, without, 0.5);
+    const expected = [-0.2, 0.8, 1.6].map((at_s) => with_.left + ((at_s - from_s) / ((steps - 1) * step_s)) * with_.inner);
+    for (const x of expected) {
+      assert.ok(lines.some((column) => Math.abs(column - x) <= 1.5), `${id}: a line at ${x} among ${lines}`);
+    }
+    for (const column of lines) {
+      assert.ok(expected.some((x) => Math.abs(column - x) <= 1.5), `${id}: no line at ${column}, but at ${expected}`);
+    }
+  }
+});
+
 test("a run of an older wansan shows what it has", { skip }, async () => {
   const run = sampleRun();
   for (const cell of run.cells) {
-    for (const name of ["packets", "packet_gaps", "tcp_time"] as const) {
+    for (const name of ["packets", "packet_gaps", "tcp_time", "changes", "changes_left_out"] as const) {
       delete (cell as Partial<typeof cell>)[name];
     }
     cell.connections = cell.connections.map(({ name, cwnd_packets, retransmits }) => ({ name, cwnd_packets, retransmits }) as (typeof cell.connections)[number]);
@@ -238,6 +285,10 @@ test("a run of an older wansan shows what it has", { skip }, async () => {
 test("two swept quantities make heat maps and curves of any measure, with the paper's numbers", { skip }, async () => {
   const { page, wrong } = await open(gridRun());
   assert.match((await page.textContent("#paper")) ?? "", /Fig\. 16.*123 Mbit\/s.*96 Mbit\/s.*0\.78.*0\.8––/s);
+  assert.deepEqual(await page.locator("#paper .remarks li").allTextContents(), [
+    "16-4 is slower than 4-16 <as well>.",
+    "With us it is faster: its router serves the first route first.",
+  ]);
   const maps = page.locator("#grid .heat-map");
   assert.deepEqual(await maps.locator("caption").allTextContents(), ["case none", "case ipsec"]);
   assert.equal(await maps.locator("button").count(), 17);
@@ -256,6 +307,103 @@ test("two swept quantities make heat maps and curves of any measure, with the pa
   await maps.nth(1).locator("button").last().click();
   assert.equal(await page.inputValue("#cell-menu"), "17");
   assert.equal(await maps.nth(1).locator('[aria-current="true"]').count(), 1);
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
+/** The rows, as shares of a chart's canvas, between which it shows a colour; null where it does not. */
+async function rowsOf(chart: Locator, variable: string): Promise<[number, number] | null> {
+  return chart.locator("canvas").evaluate((node, variable) => {
+    const canvas = node as HTMLCanvasElement;
+    const context = canvas.getContext("2d")!;
+    context.save();
+    context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(variable);
+    const hex = String(context.fillStyle);
+    context.restore();
+    const [r, g, b] = [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
+    const { width, height } = canvas;
+    const { data } = context.getImageData(0, 0, width, height);
+    const rows: number[] = [];
+    for (let i = 0; i < data.length; i += 4) {
+      if (data[i] === r && data[i + 1] === g && data[i + 2] === b && data[i + 3] === 255) {
+        rows.push(Math.floor(i / 4 / width) / height);
+      }
+    }
+    return rows.length === 0 ? null : ([rows[0], rows[rows.length - 1]] as [number, number]);
+  }, variable);
+}
+
+test("a paper's numbers of another size have a scale of their own, and press no curve flat", { skip }, async () => {
+  const near = gridRun();
+  const far = gridRun();
+  for (const known of far.paper?.known ?? []) {
+    known.value *= known.relative ? 1 : 40;
+  }
+  const spans: number[] = [];
+  for (const [run, apart] of [[near, false], [far, true]] as const) {
+    const { page, wrong } = await open(run);
+    assert.equal(/on the scale on the right/.test((await page.textContent("#curves")) ?? ""), apart);
+    const rows = await rowsOf(page.locator("#curves .chart"), "--series-1");
+    assert.ok(rows !== null);
+    spans.push(rows[1] - rows[0]);
+    assert.deepEqual(wrong, []);
+    await page.close();
+  }
+  assert.ok((spans[1] ?? 0) > 0.8 * (spans[0] ?? 1), `the curve covers ${spans.join(" and then ")} of the height`);
+});
+
+test("what a plan expects something of is shown first", { skip }, async () => {
+  const run = gridRun();
+  run.paper = null;
+  run.expectations = [
+    { expected: 'finding.limit equals "command_window"', found: "nothing", met: false },
+    { expected: "cells.bytes_per_s where case = ipsec is at most 3", found: "2", met: true },
+  ];
+  const { page, wrong } = await open(run);
+  assert.equal(await page.inputValue("#measure-menu"), "bytes_per_s");
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
+test("long names along an axis are all there, and none is cut", { skip }, async () => {
+  const run = gridRun();
+  const names = ["single/single, 2 ms", "two/single, 2 ms", "two/two, 2-2 ms", "two/two, 2-16 ms", "two/two, 16-16 ms"];
+  const [cell] = run.cells;
+  assert.ok(cell !== undefined);
+  run.paper = null;
+  run.cells = names.map((name, number) => ({ ...cell, cell: number, parameters: { case: name } }));
+  const { page, wrong } = await open(run);
+  const edge = await page.locator("#curves .chart canvas").evaluate((node) => {
+    const canvas = node as HTMLCanvasElement;
+    const { width, height } = canvas;
+    const column = canvas.getContext("2d")!.getImageData(width - 1, 0, 1, height).data;
+    return new Set(new Uint32Array(column.buffer)).size;
+  });
+  assert.equal(edge, 1, "something is drawn up to the right edge");
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
+test("no text of a path runs under a box", { skip }, async () => {
+  const run = gridRun();
+  const { document: plan } = run.manifest as { document: { path: Record<string, Json>[] } };
+  for (const path of plan.path) {
+    path["rate"] = "43Mbit/s";
+    path["queue"] = { kind: "priority", limit: "1MiB", routes: ["upper", "lower"] };
+  }
+  const { page, wrong } = await open(run);
+  const under = await page.evaluate(() => {
+    const boxes = [...document.querySelectorAll(".topology .node rect")].map((box) => box.getBoundingClientRect());
+    const texts = [...document.querySelectorAll(".topology .path-label text")];
+    return texts
+      .filter((text) => {
+        const at = text.getBoundingClientRect();
+        return boxes.some((box) => at.left < box.right && box.left < at.right && at.top < box.bottom && box.top < at.bottom);
+      })
+      .map((text) => text.textContent);
+  });
+  assert.deepEqual(under, []);
+  assert.match((await page.textContent(".topology")) ?? "", /priority/);
   assert.deepEqual(wrong, []);
   await page.close();
 });
@@ -284,6 +432,10 @@ test("each packet is an arrow that tells what it is; lost ones end in a cross", 
   assert.equal(await diagram.locator(".packet.arrived .head").count(), 38);
   assert.equal(await diagram.locator(".packet.lost .cross").count(), 1);
   assert.equal(await diagram.locator(".packet.dropped .cross").count(), 1);
+  // PDUs begin in commands and in the last segments of answers; one answer's last one waited.
+  assert.equal(await diagram.locator(".packet .begin").count(), 16);
+  assert.match((await diagram.locator(".stall title").textContent()) ?? "", /ITT 1: Nagle's algorithm/);
+  assert.match((await page.textContent("#stalls")) ?? "", /1\.98 round trips.*nagle.*98 %/s);
   await page.locator("#packets .legend button", { hasText: "ACK" }).first().click();
   assert.equal(await arrows.count(), 32);
   await diagram.press("ArrowRight");
@@ -297,6 +449,37 @@ test("each packet is an arrow that tells what it is; lost ones end in a cross", 
   const box = (await tip.boundingBox())!;
   await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
   assert.match((await diagram.locator(".tip").textContent()) ?? "", /ITT 1/);
+  assert.deepEqual(wrong, []);
+  await page.close();
+});
+
+test("each cause of stalls shows the packets of its costliest stall, down to microseconds", { skip }, async () => {
+  const run = sampleRun();
+  for (const { stall_packets, stalls } of run.cells) {
+    stall_packets.push({ cause: "fast_retransmit", packets: samplePackets(4, 12) });
+    stalls!.causes.push({ ...stalls!.causes[0]!, cause: "fast_retransmit", cost_ns: 1e6 });
+  }
+  const { page, wrong } = await open(run);
+  const diagram = page.locator("#stalls .transfer");
+  // The costliest cause is shown at once: three answers, where a PDU begins in them, and the stall.
+  assert.equal(await diagram.count(), 1);
+  assert.equal(await diagram.locator(".packet").count(), 15);
+  assert.equal(await diagram.locator(".packet .begin").count(), 6);
+  assert.match((await diagram.locator(".stall title").textContent()) ?? "", /Nagle's algorithm/);
+  // From milliseconds …
+  const ticks = async () => await diagram.locator(".tick text").allTextContents();
+  assert.match((await ticks()).join(" "), /\d ms/);
+  // … to parts of a microsecond, which the axis tells apart.
+  for (let i = 0; i < 30; i += 1) {
+    await diagram.press("+");
+  }
+  const close = await ticks();
+  assert.equal(new Set(close).size, close.length, close.join(", "));
+  assert.match(close.join(" "), /\d\.\d{4} ms/);
+  await diagram.press("0");
+  await page.locator("#stalls").getByRole("button", { name: "Show the packets: fast retransmit" }).click();
+  assert.equal(await diagram.locator(".packet").count(), 20);
+  assert.match((await page.locator("#stalls .stall-example h4").textContent()) ?? "", /fast retransmit/);
   assert.deepEqual(wrong, []);
   await page.close();
 });
