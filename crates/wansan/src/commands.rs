@@ -1,10 +1,13 @@
 //! One module per command, and what they share: how errors look.
 
 pub(crate) mod bench;
+pub(crate) mod cc;
 mod chap;
 mod connections;
 pub(crate) mod explain;
 mod grid;
+mod held;
+mod http;
 mod initiator;
 pub(crate) mod initiator_check;
 pub(crate) mod lab;
@@ -13,11 +16,16 @@ pub(crate) mod model;
 pub(crate) mod path;
 mod quantity;
 mod record;
+pub(crate) mod relay;
+mod sending;
 mod service;
 mod session;
+mod settings_file;
+pub(crate) mod stream;
 pub(crate) mod target;
 mod target_file;
 mod terminal;
+pub(crate) mod watch;
 pub(crate) mod wireguard;
 
 use std::io::{self, ErrorKind, Write};
@@ -35,20 +43,31 @@ const INTERRUPTED: u8 = 130;
 /// Writes text to standard output, with what would act on a terminal escaped. A reader that has
 /// gone away has seen what it wanted: no error.
 pub(crate) fn tell(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    tell_heard(write).map(|_| ())
+}
+
+/// As [`tell`]; `false` when the reader has gone away, so that nothing more needs to be said.
+pub(crate) fn tell_heard(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<bool> {
     let mut out = Escaping(io::stdout().lock());
     heard(write(&mut out).and_then(|()| out.flush()))
 }
 
 /// Writes JSON and a line's end to standard output, as [`tell`] writes text.
 pub(crate) fn tell_json(json: &str) -> Result<()> {
+    tell_json_heard(json).map(|_| ())
+}
+
+/// As [`tell_json`]; `false` when the reader has gone away, so that nothing more needs to be said.
+pub(crate) fn tell_json_heard(json: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     heard(writeln!(out, "{}", escaped_json(json.trim_end())).and_then(|()| out.flush()))
 }
 
-fn heard(written: io::Result<()>) -> Result<()> {
+fn heard(written: io::Result<()>) -> Result<bool> {
     match written {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("cannot write to standard output"),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("cannot write to standard output"),
     }
 }
 

@@ -25,8 +25,16 @@ enum Command {
     Bench(commands::bench::BenchArgs),
     /// Log in to a disk, and say what was negotiated and what of it hurts on a long path
     InitiatorCheck(commands::initiator_check::InitiatorCheckArgs),
+    /// Split TCP connections, each side with a TCP of its own
+    Relay(commands::relay::RelayArgs),
+    /// Measure TCP streams: throughput, latency by marks in them, fairness
+    Stream(commands::stream::StreamArgs),
+    /// Watch TCP connections: windows, round trips, what limits them, congestion events
+    Watch(commands::watch::WatchArgs),
     /// Run experiments in networks of this one computer
     Lab(commands::lab::LabArgs),
+    /// Give the kernel congestion controls of our own
+    Cc(commands::cc::CcArgs),
     /// Look at the paths of a lab that runs, and change them
     Path(commands::path::PathArgs),
     /// Say again what held a run back, from its files
@@ -47,7 +55,11 @@ fn main() -> ExitCode {
         Command::Target(args) => commands::target::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::InitiatorCheck(args) => commands::initiator_check::run(&args),
+        Command::Relay(args) => commands::relay::run(&args),
+        Command::Stream(args) => commands::stream::run(&args),
+        Command::Watch(args) => commands::watch::run(&args),
         Command::Lab(args) => commands::lab::run(args),
+        Command::Cc(args) => commands::cc::run(&args),
         Command::Path(args) => commands::path::run(&args),
         Command::Explain(args) => commands::explain::run(&args),
         Command::Model(args) => commands::model::run(&args),

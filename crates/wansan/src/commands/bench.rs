@@ -1,24 +1,21 @@
 //! `wansan bench`: loads a disk and measures it.
 
-use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use wansan_san::Initiator;
 use wansan_san::load::workload::{Operation, Pattern};
-use wansan_san::load::{self, Limit, LoadConfig, LoadError, Report};
+use wansan_san::load::{Limit, Load, LoadConfig, LoadError, Report};
 use wansan_trace::{Recorder, units};
 
+use super::held::{self, end_when_told, wait_to_begin};
 use super::initiator::InitiatorArgs;
 use super::quantity::{bytes_within, time_span};
-use super::record::RecordArgs;
-use super::{INTERRUPTED, remark, tell, tell_json};
+use super::record::{RecordArgs, TcpInterval};
+use super::{remark, tell, tell_json};
 
 /// Arguments of `wansan bench`.
 #[derive(Debug, Args)]
@@ -77,6 +74,15 @@ pub(crate) struct BenchArgs {
         value_parser = units::parse_duration
     )]
     warmup: Duration,
+    /// How long the I/Os under way at the end may go without any connection, beside an attempt to come
+    /// back, before they are given up [default: as long as --replacement-timeout]
+    #[arg(
+        long,
+        value_name = "TIME",
+        allow_hyphen_values = true,
+        value_parser = units::parse_duration
+    )]
+    drain: Option<Duration>,
     /// Ask for this many I/Os per second, evenly spaced, instead of as many as come back
     #[arg(long, value_name = "IOPS", allow_hyphen_values = true, value_parser = rate)]
     rate: Option<f64>,
@@ -88,15 +94,12 @@ pub(crate) struct BenchArgs {
     /// disk, as always
     #[arg(long)]
     verify: bool,
-    /// How often TCP's own view of the connection is recorded
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "10ms",
-        allow_hyphen_values = true,
-        value_parser = time_span
-    )]
-    tcp_interval: Duration,
+    /// Say when it is logged in, and begin when standard input has a line or ends: so several can
+    /// begin together
+    #[arg(long)]
+    hold: bool,
+    #[command(flatten)]
+    tcp: TcpInterval,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -147,16 +150,33 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     end_when_told(recording.made())?;
     let trace = Recorder::new(args.record.kinds(), args.record.budget_bytes());
     let wishes = &args.initiator;
-    let config = wishes.config(args.parallel as usize, args.tcp_interval)?;
+    let config = wishes.config(args.parallel as usize, args.tcp.interval())?;
     let mut initiator = Initiator::connect(&wishes.url, &config, trace)?;
-    let measured = measure(args, &mut initiator);
+    let load = load(args);
+    let mut has_begun = false;
+    let measured = match Load::ready(&mut initiator, wishes.url.lun, &load) {
+        Ok(load) => {
+            if args.hold {
+                wait_to_begin(args.json)?;
+            }
+            has_begun = true;
+            measure(args, load)
+        }
+        Err(error) => Err(error),
+    };
     let trace = match &measured {
-        Err(LoadError::Session(_)) => initiator.into_records(),
+        Err(LoadError::Session(_) | LoadError::CutOff { .. }) => initiator.into_records(),
         _ => initiator.logout(),
     };
+    let dropped = trace.dropped();
+    // What was recorded of a load that failed says why.
+    let written = match has_begun {
+        true => recording.write(&[trace]),
+        false => Ok(()),
+    };
     let mut report = measured?;
-    report.records_dropped = trace.dropped();
-    recording.write(&[trace])?;
+    report.records_dropped = dropped;
+    written?;
     if args.json {
         tell_json(&serde_json::to_string(&report)?)?;
     } else {
@@ -176,34 +196,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends the program at SIGINT, SIGTERM or SIGHUP, and takes the folder that was made for records
-/// along if there are none in it yet.
-fn end_when_told(made: Option<PathBuf>) -> Result<()> {
-    const CANNOT: &str = "cannot wait for signals";
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context(CANNOT)?;
-    let waiting = std::thread::Builder::new().name("signals".to_owned());
-    let wait = move || {
-        if signals.forever().next().is_some() {
-            if let Some(folder) = made {
-                // One with records in it stays.
-                let _ = std::fs::remove_dir(folder);
-            }
-            remark("wansan: interrupted");
-            std::process::exit(i32::from(INTERRUPTED));
-        }
-    };
-    waiting.spawn(wait).context(CANNOT)?;
-    Ok(())
-}
-
-fn measure(args: &BenchArgs, initiator: &mut Initiator) -> Result<Report, LoadError> {
-    let bar = if args.json || !std::io::stderr().is_terminal() {
-        ProgressBar::hidden()
-    } else {
-        let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {eta} left  {msg}");
-        ProgressBar::new(1000).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-    };
-    let config = LoadConfig {
+fn load(args: &BenchArgs) -> LoadConfig {
+    LoadConfig {
         operation: match args.op {
             Op::Read => Operation::Read,
             Op::Write => Operation::Write,
@@ -221,11 +215,16 @@ fn measure(args: &BenchArgs, initiator: &mut Initiator) -> Result<Report, LoadEr
             None => Limit::Time(args.time.unwrap_or(DEFAULT_TIME)),
         },
         warmup: args.warmup,
+        drain: args.drain,
         rate_per_s: args.rate,
         seed: args.seed,
         verify: args.verify,
-    };
-    let report = load::run(initiator, args.initiator.url.lun, &config, |progress| {
+    }
+}
+
+fn measure(args: &BenchArgs, load: Load<'_>) -> Result<Report, LoadError> {
+    let bar = held::bar(args.json);
+    let report = load.run(|progress| {
         bar.set_position((progress.fraction * 1000.0) as u64);
         bar.set_message(format!("{:.0} IOPS", progress.iops));
     });

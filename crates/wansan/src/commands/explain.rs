@@ -1,5 +1,11 @@
-//! `wansan explain`: what held a run back, judged again from its records alone.
+//! `wansan explain`: what held a run back, judged again from its records alone, and what a capture or
+//! a watch tells.
 
+mod capture;
+mod stalls;
+mod watched;
+
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +16,9 @@ use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyl
 use serde::Serialize;
 use wansan_insight::finding::{Finding, Observed};
 use wansan_insight::gain::{self, Gain};
+use wansan_insight::run::Change;
 use wansan_insight::{Run, explain};
+use wansan_lab::record::StoredRun;
 use wansan_trace::Layer;
 
 /// Columns stand apart by spaces; one line below the header.
@@ -22,17 +30,37 @@ use super::{tell, tell_json};
 /// Arguments of `wansan explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// A run folder, one of its cells' folders, or what `--record` of target and bench has filled
-    run_folder: PathBuf,
-    /// Print the finding and the numbers of every cell as JSON
+    /// A run (its folder, its plan's name for the newest one, or the beginning of its own), one of its
+    /// cells' folders, what `--record` of target, bench or watch has filled, or a capture of iSCSI
+    /// connections (pcap or pcapng)
+    #[arg(value_name = "RUN|FOLDER|CAPTURE")]
+    place: PathBuf,
+    /// Where run folders are
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    runs: PathBuf,
+    /// Print the finding and all numbers as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Most changes of paths that are listed.
+const MAX_CHANGES: usize = 40;
+
+/// What was changed of a cell's paths while it ran.
+#[derive(Serialize)]
+struct Changed {
+    cell: u64,
+    #[serde(flatten)]
+    change: Change,
 }
 
 /// Everything that is printed with `--json`.
 #[derive(Serialize)]
 struct Explanation {
     finding: Finding,
+    /// Why cells failed, by their numbers.
+    failures: BTreeMap<u64, String>,
+    changes: Vec<Changed>,
     gains: Vec<Gain>,
     planned: Vec<Observed>,
     advised: Vec<Observed>,
@@ -41,19 +69,45 @@ struct Explanation {
 /// Carries out `wansan explain`.
 ///
 /// # Errors
-/// When the folder is no run folder, or its records cannot be read.
+/// When the folder is no run folder, its records cannot be read, or a file is no capture.
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
-    let run = Run::read(&args.run_folder)?;
+    if args.place.is_file() {
+        return capture::explain(&args.place, args.json);
+    }
+    let folder = match args.place.to_str() {
+        Some(wanted) if !args.place.exists() => StoredRun::folder_of(&args.runs, wanted)?,
+        _ => args.place.clone(),
+    };
+    let run = Run::read(&folder)?;
+    if let Some(table) = run.tcp_alone()? {
+        return watched::explain(&table, args.json);
+    }
+    if let Some(cells) = run.streams_alone()? {
+        return watched::explain_cells(&cells, args.json);
+    }
     let planned = run.observe_phase("planned")?;
     if planned.is_empty() {
         bail!(
-            "{}: its results.json lists no planned cell that was completed",
-            args.run_folder.display()
+            "{}: its results.json lists no planned cell that was completed; name the folder of one that \
+             failed, such as {}",
+            folder.display(),
+            folder.join("cell-000").display()
         );
     }
     let advised = run.observe_phase("advised")?;
     let finding = explain(&planned);
+    let changes = run.cells.iter().flat_map(|cell| {
+        let changes = cell.changes.iter().cloned();
+        changes.map(|change| Changed {
+            cell: cell.cell,
+            change,
+        })
+    });
+    let failures = run.cells.iter();
+    let failures = failures.filter_map(|cell| Some((cell.cell, cell.failure.clone()?)));
     let explanation = Explanation {
+        failures: failures.collect(),
+        changes: changes.collect(),
         gains: gain::compare(finding.limit, &planned, &advised),
         finding,
         planned,
@@ -92,6 +146,18 @@ fn print(out: &mut dyn Write, explanation: &Explanation) -> io::Result<()> {
     };
     writeln!(out, "{}\n", table(cells(), &layers, waiting))?;
 
+    for observed in cells() {
+        stalls::print(
+            out,
+            &format!("Cell {}: ", observed.cell),
+            "packet",
+            &observed.summary,
+        )?;
+    }
+    for (cell, failure) in &explanation.failures {
+        writeln!(out, "Cell {cell} failed: {failure}\n")?;
+    }
+    changes(out, &explanation.changes)?;
     writeln!(out, "{}", explanation.finding.sentence)?;
     for fact in &explanation.finding.evidence {
         writeln!(out, "  - {fact}")?;
@@ -113,6 +179,28 @@ fn print(out: &mut dyn Write, explanation: &Explanation) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// What was changed of the paths while cells ran: by hand first, as no plan says that.
+fn changes(out: &mut dyn Write, changes: &[Changed]) -> io::Result<()> {
+    let mut made: Vec<&Changed> = changes
+        .iter()
+        .filter(|changed| changed.change.made_after_ns.is_some())
+        .collect();
+    made.sort_by_key(|changed| changed.change.asked_by != "hand");
+    if made.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "Paths were changed while cells ran:")?;
+    for Changed { cell, change } in made.iter().take(MAX_CHANGES) {
+        let after_s = change.made_after_ns.unwrap_or_default() as f64 / 1e9;
+        let (statement, by) = (&change.statement, &change.asked_by);
+        writeln!(out, "  cell {cell}: at {after_s:.3}s {statement} (by {by})")?;
+    }
+    if let more @ 1.. = made.len().saturating_sub(MAX_CHANGES) {
+        writeln!(out, "  and {more} more")?;
+    }
+    writeln!(out)
 }
 
 /// One row per cell, one column per layer.

@@ -12,6 +12,7 @@ use wansan_trace::clock;
 use super::chap::ChapArgs;
 use super::connections::ConnectionArgs;
 use super::quantity::time_span;
+use super::sending::AckArgs;
 use super::session::SessionArgs;
 
 /// Who logs in where.
@@ -44,6 +45,8 @@ pub(super) struct InitiatorArgs {
     chap: ChapArgs,
     #[command(flatten)]
     session: SessionArgs,
+    #[command(flatten)]
+    acks: AckArgs,
 }
 
 impl InitiatorArgs {
@@ -73,6 +76,7 @@ impl InitiatorArgs {
             schedule: self.connections.schedule(),
             replacement_timeout: self.connections.replacement_timeout(),
             congestion_control: self.congestion_control.clone(),
+            delayed_ack: self.acks.wanted(),
             patience: self.patience,
             tcp_interval,
         })

@@ -193,7 +193,12 @@ fn conclude(out: &mut dyn Write, results: &Results, folder: &Path) -> io::Result
         )?;
     }
     out.write_all(text::unchecked(results.expectations_unchecked).as_bytes())?;
-    writeln!(out, "\nReport: {}", folder.join("report.html").display())
+    let report = folder.join("report.html");
+    // A run that was killed has none.
+    if report.exists() {
+        writeln!(out, "\nReport: {}", report.display())?;
+    }
+    Ok(())
 }
 
 /// Prints while the run goes on, and goes on without a reader: results are kept in files.
@@ -257,7 +262,12 @@ impl Observer for Console {
             return;
         }
         self.bar.suspend(|| {
-            say(&text::table(results, Phase::Planned));
+            say(&format!(
+                "{}{}{}",
+                text::table(results, Phase::Planned),
+                text::changes(results),
+                text::router_drops(results)
+            ));
             if let Some(finding) = &results.finding {
                 say(&text::finding(finding));
             }

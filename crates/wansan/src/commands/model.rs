@@ -10,9 +10,10 @@ use clap::{Args, Subcommand};
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use serde::Serialize;
 use serde_json::Value;
-use wansan_insight::model::cycle::{Asking, Cycle};
+use wansan_insight::model::cycle::{Asked, Asking, Route};
 use wansan_insight::model::grid::{Grid, Point};
-use wansan_insight::model::judge::{Judgement, judge};
+use wansan_insight::model::judge::{Errors, Judgement, judge};
+use wansan_insight::model::known::{Estimate, Known};
 use wansan_insight::model::published::Published;
 use wansan_lab::plan::Phase;
 use wansan_lab::record::{CellResult, StoredRun};
@@ -57,6 +58,8 @@ struct Routes {
     run: String,
     /// The axes of the first and the second delay.
     axes: [String; 2],
+    /// Cells that are left out: other work kept their programs from the processors.
+    left_out: Vec<usize>,
     #[serde(flatten)]
     judgement: Judgement,
 }
@@ -80,6 +83,9 @@ fn routes(args: &RoutesArgs) -> Result<ExitCode> {
         .iter()
         .filter(|cell| cell.phase == Phase::Planned.name() && cell.failure.is_none())
         .collect();
+    let (cells, starved): (Vec<_>, Vec<_>) = cells
+        .into_iter()
+        .partition(|cell| cell.starved_programs.is_empty());
     let Some(axes) = delay_axes(&cells) else {
         bail!("{name}: a model of routes needs a run that sweeps two delays and nothing else");
     };
@@ -87,18 +93,18 @@ fn routes(args: &RoutesArgs) -> Result<ExitCode> {
         Some(Point {
             d1_ns: delay_ns(cell, &axes[0])?,
             d2_ns: delay_ns(cell, &axes[1])?,
-            bytes_per_s: cell.bytes_per_s,
+            bytes_per_s: cell.bytes_per_s?,
         })
     });
     let grid = Grid::of(points).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
-    let Some((asking, asked_bytes)) = asked(&run.manifest.document) else {
+    let Some(asked) = asked(&run.manifest.document) else {
         bail!("{name}: its manifest does not say what the initiators ask for at once");
     };
-    let judgement =
-        judge(&grid, asking, asked_bytes).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+    let judgement = judge(&grid, asked).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
     let routes = Routes {
         run: name,
         axes,
+        left_out: starved.iter().map(|cell| cell.cell).collect(),
         judgement,
     };
     if args.json {
@@ -142,21 +148,34 @@ fn delay_ns(cell: &CellResult, axis: &str) -> Option<u64> {
 }
 
 /// How the initiators of a plan ask, and for how much at once.
-fn asked(document: &Value) -> Option<(Asking, u64)> {
+fn asked(document: &Value) -> Option<Asked> {
     let workload = document.get("workload")?;
     let block = units::parse_bytes(workload.get("block")?.as_str()?).ok()?;
-    let parallel = workload.get("parallel")?.as_u64()?;
+    let commands = workload.get("parallel")?.as_u64()?;
     let asking = match workload.get("batch").and_then(Value::as_bool) {
         Some(true) => Asking::Batch,
         _ => Asking::Loop,
     };
-    Some((asking, block.checked_mul(parallel)?))
+    Some(Asked {
+        asking,
+        bytes: block.checked_mul(commands)?,
+        commands,
+    })
 }
 
 fn print(out: &mut dyn Write, routes: &Routes) -> io::Result<()> {
     let judgement = &routes.judgement;
     writeln!(out, "{}", routes.run)?;
-    writeln!(out, "D1 is {}, D2 is {}.\n", routes.axes[0], routes.axes[1])?;
+    writeln!(out, "D1 is {}, D2 is {}.", routes.axes[0], routes.axes[1])?;
+    if !routes.left_out.is_empty() {
+        let cells: Vec<String> = routes.left_out.iter().map(usize::to_string).collect();
+        writeln!(
+            out,
+            "Left out, as other work kept their programs from the processors: cells {}.",
+            cells.join(", ")
+        )?;
+    }
+    writeln!(out)?;
     writeln!(out, "{}\n", cells(judgement))?;
     writeln!(out, "{}", published(&judgement.published))?;
     writeln!(out, "{}", cycle(&judgement.cycle))?;
@@ -235,35 +254,78 @@ fn published(form: &Published) -> String {
     )
 }
 
-fn cycle(form: &Cycle) -> String {
-    let kib = form.asked_bytes / 1024.0;
-    let length = match form.asking {
-        Asking::Batch => "max(D1, D2) + max(D1 + s1, D2 + s2)",
-        Asking::Loop => "max(max(D1, D2) + (D1 + D2) ÷ 2, s1, s2)",
+fn cycle(form: &Known) -> String {
+    let kib = form.asked.bytes as f64 / 1024.0;
+    match form.asked.asking {
+        Asking::Batch => format!(
+            "Ours: {kib:.0} KiB ÷ (max(D1, D2) + max(D1 + max(s1 - e1, 2·m·D1), D2 + max(s2 - e2, 2·m·D2)))\n  \
+             s1, to send half of it over the first route: {}\n  \
+             s2, over the second: {}\n  \
+             m, round trips of waiting for the window: {}\n  \
+             e1 and e2, what goes ahead over the faster route when it begins: {}",
+            number(form.send1_s, 1e3, " ms"),
+            number(form.send2_s, 1e3, " ms"),
+            number(form.waits, 1.0, ""),
+            match form.begins {
+                Some(Route::First) => "the first begins",
+                Some(Route::Second) => "the second begins",
+                None => UNKNOWN,
+            }
+        ),
+        Asking::Loop => format!(
+            "Ours: {kib:.0} KiB ÷ max(max(D1, D2) + (1 + 2·m) · (D1 + D2) ÷ 2, s)\n  \
+             s, to send half of it over the narrower route: {}\n  \
+             m, round trips of waiting for the window: {}",
+            number(form.send_s, 1e3, " ms"),
+            number(form.waits, 1.0, "")
+        ),
+    }
+}
+
+/// What stands for a number that makes no difference to any cell.
+const UNKNOWN: &str = "these cells do not tell";
+
+/// A number with what the cells allow.
+fn number(estimate: Option<Estimate>, scale: f64, unit: &str) -> String {
+    let Some(Estimate { value, least, most }) = estimate else {
+        return UNKNOWN.to_owned();
     };
-    format!(
-        "Ours: {kib:.0} KiB ÷ ({length})\n  s1 = {:.1} ms, s2 = {:.1} ms to send half of it over \
-         each route; {:.2} round trips of waiting for the window",
-        form.send1_s * 1e3,
-        form.send2_s * 1e3,
-        form.waits
-    )
+    let [least, most] = [least, most].map(|end| format!("{:.2}", end * scale));
+    match value {
+        Some(value) => format!("{:.2}{unit} ({least} to {most})", value * scale),
+        None => format!("at most {most}{unit}"),
+    }
 }
 
 fn totals(judgement: &Judgement) -> Table {
-    let mut table = grid(["relative error (RMS)", "cells", "published", "ours"]);
+    let mut table = grid(["relative error", "cells", "published", "ours"]);
+    let mut add = |title: &str, errors: &Errors, published: f64, ours: f64| {
+        table.add_row([
+            title.to_owned(),
+            errors.cells.to_string(),
+            format!("{:.1} %", published * 100.0),
+            format!("{:.1} %", ours * 100.0),
+        ]);
+    };
     let rows = [
         ("fitted to all cells", Some(&judgement.fitted)),
         ("on the half that was left out", judgement.foretold.as_ref()),
     ];
     for (title, errors) in rows {
         let Some(errors) = errors else { continue };
-        table.add_row([
-            title.to_owned(),
-            errors.cells.to_string(),
-            format!("{:.1} %", errors.published_rms * 100.0),
-            format!("{:.1} %", errors.cycle_rms * 100.0),
-        ]);
+        let title = |measure: &str| format!("{title}, {measure}");
+        add(
+            &title("RMS"),
+            errors,
+            errors.published_rms,
+            errors.cycle_rms,
+        );
+        add(
+            &title("median"),
+            errors,
+            errors.published_median,
+            errors.cycle_median,
+        );
     }
     table.add_row([
         "numbers fitted".to_owned(),

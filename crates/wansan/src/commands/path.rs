@@ -1,12 +1,12 @@
 //! `wansan path`: the paths of a lab that runs.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use wansan_lab::record::{ElementResult, PathChange, PathResult};
+use wansan_lab::record::{ElementResult, PathResult};
 use wansan_lab::run::control::{self, Answer, Request, Shown};
 
 use super::grid::{grid, right};
@@ -32,9 +32,10 @@ enum PathCommand {
 
 #[derive(Debug, Args)]
 struct ShowArgs {
-    /// The run's folder; the newest one under ./runs that runs when left out
-    #[arg(long, value_name = "FOLDER")]
-    run: Option<PathBuf>,
+    /// The run: its folder, its plan's name, or the beginning of its own; the newest one under ./runs
+    /// that runs when left out
+    #[arg(long)]
+    run: Option<String>,
     /// Print an object instead of tables
     #[arg(long)]
     json: bool,
@@ -46,9 +47,10 @@ struct SetArgs {
     /// "upper up"
     #[arg(required = true, value_name = "STATEMENT")]
     statements: Vec<String>,
-    /// The run's folder; the newest one under ./runs that runs when left out
-    #[arg(long, value_name = "FOLDER")]
-    run: Option<PathBuf>,
+    /// The run: its folder, its plan's name, or the beginning of its own; the newest one under ./runs
+    /// that runs when left out
+    #[arg(long)]
+    run: Option<String>,
     /// Print an object for each change
     #[arg(long)]
     json: bool,
@@ -65,12 +67,13 @@ pub(crate) fn run(args: &PathArgs) -> Result<ExitCode> {
     }
 }
 
-fn ask(run: Option<&Path>, request: &Request) -> Result<Answer> {
-    let answer = match run {
-        Some(folder) => control::ask(folder, request),
-        None => control::ask(&control::running(Path::new(RUNS))?, request),
+fn ask(run: Option<&str>, request: &Request) -> Result<Answer> {
+    let runs = Path::new(RUNS);
+    let folder = match run {
+        Some(wanted) => control::find(runs, wanted),
+        None => control::running(runs)?,
     };
-    Ok(answer?)
+    Ok(control::ask(&folder, request)?)
 }
 
 fn show(args: &ShowArgs) -> Result<ExitCode> {
@@ -96,7 +99,7 @@ fn set(args: &SetArgs) -> Result<ExitCode> {
         tell(|out| {
             changes
                 .iter()
-                .try_for_each(|change| writeln!(out, "{}", made(change)))
+                .try_for_each(|change| writeln!(out, "{change}"))
         })?;
     }
     Ok(ExitCode::SUCCESS)
@@ -116,28 +119,32 @@ fn in_words(shown: &Shown) -> String {
         text.push('\n');
     }
     for change in &shown.timeline {
-        let _ = writeln!(text, "{}", made(change));
+        let _ = writeln!(text, "{change}");
     }
     text
 }
 
 fn heading(path: &PathResult) -> String {
     let down = if path.is_down { " DOWN" } else { "" };
-    let rate = |bits_per_s: Option<u64>, otherwise: &str| {
-        bits_per_s.map_or_else(
-            || otherwise.to_owned(),
-            |bits_per_s| format!("{:.3} Mbit/s", bits_per_s as f64 / 1e6),
-        )
+    let rate = |bits_per_s: u64| format!("{:.3} Mbit/s", bits_per_s as f64 / 1e6);
+    let asked = path.rate_asked_bits_per_s;
+    let carried = match path.rate_achieved_bits_per_s {
+        Some(bits_per_s) => format!("{} carried at most", rate(bits_per_s)),
+        None => "what is carried at most not yet known".to_owned(),
     };
     let ms = |ns: u64| format!("{:.3} ms", ns as f64 / 1e6);
+    let achieved = |asked: Option<u64>, achieved: Option<u64>| {
+        let both = asked.zip(achieved);
+        both.map(|(asked, achieved)| format!("{} for {}", ms(achieved), ms(asked)))
+            .unwrap_or_else(|| "not yet known".to_owned())
+    };
     format!(
-        "{}{down}: delay {} asked, {} achieved (p99 {}); rate {} asked, {} carried at most",
+        "{}{down}: delay {} asked, achieved p50 {}, p99 {}; rate {} asked, {carried}",
         path.name,
         ms(path.delay_asked_ns),
-        ms(path.delay_achieved_p50_ns),
-        ms(path.delay_achieved_p99_ns),
-        rate(path.rate_asked_bits_per_s, "unlimited"),
-        rate(path.rate_achieved_bits_per_s, "not yet known"),
+        achieved(path.delay_asked_p50_ns, path.delay_achieved_p50_ns),
+        achieved(path.delay_asked_p99_ns, path.delay_achieved_p99_ns),
+        asked.map_or_else(|| "unlimited".to_owned(), rate),
     )
 }
 
@@ -179,20 +186,6 @@ fn row(element: &ElementResult) -> [String; 10] {
         element.high_water_packets.to_string(),
         element.high_water_bytes.to_string(),
     ]
-}
-
-/// A change in one line.
-fn made(change: &PathChange) -> String {
-    let by_hand = if change.planned_ns.is_none() {
-        " (by hand)"
-    } else {
-        ""
-    };
-    match (change.made_after_ns, &change.refused) {
-        (Some(after_ns), _) => format!("at {} {}{by_hand}", seconds(after_ns), change.statement),
-        (None, Some(reason)) => format!("not made: {}: {reason}", change.statement),
-        (None, None) => format!("to be made: {}", change.statement),
-    }
 }
 
 fn seconds(ns: u64) -> String {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use wansan_tcp::buffers::Buffer;
 use wansan_trace::units::{format_bytes, parse_bytes, parse_duration};
 
 /// A size from `least` to `most`, which fits in 32 bits.
@@ -12,6 +13,12 @@ pub(super) fn bytes_within(text: &str, least: u64, most: u64) -> Result<u32, Str
         .ok()
         .filter(|_| (least..=most).contains(&bytes))
         .ok_or_else(range)
+}
+
+/// The size of a socket's buffer.
+pub(super) fn socket_buffer(text: &str) -> Result<u32, String> {
+    let (least, most) = Buffer::RANGE_BYTES;
+    bytes_within(text, least, most)
 }
 
 /// A time that passes: above 0.

@@ -1,30 +1,24 @@
 //! The arguments of recording, which several commands have.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use wansan_trace::file::{self, FileError};
 use wansan_trace::{Kinds, Recorder, units};
 
-/// What to record, and where.
+use super::quantity::time_span;
+
+/// Where to record, and how much.
 #[derive(Debug, Args)]
-pub(super) struct RecordArgs {
+pub(super) struct RecordPlace {
     /// Record into this folder, as Parquet files
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
-    /// The name of this host in the records [default: the program's part, target or initiator]
+    /// The name of this host in the records [default: the program's part: target, initiator, relay, sender or watch]
     #[arg(long, value_name = "NAME", requires = "record", value_parser = host)]
     host: Option<String>,
-    /// Which records to keep, of io, pdu, tcp
-    #[arg(
-        long,
-        value_name = "KINDS",
-        default_value = "io,pdu,tcp",
-        value_delimiter = ',',
-        requires = "record"
-    )]
-    record_kinds: Vec<Kind>,
     /// Memory for the records of one thread; what comes after it is counted as dropped
     #[arg(
         long,
@@ -35,6 +29,38 @@ pub(super) struct RecordArgs {
         requires = "record"
     )]
     record_memory: u64,
+}
+
+/// How often TCP is asked.
+#[derive(Debug, Args)]
+pub(super) struct TcpInterval {
+    /// How often TCP's own view of each connection is looked at, to be recorded
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time_span, allow_hyphen_values = true)]
+    tcp_interval: Duration,
+}
+
+impl TcpInterval {
+    /// The time from one look to the next.
+    pub(super) fn interval(&self) -> Duration {
+        self.tcp_interval
+    }
+}
+
+/// What to record, and where.
+#[derive(Debug, Args)]
+pub(super) struct RecordArgs {
+    #[command(flatten)]
+    place: RecordPlace,
+    /// Which records to keep, of io, pdu, tcp, stamp (the kernel's times of what goes through the
+    /// sockets)
+    #[arg(
+        long,
+        value_name = "KINDS",
+        default_value = "io,pdu,tcp",
+        value_delimiter = ',',
+        requires = "record"
+    )]
+    record_kinds: Vec<Kind>,
 }
 
 fn host(name: &str) -> Result<String, FileError> {
@@ -109,20 +135,42 @@ enum Kind {
     Io,
     Pdu,
     Tcp,
+    Stamp,
 }
 
 impl RecordArgs {
     /// Which kinds are kept.
     pub(super) fn kinds(&self) -> Kinds {
-        if self.record.is_none() {
+        if !self.place.is_asked() {
             return Kinds::NONE;
         }
         Kinds {
             io: self.record_kinds.contains(&Kind::Io),
             pdu: self.record_kinds.contains(&Kind::Pdu),
             tcp: self.record_kinds.contains(&Kind::Tcp),
+            stamp: self.record_kinds.contains(&Kind::Stamp),
             ..Kinds::NONE
         }
+    }
+
+    /// As [`RecordPlace::budget_bytes`].
+    pub(super) fn budget_bytes(&self) -> usize {
+        self.place.budget_bytes()
+    }
+
+    /// As [`RecordPlace::prepare`].
+    ///
+    /// # Errors
+    /// Those of [`RecordPlace::prepare`].
+    pub(super) fn prepare(&self, part: &str) -> Result<Recording> {
+        self.place.prepare(part)
+    }
+}
+
+impl RecordPlace {
+    /// Whether anything is to be recorded.
+    pub(super) fn is_asked(&self) -> bool {
+        self.record.is_some()
     }
 
     /// Memory for the records of one thread.

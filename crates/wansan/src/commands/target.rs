@@ -5,19 +5,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use wansan_iscsi::keys::Wanted;
 use wansan_san::store::LunSpec;
-use wansan_san::target::{Access, Changes, Discovery, NamePattern, Network, Offer, TargetSpec};
+use wansan_san::target::{Access, Changes, Discovery, NamePattern, Offer, TargetSpec};
 use wansan_san::{Target, TargetConfig};
+use wansan_tcp::network::Network;
 use wansan_trace::{Recorder, units};
 
 use super::chap::ChapArgs;
-use super::quantity::time_span;
-use super::record::RecordArgs;
+use super::record::{RecordArgs, TcpInterval};
+use super::sending::SendingArgs;
 use super::service;
 use super::session::SessionArgs;
 use super::target_file::{self, TargetFile};
@@ -55,7 +54,7 @@ pub(crate) struct TargetArgs {
         conflicts_with_all = [
             "listen", "name", "luns", "command_window", "max_connections",
             "error_recovery_level", "initiators", "networks", "chap_users_file", "ChapArgs",
-            "SessionArgs",
+            "SessionArgs", "SendingArgs", "AckArgs",
         ]
     )]
     config: Option<PathBuf>,
@@ -66,7 +65,8 @@ pub(crate) struct TargetArgs {
     #[arg(long, value_name = "IQN", required_unless_present = "config")]
     name: Option<String>,
     /// A logical unit, numbered from 0 in the order given: memory:SIZE or file:PATH, then
-    /// ,size=SIZE (makes the file) ,block=512|4096 ,thin ,read-only ,service-time=TIME ,servers=N
+    /// ,size=SIZE (makes the file) ,content=SEED (of memory: what `wansan bench --verify` expects)
+    /// ,block=512|4096 ,thin ,read-only ,service-time=TIME ,servers=N
     #[arg(long = "lun", value_name = "STORE", required_unless_present = "config")]
     luns: Vec<LunSpec>,
     /// Commands of one session that may be in hand at once
@@ -109,9 +109,8 @@ pub(crate) struct TargetArgs {
     /// TCP congestion control of the connections, by the kernel's name for it
     #[arg(long, value_name = "NAME")]
     congestion_control: Option<String>,
-    /// How often TCP's own view of each connection is recorded
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time_span, allow_hyphen_values = true)]
-    tcp_interval: Duration,
+    #[command(flatten)]
+    tcp: TcpInterval,
     /// How long initiators that are asked to log out at the end may take; 0s to ask nobody
     #[arg(
         long,
@@ -144,6 +143,8 @@ pub(crate) struct TargetArgs {
     chap: ChapArgs,
     #[command(flatten)]
     session: SessionArgs,
+    #[command(flatten)]
+    sending: SendingArgs,
 }
 
 /// More threads than sessions that are busy at once bring nothing.
@@ -210,6 +211,7 @@ impl TargetArgs {
                 initiators: self.initiators.clone(),
                 networks: self.networks.clone(),
             },
+            sending: self.sending.wanted(),
         };
         Ok(Offer {
             targets: vec![target],
@@ -225,7 +227,7 @@ impl TargetArgs {
 /// What makes it impossible to serve.
 pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
     let recording = args.record.prepare("target")?;
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
+    let mut orders = service::Orders::new()?;
     let TargetFile { listen, offer } = args.wishes()?;
     let config = TargetConfig {
         listen,
@@ -234,7 +236,7 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
         threads: usize::from(args.threads),
         kinds: args.record.kinds(),
         record_bytes: args.record.budget_bytes(),
-        tcp_interval: args.tcp_interval,
+        tcp_interval: args.tcp.interval(),
         report: |line| remark(&format!("wansan target: {line}")),
     };
     let mut target = Target::start(&config)?;
@@ -264,19 +266,14 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
         })?;
     }
     let status = format!("serves at {}", addresses.join(", "));
-    service::ready(&status);
-    for signal in signals.forever() {
-        if signal != SIGHUP || args.config.is_none() {
-            break;
+    orders.obey(args.config.is_some(), |reloads| {
+        if reloads {
+            args.reload_and_tell(&config.listen, &mut target)?;
         }
-        service::reloading();
-        args.reload_and_tell(&config.listen, &mut target)?;
-        service::ready(&status);
-    }
-    service::stopping();
+        Ok(status.clone())
+    })?;
     if !args.drain.is_zero() {
-        // Whoever sends a second signal does not want to wait.
-        let left = target.drain(args.drain, || signals.pending().next().is_some());
+        let left = target.drain(args.drain, || orders.hurries());
         if !left {
             remark(
                 "wansan target: some initiators have not logged out: their sessions are cut off",

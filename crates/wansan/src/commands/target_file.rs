@@ -1,26 +1,23 @@
 //! `target.toml`: what `wansan target --config` serves.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use wansan_iscsi::keys::Wanted;
 use wansan_san::store::LunSpec;
-use wansan_san::target::{Access, Discovery, NamePattern, Network, Offer, TargetSpec};
+use wansan_san::target::{Access, Discovery, NamePattern, Offer, TargetSpec};
+use wansan_tcp::network::Network;
 
 use super::chap::{ChapArgs, Hash};
+use super::sending::SendingTable;
 use super::session::{Digest, bytes};
+use super::settings_file::{self, Parsed};
 use super::target::{
     self, DEFAULT_COMMAND_WINDOW, DEFAULT_CONNECTIONS, DEFAULT_ERROR_RECOVERY_LEVEL,
 };
-
-/// The longest file that is read, in bytes.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// A file as written.
 #[derive(Debug, Deserialize)]
@@ -51,6 +48,8 @@ struct TargetTable {
     error_recovery_level: u8,
     #[serde(default)]
     negotiation: NegotiationTable,
+    #[serde(default)]
+    sending: SendingTable,
     chap: Option<ChapTable>,
     #[serde(default)]
     access: AccessTable,
@@ -107,17 +106,6 @@ fn error_recovery_level() -> u8 {
     DEFAULT_ERROR_RECOVERY_LEVEL
 }
 
-/// A value that is written as text.
-#[derive(Debug)]
-struct Parsed<T>(T);
-
-impl<'de, T: FromStr<Err: std::fmt::Display>> Deserialize<'de> for Parsed<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map(Parsed).map_err(D::Error::custom)
-    }
-}
-
 /// A length of data, with its unit.
 #[derive(Debug, Clone, Copy)]
 struct Length(u32);
@@ -144,8 +132,7 @@ pub(super) struct TargetFile {
 /// In one line what is wrong, and where.
 pub(super) fn read(path: &Path) -> Result<TargetFile> {
     let in_file = || path.display().to_string();
-    let text = read_text(path).with_context(in_file)?;
-    let document: Document = wansan_mistake::read(&text, "the file").with_context(in_file)?;
+    let document: Document = settings_file::read(path)?;
     let targets = document.target.into_iter().map(TargetTable::resolve);
     let targets = targets.collect::<Result<Vec<_>>>().with_context(in_file)?;
     let chap = document.discovery.chap;
@@ -158,21 +145,6 @@ pub(super) fn read(path: &Path) -> Result<TargetFile> {
         listen: document.listen,
         offer: Offer { targets, discovery },
     })
-}
-
-/// The text of an ordinary file. A device may have no end, and a pipe may never begin.
-fn read_text(path: &Path) -> Result<String> {
-    if !std::fs::metadata(path)?.is_file() {
-        bail!("not an ordinary file");
-    }
-    let mut text = String::new();
-    File::open(path)?
-        .take(MAX_FILE_BYTES + 1)
-        .read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_FILE_BYTES {
-        bail!("longer than {MAX_FILE_BYTES} bytes");
-    }
-    Ok(text)
 }
 
 impl TargetTable {
@@ -213,6 +185,7 @@ impl TargetTable {
             command_window: self.command_window,
             wanted,
             chap: chap.flatten(),
+            sending: self.sending.wanted(),
             access: Access {
                 initiators: self.access.initiators.into_iter().map(|p| p.0).collect(),
                 networks: self.access.networks.into_iter().map(|p| p.0).collect(),

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::{Map, Value};
 use wansan_lab::plan::Phase;
 use wansan_lab::record::{
-    self, CellDifference, Comparison, Difference, DifferenceVerdict, StoredRun,
+    self, ByHand, CellDifference, Comparison, Difference, DifferenceVerdict, StoredRun,
 };
 
 use super::text;
@@ -32,6 +32,14 @@ pub(super) struct CompareArgs {
 pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
     let first = StoredRun::find(&args.runs, &args.first)?;
     let second = StoredRun::find(&args.runs, &args.second)?;
+    if first.folder.canonicalize()? == second.folder.canonicalize()? {
+        bail!(
+            "`{}` and `{}` are the same run, {}",
+            args.first,
+            args.second,
+            first.name()
+        );
+    }
     let comparison = record::compare(&first, &second)?;
     if args.json {
         tell_json(&serde_json::to_string_pretty(&comparison)?)?;
@@ -48,6 +56,9 @@ struct Shown {
     /// Units of the title in one of the number.
     scale: f64,
 }
+
+/// Most changes by hand that are listed.
+const MAX_BY_HAND: usize = 20;
 
 const SHOWN: [Shown; 3] = [
     Shown {
@@ -81,6 +92,7 @@ fn page(comparison: &Comparison) -> String {
         }
         page.push('\n');
     }
+    page.push_str(&by_hand(comparison));
     for shown in &SHOWN {
         page.push_str(&table(comparison, shown));
     }
@@ -95,6 +107,32 @@ fn page(comparison: &Comparison) -> String {
     }
     page.push_str(&explanation(comparison));
     page
+}
+
+/// What was changed while the runs ran, so that they differ by more than their plans.
+fn by_hand(comparison: &Comparison) -> String {
+    let mut lines = Vec::new();
+    for cell in &comparison.cells {
+        let of = |run: &str, changes: &[ByHand]| -> Vec<String> {
+            let changes = changes.iter();
+            let line = |by: &ByHand| format!("  {run}, cell {}: {}\n", by.cell, by.change);
+            changes.map(line).collect()
+        };
+        lines.extend(of("A", &cell.by_hand_in_first));
+        lines.extend(of("B", &cell.by_hand_in_second));
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let more = lines.len().saturating_sub(MAX_BY_HAND);
+    lines.truncate(MAX_BY_HAND);
+    if more > 0 {
+        lines.push(format!("  and {more} more\n"));
+    }
+    format!(
+        "Changed while a cell ran, by `wansan path set`:\n{}\n",
+        lines.concat()
+    )
 }
 
 fn table(comparison: &Comparison, shown: &Shown) -> String {
@@ -141,7 +179,7 @@ fn table(comparison: &Comparison, shown: &Shown) -> String {
                 .change
                 .map_or_else(String::new, |share| format!("{:+.1} %", share * 100.0)),
             interval.unwrap_or_else(|| "unknown".to_owned()),
-            word(difference.verdict).to_owned(),
+            format!("{}{}", word(difference.verdict), disturbed(cell)),
         ]);
     }
     right(&mut table, 1..7);
@@ -163,6 +201,17 @@ fn word(verdict: DifferenceVerdict) -> &'static str {
         DifferenceVerdict::NoneShown => "no difference shown",
         DifferenceVerdict::Greater => "B is greater",
         DifferenceVerdict::Less => "B is less",
+    }
+}
+
+/// Which run of a cell was not as its plan says.
+fn disturbed(cell: &CellDifference) -> &'static str {
+    let by_hand = [&cell.by_hand_in_first, &cell.by_hand_in_second];
+    match by_hand.map(|changes| changes.is_empty()) {
+        [true, true] => "",
+        [false, true] => "; A changed by hand",
+        [true, false] => "; B changed by hand",
+        [false, false] => "; both changed by hand",
     }
 }
 

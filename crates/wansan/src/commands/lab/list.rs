@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 use wansan_lab::record::{self, StoredRun};
+use wansan_lab::run::control;
 
 use crate::commands::grid::{grid, right};
 use crate::commands::{remark, tell, tell_json};
@@ -35,6 +36,8 @@ struct Listed {
     took_ns: Option<u64>,
     quick: bool,
     complete: bool,
+    /// Whether a lab makes it just now.
+    running: bool,
     cells: usize,
     expectations_met: usize,
     expectations: usize,
@@ -72,6 +75,7 @@ impl Listed {
             took_ns: run.took_ns(),
             quick: run.results.quick,
             complete: run.is_complete(),
+            running: control::is_running(&run.folder),
             cells: run.results.cells.len(),
             expectations_met: met,
             expectations,
@@ -82,6 +86,7 @@ impl Listed {
     /// What became of the expectations, in words.
     fn judged(&self) -> String {
         match (self.complete, self.expectations) {
+            _ if self.running => "runs".to_owned(),
             (false, _) => "not completed".to_owned(),
             (true, 0) => "none expected".to_owned(),
             (true, all) => format!("{} of {all} as expected", self.expectations_met),

@@ -37,8 +37,11 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode> {
         writeln!(out, "{}", text::table(results, Phase::Planned))?;
         match &results.finding {
             Some(finding) => writeln!(out, "{}", text::finding(finding))?,
+            None if results.is_judged_without_ios => {}
             None => writeln!(out, "The run did not come to its finding.\n")?,
         }
+        out.write_all(text::changes(results).as_bytes())?;
+        out.write_all(text::router_drops(results).as_bytes())?;
         for cell in &results.cells {
             if let Some(failure) = &cell.failure {
                 writeln!(out, "cell {} failed: {failure}", cell.cell)?;

@@ -10,6 +10,8 @@ use wansan_trace::Layer;
 
 use crate::commands::grid::{grid, right};
 
+mod streams;
+
 /// An axis' name on several lines: a header is no wider than what stands below it.
 fn broken(name: &str) -> String {
     if name.contains('+') {
@@ -35,12 +37,22 @@ pub(super) fn table(results: &Results, phase: Phase) -> String {
                 .any(|cell| cell.in_flight.contains_key(layer.name()))
         })
         .collect();
-    let names: Vec<&String> = cells
+    let mut names: Vec<&String> = cells
         .first()
         .map_or_else(Vec::new, |cell| cell.parameters.keys().collect());
+    // An older run does not say in which order its axes are.
+    names.sort_by_key(|name| results.axes.iter().position(|axis| axis == *name));
 
     let mut header: Vec<String> = names.iter().map(|name| broken(name)).collect();
-    header.extend(["IOPS", "p50\nms", "p99\nms"].map(str::to_owned));
+    let is_repeated = cells.iter().any(|cell| cell.repeat > 0);
+    if is_repeated {
+        header.push("repeat".to_owned());
+    }
+    let has_ios = cells
+        .iter()
+        .any(|cell| cell.streams.is_empty() || !cell.initiators.is_empty());
+    let throughput = if has_ios { "IOPS" } else { "Mbit/s" };
+    header.extend([throughput, "p50\nms", "p99\nms"].map(str::to_owned));
     let has_vpn = cells.iter().any(|cell| cell.vpn_cpu_s_per_gib.is_some());
     if has_vpn {
         header.push("VPN CPU\ns/GiB".to_owned());
@@ -54,7 +66,15 @@ pub(super) fn table(results: &Results, phase: Phase) -> String {
             .iter()
             .map(|name| cell.parameters.get(*name).map_or_else(String::new, value))
             .collect();
-        row.push(grouped(cell.iops));
+        if is_repeated {
+            // As the report counts them.
+            row.push((cell.repeat + 1).to_string());
+        }
+        let came = match has_ios {
+            true => cell.iops.map(grouped),
+            false => cell.bytes_per_s.map(megabits),
+        };
+        row.push(came.unwrap_or_else(|| "failed".to_owned()));
         row.push(cell.latency_p50_ns.map_or_else(String::new, milliseconds));
         row.push(cell.latency_p99_ns.map_or_else(String::new, milliseconds));
         if has_vpn {
@@ -69,9 +89,15 @@ pub(super) fn table(results: &Results, phase: Phase) -> String {
         table.add_row(row);
     }
     right(&mut table, 0..columns);
+    if !has_ios {
+        let legend =
+            "of all streams together; p50 and p99 are of the stream whose marks took longest";
+        return format!("{table}\nMbit/s {legend}.\n{}", streams::tables(&cells));
+    }
     format!(
         "{table}\nIOPS are those of all initiators together; the layers' columns are the mean \
-         number in flight of one.\n"
+         number in flight of one.\n{}",
+        streams::tables(&cells)
     )
 }
 
@@ -124,11 +150,17 @@ pub(super) fn gains(advised: &Advised) -> String {
     )
 }
 
-/// The paper's numbers beside ours; nothing when there are none to compare.
+/// What the paper says, and its numbers beside ours.
 pub(super) fn paper(paper: &Paper) -> String {
     let figure = paper.figure.as_ref();
     let figure = figure.map_or_else(String::new, |figure| format!(", {figure}"));
     let mut text = format!("{}{figure}\n", paper.title);
+    for remark in &paper.remarks {
+        let _ = writeln!(text, "It says: {remark}");
+    }
+    for difference in &paper.differs {
+        let _ = writeln!(text, "Ours differs: {difference}");
+    }
     if paper.known.is_empty() {
         return text;
     }
@@ -185,24 +217,78 @@ pub(super) fn phase(phase: Phase, cells: usize, left: Duration) -> String {
 
 /// One cell on one line, for logs.
 pub(super) fn cell(result: &CellResult) -> String {
+    let came = match (&result.initiators[..], result.streams.is_empty()) {
+        ([], false) => result
+            .bytes_per_s
+            .map(|rate| format!("{} Mbit/s", megabits(rate))),
+        _ => result.iops.map(|iops| format!("{} IOPS", grouped(iops))),
+    };
+    let came = came.unwrap_or_else(|| "failed".to_owned());
+    format!("cell {}: {}: {came}", result.cell, parameters(result))
+}
+
+/// What was changed by hand while cells ran, and what was asked for and not made: the plan does not say
+/// that.
+pub(super) fn changes(results: &Results) -> String {
+    const MOST: usize = 40;
+    let of_cell = |cell: &CellResult| {
+        let number = cell.cell;
+        let changes = cell.timeline.clone().into_iter();
+        let told = changes.filter(|change| change.is_by_hand() || change.refused.is_some());
+        told.map(move |change| format!("  cell {number}: {change}\n"))
+    };
+    let lines: Vec<String> = results.cells.iter().flat_map(of_cell).collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let more = match lines.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!("  and {more} more: see `timeline` in results.json\n"),
+    };
+    let shown = lines[..lines.len().min(MOST)].concat();
+    format!("Changed while cells ran, other than the plan says:\n{shown}{more}\n")
+}
+
+/// What VPN routers had no room for: no path counts that, and no finding tells it.
+pub(super) fn router_drops(results: &Results) -> String {
+    let of_cell = |cell: &CellResult| -> Vec<String> {
+        let drops = cell.routers.iter().flat_map(|router| {
+            let name = &router.router;
+            let sealed = router.dropped_sealed_packets;
+            let before = (router.dropped_packets, "before they were encrypted");
+            [before, (sealed, "before they were decrypted")]
+                .into_iter()
+                .filter(|(packets, _)| *packets > 0)
+                .map(move |(packets, when)| format!("`{name}` {packets} {when}"))
+        });
+        drops.collect()
+    };
+    let lines = results.cells.iter().map(|cell| (cell.cell, of_cell(cell)));
+    let lines: Vec<String> = lines
+        .filter(|(_, drops)| !drops.is_empty())
+        .map(|(number, drops)| format!("  cell {number}: {}\n", drops.join(", ")))
+        .collect();
+    if lines.is_empty() {
+        return String::new();
+    }
     format!(
-        "cell {}: {}: {} IOPS",
-        result.cell,
-        parameters(result),
-        grouped(result.iops)
+        "Packets that VPN routers had no room for in their own queues:\n{}\n",
+        lines.concat()
     )
 }
 
-/// What the sweep has set in a cell.
+/// What the sweep has set in a cell, and which repeat it is unless it is the first.
 pub(super) fn parameters(result: &CellResult) -> String {
-    if result.parameters.is_empty() {
-        return "as the plan says".to_owned();
-    }
-    let set: Vec<String> = result
-        .parameters
-        .iter()
+    let set = result.parameters.iter();
+    let mut set: Vec<String> = set
         .map(|(name, set)| format!("{name} = {}", value(set)))
         .collect();
+    if set.is_empty() {
+        set.push("as the plan says".to_owned());
+    }
+    if result.repeat > 0 {
+        set.push(format!("repeat {}", result.repeat + 1));
+    }
     set.join(", ")
 }
 
@@ -215,6 +301,10 @@ pub(super) fn value(value: &serde_json::Value) -> String {
 
 fn milliseconds(ns: u64) -> String {
     format!("{:.2}", ns as f64 / 1e6)
+}
+
+fn megabits(bytes_per_s: f64) -> String {
+    format!("{:.1}", bytes_per_s * 8.0 / 1e6)
 }
 
 fn percent(share: f64) -> String {
@@ -236,7 +326,25 @@ fn grouped(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use wansan_lab::plan::Plan;
+
     use super::*;
+
+    #[test]
+    fn columns_stand_in_the_order_of_the_plan() {
+        let plan = "title = \"t\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
+            [[path]]\nbetween = [\"a\", \"b\"]\n[target]\nhost = \"a\"\nluns = [\"memory:1MiB\"]\n\
+            [[initiator]]\nhost = \"b\"\n[workload]\nop = \"read\"\nblock = \"4KiB\"\ntime = \"1s\"\n\
+            [sweep]\nworkload.parallel = [1, 2]\npath.wan.delay = [\"1ms\"]\n";
+        let plan = Plan::parse("t.toml".as_ref(), plan).unwrap();
+        let mut results = Results::begin(&plan);
+        let cells = plan.cells(Phase::Planned, &[]).unwrap();
+        results.cells = vec![CellResult::begin(0, &cells[0])];
+        let results = serde_json::to_string(&results).unwrap();
+        let table = table(&serde_json::from_str(&results).unwrap(), Phase::Planned);
+        let (first, second) = (table.find("parallel"), table.find("delay"));
+        assert!(first.is_some() && first < second, "{table}");
+    }
 
     #[test]
     fn one_cell_is_no_cells() {

@@ -5,30 +5,17 @@ use std::fmt;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Registry;
 use wansan_iscsi::target::{LatencyHistogram, OperationMeter, SessionMeter};
 use wansan_san::target::{ConnectionSnapshot, SessionSnapshot, Snapshot, UnitSnapshot};
 
+use super::family::{self, Labels, Row, counters, gauges};
+
 /// The whole text.
 pub(super) fn openmetrics(snapshot: Snapshot) -> String {
-    let mut registry = Registry::with_prefix("wansan");
-    registry.register_collector(Box::new(Collected(snapshot)));
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
-    text
+    family::openmetrics(Collected(snapshot))
 }
 
-/// Labels and their values.
-type Labels = Vec<(&'static str, String)>;
-
-/// One value of a family, and what it is the value of.
-type Sample = (Labels, u64);
-
-/// The name of a family, what it says, and how to read it from a `T`.
-type Row<T> = (&'static str, &'static str, fn(&T) -> u64);
-
-const OPERATION_COUNTERS: [Row<OperationMeter>; 3] = [
+const OPERATION_COUNTERS: [Row<OperationMeter, u64>; 3] = [
     (
         "lun_operations",
         "Commands that ended",
@@ -42,7 +29,7 @@ const OPERATION_COUNTERS: [Row<OperationMeter>; 3] = [
     ),
 ];
 
-const SESSION_COUNTERS: [Row<SessionMeter>; 4] = [
+const SESSION_COUNTERS: [Row<SessionMeter, u64>; 4] = [
     ("session_commands", "Commands delivered", |meter| {
         meter.commands
     }),
@@ -63,7 +50,7 @@ const SESSION_COUNTERS: [Row<SessionMeter>; 4] = [
     ),
 ];
 
-const SESSION_GAUGES: [Row<SessionMeter>; 4] = [
+const SESSION_GAUGES: [Row<SessionMeter, u64>; 4] = [
     (
         "session_window_used_max",
         "Most slots of the command window in use at once",
@@ -84,7 +71,7 @@ const SESSION_GAUGES: [Row<SessionMeter>; 4] = [
     }),
 ];
 
-const CONNECTION_COUNTERS: [Row<ConnectionSnapshot>; 6] = [
+const CONNECTION_COUNTERS: [Row<ConnectionSnapshot, u64>; 6] = [
     ("connection_received_bytes", "Bytes received", |it| {
         it.meter.received_bytes
     }),
@@ -105,7 +92,7 @@ const CONNECTION_COUNTERS: [Row<ConnectionSnapshot>; 6] = [
     ("connection_rejects", "Rejects sent", |it| it.meter.rejects),
 ];
 
-const TARGET_COUNTERS: [Row<Snapshot>; 3] = [
+const TARGET_COUNTERS: [Row<Snapshot, u64>; 3] = [
     ("logins", "Connections that have logged in", |it| it.logins),
     (
         "failed_logins",
@@ -129,9 +116,7 @@ impl Collector for Collected {
         self.encode_sessions(encoder)?;
         self.encode_connections(encoder)?;
         for (name, help, value) in TARGET_COUNTERS {
-            encoder
-                .encode_descriptor(name, help, None, MetricType::Counter)?
-                .encode_counter::<NoLabelSet, _, u64>(&value(&self.0), None)?;
+            counters(encoder, name, help, [(Labels::new(), value(&self.0))])?;
         }
         Ok(())
     }
@@ -216,14 +201,14 @@ impl Collected {
             "Most bytes that waited for the socket",
             samples,
         )?;
-        let name = "connection_round_trip_seconds";
-        let help = "Smoothed round-trip time, as TCP has it";
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (labels, it) in self.connections() {
-            let rtt_s = it.srtt_ns as f64 / 1e9;
-            family.encode_family(&labels)?.encode_gauge(&rtt_s)?;
-        }
-        Ok(())
+        let samples = self.connections();
+        let samples = samples.map(|(labels, it)| (labels, it.srtt_ns as f64 / 1e9));
+        gauges(
+            encoder,
+            "connection_round_trip_seconds",
+            "Smoothed round-trip time, as TCP has it",
+            samples,
+        )
     }
 }
 
@@ -241,32 +226,4 @@ fn session_labels(session: &SessionSnapshot) -> Labels {
         ("initiator", session.initiator.clone()),
         ("session", session.id.to_string()),
     ]
-}
-
-fn counters(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    samples: impl IntoIterator<Item = Sample>,
-) -> fmt::Result {
-    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (labels, value) in samples {
-        family
-            .encode_family(&labels)?
-            .encode_counter::<NoLabelSet, _, u64>(&value, None)?;
-    }
-    Ok(())
-}
-
-fn gauges(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    samples: impl IntoIterator<Item = Sample>,
-) -> fmt::Result {
-    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (labels, value) in samples {
-        family.encode_family(&labels)?.encode_gauge(&value)?;
-    }
-    Ok(())
 }

@@ -1,0 +1,104 @@
+//! `wansan cc`: congestion controls of our own, in the running kernel.
+
+mod load;
+mod status;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use clap::{Args, Subcommand};
+use wansan_tcp::control::{self, Law};
+
+use super::{tell, tell_json};
+use status::{Counted, Report};
+
+/// Arguments of `wansan cc`.
+#[derive(Debug, Args)]
+pub(crate) struct CcArgs {
+    #[command(subcommand)]
+    command: CcCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum CcCommand {
+    /// Print which congestion controls there are, the kernel's own too
+    List(ListArgs),
+    /// Load one into the kernel, where it stays until it is unloaded
+    Load(load::LoadArgs),
+    /// Take one that was loaded from the kernel; connections that use it keep it until they close
+    Unload(NameArgs),
+    /// Print what one of ours was loaded with, and who uses it
+    Show(NameArgs),
+}
+
+#[derive(Debug, Args)]
+struct ListArgs {
+    /// Print an object for each
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct NameArgs {
+    /// Which: wansan_reno, wansan_hstcp, wansan_scal or wansan_vegas
+    #[arg(value_parser = law)]
+    name: Law,
+    /// Print an object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads the name of one of ours.
+fn law(name: &str) -> Result<Law> {
+    Law::by_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Law::ALL.into_iter().map(Law::name).collect();
+        anyhow!("none of ours; there are {}", names.join(", "))
+    })
+}
+
+/// Carries out `wansan cc`.
+///
+/// # Errors
+/// What the machine lacks, what the kernel refuses, and names that are taken or not there; the exit
+/// status is 2 then.
+pub(crate) fn run(args: &CcArgs) -> Result<ExitCode> {
+    match &args.command {
+        CcCommand::List(args) => status::list(args.json)?,
+        CcCommand::Load(args) => load::run(args)?,
+        CcCommand::Unload(args) => unload(args)?,
+        CcCommand::Show(args) => status::show(args.name, args.json)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unload(args: &NameArgs) -> Result<()> {
+    // Counted before, as it was then.
+    let counted = Counted::now();
+    control::unload(args.name)?;
+    let name = args.name.name();
+    let still = counted.of(name);
+    if args.json {
+        return tell_json(&serde_json::to_string_pretty(&Report {
+            name,
+            done: "unloaded",
+            connections: still.map(|users| users.connections),
+            namespaces: still.map(|users| users.namespaces),
+        })?);
+    }
+    let users = match still.map(|users| users.connections) {
+        Some(0) => String::new(),
+        Some(1) => "; 1 connection still uses it, and keeps it until it closes".to_owned(),
+        Some(many) => format!("; {many} connections still use it, and keep it until they close"),
+        None => "; connections that use it keep it until they close".to_owned(),
+    };
+    let defaults = match still.map_or(0, |users| users.namespaces) {
+        0 => String::new(),
+        many => format!(
+            "; {many} network namespace{} still give{} it to new connections: choose another there \
+             (sysctl net.ipv4.tcp_congestion_control)",
+            if many == 1 { "" } else { "s" },
+            if many == 1 { "s" } else { "" },
+        ),
+    };
+    tell(|out| writeln!(out, "{name} is unloaded{users}{defaults}"))
+}

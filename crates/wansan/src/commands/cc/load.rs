@@ -1,0 +1,126 @@
+//! `wansan cc load`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use wansan_tcp::control::{self, Counting, Growth, HighSpeed, Law, Options};
+
+use super::law;
+use super::status::{Counted, Report};
+use crate::commands::{tell, tell_json};
+
+#[derive(Debug, Args)]
+pub(super) struct LoadArgs {
+    /// Which: wansan_reno, wansan_hstcp, wansan_scal or wansan_vegas
+    #[arg(value_parser = law)]
+    name: Law,
+    /// What an ACK counts for in congestion avoidance: the packets that it acknowledges, or one
+    #[arg(long, value_enum, default_value = "packets")]
+    count: Count,
+    /// Limited slow start (RFC 3742): above so many segments slow start adds no more than half of
+    /// that in a round trip
+    #[arg(long, value_name = "SEGMENTS")]
+    max_ssthresh: Option<u32>,
+    #[command(flatten)]
+    highspeed: HighSpeedArgs,
+    /// Where to write what the kernel's verifier says of the programs; when it refuses them, that is
+    /// kept in any case
+    #[arg(long, value_name = "FILE")]
+    verifier_log: Option<PathBuf>,
+    /// Print an object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Count {
+    Packets,
+    Acks,
+}
+
+/// The parameters of RFC 3649 §5, of wansan_hstcp only.
+#[derive(Debug, Args)]
+struct HighSpeedArgs {
+    /// HighSpeed TCP's Low_Window: up to so many segments it is Reno [default: 38]
+    #[arg(long, value_name = "SEGMENTS")]
+    low_window: Option<f64>,
+    /// HighSpeed TCP's High_Window, wanted at the loss rate --high-loss [default: 83000]
+    #[arg(long, value_name = "SEGMENTS")]
+    high_window: Option<f64>,
+    /// HighSpeed TCP's Low_P: the loss rate at its low window [default: 1e-3]
+    #[arg(long, value_name = "RATE")]
+    low_loss: Option<f64>,
+    /// HighSpeed TCP's High_P: the loss rate at its high window [default: 1e-7]
+    #[arg(long, value_name = "RATE")]
+    high_loss: Option<f64>,
+    /// HighSpeed TCP's High_Decrease: the share that a loss takes of the high window [default: 0.1]
+    #[arg(long, value_name = "SHARE")]
+    high_decrease: Option<f64>,
+}
+
+impl HighSpeedArgs {
+    fn any(&self) -> bool {
+        [
+            self.low_window,
+            self.high_window,
+            self.low_loss,
+            self.high_loss,
+            self.high_decrease,
+        ]
+        .iter()
+        .any(Option::is_some)
+    }
+
+    fn resolved(&self) -> HighSpeed {
+        let standard = HighSpeed::default();
+        HighSpeed {
+            low_window: self.low_window.unwrap_or(standard.low_window),
+            high_window: self.high_window.unwrap_or(standard.high_window),
+            low_loss: self.low_loss.unwrap_or(standard.low_loss),
+            high_loss: self.high_loss.unwrap_or(standard.high_loss),
+            high_decrease: self.high_decrease.unwrap_or(standard.high_decrease),
+        }
+    }
+}
+
+pub(super) fn run(args: &LoadArgs) -> Result<()> {
+    let name = args.name.name();
+    if args.highspeed.any() && args.name != Law::HighSpeed {
+        anyhow::bail!(
+            "{name} has no windows and loss rates to set; {} has",
+            Law::HighSpeed.name()
+        );
+    }
+    let options = Options {
+        growth: Growth {
+            max_ssthresh: args.max_ssthresh,
+            counting: match args.count {
+                Count::Packets => Counting::PerPacket,
+                Count::Acks => Counting::PerAck,
+            },
+        },
+        highspeed: args.highspeed.resolved(),
+    };
+    let control = control::load(args.name, &options)?;
+    if let Some(path) = &args.verifier_log {
+        std::fs::write(path, control.verifier_log())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    control.keep()?;
+    if args.json {
+        let users = Counted::now().of(name);
+        return tell_json(&serde_json::to_string_pretty(&Report {
+            name,
+            done: "loaded",
+            connections: users.map(|users| users.connections),
+            namespaces: users.map(|users| users.namespaces),
+        })?);
+    }
+    tell(|out| {
+        writeln!(
+            out,
+            "{name} is loaded, until `wansan cc unload {name}` or the machine's restart"
+        )
+    })
+}

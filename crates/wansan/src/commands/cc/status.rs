@@ -1,0 +1,248 @@
+//! What there is of congestion controls: `wansan cc list` and `wansan cc show`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use anyhow::Result;
+use serde::Serialize;
+use wansan_tcp::control::{self, Counting, HighSpeed, Law, Options, State, Status, Users};
+use wansan_tcp::{congestion, ece};
+
+use crate::commands::grid::{grid, right};
+use crate::commands::{remark, tell, tell_json};
+
+/// Windows at which `show` says what HighSpeed TCP's law makes of them, in segments.
+const WINDOWS: [f64; 6] = [38.0, 100.0, 1_000.0, 10_000.0, 83_000.0, 200_000.0];
+
+/// What `load` and `unload` have done, as JSON.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) name: &'static str,
+    pub(super) done: &'static str,
+    /// How many use it; null when they cannot be counted.
+    pub(super) connections: Option<usize>,
+    /// How many network namespaces give it to new connections; null when they cannot be counted.
+    pub(super) namespaces: Option<usize>,
+}
+
+/// What uses each control.
+pub(super) struct Counted(Option<BTreeMap<String, Users>>);
+
+impl Counted {
+    /// Counts it; says why when that cannot be done.
+    pub(super) fn now() -> Counted {
+        Counted(
+            control::users()
+                .map_err(|error| remark(&format!("wansan: connections are not counted: {error}")))
+                .ok(),
+        )
+    }
+
+    /// What uses one control; none when it could not be counted.
+    pub(super) fn of(&self, name: &str) -> Option<Users> {
+        let counts = self.0.as_ref()?;
+        Some(counts.get(name).copied().unwrap_or_default())
+    }
+
+    /// The connections of it.
+    fn connections(&self, name: &str) -> Option<usize> {
+        self.of(name).map(|users| users.connections)
+    }
+}
+
+/// One control in the list.
+#[derive(Debug, Serialize)]
+struct Listed {
+    name: String,
+    /// What it is written from; null of the kernel's own.
+    law: Option<&'static str>,
+    /// "absent", "kept", "held", or "kernel" of the kernel's own; "there" when it is not known why.
+    state: &'static str,
+    /// Whether a process without rights may choose it.
+    any_process: bool,
+    /// How many use it; null when they cannot be counted.
+    connections: Option<usize>,
+}
+
+pub(super) fn list(json: bool) -> Result<()> {
+    let known = control::list();
+    if let Err(error) = &known {
+        remark(&format!("wansan: {error}"));
+    }
+    let listed = listed(known.as_deref().unwrap_or_default(), &Counted::now())?;
+    if json {
+        return tell_json(&serde_json::to_string_pretty(&listed)?);
+    }
+    let mut table = grid(["name", "law", "state", "any process", "connections"]);
+    for control in &listed {
+        let connections = control.connections.map(|many| many.to_string());
+        table.add_row([
+            control.name.clone(),
+            control.law.unwrap_or("").to_owned(),
+            control.state.to_owned(),
+            if control.any_process { "yes" } else { "no" }.to_owned(),
+            connections.unwrap_or_else(|| "unknown".to_owned()),
+        ]);
+    }
+    right(&mut table, [4]);
+    tell(|out| writeln!(out, "{table}"))
+}
+
+/// Ours, then the kernel's own.
+fn listed(known: &[Status], counted: &Counted) -> Result<Vec<Listed>> {
+    let available = congestion::available()?;
+    let allowed = congestion::allowed()?;
+    let has = |names: &str, name: &str| names.split_whitespace().any(|other| other == name);
+    let ours = Law::ALL.into_iter().map(|law| {
+        let state = known.iter().find(|status| status.law == law);
+        let there = has(&available, law.name());
+        (
+            law.name(),
+            Some(law.source()),
+            match state {
+                Some(status) => in_word(status.state),
+                None if there => "there",
+                None => "absent",
+            },
+        )
+    });
+    let own = available
+        .split_whitespace()
+        .filter(|name| Law::by_name(name).is_none())
+        .map(|name| {
+            if name.starts_with(ece::NAME) {
+                (name, Some("asks senders to slow down, RFC 3168"), "held")
+            } else {
+                (name, None, "kernel")
+            }
+        });
+    Ok(ours
+        .chain(own)
+        .map(|(name, law, state)| Listed {
+            name: name.to_owned(),
+            law,
+            state,
+            any_process: has(&allowed, name),
+            connections: counted.connections(name),
+        })
+        .collect())
+}
+
+/// What `show` says, as JSON. Windows are in segments.
+#[derive(Debug, Serialize)]
+struct Shown {
+    name: &'static str,
+    law: &'static str,
+    state: &'static str,
+    connections: Option<usize>,
+    /// What it was loaded with; null when it is not kept.
+    options: Option<ShownOptions>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownOptions {
+    /// "packets" or "acks".
+    count: &'static str,
+    max_ssthresh: Option<u32>,
+    /// Of HighSpeed TCP only.
+    highspeed: Option<ShownHighSpeed>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownHighSpeed {
+    low_window: f64,
+    high_window: f64,
+    low_loss: f64,
+    high_loss: f64,
+    high_decrease: f64,
+}
+
+pub(super) fn show(law: Law, json: bool) -> Result<()> {
+    let status = control::show(law)?;
+    let connections = Counted::now().connections(law.name());
+    if json {
+        return tell_json(&serde_json::to_string_pretty(&Shown {
+            name: law.name(),
+            law: law.source(),
+            state: in_word(status.state),
+            connections,
+            options: status.options.map(|options| shown(law, &options)),
+        })?);
+    }
+    tell(|out| out.write_all(in_words(&status, connections).as_bytes()))
+}
+
+fn shown(law: Law, options: &Options) -> ShownOptions {
+    let highspeed = &options.highspeed;
+    ShownOptions {
+        count: match options.growth.counting {
+            Counting::PerPacket => "packets",
+            Counting::PerAck => "acks",
+        },
+        max_ssthresh: options.growth.max_ssthresh,
+        highspeed: (law == Law::HighSpeed).then_some(ShownHighSpeed {
+            low_window: highspeed.low_window,
+            high_window: highspeed.high_window,
+            low_loss: highspeed.low_loss,
+            high_loss: highspeed.high_loss,
+            high_decrease: highspeed.high_decrease,
+        }),
+    }
+}
+
+fn in_words(status: &Status, connections: Option<usize>) -> String {
+    let law = status.law;
+    let state = match status.state {
+        State::Absent => "not loaded",
+        State::Kept => "loaded until it is unloaded",
+        State::Held => "held by a program that runs, with which it goes",
+    };
+    let mut text = format!("{} ({}): {state}\n", law.name(), law.source());
+    // Writing to a string cannot fail.
+    if let Some(connections) = connections {
+        let _ = writeln!(text, "connections that use it: {connections}");
+    }
+    let Some(options) = status.options else {
+        return text;
+    };
+    let counts = match options.growth.counting {
+        Counting::PerPacket => "the packets that it acknowledges",
+        Counting::PerAck => "one packet, whatever it acknowledges",
+    };
+    let _ = writeln!(text, "an ACK counts as {counts}");
+    let _ = match options.growth.max_ssthresh {
+        Some(segments) => writeln!(text, "limited slow start above {segments} segments"),
+        None => writeln!(text, "slow start is not limited"),
+    };
+    if law == Law::HighSpeed {
+        let _ = write!(text, "{}", highspeed(&options.highspeed));
+    }
+    text
+}
+
+fn highspeed(law: &HighSpeed) -> String {
+    let mut text = format!(
+        "window {} segments at a loss rate of {:e}, {} at {:e}; decrease {} there\n",
+        law.low_window, law.low_loss, law.high_window, law.high_loss, law.high_decrease
+    );
+    let mut table = grid(["window", "grows by", "a loss takes", "loss rate"]);
+    for window in WINDOWS {
+        table.add_row([
+            format!("{window}"),
+            format!("{:.2} a round trip", law.increase(window)),
+            format!("{:.1} %", law.decrease(window) * 100.0),
+            format!("{:.2e}", law.loss(window)),
+        ]);
+    }
+    right(&mut table, 0..4);
+    let _ = writeln!(text, "{table}");
+    text
+}
+
+fn in_word(state: State) -> &'static str {
+    match state {
+        State::Absent => "absent",
+        State::Kept => "kept",
+        State::Held => "held",
+    }
+}

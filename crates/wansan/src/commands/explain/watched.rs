@@ -1,0 +1,195 @@
+//! What a folder tells that only a watch has filled: TCP's own word on each connection.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde::Serialize;
+use wansan_insight::backlog::{BacklogUse, backlog_use, relays};
+use wansan_insight::run::CellTcp;
+use wansan_insight::watched::{SenderLimit, Watched, watched};
+use wansan_insight::window::Window;
+use wansan_trace::event::Tcp;
+use wansan_trace::file::{Dropped, Table};
+
+use crate::commands::{tell, tell_json};
+
+/// Everything that is printed with `--json`.
+#[derive(Serialize)]
+struct Explanation<'a> {
+    connections: Vec<Watched>,
+    dropped: &'a Dropped,
+}
+
+/// Explains the `tcp` records of a watch.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(super) fn explain(table: &Table<Tcp>, json: bool) -> Result<ExitCode> {
+    let explanation = Explanation {
+        connections: watched(table),
+        dropped: &table.dropped,
+    };
+    if json {
+        tell_json(&serde_json::to_string_pretty(&explanation)?)?;
+    } else {
+        tell(|out| print(out, &explanation))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One cell of a run that measured streams.
+#[derive(Serialize)]
+struct Streams<'a> {
+    cell: u64,
+    parameters: &'a BTreeMap<String, serde_json::Value>,
+    /// What waited in relays, by the names under which they recorded.
+    backlogs: BTreeMap<&'a str, BacklogUse>,
+    connections: Vec<Watched>,
+    dropped: &'a Dropped,
+}
+
+/// Explains a run that measured streams and had no I/Os.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(super) fn explain_cells(cells: &[CellTcp<'_>], json: bool) -> Result<ExitCode> {
+    let whole = Window {
+        from_ns: 0,
+        to_ns: u64::MAX,
+    };
+    let cells: Vec<Streams<'_>> = cells
+        .iter()
+        .map(|(cell, table)| Streams {
+            cell: cell.cell,
+            parameters: &cell.parameters,
+            backlogs: relays(table)
+                .into_iter()
+                .filter_map(|host| {
+                    let window = cell.window().unwrap_or(whole);
+                    Some((host, backlog_use(table, host, window)?))
+                })
+                .collect(),
+            connections: watched(table),
+            dropped: &table.dropped,
+        })
+        .collect();
+    if json {
+        tell_json(&serde_json::to_string_pretty(&cells)?)?;
+    } else {
+        tell(|out| cells.iter().try_for_each(|cell| print_cell(out, cell)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_cell(out: &mut dyn Write, cell: &Streams<'_>) -> io::Result<()> {
+    let set: Vec<String> = cell
+        .parameters
+        .iter()
+        .map(|(name, value)| format!("{name} = {value}"))
+        .collect();
+    writeln!(
+        out,
+        "Cell {} ({}): no I/Os, {} ends of connections.",
+        cell.cell,
+        if set.is_empty() {
+            "as the plan says".to_owned()
+        } else {
+            set.join(", ")
+        },
+        cell.connections.len()
+    )?;
+    for (host, backlog) in &cell.backlogs {
+        writeln!(
+            out,
+            "{host}: {:.0} bytes waited on average, {} in 99 of 100 samples at most, {} at most, while \
+             {:.1} Mbit/s went through; a byte waited {:.3} ms on average, {:.3} ms in 99 of 100 samples at \
+             most, {:.3} ms at most",
+            backlog.mean_bytes,
+            backlog.p99_bytes,
+            backlog.max_bytes,
+            backlog.bytes_per_s * 8.0 / 1e6,
+            backlog.mean_ns / 1e6,
+            backlog.p99_ns as f64 / 1e6,
+            backlog.max_ns as f64 / 1e6
+        )?;
+    }
+    for connection in &cell.connections {
+        print_connection(out, connection)?;
+    }
+    writeln!(out)
+}
+
+fn print(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
+    let ends = explanation.connections.len();
+    writeln!(
+        out,
+        "Only TCP was recorded, of {ends} ends of connections: nothing is known of I/Os. What limited \
+         them as senders:"
+    )?;
+    for (host, count) in explanation.dropped.iter().filter(|(_, count)| **count > 0) {
+        writeln!(
+            out,
+            "{count} records of {host} were lost: its memory was used up."
+        )?;
+    }
+    for connection in &explanation.connections {
+        print_connection(out, connection)?;
+    }
+    Ok(())
+}
+
+fn print_connection(out: &mut dyn Write, connection: &Watched) -> io::Result<()> {
+    let way = if connection.is_traced {
+        "traced"
+    } else {
+        "sampled"
+    };
+    let rate = connection.sender.as_ref().map_or(0.0, |sender| {
+        sender.acked_bytes as f64 * 8.0 / 1e6 / connection.seconds.max(1e-9)
+    });
+    writeln!(
+        out,
+        "\n{}: {} ({:.3} s, {way}, {rate:.1} Mbit/s)",
+        connection.host, connection.ends, connection.seconds
+    )?;
+    let (Some(sender), Some(limit)) = (&connection.sender, connection.limit) else {
+        return writeln!(out, "  too short to be judged: fewer than two samples");
+    };
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    writeln!(
+        out,
+        "  {}: {} of the time had it data to send; its congestion window stopped it {}, the peer's \
+         receive window {}, its send buffer {}",
+        SenderLimit::in_words(limit),
+        percent(sender.busy_share),
+        percent(sender.congestion_limited_share),
+        percent(sender.rwnd_limited_share),
+        percent(sender.sndbuf_limited_share),
+    )?;
+    writeln!(
+        out,
+        "  {} bytes acknowledged; cwnd {:.1} segments, {:.1} in flight; round trip {:.3} ms (least {:.3} \
+         ms); {} segments sent again",
+        sender.acked_bytes,
+        sender.cwnd_packets,
+        sender.in_flight_packets,
+        sender.srtt_ns / 1e6,
+        sender.min_rtt_ns as f64 / 1e6,
+        sender.retransmits,
+    )?;
+    writeln!(
+        out,
+        "  windows cut: {} times without a loss, {} by fast recovery, {} by a time-out",
+        sender.cwr_events, sender.recovery_events, sender.loss_events,
+    )?;
+    if connection.events.is_empty() {
+        return Ok(());
+    }
+    let events = connection
+        .events
+        .iter()
+        .map(|(name, count)| format!("{count} {name}"));
+    writeln!(out, "  events: {}", events.collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,389 @@
+//! `wansan relay`: splits TCP connections.
+
+mod counters;
+mod file;
+mod sides;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use wansan_relay::{
+    EceSettings, Fallback, Installed, Law, ListenerConfig, Relay, RelayConfig, Rules,
+};
+use wansan_tcp::network::Network;
+use wansan_trace::units::{parse_bytes, parse_duration};
+use wansan_trace::{Kinds, Recorder};
+
+use self::sides::{InArgs, OutArgs};
+use super::quantity::{bytes_within, time_span};
+use super::record::{RecordPlace, TcpInterval};
+use super::{one_line, remark, service, tell, tell_json};
+
+/// Arguments of `wansan relay`.
+#[derive(Debug, Args)]
+pub(crate) struct RelayArgs {
+    /// Relay what this file says, instead of what the other arguments do; SIGHUP has it read again
+    #[arg(
+        long,
+        value_name = "RELAY.TOML",
+        conflicts_with_all = [
+            "listen", "to", "transparent", "buffer", "latency", "law", "EceArgs", "connect_timeout", "networks",
+            "InArgs", "OutArgs",
+        ]
+    )]
+    config: Option<PathBuf>,
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "config")]
+    listen: Option<String>,
+    /// Where flows go; with --transparent which ones are taken, ADDRESS[/PREFIX]:PORT
+    #[arg(long, value_name = "HOST:PORT", required_unless_present = "config")]
+    to: Option<String>,
+    /// Take connections that are routed through this host, and go on in the client's name (TPROXY)
+    #[arg(long)]
+    transparent: bool,
+    /// Install the nftables table and the policy route that transparent listeners need, and remove
+    /// them at the end, instead of printing the commands
+    #[arg(long)]
+    setup: bool,
+    /// What may be held of each direction of a flow, beside what the kernel's queues hold
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "256KiB",
+        allow_hyphen_values = true,
+        value_parser = buffer
+    )]
+    buffer: u32,
+    /// How long bytes may wait in the relay and its sockets' queues [default: as long as they do]
+    #[arg(long, value_name = "TIME", value_parser = time_span, allow_hyphen_values = true)]
+    latency: Option<Duration>,
+    /// By what they are held to --latency: none, window, ece-bound, ece-red or arrival [default:
+    /// arrival where programs can be loaded into the kernel, else window]
+    #[arg(long, value_name = "LAW")]
+    law: Option<Law>,
+    /// How long one attempt to connect may take
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time_span, allow_hyphen_values = true)]
+    connect_timeout: Duration,
+    /// Networks that clients may connect from, or single addresses; give it once for each
+    /// [default: all]
+    #[arg(long = "allow-network", value_name = "ADDRESS/PREFIX")]
+    networks: Vec<Network>,
+    /// Flows at once; more wait in the kernel's queue
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 32_768,
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+    )]
+    flows: u32,
+    /// What may be held of all flows together; beyond it, flows go on and nothing is held
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "256MiB",
+        allow_hyphen_values = true,
+        value_parser = parse_bytes
+    )]
+    memory: u64,
+    /// Threads that carry flows [default: one per core]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
+    threads: Option<u16>,
+    /// How long flows may take to end by themselves at the end; 0s to reset them at once
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10s",
+        allow_hyphen_values = true,
+        value_parser = parse_duration
+    )]
+    drain: Duration,
+    /// Serve counters for Prometheus here, at /metrics; anybody who reaches it may read them. A port
+    /// alone is one of loopback
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
+    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    tcp: TcpInterval,
+    /// Say what happens in JSON, a line each
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    record: RecordPlace,
+    #[command(flatten)]
+    ece: EceArgs,
+    #[command(flatten)]
+    inward: InArgs,
+    #[command(flatten)]
+    outward: OutArgs,
+}
+
+/// Of laws ece-bound and ece-red.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The laws ece-bound and ece-red")]
+struct EceArgs {
+    /// How many bytes may wait [default: what drains in --latency]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    ece_bound: Option<u64>,
+    /// Of ece-red: how far below the bound signals begin, with a chance that grows to 1 there [default:
+    /// half of it]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    ece_ramp: Option<u64>,
+    /// Decide whenever so many bytes were read [default: after each turn of reading]
+    #[arg(long, value_name = "BYTES", default_value = "0B", hide_default_value = true, value_parser = parse_bytes)]
+    ece_every: u64,
+}
+
+impl EceArgs {
+    fn settings(&self) -> EceSettings {
+        EceSettings {
+            bound_bytes: self.ece_bound,
+            ramp_bytes: self.ece_ramp,
+            every_bytes: self.ece_every,
+        }
+    }
+}
+
+/// A buffer's size: the relay's bound from below, and what a process can have from above.
+pub(super) fn buffer(text: &str) -> Result<u32, String> {
+    bytes_within(text, ListenerConfig::MIN_BUFFER_BYTES as u64, 1 << 30)
+}
+
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    match text.parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
+        Err(_) => text
+            .parse()
+            .map_err(|_| "write ADDRESS:PORT, such as 127.0.0.1:9861, or a port".to_owned()),
+    }
+}
+
+impl RelayArgs {
+    /// What to listen for, from the file or the other arguments.
+    fn listeners(&self) -> Result<Vec<ListenerConfig>> {
+        if let Some(path) = &self.config {
+            return file::read(path);
+        }
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        Ok(vec![ListenerConfig {
+            listen: text(&self.listen),
+            to: text(&self.to),
+            transparent: self.transparent,
+            inward: self.inward.settings(),
+            outward: self.outward.settings(),
+            buffer_bytes: self.buffer as usize,
+            latency: self.latency,
+            law: self.law,
+            ece: self.ece.settings(),
+            connect_timeout: self.connect_timeout,
+            networks: self.networks.clone(),
+        }])
+    }
+
+    /// Has the rules in force that are needed now, and no others; without `--setup` says how.
+    fn set_up(&self, needed: &[Rules], installed: &mut Vec<Installed>) -> Result<()> {
+        if !self.setup {
+            for rules in needed.iter().filter(|_| !self.json) {
+                tell(|out| write!(out, "{}", rules.script()))?;
+            }
+            return Ok(());
+        }
+        installed.retain(|it| needed.contains(it.rules()));
+        for rules in needed {
+            if installed.iter().all(|it| it.rules() != rules) {
+                installed.push(rules.install()?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the file again and has `relay` do what it says now; says what came of it. Listeners that
+    /// are in force before their rules fail stay so: flows that come by themselves are carried.
+    fn reload(&self, relay: &mut Relay, installed: &mut Vec<Installed>) -> Result<()> {
+        let reloaded = self.listeners().and_then(|listeners| {
+            let changes = relay.reload(&listeners)?;
+            let rules = rules(relay, &listeners)?;
+            self.set_up(&rules, installed)?;
+            Ok((changes, listeners, rules))
+        });
+        match reloaded {
+            Ok((changes, _, rules)) if self.json => {
+                let mut event = serde_json::json!({
+                    "event": "reloaded", "added": changes.added, "removed": changes.removed,
+                    "changed": changes.changed,
+                });
+                add_places(&mut event, relay, &rules);
+                tell_json(&event.to_string())
+            }
+            Ok((changes, listeners, _)) => tell(|out| {
+                writeln!(out, "reloaded: {changes}")?;
+                write_places(out, relay, &listeners)
+            }),
+            Err(error) => {
+                remark(&format!("wansan relay: not reloaded: {}", one_line(&error)));
+                Ok(())
+            }
+        }
+    }
+
+    /// Says where it listens.
+    fn tell_start(
+        &self,
+        relay: &Relay,
+        configs: &[ListenerConfig],
+        rules: &[Rules],
+        metrics: Option<SocketAddr>,
+    ) -> Result<()> {
+        if self.json {
+            let mut listening = serde_json::json!({ "event": "listening" });
+            if let Some(metrics) = metrics {
+                listening["metrics"] = metrics.to_string().into();
+            }
+            add_places(&mut listening, relay, rules);
+            return tell_json(&listening.to_string());
+        }
+        tell(|out| {
+            write_places(out, relay, configs)?;
+            match metrics {
+                Some(metrics) => writeln!(out, "metrics at http://{metrics}/metrics"),
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// Says what it has done.
+    fn tell_end(&self, relay: &Relay, left: usize) -> Result<()> {
+        let meter = relay.observer().snapshot().meter;
+        if self.json {
+            let fallbacks = Fallback::ALL.map(Fallback::name).into_iter();
+            let fallbacks: serde_json::Map<_, _> = fallbacks
+                .zip(meter.fallbacks)
+                .map(|(reason, count)| (reason.to_owned(), count.into()))
+                .collect();
+            let event = serde_json::json!({
+                "event": "ended", "accepted": meter.accepted, "turned_away": meter.turned_away,
+                "finished": meter.finished, "lost": meter.lost, "refused": meter.refused,
+                "unreachable": meter.unreachable, "timed_out": meter.timed_out,
+                "failed": meter.failed, "cut_off": left, "onward_bytes": meter.onward_bytes,
+                "back_bytes": meter.back_bytes, "ece_signals": meter.ece_signals, "fallbacks": fallbacks,
+            });
+            return tell_json(&event.to_string());
+        }
+        tell(|out| {
+            writeln!(
+                out,
+                "{} flows: {} finished, {} lost, {} not connected, {left} cut off; {} B onward, {} B back",
+                meter.accepted - meter.turned_away,
+                meter.finished,
+                meter.lost,
+                meter.refused + meter.unreachable + meter.timed_out + meter.failed,
+                meter.onward_bytes,
+                meter.back_bytes,
+            )
+        })
+    }
+}
+
+fn addresses(relay: &Relay) -> Vec<String> {
+    relay.addresses().iter().map(ToString::to_string).collect()
+}
+
+/// What brings packets to the transparent ones among the listeners of `relay`.
+fn rules(relay: &Relay, configs: &[ListenerConfig]) -> Result<Vec<Rules>> {
+    let listeners = relay.addresses().into_iter().zip(configs);
+    let transparent = listeners.filter(|(_, config)| config.transparent);
+    let rules = transparent.map(|(address, config)| Rules::new(address, &config.to));
+    Ok(rules.collect::<Result<_, _>>()?)
+}
+
+/// Where `relay` listens, by which laws, and what brings packets there, in an event.
+fn add_places(event: &mut serde_json::Value, relay: &Relay, rules: &[Rules]) {
+    let addresses = addresses(relay);
+    event["address"] = addresses[0].as_str().into();
+    event["addresses"] = addresses.into();
+    let laws: Vec<&str> = relay.laws().into_iter().map(Law::name).collect();
+    event["laws"] = laws.into();
+    if !rules.is_empty() {
+        let scripts: Vec<String> = rules.iter().map(Rules::script).collect();
+        event["rules"] = scripts.into();
+    }
+}
+
+/// Where `relay` listens and what comes of it, a line each.
+fn write_places(out: &mut dyn Write, relay: &Relay, configs: &[ListenerConfig]) -> io::Result<()> {
+    for (config, address) in configs.iter().zip(relay.addresses()) {
+        let takes = if config.transparent {
+            "takes"
+        } else {
+            "leads to"
+        };
+        writeln!(out, "{address} {takes} {}", config.to)?;
+    }
+    Ok(())
+}
+
+/// Carries out `wansan relay`: carries flows until SIGINT or SIGTERM, and reads its file again at
+/// SIGHUP. Without one, SIGHUP ends it as well.
+///
+/// # Errors
+/// What makes it impossible to listen.
+pub(crate) fn run(args: &RelayArgs) -> Result<ExitCode> {
+    let recording = args.record.prepare("relay")?;
+    let mut orders = service::Orders::new()?;
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let config = RelayConfig {
+        listeners: args.listeners()?,
+        threads: args.threads.map_or_else(cores, usize::from),
+        max_flows: args.flows as usize,
+        memory_bytes: usize::try_from(args.memory).unwrap_or(usize::MAX),
+        kinds: Kinds {
+            tcp: args.record.is_asked(),
+            ..Kinds::NONE
+        },
+        record_bytes: args.record.budget_bytes(),
+        tcp_interval: args.tcp.interval(),
+        report: |line| remark(&format!("wansan relay: {line}")),
+    };
+    let mut relay = Relay::start(&config)?;
+    let metrics = match args.metrics {
+        Some(listen) => Some(counters::serve(listen, relay.observer())?),
+        None => None,
+    };
+    let mut installed = Vec::new();
+    let rules = rules(&relay, &config.listeners)?;
+    args.set_up(&rules, &mut installed)?;
+    args.tell_start(&relay, &config.listeners, &rules, metrics)?;
+    let status = |relay: &Relay| format!("relays at {}", addresses(relay).join(", "));
+    orders.obey(args.config.is_some(), |reloads| {
+        if reloads {
+            args.reload(&mut relay, &mut installed)?;
+        }
+        Ok(status(&relay))
+    })?;
+    relay.drain(args.drain, || orders.hurries());
+    let left = relay.observer().snapshot().flows_now;
+    if left > 0 {
+        remark(&format!(
+            "wansan relay: {left} flows have not ended: they are reset"
+        ));
+    }
+    args.tell_end(&relay, left)?;
+    let recorders = relay.stop();
+    recording.write(&recorders)?;
+    let dropped: u64 = recorders.iter().map(Recorder::dropped).sum();
+    if dropped > 0 {
+        remark(&format!(
+            "wansan relay: {dropped} records dropped: give --record-memory more"
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}

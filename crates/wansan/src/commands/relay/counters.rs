@@ -1,0 +1,320 @@
+//! A relay's counters as OpenMetrics text, for a Prometheus server.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Result;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use wansan_relay::{
+    Backlog, DirectionSnapshot, Fallback, FlowSnapshot, Meter, Observer, ReceiveBuffer, Shares,
+    Snapshot,
+};
+use wansan_tcp::ece::Signals;
+use wansan_trace::event::Tcp;
+
+use crate::commands::metrics::family::{Labels, Row, counters, gauges, openmetrics};
+use crate::commands::metrics::{connection, serve_text};
+
+/// The value of a label, and what it stands for in a `T`.
+type Part<T> = (&'static str, fn(&T) -> u64);
+
+const COUNTERS: [Row<Snapshot, u64>; 8] = [
+    ("relay_accepted", "Connections that were accepted", |it| {
+        it.meter.accepted
+    }),
+    (
+        "relay_turned_away",
+        "Connections from networks that are not let in",
+        |it| it.meter.turned_away,
+    ),
+    (
+        "relay_finished",
+        "Flows that ended with a FIN from both sides",
+        |it| it.meter.finished,
+    ),
+    (
+        "relay_lost",
+        "Flows of which a side was reset, or given up",
+        |it| it.meter.lost,
+    ),
+    (
+        "relay_pauses",
+        "Times that accepting paused for want of room or descriptors",
+        |it| it.meter.pauses,
+    ),
+    (
+        "relay_spliced_bytes",
+        "Bytes that went without a copy",
+        |it| it.meter.spliced_bytes,
+    ),
+    (
+        "relay_ece_signals",
+        "Times that ECE towards a client began",
+        |it| it.meter.ece_signals,
+    ),
+    (
+        "relay_memory_refusals",
+        "Times that the relay's own memory was used up",
+        |it| it.memory_refusals as u64,
+    ),
+];
+
+const GAUGES: [Row<Snapshot, u64>; 4] = [
+    ("relay_flows", "Flows that there are", |it| {
+        it.flows_now as u64
+    }),
+    (
+        "relay_memory_bytes",
+        "What the relay's own buffers take",
+        |it| it.memory_bytes as u64,
+    ),
+    (
+        "relay_memory_max_bytes",
+        "The most that they took at once",
+        |it| it.memory_bytes_max as u64,
+    ),
+    (
+        "relay_held_max_bytes",
+        "The most that was held of one direction of a flow that has ended",
+        |it| it.meter.held_bytes_max as u64,
+    ),
+];
+
+const FAILURES: [Part<Meter>; 4] = [
+    ("refused", |meter| meter.refused),
+    ("unreachable", |meter| meter.unreachable),
+    ("timed_out", |meter| meter.timed_out),
+    ("other", |meter| meter.failed),
+];
+
+const QUEUES: [Part<Backlog>; 3] = [
+    ("receive", |backlog| backlog.received_bytes),
+    ("relay", |backlog| backlog.held_bytes),
+    ("send", |backlog| backlog.unsent_bytes),
+];
+
+const SHARES: [Part<Shares>; 3] = [
+    ("window", |shares| shares.window_bytes.into()),
+    ("relay", |shares| shares.held_bytes.into()),
+    ("send", |shares| shares.unsent_bytes.into()),
+];
+
+const BUFFERS: [Part<ReceiveBuffer>; 2] = [
+    ("asked", |buffer| buffer.asked_bytes),
+    ("given", |buffer| buffer.given_bytes),
+];
+
+const SIGNALS: [Row<Signals, u64>; 5] = [
+    (
+        "relay_flow_ece_signals",
+        "Times that ECE towards the client began",
+        |it| it.signals,
+    ),
+    (
+        "relay_flow_ece_answers",
+        "Times that the client answered with CWR",
+        |it| it.answers,
+    ),
+    (
+        "relay_flow_ece_recovering",
+        "Segments above the bound that came while the last cut was at work",
+        |it| it.recovering,
+    ),
+    (
+        "relay_flow_ece_spared",
+        "Segments above the bound at which a cut would have let the backlog run out",
+        |it| it.spared,
+    ),
+    (
+        "relay_flow_ece_powerless",
+        "Segments above the bound at which a signal would have been in vain",
+        |it| it.powerless,
+    ),
+];
+
+const SIDE_GAUGES: [connection::Row; 5] = [
+    connection::CWND,
+    connection::ROUND_TRIP,
+    connection::ROUND_TRIP_MIN,
+    connection::DELIVERY,
+    connection::RWND,
+];
+
+const SIDE_COUNTERS: [connection::Row; 5] = [
+    connection::BUSY,
+    connection::RWND_LIMITED,
+    connection::SNDBUF_LIMITED,
+    connection::RETRANSMITS,
+    connection::DELIVERED_CE,
+];
+
+/// Serves the counters of a relay at `listen` until the program ends; gives the address.
+///
+/// # Errors
+/// When it cannot listen there.
+pub(super) fn serve(listen: SocketAddr, relay: Observer) -> Result<SocketAddr> {
+    serve_text(listen, move || openmetrics(Collected(relay.snapshot())))
+}
+
+#[derive(Debug)]
+struct Collected(Snapshot);
+
+impl Collector for Collected {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let encoder = &mut encoder;
+        for (name, help, value) in COUNTERS {
+            counters(encoder, name, help, [(Labels::new(), value(&self.0))])?;
+        }
+        for (name, help, value) in GAUGES {
+            gauges(encoder, name, help, [(Labels::new(), value(&self.0))])?;
+        }
+        let meter = &self.0.meter;
+        let failures = FAILURES.map(|(reason, value)| {
+            let labels = vec![("reason", reason.to_owned())];
+            (labels, value(meter))
+        });
+        let help = "Flows whose target could not be reached";
+        counters(encoder, "relay_connect_failures", help, failures)?;
+        let bytes = [("onward", meter.onward_bytes), ("back", meter.back_bytes)]
+            .map(|(direction, bytes)| (vec![("direction", direction.to_owned())], bytes));
+        counters(encoder, "relay_bytes", "Bytes passed on", bytes)?;
+        let fallbacks = Fallback::ALL.into_iter().zip(meter.fallbacks);
+        let fallbacks =
+            fallbacks.map(|(reason, count)| (vec![("reason", reason.name().to_owned())], count));
+        let help = "Times that signals were of no use, and the window alone held a flow";
+        counters(encoder, "relay_fallbacks", help, fallbacks)?;
+        self.encode_directions(encoder)?;
+        self.encode_laws(encoder)?;
+        self.encode_sides(encoder)
+    }
+}
+
+impl Collected {
+    fn directions(&self) -> impl Iterator<Item = (Labels, &DirectionSnapshot)> {
+        self.0.flows.iter().flat_map(|flow| {
+            [("onward", &flow.onward), ("back", &flow.back)].map(|(name, direction)| {
+                let mut labels = flow_labels(flow);
+                labels.push(("direction", name.to_owned()));
+                (labels, direction)
+            })
+        })
+    }
+
+    fn encode_directions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let samples = self
+            .directions()
+            .map(|(labels, it)| (labels, it.moved_bytes));
+        counters(encoder, "relay_flow_bytes", "Bytes passed on", samples)?;
+        let samples = self.directions().flat_map(|(labels, it)| {
+            QUEUES.map(|(queue, value)| {
+                let mut labels = labels.clone();
+                labels.push(("queue", queue.to_owned()));
+                (labels, value(&it.backlog))
+            })
+        });
+        let help = "Bytes that wait: to be read, in the relay, to be sent";
+        gauges(encoder, "relay_flow_backlog_bytes", help, samples)?;
+        let held = self
+            .directions()
+            .filter_map(|(labels, it)| Some((labels, it.shares?)));
+        let samples = held.flat_map(|(labels, shares)| {
+            SHARES.map(|(place, value)| {
+                let mut labels = labels.clone();
+                labels.push(("place", place.to_owned()));
+                (labels, value(&shares))
+            })
+        });
+        let help = "Bytes that may wait by the law that is in force";
+        gauges(encoder, "relay_flow_share_bytes", help, samples)?;
+        let samples = self.directions().filter_map(|(labels, it)| {
+            let time = it.backlog.time();
+            time.map(|time: Duration| (labels, time.as_secs_f64()))
+        });
+        let help = "How long a byte waits behind them at the delivery rate last measured";
+        gauges(encoder, "relay_flow_backlog_seconds", help, samples)?;
+        let samples = self
+            .directions()
+            .map(|(labels, it)| (labels, it.held_bytes_max as u64));
+        let help = "The most that the relay held at once";
+        gauges(encoder, "relay_flow_held_max_bytes", help, samples)
+    }
+
+    fn encode_laws(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let samples = self.0.flows.iter().map(|flow| {
+            let mut labels = flow_labels(flow);
+            labels.push(("law", flow.law.to_string()));
+            (labels, 1_u64)
+        });
+        gauges(encoder, "relay_flow_law", "1: the law in force", samples)?;
+        let told = || {
+            let told = |flow: &FlowSnapshot| Some((flow_labels(flow), flow.ece?));
+            self.0.flows.iter().filter_map(told)
+        };
+        for (name, help, value) in SIGNALS {
+            let samples = told().map(|(labels, ece)| (labels, value(&ece.signals)));
+            counters(encoder, name, help, samples)?;
+        }
+        let samples = told().flat_map(|(labels, ece)| {
+            Fallback::ALL.map(|reason| {
+                let mut labels = labels.clone();
+                labels.push(("reason", reason.name().to_owned()));
+                (labels, u64::from(ece.fallback == Some(reason)))
+            })
+        });
+        let help = "1: signals are of no use, for that reason, and the window alone holds the flow";
+        gauges(encoder, "relay_flow_fallback", help, samples)
+    }
+
+    fn sides(&self) -> impl Iterator<Item = (Labels, &Tcp)> {
+        self.0.flows.iter().flat_map(|flow| {
+            [("in", &flow.inward), ("out", &flow.outward)].map(|(name, tcp)| {
+                let mut labels = flow_labels(flow);
+                labels.push(("side", name.to_owned()));
+                (labels, tcp)
+            })
+        })
+    }
+
+    fn encode_sides(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, help, value) in SIDE_GAUGES {
+            let of = |(labels, tcp): (Labels, &Tcp)| Some((labels, value(tcp)?));
+            let name = format!("relay_side_{name}");
+            gauges(encoder, &name, help, self.sides().filter_map(of))?;
+        }
+        for (name, help, value) in SIDE_COUNTERS {
+            let of = |(labels, tcp): (Labels, &Tcp)| Some((labels, value(tcp)?));
+            let name = format!("relay_side_{name}");
+            counters(encoder, &name, help, self.sides().filter_map(of))?;
+        }
+        let held = self.0.flows.iter().flat_map(|flow| {
+            let sides = [("in", flow.inward_buffer), ("out", flow.outward_buffer)];
+            sides.map(|(side, buffer)| (flow, side, buffer))
+        });
+        let samples = held.filter_map(|(flow, side, buffer)| {
+            let buffer = buffer?;
+            Some(BUFFERS.map(|(what, value)| {
+                let mut labels = flow_labels(flow);
+                labels.extend([("side", side.to_owned()), ("what", what.to_owned())]);
+                (labels, value(&buffer))
+            }))
+        });
+        let help = "Receive buffer that the law asked for, and that the kernel gave";
+        gauges(
+            encoder,
+            "relay_side_receive_buffer_bytes",
+            help,
+            samples.flatten(),
+        )
+    }
+}
+
+fn flow_labels(flow: &FlowSnapshot) -> Labels {
+    vec![
+        ("flow", flow.number.to_string()),
+        ("listen", flow.listen.clone()),
+        ("client", flow.client.to_string()),
+        ("target", flow.target.to_string()),
+    ]
+}

@@ -1,0 +1,249 @@
+//! `wansan watch`: TCP connections of this computer, as they are now.
+
+mod board;
+mod counters;
+mod line;
+mod page;
+mod relay;
+mod screen;
+mod sink;
+
+use std::io::IsTerminal;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{ArgGroup, Args};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use wansan_tcp::expression::{Expression, ExpressionError};
+use wansan_tcp::watch::{
+    EVENT_BYTES, Ending, LEAST_INTERVAL, Namespace, Next, Process, Watch, Way, Wish,
+};
+use wansan_trace::units;
+
+use super::record::RecordPlace;
+use super::remark;
+use sink::Sink;
+
+/// Arguments of `wansan watch`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("output").args(["json", "web", "prometheus"]))]
+pub(crate) struct WatchArgs {
+    /// Only connections that this takes, in the syntax of ss: src, dst, sport, dport, and, or, not
+    /// and parentheses, such as dst 10.0.0.0/8 and dport = 3260
+    #[arg(value_name = "EXPRESSION")]
+    expression: Vec<String>,
+    /// Only connections with this port at either end
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+    /// Only connections of this process; the watch ends when it does
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Option<u32>,
+    /// Those of this network namespace: a name that `ip netns` knows, or a path such as
+    /// /proc/PID/ns/net
+    #[arg(long, value_name = "NAME")]
+    netns: Option<String>,
+    /// The flows of the relay that serves its counters here (wansan relay --metrics), a line for each;
+    /// a port alone is one of 127.0.0.1
+    #[arg(
+        long,
+        value_name = "[ADDRESS:]PORT",
+        value_parser = here_or_there,
+        conflicts_with_all = ["expression", "port", "pid", "netns", "web", "prometheus", "RecordPlace"]
+    )]
+    relay: Option<SocketAddr>,
+    /// How often the kernel is asked, from 1ms; a relay once in a second at most
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "100ms",
+        allow_hyphen_values = true,
+        value_parser = interval
+    )]
+    interval: Duration,
+    /// Print all that is seen as JSON, a line each
+    #[arg(long)]
+    json: bool,
+    /// Serve a live page here, with curves of windows and round trips; a port alone is one of
+    /// 127.0.0.1, and anybody who reaches any other address may see it
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = here_or_there)]
+    web: Option<SocketAddr>,
+    /// Serve what is seen for Prometheus here, at /metrics; anybody who reaches it may read it
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    prometheus: Option<SocketAddr>,
+    #[command(flatten)]
+    record: RecordPlace,
+}
+
+/// An address with a port, or a port of the loopback address.
+fn here_or_there(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse() {
+        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    }
+    let wanted = "give a port, or an address with one such as 10.0.0.1:8080";
+    text.parse().map_err(|_| wanted.to_owned())
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    match units::parse_duration(text) {
+        Ok(asked) if asked < LEAST_INTERVAL => Err("give at least 1ms".to_owned()),
+        Ok(asked) if asked > Duration::from_secs(3600) => Err("give at most 1h".to_owned()),
+        Ok(asked) => Ok(asked),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl WatchArgs {
+    fn wish(&self) -> Result<Wish> {
+        Ok(Wish {
+            filter: self.filter()?,
+            process: self.pid.map(|id| Process { id }),
+            namespace: self.netns.as_deref().map(Namespace::named),
+            interval: self.interval,
+            event_bytes: Some(EVENT_BYTES),
+        })
+    }
+
+    fn filter(&self) -> Result<Option<Expression>, ExpressionError> {
+        let port = self.port.map(Expression::port);
+        let given = match &self.expression[..] {
+            [] => None,
+            words => Some(words.join(" ").parse()?),
+        };
+        Ok(match (port, given) {
+            (Some(port), Some(given)) => Some(port.and(given)),
+            (port, given) => port.or(given),
+        })
+    }
+}
+
+/// Carries out `wansan watch`: until SIGINT, SIGTERM or SIGHUP, or until the process that is watched
+/// has ended.
+///
+/// # Errors
+/// What makes it impossible to watch, or to show or keep what is seen.
+pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
+    if let Some(address) = args.relay {
+        let stop = until_told()?;
+        return relay::watch(address, args.interval, args.json, &stop);
+    }
+    let wish = args.wish()?;
+    let records = args.record.is_asked();
+    let elsewhere = args.json || args.web.is_some() || args.prometheus.is_some();
+    let on_screen = !elsewhere && std::io::stdout().is_terminal();
+    if !on_screen && !elsewhere && !records {
+        bail!(
+            "standard output is no terminal: choose --json, --web PORT, \
+             --prometheus ADDRESS:PORT or --record FOLDER"
+        );
+    }
+    let stop = until_told()?;
+    let interval = wish.interval;
+    let recording = args.record.prepare("watch")?;
+    let watch = Watch::start(wish)?;
+    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    if args.json {
+        sinks.push(Box::new(line::Lines::default()));
+    }
+    if let Some(listen) = args.web {
+        sinks.push(Box::new(page::Page::serve(listen)?));
+    }
+    if let Some(listen) = args.prometheus {
+        sinks.push(Box::new(counters::Counters::serve(listen)?));
+    }
+    if records {
+        let memory = args.record.budget_bytes();
+        sinks.push(Box::new(sink::Recorded::new(recording, memory)));
+    }
+    if on_screen {
+        sinks.push(Box::new(screen::Screen::open()?));
+    } else if !args.json {
+        remark(&way_in_words(watch.way(), interval));
+    }
+    for sink in &mut sinks {
+        sink.began(watch.way(), interval)?;
+    }
+    if !on_screen {
+        sinks.push(Box::new(sink::Remarks));
+    }
+    let over = watch_until(&watch, &stop, &mut sinks)?;
+    for mut sink in sinks {
+        sink.ended(over.as_ref())?;
+    }
+    match over {
+        None => Ok(ExitCode::SUCCESS),
+        Some(ending @ (Ending::ProcessEnded { .. } | Ending::NamespaceGone { .. })) => {
+            remark(&format!("wansan watch: {ending}"));
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(ending) => Err(ending.into()),
+    }
+}
+
+/// Becomes true at SIGINT, SIGTERM or SIGHUP.
+fn until_told() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .context("cannot wait for signals")?;
+    }
+    Ok(stop)
+}
+
+/// Hands on what is seen until told to stop; gives why the watch ended by itself, if it did.
+fn watch_until(
+    watch: &Watch,
+    stop: &AtomicBool,
+    sinks: &mut [Box<dyn Sink>],
+) -> Result<Option<Ending>> {
+    /// Nobody who ends the program waits longer.
+    const PATIENCE: Duration = Duration::from_millis(50);
+    while !stop.load(Ordering::Relaxed) {
+        let batch = match watch.next(PATIENCE) {
+            Next::Batch(batch) => Some(batch),
+            Next::Nothing => None,
+            Next::Over(ending) => return Ok(Some(ending)),
+        };
+        let mut wanted = true;
+        for sink in &mut *sinks {
+            if let Some(batch) = &batch {
+                wanted &= sink.batch(batch)?;
+            }
+            wanted &= sink.idle()?;
+        }
+        if !wanted {
+            return Ok(None);
+        }
+    }
+    // A sink that was slow has not had all yet.
+    for batch in watch.rest() {
+        for sink in &mut *sinks {
+            sink.batch(&batch)?;
+        }
+    }
+    Ok(None)
+}
+
+/// What has become of a network device, in a line.
+fn device_gone_in_words(device: &str) -> String {
+    format!(
+        "device {device} has gone: what went over it stands still until there is another way; the \
+         watch goes on"
+    )
+}
+
+/// How changes are seen, in a line.
+fn way_in_words(way: &Way, interval: Duration) -> String {
+    let every = units::format_duration(interval);
+    match way {
+        Way::Traced => {
+            format!("wansan watch: every change is traced (eBPF), the rest sampled every {every}")
+        }
+        Way::Sampled { reason } => {
+            format!("wansan watch: sampled every {every}, events told from samples: {reason}")
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What is seen as OpenMetrics text, for a Prometheus server.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use wansan_tcp::watch::{Batch, Way};
+use wansan_trace::event::TcpEvent;
+
+use super::board::{Board, Entry};
+use super::sink::Sink;
+use crate::commands::metrics::connection::{self, Row};
+use crate::commands::metrics::family::{Labels, counters, gauges, openmetrics};
+use crate::commands::metrics::serve_text;
+use crate::commands::remark;
+
+const GAUGES: [Row; 10] = [
+    connection::CWND,
+    (
+        "ssthresh_packets",
+        "Slow-start threshold in segments, once one is set",
+        |tcp| {
+            let threshold = tcp.ssthresh_packets;
+            (threshold < i32::MAX as u32).then(|| f64::from(threshold))
+        },
+    ),
+    ("in_flight_packets", "Segments on their way", |tcp| {
+        Some(f64::from(tcp.in_flight_packets))
+    }),
+    connection::ROUND_TRIP,
+    connection::ROUND_TRIP_MIN,
+    connection::RWND,
+    (
+        "unsent_bytes",
+        "Bytes in the send buffer that were not sent yet",
+        |tcp| Some(f64::from(tcp.unsent_bytes)),
+    ),
+    (
+        "pacing_bytes_per_second",
+        "Pacing rate, where there is one",
+        |tcp| (tcp.pacing_bytes_per_s != u64::MAX).then_some(tcp.pacing_bytes_per_s as f64),
+    ),
+    connection::DELIVERY,
+    (
+        "congestion_state",
+        "0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss",
+        |tcp| Some(f64::from(tcp.congestion_state)),
+    ),
+];
+
+const COUNTERS: [Row; 6] = [
+    ("acked_bytes", "Bytes that the peer acknowledged", |tcp| {
+        Some(tcp.acked_bytes as f64)
+    }),
+    connection::RETRANSMITS,
+    connection::DELIVERED_CE,
+    connection::BUSY,
+    connection::RWND_LIMITED,
+    connection::SNDBUF_LIMITED,
+];
+
+/// Events that are counted: those that happen to a connection's window.
+const EVENTS: [TcpEvent; 7] = [
+    TcpEvent::Cwr,
+    TcpEvent::CwrByEce,
+    TcpEvent::CwrByDevice,
+    TcpEvent::Recovery,
+    TcpEvent::Loss,
+    TcpEvent::Undo,
+    TcpEvent::Change,
+];
+
+/// Serves what was last seen.
+pub(super) struct Counters {
+    board: Arc<Mutex<Board>>,
+    address: SocketAddr,
+}
+
+impl Counters {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub(super) fn serve(listen: SocketAddr) -> Result<Counters> {
+        let board = Arc::new(Mutex::new(Board::default()));
+        let shown = Arc::clone(&board);
+        let address = serve_text(listen, move || {
+            openmetrics(Collected(locked(&shown).clone()))
+        })?;
+        Ok(Counters { board, address })
+    }
+}
+
+fn locked(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
+    board.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sink for Counters {
+    fn began(&mut self, _way: &Way, _interval: Duration) -> Result<()> {
+        remark(&format!("metrics at http://{}/metrics", self.address));
+        Ok(())
+    }
+
+    fn batch(&mut self, batch: &Batch) -> Result<bool> {
+        locked(&self.board).take(batch, |_, _| {});
+        Ok(true)
+    }
+}
+
+#[derive(Debug)]
+struct Collected(Board);
+
+impl Collected {
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.0.entries.values()
+    }
+}
+
+fn labels(entry: &Entry) -> Labels {
+    let connection = &entry.begun.connection;
+    vec![
+        ("connection", format!("{:x}", connection.cookie)),
+        ("local", connection.local.to_string()),
+        ("remote", connection.remote.to_string()),
+        ("congestion_control", entry.begun.congestion_control.clone()),
+    ]
+}
+
+impl Collector for Collected {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let encoder = &mut encoder;
+        for (name, help, value) in GAUGES {
+            let of = |entry: &Entry| Some((labels(entry), value(&entry.last)?));
+            let name = format!("tcp_{name}");
+            gauges(encoder, &name, help, self.entries().filter_map(of))?;
+        }
+        for (name, help, value) in COUNTERS {
+            let of = |entry: &Entry| Some((labels(entry), value(&entry.last)?));
+            let name = format!("tcp_{name}");
+            counters(encoder, &name, help, self.entries().filter_map(of))?;
+        }
+        let events = self.entries().flat_map(|entry| {
+            EVENTS.map(|event| {
+                let mut labels = labels(entry);
+                labels.push(("event", event.name().to_owned()));
+                (labels, entry.count(event))
+            })
+        });
+        counters(
+            encoder,
+            "tcp_events",
+            "Events of congestion control",
+            events,
+        )?;
+        let board = &self.0;
+        let of_ended = EVENTS.map(|event| {
+            let label = vec![("event", event.name().to_owned())];
+            (label, board.counts_of_ended[event as usize])
+        });
+        let name = "tcp_ended_events";
+        counters(encoder, name, "Events of connections that ended", of_ended)?;
+        let now = [(Labels::new(), board.entries.len() as u64)];
+        gauges(
+            encoder,
+            "tcp_connections",
+            "Connections that are there",
+            now,
+        )?;
+        let begun = [(Labels::new(), board.begun)];
+        counters(
+            encoder,
+            "tcp_begun",
+            "Connections seen for the first time",
+            begun,
+        )?;
+        let ended = [(Labels::new(), board.ended)];
+        counters(encoder, "tcp_ended", "Connections that ended", ended)?;
+        let unseen = [
+            ("connections", board.unseen.connections),
+            ("samples", board.unseen.samples),
+            ("events", board.unseen.events),
+            ("records", board.unseen.records),
+        ];
+        let unseen = unseen.map(|(what, count)| (vec![("what", what.to_owned())], count));
+        counters(
+            encoder,
+            "watch_unseen",
+            "What was there and not seen",
+            unseen,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::board::tests::{begin, records};
+    use super::*;
+
+    #[test]
+    fn connections_are_told_with_their_ends_and_events() {
+        let mut board = Board::default();
+        board.take(&begin(0xab), |_, _| {});
+        let next = records(2_000, 0xab, &[TcpEvent::Recovery, TcpEvent::Sample]);
+        board.take(&next, |_, _| {});
+        let text = openmetrics(Collected(board));
+        let ends = "connection=\"ab\",local=\"127.0.0.1:3260\",remote=\"127.0.0.1:40000\"";
+        let of = format!("{ends},congestion_control=\"cubic\"");
+        for line in [
+            format!("wansan_tcp_cwnd_packets{{{of}}} 10.0"),
+            format!("wansan_tcp_events_total{{{of},event=\"recovery\"}} 1"),
+            format!("wansan_tcp_busy_seconds_total{{{of}}} 0.000001"),
+            "wansan_tcp_connections 1".to_owned(),
+            "wansan_watch_unseen_total{what=\"events\"} 0".to_owned(),
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+}

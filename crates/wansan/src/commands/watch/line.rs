@@ -1,0 +1,291 @@
+//! What is seen as lines of JSON; docs/watch.md says what they hold.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+use wansan_tcp::watch::{Batch, Ending, Unseen, Way};
+use wansan_trace::congestion::STATES;
+use wansan_trace::event::{Tcp, TcpEvent};
+use wansan_trace::time::duration_ns;
+
+use super::board::{Board, Entry};
+use super::sink::Sink;
+use crate::commands::{tell_json, tell_json_heard};
+
+/// The threshold while none is set.
+const NO_THRESHOLD: u32 = i32::MAX as u32;
+
+/// One line.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(super) enum Line<'l> {
+    /// The first.
+    Watch {
+        way: &'static str,
+        why: &'l str,
+        interval_ns: u64,
+    },
+    Begin {
+        #[serde(flatten)]
+        place: Place<'l>,
+        #[serde(flatten)]
+        state: State,
+    },
+    Sample {
+        #[serde(flatten)]
+        place: Place<'l>,
+        #[serde(flatten)]
+        state: State,
+        /// `None` in a connection's first sample.
+        busy_share: Option<f64>,
+        rwnd_limited_share: Option<f64>,
+        sndbuf_limited_share: Option<f64>,
+    },
+    Event {
+        event: &'static str,
+        seen: &'static str,
+        #[serde(flatten)]
+        place: Place<'l>,
+        #[serde(flatten)]
+        state: State,
+    },
+    End {
+        #[serde(flatten)]
+        place: Place<'l>,
+        #[serde(flatten)]
+        state: State,
+    },
+    /// A network device has gone.
+    DeviceGone { time_ns: u64, device: &'l str },
+    /// Whenever there is more of it.
+    Unseen {
+        time_ns: u64,
+        connections: u64,
+        samples: u64,
+        events: u64,
+        records: u64,
+    },
+    /// The last.
+    Over { why: String },
+}
+
+/// Which connection.
+#[derive(Serialize)]
+pub(super) struct Place<'l> {
+    time_ns: u64,
+    connection: String,
+    local: SocketAddr,
+    remote: SocketAddr,
+    congestion_control: &'l str,
+}
+
+/// What the kernel knows of it.
+#[derive(Serialize)]
+pub(super) struct State {
+    congestion_state: &'static str,
+    cwnd_packets: u32,
+    ssthresh_packets: Option<u32>,
+    in_flight_packets: u32,
+    mss_bytes: u32,
+    srtt_ns: u64,
+    min_rtt_ns: u64,
+    rwnd_bytes: u32,
+    unsent_bytes: u32,
+    acked_bytes: u64,
+    pacing_bytes_per_s: Option<u64>,
+    delivery_bytes_per_s: u64,
+    busy_ns: u64,
+    rwnd_limited_ns: u64,
+    sndbuf_limited_ns: u64,
+    retransmits: u32,
+    timeouts: u32,
+    ecn: &'static str,
+    delivered_ce: u32,
+}
+
+impl State {
+    fn of(tcp: &Tcp) -> State {
+        let state = usize::from(tcp.congestion_state);
+        let threshold = tcp.ssthresh_packets;
+        State {
+            congestion_state: STATES.get(state).copied().unwrap_or("unknown"),
+            cwnd_packets: tcp.cwnd_packets,
+            ssthresh_packets: Some(threshold).filter(|packets| *packets < NO_THRESHOLD),
+            in_flight_packets: tcp.in_flight_packets,
+            mss_bytes: tcp.mss_bytes,
+            srtt_ns: tcp.srtt_ns,
+            min_rtt_ns: tcp.min_rtt_ns,
+            rwnd_bytes: tcp.rwnd_bytes,
+            unsent_bytes: tcp.unsent_bytes,
+            acked_bytes: tcp.acked_bytes,
+            pacing_bytes_per_s: Some(tcp.pacing_bytes_per_s).filter(|rate| *rate != u64::MAX),
+            delivery_bytes_per_s: tcp.delivery_bytes_per_s,
+            busy_ns: tcp.busy_ns,
+            rwnd_limited_ns: tcp.rwnd_limited_ns,
+            sndbuf_limited_ns: tcp.sndbuf_limited_ns,
+            retransmits: tcp.retransmits,
+            timeouts: tcp.timeouts,
+            ecn: tcp.ecn.name(),
+            delivered_ce: tcp.delivered_ce,
+        }
+    }
+}
+
+impl<'l> Line<'l> {
+    /// How the watch goes about it.
+    pub(super) fn watch(way: &'l Way, interval: Duration) -> Line<'l> {
+        let (way, why) = match way {
+            Way::Traced => ("traced", "the kernel tells every change by itself (eBPF)"),
+            Way::Sampled { reason } => ("sampled", reason.as_str()),
+        };
+        Line::Watch {
+            way,
+            why,
+            interval_ns: duration_ns(interval),
+        }
+    }
+
+    /// A record of a connection.
+    pub(super) fn record(tcp: &Tcp, entry: &'l Entry) -> Line<'l> {
+        let connection = &entry.begun.connection;
+        let place = Place {
+            time_ns: tcp.time.ns(),
+            connection: format!("{:x}", connection.cookie),
+            local: connection.local,
+            remote: connection.remote,
+            congestion_control: &entry.begun.congestion_control,
+        };
+        let state = State::of(tcp);
+        match tcp.event {
+            TcpEvent::Begin => Line::Begin { place, state },
+            TcpEvent::End => Line::End { place, state },
+            TcpEvent::Sample => Line::Sample {
+                place,
+                state,
+                busy_share: entry.shares.map(|shares| shares.busy),
+                rwnd_limited_share: entry.shares.map(|shares| shares.rwnd_limited),
+                sndbuf_limited_share: entry.shares.map(|shares| shares.sndbuf_limited),
+            },
+            event => Line::Event {
+                event: event.name(),
+                seen: tcp.seen.name(),
+                place,
+                state,
+            },
+        }
+    }
+
+    /// The network devices that have gone.
+    pub(super) fn devices_gone(batch: &'l Batch) -> impl Iterator<Item = Line<'l>> {
+        let time_ns = batch.time.ns();
+        let devices = batch.devices_gone.iter();
+        devices.map(move |device| Line::DeviceGone { time_ns, device })
+    }
+
+    /// What was not seen.
+    pub(super) fn unseen(time_ns: u64, unseen: &Unseen) -> Line<'static> {
+        Line::Unseen {
+            time_ns,
+            connections: unseen.connections,
+            samples: unseen.samples,
+            events: unseen.events,
+            records: unseen.records,
+        }
+    }
+}
+
+/// Prints lines on standard output.
+#[derive(Default)]
+pub(super) struct Lines {
+    board: Board,
+    unseen: Unseen,
+}
+
+impl Sink for Lines {
+    fn began(&mut self, way: &Way, interval: Duration) -> Result<()> {
+        tell_json(&serde_json::to_string(&Line::watch(way, interval))?)
+    }
+
+    fn batch(&mut self, batch: &Batch) -> Result<bool> {
+        let text = lines(&mut self.board, &mut self.unseen, batch)?;
+        Ok(text.is_empty() || tell_json_heard(&text)?)
+    }
+
+    fn ended(&mut self, over: Option<&Ending>) -> Result<()> {
+        let why = over.map_or_else(|| "told to end".to_owned(), ToString::to_string);
+        tell_json(&serde_json::to_string(&Line::Over { why })?)
+    }
+}
+
+/// All lines of a batch, each with its end.
+pub(super) fn lines(
+    board: &mut Board,
+    told: &mut Unseen,
+    batch: &Batch,
+) -> serde_json::Result<String> {
+    let mut text = String::new();
+    let mut add = |line: &Line<'_>| {
+        text.push_str(&serde_json::to_string(line)?);
+        text.push('\n');
+        Ok(())
+    };
+    let mut failed = None;
+    board.take(batch, |record, entry| {
+        if let Err(error) = add(&Line::record(record, entry)) {
+            failed = Some(error);
+        }
+    });
+    for line in Line::devices_gone(batch) {
+        add(&line)?;
+    }
+    if batch.unseen != *told {
+        *told = batch.unseen;
+        add(&Line::unseen(batch.time.ns(), told))?;
+    }
+    failed.map_or(Ok(text), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::board::tests::{begin, records};
+    use super::*;
+
+    fn read(batch: &Batch, board: &mut Board, told: &mut Unseen) -> Vec<serde_json::Value> {
+        let text = lines(board, told, batch).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect()
+    }
+
+    #[test]
+    fn a_line_for_each_record_and_one_when_something_went_unseen() {
+        let (mut board, mut told) = (Board::default(), Unseen::default());
+        let first = read(&begin(0xab), &mut board, &mut told);
+        let kinds: Vec<&str> = first.iter().map(|l| l["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["begin", "sample"]);
+        assert_eq!(first[0]["connection"], "ab");
+        assert_eq!(first[0]["local"], "127.0.0.1:3260");
+        assert_eq!(first[0]["congestion_control"], "cubic");
+        assert!(first[1]["busy_share"].is_null());
+
+        let mut next = records(2_000, 0xab, &[TcpEvent::CwrByEce, TcpEvent::Sample]);
+        next.unseen.samples = 3;
+        next.devices_gone = vec!["wan".to_owned()];
+        let lines = read(&next, &mut board, &mut told);
+        assert_eq!(lines[0]["event"], "cwr_by_ece");
+        assert_eq!(lines[0]["seen"], "sampled");
+        assert_eq!(lines[1]["busy_share"], 0.5);
+        assert_eq!(
+            (&lines[2]["kind"], &lines[2]["device"]),
+            (&"device_gone".into(), &"wan".into())
+        );
+        assert_eq!(
+            (&lines[3]["kind"], &lines[3]["samples"]),
+            (&"unseen".into(), &3.into())
+        );
+        next.records.clear();
+        next.devices_gone.clear();
+        assert!(read(&next, &mut board, &mut told).is_empty());
+    }
+}

@@ -1,0 +1,258 @@
+//! What is seen, on a live page in browsers.
+//!
+//! A browser loads the page from `/` and then reads `/events`, a stream of server-sent events: the
+//! lines of [`super::line`] but for samples, and ten times a second a frame with the present state
+//! of all connections. One that reads too slowly is left behind and loads anew.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::Serialize;
+use wansan_tcp::watch::{Batch, Ending, Unseen, Way};
+use wansan_trace::event::TcpEvent;
+
+use super::board::{Board, Entry};
+use super::line::Line;
+use super::sink::Sink;
+use crate::commands::http::{self, Found};
+use crate::commands::remark;
+
+/// The page, with its script and style.
+const HTML: &str = include_str!(env!("WANSAN_LIVE_PAGE"));
+
+/// Time between frames.
+const FRAME: Duration = Duration::from_millis(100);
+
+/// Browsers that look at once.
+const MOST_VIEWERS: usize = 16;
+
+/// Messages that wait for a browser.
+const WAITING_MESSAGES: usize = 256;
+
+/// A browser that takes nothing for so long has gone.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a browser is told first, and the browsers.
+#[derive(Default)]
+struct Audience {
+    watch: String,
+    begins: BTreeMap<u64, String>,
+    viewers: Vec<SyncSender<Arc<str>>>,
+}
+
+/// The present state of a connection, in short.
+#[derive(Serialize)]
+struct Now {
+    connection: String,
+    cwnd_packets: u32,
+    ssthresh_packets: Option<u32>,
+    in_flight_packets: u32,
+    srtt_ns: u64,
+    min_rtt_ns: u64,
+    rwnd_bytes: u32,
+    delivery_bytes_per_s: u64,
+    congestion_state: u8,
+    retransmits: u32,
+    ecn: &'static str,
+    shares: Option<[f64; 3]>,
+}
+
+impl Now {
+    fn of(entry: &Entry) -> Now {
+        let tcp = &entry.last;
+        let threshold = tcp.ssthresh_packets;
+        Now {
+            connection: format!("{:x}", entry.cookie()),
+            cwnd_packets: tcp.cwnd_packets,
+            ssthresh_packets: (threshold < i32::MAX as u32).then_some(threshold),
+            in_flight_packets: tcp.in_flight_packets,
+            srtt_ns: tcp.srtt_ns,
+            min_rtt_ns: tcp.min_rtt_ns,
+            rwnd_bytes: tcp.rwnd_bytes,
+            delivery_bytes_per_s: tcp.delivery_bytes_per_s,
+            congestion_state: tcp.congestion_state,
+            retransmits: tcp.retransmits,
+            ecn: tcp.ecn.name(),
+            shares: entry
+                .shares
+                .map(|s| [s.busy, s.rwnd_limited, s.sndbuf_limited]),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Frame {
+    kind: &'static str,
+    time_ns: u64,
+    connections: Vec<Now>,
+}
+
+/// Serves the page.
+pub(super) struct Page {
+    board: Board,
+    unseen: Unseen,
+    audience: Arc<Mutex<Audience>>,
+    address: SocketAddr,
+    framed: Instant,
+}
+
+impl Page {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub(super) fn serve(listen: SocketAddr) -> Result<Page> {
+        let audience = Arc::new(Mutex::new(Audience::default()));
+        let shared = Arc::clone(&audience);
+        let address = http::serve(listen, "the live page", move |path| match path {
+            "/" => Found::Text {
+                kind: "text/html; charset=utf-8",
+                body: HTML.to_owned(),
+            },
+            "/events" => {
+                let shared = Arc::clone(&shared);
+                Found::Stream(Box::new(move |stream| admit(&shared, stream)))
+            }
+            _ => Found::Nothing("the page is at /"),
+        })?;
+        Ok(Page {
+            board: Board::default(),
+            unseen: Unseen::default(),
+            audience,
+            address,
+            framed: Instant::now(),
+        })
+    }
+}
+
+fn locked(audience: &Mutex<Audience>) -> MutexGuard<'_, Audience> {
+    audience.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One message of a stream of server-sent events.
+fn message(line: &impl Serialize) -> serde_json::Result<String> {
+    Ok(format!("data: {}\n\n", serde_json::to_string(line)?))
+}
+
+/// Takes in another browser, which is served by a thread of its own.
+fn admit(audience: &Mutex<Audience>, mut stream: TcpStream) {
+    let mut all = locked(audience);
+    if all.viewers.len() >= MOST_VIEWERS {
+        let full = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+        // One that has gone does not wait for an answer.
+        let _ = stream.write_all(full);
+        return;
+    }
+    let greeting: String = std::iter::once(&all.watch)
+        .chain(all.begins.values())
+        .map(String::as_str)
+        .collect();
+    let (give, messages) = sync_channel(WAITING_MESSAGES);
+    let serve = move || {
+        // A browser that goes away is its own affair; what is given is dropped with the channel.
+        drop(speak(stream, &greeting, &messages));
+    };
+    let thread = std::thread::Builder::new().name("viewer".to_owned());
+    if thread.spawn(serve).is_ok() {
+        all.viewers.push(give);
+    }
+}
+
+fn speak(mut stream: TcpStream, greeting: &str, messages: &Receiver<Arc<str>>) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n\
+          Connection: close\r\n\r\n",
+    )?;
+    stream.write_all(greeting.as_bytes())?;
+    for message in messages {
+        stream.write_all(message.as_bytes())?;
+    }
+    Ok(())
+}
+
+impl Audience {
+    fn tell(&mut self, text: String) {
+        if text.is_empty() {
+            return;
+        }
+        let text: Arc<str> = text.into();
+        // One that does not keep up, or has gone, is let go.
+        self.viewers
+            .retain(|viewer| viewer.try_send(Arc::clone(&text)).is_ok());
+    }
+}
+
+impl Sink for Page {
+    fn began(&mut self, way: &Way, interval: Duration) -> Result<()> {
+        locked(&self.audience).watch = message(&Line::watch(way, interval))?;
+        let address = self.address;
+        remark(&format!("live page at http://{address}/"));
+        if !address.ip().is_loopback() {
+            remark("wansan watch: anybody who reaches that address sees the page");
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, batch: &Batch) -> Result<bool> {
+        let mut audience = locked(&self.audience);
+        let mut text = String::new();
+        let mut failed = None;
+        self.board.take(batch, |record, entry| {
+            if matches!(record.event, TcpEvent::Sample | TcpEvent::Change) {
+                return;
+            }
+            match message(&Line::record(record, entry)) {
+                Ok(line) => {
+                    text.push_str(&line);
+                    if record.event == TcpEvent::Begin {
+                        audience.begins.insert(entry.cookie(), line);
+                    } else if record.event == TcpEvent::End {
+                        audience.begins.remove(&entry.cookie());
+                    }
+                }
+                Err(error) => failed = Some(error),
+            }
+        });
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        for line in Line::devices_gone(batch) {
+            text.push_str(&message(&line)?);
+        }
+        if batch.unseen != self.unseen {
+            self.unseen = batch.unseen;
+            text.push_str(&message(&Line::unseen(batch.time.ns(), &self.unseen))?);
+        }
+        audience.tell(text);
+        Ok(true)
+    }
+
+    fn idle(&mut self) -> Result<bool> {
+        if self.framed.elapsed() < FRAME {
+            return Ok(true);
+        }
+        self.framed = Instant::now();
+        let mut audience = locked(&self.audience);
+        if !audience.viewers.is_empty() {
+            let frame = Frame {
+                kind: "frame",
+                time_ns: self.board.time.ns(),
+                connections: self.board.entries.values().map(Now::of).collect(),
+            };
+            audience.tell(message(&frame)?);
+        }
+        Ok(true)
+    }
+
+    fn ended(&mut self, over: Option<&Ending>) -> Result<()> {
+        let why = over.map_or_else(|| "told to end".to_owned(), ToString::to_string);
+        locked(&self.audience).tell(message(&Line::Over { why })?);
+        Ok(())
+    }
+}

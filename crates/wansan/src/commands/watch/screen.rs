@@ -1,0 +1,137 @@
+//! What is seen, in a terminal.
+
+mod history;
+mod view;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use wansan_tcp::watch::{Batch, Way};
+
+use super::board::Board;
+use super::sink::Sink;
+use super::way_in_words;
+use history::Histories;
+use view::{Shown, Sort};
+
+/// A step of the curves, and the time between two pictures.
+const STEP: Duration = Duration::from_millis(100);
+
+/// The terminal, which is given back as it was when this is dropped, and when the program panics.
+pub(super) struct Screen {
+    terminal: DefaultTerminal,
+    /// What there is now.
+    board: Board,
+    histories: Histories,
+    /// What is shown instead, as long as the reader has it paused.
+    held: Option<(Board, Histories)>,
+    shown: Shown,
+    drawn: Instant,
+}
+
+impl Screen {
+    /// Takes the terminal.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub(super) fn open() -> Result<Screen> {
+        let terminal = ratatui::try_init().context("cannot draw on this terminal")?;
+        Ok(Screen {
+            terminal,
+            board: Board::default(),
+            histories: Histories::default(),
+            held: None,
+            shown: Shown::default(),
+            drawn: Instant::now(),
+        })
+    }
+
+    /// Answers a key; `false` when the reader has seen enough.
+    fn answer(&mut self, key: KeyEvent) -> bool {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return false,
+            KeyCode::Char('c') if control => return false,
+            KeyCode::Char('p' | ' ') => {
+                self.held = match self.held.take() {
+                    Some(_) => None,
+                    None => Some((self.board.clone(), self.histories.clone())),
+                };
+            }
+            KeyCode::Char('s') => self.shown.sort = self.shown.sort.next(),
+            KeyCode::Char('r') => self.shown.ascending = !self.shown.ascending,
+            KeyCode::Down | KeyCode::Char('j') => self.select(1),
+            KeyCode::Up | KeyCode::Char('k') => self.select(-1),
+            KeyCode::PageDown => self.select(10),
+            KeyCode::PageUp => self.select(-10),
+            _ => {}
+        }
+        true
+    }
+
+    /// Moves the selection by so many rows.
+    fn select(&mut self, by: isize) {
+        let board = self.held.as_ref().map_or(&self.board, |(board, _)| board);
+        let rows = self.shown.sorted(board);
+        let place = rows
+            .iter()
+            .position(|entry| Some(entry.cookie()) == self.shown.selected);
+        let place = match place {
+            Some(place) => place.saturating_add_signed(by).min(rows.len().max(1) - 1),
+            None => 0,
+        };
+        self.shown.selected = rows.get(place).map(|entry| entry.cookie());
+    }
+
+    fn draw(&mut self) -> Result<()> {
+        let (board, histories) = match &self.held {
+            Some((board, histories)) => (board, histories),
+            None => (&self.board, &self.histories),
+        };
+        self.shown.paused = self.held.is_some();
+        let shown = &self.shown;
+        let drawn = self
+            .terminal
+            .draw(|frame| view::draw(frame, board, histories, shown));
+        drawn.map(|_| ()).context("cannot draw on this terminal")
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+impl Sink for Screen {
+    fn began(&mut self, way: &Way, interval: Duration) -> Result<()> {
+        self.shown.way = way_in_words(way, interval);
+        self.shown.sort = Sort::Rate;
+        self.draw()
+    }
+
+    fn batch(&mut self, batch: &Batch) -> Result<bool> {
+        let histories = &mut self.histories;
+        self.board.take(batch, |record, _| histories.event(record));
+        Ok(true)
+    }
+
+    fn idle(&mut self) -> Result<bool> {
+        while event::poll(Duration::ZERO).context("cannot read keys")? {
+            if let Event::Key(key) = event::read().context("cannot read keys")?
+                && key.kind != KeyEventKind::Release
+                && !self.answer(key)
+            {
+                return Ok(false);
+            }
+        }
+        if self.drawn.elapsed() >= STEP {
+            self.drawn = Instant::now();
+            self.histories.step(&self.board);
+            self.draw()?;
+        }
+        Ok(true)
+    }
+}
