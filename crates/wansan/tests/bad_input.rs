@@ -367,6 +367,24 @@ fn a_congestion_control_that_the_kernel_does_not_have() {
     target_refused(&[], &arguments, &["hasty"]);
 }
 
+/// Set in its table, or by its sweep.
+#[test]
+fn a_congestion_control_of_a_plan_that_the_kernel_does_not_have() {
+    let plan = include_str!("../../../plans/limits/nothing-binds.toml");
+    for setting in [
+        "\n[tcp]\necn = false\ncongestion_control = \"hasty\"\n",
+        "\n[sweep]\ntcp.congestion_control = [\"cubic\", \"hasty\"]\n",
+    ] {
+        let plan = format!("{plan}{setting}");
+        let line = plan.lines().count();
+        refused_beside(
+            &[("plan.toml", plan.as_bytes())],
+            &["lab", "run", "plan.toml", "--json"],
+            &[&format!("plan.toml:{line}: "), "hasty"],
+        );
+    }
+}
+
 #[test]
 fn a_plan_that_is_not_there() {
     refused(&["lab", "run", "plan.toml"], &["plan.toml"]);
@@ -402,6 +420,24 @@ fn a_run_that_is_not_there() {
         refused(arguments, &["latest", "runs", "`wansan lab list`"]);
     }
     refused(&["lab", "list", "--runs", "/dev/null"], &["/dev/null"]);
+}
+
+/// What a lab that was killed before its first cell had ended leaves.
+const NO_CELLS: &[u8] = br#"{"plan": "t", "title": "t", "cells": [], "finding": null,
+    "advised": null, "expectations": [], "paper": null}"#;
+
+#[test]
+fn a_run_compared_with_itself() {
+    let run = [("results.json", NO_CELLS)];
+    refused_beside(&run, &["lab", "compare", ".", "."], &["the same run"]);
+}
+
+#[test]
+fn a_run_without_a_report_names_none() {
+    let run = [("results.json", NO_CELLS)];
+    let (shown, _folder) = run_beside(&run, &["lab", "show", "."]);
+    assert!(shown.status.success(), "{}", shown.output());
+    assert!(!shown.stdout.contains("Report"), "{}", shown.stdout);
 }
 
 #[test]
@@ -574,4 +610,33 @@ fn a_chap_algorithm_is_named_once() {
         let arguments = [command, &chap, &twice].concat();
         refused(&arguments, &["the CHAP algorithm MD5 is there twice"]);
     }
+}
+
+#[test]
+fn a_watch_of_nothing_that_there_is() {
+    for (arguments, words) in [
+        (&["dst", "10.0.0.0/33"][..], &["character 5", "0 to 32"][..]),
+        (&["dport", "=", "http"], &["character 9", "port"]),
+        (&["sport", "=", "1", "and"], &["character 14"]),
+        (&["--port", "65536"], &["--port", "65536"]),
+        (&["--pid", "4194305"], &["no process 4194305"]),
+        (
+            &["--netns", "no-such"],
+            &["/run/netns/no-such", "ip netns list"],
+        ),
+        (&["--netns", "/dev/null"], &["/dev/null"]),
+        (&["--interval", "999us"], &["at least 1ms"]),
+        (&["--web", "nowhere:80"], &["give a port"]),
+        (&["--web", "192.0.2.1:80"], &["192.0.2.1:80"]),
+        (&["--prometheus", "8000"], &["--prometheus"]),
+        (&["--web", "0", "--json"], &["--web", "--json"]),
+    ] {
+        let json = arguments
+            .iter()
+            .all(|a| !["--web", "--prometheus"].contains(a));
+        let more: &[&str] = if json { &["--json"] } else { &[] };
+        refused(&[&["watch"], arguments, more].concat(), words);
+    }
+    // Nothing to show it on.
+    refused(&["watch"], &["no terminal", "--json"]);
 }

@@ -12,7 +12,7 @@ use wansan_iscsi::scsi::{AdditionalSense, Cdb, Sense, SenseKey, cdb};
 use wansan_iscsi::wire::{Lun, ScsiStatus, TaskAttribute};
 use wansan_peers::wansan::{Target, command};
 use wansan_san::url::IscsiUrl;
-use wansan_san::{Initiator, InitiatorConfig, Route};
+use wansan_san::{DelayedAck, Initiator, InitiatorConfig, Route};
 use wansan_trace::Recorder;
 
 const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
@@ -35,6 +35,7 @@ impl Session {
             routes: vec![Route::to(&url)],
             schedule: Schedule::default(),
             congestion_control: None,
+            delayed_ack: DelayedAck::On,
             patience: LIMIT,
             replacement_timeout: Duration::ZERO,
             tcp_interval: Duration::from_secs(1),

@@ -6,15 +6,15 @@
 //! Each plan is run as root, where the suite is root, and as an ordinary user. What a machine does
 //! not allow is counted as ignored, with the reason.
 
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use wansan_arms::{Arm, arms, open_to_all};
+use wansan_tcp::control::Law;
+use wansan_tcp::ebpf::{self, EbpfError};
 
-/// The user that the suite drops to when root starts it.
-const NOBODY: u32 = 65_534;
-/// How often a plan about throughput is run until it comes out as expected.
+/// How often a plan about throughput is run until it has its shape.
 const TRIES: u32 = 3;
 
 fn main() -> ExitCode {
@@ -26,39 +26,37 @@ fn main() -> ExitCode {
         .chain(plans("plans/limits"))
         .chain(plans("plans/checks"))
         .chain(plans("plans/topologies"))
+        .chain(plans("plans/congestion"))
         .map(|plan| Trial::test(format!("{} is right", name(&plan)), move || is_right(&plan)))
         .collect();
-    let mut arms = vec![("an ordinary user", None)];
-    if is_root() {
-        arms = vec![("root", None), ("an ordinary user", Some(NOBODY))];
-    }
     for plan in plans("plans/papers") {
-        trials.push(Trial::test(
-            format!("{} in its quick form", name(&plan)),
-            move || has_its_shape(&plan, &["--quick"], None),
-        ));
-    }
-    for (arm, drop_to) in arms {
-        let obstacle = obstacle(drop_to);
+        let title = format!("{} in its quick form", name(&plan));
+        let obstacle = lacks_controls(&plan);
         if let Some(reason) = &obstacle {
-            eprintln!("not run as {arm}: {reason}");
+            println!("not run: {title}: {reason}");
         }
+        let test = move || has_its_shape(&plan, &["--quick"], Arm::of_suite());
+        trials.push(Trial::test(title, test).with_ignored_flag(obstacle.is_some()));
+    }
+    for arm in arms(makes_a_world) {
         let mut runs = plans("plans/limits");
         for plan in plans("plans/topologies") {
-            let trial = Trial::test(format!("{}, as {arm}", name(&plan)), move || {
-                has_its_shape(&plan, &[], drop_to)
+            let name = name(&plan);
+            let has_tunnels = text(&plan).contains("vpn = ");
+            let test = move || has_its_shape(&plan, &[], arm);
+            trials.push(match has_tunnels {
+                true => arm.tunnel_trial(name, test),
+                false => arm.trial(name, test),
             });
-            trials.push(trial.with_ignored_flag(obstacle.is_some()));
         }
         // Long ones, and no different for another user: once.
-        if drop_to.is_some() || !is_root() {
+        if !arm.is_root() {
             runs.extend(plans("plans/checks"));
         }
         for plan in runs {
-            let trial = Trial::test(format!("{}, as {arm}", name(&plan)), move || {
-                comes_out_as_expected(&plan, drop_to)
-            });
-            trials.push(trial.with_ignored_flag(obstacle.is_some()));
+            let name = name(&plan);
+            let test = move || comes_out_as_expected(&plan, arm);
+            trials.push(arm.trial(name, test));
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -87,63 +85,57 @@ fn name(plan: &Path) -> String {
         .into_owned()
 }
 
-fn wansan(drop_to: Option<u32>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wansan"));
-    if let Some(id) = drop_to {
-        command.uid(id).gid(id);
-    }
-    command
+fn text(plan: &Path) -> String {
+    std::fs::read_to_string(plan).expect("it was listed")
 }
 
-fn is_root() -> bool {
-    let id = Command::new("id").arg("-u").output();
-    id.is_ok_and(|output| output.stdout == b"0\n")
+/// Why a plan cannot have the congestion controls that it names, if it names any of ours.
+fn lacks_controls(plan: &Path) -> Option<EbpfError> {
+    let text = text(plan);
+    let wanted = Law::ALL.iter().any(|law| text.contains(law.name()));
+    wanted.then(ebpf::available)?.err()
 }
 
-/// Why no world can be made by that user, if none can: a plan whose target does not start gets as
-/// far as its world and leaves nothing.
-fn obstacle(drop_to: Option<u32>) -> Option<String> {
-    let scratch = match tempfile::tempdir() {
-        Ok(scratch) => scratch,
-        Err(error) => return Some(error.to_string()),
-    };
+fn wansan(arm: Arm) -> Command {
+    arm.command(env!("CARGO_BIN_EXE_wansan"))
+}
+
+/// Whether this arm can make worlds here: a plan whose target does not start gets as far as its
+/// world and leaves nothing.
+fn makes_a_world(arm: Arm) -> Result<(), Failed> {
+    let scratch = tempfile::tempdir()?;
     let plan = scratch.path().join("obstacle.toml");
-    let text = std::fs::read_to_string(&plans("plans/limits")[0]).expect("it was listed");
-    let text = text.replace("memory:64MiB", "file:/nowhere/disk.img");
-    if let Err(error) = std::fs::write(&plan, text).and_then(|()| open_to_all(scratch.path())) {
-        return Some(error.to_string());
-    }
-    let out = scratch.path().join("runs");
-    match wansan(drop_to)
+    let text = text(&plans("plans/limits")[0]);
+    let text = text.replace("memory:64MiB", "file:/dev/null");
+    std::fs::write(&plan, text)?;
+    open_to_all(scratch.path())?;
+    let output = wansan(arm)
         .args(["lab", "run"])
         .arg(&plan)
         .arg("--out")
-        .arg(out)
+        .arg(scratch.path().join("runs"))
         .output()
-    {
-        Err(error) => Some(format!("the wansan binary cannot be started: {error}")),
-        Ok(output) => {
-            let told = String::from_utf8_lossy(&output.stderr).into_owned();
-            (!told.contains("/nowhere/disk.img")).then_some(told)
-        }
+        .map_err(|error| format!("the wansan binary cannot be started: {error}"))?;
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    if told.contains("/dev/null") {
+        Ok(())
+    } else {
+        Err(told.into())
     }
 }
 
-/// The dropped-to user must be able to write there.
-fn open_to_all(folder: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777))
-}
-
 fn is_right(plan: &Path) -> Result<(), Failed> {
-    let output = wansan(None).args(["lab", "check"]).arg(plan).output()?;
+    let output = wansan(Arm::of_suite())
+        .args(["lab", "check"])
+        .arg(plan)
+        .output()?;
     told(&output, output.status.success())
 }
 
-fn comes_out_as_expected(plan: &Path, drop_to: Option<u32>) -> Result<(), Failed> {
+fn comes_out_as_expected(plan: &Path, arm: Arm) -> Result<(), Failed> {
     let scratch = tempfile::tempdir()?;
     open_to_all(scratch.path())?;
-    let output = wansan(drop_to)
+    let output = wansan(arm)
         .args(["lab", "run"])
         .arg(plan)
         .arg("--out")
@@ -152,22 +144,22 @@ fn comes_out_as_expected(plan: &Path, drop_to: Option<u32>) -> Result<(), Failed
     told(&output, output.status.code() == Some(0))
 }
 
-/// A curve's shape shows in one of a few tries: what else runs on the machine can only hide it.
-fn has_its_shape(plan: &Path, form: &[&str], drop_to: Option<u32>) -> Result<(), Failed> {
+/// Runs a plan about throughput, and again when it misses what it expects: what else uses the computer's
+/// processors decides a single run, and no plan expects what only luck brings.
+fn has_its_shape(plan: &Path, form: &[&str], arm: Arm) -> Result<(), Failed> {
     let scratch = tempfile::tempdir()?;
     open_to_all(scratch.path())?;
     let mut outcome = Ok(());
     for _ in 0..TRIES {
-        let output = wansan(drop_to)
+        let output = wansan(arm)
             .args(["lab", "run"])
             .args(form)
             .arg(plan)
             .arg("--out")
             .arg(scratch.path().join("runs"))
             .output()?;
-        let missed = output.status.code() == Some(1);
         outcome = told(&output, output.status.success());
-        if !missed {
+        if output.status.code() != Some(1) {
             break;
         }
     }

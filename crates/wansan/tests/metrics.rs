@@ -22,9 +22,8 @@ fn scrape(target: &Target) -> BTreeMap<String, f64> {
     let address = target.metrics_address().unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
-    stream
-        .write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
-        .unwrap();
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -101,7 +101,7 @@ impl Server {
         let mut stream = TcpStream::connect(&self.metrics).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         stream
-            .write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n")
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
             .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

@@ -7,7 +7,7 @@ use rand_pcg::Pcg64Mcg;
 use wansan_iscsi::initiator::Schedule;
 use wansan_iscsi::keys::{DigestKind, Wanted};
 use wansan_san::url::IscsiUrl;
-use wansan_san::{InitiatorConfig, Route};
+use wansan_san::{DelayedAck, InitiatorConfig, Route};
 
 use crate::caller::TASKS;
 use crate::kinds::Kind;
@@ -106,6 +106,7 @@ impl Terms {
             routes: vec![Route::to(url); self.connections],
             schedule: self.schedule,
             congestion_control: None,
+            delayed_ack: DelayedAck::On,
             patience: Duration::from_secs(30),
             replacement_timeout: REPLACEMENT_TIMEOUT,
             tcp_interval: Duration::from_secs(1),

@@ -1,5 +1,6 @@
 //! Real kernels at the other end: Debian's, in a virtual machine, with their own initiator
-//! (open-iscsi with `iscsi_tcp`), their own target (LIO) and `dm-multipath`.
+//! (open-iscsi with `iscsi_tcp`), their own target (LIO) and `dm-multipath`; and their own netem and
+//! HighSpeed TCP, beside ours.
 //!
 //! These take minutes where the machine has no KVM, so they run only when asked for:
 //! `make test-kernels`.
@@ -7,9 +8,11 @@
 mod cpio;
 mod files;
 mod guest;
+mod highspeed;
 mod image;
 mod lio;
 mod multipath;
+mod netem;
 mod open_iscsi;
 mod packages;
 mod relay;
@@ -20,10 +23,16 @@ use wansan_peers::trial::trial_on_request;
 use crate::stage::Stop;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    [open_iscsi::trials(), lio::trials(), multipath::trials()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        open_iscsi::trials(),
+        lio::trials(),
+        multipath::trials(),
+        netem::trials(),
+        highspeed::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// A test by the name of its function, which is left out unless asked for.

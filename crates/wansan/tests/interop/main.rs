@@ -1,4 +1,5 @@
-//! wansan against other implementations of iSCSI, and against itself, through its binary.
+//! wansan against other implementations of iSCSI, and against itself, through its binary; and what it has
+//! other programs and kernels do.
 //!
 //! Every test starts what it needs on free ports of loopback and ends it by its own process id.
 //! A test whose peer is not on this machine counts as ignored, with a line `not run: TEST: REASON`
@@ -12,6 +13,7 @@ mod negotiation;
 mod own_pair;
 mod qemu;
 mod stage;
+mod tc;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         own_pair::trials(),
         negotiation::trials(),
         chap::trials(),
+        tc::trials(),
         kernels::trials(),
     ];
     run(trials.into_iter().flatten().collect())

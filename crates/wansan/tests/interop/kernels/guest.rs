@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use wansan_peers::process::Running;
 use wansan_peers::program::find;
 
-use super::image::image;
+use super::image::{Image, image};
 use crate::stage::{Stop, folder, text};
 
 /// The computer outside, as its guests see it.
@@ -27,6 +27,8 @@ const BOOT_LIMIT: Duration = Duration::from_secs(300);
 const KVM_BOOT_LIMIT: Duration = Duration::from_secs(20);
 /// What one command may take.
 const COMMAND_LIMIT: Duration = Duration::from_secs(300);
+/// Lines of its console that are shown when something fails: a kernel's oops with all registers.
+const LAST_WORDS: usize = 60;
 
 /// A running guest. It ends when dropped.
 pub(crate) struct Guest {
@@ -46,7 +48,8 @@ impl Guest {
     pub(crate) fn boot(ports: &[(SocketAddr, u16)]) -> Result<Self, Stop> {
         /// Whether KVM works here; one guest finds out.
         static KVM: OnceLock<bool> = OnceLock::new();
-        let with_kvm = || Self::start("kvm", ports).and_then(|guest| guest.up(KVM_BOOT_LIMIT));
+        let start = |accelerator| Self::start(&image()?, &["-accel", accelerator], ports);
+        let with_kvm = || start("kvm").and_then(|guest| guest.up(KVM_BOOT_LIMIT));
         let mut first = None;
         let kvm = *KVM.get_or_init(|| {
             first = File::options()
@@ -60,13 +63,24 @@ impl Guest {
         match first {
             Some(guest) => Ok(guest),
             None if kvm => with_kvm(),
-            None => Self::start("tcg", ports)?.up(BOOT_LIMIT),
+            None => start("tcg")?.up(BOOT_LIMIT),
         }
     }
 
-    fn start(accelerator: &str, ports: &[(SocketAddr, u16)]) -> Result<Self, Stop> {
+    /// Boots a guest of `image` by software whose clock counts what it carries out, a nanosecond for
+    /// each instruction, and leaps over the time for which it has nothing to do. So its times are the
+    /// same however busy this computer is. It has no use for the computer outside, which has another
+    /// time.
+    ///
+    /// # Errors
+    /// [`Stop::NotRun`] when the machine lacks a program that this needs.
+    pub(crate) fn boot_on_own_time(image: &Image) -> Result<Self, Stop> {
+        let by_instructions = ["-accel", "tcg", "-icount", "shift=0,sleep=off"];
+        Self::start(image, &by_instructions, &[])?.up(BOOT_LIMIT)
+    }
+
+    fn start(image: &Image, how: &[&str], ports: &[(SocketAddr, u16)]) -> Result<Self, Stop> {
         let qemu = find("qemu-system-x86_64")?;
-        let image = image()?;
         let folder = folder()?;
         let forwards: String = ports
             .iter()
@@ -74,7 +88,8 @@ impl Guest {
             .collect();
         let mut command = Command::new(qemu);
         command
-            .args(["-accel", accelerator, "-cpu", "max", "-m", "1024"])
+            .args(how)
+            .args(["-cpu", "max", "-m", "1024"])
             .args([
                 "-nodefaults",
                 "-no-user-config",
@@ -168,15 +183,28 @@ impl Guest {
         }
     }
 
+    /// A failure that came while this guest was the other end, with what its kernel printed last.
+    pub(crate) fn beside(&self, stop: Stop) -> Stop {
+        match stop {
+            Stop::Failed(what) => Stop::Failed(format!("{what}\n{}", self.last_words())),
+            other => other,
+        }
+    }
+
     fn failure(&self, command: &str, what: &str, printed: &str) -> Stop {
+        let words = self.last_words();
+        Stop::Failed(format!(
+            "guest: {command}: {what}; it printed:\n{printed}{words}"
+        ))
+    }
+
+    fn last_words(&self) -> String {
         let read = |name: &Path| std::fs::read_to_string(name).unwrap_or_default();
         let console = read(&console(self.folder.path()));
         let lines: Vec<&str> = console.lines().collect();
-        let last = lines[lines.len().saturating_sub(30)..].join("\n");
+        let last = lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n");
         let qemu = read(&self.folder.path().join("qemu"));
-        Stop::Failed(format!(
-            "guest: {command}: {what}; it printed:\n{printed}the kernel at the end:\n{last}\n{qemu}"
-        ))
+        format!("the guest's kernel at the end:\n{last}\n{qemu}")
     }
 }
 

@@ -16,13 +16,14 @@ const INIT: &str = include_str!("init");
 
 /// The modules that guests may load, with all that these depend on: how their paths below the
 /// kernel's folder of modules begin.
-const MODULES: [&str; 20] = [
+const MODULES: [&str; 23] = [
     "modules.",
     "kernel/arch/x86/crypto/crc32c",
     "kernel/block/",
     "kernel/crypto/",
     "kernel/drivers/md/dm-",
     "kernel/drivers/net/net_failover.",
+    "kernel/drivers/net/veth.",
     "kernel/drivers/net/virtio_net.",
     "kernel/drivers/scsi/device_handler/",
     "kernel/drivers/scsi/iscsi_tcp.",
@@ -37,6 +38,8 @@ const MODULES: [&str; 20] = [
     "kernel/fs/mbcache.",
     "kernel/lib/",
     "kernel/net/core/",
+    "kernel/net/ipv4/",
+    "kernel/net/sched/",
 ];
 
 /// What of the packages no guest looks at: how their paths begin.
@@ -53,6 +56,26 @@ const UNUSED: [&str; 5] = [
 pub(crate) struct Image {
     pub(crate) kernel: PathBuf,
     pub(crate) file_system: PathBuf,
+}
+
+impl Image {
+    /// This image with `program` below `/usr/local/bin`, written into `folder`.
+    pub(crate) fn with(&self, program: &Path, folder: &Path) -> io::Result<Image> {
+        let file_system = folder.join("initramfs");
+        fs::copy(&self.file_system, &file_system)?;
+        // The kernel unpacks one archive after the other.
+        let more = File::options().append(true).open(&file_system)?;
+        let mut archive = Archive::new(BufWriter::new(more));
+        archive.folder("usr/local")?;
+        archive.folder("usr/local/bin")?;
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        archive.file(&format!("usr/local/bin/{name}"), 0o755, &fs::read(program)?)?;
+        archive.finish()?;
+        Ok(Image {
+            kernel: self.kernel.clone(),
+            file_system,
+        })
+    }
 }
 
 /// The image of all guests of this process. Packages are kept in the target folder of cargo; the

@@ -40,7 +40,8 @@ fn serves() -> Result<(), Stop> {
         for (block, count) in [("4KiB", 2000), ("1MiB", 64)] {
             let block = ["--block", block, "--parallel", "16"];
             let load_of = ["--op", "mix", "--verify"];
-            load(&url, count, &[&load_of[..], &block, &session].concat())?;
+            load(&url, count, &[&load_of[..], &block, &session].concat())
+                .map_err(|stop| guest.beside(stop))?;
         }
     }
     Ok(())
@@ -52,16 +53,24 @@ fn serves() -> Result<(), Stop> {
 /// LIO of Linux 6.1 cannot move the tasks of one connection to another, although it grants error
 /// recovery level 2: it answers TASK REASSIGN with 255 (rejected) when it has moved the task, and
 /// with 0 (complete) when it does not know it (`iscsit_convert_tcm_tmr_rsp` takes the codes of
-/// iSCSI for others), and the kernel dereferences a null pointer when such a session ends.
+/// iSCSI for others), and the kernel dereferences a null pointer when such a session ends. It also walks
+/// through the connections of a session that is lost or logged out while it waits for each of them to
+/// end, and panics where another one goes meanwhile; so our initiator leaves ending them to it.
 fn loses_connections() -> Result<(), Stop> {
-    /// Of each size of block.
-    const MOVED_BYTES: u64 = 64 << 20;
-    const LOSSES: u64 = 2;
     let address = free_address()?;
     let mut guest = Guest::boot(&[(address, PORT)])?;
     serve(&mut guest)?;
     let relay = Relay::to(address)?;
     let url = url(relay.address());
+    let outcome = lose_under_load(&relay, &url);
+    outcome.map_err(|stop| guest.beside(stop))
+}
+
+/// The load of [`loses_connections`], through the relay that ends its connections.
+fn lose_under_load(relay: &Relay, url: &str) -> Result<(), Stop> {
+    /// Of each size of block.
+    const MOVED_BYTES: u64 = 64 << 20;
+    const LOSSES: u64 = 2;
     for (block, block_bytes) in [("16KiB", 16 << 10), ("1MiB", 1 << 20)] {
         let passed_before = relay.passed_bytes();
         let printed = std::thread::scope(|scope| {
@@ -69,7 +78,7 @@ fn loses_connections() -> Result<(), Stop> {
                 let session = ["--connections", "4", "--error-recovery-level", "1"];
                 let load_of = ["--op", "mix", "--verify", "--block", block];
                 let count = MOVED_BYTES / block_bytes;
-                load(&url, count, &[&load_of[..], &session].concat())
+                load(url, count, &[&load_of[..], &session].concat())
             });
             for loss in 1..=LOSSES {
                 let due = passed_before + MOVED_BYTES * loss / (LOSSES + 1);

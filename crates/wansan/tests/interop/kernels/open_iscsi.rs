@@ -97,8 +97,8 @@ impl Node {
         // Statuses of iscsiadm: the target refuses, or iscsid itself gives up.
         const REFUSED: u8 = 24;
         const GIVEN_UP: u8 = 19;
-        // It does not follow into the stage in which it would have to prove something.
-        self.fails(guest, GIVEN_UP)?;
+        // It forgoes the stage in which it would have to prove something.
+        self.fails(guest, REFUSED)?;
         let auth = |name| format!("session.auth.{name}");
         for (name, value) in [
             ("authmethod", "CHAP"),

@@ -12,12 +12,13 @@ use wansan_peers::program::find;
 use crate::stage::Stop;
 
 /// What guests need; whatever these depend on comes along.
-const WANTED: [&str; 7] = [
+const WANTED: [&str; 8] = [
     "linux-image-amd64",
     "busybox-static",
     "kmod",
     "udev",
     "e2fsprogs",
+    "iproute2",
     "open-iscsi",
     "multipath-tools",
 ];

@@ -8,7 +8,7 @@ use super::fake_target::{Bench, Portal, Target};
 use crate::client::Pairs;
 use crate::wire::{equal, expect_pdu};
 
-pub(super) const PLAYS: [Play; 15] = [
+pub(super) const PLAYS: [Play; 16] = [
     Play::new(
         "keeps_to_the_command_window",
         "§4.2.2.1: the initiator MUST NOT send a command with a CmdSN above MaxCmdSN",
@@ -53,6 +53,11 @@ pub(super) const PLAYS: [Play; 15] = [
         "refuses_more_r2ts_than_agreed",
         "§13.17: at most MaxOutstandingR2T of one task are outstanding",
         r2t_too_many,
+    ),
+    Play::new(
+        "brings_nothing_when_asked_for_nothing",
+        "§11.8.4: \"The Desired Data Transfer Length MUST NOT be 0\": LIO's are passed over",
+        r2t_for_nothing,
     ),
     Play::new(
         "takes_data_in_its_order",
@@ -255,6 +260,19 @@ fn r2t_too_many() -> Result<(), Stop> {
     let both = [target.wire.encode(one, &[]), target.wire.encode(two, &[])].concat();
     target.wire.send_bytes(&both)?;
     target.is_given_up()
+}
+
+fn r2t_for_nothing() -> Result<(), Stop> {
+    // It does not count among those that are outstanding.
+    let (bench, mut target) = play(&WRITES, &[("MaxOutstandingR2T", "1")])?;
+    let (write, _) = target.command()?;
+    target.ask(&write, 0, 0, 0)?;
+    target.ask(&write, 1, 0, IO_BYTES)?;
+    sequence(&mut target, 0x5001, 0, IO_BYTES)?;
+    target.ask(&write, 2, IO_BYTES, 0)?;
+    target.respond(&write, ScsiStatus::Good)?;
+    target.serve_to_the_end()?;
+    bench.ends_well()
 }
 
 fn data_in_pieces() -> Result<(), Stop> {

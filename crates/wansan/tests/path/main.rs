@@ -1,50 +1,72 @@
-//! Paths that change while a lab runs: by the plan's timeline, and by `wansan path set`.
+//! Paths under a lab that runs: changed by the plan's timeline and by `wansan path set`, captured, shared
+//! by routes, and carried by netem.
+
+mod capture;
+mod routed;
+mod together;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Failed};
 use serde_json::Value;
+use wansan_arms::{Arm, arms, open_to_all};
 use wansan_trace::{event, file};
 
-/// The user that the suite drops to when root starts it.
-const NOBODY: u32 = 65_534;
 /// Longest wait for something that a lab does.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a session without a connection tries to come back.
+const GIVEN_UP: Duration = Duration::from_secs(120);
+
 type Test = fn(&Lab) -> Result<(), Failed>;
 
-const TESTS: [(&str, Test); 5] = [
+const TESTS: [(&str, Test); 11] = [
+    (
+        "initiators far and near are measured together",
+        together::far_and_near,
+    ),
     ("a timeline changes paths at its times", timeline),
     ("a path goes down and comes up under a session", outage),
+    (
+        "a path that stays down fails its cell, which can be explained",
+        stays_down,
+    ),
+    (
+        "a session routed by port comes back from its port after an outage",
+        routed::outage,
+    ),
+    (
+        "a shared path serves the route first that has priority",
+        routed::priority,
+    ),
     ("paths are shown and set while a lab runs", by_hand),
-    ("a capture has every packet and what became of it", capture),
+    (
+        "a capture has every packet and what became of it",
+        capture::whole_file,
+    ),
+    (
+        "single elements are captured on both their sides",
+        capture::single_elements,
+    ),
     ("a killed lab is not taken for a running one", killed),
+    (
+        "netem carries a path, or it is said what the kernel lacks",
+        netem,
+    ),
 ];
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Worlds side by side would take each other's processor time.
     arguments.test_threads = Some(1);
-    let mut arms = vec![("an ordinary user", None)];
-    if rustix::process::getuid().is_root() {
-        arms = vec![("root", None), ("an ordinary user", Some(NOBODY))];
-    }
     let mut trials = Vec::new();
-    for (arm, drop_to) in arms {
-        let obstacle = Lab::new(drop_to).and_then(|lab| lab.obstacle());
-        if let Err(reason) = &obstacle {
-            eprintln!("not run as {arm}: {}", reason.message().unwrap_or_default());
-        }
+    for arm in arms(|arm| Lab::new(arm)?.runs_at_all()) {
         for (name, test) in TESTS {
-            let trial = Trial::test(format!("{name}, as {arm}"), move || {
-                test(&Lab::new(drop_to)?)
-            });
-            trials.push(trial.with_ignored_flag(obstacle.is_err()));
+            trials.push(arm.trial(name, move || test(&Lab::new(arm)?)));
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -53,7 +75,7 @@ fn main() -> ExitCode {
 /// A folder to run labs in.
 struct Lab {
     scratch: tempfile::TempDir,
-    drop_to: Option<u32>,
+    arm: Arm,
 }
 
 /// A running lab; dropping it kills it.
@@ -70,15 +92,15 @@ impl Drop for Running {
 }
 
 impl Lab {
-    fn new(drop_to: Option<u32>) -> Result<Lab, Failed> {
+    fn new(arm: Arm) -> Result<Lab, Failed> {
         let scratch = tempfile::tempdir()?;
         // A path that no socket's address has room for.
         let deep = scratch.path().join("d".repeat(120));
         fs::create_dir(&deep)?;
         for folder in [scratch.path(), &deep] {
-            fs::set_permissions(folder, fs::Permissions::from_mode(0o777))?;
+            open_to_all(folder)?;
         }
-        Ok(Lab { scratch, drop_to })
+        Ok(Lab { scratch, arm })
     }
 
     fn folder(&self) -> PathBuf {
@@ -86,11 +108,8 @@ impl Lab {
     }
 
     fn wansan(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_wansan"));
+        let mut command = self.arm.command(env!("CARGO_BIN_EXE_wansan"));
         command.args(arguments).current_dir(self.folder());
-        if let Some(id) = self.drop_to {
-            command.uid(id).gid(id);
-        }
         command
     }
 
@@ -106,10 +125,14 @@ impl Lab {
              [workload]\nop = \"read\"\nblock = \"4KiB\"\ntime = \"{time}\"\nwarmup = \"0s\"\n\
              [trace]\nkinds = [\"io\", \"path\"]\nmemory = \"32MiB\"\n"
         );
-        Ok(fs::write(self.folder().join("trial.toml"), text)?)
+        self.write(&text)
     }
 
-    fn obstacle(&self) -> Result<(), Failed> {
+    fn write(&self, plan: &str) -> Result<(), Failed> {
+        Ok(fs::write(self.folder().join("trial.toml"), plan)?)
+    }
+
+    fn runs_at_all(&self) -> Result<(), Failed> {
         self.plan("100ms", "", "")?;
         self.run().map(|_| ())
     }
@@ -275,6 +298,48 @@ fn outage(lab: &Lab) -> Result<(), Failed> {
     check(iops * 4.0 > 150.0, || format!("{iops} IOPS"))
 }
 
+fn stays_down(lab: &Lab) -> Result<(), Failed> {
+    lab.plan("2s", "timeline = [\"at 1s upper down\"]", "")?;
+    let begun = Instant::now();
+    let output = lab.wansan(&["lab", "run", "trial.toml"]).output()?;
+    // Sooner than the session gives up by itself.
+    let took = begun.elapsed();
+    check(took < GIVEN_UP, || format!("it took {took:?}"))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let last = said.lines().last().unwrap_or_default();
+    let parts = [
+        "cell 0 failed",
+        "of its I/Os can not be done",
+        "s upper down",
+    ];
+    check(output.status.code() == Some(2), || said.clone())?;
+    check(parts.iter().all(|part| last.contains(part)), || {
+        said.clone()
+    })?;
+    let run = lab.runs()?.pop().ok_or("there is no run folder")?;
+    let results: Value = serde_json::from_slice(&fs::read(run.join("results.json"))?)?;
+    let cell = &results["cells"][0];
+    check(
+        cell["failure"].is_string() && cell["iops"].is_null(),
+        || cell.to_string(),
+    )?;
+    check(cell["timeline"][0]["made_at_ns"].is_u64(), || {
+        cell.to_string()
+    })?;
+    let lost = |name: &str| whole(&direction(&cell["paths"], name)?["outage_drops"]);
+    check(lost("upper:forward")? + lost("upper:back")? > 0, || {
+        "nothing was lost".to_owned()
+    })?;
+    let folder = run.join("cell-000").to_string_lossy().into_owned();
+    let explained = lab.wansan(&["explain", &folder]).output()?;
+    good(&explained)?;
+    let told = String::from_utf8_lossy(&explained.stdout).into_owned();
+    check(
+        told.contains("s upper down (by plan)") && told.contains("Cell 0 failed: "),
+        || told.clone(),
+    )
+}
+
 fn by_hand(lab: &Lab) -> Result<(), Failed> {
     let none = lab.refused(&["show"])?;
     check(none.contains("no lab runs"), || none.clone())?;
@@ -287,12 +352,19 @@ fn by_hand(lab: &Lab) -> Result<(), Failed> {
         ("uper down", "did you mean `upper`?"),
         ("upper.dely = 1ms", "did you mean `delay`?"),
         ("upper.delay = 70s", "more than 60s"),
+        ("upper.delay = 5", "`upper.delay`"),
+        ("upper.queue.limit = 5KiB", ": `upper.queue.limit`"),
+        ("upper.rate = none", "`unlimited`"),
         ("nonsense", "PATH.KEY = VALUE"),
     ] {
         let told = lab.refused(&["set", "upper.delay = 7ms", statement])?;
         check(told.contains(part), || told.clone())?;
     }
     let folder = running.folder.to_string_lossy().into_owned();
+    let name = folder.rsplit('/').next().unwrap_or_default();
+    for called in ["trial", &name[..9], &format!("trial/{name}")] {
+        lab.asked(&["show", "--run", called])?;
+    }
     let shown = lab.asked(&["show", "--run", &folder])?;
     let forward = direction(&shown["paths"], "upper:forward")?;
     check(forward["delay_asked_ns"] == 2_000_000, || {
@@ -322,11 +394,23 @@ fn by_hand(lab: &Lab) -> Result<(), Failed> {
         }
         check(Instant::now() < until, || shown.to_string())?;
     }
+    lab.asked(&["set", "upper.forward.rate = unlimited"])?;
+    // What is shown is of the last sample.
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let shown = lab.asked(&["show"])?;
+        let forward = direction(&shown["paths"], "upper:forward")?;
+        if forward["rate_asked_bits_per_s"].is_null() {
+            break;
+        }
+        check(Instant::now() < until, || forward.to_string())?;
+    }
     let words = lab.path(&["show"])?;
     let words = String::from_utf8_lossy(&words.stdout).into_owned();
     check(words.contains("upper:back: delay 20.000 ms asked"), || {
         words.clone()
     })?;
+    check(words.contains("rate unlimited asked, "), || words.clone())?;
     check(words.contains("upper.delay = 20ms (by hand)"), || {
         words.clone()
     })?;
@@ -342,15 +426,96 @@ fn by_hand(lab: &Lab) -> Result<(), Failed> {
         timeline[1]["statement"] == "upper.back.rate = 50Mbit/s",
         || timeline.to_string(),
     )?;
+    // Whoever looks at the run is told.
+    let told = |arguments: &[&str]| -> Result<String, Failed> {
+        let output = lab.wansan(arguments).output()?;
+        good(&output)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    for arguments in [
+        &["lab", "show", "trial"][..],
+        &["lab", "export", "csv", "trial"],
+        &["explain", &folder],
+        &["explain", "trial"],
+        &["explain", &format!("{folder}/cell-000")],
+    ] {
+        let told = told(arguments)?;
+        let parts = [
+            "upper.delay = 20ms (by hand)",
+            "upper.back.rate = 50Mbit/s (by hand)",
+        ];
+        check(parts.iter().all(|part| told.contains(part)), || {
+            format!("{arguments:?}: {told}")
+        })?;
+    }
+    lab.plan("1s", "", "rate = \"100Mbit/s\"")?;
+    lab.run()?;
+    let compared = told(&["lab", "compare", &folder, "trial"])?;
+    check(
+        compared.contains("A, cell 0: at ") && compared.contains("; A changed by hand"),
+        || compared.clone(),
+    )?;
     let over = lab.refused(&["set", "upper down", "--run", &folder])?;
     check(over.contains("no lab runs there"), || over.clone())
+}
+
+/// With sch_netem in the kernel or without.
+fn netem(lab: &Lab) -> Result<(), Failed> {
+    lab.plan("200ms", "world.emulator = \"netem\"", "")?;
+    let file = lab.folder().join("trial.toml");
+    let plan = fs::read_to_string(&file)?.replace("\"io\", \"path\"", "\"io\"");
+    fs::write(&file, plan)?;
+    let run = lab
+        .wansan(&["lab", "run", "trial.toml", "--json"])
+        .output()?;
+    if run.status.success() {
+        let results: Value = serde_json::from_slice(&run.stdout)?;
+        let cell = &results["cells"][0];
+        check(cell["emulator"] == "netem", || cell.to_string())?;
+        let directions = cell["netem"].as_array().map_or(0, Vec::len);
+        let carried = |direction: usize| cell["netem"][direction]["out_packets"].as_u64();
+        return check(
+            directions == 2 && carried(0) > Some(0) && carried(1) > Some(0),
+            || cell.to_string(),
+        );
+    }
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    let last = said.lines().last().unwrap_or_default();
+    let is_named = last.contains("sch_netem") || last.contains("apt-get install iproute2");
+    check(run.status.code() == Some(2) && is_named, || said.clone())?;
+    // Nor is a sweep begun that netem's cells would end.
+    lab.plan("200ms", "", "")?;
+    let plan = fs::read_to_string(&file)?.replace("\"io\", \"path\"", "\"io\"");
+    fs::write(
+        &file,
+        plan + "[sweep]\n\"world.emulator\" = [\"user\", \"netem\"]\n",
+    )?;
+    let sweep = lab.wansan(&["lab", "run", "trial.toml"]).output()?;
+    let said = String::from_utf8_lossy(&sweep.stderr).into_owned();
+    check(sweep.status.code() == Some(2), || said)?;
+    check(!lab.folder().join("runs").exists(), || {
+        "a run that did not begin left its folder".to_owned()
+    })
 }
 
 fn killed(lab: &Lab) -> Result<(), Failed> {
     lab.plan("60s", "", "")?;
     let mut running = lab.start()?;
+    let listed = || -> Result<Value, Failed> {
+        let output = lab.wansan(&["lab", "list", "--json"]).output()?;
+        good(&output)?;
+        Ok(serde_json::from_slice(&output.stdout)?)
+    };
+    let list = listed()?;
+    check(list[0]["running"] == true, || list.to_string())?;
     running.child.kill()?;
     running.child.wait()?;
+    let list = listed()?;
+    let killed = &list[0];
+    check(
+        killed["running"] == false && killed["complete"] == false && killed["plan"] == "trial",
+        || list.to_string(),
+    )?;
     let told = lab.refused(&["show"])?;
     check(told.contains("no lab runs"), || told.clone())?;
     let folder: &Path = &running.folder;
@@ -362,115 +527,4 @@ fn killed(lab: &Lab) -> Result<(), Failed> {
     check(again.child.wait()?.success(), || {
         "the lab has failed".to_owned()
     })
-}
-
-fn capture(lab: &Lab) -> Result<(), Failed> {
-    lab.plan("1s", "", "capture = true\nloss = { packets = [8, 12] }")?;
-    let plan = lab.folder().join("trial.toml");
-    let cell = lab.run()?;
-    let run = lab.runs()?.pop().ok_or("there is no run folder")?;
-    let file = run.join("cell-000/upper.pcapng");
-    let packets = captured(&fs::read(&file)?)?;
-    for (interface, name) in [(0, "upper:forward"), (1, "upper:back")] {
-        let path = direction(&cell["paths"], name)?;
-        let here = packets
-            .iter()
-            .filter(|packet| packet.interface == interface);
-        let all = whole(&path["out_packets"])? + whole(&path["dropped_packets"])?;
-        check(here.clone().count() as u64 == all, || {
-            format!("{name}: not {all}")
-        })?;
-        let lost: Vec<&Packet> = here.filter(|packet| !packet.comment.is_empty()).collect();
-        let dropped = whole(&path["dropped_packets"])?;
-        check(dropped == 2 && lost.len() == 2, || {
-            format!("{name}: {} and {dropped} are lost", lost.len())
-        })?;
-        let told = lost.iter().all(|packet| packet.comment == "wansan: lost");
-        check(told, || lost[0].comment.clone())?;
-    }
-    check(packets.is_sorted_by_key(|packet| packet.time_ns), || {
-        "they are out of order".to_owned()
-    })?;
-    // IPv4 or ARP, as hosts send them.
-    let known = packets
-        .iter()
-        .all(|packet| matches!(packet.ethertype, 0x0800 | 0x0806));
-    check(known, || "there are strange frames".to_owned())?;
-    let span_ns = packets.last().map_or(0, |packet| packet.time_ns) - packets[0].time_ns;
-    check(span_ns > 400_000_000, || format!("only {span_ns} ns"))?;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
-    let age_ns = now.as_nanos() as u64 - packets[0].time_ns;
-    check(age_ns < PATIENCE.as_nanos() as u64, || {
-        format!("{age_ns} ns ago")
-    })?;
-    // Where Wireshark's tools are, they agree.
-    if let Ok(output) = Command::new("capinfos")
-        .args(["-c", "-M", "-r", "-T"])
-        .arg(&file)
-        .output()
-    {
-        good(&output)?;
-        let told = String::from_utf8_lossy(&output.stdout).into_owned();
-        check(told.contains(&packets.len().to_string()), || told.clone())?;
-    }
-    // A name that is none of a file is refused with its line, before anything runs.
-    let text = fs::read_to_string(&plan)?;
-    fs::write(&plan, text.replace("\"upper\"", "\"../upper\""))?;
-    let output = lab.wansan(&["lab", "check", "trial.toml"]).output()?;
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    check(output.status.code() == Some(2), || told.clone())?;
-    check(
-        told.contains("trial.toml:") && told.contains("capture's file"),
-        || told.clone(),
-    )
-}
-
-/// A frame of a capture.
-struct Packet {
-    interface: u32,
-    time_ns: u64,
-    ethertype: u16,
-    comment: String,
-}
-
-/// Reads a little-endian pcapng file of one section.
-fn captured(file: &[u8]) -> Result<Vec<Packet>, Failed> {
-    let word = |at: usize| -> Result<u32, Failed> {
-        let bytes = file.get(at..at + 4).ok_or("it is cut short")?;
-        Ok(u32::from_le_bytes(bytes.try_into()?))
-    };
-    check(word(0)? == 0x0a0d_0d0a && word(8)? == 0x1a2b_3c4d, || {
-        "it is no pcapng file".to_owned()
-    })?;
-    let mut packets = Vec::new();
-    let mut at = 0;
-    while at < file.len() {
-        let length = word(at + 4)? as usize;
-        check(
-            length >= 12 && word(at + length - 4)? as usize == length,
-            || format!("the block at {at} has two lengths"),
-        )?;
-        if word(at)? == 6 {
-            let bytes = word(at + 20)? as usize;
-            check(bytes == word(at + 24)? as usize, || {
-                "a frame is cut".to_owned()
-            })?;
-            let options = at + 28 + bytes.next_multiple_of(4);
-            let comment = if options < at + length - 4 {
-                let of = &file[options + 4..options + 4 + usize::from(file[options + 2])];
-                String::from_utf8_lossy(of).into_owned()
-            } else {
-                String::new()
-            };
-            packets.push(Packet {
-                interface: word(at + 8)?,
-                time_ns: u64::from(word(at + 12)?) << 32 | u64::from(word(at + 16)?),
-                ethertype: u16::from_be_bytes([file[at + 40], file[at + 41]]),
-                comment,
-            });
-        }
-        at += length;
-    }
-    check(!packets.is_empty(), || "it has no packets".to_owned())?;
-    Ok(packets)
 }

@@ -1,0 +1,198 @@
+//! `wansan relay` as its users run it, and what only namespaces of its own can show: transparent
+//! flows, and paths that swallow everything.
+
+mod command;
+mod deficit;
+mod latency;
+mod line;
+mod machine;
+mod namespaces;
+mod pair;
+mod pause;
+mod program;
+mod service;
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use wansan_arms::{Arm, ROLE, arms, end};
+use wansan_lab::world::isolate;
+use wansan_peers::program::find;
+
+use machine::Trouble;
+
+type Test = fn() -> Result<(), Failed>;
+
+const COMMAND: [(&str, Test); 9] = [
+    ("mistakes are told in a line", command::mistakes),
+    ("a file is read again", command::reload),
+    ("counters tell what is carried", command::counters),
+    ("its flows can be watched", command::watched),
+    ("records have both sides", command::records),
+    ("flows may end before the relay does", command::drain),
+    ("a killed relay does not look like an end", command::killed),
+    (
+        "an initiator recovers from a killed relay",
+        command::recovery,
+    ),
+    (
+        "without descriptors it waits for some",
+        command::descriptors,
+    ),
+];
+
+type Role = fn() -> Result<(), String>;
+
+const ROLES: [(&str, Role); 8] = [
+    (
+        "transparent flows keep the client's address",
+        namespaces::transparent,
+    ),
+    ("rules go with the relay", namespaces::rules),
+    (
+        "a listener that is transparent no more takes nothing",
+        namespaces::no_longer_transparent,
+    ),
+    (
+        "a reload tells of rules as the start does",
+        namespaces::told_again,
+    ),
+    (
+        "a path that swallows what is sent ends a flow",
+        namespaces::black_hole,
+    ),
+    ("a silent path ends a silent flow", namespaces::silence),
+    (
+        "an end that has forgotten a flow ends it",
+        namespaces::half_open,
+    ),
+    ("a host that is gone ends its flows", namespaces::vanished),
+];
+
+type Measuring = fn() -> Result<(), Trouble>;
+
+/// What measures; one after the other, so that they do not disturb each other.
+const MEASURING: [(&str, Measuring); 1] =
+    [("a window holds the backlog to a time", latency::window)];
+
+/// Those of laws that load a program into the kernel. What a cut costs is the backlog below which the
+/// outgoing side runs dry, and above which it does not.
+const SIGNALLING: [(&str, Measuring); 8] = [
+    ("arriving segments are answered with ECE", latency::arrival),
+    ("a pause is no round trip", pause::held),
+    (
+        "where ECE is of no use the window holds the backlog",
+        latency::fallbacks,
+    ),
+    (
+        "that ECE is of no use is not told before it is known",
+        latency::slow_start,
+    ),
+    ("P5's laws ask for ECE after reads", latency::of_p5),
+    ("below what a cut of Reno costs runs dry", deficit::of_reno),
+    (
+        "below what a cut of CUBIC costs runs dry",
+        deficit::of_cubic,
+    ),
+    (
+        "below what a cut of HighSpeed TCP costs runs dry",
+        deficit::of_high_speed,
+    ),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [role, name] = &arguments[..]
+        && role == ROLE
+    {
+        return play(name);
+    }
+    let arguments = Arguments::from_args();
+    let mut trials: Vec<Trial> = COMMAND
+        .into_iter()
+        .map(|(name, test)| Trial::test(name, test))
+        .collect();
+    for arm in arms(|arm| {
+        find("nft").map_err(|missing| missing.to_string())?;
+        find("ip").map_err(|missing| missing.to_string())?;
+        arm.plays(&["isolate"])
+    }) {
+        for (name, _) in ROLES {
+            trials.push(arm.trial(name, move || arm.plays(&[name])));
+        }
+        for (name, _) in MEASURING {
+            trials.push(arm.trial(name, move || alone(arm, name)));
+        }
+    }
+    let missing = wansan_tcp::ebpf::available().err();
+    if let Some(missing) = &missing {
+        eprintln!("not run: laws that signal ECE: {missing}");
+    }
+    let arm = Arm::of_suite();
+    let name = "what the service's unit grants is enough for signals";
+    trials.push(
+        arm.trial(name, service::rights)
+            .with_ignored_flag(missing.is_some()),
+    );
+    for (name, _) in SIGNALLING {
+        let trial = arm.trial(name, move || alone(arm, name));
+        trials.push(trial.with_ignored_flag(missing.is_some()));
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    let repeated = REPEATED.load(Ordering::Relaxed);
+    if repeated > 0 {
+        eprintln!("{repeated} measurements were made again because of the machine, see above");
+    }
+    conclusion.exit_code()
+}
+
+/// Measurements that were made again.
+static REPEATED: AtomicUsize = AtomicUsize::new(0);
+
+/// How a role ends that the machine has disturbed: a temporary failure, as sysexits.h has it.
+const EX_TEMPFAIL: u8 = 75;
+
+/// Plays a role that measures while no other one does, and again only where the machine disturbed it:
+/// what a busy machine does to a path is not the relay's doing.
+fn alone(arm: Arm, name: &str) -> Result<(), Failed> {
+    const TRIES: usize = 5;
+    static MEASURES: Mutex<()> = Mutex::new(());
+    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
+    for attempt in 1.. {
+        let output = arm.role(&[name]).output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() {
+            break;
+        }
+        if output.status.code() != Some(EX_TEMPFAIL.into()) || attempt == TRIES {
+            return Err(said.into());
+        }
+        REPEATED.fetch_add(1, Ordering::Relaxed);
+        eprintln!("{name}, as {arm}: try {attempt} of {TRIES} is made again: {said}");
+    }
+    Ok(())
+}
+
+fn play(name: &str) -> ExitCode {
+    if let Err(error) = isolate() {
+        return end(Err(error.to_string()));
+    }
+    if let Some((_, play)) = ROLES.iter().find(|(role, _)| *role == name) {
+        return end(play());
+    }
+    let mut measuring = MEASURING.iter().chain(&SIGNALLING);
+    match measuring.find(|(role, _)| *role == name) {
+        Some((_, play)) => match play() {
+            Err(Trouble::Disturbed(what, disturbance)) => {
+                eprintln!("{what}\nbut {disturbance}");
+                ExitCode::from(EX_TEMPFAIL)
+            }
+            Err(Trouble::Failed(what)) => end(Err(what)),
+            Ok(()) => end(Ok(())),
+        },
+        None if name == "isolate" => end(Ok(())),
+        None => end(Err(format!("no role `{name}`"))),
+    }
+}

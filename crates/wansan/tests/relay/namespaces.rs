@@ -1,0 +1,516 @@
+//! A client, the relay's host and a target, each in a network namespace, and the target behind the
+//! relay's host.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Failed;
+use rustix::net::sockopt::set_socket_linger;
+use rustix::process::Signal;
+use wansan_lab::world::Namespace;
+use wansan_relay::{ListenerConfig, Relay, RelayConfig, Rules};
+use wansan_trace::Kinds;
+
+use crate::program::{LIMIT, Relay as Program};
+
+const PORT: u16 = 3260;
+
+/// What a side may be silent for, or leave unacknowledged.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+struct World {
+    client: Namespace,
+    middle: Namespace,
+    target: Namespace,
+    /// Keep the namespaces' names for ip(8): their process ids.
+    holders: Vec<Child>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for holder in &mut self.holders {
+            // One that has ended cannot be killed.
+            let _ = holder.kill();
+            let _ = holder.wait();
+        }
+    }
+}
+
+/// Runs a command of a shell in a namespace.
+fn sh(place: &Namespace, command: &str) -> Result<String, String> {
+    let words = command.to_owned();
+    let output = place.run(move || {
+        let path = std::env::var("PATH").unwrap_or_default();
+        Command::new("sh")
+            .args(["-ec", &words])
+            .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+            .output()
+    });
+    let output = output.map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!(
+            "{command}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        )),
+    }
+}
+
+impl World {
+    fn build() -> Result<World, String> {
+        let new = |name| Namespace::new(name).map_err(|error| error.to_string());
+        let mut world = World {
+            client: new("client")?,
+            middle: new("middle")?,
+            target: new("target")?,
+            holders: Vec::new(),
+        };
+        let sides = [(0, "in", 1), (1, "out", 2)];
+        for (place, device, network) in sides {
+            let end = [&world.client, &world.target][place];
+            let holder = end.run(|| {
+                Command::new("sleep")
+                    .arg("600")
+                    .stdin(Stdio::null())
+                    .spawn()
+            });
+            let holder = holder.map_err(|error| error.to_string())?;
+            let id = holder.id();
+            world.holders.push(holder);
+            sh(
+                &world.middle,
+                &format!(
+                    "ip link add {device} type veth peer name eth netns {id}
+                     ip address add 10.9.{network}.1/24 dev {device}
+                     ip address add fd09:{network}::1/64 dev {device} nodad
+                     ip link set {device} up; ip link set lo up"
+                ),
+            )?;
+            let end = [&world.client, &world.target][place];
+            sh(
+                end,
+                &format!(
+                    "ip link set lo up; ip link set eth up
+                     ip address add 10.9.{network}.2/24 dev eth
+                     ip address add fd09:{network}::2/64 dev eth nodad
+                     ip route add default via 10.9.{network}.1
+                     ip -6 route add default via fd09:{network}::1"
+                ),
+            )?;
+        }
+        sh(
+            &world.middle,
+            "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding",
+        )?;
+        Ok(world)
+    }
+
+    /// A relay in the middle.
+    fn relay(&self, listener: ListenerConfig) -> Result<Relay, String> {
+        let config = RelayConfig {
+            listeners: vec![listener],
+            threads: 2,
+            max_flows: 100,
+            memory_bytes: 16 << 20,
+            kinds: Kinds::NONE,
+            record_bytes: 0,
+            tcp_interval: Duration::from_millis(10),
+            report: |line| eprintln!("relay: {line}"),
+        };
+        let relay = self.middle.run(move || Relay::start(&config));
+        relay.map_err(|error| error.to_string())
+    }
+
+    fn listen(&self, address: IpAddr) -> Result<TcpListener, String> {
+        let listener = self.target.run(move || TcpListener::bind((address, PORT)));
+        listener.map_err(|error| format!("listen at {address}: {error}"))
+    }
+
+    fn connect(&self, to: SocketAddr) -> Result<TcpStream, String> {
+        let stream = self
+            .client
+            .run(move || TcpStream::connect_timeout(&to, LIMIT));
+        let stream = stream.map_err(|error| format!("connect to {to}: {error}"))?;
+        stream
+            .set_read_timeout(Some(LIMIT))
+            .map_err(|error| error.to_string())?;
+        Ok(stream)
+    }
+
+    /// Both ends of a flow through an explicit relay with those settings.
+    fn flow(&self, listener: ListenerConfig) -> Result<(Relay, TcpStream, TcpStream), String> {
+        let target = self.listen("10.9.2.2".parse().expect("an address"))?;
+        let relay = self.relay(listener)?;
+        let client = self.connect(relay.addresses()[0])?;
+        let (mut server, _) = target.accept().map_err(|error| error.to_string())?;
+        let error = |error: std::io::Error| error.to_string();
+        server.set_read_timeout(Some(LIMIT)).map_err(error)?;
+        (&client).write_all(b"hello").map_err(error)?;
+        server.read_exact(&mut [0; 5]).map_err(error)?;
+        Ok((relay, client, server))
+    }
+
+    /// From now on what comes in or goes out by a device is swallowed.
+    fn swallow(&self, device: &str, hole: Hole) -> Result<(), String> {
+        let mut rules = "nft add table inet hole\n".to_owned();
+        for (swallows, hook, matching) in [
+            (hole != Hole::Outward, "input", "iifname"),
+            (hole != Hole::Inward, "output", "oifname"),
+        ] {
+            if swallows {
+                rules += &format!(
+                    "nft 'add chain inet hole {hook} {{ type filter hook {hook} priority 0; }}'
+                     nft add rule inet hole {hook} {matching} {device} drop\n"
+                );
+            }
+        }
+        sh(&self.middle, &rules).map(drop)
+    }
+
+    /// Nothing is swallowed any more.
+    fn heal(&self) -> Result<(), String> {
+        sh(&self.middle, "nft delete table inet hole").map(drop)
+    }
+}
+
+/// What a device swallows, as its host sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hole {
+    Inward,
+    Outward,
+    Both,
+}
+
+/// The relay's devices towards the target and the client, whether it is the client that is left when one
+/// is a hole, and what that may swallow.
+fn holes() -> impl Iterator<Item = (&'static str, bool, Hole)> {
+    let devices = [("out", true), ("in", false)];
+    let all = [Hole::Inward, Hole::Outward, Hole::Both];
+    devices
+        .into_iter()
+        .flat_map(move |(device, client_is_left)| all.map(|hole| (device, client_is_left, hole)))
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+pub(crate) fn transparent() -> Result<(), String> {
+    let world = World::build()?;
+    for (listen, to, target, client) in [
+        (
+            "127.0.0.1:0",
+            "10.9.2.0/24:3260",
+            "10.9.2.2:3260",
+            "10.9.1.2",
+        ),
+        ("0.0.0.0:0", "10.9.2.2:3260", "10.9.2.2:3260", "10.9.1.2"),
+        (
+            "[::1]:0",
+            "[fd09:2::/64]:3260",
+            "[fd09:2::2]:3260",
+            "fd09:1::2",
+        ),
+    ] {
+        let mut listener = ListenerConfig::new(listen, to);
+        listener.transparent = true;
+        let relay = world.relay(listener)?;
+        let rules = Rules::new(relay.addresses()[0], to).map_err(|error| error.to_string())?;
+        let installed = world.middle.run(move || rules.install());
+        let installed = installed.map_err(|error| error.to_string())?;
+        let target = address(target);
+        let server = world.listen(target.ip())?;
+        let mut stream = world.connect(target)?;
+        let (mut accepted, from) = server.accept().map_err(|error| error.to_string())?;
+        if from.ip() != client.parse::<IpAddr>().expect("an address") {
+            return Err(format!("{listen}: the target sees {from}"));
+        }
+        let mut got = vec![0; 300_000];
+        let sent: Vec<u8> = (0..got.len()).map(|at| (at / 7) as u8).collect();
+        stream.write_all(&sent).map_err(|error| error.to_string())?;
+        accepted
+            .read_exact(&mut got)
+            .map_err(|error| error.to_string())?;
+        accepted
+            .write_all(b"back")
+            .map_err(|error| error.to_string())?;
+        stream
+            .read_exact(&mut [0; 4])
+            .map_err(|error| error.to_string())?;
+        if got != sent {
+            return Err("bytes have changed".to_owned());
+        }
+        let meter = relay.observer().snapshot().meter;
+        if (meter.onward_bytes, meter.back_bytes) != (300_000, 4) {
+            return Err(format!("not through the relay: {meter:?}"));
+        }
+        world.middle.run(move || drop(installed));
+    }
+    // Whoever connects to the relay itself is not carried to it again.
+    let mut listener = ListenerConfig::new("10.9.1.1:0", "10.9.2.2:3260");
+    listener.transparent = true;
+    let relay = world.relay(listener)?;
+    let to = relay.addresses()[0];
+    let seen = world.client.run(move || {
+        // The reset may come before the connection is used, or while it is.
+        TcpStream::connect_timeout(&to, LIMIT).and_then(|mut stream| stream.read(&mut [0]))
+    });
+    match seen {
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(()),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+pub(crate) fn rules() -> Result<(), String> {
+    let world = World::build()?;
+    // Link-local addresses come in their own time.
+    let all = "nft list ruleset; ip rule; ip -4 route show table all; ip -6 rule
+               ip -6 route show table all | grep -v -e fe80 -e ff00";
+    let mut stand = Vec::new();
+    // Of one port, each with those of the others beside it.
+    for (listen, to) in [
+        ("127.0.0.1:4000", "10.9.2.0/24:3260"),
+        ("[::1]:4000", "[fd09:2::/64]:3260"),
+        ("127.0.0.2:4000", "10.9.3.0/24:3260"),
+        ("[::]:4000", "[fd09:3::/64]:3260"),
+    ] {
+        let before = sh(&world.middle, all)?;
+        let rules = Rules::new(address(listen), to).map_err(|error| error.to_string())?;
+        let again = rules.clone();
+        let error = |error: wansan_relay::RulesError| error.to_string();
+        let installed = world.middle.run(move || rules.install()).map_err(error)?;
+        let during = sh(&world.middle, all)?;
+        let lines = |text: &str| text.lines().count();
+        if lines(&during) <= lines(&before) {
+            return Err(format!("{listen}: {during}\n--- and before:\n{before}"));
+        }
+        // A relay that was killed leaves its rules; those of the next one take their place.
+        std::mem::forget(installed);
+        let installed = world.middle.run(move || again.install()).map_err(error)?;
+        let once = sh(&world.middle, all)?;
+        if once != during {
+            return Err(format!("{listen}: {once}\n--- and before:\n{during}"));
+        }
+        stand.push((listen, installed, before));
+    }
+    for (listen, installed, before) in stand.into_iter().rev() {
+        world.middle.run(move || drop(installed));
+        let after = sh(&world.middle, all)?;
+        if after != before {
+            return Err(format!("{listen}: {after}\n--- and before:\n{before}"));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn no_longer_transparent() -> Result<(), String> {
+    let world = World::build()?;
+    let to = address("10.9.2.2:3260");
+    let mut listener = ListenerConfig::new("0.0.0.0:0", &to.to_string());
+    listener.transparent = true;
+    let mut relay = world.relay(listener.clone())?;
+    let rules = Rules::new(relay.addresses()[0], &listener.to);
+    let rules = rules.map_err(|error| error.to_string())?;
+    let installed = world.middle.run(move || rules.install());
+    let installed = installed.map_err(|error| error.to_string())?;
+    listener.transparent = false;
+    let relay = world
+        .middle
+        .run(move || relay.reload(&[listener]).map(|_| relay));
+    let relay = relay.map_err(|error| error.to_string())?;
+    // The rules stand still, but nobody is there to take what they lead to.
+    let server = world.listen(to.ip())?;
+    let _client = world.connect(to)?;
+    let (_, from) = server.accept().map_err(|error| error.to_string())?;
+    let accepted = relay.observer().snapshot().meter.accepted;
+    world.middle.run(move || drop(installed));
+    match (from.ip().to_string().as_str(), accepted) {
+        ("10.9.1.2", 0) => Ok(()),
+        _ => Err(format!("{accepted} taken; the target sees {from}")),
+    }
+}
+
+pub(crate) fn told_again() -> Result<(), String> {
+    let error = |error: Failed| error.message().unwrap_or_default().to_owned();
+    let place = Namespace::new("relay").map_err(|error| error.to_string())?;
+    sh(&place, "ip link set lo up")?;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let path = folder.path().join("relay.toml");
+    let write = |text: String| std::fs::write(&path, text).map_err(|error| error.to_string());
+    let first = "[[listener]]\nlisten = \"127.0.0.1:0\"\nto = \"127.0.0.1:9\"\n".to_owned();
+    write(first.clone())?;
+    let name = path.to_string_lossy().into_owned();
+    let relay = place.run(move || Program::start(&["--setup", "--config", &name]).map_err(error));
+    let mut relay = relay?;
+    let transparent = "[[listener]]\nlisten = \"127.0.0.2:0\"\nto = \"192.0.2.0/24:3260\"\n\
+                       transparent = true\n";
+    write(first.clone() + transparent)?;
+    relay.signal(Signal::HUP).map_err(error)?;
+    let event = relay.event("reloaded").map_err(error)?;
+    let added = event["addresses"][1].as_str().unwrap_or_default();
+    let said = event["rules"][0].as_str().unwrap_or_default();
+    if event["addresses"][0] != relay.addresses[0].as_str()
+        || !added.starts_with("127.0.0.2:")
+        || !said.contains(&format!("tproxy ip to {added} "))
+    {
+        return Err(event.to_string());
+    }
+    let tables = sh(&place, "nft list tables")?;
+    if !tables.contains("wansan_relay_127.0.0.2_") {
+        return Err(tables);
+    }
+    // What is gone from the file takes its rules along.
+    write(first)?;
+    relay.signal(Signal::HUP).map_err(error)?;
+    let event = relay.event("reloaded").map_err(error)?;
+    let tables = sh(&place, "nft list tables")?;
+    match event["rules"].is_null() && tables.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{event} {tables}")),
+    }
+}
+
+/// That end of the flow is reset in time.
+fn is_reset(mut end: &TcpStream) -> Result<(), String> {
+    let began = Instant::now();
+    loop {
+        match end.read(&mut [0; 1000]) {
+            Ok(1..) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(()),
+            other => return Err(format!("{other:?} after {:?}", began.elapsed())),
+        }
+    }
+}
+
+pub(crate) fn black_hole() -> Result<(), String> {
+    for (device, client_is_left, hole) in holes() {
+        let place = |what: String| format!("{device}, {hole:?}: {what}");
+        let world = World::build()?;
+        let mut listener = ListenerConfig::new("10.9.1.1:0", "10.9.2.2:3260");
+        listener.inward.user_timeout = Some(PATIENCE);
+        listener.outward.user_timeout = Some(PATIENCE);
+        let (relay, client, server) = world.flow(listener)?;
+        world.swallow(device, hole)?;
+        let (left, mut lost) = match client_is_left {
+            true => (&client, &server),
+            false => (&server, &client),
+        };
+        // What it sends now is never acknowledged on the other side.
+        let mut sender = left;
+        sender
+            .write_all(&[7; 20_000])
+            .map_err(|error| error.to_string())?;
+        is_reset(left).map_err(place)?;
+        let meter = relay.observer().snapshot().meter;
+        if meter.lost != 1 {
+            return Err(place(format!("{meter:?}")));
+        }
+        // The side behind the hole has heard of no end.
+        lost.set_nonblocking(true)
+            .map_err(|error| error.to_string())?;
+        let mut heard = 0;
+        let end = loop {
+            match lost.read(&mut [0; 1000]) {
+                Ok(0) => return Err(place("what was cut off looks complete".to_owned())),
+                Ok(read) => heard += read,
+                Err(error) => break error.kind(),
+            }
+        };
+        // Without acknowledgements it has no more than a window of it.
+        let is_possible = heard == 0 || hole == Hole::Inward;
+        let is_told = end == ErrorKind::ConnectionReset && hole == Hole::Inward;
+        if !is_possible || !(is_told || end == ErrorKind::WouldBlock) {
+            return Err(place(format!(
+                "the side behind it sees {heard} bytes, {end}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn silence() -> Result<(), String> {
+    for (device, client_is_left, hole) in holes() {
+        let world = World::build()?;
+        let mut listener = ListenerConfig::new("10.9.1.1:0", "10.9.2.2:3260");
+        listener.inward.keep_alive = Some(PATIENCE);
+        listener.outward.keep_alive = Some(PATIENCE);
+        let (_relay, client, server) = world.flow(listener)?;
+        world.swallow(device, hole)?;
+        // Nobody sends anything.
+        let left = if client_is_left { &client } else { &server };
+        is_reset(left).map_err(|error| format!("{device}, {hole:?}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// One end has forgotten the flow, as a host does that was started anew, and did not say so: the other
+/// end is told as soon as that shows, when something is sent or the relay asks.
+pub(crate) fn half_open() -> Result<(), String> {
+    for (device, client_is_left) in [("out", true), ("in", false)] {
+        for sends in [true, false] {
+            let world = World::build()?;
+            let mut listener = ListenerConfig::new("10.9.1.1:0", "10.9.2.2:3260");
+            let keep_alive = (!sends).then_some(PATIENCE);
+            listener.inward.keep_alive = keep_alive;
+            listener.outward.keep_alive = keep_alive;
+            let (relay, client, server) = world.flow(listener)?;
+            let (left, forgets) = match client_is_left {
+                true => (client, server),
+                false => (server, client),
+            };
+            world.swallow(device, Hole::Inward)?;
+            // Its reset does not arrive.
+            set_socket_linger(&forgets, Some(Duration::ZERO)).map_err(|error| error.to_string())?;
+            drop(forgets);
+            world.heal()?;
+            if sends {
+                (&left)
+                    .write_all(b"still there?")
+                    .map_err(|error| error.to_string())?;
+            }
+            is_reset(&left).map_err(|error| format!("{device}, sends {sends}: {error}"))?;
+            let meter = relay.observer().snapshot().meter;
+            if meter.lost != 1 {
+                return Err(format!("{device}, sends {sends}: {meter:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The target's host is gone with its cable; a flow that is silent, one that sends, and one that begins
+/// end all the same.
+pub(crate) fn vanished() -> Result<(), String> {
+    let world = World::build()?;
+    let mut listener = ListenerConfig::new("10.9.1.1:0", "10.9.2.2:3260");
+    listener.outward.keep_alive = Some(PATIENCE);
+    listener.outward.user_timeout = Some(PATIENCE);
+    listener.connect_timeout = PATIENCE;
+    let target = world.listen("10.9.2.2".parse().expect("an address"))?;
+    let relay = world.relay(listener)?;
+    let at = relay.addresses()[0];
+    let begin = || {
+        let client = world.connect(at)?;
+        let (server, _) = target.accept().map_err(|error| error.to_string())?;
+        Ok::<_, String>((client, server))
+    };
+    let (silent, _its_server) = begin()?;
+    let (sending, _its_server) = begin()?;
+    sh(&world.middle, "ip link delete out")?;
+    (&sending)
+        .write_all(&[7; 20_000])
+        .map_err(|error| error.to_string())?;
+    for (name, client) in [("silent", silent), ("sending", sending)] {
+        is_reset(&client).map_err(|error| format!("{name}: {error}"))?;
+    }
+    // There is no way any more: that may show before its connection is used.
+    let begun = world.client.run(move || {
+        TcpStream::connect_timeout(&at, LIMIT).and_then(|mut client| client.read(&mut [0]))
+    });
+    match begun {
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(()),
+        other => Err(format!("new: {other:?}")),
+    }
+}

@@ -1,0 +1,219 @@
+//! Captures explained: the lab's own, tcpdump's at either end, damaged ones, and what is none.
+
+use std::fs;
+use std::path::Path;
+
+use libtest_mimic::Failed;
+use serde_json::Value;
+
+use crate::{BLANK, Case, Lab, TRIES, check, good};
+
+type Test = fn(&Lab) -> Result<(), Failed>;
+
+pub(crate) const TESTS: [(&str, Test); 3] = [
+    (
+        "the lab's captures show the stalls of its records",
+        as_recorded,
+    ),
+    (
+        "captures that are cut off are explained as far as they go",
+        cut_off,
+    ),
+    ("what is no capture is refused in a line", refused),
+];
+
+/// Nagle's algorithm, and a path that loses a segment.
+const NAGLE: Case = Case {
+    path: "capture = true",
+    target: "nagle = true\nstatus = \"separate\"\njoin_sends = false",
+    workload: "op = \"read\"\nblock = \"8KiB\"\ntime = \"1s\"",
+    ..BLANK
+};
+
+const LOSS: Case = Case {
+    path: "capture = true\nback.loss = { packets = [120, 500] }",
+    workload: "op = \"read\"\nblock = \"64KiB\"\ntime = \"1s\"",
+    ..BLANK
+};
+
+const ASKED_FOR: Case = Case {
+    path: "capture = true",
+    tables: "[session]\ninitial_r2t = true\nimmediate_data = false",
+    workload: "op = \"write\"\nblock = \"64KiB\"\ntime = \"1s\"",
+    ..BLANK
+};
+
+fn explained(lab: &Lab, file: &Path) -> Result<Value, Failed> {
+    let file = file.to_str().ok_or("a strange path")?;
+    let output = lab.wansan(&["explain", file, "--json"]).output()?;
+    good(&output)?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// A number of the stalls of that cause.
+fn of_cause(stalls: &Value, cause: &str, number: &str) -> f64 {
+    let causes = stalls["causes"].as_array().into_iter().flatten();
+    let of_it = causes.filter(|of| of["cause"] == cause);
+    of_it.map(|of| of[number].as_f64().unwrap_or(0.0)).sum()
+}
+
+/// Tries again where what else uses the computer has held packets up.
+fn tried(once: impl Fn() -> Result<(), Failed>) -> Result<(), Failed> {
+    let mut outcome = Ok(());
+    for _ in 0..TRIES {
+        outcome = once();
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
+
+fn as_recorded(lab: &Lab) -> Result<(), Failed> {
+    let cases = [
+        (NAGLE, "nagle"),
+        (LOSS, "fast_retransmit"),
+        (ASKED_FOR, "r2t_wait"),
+    ];
+    for (case, cause) in cases {
+        tried(|| agrees(lab, &case, cause))?;
+    }
+    Ok(())
+}
+
+fn cut_off(lab: &Lab) -> Result<(), Failed> {
+    tried(|| goes_as_far(&Lab::new(lab.arm)?))
+}
+
+/// Whether the case's capture has the stalls of that cause that its records have.
+fn agrees(lab: &Lab, case: &Case, cause: &str) -> Result<(), Failed> {
+    let lab = Lab::new(lab.arm)?;
+    let recorded = lab.run(case)?;
+    let told = explained(&lab, &lab.cell()?.join("upper.pcapng"))?;
+    let stalls = &told["summary"]["stalls"];
+    let both = || format!("{stalls:#} beside {:#}", recorded["stalls"]);
+    check(told["end"]["how"] == "whole", || told["end"].to_string())?;
+    let connection = &told["connections"][0];
+    check(
+        told["connections"]
+            .as_array()
+            .is_some_and(|all| all.len() == 1),
+        || told["connections"].to_string(),
+    )?;
+    let name = connection["initiator_name"].as_str().unwrap_or_default();
+    check(name.starts_with("iqn."), || connection.to_string())?;
+    let round_trip_ns = ["initiator_round_trip_ns", "target_round_trip_ns"]
+        .map(|name| connection[name].as_f64().unwrap_or(0.0));
+    let round_trip_ms = round_trip_ns.iter().sum::<f64>() / 1e6;
+    check((20.0..23.0).contains(&round_trip_ms), || {
+        connection.to_string()
+    })?;
+    // A capture has all I/Os, the records' stalls are of the measured time.
+    let counts = [stalls, &recorded["stalls"]].map(|of| of_cause(of, cause, "stalls"));
+    check(
+        counts[1] > 0.0 && (counts[0] / counts[1] - 1.0).abs() < 0.1,
+        both,
+    )?;
+    let costs = [stalls, &recorded["stalls"]].map(|of| of_cause(of, cause, "cost_ns"));
+    check((costs[0] / costs[1] - 1.0).abs() < 0.2, both)?;
+    let numbers = stalls["causes"][0]["example"]["packets"].as_array();
+    let numbers = numbers
+        .ok_or("no packets")?
+        .iter()
+        .map(|of| of["packet"].as_u64());
+    let frames = told["frames"].as_u64();
+    check(numbers.clone().all(|n| n > Some(0) && n <= frames), both)?;
+    Ok(())
+}
+
+/// Whether parts of a capture are explained by what they have.
+fn goes_as_far(lab: &Lab) -> Result<(), Failed> {
+    lab.run(&NAGLE)?;
+    let file = lab.cell()?.join("upper.pcapng");
+    let whole = fs::read(&file)?;
+    let told = explained(lab, &file)?;
+    let all = told["frames"].as_u64().unwrap_or(0);
+    // How many there are is a matter of the machine.
+    let stalls = of_cause(&told["summary"]["stalls"], "nagle", "stalls");
+    check(stalls > 0.0, || told["summary"]["stalls"].to_string())?;
+    let part = lab.scratch.path().join("part.pcapng");
+    fs::write(&part, &whole[..whole.len() * 2 / 3])?;
+    let told = explained(lab, &part)?;
+    let frames = told["frames"].as_u64().unwrap_or(0);
+    let is_part = frames > all / 3 && frames < all;
+    check(is_part, || format!("{frames} of {all}"))?;
+    check(told["end"]["how"] == "cut_off", || told["end"].to_string())?;
+    let causes = of_cause(&told["summary"]["stalls"], "nagle", "stalls");
+    let due = stalls * frames as f64 / all as f64;
+    check(causes >= 0.8 * due - 1.0, || {
+        format!("of {due} in that part: {}", told["summary"]["stalls"])
+    })?;
+    // Bytes that are none of a capture's, in its middle.
+    let mut damaged = whole.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle..middle + 4096].fill(0xff);
+    fs::write(&part, &damaged)?;
+    let told = explained(lab, &part)?;
+    check(told["end"]["how"] == "damaged", || told["end"].to_string())?;
+    // Without its beginning, and so without login.
+    let headless = without_first(&whole, 40)?;
+    fs::write(&part, &headless)?;
+    let told = explained(lab, &part)?;
+    let causes = of_cause(&told["summary"]["stalls"], "nagle", "stalls");
+    check(causes >= 0.5 * stalls, || told.to_string())
+}
+
+/// A pcapng file without its first packets.
+fn without_first(file: &[u8], packets: usize) -> Result<Vec<u8>, Failed> {
+    const ENHANCED_PACKET: u32 = 6;
+    let word =
+        |at: usize| -> Option<u32> { Some(u32::from_le_bytes(*file.get(at..)?.first_chunk()?)) };
+    let (mut kept, mut at, mut seen) = (Vec::new(), 0, 0);
+    while let (Some(kind), Some(length)) = (word(at), word(at + 4)) {
+        let end = at + length as usize;
+        seen += usize::from(kind == ENHANCED_PACKET);
+        if kind != ENHANCED_PACKET || seen > packets {
+            kept.extend(file.get(at..end).ok_or("a block without its end")?);
+        }
+        at = end;
+    }
+    Ok(kept)
+}
+
+fn refused(lab: &Lab) -> Result<(), Failed> {
+    let folder = lab.scratch.path();
+    let ping: &[u8] = &[];
+    let mut empty = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+    empty.extend([
+        2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0,
+    ]);
+    let files: [(&str, &[u8], &str); 4] = [
+        ("nothing", ping, "neither as pcap nor as pcapng"),
+        (
+            "text.txt",
+            b"a text of some length, and no capture",
+            "neither as pcap nor as pcapng",
+        ),
+        (
+            "parquet",
+            b"PAR1PAR1PAR1PAR1PAR1PAR1PAR1",
+            "neither as pcap nor as pcapng",
+        ),
+        (
+            "empty.pcap",
+            &empty,
+            "no iSCSI PDUs were found in its 0 frames",
+        ),
+    ];
+    for (name, bytes, words) in files {
+        let file = folder.join(name);
+        fs::write(&file, bytes)?;
+        let output = lab.wansan(&["explain", name]).output()?;
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        check(output.status.code() == Some(2), || told.clone())?;
+        check(told.lines().count() == 1 && told.contains(words), || {
+            told.clone()
+        })?;
+    }
+    Ok(())
+}

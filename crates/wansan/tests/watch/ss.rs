@@ -1,0 +1,194 @@
+//! What a watch says of a connection beside what `ss -tin` says: the same kernel's numbers, at the same
+//! moment.
+
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+
+use wansan_lab::world::Node;
+use wansan_path::Change;
+use wansan_tcp::watch::Watch;
+use wansan_trace::clock;
+use wansan_trace::event::{Tcp, TcpEvent};
+
+use crate::world::{LONG, PORT, Sight, Told, build, check, emulate, order, path, under_way};
+
+/// What `ss` prints of the client's connection.
+struct Ss(String);
+
+impl Ss {
+    fn ask(client: &Node) -> Result<Ss, String> {
+        let ss = client.namespace().run(|| {
+            let arguments = ["-tinH", "dport", "=", ":3260"];
+            Command::new("ss").args(arguments).output()
+        });
+        let ss = ss.map_err(|error| format!("ss: {error}"))?;
+        Ok(Ss(String::from_utf8_lossy(&ss.stdout).into_owned()))
+    }
+
+    /// A word before a colon, and what follows it.
+    fn word(&self, name: &str) -> Option<&str> {
+        let words = self.0.split_whitespace();
+        words
+            .filter_map(|word| word.split_once(':'))
+            .find(|(found, _)| *found == name)
+            .map(|(_, value)| value)
+    }
+
+    /// A number, which `ss` leaves out when it is 0.
+    fn number(&self, name: &str) -> u64 {
+        let number = self.word(name).and_then(|value| value.parse().ok());
+        number.unwrap_or(0)
+    }
+
+    /// Segments that are sent again and on their way, and those that ever were.
+    fn sent_again(&self) -> (u64, u64) {
+        let both = self.word("retrans").and_then(|value| value.split_once('/'));
+        both.and_then(|(now, ever)| Some((now.parse().ok()?, ever.parse().ok()?)))
+            .unwrap_or_default()
+    }
+
+    /// All that does not change by time alone.
+    fn standing(&self) -> Vec<&str> {
+        let passes = ["last", "busy:", "rwnd_limited:", "sndbuf_limited:"];
+        let words = self.0.split_whitespace();
+        words
+            .filter(|word| !passes.iter().any(|begin| word.starts_with(begin)))
+            .collect()
+    }
+
+    /// Checks that a record says the same.
+    fn is(&self, seen: &Tcp) -> Result<(), String> {
+        // ss prints times in ms to the microsecond.
+        let ms = |ns: u64| {
+            let text = format!("{:.3}", ns as f64 / 1e6);
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        };
+        let rtt = self.word("rtt").and_then(|rtt| rtt.split('/').next());
+        for (name, found, expected) in [
+            ("rtt", rtt, ms(seen.srtt_ns)),
+            ("minrtt", self.word("minrtt"), ms(seen.min_rtt_ns)),
+        ] {
+            check(
+                found == Some(&expected),
+                format!("{name} is {found:?} in ss and {expected} here: {}", self.0),
+            )?;
+        }
+        let threshold = Some(seen.ssthresh_packets).filter(|packets| *packets < i32::MAX as u32);
+        let (sent_again, ever_again) = self.sent_again();
+        let gone = self.number("sacked") + self.number("lost");
+        for (name, found, expected) in [
+            ("cwnd", self.number("cwnd"), seen.cwnd_packets),
+            ("ssthresh", self.number("ssthresh"), threshold.unwrap_or(0)),
+            ("mss", self.number("mss"), seen.mss_bytes),
+            ("retrans", ever_again, seen.retransmits),
+            ("notsent", self.number("notsent"), seen.unsent_bytes),
+            (
+                "unacked - sacked - lost + retrans",
+                self.number("unacked") - gone + sent_again,
+                seen.in_flight_packets,
+            ),
+        ] {
+            check(
+                found == u64::from(expected),
+                format!("{name} is {found} in ss and {expected} here: {}", self.0),
+            )?;
+        }
+        let acked = self.number("bytes_acked");
+        check(
+            acked == seen.acked_bytes,
+            format!("{acked} bytes acked, {} here", seen.acked_bytes),
+        )
+    }
+}
+
+/// The first sample that was taken from now on.
+fn sample(watch: &Watch) -> Result<Tcp, String> {
+    let now = clock::now();
+    let fresh = |record: &&Tcp| record.event == TcpEvent::Sample && record.time >= now;
+    let mut told = Told::default();
+    told.until(watch, |told| told.records.iter().any(|r| fresh(&r)))?;
+    let found = told.records.iter().find(fresh);
+    found.copied().ok_or_else(|| told.summary())
+}
+
+/// A connection that has moved data and rests now: the kernel's numbers stand still.
+pub(crate) fn at_rest(sight: Sight) -> Result<(), String> {
+    let world = build(false)?;
+    let emulator = emulate(&world, &path())?;
+    let [storage, client] = world.nodes() else {
+        return Err("two hosts".to_owned());
+    };
+    let address = storage.address();
+    let listener = storage
+        .namespace()
+        .run(move || TcpListener::bind((address, PORT)))
+        .map_err(|error| error.to_string())?;
+    let mut sender = client
+        .namespace()
+        .run(move || TcpStream::connect((address, PORT)))
+        .map_err(|error| error.to_string())?;
+    let (mut receiver, _) = listener.accept().map_err(|error| error.to_string())?;
+    let moved = vec![3; 300_000];
+    let reader = std::thread::spawn(move || {
+        let mut got = vec![0; 300_000];
+        std::io::Read::read_exact(&mut receiver, &mut got).map(|()| receiver)
+    });
+    std::io::Write::write_all(&mut sender, &moved).map_err(|error| error.to_string())?;
+    let _receiver = reader.join().map_err(|_| "the reader panicked")?;
+    let watch = client.namespace().run(move || sight.watch(sight.wish()))?;
+    let mut told = Told::default();
+    let all = |told: &Told| {
+        let acked = |record: &Tcp| record.acked_bytes >= 300_000 && record.in_flight_packets == 0;
+        told.records.iter().any(acked)
+    };
+    told.until(&watch, all)?;
+    Ss::ask(client)?.is(&sample(&watch)?)?;
+    emulator.stop().map(drop).map_err(|error| error.to_string())
+}
+
+/// So often are counters that only grow asked for by both in turns.
+const TURNS: usize = 20;
+
+/// While data moves, what only grows is never less than `ss` said before, nor more than it says
+/// after. When the path falls silent with a window of data on it, everything stands still between two
+/// time-outs, and then all is the same.
+pub(crate) fn in_motion(sight: Sight) -> Result<(), String> {
+    let world = build(false)?;
+    let emulator = emulate(&world, &path())?;
+    let client = &world.nodes()[1];
+    // More than is moved while anybody looks.
+    let (watch, mut told, sender) = under_way(&world, sight, 1 << 30)?;
+    let mut before = Ss::ask(client)?;
+    let first = before.number("bytes_acked");
+    for _ in 0..TURNS {
+        let seen = sample(&watch)?;
+        let after = Ss::ask(client)?;
+        let acked = before.number("bytes_acked")..=after.number("bytes_acked");
+        let again = before.sent_again().1..=after.sent_again().1;
+        check(
+            acked.contains(&seen.acked_bytes) && again.contains(&seen.retransmits.into()),
+            format!("{acked:?} bytes acked and {again:?} sent again in ss, here {seen:?}"),
+        )?;
+        before = after;
+    }
+    check(before.number("bytes_acked") > first, "nothing moved")?;
+
+    order(&emulator, Change::Down)?;
+    told.until(&watch, |told| told.count(TcpEvent::Loss) > 0)?;
+    let began = std::time::Instant::now();
+    loop {
+        let before = Ss::ask(client)?;
+        let seen = sample(&watch)?;
+        let after = Ss::ask(client)?;
+        // A time-out may come between, after ever longer waits.
+        if before.standing() == after.standing() {
+            check(seen.in_flight_packets > 0, "nothing is on its way")?;
+            before.is(&seen)?;
+            break;
+        }
+        check(began.elapsed() < LONG, format!("no rest: {}", after.0))?;
+    }
+    // It tries in vain until the kernel gives up; nobody waits for that.
+    drop(sender);
+    Ok(())
+}
