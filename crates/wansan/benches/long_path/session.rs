@@ -9,7 +9,7 @@ use wansan_lab::world::Node;
 use wansan_san::load::workload::{Operation, Pattern};
 use wansan_san::load::{self, Limit, LoadConfig, Report};
 use wansan_san::url::IscsiUrl;
-use wansan_san::{Initiator, InitiatorConfig, Route};
+use wansan_san::{DelayedAck, Initiator, InitiatorConfig, Route};
 use wansan_trace::Recorder;
 
 /// A load on a session.
@@ -53,11 +53,12 @@ pub(crate) fn run(host: &Node, url: &str, loads: &[Load]) -> Result<Report> {
                 batch: false,
                 limit: load.limit,
                 warmup: load.warmup,
+                drain: None,
                 rate_per_s: None,
                 seed: 1,
                 verify: false,
             };
-            let report = load::run(&mut initiator, url.lun, &config, |_| {})?;
+            let report = load::Load::ready(&mut initiator, url.lun, &config)?.run(|_| {})?;
             if let Some(error) = &report.first_error {
                 anyhow::bail!("an I/O failed: {error}");
             }
@@ -82,6 +83,7 @@ fn connect(url: &IscsiUrl, tasks: usize) -> Result<Initiator> {
         routes: vec![Route::to(url)],
         schedule: Schedule::default(),
         congestion_control: None,
+        delayed_ack: DelayedAck::On,
         chap: None,
         replacement_timeout: Duration::ZERO,
         patience: Duration::from_secs(30),

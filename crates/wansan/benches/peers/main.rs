@@ -5,7 +5,6 @@
 //!
 //! A bound that is missed is reported and does not fail the run; what could not be measured does.
 
-mod compare;
 mod echo;
 mod questions;
 

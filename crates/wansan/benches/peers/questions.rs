@@ -2,17 +2,18 @@
 //! what it started.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
+use wansan_peers::compare::{Bound, Comparison, Side, in_turns};
 use wansan_peers::perf::{self, Load, Pattern};
 use wansan_peers::process::PeerError;
 use wansan_peers::tgtd::Tgtd;
 use wansan_peers::{cpu, wansan};
 
-use crate::compare::{Bound, Comparison, Side, in_turns};
 use crate::echo;
 
 /// The binary that is measured: the one that cargo built for this benchmark.
@@ -54,7 +55,7 @@ pub(crate) struct Question {
 }
 
 /// Every question, in the order in which they are asked.
-pub(crate) const QUESTIONS: [Question; 5] = [
+pub(crate) const QUESTIONS: [Question; 6] = [
     Question {
         name: "target",
         measure: target,
@@ -74,6 +75,10 @@ pub(crate) const QUESTIONS: [Question; 5] = [
     Question {
         name: "recording",
         measure: recording,
+    },
+    Question {
+        name: "watching",
+        measure: watching,
     },
 ];
 
@@ -123,7 +128,7 @@ fn initiator() -> Result<Vec<Comparison>, PeerError> {
     let url = disk.target.url(0);
     let (ours, other) = in_turns(
         TURNS,
-        || our_iops(&url, SAMPLE, &[]),
+        || our_iops(&url, PARALLEL, SAMPLE, &[]),
         || Ok(perf::read(&url, SMALL_RANDOM)?.iops),
     )?;
     Ok(vec![Comparison {
@@ -148,7 +153,7 @@ fn limit() -> Result<Vec<Comparison>, PeerError> {
     let url = target.url(0);
     let (ours, other) = in_turns(
         TURNS,
-        || our_iops(&url, SAMPLE, &[]),
+        || our_iops(&url, PARALLEL, SAMPLE, &[]),
         || echo::exchanges_per_second(PARALLEL as usize, SAMPLE),
     )?;
     Ok(vec![Comparison {
@@ -208,13 +213,18 @@ fn recording() -> Result<Vec<Comparison>, PeerError> {
             let mut arguments = vec!["--lun", "memory:256MiB"];
             arguments.extend(recorded("target"));
             let target = wansan::Target::start(Path::new(WANSAN), &arguments)?;
-            let iops = our_iops(&target.url(0), SHORT_SAMPLE, &recorded("initiator"))?;
+            let iops = our_iops(
+                &target.url(0),
+                PARALLEL,
+                SHORT_SAMPLE,
+                &recorded("initiator"),
+            )?;
             target.stop()?;
             Ok(iops)
         },
         || {
             let target = wansan::Target::start(Path::new(WANSAN), &["--lun", "memory:256MiB"])?;
-            our_iops(&target.url(0), SHORT_SAMPLE, &[])
+            our_iops(&target.url(0), PARALLEL, SHORT_SAMPLE, &[])
         },
     )?;
     Ok(vec![Comparison {
@@ -232,9 +242,98 @@ fn recording() -> Result<Vec<Comparison>, PeerError> {
     }])
 }
 
+/// Connections that are watched, all of them busy.
+const WATCHED: u32 = 200;
+
+/// Both ends of ours over many connections, with every one of them watched at both ends, and without.
+fn watching() -> Result<Vec<Comparison>, PeerError> {
+    let connections = WATCHED.to_string();
+    let luns = ["--lun", "memory:256MiB", "--max-connections", &connections];
+    let target = wansan::Target::start(Path::new(WANSAN), &luns)?;
+    let port = target
+        .address()
+        .rsplit(':')
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let iops = || {
+        let over = ["--connections", &connections];
+        our_iops(&target.url(0), WATCHED, SHORT_SAMPLE, &over)
+    };
+    let mut traced = true;
+    let (ours, other) = in_turns(
+        MANY_TURNS,
+        || {
+            let watch = Watching::start(&port)?;
+            traced &= watch.traced;
+            iops()
+        },
+        iops,
+    )?;
+    Ok(vec![Comparison {
+        question: format!("watching: 4 KiB random reads over {WATCHED} connections"),
+        unit: "I/O/s",
+        ours: Side {
+            name: if traced {
+                "watched, every change traced"
+            } else {
+                "watched, sampled only"
+            },
+            samples: ours,
+        },
+        other: Side {
+            name: "not watched",
+            samples: other,
+        },
+        bound: Bound::AtLeast(0.98),
+    }])
+}
+
+/// A running `wansan watch`.
+struct Watching {
+    process: Child,
+    /// Where it says more, for which it must stay open.
+    _stderr: Option<BufReader<ChildStderr>>,
+    traced: bool,
+}
+
+impl Watching {
+    /// Begins to watch the connections of a port, and waits until it does.
+    fn start(port: &str) -> Result<Watching, PeerError> {
+        let system = |source| PeerError::System {
+            program: "wansan watch".to_owned(),
+            source,
+        };
+        let arguments = ["watch", "--port", port, "--prometheus", "127.0.0.1:0"];
+        let mut process = Command::new(WANSAN)
+            .args(arguments)
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(system)?;
+        let mut said = String::new();
+        let mut stderr = process.stderr.take().map(BufReader::new);
+        if let Some(stderr) = &mut stderr {
+            stderr.read_line(&mut said).map_err(system)?;
+        }
+        Ok(Watching {
+            process,
+            _stderr: stderr,
+            traced: said.contains("traced (eBPF)"),
+        })
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        // One that has ended by itself has nothing left to end.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
 /// I/Os per second of `wansan bench` with the small random load for `sample`.
-fn our_iops(url: &str, sample: Duration, more: &[&str]) -> Result<f64, PeerError> {
-    let (parallel, time) = (PARALLEL.to_string(), format!("{}s", sample.as_secs()));
+fn our_iops(url: &str, parallel: u32, sample: Duration, more: &[&str]) -> Result<f64, PeerError> {
+    let (parallel, time) = (parallel.to_string(), format!("{}s", sample.as_secs()));
     let mut arguments = vec!["--op", "read", "--pattern", "random", "--block", "4KiB"];
     arguments.extend([
         "--parallel",
