@@ -10,18 +10,21 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 WANSAN := $(or $(CARGO_TARGET_DIR),target)/release/wansan
+# Asked when a recipe runs: what is missing may have been installed just before.
+EBPF = $$(setup/ebpf)
 DEMO_PLAN := plans/papers/p2-command-window.toml
 PAGE := web/dist/report.html
 PACKAGES := web/node_modules/.package-lock.json
-PAGE_SOURCES := $(shell find web/src web/test -type f) \
-	web/build.mjs web/package.json web/tsconfig.json
+# With the folders, whose times change when a file is taken away.
+PAGE_SOURCES := $(shell find web/src web/test) \
+	web/build.mjs web/sources.mjs web/package.json web/tsconfig.json
 
 .PHONY: help setup build web demo test test-faults test-kernels conformance fuzz check bench clean
 
 help:
 	@echo 'make demo    build everything, then run $(DEMO_PLAN)'
 	@echo 'make test    the whole test suite; no root needed'
-	@echo 'make test-faults   100 rounds of each kind of fault, every block verified; FAULT_ROUNDS=1000 for more'
+	@echo 'make test-faults   100 rounds of each kind of fault, every block and byte verified; FAULT_ROUNDS=1000 for more'
 	@echo 'make test-kernels  the Linux kernel at the other end, in a virtual machine; minutes'
 	@echo 'make conformance   libiscsi'"'"'s suite on our target and on tgtd, as a page of Markdown'
 	@echo 'make fuzz    peers that send anything, a minute for each; FUZZ_SECONDS=3600 for longer'
@@ -37,7 +40,7 @@ setup:
 
 build: web
 	@setup/need build
-	@cargo build --release --locked --package wansan
+	@cargo build --release --locked --package wansan $(EBPF)
 
 demo: build
 	@$(WANSAN) lab run $(DEMO_PLAN)
@@ -50,16 +53,17 @@ test: web
 
 test-faults: web
 	@setup/need build
-	@WANSAN_FAULT_ROUNDS=$(or $(FAULT_ROUNDS),100) cargo test --locked --package wansan --test faults
+	@WANSAN_FAULT_ROUNDS=$(or $(FAULT_ROUNDS),100) cargo test --locked --package wansan --package wansan-relay \
+		$(EBPF) --test faults
 
 test-kernels: web
 	@setup/need build kernels
-	@cargo test --quiet --locked --package wansan --test interop -- \
+	@cargo test --quiet --locked --package wansan $(EBPF) --test interop -- \
 		--ignored --test-threads=1 kernels::
 
 conformance: web
 	@setup/need build test >&2
-	@cargo test --quiet --locked --package wansan --test conformance -- --page
+	@cargo test --quiet --locked --package wansan $(EBPF) --test conformance -- --page
 
 fuzz:
 	@setup/need fuzz
@@ -69,6 +73,7 @@ check: web
 	@setup/need build check
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --locked -- -D warnings
+	@cargo clippy --workspace --all-targets --locked $(EBPF) -- -D warnings
 	@npm --prefix web run --silent check
 	@setup/check-dependencies
 

@@ -30,6 +30,37 @@
     }
 }
 
+# `test NAME ... FAILED`, and later what it printed, with the first line of the panic that ended it.
+/^test .* \.\.\. +FAILED/ {
+    name = $0
+    sub(/^test +/, "", name)
+    sub(/ +\.\.\. +FAILED.*/, "", name)
+    broken[++broken_count] = name
+}
+/^---- .* ----$/ {
+    of = $0
+    sub(/^---- /, "", of)
+    # libtest-mimic gives what went wrong without more ado.
+    panicked = !sub(/ stdout ----$/, "", of) && sub(/ ----$/, "", of)
+    place = ""
+    next
+}
+/^(failures:|test result: )/ { of = "" }
+of != "" && panicked && $0 != "" && !(of in panics) { panics[of] = place $0 }
+of != "" && / panicked at .*:$/ {
+    place = $0
+    sub(/.* panicked at /, "", place)
+    place = place " "
+    panicked = 1
+}
+/^ *✖ .* \([0-9.]+ms\)$/ {
+    name = $0
+    sub(/^ *✖ /, "", name)
+    sub(/ \([0-9.]+ms\)$/, "", name)
+    if (!(name in named)) broken[++broken_count] = name
+    named[name]
+}
+
 # Node's closing lines: `# pass 3` as TAP, `ℹ pass 3` for people.
 /^(#|ℹ) pass [0-9]+$/ { passed += $3 }
 /^(#|ℹ) fail [0-9]+$/ { failed += $3 }
@@ -49,6 +80,10 @@ END {
     }
     for (line in shared) print line
     if (unexplained != "") print substr(unexplained, 2)
+    for (i = 1; i <= broken_count; i++) {
+        name = broken[i]
+        print "failed: " name (name in panics ? ": " panics[name] : "")
+    }
     if (status && !failed) print "a runner ended before its tests did: see its error above"
     printf "wansan: %d passed, %d failed, %d skipped\n", passed, failed, skipped
 }
