@@ -201,12 +201,15 @@ impl Echo {
 }
 
 /// The chance of a signal where so many bytes wait (P5 §5.6): 0 up to `ramp` below the bound, then
-/// growing to 1 at the bound; without a ramp, 1 above it.
+/// growing to 1 at the bound. A bound of nothing is always reached.
 fn chance(waiting: u64, bound: u64, ramp: u64) -> f64 {
-    match waiting.checked_sub(bound.saturating_sub(ramp)) {
-        None | Some(0) => 0.0,
-        Some(_) if ramp == 0 || waiting >= bound => 1.0,
-        Some(above) => above as f64 / ramp as f64,
+    if waiting >= bound {
+        return 1.0;
+    }
+    let above = waiting.saturating_sub(bound.saturating_sub(ramp));
+    match above {
+        0 => 0.0,
+        above => above as f64 / ramp as f64,
     }
 }
 
@@ -217,9 +220,9 @@ mod tests {
     #[test]
     fn a_chance_grows_from_the_ramp_to_the_bound() {
         for (waiting, bound, ramp, expected) in [
-            (100, 100, 0, 0.0),
-            (101, 100, 0, 1.0),
-            (1, 0, 0, 1.0),
+            (99, 100, 0, 0.0),
+            (100, 100, 0, 1.0),
+            (0, 0, 0, 1.0),
             (50, 100, 50, 0.0),
             (75, 100, 50, 0.5),
             (100, 100, 50, 1.0),
