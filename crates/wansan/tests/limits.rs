@@ -171,5 +171,11 @@ fn told(output: &Output, good: bool) -> Result<(), Failed> {
         return Ok(());
     }
     let text = [&output.stdout[..], &output.stderr[..]].concat();
-    Err(String::from_utf8_lossy(&text).into_owned().into())
+    let text = String::from_utf8_lossy(&text);
+    // A suite's closing lines show the first line of each failure.
+    let missed: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("NOT AS EXPECTED: "))
+        .collect();
+    Err(format!("{}\n{text}", missed.join("; ")).into())
 }
