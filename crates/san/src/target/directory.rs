@@ -110,6 +110,7 @@ pub(super) struct Directory {
     left: Vec<Weak<ServedTarget>>,
     /// A target without a name or a unit, for sessions that only look for others.
     pub(super) discovery: Arc<ServedTarget>,
+    most_connections: usize,
 }
 
 impl Directory {
@@ -173,12 +174,19 @@ impl Directory {
             now.is_some_and(|now| Arc::ptr_eq(now, old))
         };
         let left = before.targets.iter().filter(|old| !stays(old));
+        let connections = offer.targets.iter().map(|spec| spec.wanted.max_connections);
         let directory = Directory {
+            most_connections: connections.max().unwrap_or(1).into(),
             left: left.map(Arc::downgrade).collect(),
             targets,
             discovery,
         };
         Ok((directory, opened))
+    }
+
+    /// As many connections as a session of any target may have.
+    pub(super) fn most_connections(&self) -> usize {
+        self.most_connections
     }
 
     /// What is served before another directory takes the place of this one.

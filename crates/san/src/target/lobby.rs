@@ -13,7 +13,8 @@ use wansan_trace::Instant;
 /// costs a descriptor and some tens of KiB.
 pub(super) const MAX_WAITING: usize = 1024;
 
-/// One address may have a part of all places, 1 in this many.
+/// One address may have a part of all places, 1 in this many, or as many as one session may have
+/// connections: an initiator opens them all at once.
 const SHARE: usize = 4;
 
 /// A connection that has not logged in.
@@ -39,15 +40,21 @@ pub(super) enum Progress {
 }
 
 /// The slot of the connection that has to make room for a new one from `newcomer`, on a thread with
-/// `places` for those that wait; `None` when there is room.
-pub(super) fn makes_room(waiting: &[Waiting], newcomer: IpAddr, places: usize) -> Option<u16> {
+/// `places` for those that wait, where a session may have so many `connections`; `None` when there is
+/// room.
+pub(super) fn makes_room(
+    waiting: &[Waiting],
+    newcomer: IpAddr,
+    places: usize,
+    connections: usize,
+) -> Option<u16> {
     let newcomer = site(newcomer);
     let mut counts: HashMap<IpAddr, usize> = HashMap::new();
     for one in waiting {
         *counts.entry(site(one.address)).or_default() += 1;
     }
     let of_newcomer = counts.get(&newcomer).copied().unwrap_or(0);
-    let crowded = if of_newcomer >= (places / SHARE).max(1) {
+    let crowded = if of_newcomer >= (places / SHARE).max(connections).min(places) {
         newcomer
     } else if waiting.len() >= places {
         counts.into_iter().max_by_key(|(_, count)| *count)?.0
@@ -90,7 +97,7 @@ mod tests {
     }
 
     fn goes(all: &[Waiting], newcomer: &str, places: usize) -> Option<u16> {
-        makes_room(all, newcomer.parse().unwrap(), places)
+        makes_room(all, newcomer.parse().unwrap(), places, 1)
     }
 
     #[test]
@@ -111,6 +118,18 @@ mod tests {
         assert_eq!(goes(&all, "192.0.2.2", 12), None);
         all.push(waiting(4, "192.0.2.9", 9, Closing));
         assert_eq!(goes(&all, "192.0.2.9", 12), Some(4));
+    }
+
+    #[test]
+    fn all_connections_of_a_session_may_log_in_at_once() {
+        let all: Vec<Waiting> = (0..3)
+            .map(|slot| waiting(slot, "192.0.2.9", 1, Progress::LoggingIn))
+            .collect();
+        let newcomer = "192.0.2.9".parse().unwrap();
+        assert_eq!(makes_room(&all, newcomer, 12, 3), Some(0));
+        assert_eq!(makes_room(&all, newcomer, 12, 4), None);
+        // No more than all places there are.
+        assert_eq!(makes_room(&all, newcomer, 3, 4), Some(0));
     }
 
     #[test]

@@ -301,7 +301,8 @@ impl Reactor {
         });
         let waiting: Vec<Waiting> = waiting.collect();
         let places = self.context.shared.waiting_places;
-        if let Some(slot) = lobby::makes_room(&waiting, newcomer, places) {
+        let connections = self.context.shared.directory().most_connections();
+        if let Some(slot) = lobby::makes_room(&waiting, newcomer, places, connections) {
             self.complaints.pushed_out();
             self.drop_peer(slot);
         }
