@@ -11,7 +11,7 @@
 //!   print;
 //! - [`session`] is logged in to a target and does nothing;
 //! - [`trial`] runs a test that counts as not run when its peer is missing;
-//! - [`compare`] puts samples of two sides beside each other;
+//! - [`compare`] puts samples of two sides beside each other, [`question`] chooses what is measured;
 //! - [`haproxy`] is another proxy;
 //! - [`cpu`] reads the CPU time that a process has used.
 //!
@@ -25,6 +25,7 @@ pub mod perf;
 pub mod process;
 pub mod program;
 pub mod qemu;
+pub mod question;
 pub mod session;
 pub mod tgtd;
 pub mod trial;

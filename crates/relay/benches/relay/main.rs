@@ -18,8 +18,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use serde_json::json;
-use wansan_peers::process::PeerError;
+use wansan_peers::question::ask;
 use wansan_relay::{ListenerConfig, Relay, RelayConfig};
 use wansan_trace::Kinds;
 
@@ -43,17 +42,7 @@ fn main() -> ExitCode {
             }
         };
     }
-    let (options, names): (Vec<_>, Vec<_>) = arguments
-        .iter()
-        .map(String::as_str)
-        .partition(|argument| argument.starts_with("--"));
-    let known = QUESTIONS.map(|question| question.name);
-    let wrong = options.iter().find(|option| **option != "--json");
-    if let Some(wrong) = wrong.or_else(|| names.iter().find(|name| !known.contains(name))) {
-        eprintln!("{wrong}: expected --json, or one of: {}", known.join(" "));
-        return ExitCode::from(2);
-    }
-    ask(&names, !options.is_empty())
+    ask(&arguments, &QUESTIONS)
 }
 
 /// Carries flows to `to` in one of the ways until standard input ends. Prints the address first. The
@@ -84,41 +73,4 @@ fn serve(way: &str, to: &str) -> Result<(), Box<dyn std::error::Error>> {
         std::io::stdout().flush()?;
     }
     Ok(())
-}
-
-fn ask(names: &[&str], as_json: bool) -> ExitCode {
-    let mut failed = false;
-    let chosen = QUESTIONS
-        .iter()
-        .filter(|question| names.is_empty() || names.contains(&question.name));
-    for question in chosen {
-        match (question.measure)() {
-            Ok(comparisons) => {
-                for comparison in comparisons {
-                    if as_json {
-                        println!("{}", comparison.json());
-                    } else {
-                        println!("{}\n", comparison.text());
-                    }
-                }
-            }
-            Err(PeerError::Missing(missing)) if as_json => {
-                println!(
-                    "{}",
-                    json!({"question": question.name, "not_run": missing.to_string()})
-                );
-            }
-            Err(PeerError::Missing(missing)) => {
-                println!("{}: not run: {missing}\n", question.name);
-            }
-            Err(error) => {
-                failed = true;
-                eprintln!("{}: {error}\n", question.name);
-            }
-        }
-    }
-    match failed {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
-    }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use wansan_peers::compare::{Bound, Comparison, Side, in_turns};
 use wansan_peers::haproxy::Haproxy;
 use wansan_peers::process::{PeerError, Running};
+use wansan_peers::question::Question;
 
 use crate::load::{self, Streams, Target};
 use crate::many::many;
@@ -22,14 +23,6 @@ const TURNS: usize = 5;
 
 /// How long each sample takes.
 const SAMPLE: Duration = Duration::from_secs(2);
-
-/// A question by its short name, for choosing it on the command line.
-pub(crate) struct Question {
-    /// The short name.
-    pub(crate) name: &'static str,
-    /// Measures it. One measurement may answer several questions.
-    pub(crate) measure: fn() -> Result<Vec<Comparison>, PeerError>,
-}
 
 /// Every question, in the order in which they are asked.
 pub(crate) const QUESTIONS: [Question; 8] = [

@@ -10,10 +10,9 @@ mod questions;
 
 use std::process::ExitCode;
 
-use serde_json::json;
-use wansan_peers::process::PeerError;
+use wansan_peers::question::ask;
 
-use questions::{QUESTIONS, Question};
+use questions::QUESTIONS;
 
 fn main() -> ExitCode {
     // cargo itself adds --bench.
@@ -33,52 +32,5 @@ fn main() -> ExitCode {
             }
         };
     }
-    let (options, names): (Vec<_>, Vec<_>) = arguments
-        .iter()
-        .map(String::as_str)
-        .partition(|argument| argument.starts_with("--"));
-    let known = QUESTIONS.map(|question| question.name);
-    let wrong = options.iter().find(|option| **option != "--json");
-    if let Some(wrong) = wrong.or_else(|| names.iter().find(|name| !known.contains(name))) {
-        eprintln!("{wrong}: expected --json, or one of: {}", known.join(" "));
-        return ExitCode::from(2);
-    }
-    ask(&names, !options.is_empty())
-}
-
-fn ask(names: &[&str], as_json: bool) -> ExitCode {
-    let chosen = QUESTIONS
-        .iter()
-        .filter(|question| names.is_empty() || names.contains(&question.name));
-    let mut failed = false;
-    for Question { name, measure } in chosen {
-        match measure() {
-            Ok(comparisons) if as_json => {
-                comparisons
-                    .iter()
-                    .for_each(|comparison| println!("{}", comparison.json()));
-            }
-            Ok(comparisons) => {
-                comparisons
-                    .iter()
-                    .for_each(|comparison| println!("{}\n", comparison.text()));
-            }
-            Err(PeerError::Missing(missing)) if as_json => {
-                println!(
-                    "{}",
-                    json!({"question": name, "not_run": missing.to_string()})
-                );
-            }
-            Err(PeerError::Missing(missing)) => println!("{name}: not run: {missing}\n"),
-            Err(error) => {
-                failed = true;
-                eprintln!("{name}: {error}\n");
-            }
-        }
-    }
-    if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
+    ask(&arguments, &QUESTIONS)
 }

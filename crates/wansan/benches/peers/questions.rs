@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use wansan_peers::compare::{Bound, Comparison, Side, in_turns};
 use wansan_peers::perf::{self, Load, Pattern};
 use wansan_peers::process::PeerError;
+use wansan_peers::question::Question;
 use wansan_peers::tgtd::Tgtd;
 use wansan_peers::{cpu, wansan};
 
@@ -21,7 +22,7 @@ const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
 /// Turns of each comparison: an odd number, so that a median is a sample.
 const TURNS: usize = 5;
 /// Turns where the difference looked for is far below what one sample differs from the next.
-const MANY_TURNS: usize = 25;
+const MANY_TURNS: usize = 101;
 /// How long each of many turns' samples takes.
 const SHORT_SAMPLE: Duration = Duration::from_secs(1);
 /// How long each sample takes.
@@ -45,14 +46,6 @@ const LARGE_SEQUENTIAL: Load = Load {
     parallel: PARALLEL,
     time_s: SAMPLE_S,
 };
-
-/// A question by its short name, for choosing it on the command line.
-pub(crate) struct Question {
-    /// The short name.
-    pub(crate) name: &'static str,
-    /// Measures it. One measurement may answer several questions.
-    pub(crate) measure: fn() -> Result<Vec<Comparison>, PeerError>,
-}
 
 /// Every question, in the order in which they are asked.
 pub(crate) const QUESTIONS: [Question; 6] = [
