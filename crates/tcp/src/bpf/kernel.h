@@ -53,6 +53,10 @@ typedef struct {
 	struct net *net;
 } possible_net_t;
 
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
 struct sock_common {
 	__u16 skc_family;
 	__be32 skc_daddr;
@@ -61,6 +65,7 @@ struct sock_common {
 	__u16 skc_num;
 	int skc_bound_dev_if;
 	possible_net_t skc_net;
+	atomic64_t skc_cookie;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 };

@@ -20,6 +20,9 @@ use crate::diag::{Diag, Sighting};
 /// kernel go through its whole table.
 const DISCOVERY: Duration = Duration::from_millis(100);
 
+/// And this often where the kernel tells of each when it begins: for those of which it could not.
+const DISCOVERY_WHEN_TOLD: Duration = Duration::from_secs(1);
+
 /// Traced events wait no longer, and nobody who ends the watch does.
 const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 
@@ -133,7 +136,10 @@ impl Sampler {
     fn ask(&mut self, time: Instant) -> Result<(), Ending> {
         if time >= self.discovery_due {
             self.discover(time)?;
-            self.discovery_due = self.due + self.wish.interval.max(DISCOVERY);
+            // Whose socket it is, no event tells.
+            let told = self.events.is_ok() && self.wish.process.is_none();
+            let least = if told { DISCOVERY_WHEN_TOLD } else { DISCOVERY };
+            self.discovery_due = self.due + self.wish.interval.max(least);
             return Ok(());
         }
         let known = self.tracker.connections();
