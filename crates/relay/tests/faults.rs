@@ -1,5 +1,5 @@
-//! Rounds of random faults, under every law: whatever happens, bytes arrive as they were sent, or the end
-//! is no FIN. Each byte that arrives is compared with the one that was sent, which is more than a hash of
+//! Rounds of random faults, under every law: whatever happens, at the ends of flows or to the relay, bytes
+//! arrive as they were sent, or the end is no FIN. Each byte that arrives is compared with the one that was sent, which is more than a hash of
 //! all tells. A round has a seed that says all about it, and the same under each law; one that fails
 //! prints it. `WANSAN_FAULT_ROUNDS` is how many rounds of each law there are, `WANSAN_FAULT_SEED` the
 //! first seed.
@@ -23,13 +23,15 @@ use rand_pcg::Pcg64Mcg;
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 use wansan_peers::program::find;
 use wansan_peers::trial::{self, Stop};
-use wansan_relay::{Fallback, Law, Meter};
+use wansan_relay::{Fallback, Law, ListenerConfig, Meter};
 use wansan_tcp::ebpf;
 
 use peer::{Content, Received, receive_while, reset, world};
 
-/// Rounds of each law in the ordinary suite.
-const ROUNDS: u64 = 20;
+/// Rounds of each law that needs no rights in the ordinary suite, a hundred of both together, and of each
+/// that does.
+const ROUNDS: u64 = 50;
+const SIGNALLED_ROUNDS: u64 = 20;
 
 /// A socket's buffer: less than many pieces that are sent, and more than a segment of loopback.
 const SMALL_BUFFER_BYTES: usize = 96 << 10;
@@ -83,7 +85,12 @@ fn number(name: &str) -> Option<u64> {
 /// Plays rounds under a law; what its signals came to, in all.
 fn rounds(law: Law) -> (u64, [u64; 2]) {
     let first = number("WANSAN_FAULT_SEED");
-    let rounds = number("WANSAN_FAULT_ROUNDS").unwrap_or(if first.is_some() { 1 } else { ROUNDS });
+    let usual = match law {
+        _ if first.is_some() => 1,
+        Law::None | Law::Window => ROUNDS,
+        Law::EceBound | Law::EceRed | Law::Arrival => SIGNALLED_ROUNDS,
+    };
+    let rounds = number("WANSAN_FAULT_ROUNDS").unwrap_or(usual);
     let first = first.unwrap_or_else(|| RandomState::new().hash_one(0) >> 16);
     let (mut signals, mut fallbacks) = (0, [0; 2]);
     for seed in first..first + rounds {
@@ -98,11 +105,32 @@ fn rounds(law: Law) -> (u64, [u64; 2]) {
             *sum += count;
         }
     }
-    if rounds >= ROUNDS && law == Law::EceBound {
+    if rounds >= SIGNALLED_ROUNDS && law == Law::EceBound {
         assert!(signals > 0, "no signal in {rounds} rounds from {first} on");
     }
     assert_eq!(fallbacks[Fallback::NoEcn as usize], 0);
     (signals, fallbacks)
+}
+
+/// What happens to the relay after some flows have begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// Nothing.
+    Quiet,
+    /// Its listener is told to hold another latency, with other buffers.
+    Reload,
+    /// It is stopped once all have begun, so many microseconds later.
+    Stop(u64),
+}
+
+impl Turn {
+    fn draw(random: &mut Pcg64Mcg) -> Turn {
+        match random.next_u64() % 4 {
+            0 => Turn::Stop(1 << (random.next_u64() % 16)),
+            1 => Turn::Reload,
+            _ => Turn::Quiet,
+        }
+    }
 }
 
 /// How an end of a flow behaves.
@@ -197,9 +225,8 @@ fn round(seed: u64, law: Law) -> Meter {
     // From far less than a byte takes here to far more.
     let latency = Duration::from_micros(100 << (random.next_u64() % 10));
     let bound_bytes = (4 << 10) << (random.next_u64() % 8);
-    let world = world(|config| {
-        config.memory_bytes = memory_bytes;
-        let listener = &mut config.listeners[0];
+    let turn = Turn::draw(&mut random);
+    let settle = |listener: &mut ListenerConfig, latency: Duration| {
         listener.buffer_bytes = buffer_bytes;
         listener.law = Some(law);
         listener.latency = (law != Law::None).then_some(latency);
@@ -208,31 +235,48 @@ fn round(seed: u64, law: Law) -> Meter {
             listener.inward.receive_buffer_bytes = Some(SMALL_BUFFER_BYTES);
             listener.outward.send_buffer_bytes = Some(SMALL_BUFFER_BYTES);
         }
+    };
+    let mut world = world(|config| {
+        config.memory_bytes = memory_bytes;
+        settle(&mut config.listeners[0], latency);
     });
-    let world = &world;
     std::thread::scope(|scope| {
         for flow in 0..FLOWS {
             let ends = [Behaviour::draw(&mut random), Behaviour::draw(&mut random)];
             let flow_seed = seed ^ (flow << 48);
             // One after the other, so that each target's end belongs to its client's.
             let streams = world.flow();
-            scope.spawn(move || play(flow_seed, ends, streams));
+            scope.spawn(move || play(flow_seed, ends, turn, streams));
+            if turn == Turn::Reload {
+                let to = world.target.local_addr().unwrap().to_string();
+                let mut listener = ListenerConfig::new("127.0.0.1:0", &to);
+                settle(&mut listener, latency * (1 + flow as u32 % 3));
+                listener.inward.send_buffer_bytes = Some(SMALL_BUFFER_BYTES << (flow % 3));
+                world.relay.reload(&[listener]).unwrap();
+            }
         }
-    });
-    let snapshot = world.until(|snapshot| snapshot.flows_now == 0);
-    assert!(snapshot.memory_bytes_max <= memory_bytes, "{snapshot:?}");
-    assert!(
-        snapshot.meter.held_bytes_max <= buffer_bytes,
-        "{snapshot:?}"
-    );
-    snapshot.meter
+        if let Turn::Stop(after_us) = turn {
+            std::thread::sleep(Duration::from_micros(after_us));
+            let snapshot = world.snapshot();
+            let _ = world.relay.stop();
+            return snapshot.meter;
+        }
+        let snapshot = world.until(|snapshot| snapshot.flows_now == 0);
+        assert!(snapshot.memory_bytes_max <= memory_bytes, "{snapshot:?}");
+        assert!(
+            snapshot.meter.held_bytes_max <= buffer_bytes,
+            "{snapshot:?}"
+        );
+        snapshot.meter
+    })
 }
 
 /// Plays both ends of a flow.
-fn play(seed: u64, ends: [Behaviour; 2], streams: (TcpStream, TcpStream)) {
+fn play(seed: u64, ends: [Behaviour; 2], turn: Turn, streams: (TcpStream, TcpStream)) {
     let [of_client, of_target] = ends;
     let (client, target) = streams;
-    let resets = ends.iter().any(|end| end.resets_at.is_some());
+    let stops = matches!(turn, Turn::Stop(_));
+    let resets = stops || ends.iter().any(|end| end.resets_at.is_some());
     std::thread::scope(|scope| {
         let at_client = scope.spawn(move || of_client.play(client, seed, seed + 1));
         let at_target = scope.spawn(move || of_target.play(target, seed + 1, seed));
