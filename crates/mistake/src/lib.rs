@@ -215,16 +215,22 @@ pub fn read<T: DeserializeOwned>(text: &str, whole: &str) -> Result<T, Mistake> 
         .map_err(|error| Mistake::from_toml(error.inner(), error.path(), text, whole))
 }
 
+/// The nearest of the known names, if one is near.
+#[must_use]
+pub fn near<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
+    let near = known
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(wrong, name), *name))
+        .min()
+        .filter(|(distance, name)| *distance <= 1 + name.len() / 3);
+    near.map(|(_, name)| name)
+}
+
 /// The nearest of the known names, or all of them when none is near.
 #[must_use]
 pub fn nearest(wrong: &str, known: &[&str]) -> String {
-    let near = known
-        .iter()
-        .map(|name| (strsim::damerau_levenshtein(wrong, name), name))
-        .min()
-        .filter(|(distance, name)| *distance <= 1 + name.len() / 3);
-    match near {
-        Some((_, name)) => format!("did you mean `{name}`?"),
+    match near(wrong, known) {
+        Some(name) => format!("did you mean `{name}`?"),
         None if known.is_empty() => "there is none to name".to_owned(),
         None => format!("known: {}", known.join(", ")),
     }

@@ -9,6 +9,7 @@ use wansan_tcp::congestion::CongestionError;
 use wansan_tcp::control::ControlError;
 
 use crate::law::Law;
+use crate::remedy::remedy;
 use crate::settings::ListenerConfig;
 
 /// A relay could not be started, or not take on other settings; either is the caller's mistake, or
@@ -107,6 +108,19 @@ pub enum RelayError {
         /// What was given.
         law: Law,
     },
+    /// A setting of the laws that signal ECE after a read, under another one.
+    #[error(
+        "{listen}: {setting} is for {}: give the listener that law, or leave the setting out",
+        laws.iter().map(|law| format!("law '{law}'")).collect::<Vec<_>>().join(" and ")
+    )]
+    Ece {
+        /// Which listener.
+        listen: String,
+        /// What was given.
+        setting: &'static str,
+        /// The laws that look at it.
+        laws: &'static [Law],
+    },
     /// A law that signals ECE cannot do so here.
     #[error("{listen}: law '{law}' cannot be had: {source}; law 'window' can be had everywhere")]
     Law {
@@ -186,6 +200,33 @@ pub enum RelayError {
     Machine(#[from] io::Error),
 }
 
+impl RelayError {
+    /// Whether it is about a listener with these settings.
+    #[must_use]
+    pub fn is_about(&self, config: &ListenerConfig) -> bool {
+        use RelayError as E;
+        match self {
+            E::Target { to } | E::Interception { to } | E::Resolve { to, .. } => *to == config.to,
+            E::Twice { listen }
+            | E::Taken { listen, .. }
+            | E::Listener { listen }
+            | E::Family { listen, .. }
+            | E::Loop { listen, .. }
+            | E::Buffer { listen, .. }
+            | E::Latency { listen, .. }
+            | E::Ece { listen, .. }
+            | E::Law { listen, .. }
+            | E::LawControl { listen, .. }
+            | E::Listen { listen, .. }
+            | E::Congestion { listen, .. }
+            | E::SocketBuffer { listen, .. }
+            | E::Option { listen, .. }
+            | E::Transparent { listen, .. } => *listen == config.listen,
+            E::NoListener | E::Machine(_) => false,
+        }
+    }
+}
+
 /// Why a flow did not come about.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConnectError {
@@ -207,19 +248,6 @@ pub(crate) enum ConnectError {
     /// The machine lacks something.
     #[error("{0}")]
     Machine(rustix::io::Errno),
-}
-
-/// How to get a congestion control that the kernel lacks.
-fn remedy(error: &CongestionError) -> String {
-    match error {
-        CongestionError::Unknown { name, .. } if name.starts_with("wansan_") => {
-            format!("; load it with `wansan cc load {name}`")
-        }
-        CongestionError::Unknown { name, .. } => {
-            format!("; if the kernel has it as a module, `modprobe tcp_{name}` loads it")
-        }
-        _ => String::new(),
-    }
 }
 
 /// An address near to what was given for one.
@@ -268,25 +296,6 @@ mod tests {
             ("", "storage.example.net:3260"),
         ] {
             assert_eq!(near_target(given), near, "{given}");
-        }
-    }
-
-    #[test]
-    fn a_missing_congestion_control_is_named_with_how_to_load_it() {
-        for (name, way) in [
-            ("wansan_hstcp", "wansan cc load wansan_hstcp"),
-            ("vegas", "modprobe tcp_vegas"),
-        ] {
-            let error = RelayError::Congestion {
-                listen: "127.0.0.1:3260".to_owned(),
-                side: "towards the target",
-                source: CongestionError::Unknown {
-                    name: name.to_owned(),
-                    available: "reno cubic".to_owned(),
-                },
-            };
-            let text = error.to_string();
-            assert!(text.contains(way) && !text.contains('\n'), "{text}");
         }
     }
 }

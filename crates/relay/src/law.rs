@@ -99,7 +99,7 @@ impl Signaller {
     }
 }
 
-/// A law as it is in force, and why it is another one than the best, where nobody chose it.
+/// A law as it is in force, and what is to be said of it.
 pub(crate) type Resolved = (Option<Bound>, Option<String>);
 
 impl Bound {
@@ -109,8 +109,19 @@ impl Bound {
         signaller: &Signaller,
     ) -> Result<Resolved, RelayError> {
         let listen = || config.listen.clone();
+        if let Some((setting, laws)) = in_vain(config) {
+            return Err(RelayError::Ece {
+                listen: listen(),
+                setting,
+                laws,
+            });
+        }
         let law = match (config.law, config.latency) {
-            (None | Some(Law::None), None) | (Some(Law::None), _) => return Ok((None, None)),
+            (None | Some(Law::None), None) => return Ok((None, None)),
+            (Some(Law::None), Some(_)) => {
+                let remark = "law 'none' holds nothing to a latency: leave one of them out";
+                return Ok((None, Some(remark.to_owned())));
+            }
             (Some(law @ (Law::EceBound | Law::EceRed)), None)
                 if config.ece.bound_bytes.is_some() =>
             {
@@ -153,14 +164,41 @@ impl Bound {
             }
             None if is_governed => Ok((
                 bound(Law::Window, None),
-                Some("its congestion control towards the client is not reno".to_owned()),
+                Some(lesser(
+                    &"its congestion control towards the client is not reno",
+                )),
             )),
             None => Ok(match signaller.get() {
                 Ok(signal) => (bound(Law::Arrival, Some(signal)), None),
-                Err(error) => (bound(Law::Window, None), Some(error.to_string())),
+                Err(error) => (bound(Law::Window, None), Some(lesser(&error))),
             }),
         }
     }
+}
+
+/// What is said where nobody chose a law and the best cannot be had.
+fn lesser(why: &dyn fmt::Display) -> String {
+    format!("law window, not arrival: {why}")
+}
+
+/// A setting that the listener's law does not look at, and the laws that do.
+fn in_vain(config: &ListenerConfig) -> Option<(&'static str, &'static [Law])> {
+    const BOTH: &[Law] = &[Law::EceBound, Law::EceRed];
+    let EceSettings {
+        bound_bytes,
+        ramp_bytes,
+        every_bytes,
+    } = config.ece;
+    let settings = [
+        (bound_bytes.is_some(), "a bound for ECE", BOTH),
+        (ramp_bytes.is_some(), "a ramp for ECE", &[Law::EceRed]),
+        (every_bytes > 0, "how often ECE is decided", BOTH),
+    ];
+    let heeds = |laws: &[Law]| config.law.is_some_and(|law| laws.contains(&law));
+    let vain = settings
+        .into_iter()
+        .find(|(is_given, _, laws)| *is_given && !heeds(laws));
+    vain.map(|(_, setting, laws)| (setting, laws))
 }
 
 /// What may be asked for of a socket that signals ECE, which sends as they do (RFC 5681): a congestion

@@ -34,6 +34,7 @@ mod plateau;
 mod pool;
 mod reactor;
 mod relay;
+mod remedy;
 mod route;
 mod rules;
 mod seat;

@@ -213,13 +213,13 @@ impl Relay {
         self.end()
     }
 
-    /// Says which listeners have another law than the best.
+    /// Says what there is to be said of the listeners' laws.
     fn tell_of_laws(&self) {
         for listener in &self.listeners {
             let route = &listener.route;
             if let Some(remark) = &route.remark {
                 let listen = &route.config.listen;
-                (self.shared.report)(&format!("{listen}: law window, not arrival: {remark}"));
+                (self.shared.report)(&format!("{listen}: {remark}"));
             }
         }
     }

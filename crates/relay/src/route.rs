@@ -70,7 +70,7 @@ pub(crate) struct Route {
     pub(crate) config: ListenerConfig,
     /// What backlogs are held to.
     pub(crate) bound: Option<Bound>,
-    /// Why they are held by another law than the best, where nobody chose it.
+    /// What is to be said of that: why they are held by another law than the best, or by none.
     pub(crate) remark: Option<String>,
     /// That a side's receive buffers are smaller than its law wants was told.
     is_short_told: [AtomicBool; 2],
@@ -335,7 +335,7 @@ mod tests {
         config.outward.congestion_control = Some("nonsense".to_owned());
         let text = open(&config).unwrap_err().to_string();
         assert!(
-            text.contains("towards the target") && text.contains("modprobe tcp_nonsense"),
+            text.contains("towards the target") && text.contains("wansan cc load"),
             "{text}"
         );
         config.outward.congestion_control = None;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use wansan_relay::{
-    EceSettings, Fallback, Installed, Law, ListenerConfig, Relay, RelayConfig, Rules,
+    EceSettings, Fallback, Installed, Law, ListenerConfig, Relay, RelayConfig, RelayError, Rules,
 };
 use wansan_tcp::network::Network;
 use wansan_trace::units::{parse_bytes, parse_duration};
@@ -189,6 +189,14 @@ impl RelayArgs {
         }])
     }
 
+    /// Says in which file what is wrong with the listeners stands, and where, if it stands in one.
+    fn locate(&self, listeners: &[ListenerConfig], error: RelayError) -> anyhow::Error {
+        match &self.config {
+            Some(path) => file::locate(path, listeners, &error),
+            None => error.into(),
+        }
+    }
+
     /// Has the rules in force that are needed now, and no others; without `--setup` says how.
     fn set_up(&self, needed: &[Rules], installed: &mut Vec<Installed>) -> Result<()> {
         if !self.setup {
@@ -210,7 +218,8 @@ impl RelayArgs {
     /// are in force before their rules fail stay so: flows that come by themselves are carried.
     fn reload(&self, relay: &mut Relay, installed: &mut Vec<Installed>) -> Result<()> {
         let reloaded = self.listeners().and_then(|listeners| {
-            let changes = relay.reload(&listeners)?;
+            let changes = relay.reload(&listeners);
+            let changes = changes.map_err(|error| self.locate(&listeners, error))?;
             let rules = rules(relay, &listeners)?;
             self.set_up(&rules, installed)?;
             Ok((changes, listeners, rules))
@@ -353,7 +362,8 @@ pub(crate) fn run(args: &RelayArgs) -> Result<ExitCode> {
         tcp_interval: args.tcp.interval(),
         report: |line| remark(&format!("wansan relay: {line}")),
     };
-    let mut relay = Relay::start(&config)?;
+    let started = Relay::start(&config);
+    let mut relay = started.map_err(|error| args.locate(&config.listeners, error))?;
     let metrics = match args.metrics {
         Some(listen) => Some(counters::serve(listen, relay.observer())?),
         None => None,

@@ -22,7 +22,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
 }
 
 /// The text of an ordinary file. A device may have no end, and a pipe may never begin.
-fn read_text(path: &Path) -> Result<String> {
+pub(super) fn read_text(path: &Path) -> Result<String> {
     if !std::fs::metadata(path)?.is_file() {
         bail!("not an ordinary file");
     }

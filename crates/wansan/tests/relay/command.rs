@@ -53,7 +53,7 @@ fn complaint(arguments: &[&str]) -> Result<String, Failed> {
 }
 
 pub(crate) fn mistakes() -> Result<(), Failed> {
-    let of_arguments: [(&[&str], &str); 10] = [
+    let of_arguments: [(&[&str], &str); 12] = [
         (&["--listen", "127.0.0.1", "--to", "a:1"], "127.0.0.1:3260"),
         (
             &["--listen", "127.0.0.1:0", "--to", "127.0.0.1"],
@@ -77,9 +77,35 @@ pub(crate) fn mistakes() -> Result<(), Failed> {
                 "--to",
                 "127.0.0.1:9",
                 "--out-cc",
+                "wansan_hstp",
+            ],
+            "did you mean `wansan_hstcp` (load it with",
+        ),
+        (
+            &[
+                "--listen",
+                "127.0.0.1:0",
+                "--to",
+                "127.0.0.1:9",
+                "--latency",
+                "20ms",
+                "--law",
+                "window",
+                "--ece-bound",
+                "64KiB",
+            ],
+            "a bound for ECE is for law 'ece-bound' and law 'ece-red'",
+        ),
+        (
+            &[
+                "--listen",
+                "127.0.0.1:0",
+                "--to",
+                "127.0.0.1:9",
+                "--out-cc",
                 "wansan_none",
             ],
-            "wansan cc load wansan_none",
+            "wansan_none' is not in this kernel",
         ),
         (
             &[
@@ -157,6 +183,18 @@ pub(crate) fn mistakes() -> Result<(), Failed> {
         (
             "[listener.out]\ndscp = \"high\"",
             ["line 5", "af11 to af43"],
+        ),
+        ("[listener.out]\ndscp = 64", ["line 5", "0 to 63"]),
+        (
+            "[listener.out]\ndscp = 46\ncongestion_control = \"cubc\"",
+            [
+                "line 2: 127.0.0.1:0, towards the target",
+                "did you mean `cubic`?",
+            ],
+        ),
+        (
+            "law = \"ece-bound\"\nece_ramp = \"64KiB\"",
+            ["line 2", "a ramp for ECE is for law 'ece-red'"],
         ),
         ("networks = [\"192.0.2.1/24\"]", ["line 4", "192.0.2.0/24"]),
         (

@@ -1,12 +1,14 @@
 //! `relay.toml`: what `wansan relay --config` relays.
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 use serde::Deserialize;
-use serde::de::{Deserializer, Error};
-use wansan_relay::{Dscp, EceSettings, Law, ListenerConfig, SideSettings};
+use serde::de::{Deserializer, Error, Visitor};
+use wansan_mistake::Mistake;
+use wansan_relay::{Dscp, EceSettings, Law, ListenerConfig, RelayError, SideSettings};
 use wansan_tcp::network::Network;
 use wansan_trace::units::{parse_bytes, parse_duration};
 
@@ -62,7 +64,8 @@ struct SideTable {
     keep_alive: Option<Duration>,
     #[serde(deserialize_with = "of_time")]
     user_timeout: Option<Duration>,
-    dscp: Option<Parsed<Dscp>>,
+    #[serde(deserialize_with = "of_dscp")]
+    dscp: Option<Dscp>,
     #[serde(deserialize_with = "of_mss")]
     mss: Option<u16>,
 }
@@ -106,6 +109,29 @@ fn of_mss<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::
     }
 }
 
+/// A class is a name, or a number that people write with quotes and without.
+fn of_dscp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Dscp>, D::Error> {
+    struct Class;
+
+    impl Visitor<'_> for Class {
+        type Value = Dscp;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a DSCP: 0 to 63, or one of cs0 to cs7, af11 to af43, ef or le in quotes")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Dscp, E> {
+            text.parse().map_err(E::custom)
+        }
+
+        fn visit_i64<E: Error>(self, number: i64) -> Result<Dscp, E> {
+            self.visit_str(&number.to_string())
+        }
+    }
+
+    deserializer.deserialize_any(Class).map(Some)
+}
+
 /// Reads a `relay.toml`.
 ///
 /// # Errors
@@ -114,6 +140,23 @@ pub(super) fn read(path: &Path) -> Result<Vec<ListenerConfig>> {
     let document: Document = settings_file::read(path)?;
     let listeners = document.listener.into_iter();
     Ok(listeners.map(ListenerTable::resolve).collect())
+}
+
+/// Puts in front of what is wrong with `listeners`, as the file has them, the file and the line of the
+/// listener, where it is only one.
+pub(super) fn locate(
+    path: &Path,
+    listeners: &[ListenerConfig],
+    error: &RelayError,
+) -> anyhow::Error {
+    let mut places = (0..).zip(listeners).filter(|(_, it)| error.is_about(it));
+    let first = places.next().filter(|_| places.next().is_none());
+    let mistake = Mistake::new(error.to_string());
+    let mistake = match (first, settings_file::read_text(path)) {
+        (Some((place, _)), Ok(text)) => mistake.in_table(&text, "listener", place, "listen"),
+        _ => mistake,
+    };
+    anyhow::Error::from(mistake).context(path.display().to_string())
 }
 
 impl ListenerTable {
@@ -148,7 +191,7 @@ impl SideTable {
             send_buffer_bytes: self.send_buffer.map(|bytes| bytes as usize),
             keep_alive: self.keep_alive.map_or(usual.keep_alive, some_time),
             user_timeout: self.user_timeout.and_then(some_time),
-            dscp: self.dscp.map(|dscp| dscp.0),
+            dscp: self.dscp,
             mss_bytes: self.mss,
         }
     }
