@@ -87,8 +87,18 @@ impl Rules {
     }
 
     /// What nft(8) reads: the table, in place of one of that name.
+    ///
+    /// A packet that belongs to a connected transparent socket is for this host, whatever its addresses
+    /// are; so is an ICMP error about what that socket has sent, without which a path of small packets or
+    /// an unreachable target is never heard of. ICMPv6 that is no error, as neighbour discovery, belongs to
+    /// no socket. A listening socket at all addresses has a claim to packets for any host, of which none
+    /// but those of the first rule are meant.
     fn table_text(&self) -> String {
-        let family = if self.listen.is_ipv4() { "ip" } else { "ip6" };
+        let (family, protocol, icmp) = if self.listen.is_ipv4() {
+            ("ip", "ipv4", "icmp")
+        } else {
+            ("ip6", "ipv6", "ipv6-icmp")
+        };
         let to = match self.listen.ip().is_unspecified() {
             true => format!(":{}", self.listen.port()),
             false => self.listen.to_string(),
@@ -99,10 +109,14 @@ impl Rules {
             "add table inet {table}\n\
              delete table inet {table}\n\
              table inet {table} {{\n\
+             \tchain keep {{\n\
+             \t\tsocket wildcard 1 return\n\
+             \t\tmeta mark set {mark:#x} accept\n\
+             \t}}\n\
              \tchain take {{\n\
              \t\ttype filter hook prerouting priority mangle; policy accept;\n\
-             \t\t{family} saddr {network} tcp sport {port} socket transparent 1 meta mark set {mark:#x} accept\n\
              \t\t{family} daddr {network} tcp dport {port} tproxy {family} to {to} meta mark set {mark:#x} accept\n\
+             \t\tmeta nfproto {protocol} meta l4proto {{ tcp, {icmp} }} socket transparent 1 jump keep\n\
              \t}}\n\
              }}\n"
         )
@@ -135,10 +149,11 @@ impl Rules {
     /// The commands that install the rules, and as comments those that remove them, for a shell.
     #[must_use]
     pub fn script(&self) -> String {
-        let mut script = format!("nft -f - <<'END'\n{}END\n", self.table_text());
+        let mut script = String::new();
         for words in [self.route("replace"), self.policy("add")] {
             let _ = writeln!(script, "ip {}", words.join(" "));
         }
+        let _ = writeln!(script, "nft -f - <<'END'\n{}END", self.table_text());
         let _ = writeln!(script, "# and back:");
         let _ = writeln!(script, "# nft delete table inet {}", self.table());
         for words in [self.policy("del"), self.route("del")] {
@@ -155,13 +170,14 @@ impl Rules {
         self.remove();
         // What fails from here on takes along what there is.
         let installed = Installed(self.clone());
+        // The table comes last: what it marks has somewhere to go from the first packet on.
+        run("ip", &self.route("replace"), "")?;
+        run("ip", &self.policy("add"), "")?;
         run(
             "nft",
             &["-f".to_owned(), "-".to_owned()],
             &self.table_text(),
         )?;
-        run("ip", &self.route("replace"), "")?;
-        run("ip", &self.policy("add"), "")?;
         Ok(installed)
     }
 
@@ -279,7 +295,7 @@ mod tests {
         let script = rules.script();
         for part in [
             "ip daddr 192.0.2.0/24 tcp dport 3260 tproxy ip to 127.0.0.1:3261",
-            "ip saddr 192.0.2.0/24 tcp sport 3260 socket transparent 1",
+            "meta nfproto ipv4 meta l4proto { tcp, icmp } socket transparent 1 jump keep",
             "ip -4 rule add fwmark 0x5e63d962 lookup 1583602018",
             "ip -4 route replace local 0.0.0.0/0 dev lo table 1583602018",
             "# nft delete table inet wansan_relay_127.0.0.1_3261",
@@ -290,6 +306,7 @@ mod tests {
         let script = rules.script();
         for part in [
             "ip6 daddr 2001:db8::/32 tcp dport 3260 tproxy ip6 to :3261",
+            "meta nfproto ipv6 meta l4proto { tcp, ipv6-icmp } socket transparent 1 jump keep",
             "ip -6 route replace local ::/0 dev lo",
             "add table inet wansan_relay_--_3261",
         ] {

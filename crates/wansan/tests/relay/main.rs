@@ -3,6 +3,7 @@
 
 mod command;
 mod deficit;
+mod icmp;
 mod latency;
 mod line;
 mod machine;
@@ -45,10 +46,22 @@ const COMMAND: [(&str, Test); 9] = [
 
 type Role = fn() -> Result<(), String>;
 
-const ROLES: [(&str, Role); 8] = [
+const ROLES: [(&str, Role); 11] = [
     (
         "transparent flows keep the client's address",
         namespaces::transparent,
+    ),
+    (
+        "transparent flows cross a link of small packets",
+        icmp::small_packets,
+    ),
+    (
+        "that a transparent flow has no target is told at once",
+        icmp::no_target,
+    ),
+    (
+        "a transparent relay takes nothing else",
+        namespaces::nothing_else,
     ),
     ("rules go with the relay", namespaces::rules),
     (

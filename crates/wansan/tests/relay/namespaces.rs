@@ -10,20 +10,20 @@ use libtest_mimic::Failed;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::Signal;
 use wansan_lab::world::Namespace;
-use wansan_relay::{ListenerConfig, Relay, RelayConfig, Rules};
+use wansan_relay::{Installed, ListenerConfig, Relay, RelayConfig, Rules};
 use wansan_trace::Kinds;
 
 use crate::program::{LIMIT, Relay as Program};
 
-const PORT: u16 = 3260;
+pub(crate) const PORT: u16 = 3260;
 
 /// What a side may be silent for, or leave unacknowledged.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-struct World {
-    client: Namespace,
-    middle: Namespace,
-    target: Namespace,
+pub(crate) struct World {
+    pub(crate) client: Namespace,
+    pub(crate) middle: Namespace,
+    pub(crate) target: Namespace,
     /// Keep the namespaces' names for ip(8): their process ids.
     holders: Vec<Child>,
 }
@@ -39,7 +39,7 @@ impl Drop for World {
 }
 
 /// Runs a command of a shell in a namespace.
-fn sh(place: &Namespace, command: &str) -> Result<String, String> {
+pub(crate) fn sh(place: &Namespace, command: &str) -> Result<String, String> {
     let words = command.to_owned();
     let output = place.run(move || {
         let path = std::env::var("PATH").unwrap_or_default();
@@ -58,8 +58,69 @@ fn sh(place: &Namespace, command: &str) -> Result<String, String> {
     }
 }
 
+/// An end of a [`World`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum End {
+    Client,
+    Target,
+}
+
+const FORWARD: &str = "echo 1 > /proc/sys/net/ipv4/ip_forward
+                       echo 1 > /proc/sys/net/ipv6/conf/all/forwarding";
+
+/// A process that keeps its namespace's name for ip(8).
+fn hold() -> Result<Child, String> {
+    let mut holder = Command::new("sleep");
+    let holder = holder.arg("600").stdin(Stdio::null()).spawn();
+    holder.map_err(|error| error.to_string())
+}
+
+/// Joins two hosts by a network, the first by that device, and leads all that the other one (named by a
+/// process in it) sends to the first.
+fn wire(
+    host: &Namespace,
+    device: &str,
+    (end, id): (&Namespace, u32),
+    network: usize,
+) -> Result<(), String> {
+    sh(
+        host,
+        &format!(
+            "ip link add {device} type veth peer name eth netns {id}
+             ip address add 10.9.{network}.1/24 dev {device}
+             ip address add fd09:{network}::1/64 dev {device} nodad
+             ip link set {device} up; ip link set lo up"
+        ),
+    )?;
+    sh(
+        end,
+        &format!(
+            "ip link set lo up; ip link set eth up
+             ip address add 10.9.{network}.2/24 dev eth
+             ip address add fd09:{network}::2/64 dev eth nodad
+             ip route add default via 10.9.{network}.1
+             ip -6 route add default via fd09:{network}::1"
+        ),
+    )
+    .map(drop)
+}
+
+pub(crate) fn listen(host: &Namespace, at: SocketAddr) -> Result<TcpListener, String> {
+    let listener = host.run(move || TcpListener::bind(at));
+    listener.map_err(|error| format!("listen at {at}: {error}"))
+}
+
+pub(crate) fn connect(host: &Namespace, to: SocketAddr) -> Result<TcpStream, String> {
+    let stream = host.run(move || TcpStream::connect_timeout(&to, LIMIT));
+    let stream = stream.map_err(|error| format!("connect to {to}: {error}"))?;
+    stream
+        .set_read_timeout(Some(LIMIT))
+        .map_err(|error| error.to_string())?;
+    Ok(stream)
+}
+
 impl World {
-    fn build() -> Result<World, String> {
+    pub(crate) fn build() -> Result<World, String> {
         let new = |name| Namespace::new(name).map_err(|error| error.to_string());
         let mut world = World {
             client: new("client")?,
@@ -67,44 +128,53 @@ impl World {
             target: new("target")?,
             holders: Vec::new(),
         };
-        let sides = [(0, "in", 1), (1, "out", 2)];
-        for (place, device, network) in sides {
-            let end = [&world.client, &world.target][place];
-            let holder = end.run(|| {
-                Command::new("sleep")
-                    .arg("600")
-                    .stdin(Stdio::null())
-                    .spawn()
-            });
-            let holder = holder.map_err(|error| error.to_string())?;
+        for (place, device) in ["in", "out"].into_iter().enumerate() {
+            let holder = [&world.client, &world.target][place].run(hold)?;
             let id = holder.id();
             world.holders.push(holder);
-            sh(
-                &world.middle,
-                &format!(
-                    "ip link add {device} type veth peer name eth netns {id}
-                     ip address add 10.9.{network}.1/24 dev {device}
-                     ip address add fd09:{network}::1/64 dev {device} nodad
-                     ip link set {device} up; ip link set lo up"
-                ),
-            )?;
             let end = [&world.client, &world.target][place];
-            sh(
-                end,
-                &format!(
-                    "ip link set lo up; ip link set eth up
-                     ip address add 10.9.{network}.2/24 dev eth
-                     ip address add fd09:{network}::2/64 dev eth nodad
-                     ip route add default via 10.9.{network}.1
-                     ip -6 route add default via fd09:{network}::1"
-                ),
-            )?;
+            wire(&world.middle, device, (end, id), place + 1)?;
         }
-        sh(
-            &world.middle,
-            "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding",
-        )?;
+        sh(&world.middle, FORWARD)?;
         Ok(world)
+    }
+
+    /// A host behind the client or the target, which forwards to it; network 3 joins them.
+    pub(crate) fn behind(&mut self, end: End) -> Result<Namespace, String> {
+        let far = Namespace::new("far").map_err(|error| error.to_string())?;
+        let holder = far.run(hold)?;
+        let id = holder.id();
+        self.holders.push(holder);
+        let (router, network) = match end {
+            End::Client => (&self.client, 1),
+            End::Target => (&self.target, 2),
+        };
+        wire(router, "far", (&far, id), 3)?;
+        sh(router, FORWARD)?;
+        self.lead(3, network)?;
+        Ok(far)
+    }
+
+    /// Has the middle send what is for a network to the end that is in another one.
+    pub(crate) fn lead(&self, to: usize, by: usize) -> Result<(), String> {
+        let routes = format!(
+            "ip route add 10.9.{to}.0/24 via 10.9.{by}.2
+             ip -6 route add fd09:{to}::/64 via fd09:{by}::2"
+        );
+        sh(&self.middle, &routes).map(drop)
+    }
+
+    /// A transparent relay in the middle, and its rules.
+    pub(crate) fn transparent(
+        &self,
+        mut listener: ListenerConfig,
+    ) -> Result<(Relay, Installed), String> {
+        listener.transparent = true;
+        let to = listener.to.clone();
+        let relay = self.relay(listener)?;
+        let rules = Rules::new(relay.addresses()[0], &to).map_err(|error| error.to_string())?;
+        let installed = self.middle.run(move || rules.install());
+        Ok((relay, installed.map_err(|error| error.to_string())?))
     }
 
     /// A relay in the middle.
@@ -123,20 +193,12 @@ impl World {
         relay.map_err(|error| error.to_string())
     }
 
-    fn listen(&self, address: IpAddr) -> Result<TcpListener, String> {
-        let listener = self.target.run(move || TcpListener::bind((address, PORT)));
-        listener.map_err(|error| format!("listen at {address}: {error}"))
+    pub(crate) fn listen(&self, address: IpAddr) -> Result<TcpListener, String> {
+        listen(&self.target, SocketAddr::new(address, PORT))
     }
 
-    fn connect(&self, to: SocketAddr) -> Result<TcpStream, String> {
-        let stream = self
-            .client
-            .run(move || TcpStream::connect_timeout(&to, LIMIT));
-        let stream = stream.map_err(|error| format!("connect to {to}: {error}"))?;
-        stream
-            .set_read_timeout(Some(LIMIT))
-            .map_err(|error| error.to_string())?;
-        Ok(stream)
+    pub(crate) fn connect(&self, to: SocketAddr) -> Result<TcpStream, String> {
+        connect(&self.client, to)
     }
 
     /// Both ends of a flow through an explicit relay with those settings.
@@ -193,7 +255,7 @@ fn holes() -> impl Iterator<Item = (&'static str, bool, Hole)> {
         .flat_map(move |(device, client_is_left)| all.map(|hole| (device, client_is_left, hole)))
 }
 
-fn address(text: &str) -> SocketAddr {
+pub(crate) fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
@@ -214,12 +276,7 @@ pub(crate) fn transparent() -> Result<(), String> {
             "fd09:1::2",
         ),
     ] {
-        let mut listener = ListenerConfig::new(listen, to);
-        listener.transparent = true;
-        let relay = world.relay(listener)?;
-        let rules = Rules::new(relay.addresses()[0], to).map_err(|error| error.to_string())?;
-        let installed = world.middle.run(move || rules.install());
-        let installed = installed.map_err(|error| error.to_string())?;
+        let (relay, installed) = world.transparent(ListenerConfig::new(listen, to))?;
         let target = address(target);
         let server = world.listen(target.ip())?;
         let mut stream = world.connect(target)?;
@@ -261,6 +318,29 @@ pub(crate) fn transparent() -> Result<(), String> {
         Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(()),
         other => Err(format!("{other:?}")),
     }
+}
+
+/// What goes to the relay's own port, but on another host, is not for it, also where it listens at all
+/// addresses.
+pub(crate) fn nothing_else() -> Result<(), String> {
+    let world = World::build()?;
+    for (listener, to, target) in [
+        ("0.0.0.0:0", "10.9.2.0/24:3260", "10.9.2.2"),
+        ("[::]:0", "[fd09:2::/64]:3260", "fd09:2::2"),
+    ] {
+        let (relay, installed) = world.transparent(ListenerConfig::new(listener, to))?;
+        let target: IpAddr = target.parse().expect("an address");
+        let at = SocketAddr::new(target, relay.addresses()[0].port());
+        let server = listen(&world.target, at)?;
+        let _client = world.connect(at)?;
+        let accepted = relay.observer().snapshot().meter.accepted;
+        if accepted != 0 {
+            return Err(format!("{at}: {accepted} taken"));
+        }
+        server.accept().map_err(|error| error.to_string())?;
+        world.middle.run(move || drop(installed));
+    }
+    Ok(())
 }
 
 pub(crate) fn rules() -> Result<(), String> {
@@ -308,14 +388,8 @@ pub(crate) fn rules() -> Result<(), String> {
 pub(crate) fn no_longer_transparent() -> Result<(), String> {
     let world = World::build()?;
     let to = address("10.9.2.2:3260");
-    let mut listener = ListenerConfig::new("0.0.0.0:0", &to.to_string());
-    listener.transparent = true;
-    let mut relay = world.relay(listener.clone())?;
-    let rules = Rules::new(relay.addresses()[0], &listener.to);
-    let rules = rules.map_err(|error| error.to_string())?;
-    let installed = world.middle.run(move || rules.install());
-    let installed = installed.map_err(|error| error.to_string())?;
-    listener.transparent = false;
+    let listener = ListenerConfig::new("0.0.0.0:0", &to.to_string());
+    let (mut relay, installed) = world.transparent(listener.clone())?;
     let relay = world
         .middle
         .run(move || relay.reload(&[listener]).map(|_| relay));
