@@ -82,7 +82,10 @@ pub enum RelayError {
         source: io::Error,
     },
     /// It would connect to itself for ever.
-    #[error("{listen} leads to {to}, which is the relay itself")]
+    #[error(
+        "{listen} leads to {to}, which is the relay itself, and so back to {listen}: name an address \
+         of the target's own"
+    )]
     Loop {
         /// Where it listens.
         listen: String,

@@ -15,6 +15,7 @@ use wansan_tcp::poller::Ready;
 use wansan_trace::Instant;
 
 use crate::direction::{Direction, End, Turn};
+use crate::ends::{Ends, OwnEnd};
 use crate::error::ConnectError;
 use crate::governor::Governor;
 use crate::pool::Pool;
@@ -57,6 +58,9 @@ pub(crate) struct Flow {
     place: usize,
     /// It waits for another turn in its thread's list.
     pub(crate) is_queued: bool,
+    ends: Arc<Ends>,
+    /// That the connection to the target is the relay's own.
+    own_end: Option<OwnEnd>,
     _seat: Seat,
 }
 
@@ -89,6 +93,7 @@ struct Attempt {
     socket: OwnedFd,
     to: SocketAddr,
     place: usize,
+    own_end: Option<OwnEnd>,
 }
 
 impl Flow {
@@ -99,9 +104,10 @@ impl Flow {
         client: SocketAddr,
         route: Arc<Route>,
         seat: Seat,
+        ends: &Arc<Ends>,
         now: Instant,
     ) -> Result<Flow, ConnectError> {
-        let attempt = attempt(&route, &socket, client, 0)?;
+        let attempt = attempt(&route, &socket, client, ends, 0)?;
         Ok(Flow {
             number,
             client,
@@ -115,6 +121,8 @@ impl Flow {
             is_abandoned: false,
             place: attempt.place,
             is_queued: false,
+            ends: Arc::clone(ends),
+            own_end: attempt.own_end,
             route,
             _seat: seat,
         })
@@ -203,12 +211,13 @@ impl Flow {
             return Some(Step::Waits);
         };
         let client = &self.sides[CLIENT];
-        match attempt(&self.route, client, self.client, self.place + 1) {
+        match attempt(&self.route, client, self.client, &self.ends, self.place + 1) {
             Ok(attempt) => {
                 self.target = attempt.to;
                 self.place = attempt.place;
                 // The old socket leaves the poller as it closes.
                 self.sides[TARGET] = Side::new(attempt.socket);
+                self.own_end = attempt.own_end;
                 self.deadline = Some(now + self.route.config.connect_timeout);
                 Some(Step::Reconnects)
             }
@@ -223,6 +232,8 @@ impl Flow {
         for direction in &mut self.directions {
             direction.cancel(pool);
         }
+        // Before another connection can have the same ends.
+        self.own_end = None;
         if matches!(ending, Ending::Finished) {
             self.sides.into_iter().for_each(Side::let_go);
         }
@@ -259,6 +270,7 @@ fn attempt(
     route: &Route,
     client_socket: impl AsFd,
     client: SocketAddr,
+    ends: &Arc<Ends>,
     place: usize,
 ) -> Result<Attempt, ConnectError> {
     let mut failure = ConnectError::NoAddress;
@@ -266,8 +278,21 @@ fn attempt(
         let Some(to) = route.address(&client_socket, place) else {
             break;
         };
-        match socket::connecting(&route.config, to, route.source(client)) {
-            Ok(socket) => return Ok(Attempt { socket, to, place }),
+        let source = route.source(client);
+        match socket::connecting(&route.config, to, source) {
+            Ok(socket) => {
+                // In a client's name it is as the client's, and goes where that was to go.
+                let own_end = match source {
+                    Some(_) => None,
+                    None => ends.remember(&socket, to),
+                };
+                return Ok(Attempt {
+                    socket,
+                    to,
+                    place,
+                    own_end,
+                });
+            }
             Err(error) => failure = error.into(),
         }
     }

@@ -19,10 +19,12 @@
 
 mod backlog;
 mod complaints;
+mod cycle;
 mod direction;
 mod drain;
 mod dscp;
 mod echo;
+mod ends;
 mod error;
 mod flow;
 mod governor;

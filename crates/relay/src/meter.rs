@@ -10,6 +10,8 @@ pub struct Meter {
     pub accepted: u64,
     /// Those of them that no network of the listener's list holds; they were reset.
     pub turned_away: u64,
+    /// Those of them that the relay itself had made, as its target led to it; they were reset.
+    pub looped: u64,
     /// Flows that ended with a FIN from both sides.
     pub finished: u64,
     /// Flows that ended as a side was lost: reset by its peer, or given up.
@@ -66,6 +68,7 @@ impl Meter {
     pub(crate) fn add(&mut self, other: &Meter) {
         self.accepted += other.accepted;
         self.turned_away += other.turned_away;
+        self.looped += other.looped;
         self.finished += other.finished;
         self.lost += other.lost;
         self.refused += other.refused;

@@ -223,6 +223,14 @@ impl Reactor {
                 .say(|| format!("{address}: turned away: {listen} is not for its network"));
             return;
         }
+        if self.shared.ends.made(address, &socket) {
+            self.meter.looped += 1;
+            let listen = &listener.route.config.listen;
+            self.complaints.say(|| {
+                format!("{address}: turned away: the relay has made it itself, to {listen}")
+            });
+            return;
+        }
         let seat = self.shared.seats.take();
         let thread = seat.thread;
         let client = Client {
@@ -302,7 +310,7 @@ impl Reactor {
         } = client;
         let number = self.shared.next_number();
         let listen = Arc::clone(&route);
-        match Flow::begin(number, socket, address, route, seat, now) {
+        match Flow::begin(number, socket, address, route, seat, &self.shared.ends, now) {
             Ok(flow) => {
                 let key = self.flows.insert(flow);
                 self.timed.push(key);

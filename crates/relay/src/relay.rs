@@ -11,6 +11,8 @@ use std::time::Duration;
 use wansan_tcp::descriptors;
 use wansan_trace::{Recorder, clock};
 
+use crate::cycle;
+use crate::ends::Ends;
 use crate::error::RelayError;
 use crate::law::{Law, Signaller};
 use crate::mailbox::{Mail, Mailbox};
@@ -35,6 +37,7 @@ pub struct Relay {
 pub(crate) struct Shared {
     pub(crate) seats: Arc<Seats>,
     pub(crate) budget: Arc<Budget>,
+    pub(crate) ends: Arc<Ends>,
     /// One per thread; the first thread accepts for all.
     pub(crate) mailboxes: Vec<Mailbox>,
     /// The number of the next flow.
@@ -96,10 +99,12 @@ impl Relay {
         for listener in &config.listeners {
             listeners.push(open(listener, &signaller, &listeners)?);
         }
+        cycle::check(&listeners)?;
         let threads = config.threads.max(1);
         let shared = Arc::new(Shared {
             seats: Arc::new(Seats::new(threads, config.max_flows)),
             budget: Arc::new(Budget::new(config.memory_bytes)),
+            ends: Arc::default(),
             mailboxes: (0..threads)
                 .map(|_| Mailbox::new())
                 .collect::<Result<_, _>>()?,
@@ -168,6 +173,7 @@ impl Relay {
         }
         let listen = |old: &Listener| old.route.config.listen.clone();
         changes.removed = olds.iter().map(listen).collect();
+        cycle::check(&listeners)?;
         // All of it was tried on other sockets just before.
         for listener in &listeners {
             listener.put_in_force()?;

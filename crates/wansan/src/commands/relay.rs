@@ -280,6 +280,7 @@ impl RelayArgs {
                 .collect();
             let event = serde_json::json!({
                 "event": "ended", "accepted": meter.accepted, "turned_away": meter.turned_away,
+                "looped": meter.looped,
                 "finished": meter.finished, "lost": meter.lost, "refused": meter.refused,
                 "unreachable": meter.unreachable, "timed_out": meter.timed_out,
                 "failed": meter.failed, "cut_off": left, "onward_bytes": meter.onward_bytes,
@@ -291,7 +292,7 @@ impl RelayArgs {
             writeln!(
                 out,
                 "{} flows: {} finished, {} lost, {} not connected, {left} cut off; {} B onward, {} B back",
-                meter.accepted - meter.turned_away,
+                meter.accepted - meter.turned_away - meter.looped,
                 meter.finished,
                 meter.lost,
                 meter.refused + meter.unreachable + meter.timed_out + meter.failed,

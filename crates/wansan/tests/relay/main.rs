@@ -46,7 +46,8 @@ const COMMAND: [(&str, Test); 9] = [
 
 type Role = fn() -> Result<(), String>;
 
-const ROLES: [(&str, Role); 11] = [
+const ROLES: [(&str, Role); 12] = [
+    ("a relay never carries flows to itself", namespaces::circle),
     (
         "transparent flows keep the client's address",
         namespaces::transparent,

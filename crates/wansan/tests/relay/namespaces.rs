@@ -259,6 +259,42 @@ pub(crate) fn address(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
+/// A relay never carries flows to itself: not to an own address, the first or another one of a network,
+/// and not where the target's address becomes its own only later.
+pub(crate) fn circle() -> Result<(), String> {
+    let world = World::build()?;
+    let leading =
+        |to: &str| ListenerConfig::new(&format!("0.0.0.0:{PORT}"), &format!("{to}:{PORT}"));
+    sh(&world.middle, "ip address add 10.9.2.9/24 dev out")?;
+    for own in ["10.9.2.1", "10.9.2.9", "127.0.0.5"] {
+        match world.relay(leading(own)) {
+            Err(error) if error.contains("which is the relay itself") => {}
+            other => return Err(format!("{own}: {other:?}")),
+        }
+    }
+    let relay = world.relay(leading("10.9.2.2"))?;
+    sh(&world.middle, "ip address add 10.9.2.2/32 dev lo")?;
+    let to = SocketAddr::new(address("10.9.1.1:0").ip(), PORT);
+    let seen = world.client.run(move || {
+        // The reset may come before the connection is used, or while it is.
+        TcpStream::connect_timeout(&to, LIMIT).and_then(|mut stream| stream.read(&mut [0]))
+    });
+    if let Ok(bytes) = seen {
+        return Err(format!("the client sees an end after {bytes} bytes"));
+    }
+    let began = Instant::now();
+    loop {
+        let snapshot = relay.observer().snapshot();
+        if snapshot.flows_now == 0 && snapshot.meter.looped > 0 {
+            return Ok(());
+        }
+        if began.elapsed() > LIMIT {
+            return Err(format!("still: {snapshot:?}"));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 pub(crate) fn transparent() -> Result<(), String> {
     let world = World::build()?;
     for (listen, to, target, client) in [

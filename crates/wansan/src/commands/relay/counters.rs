@@ -20,7 +20,7 @@ use crate::commands::metrics::{connection, serve_text};
 /// The value of a label, and what it stands for in a `T`.
 type Part<T> = (&'static str, fn(&T) -> u64);
 
-const COUNTERS: [Row<Snapshot, u64>; 8] = [
+const COUNTERS: [Row<Snapshot, u64>; 9] = [
     ("relay_accepted", "Connections that were accepted", |it| {
         it.meter.accepted
     }),
@@ -28,6 +28,11 @@ const COUNTERS: [Row<Snapshot, u64>; 8] = [
         "relay_turned_away",
         "Connections from networks that are not let in",
         |it| it.meter.turned_away,
+    ),
+    (
+        "relay_looped",
+        "Connections that the relay itself had made",
+        |it| it.meter.looped,
     ),
     (
         "relay_finished",

@@ -1,0 +1,97 @@
+//! The connections that a relay has made itself: one that comes back to it as a client's would begin
+//! another, and so on. What the configuration shows of that is refused before (see `cycle`); an address
+//! that becomes the relay's own while it runs shows only here.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::net::getsockname;
+
+/// A connection by its ends: of the one that made it, and of the one that it goes to.
+type Way = (SocketAddr, SocketAddr);
+
+/// Those of all threads.
+#[derive(Debug, Default)]
+pub(crate) struct Ends(Mutex<HashSet<Way>>);
+
+impl Ends {
+    /// Remembers a connection to `to` that has begun; `None` where it has no own end.
+    pub(crate) fn remember(self: &Arc<Ends>, socket: impl AsFd, to: SocketAddr) -> Option<OwnEnd> {
+        let own: SocketAddr = getsockname(socket).ok()?.try_into().ok()?;
+        // To no address is to the own host.
+        let ip = if to.ip().is_unspecified() {
+            own.ip()
+        } else {
+            to.ip()
+        };
+        let way = way(own, SocketAddr::new(ip, to.port()));
+        self.ways(|ways| ways.insert(way));
+        Some(OwnEnd {
+            ends: Arc::clone(self),
+            way,
+        })
+    }
+
+    /// Whether a client's connection is one of them.
+    pub(crate) fn made(&self, client: SocketAddr, socket: impl AsFd) -> bool {
+        let Some(here) = getsockname(socket).ok().and_then(|it| it.try_into().ok()) else {
+            return false;
+        };
+        self.ways(|ways| ways.contains(&way(client, here)))
+    }
+
+    fn ways<T>(&self, what: impl FnOnce(&mut HashSet<Way>) -> T) -> T {
+        what(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Without what one of the two kernels' sockets tells and the other does not.
+fn way(from: SocketAddr, to: SocketAddr) -> Way {
+    let plain = |it: SocketAddr| SocketAddr::new(it.ip().to_canonical(), it.port());
+    (plain(from), plain(to))
+}
+
+/// A connection that is remembered until this is dropped.
+#[derive(Debug)]
+pub(crate) struct OwnEnd {
+    ends: Arc<Ends>,
+    way: Way,
+}
+
+impl Drop for OwnEnd {
+    fn drop(&mut self) {
+        self.ends.ways(|ways| ways.remove(&self.way));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn what_comes_back_is_known_until_it_is_gone() {
+        for (listen, to) in [
+            ("127.0.0.1:0", "0.0.0.0"),
+            ("[::]:0", "127.0.0.1"),
+            ("[::1]:0", "[::1]"),
+        ] {
+            let listener = TcpListener::bind(listen).unwrap();
+            let to = format!("{to}:{}", listener.local_addr().unwrap().port());
+            let ends = Arc::new(Ends::default());
+            let own = TcpStream::connect(&to).unwrap();
+            let end = ends.remember(&own, to.parse().unwrap());
+            let (back, from) = listener.accept().unwrap();
+            let _other = TcpStream::connect(&to).unwrap();
+            let (other, from_other) = listener.accept().unwrap();
+            assert!(
+                ends.made(from, &back) && !ends.made(from_other, &other),
+                "{listen}"
+            );
+            drop(end);
+            assert!(!ends.made(from, &back), "{listen}");
+        }
+    }
+}
