@@ -552,6 +552,14 @@ fn a_run_folder_that_is_none() {
 }
 
 #[test]
+fn what_is_neither_a_file_nor_a_folder_is_not_explained() {
+    refused(
+        &["explain", "/dev/null"],
+        &["/dev/null is a device", "give a capture file"],
+    );
+}
+
+#[test]
 fn a_run_folder_with_broken_results() {
     refused_beside(
         &[("results.json", b"{")],

@@ -189,6 +189,32 @@ fn a_scraper_gets_what_was_last_seen() {
 }
 
 #[test]
+fn a_recording_without_connections_says_so_in_a_line() {
+    let folder = TempDir::with_prefix("wansan-watch-").unwrap();
+    let place = folder.path().join("run");
+    let place = place.to_str().unwrap();
+    let mut watch = Watching::start(&["--record", place, "--json", "sport = 1 and dport = 1"]);
+    assert_eq!(watch.lines().next().unwrap()["kind"], "watch");
+    watch.end();
+    let explain = |more: &[&str]| {
+        let output = Command::new(WANSAN)
+            .args(["explain", place])
+            .args(more)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let words = explain(&[]);
+    assert_eq!(words.lines().count(), 1, "{words}");
+    for told in [place, "no connection in it", "wansan watch --record"] {
+        assert!(words.contains(told), "no '{told}' in: {words}");
+    }
+    let told: Value = serde_json::from_str(&explain(&["--json"])).unwrap();
+    assert_eq!(told["connections"], serde_json::json!([]));
+}
+
+#[test]
 fn records_of_a_watch_are_read_like_others() {
     let folder = TempDir::with_prefix("wansan-watch-").unwrap();
     let place = folder.path().join("run");

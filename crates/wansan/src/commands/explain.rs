@@ -6,7 +6,9 @@ mod stalls;
 mod watched;
 
 use std::collections::BTreeMap;
+use std::fs::FileType;
 use std::io::{self, Write};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -71,8 +73,14 @@ struct Explanation {
 /// # Errors
 /// When the folder is no run folder, its records cannot be read, or a file is no capture.
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
-    if args.place.is_file() {
-        return capture::explain(&args.place, args.json);
+    match std::fs::metadata(&args.place).map(|place| place.file_type()) {
+        Ok(kind) if kind.is_file() => return capture::explain(&args.place, args.json),
+        Ok(kind) if !kind.is_dir() => bail!(
+            "{} is {}: give a capture file (pcap or pcapng), or the folder of a run or of records",
+            args.place.display(),
+            in_words(kind)
+        ),
+        _ => {}
     }
     let folder = match args.place.to_str() {
         Some(wanted) if !args.place.exists() => StoredRun::folder_of(&args.runs, wanted)?,
@@ -80,7 +88,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     };
     let run = Run::read(&folder)?;
     if let Some(table) = run.tcp_alone()? {
-        return watched::explain(&table, args.json);
+        return watched::explain(&folder, &table, args.json);
     }
     if let Some(cells) = run.streams_alone()? {
         return watched::explain_cells(&cells, args.json);
@@ -179,6 +187,17 @@ fn print(out: &mut dyn Write, explanation: &Explanation) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// What something in the file system is that is neither a file nor a folder.
+fn in_words(kind: FileType) -> &'static str {
+    if kind.is_fifo() {
+        "a pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
 }
 
 /// What was changed of the paths while cells ran: by hand first, as no plan says that.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -22,11 +23,11 @@ struct Explanation<'a> {
     dropped: &'a Dropped,
 }
 
-/// Explains the `tcp` records of a watch.
+/// Explains the `tcp` records of a watch, which are in `folder`.
 ///
 /// # Errors
 /// When standard output cannot be written.
-pub(super) fn explain(table: &Table<Tcp>, json: bool) -> Result<ExitCode> {
+pub(super) fn explain(folder: &Path, table: &Table<Tcp>, json: bool) -> Result<ExitCode> {
     let explanation = Explanation {
         connections: watched(table),
         dropped: &table.dropped,
@@ -34,7 +35,7 @@ pub(super) fn explain(table: &Table<Tcp>, json: bool) -> Result<ExitCode> {
     if json {
         tell_json(&serde_json::to_string_pretty(&explanation)?)?;
     } else {
-        tell(|out| print(out, &explanation))?;
+        tell(|out| print(out, folder, &explanation))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -121,13 +122,20 @@ fn print_cell(out: &mut dyn Write, cell: &Streams<'_>) -> io::Result<()> {
     writeln!(out)
 }
 
-fn print(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
-    let ends = explanation.connections.len();
-    writeln!(
-        out,
-        "Only TCP was recorded, of {ends} ends of connections: nothing is known of I/Os. What limited \
-         them as senders:"
-    )?;
+fn print(out: &mut dyn Write, folder: &Path, explanation: &Explanation<'_>) -> io::Result<()> {
+    match explanation.connections.len() {
+        0 => writeln!(
+            out,
+            "{}: a recording of TCP with no connection in it: record again while there is one to watch \
+             (wansan watch --record FOLDER; --port, --pid, --netns or an expression say which)",
+            folder.display()
+        )?,
+        ends => writeln!(
+            out,
+            "Only TCP was recorded, of {ends} ends of connections: nothing is known of I/Os. What limited \
+             them as senders:"
+        )?,
+    }
     for (host, count) in explanation.dropped.iter().filter(|(_, count)| **count > 0) {
         writeln!(
             out,
