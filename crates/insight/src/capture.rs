@@ -1,7 +1,7 @@
 //! Captures: pcap or pcapng files of any iSCSI connections, taken at any one point of their path, by
 //! `tcpdump` or by the lab itself.
 //!
-//! - `frames` reads the file, `segment` finds the TCP segment in a frame;
+//! - `frames` reads the file, `link` knows how its frames begin, `segment` finds the TCP segment in one;
 //! - `connection` keeps what passed of one connection, `framing` finds the PDUs in it even where
 //!   bytes are missing, `login` reads what its login says;
 //! - `ends` tells from the point of the capture what both ends saw;
@@ -17,6 +17,7 @@ mod ends;
 mod finding;
 mod frames;
 mod framing;
+mod link;
 mod login;
 mod order;
 mod records;
@@ -24,6 +25,7 @@ mod segment;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -39,6 +41,8 @@ use connection::Connection;
 pub use finding::finding;
 use frames::Frame;
 use framing::is_request;
+use link::Unread;
+pub use link::{UnreadLink, unread_in_words};
 use order::Order;
 use records::Session;
 use segment::Segment;
@@ -53,6 +57,8 @@ const MOST_OTHERS: usize = 65_536;
 /// interface has seen both.
 const MOST_MARKS: usize = 65_536;
 const COPY_NS: u64 = 1_000_000;
+/// How record files begin.
+const PARQUET: &[u8] = b"PAR1";
 /// No login was seen.
 const NO_ID: SessionId = SessionId(0);
 
@@ -68,13 +74,15 @@ pub enum CaptureError {
         reason: String,
     },
     /// It begins as no capture does.
-    #[error("{path} is no capture: it begins neither as pcap nor as pcapng does; give a capture, or the folder of a run", path = .path.display())]
+    #[error("{path} is no capture: {is}; give a capture, or the folder of a run", path = .path.display())]
     NotACapture {
         /// The file.
         path: PathBuf,
+        /// What it is, as far as its beginning tells.
+        is: &'static str,
     },
     /// There are no PDUs in it.
-    #[error("{path}: no iSCSI PDUs were found in its {frames} frames with {connections} TCP connections; was it taken where the SAN's packets pass, unencrypted, with at least 96 bytes of each frame?", path = .path.display())]
+    #[error("{path}: no iSCSI PDUs were found in its {frames} frames with {connections} TCP connections{}; was it taken where the SAN's packets pass, unencrypted, with at least 96 bytes of each frame?", unread_in_words(.unread).map_or_else(String::new, |unread| format!(" ({unread})")), path = .path.display())]
     NoPdus {
         /// The file.
         path: PathBuf,
@@ -82,6 +90,8 @@ pub enum CaptureError {
         frames: u64,
         /// TCP connections in it.
         connections: usize,
+        /// Frames that are not read.
+        unread: Vec<UnreadLink>,
     },
 }
 
@@ -125,11 +135,23 @@ pub struct CapturedConnection {
     pub initiator_round_trip_ns: Option<u64>,
     /// The same to the target.
     pub target_round_trip_ns: Option<u64>,
+    /// The end that has sent nothing that is in the capture, if the capture holds one direction only.
+    pub unheard: Option<End>,
     /// How often a PDU began in what was cut off from a frame: it is not known, nor those behind it, up to a
     /// segment that begins with one.
     pub hidden: u64,
     /// PDUs by their names.
     pub pdus: BTreeMap<&'static str, u64>,
+}
+
+/// An end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// The initiator.
+    Initiator,
+    /// The target.
+    Target,
 }
 
 /// A capture.
@@ -143,6 +165,8 @@ pub struct Capture {
     pub others: usize,
     /// Frames that were read.
     pub frames: u64,
+    /// Those among them whose link type is not known here, so that nothing was found in them.
+    pub unread: Vec<UnreadLink>,
     /// From the first frame to the last, since 1970.
     pub span: Window,
     /// How its reading ended.
@@ -164,7 +188,8 @@ impl Capture {
             path: path.to_owned(),
             reason: error.to_string(),
         };
-        let file = File::open(path).map_err(system)?;
+        let mut file = File::open(path).map_err(system)?;
+        let is = beginning(&mut file).map_err(system)?;
         let mut reading = Reading::default();
         let mut order = Order::default();
         let end = frames::each(file, |frame| {
@@ -172,16 +197,18 @@ impl Capture {
         });
         let mut end = end.ok_or_else(|| CaptureError::NotACapture {
             path: path.to_owned(),
+            is,
         })?;
         if order.rest(|frame| reading.take(frame)).is_break() {
             end = CaptureEnd::Full;
         }
         reading
             .capture(end)
-            .map_err(|(frames, connections)| CaptureError::NoPdus {
+            .map_err(|nothing| CaptureError::NoPdus {
                 path: path.to_owned(),
-                frames,
-                connections,
+                frames: nothing.frames,
+                connections: nothing.connections,
+                unread: nothing.unread,
             })
     }
 }
@@ -191,8 +218,12 @@ impl Capture {
     #[must_use]
     pub fn summarise(&self) -> CellSummary {
         let mut summary = summarise(&self.cell, Some(self.cell.joined.records));
-        if !self.has_numbers {
-            for session in &mut summary.sessions {
+        let is_half = |session: &str| {
+            let mut halves = self.connections.iter().filter(|c| c.unheard.is_some());
+            halves.any(|half| half.session == session)
+        };
+        for session in &mut summary.sessions {
+            if !self.has_numbers || is_half(&session.session) {
                 session.command_window = None;
             }
         }
@@ -210,6 +241,20 @@ impl Capture {
     }
 }
 
+/// What a file is that turns out to be no capture; it is read from its start afterwards.
+fn beginning(file: &mut File) -> std::io::Result<&'static str> {
+    let mut bytes = Vec::new();
+    file.by_ref()
+        .take(PARQUET.len() as u64)
+        .read_to_end(&mut bytes)?;
+    file.rewind()?;
+    Ok(match &bytes[..] {
+        [] => "it is empty",
+        bytes if bytes == PARQUET => "it holds records (Parquet), which are read by their folder",
+        _ => "it begins neither as pcap nor as pcapng does",
+    })
+}
+
 /// A capture that is being read.
 #[derive(Default)]
 struct Reading {
@@ -223,6 +268,14 @@ struct Reading {
     marks: Marks,
     /// Connections that carry something else.
     others: HashSet<Ends>,
+    unread: Unread,
+}
+
+/// What was read of a capture without PDUs.
+struct Nothing {
+    frames: u64,
+    connections: usize,
+    unread: Vec<UnreadLink>,
 }
 
 /// Two ends, the lesser first.
@@ -238,6 +291,7 @@ impl Reading {
             from_ns: from_ns.min(frame.time_ns),
             to_ns: to_ns.max(frame.time_ns.saturating_add(1)),
         });
+        self.unread.take(frame.link);
         if let Some(segment) = segment::segment(frame) {
             self.see(frame, &segment);
         }
@@ -312,8 +366,8 @@ impl Reading {
         Some(self.begun)
     }
 
-    /// What was read; frames and connections when there were no PDUs.
-    fn capture(self, end: CaptureEnd) -> Result<Capture, (u64, usize)> {
+    /// What was read.
+    fn capture(self, end: CaptureEnd) -> Result<Capture, Nothing> {
         let all = self.connections.len() + self.others.len();
         let mut sessions: Vec<Session<'_>> = Vec::new();
         for connection in self.connections.values() {
@@ -338,7 +392,11 @@ impl Reading {
             });
         }
         let Some(span) = self.span.filter(|_| !sessions.is_empty()) else {
-            return Err((self.frames, all));
+            return Err(Nothing {
+                frames: self.frames,
+                connections: all,
+                unread: self.unread.links(),
+            });
         };
         let (cell, frame_of) = records::cell(&sessions);
         let streams = sessions.iter().flat_map(|of| &of.connection.streams);
@@ -349,6 +407,7 @@ impl Reading {
             others: all - sessions.len(),
             cell,
             frames: self.frames,
+            unread: self.unread.links(),
             span,
             end,
             frame_of,
@@ -381,7 +440,10 @@ fn described(session: &Session<'_>) -> CapturedConnection {
     for found in connection.streams.iter().flat_map(|stream| &stream.pdus) {
         *pdus.entry(opcode::name(found.bhs[0] & 0x3f)).or_default() += 1;
     }
-    let seen = connection.seen.iter().filter(|seen| seen.frame != 0);
+    let mut segments = [0; 2];
+    for seen in connection.seen.iter().filter(|seen| seen.frame != 0) {
+        segments[seen.from] += 1;
+    }
     CapturedConnection {
         session: session.id.to_string(),
         connection: session.cid.0,
@@ -389,12 +451,17 @@ fn described(session: &Session<'_>) -> CapturedConnection {
         target: connection.ends[target],
         initiator_name: connection.login.initiator_name.clone(),
         target_name: connection.login.target_name.clone(),
-        segments: seen.count() as u64,
+        segments: segments.iter().sum(),
         sent_again: [initiator, target].map(|end| connection.streams[end].sent_again),
         missed: connection.missed,
         // What an end sends goes to the other and is acknowledged.
         initiator_round_trip_ns: connection.streams[target].round_trip_ns,
         target_round_trip_ns: connection.streams[initiator].round_trip_ns,
+        unheard: match [segments[initiator], segments[target]] {
+            [0, _] => Some(End::Initiator),
+            [_, 0] => Some(End::Target),
+            _ => None,
+        },
         hidden: connection.streams.iter().map(|s| s.framing.hidden()).sum(),
         pdus,
     }

@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use etherparse::{
     EtherType, LaxNetSlice, LaxSlicedPacket, TcpOptionElement, TcpSlice, TransportSlice,
 };
-use pcap_parser::Linktype;
 
 use super::frames::Frame;
+use super::link::{Beginning, beginning};
 
 /// Bytes that the time stamps take in each segment (RFC 7323 §3.2, with padding).
 const TIMESTAMP_BYTES: u64 = 12;
@@ -117,22 +117,16 @@ pub(super) fn segment<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
 
 /// The headers in a frame.
 fn sliced<'a>(frame: &Frame<'a>) -> Option<LaxSlicedPacket<'a>> {
-    /// Lengths of the headers of captures of all interfaces, old and new.
-    const COOKED: usize = 16;
-    const COOKED_2: usize = 20;
-    let bytes = frame.bytes;
-    let typed = |at: usize, header: usize| {
-        let kind = bytes.get(at..at + 2)?;
-        let kind = EtherType(u16::from_be_bytes([kind[0], kind[1]]));
-        Some(LaxSlicedPacket::from_ether_type(kind, bytes.get(header..)?))
-    };
-    match frame.link {
-        Linktype::ETHERNET => LaxSlicedPacket::from_ethernet(bytes).ok(),
-        Linktype::LINUX_SLL => typed(14, COOKED),
-        Linktype::LINUX_SLL2 => typed(0, COOKED_2),
-        Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 => LaxSlicedPacket::from_ip(bytes).ok(),
-        Linktype::NULL | Linktype::LOOP => LaxSlicedPacket::from_ip(bytes.get(4..)?).ok(),
-        _ => None,
+    let frame_bytes = frame.bytes;
+    match beginning(frame.link)? {
+        Beginning::Ethernet => LaxSlicedPacket::from_ethernet(frame_bytes).ok(),
+        Beginning::Cooked { protocol, bytes } => {
+            let kind = frame_bytes.get(protocol..protocol + 2)?;
+            let kind = EtherType(u16::from_be_bytes([kind[0], kind[1]]));
+            let packet = frame_bytes.get(bytes..)?;
+            Some(LaxSlicedPacket::from_ether_type(kind, packet))
+        }
+        Beginning::Ip { behind } => LaxSlicedPacket::from_ip(frame_bytes.get(behind..)?).ok(),
     }
 }
 

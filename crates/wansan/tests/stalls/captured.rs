@@ -10,7 +10,7 @@ use crate::{BLANK, Case, Lab, TRIES, check, good};
 
 type Test = fn(&Lab) -> Result<(), Failed>;
 
-pub(crate) const TESTS: [(&str, Test); 3] = [
+pub(crate) const TESTS: [(&str, Test); 4] = [
     (
         "the lab's captures show the stalls of its records",
         as_recorded,
@@ -18,6 +18,10 @@ pub(crate) const TESTS: [(&str, Test); 3] = [
     (
         "captures that are cut off are explained as far as they go",
         cut_off,
+    ),
+    (
+        "the direction that a capture has not is named",
+        one_direction,
     ),
     ("what is no capture is refused in a line", refused),
 ];
@@ -156,28 +160,71 @@ fn goes_as_far(lab: &Lab) -> Result<(), Failed> {
     let told = explained(lab, &part)?;
     check(told["end"]["how"] == "damaged", || told["end"].to_string())?;
     // Without its beginning, and so without login.
-    let headless = without_first(&whole, 40)?;
+    let headless = packets(&whole, |number, _| number > 40)?;
     fs::write(&part, &headless)?;
     let told = explained(lab, &part)?;
     let causes = of_cause(&told["summary"]["stalls"], "nagle", "stalls");
     check(causes >= 0.5 * stalls, || told.to_string())
 }
 
-/// A pcapng file without its first packets.
-fn without_first(file: &[u8], packets: usize) -> Result<Vec<u8>, Failed> {
+/// The packets of a pcapng file that are to be kept, by their numbers from 1 and their frames.
+fn packets(file: &[u8], keep: impl Fn(usize, &[u8]) -> bool) -> Result<Vec<u8>, Failed> {
     const ENHANCED_PACKET: u32 = 6;
+    /// Before the frame.
+    const HEADER_BYTES: usize = 28;
     let word =
         |at: usize| -> Option<u32> { Some(u32::from_le_bytes(*file.get(at..)?.first_chunk()?)) };
     let (mut kept, mut at, mut seen) = (Vec::new(), 0, 0);
     while let (Some(kind), Some(length)) = (word(at), word(at + 4)) {
         let end = at + length as usize;
-        seen += usize::from(kind == ENHANCED_PACKET);
-        if kind != ENHANCED_PACKET || seen > packets {
-            kept.extend(file.get(at..end).ok_or("a block without its end")?);
+        let block = file.get(at..end).ok_or("a block without its end")?;
+        let is_packet = kind == ENHANCED_PACKET;
+        seen += usize::from(is_packet);
+        if !is_packet || keep(seen, block.get(HEADER_BYTES..).unwrap_or_default()) {
+            kept.extend(block);
         }
         at = end;
     }
     Ok(kept)
+}
+
+/// What a capture tells of one direction alone, and that it says which one is missing.
+fn one_direction(lab: &Lab) -> Result<(), Failed> {
+    let case = Case {
+        path: "capture = true",
+        workload: "op = \"read\"\nblock = \"8KiB\"\ntime = \"300ms\"",
+        ..BLANK
+    };
+    lab.run(&case)?;
+    let whole = fs::read(lab.cell()?.join("upper.pcapng"))?;
+    // Behind the headers of Ethernet and IPv4; the target is at iSCSI's port.
+    let is_of_target = |frame: &[u8]| frame.get(34..36) == Some(&3260_u16.to_be_bytes());
+    for (of_target, unheard, words) in [
+        (
+            true,
+            "initiator",
+            "nothing that the initiator sent is in the capture: its commands",
+        ),
+        (
+            false,
+            "target",
+            "nothing that the target sent is in the capture: its answers",
+        ),
+    ] {
+        let half = packets(&whole, |_, frame| is_of_target(frame) == of_target)?;
+        let file = lab.scratch.path().join("half.pcapng");
+        fs::write(&file, half)?;
+        let told = explained(lab, &file)?;
+        check(told["connections"][0]["unheard"] == unheard, || {
+            told["connections"].to_string()
+        })?;
+        let output = lab.wansan(&["explain", "half.pcapng"]).output()?;
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        // Both ends' numbers make a command window.
+        let holds = told.contains(words) && !told.contains("Command window");
+        check(holds, || told.clone())?;
+    }
+    Ok(())
 }
 
 fn refused(lab: &Lab) -> Result<(), Failed> {
@@ -187,8 +234,17 @@ fn refused(lab: &Lab) -> Result<(), Failed> {
     empty.extend([
         2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0,
     ]);
-    let files: [(&str, &[u8], &str); 4] = [
-        ("nothing", ping, "neither as pcap nor as pcapng"),
+    // A frame of a link type that has no IP in it, with nothing but its head.
+    let mut radio = empty.clone();
+    radio[20] = 127;
+    radio.extend([0; 16]);
+    let files: [(&str, &[u8], &str); 5] = [
+        (
+            "radio.pcap",
+            &radio,
+            "frames that are not read: 1 of link type 127 (IEEE 802.11 with radiotap); Ethernet (1)",
+        ),
+        ("nothing", ping, "it is empty; give a capture"),
         (
             "text.txt",
             b"a text of some length, and no capture",
@@ -197,7 +253,7 @@ fn refused(lab: &Lab) -> Result<(), Failed> {
         (
             "parquet",
             b"PAR1PAR1PAR1PAR1PAR1PAR1PAR1",
-            "neither as pcap nor as pcapng",
+            "it holds records (Parquet), which are read by their folder",
         ),
         (
             "empty.pcap",

@@ -7,7 +7,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde::Serialize;
 use wansan_insight::CellSummary;
-use wansan_insight::capture::{Capture, CaptureEnd, CapturedConnection, MOST_SEGMENTS, finding};
+use wansan_insight::capture::{
+    Capture, CaptureEnd, CapturedConnection, End, MOST_SEGMENTS, UnreadLink, finding,
+    unread_in_words,
+};
 
 use super::stalls;
 use crate::commands::{tell, tell_json};
@@ -16,6 +19,7 @@ use crate::commands::{tell, tell_json};
 #[derive(Serialize)]
 struct Explanation<'a> {
     frames: u64,
+    unread: &'a [UnreadLink],
     seconds: f64,
     end: &'a CaptureEnd,
     connections: &'a [CapturedConnection],
@@ -33,6 +37,7 @@ pub(super) fn explain(file: &Path, json: bool) -> Result<ExitCode> {
     let summary = capture.summarise();
     let explanation = Explanation {
         frames: capture.frames,
+        unread: &capture.unread,
         seconds: capture.span.seconds(),
         end: &capture.end,
         connections: &capture.connections,
@@ -77,6 +82,9 @@ fn print(out: &mut dyn Write, file: &Path, explanation: &Explanation<'_>) -> io:
             out,
             "Only its first {MOST_SEGMENTS} segments are explained, up to frame {frames}."
         )?,
+    }
+    if let Some(unread) = unread_in_words(explanation.unread) {
+        writeln!(out, "There are {unread}.")?;
     }
     for connection in explanation.connections {
         print_connection(out, connection)?;
@@ -147,6 +155,21 @@ fn print_connection(out: &mut dyn Write, connection: &CapturedConnection) -> io:
          missing in the capture",
         connection.segments, connection.missed,
     )?;
+    match connection.unheard {
+        None => {}
+        Some(End::Initiator) => writeln!(
+            out,
+            "  nothing that the initiator sent is in the capture: its commands, the data of its writes and \
+             its acknowledgements are not known, nor how long an I/O, a round trip or a stall took; \
+             capture both directions"
+        )?,
+        Some(End::Target) => writeln!(
+            out,
+            "  nothing that the target sent is in the capture: its answers, the data of reads and its \
+             acknowledgements are not known, nor how long an I/O, a round trip or a stall took; capture \
+             both directions"
+        )?,
+    }
     if connection.hidden > 0 {
         writeln!(
             out,
