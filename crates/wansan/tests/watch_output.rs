@@ -135,6 +135,27 @@ fn a_reader_that_goes_ends_it() {
 }
 
 #[test]
+fn a_relay_that_does_not_answer_is_told() {
+    // Somebody is there, and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let watch = Command::new(WANSAN)
+        .args(["watch", "--relay", &address])
+        .output();
+    let watch = watch.unwrap();
+    let told = String::from_utf8_lossy(&watch.stderr);
+    assert_eq!(watch.status.code(), Some(2), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    for word in [
+        &address,
+        "nobody answered within 5 seconds",
+        "wansan relay --metrics",
+    ] {
+        assert!(told.contains(word), "no '{word}' in: {told}");
+    }
+}
+
+#[test]
 fn the_page_and_its_events_are_served_here_only() {
     let mut pair = Pair::connect();
     let mut watch = Watching::start(&["--web", "0", "--port", &pair.port()]);

@@ -1,14 +1,14 @@
 //! `wansan watch --relay`: the flows of a relay, by the counters that it serves (`wansan relay --metrics`).
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use wansan_trace::units::format_bytes;
 
@@ -95,7 +95,9 @@ pub(super) fn watch(
         text = match asked() {
             Ok(text) => text,
             Err(_) => {
-                remark(&format!("wansan watch: the relay at {address} has ended"));
+                remark(&format!(
+                    "wansan watch: the relay at {address} has ended, or answers no more"
+                ));
                 return Ok(ExitCode::SUCCESS);
             }
         };
@@ -103,6 +105,18 @@ pub(super) fn watch(
 }
 
 fn scrape(address: SocketAddr) -> Result<String> {
+    answer(address).map_err(|error| match error.kind() {
+        // The one of connecting, the other of reading.
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => anyhow!(
+            "nobody answered within {} seconds: is that where it serves its counters (wansan relay \
+             --metrics PORT), and does no firewall stand between?",
+            PATIENCE.as_secs()
+        ),
+        _ => error.into(),
+    })
+}
+
+fn answer(address: SocketAddr) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
