@@ -636,7 +636,7 @@ fn a_watch_of_nothing_that_there_is() {
         (&["--interval", "999us"], &["at least 1ms"]),
         (&["--web", "nowhere:80"], &["give a port"]),
         (&["--web", "192.0.2.1:80"], &["192.0.2.1:80"]),
-        (&["--prometheus", "8000"], &["--prometheus"]),
+        (&["--prometheus", "nowhere:80"], &["give a port"]),
         (&["--web", "0", "--json"], &["--web", "--json"]),
     ] {
         let json = arguments

@@ -191,8 +191,9 @@ fn the_page_and_its_events_are_served_here_only() {
 fn a_scraper_gets_what_was_last_seen() {
     let mut pair = Pair::connect();
     let port = pair.port();
-    let mut watch = Watching::start(&["--prometheus", "127.0.0.1:0", "sport", "=", &port]);
+    let mut watch = Watching::start(&["--prometheus", "0", "sport", "=", &port]);
     let (address, _stderr) = watch.address("metrics at");
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
     pair.work();
     let began = std::time::Instant::now();
     loop {

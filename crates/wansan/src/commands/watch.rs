@@ -71,8 +71,9 @@ pub(crate) struct WatchArgs {
     /// 127.0.0.1, and anybody who reaches any other address may see it
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = here_or_there)]
     web: Option<SocketAddr>,
-    /// Serve what is seen for Prometheus here, at /metrics; anybody who reaches it may read it
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    /// Serve what is seen for Prometheus here, at /metrics; a port alone is one of 127.0.0.1, and
+    /// anybody who reaches any other address may read it
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = here_or_there)]
     prometheus: Option<SocketAddr>,
     #[command(flatten)]
     record: RecordPlace,
@@ -136,8 +137,8 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
     let on_screen = !elsewhere && std::io::stdout().is_terminal();
     if !on_screen && !elsewhere && !records {
         bail!(
-            "standard output is no terminal: choose --json, --web PORT, \
-             --prometheus ADDRESS:PORT or --record FOLDER"
+            "standard output is no terminal: choose --json, --web PORT, --prometheus PORT or --record \
+             FOLDER"
         );
     }
     let stop = until_told()?;
