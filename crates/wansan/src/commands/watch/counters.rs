@@ -18,7 +18,7 @@ use crate::commands::metrics::family::{Labels, counters, gauges, openmetrics};
 use crate::commands::metrics::serve_text;
 use crate::commands::remark;
 
-const GAUGES: [Row; 10] = [
+const GAUGES: [Row; 11] = [
     connection::CWND,
     (
         "ssthresh_packets",
@@ -50,13 +50,23 @@ const GAUGES: [Row; 10] = [
         "0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss",
         |tcp| Some(f64::from(tcp.congestion_state)),
     ),
+    (
+        "ecn",
+        "0 off, 1 negotiated, 2 packets that are capable of it have come",
+        |tcp| Some(f64::from(tcp.ecn as u8)),
+    ),
 ];
 
-const COUNTERS: [Row; 6] = [
+const COUNTERS: [Row; 7] = [
     ("acked_bytes", "Bytes that the peer acknowledged", |tcp| {
         Some(tcp.acked_bytes as f64)
     }),
     connection::RETRANSMITS,
+    (
+        "timeouts",
+        "Retransmission time-outs, as kernels count them from 6.7 on",
+        |tcp| Some(f64::from(tcp.timeouts)),
+    ),
     connection::DELIVERED_CE,
     connection::BUSY,
     connection::RWND_LIMITED,
@@ -197,6 +207,8 @@ impl Collector for Collected {
 
 #[cfg(test)]
 mod tests {
+    use wansan_trace::event::Ecn;
+
     use super::super::board::tests::{begin, records};
     use super::*;
 
@@ -204,7 +216,10 @@ mod tests {
     fn connections_are_told_with_their_ends_and_events() {
         let mut board = Board::default();
         board.take(&begin(0xab), |_, _| {});
-        let next = records(2_000, 0xab, &[TcpEvent::Recovery, TcpEvent::Sample]);
+        let mut next = records(2_000, 0xab, &[TcpEvent::Recovery, TcpEvent::Sample]);
+        for record in &mut next.records {
+            (record.ecn, record.timeouts) = (Ecn::Seen, 3);
+        }
         board.take(&next, |_, _| {});
         let text = openmetrics(Collected(board));
         let ends = "connection=\"ab\",local=\"127.0.0.1:3260\",remote=\"127.0.0.1:40000\"";
@@ -212,6 +227,8 @@ mod tests {
         for line in [
             format!("wansan_tcp_cwnd_packets{{{of}}} 10.0"),
             format!("wansan_tcp_events_total{{{of},event=\"recovery\"}} 1"),
+            format!("wansan_tcp_ecn{{{of}}} 2.0"),
+            format!("wansan_tcp_timeouts_total{{{of}}} 3.0"),
             format!("wansan_tcp_busy_seconds_total{{{of}}} 0.000001"),
             "wansan_tcp_connections 1".to_owned(),
             "wansan_watch_unseen_total{what=\"events\"} 0".to_owned(),
