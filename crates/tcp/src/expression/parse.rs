@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
+use wansan_mistake::near;
+
 use super::{Bound, End, Expression};
 
 /// Most terms of an expression: the kernel's filter program stays far below what it can take.
@@ -12,16 +14,28 @@ const MOST_TERMS: usize = 256;
 /// Most parentheses and `not` inside each other.
 const MOST_DEPTH: usize = 64;
 
+/// Of a long expression so many characters are shown on either side of a mistake.
+const SHOWN: usize = 60;
+
+/// Words that a term can begin with, and those that can stand between two.
+const TERMS: [&str; 5] = ["src", "dst", "sport", "dport", "not"];
+const JOINTS: [&str; 2] = ["and", "or"];
+
 /// An expression that cannot be used: the caller's mistake, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}' is no filter expression: at character {position} {wanted}")]
+#[error(
+    "'{text}' is no filter expression: at character {position} {wanted}{}",
+    near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
+)]
 pub struct ExpressionError {
-    /// The whole expression.
+    /// The expression; of a long one what stands around the place.
     pub text: String,
     /// The character that it went wrong at, counted from 1.
     pub position: usize,
     /// What should stand there.
     pub wanted: Wanted,
+    /// The word that is nearest to what stands there, if one is near.
+    pub near: Option<&'static str>,
 }
 
 /// What an expression should have had at a place.
@@ -83,11 +97,25 @@ impl FromStr for Expression {
         parser
             .whole()
             .map_err(|(position, wanted)| ExpressionError {
-                text: text.to_owned(),
+                text: around(text, position),
                 position,
+                near: parser.near(position, &wanted),
                 wanted,
             })
     }
+}
+
+/// A short text whole, of a long one what stands around a position.
+fn around(text: &str, position: usize) -> String {
+    let shown = position.saturating_sub(SHOWN)..position + SHOWN;
+    let mut kept: String = text.chars().skip(shown.start).take(shown.len()).collect();
+    if shown.start > 0 {
+        kept.insert(0, '…');
+    }
+    if text.chars().nth(shown.end).is_some() {
+        kept.push('…');
+    }
+    kept
 }
 
 /// A word or a sign, and the character that it starts at, counted from 1.
@@ -100,6 +128,10 @@ struct Token<'t> {
 const SIGNS: [&str; 13] = [
     "==", "!=", "<=", ">=", "&&", "||", "=", "<", ">", "!", "&", "|", "(",
 ];
+
+fn is_sign(token: &str) -> bool {
+    token == ")" || SIGNS.contains(&token)
+}
 
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let sign = |rest: &str| {
@@ -159,6 +191,19 @@ impl<'t> Parser<'t> {
     fn position(&self) -> usize {
         let token = self.tokens.get(self.place);
         token.map_or(self.end, |token| token.position)
+    }
+
+    /// The word that may stand at a position and is nearest to what stands there, where a term was
+    /// wanted.
+    fn near(&self, position: usize, wanted: &Wanted) -> Option<&'static str> {
+        let place = self.tokens.iter().position(|t| t.position == position);
+        let place = place.filter(|_| *wanted == Wanted::Term)?;
+        let before = place.checked_sub(1).map(|before| self.tokens[before].text);
+        let follows_a_term =
+            before.is_some_and(|b| !JOINTS.contains(&b) && b != "not" && !is_sign(b));
+        let may_join = before == Some(")") || follows_a_term;
+        let joints = if may_join { &JOINTS[..] } else { &[] };
+        near(self.tokens[place].text, &[&TERMS[..], joints].concat())
     }
 
     fn next_is(&mut self, texts: &[&str]) -> bool {
@@ -395,6 +440,40 @@ mod tests {
         assert_eq!(refused(&deep).1, Wanted::Shorter);
         let long = "sport 1 ".repeat(1000);
         assert_eq!(refused(&long).1, Wanted::Shorter);
+    }
+
+    #[test]
+    fn the_nearest_word_is_named_that_may_stand_there() {
+        for (text, expected) in [
+            ("dprt = 3260", Some("dport")),
+            ("dest 10.0.0.1", Some("dst")),
+            ("sport = 1 nad dport = 2", Some("and")),
+            ("( sport = 1 ) o dport = 2", Some("or")),
+            ("sport = 1 and dpor = 2", Some("dport")),
+            ("anb dport = 2", None),
+            ("http = 2", None),
+            ("sport = 1 state", None),
+            ("dport = http", None),
+            ("sport = 1 and", None),
+        ] {
+            let error = text.parse::<Expression>().unwrap_err();
+            assert_eq!(error.near, expected, "{text}: {error}");
+            let told = expected.map_or(String::new(), |near| format!("did you mean `{near}`?"));
+            assert!(error.to_string().ends_with(&told), "{error}");
+        }
+    }
+
+    #[test]
+    fn of_a_long_expression_the_place_of_the_mistake_is_shown() {
+        let long = "sport 1 and ".repeat(200) + "dprt 2 " + &"and sport 1 ".repeat(20);
+        let error = long.parse::<Expression>().unwrap_err();
+        assert_eq!(error.position, 2401);
+        assert!(error.text.contains("and dprt 2 and"), "{error}");
+        assert!(error.text.starts_with('…') && error.text.ends_with('…'));
+        let word = "ä".repeat(10_000).parse::<Expression>().unwrap_err();
+        for told in [error.to_string(), word.to_string()] {
+            assert!(told.chars().count() < 300, "{told}");
+        }
     }
 
     #[test]
