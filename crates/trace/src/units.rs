@@ -241,6 +241,16 @@ impl Scale {
     }
 }
 
+/// Writes a number without a unit as people do: 38 and 0.1 as they are, with an exponent what would
+/// be mostly zeros.
+#[must_use]
+pub fn format_number(number: f64) -> String {
+    match number.abs() {
+        0.0 | 1e-4..1e9 => number.to_string(),
+        _ => format!("{number:e}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,6 +301,24 @@ mod tests {
         assert_eq!(format_duration(Duration::from_micros(16_000)), "16ms");
         assert_eq!(format_duration(Duration::from_nanos(1_500)), "1500ns");
         assert_eq!(format_rate(1_000_000_000), "1Gbit/s");
+    }
+
+    #[test]
+    fn numbers_that_are_mostly_zeros_have_an_exponent() {
+        for (number, told) in [
+            (0.0, "0"),
+            (38.0, "38"),
+            (0.1, "0.1"),
+            (-0.5, "-0.5"),
+            (83_000.0, "83000"),
+            (1e-4, "0.0001"),
+            (1e-7, "1e-7"),
+            (1e-30, "1e-30"),
+            (-1e300, "-1e300"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(format_number(number), told);
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! HighSpeed TCP's law (RFC 3649 §5): what its five parameters make of every window, and the table
 //! of it that the program in the kernel works by.
 
+use wansan_trace::units::format_number;
+
 /// Rows of the table for each doubling of the window. Those of `hstcp.bpf.c` are the same.
 const ROWS_PER_DOUBLING: u32 = 16;
 /// Doublings of a window of one segment that the table covers: up to 2^21 segments.
@@ -46,7 +48,9 @@ pub enum HighSpeedError {
     /// The windows are not in order, or out of range.
     #[error(
         "HighSpeed TCP's low window {low} and high window {high} do not fit: 1 <= low < high <= \
-         1000000 segments (RFC 3649 §5)"
+         1000000 segments (RFC 3649 §5)",
+        low = format_number(*low),
+        high = format_number(*high)
     )]
     Windows {
         /// Low_Window.
@@ -57,7 +61,9 @@ pub enum HighSpeedError {
     /// The loss rates are not in order, or out of range.
     #[error(
         "HighSpeed TCP's loss rate {high_loss} at its high window and {low_loss} at its low one do \
-         not fit: 0 < the former < the latter < 1 (RFC 3649 §5)"
+         not fit: 0 < the former < the latter < 1 (RFC 3649 §5)",
+        low_loss = format_number(*low_loss),
+        high_loss = format_number(*high_loss)
     )]
     Losses {
         /// Low_P.
@@ -67,8 +73,9 @@ pub enum HighSpeedError {
     },
     /// The decrease is no share of a window, or more than Reno's.
     #[error(
-        "HighSpeed TCP's decrease {0} at its high window does not fit: more than 0, up to 0.5 (RFC \
-         3649 §5)"
+        "HighSpeed TCP's decrease {decrease} at its high window does not fit: more than 0, up to 0.5 \
+         (RFC 3649 §5)",
+        decrease = format_number(*.0)
     )]
     Decrease(f64),
 }

@@ -173,5 +173,7 @@ fn parameters_that_make_no_law_are_named() {
         Err(HighSpeedError::Losses { .. })
     ));
     assert_eq!(decrease.check(), Err(HighSpeedError::Decrease(0.6)));
+    let told = HighSpeedError::Decrease(1e300).to_string();
+    assert!(told.contains("decrease 1e300 at"), "{told}");
     assert_eq!(fine.check(), Ok(()));
 }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 use wansan_tcp::control::{self, Counting, HighSpeed, Law, Options, State, Status, Users};
 use wansan_tcp::{congestion, ece};
+use wansan_trace::units::format_number;
 
 use crate::commands::grid::{grid, right};
 use crate::commands::{remark, tell, tell_json};
@@ -223,7 +224,11 @@ fn in_words(status: &Status, connections: Option<usize>) -> String {
 fn highspeed(law: &HighSpeed) -> String {
     let mut text = format!(
         "window {} segments at a loss rate of {:e}, {} at {:e}; decrease {} there\n",
-        law.low_window, law.low_loss, law.high_window, law.high_loss, law.high_decrease
+        format_number(law.low_window),
+        law.low_loss,
+        format_number(law.high_window),
+        law.high_loss,
+        format_number(law.high_decrease)
     );
     let mut table = grid(["window", "grows by", "a loss takes", "loss rate"]);
     for window in WINDOWS {
@@ -244,5 +249,28 @@ fn in_word(state: State) -> &'static str {
         State::Absent => "absent",
         State::Kept => "kept",
         State::Held => "held",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_parameters_are_shown_in_few_digits() {
+        let law = HighSpeed {
+            high_loss: 1e-20,
+            high_decrease: 1e-30,
+            ..HighSpeed::default()
+        };
+        let told = highspeed(&law);
+        let first = told.lines().next();
+        let expected =
+            "window 38 segments at a loss rate of 1e-3, 83000 at 1e-20; decrease 1e-30 there";
+        assert_eq!(first, Some(expected), "{told}");
+        assert!(
+            told.lines().all(|line| line.chars().count() < 100),
+            "{told}"
+        );
     }
 }
