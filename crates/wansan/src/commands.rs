@@ -32,6 +32,7 @@ use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use wansan_san::url::without_user;
 
@@ -61,6 +62,21 @@ pub(crate) fn tell_json(json: &str) -> Result<()> {
 pub(crate) fn tell_json_heard(json: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     heard(writeln!(out, "{}", escaped_json(json.trim_end())).and_then(|()| out.flush()))
+}
+
+/// Whether somebody may still read standard output: `false` once it is a pipe, a socket or a terminal
+/// whose other end has gone. Nothing is written to find out.
+pub(crate) fn is_heard() -> bool {
+    let out = io::stdout();
+    // Errors and hang-ups are told unasked.
+    let mut polled = [PollFd::new(&out, PollFlags::empty())];
+    match poll(&mut polled, Some(&Timespec::default())) {
+        Ok(_) => !polled[0]
+            .revents()
+            .intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL),
+        // Nothing is known then.
+        Err(_) => true,
+    }
 }
 
 fn heard(written: io::Result<()>) -> Result<bool> {

@@ -135,6 +135,18 @@ fn a_reader_that_goes_ends_it() {
 }
 
 #[test]
+fn it_ends_when_its_reader_goes_though_nothing_happens() {
+    let mut watch = Watching::start(&["--json", "sport = 1 and dport = 1"]);
+    assert_eq!(watch.lines().next().unwrap()["kind"], "watch");
+    // The lines were dropped, and the pipe with them.
+    assert!(watch.0.wait().unwrap().success());
+    let mut told = String::new();
+    let mut stderr = watch.0.stderr.take().unwrap();
+    stderr.read_to_string(&mut told).unwrap();
+    assert_eq!(told, "");
+}
+
+#[test]
 fn a_relay_that_does_not_answer_is_told() {
     // Somebody is there, and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

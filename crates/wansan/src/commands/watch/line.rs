@@ -12,7 +12,7 @@ use wansan_trace::time::duration_ns;
 
 use super::board::{Board, Entry};
 use super::sink::Sink;
-use crate::commands::{tell_json, tell_json_heard};
+use crate::commands::{is_heard, tell_json, tell_json_heard};
 
 /// The threshold while none is set.
 const NO_THRESHOLD: u32 = i32::MAX as u32;
@@ -211,6 +211,11 @@ impl Sink for Lines {
     fn batch(&mut self, batch: &Batch) -> Result<bool> {
         let text = lines(&mut self.board, &mut self.unseen, batch)?;
         Ok(text.is_empty() || tell_json_heard(&text)?)
+    }
+
+    /// As long as nothing happens, nothing is written that would tell.
+    fn idle(&mut self) -> Result<bool> {
+        Ok(is_heard())
     }
 
     fn ended(&mut self, over: Option<&Ending>) -> Result<()> {

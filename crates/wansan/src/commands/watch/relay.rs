@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use wansan_trace::units::format_bytes;
 
-use crate::commands::{remark, tell_heard, tell_json_heard};
+use crate::commands::{is_heard, remark, tell_heard, tell_json_heard};
 
 /// A relay is asked no more often.
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
@@ -87,7 +87,7 @@ pub(super) fn watch(
         before = flows;
         let next = last + interval.max(LEAST_INTERVAL);
         while Instant::now() < next {
-            if stop.load(Ordering::Relaxed) {
+            if stop.load(Ordering::Relaxed) || !is_heard() {
                 return Ok(ExitCode::SUCCESS);
             }
             thread::sleep(Duration::from_millis(20));
