@@ -40,6 +40,39 @@ impl Ss {
         number.unwrap_or(0)
     }
 
+    /// A rate behind its name, in bits per second; `ss` leaves one out that is 0 or unlimited.
+    fn rate(&self, name: &str) -> Option<u64> {
+        let mut words = self.0.split_whitespace().skip_while(|word| *word != name);
+        words.nth(1)?.strip_suffix("bps")?.parse().ok()
+    }
+
+    /// Whole milliseconds that a sender spent in some way, which `ss` leaves out when there are none.
+    fn spent_ms(&self, name: &str) -> u64 {
+        let value = self.word(name).and_then(|value| value.split_once("ms"));
+        value.map_or(0, |(ms, _)| ms.parse().unwrap_or(0))
+    }
+
+    /// Checks that the times of a record, which pass while a sender has something to do, lie between what
+    /// was said before and after it.
+    fn passes(&self, seen: &Tcp, after: &Ss) -> Result<(), String> {
+        for (name, spent_ns) in [
+            ("busy", seen.busy_ns),
+            ("rwnd_limited", seen.rwnd_limited_ns),
+            ("sndbuf_limited", seen.sndbuf_limited_ns),
+        ] {
+            let between = self.spent_ms(name)..=after.spent_ms(name);
+            let spent_ms = spent_ns / 1_000_000;
+            check(
+                between.contains(&spent_ms),
+                format!(
+                    "{name} is {between:?} ms in ss and {spent_ms} ms here: {}",
+                    after.0
+                ),
+            )?;
+        }
+        Ok(())
+    }
+
     /// Segments that are sent again and on their way, and those that ever were.
     fn sent_again(&self) -> (u64, u64) {
         let both = self.word("retrans").and_then(|value| value.split_once('/'));
@@ -80,6 +113,7 @@ impl Ss {
             ("cwnd", self.number("cwnd"), seen.cwnd_packets),
             ("ssthresh", self.number("ssthresh"), threshold.unwrap_or(0)),
             ("mss", self.number("mss"), seen.mss_bytes),
+            ("snd_wnd", self.number("snd_wnd"), seen.rwnd_bytes),
             ("retrans", ever_again, seen.retransmits),
             ("notsent", self.number("notsent"), seen.unsent_bytes),
             (
@@ -91,6 +125,21 @@ impl Ss {
             check(
                 found == u64::from(expected),
                 format!("{name} is {found} in ss and {expected} here: {}", self.0),
+            )?;
+        }
+        for (name, bytes_per_s) in [
+            ("pacing_rate", seen.pacing_bytes_per_s),
+            ("delivery_rate", seen.delivery_bytes_per_s),
+        ] {
+            let said = Some(bytes_per_s).filter(|rate| ![0, u64::MAX].contains(rate));
+            let expected = said.map(|rate| rate * 8);
+            let found = self.rate(name);
+            check(
+                found == expected,
+                format!(
+                    "{name} is {found:?} bit/s in ss and {expected:?} here: {}",
+                    self.0
+                ),
             )?;
         }
         let acked = self.number("bytes_acked");
@@ -142,7 +191,15 @@ pub(crate) fn at_rest(sight: Sight) -> Result<(), String> {
         told.records.iter().any(acked)
     };
     told.until(&watch, all)?;
-    Ss::ask(client)?.is(&sample(&watch)?)?;
+    let before = Ss::ask(client)?;
+    let seen = sample(&watch)?;
+    before.is(&seen)?;
+    check(
+        before.rate("pacing_rate").is_some(),
+        "no rate in what ss says",
+    )?;
+    check(before.spent_ms("busy") > 0, "no time in what ss says")?;
+    before.passes(&seen, &Ss::ask(client)?)?;
     emulator.stop().map(drop).map_err(|error| error.to_string())
 }
 
@@ -169,6 +226,7 @@ pub(crate) fn in_motion(sight: Sight) -> Result<(), String> {
             acked.contains(&seen.acked_bytes) && again.contains(&seen.retransmits.into()),
             format!("{acked:?} bytes acked and {again:?} sent again in ss, here {seen:?}"),
         )?;
+        before.passes(&seen, &after)?;
         before = after;
     }
     check(before.number("bytes_acked") > first, "nothing moved")?;
@@ -184,6 +242,7 @@ pub(crate) fn in_motion(sight: Sight) -> Result<(), String> {
         if before.standing() == after.standing() {
             check(seen.in_flight_packets > 0, "nothing is on its way")?;
             before.is(&seen)?;
+            before.passes(&seen, &after)?;
             break;
         }
         check(began.elapsed() < LONG, format!("no rest: {}", after.0))?;
