@@ -293,4 +293,54 @@ mod tests {
         next.devices_gone.clear();
         assert!(read(&next, &mut board, &mut told).is_empty());
     }
+
+    #[test]
+    fn the_document_says_what_every_line_holds() {
+        let document = include_str!("../../../../../docs/watch.md");
+        let section = document
+            .split("\n## ")
+            .find(|s| s.starts_with("Lines of JSON"));
+        let section = section.unwrap();
+        let told: Vec<&str> = section.split('`').skip(1).step_by(2).collect();
+        let (mut board, mut told_unseen) = (Board::default(), Unseen::default());
+        let mut lines = read(&begin(0xab), &mut board, &mut told_unseen);
+        let mut next = records(2_000, 0xab, &[TcpEvent::Undo, TcpEvent::End]);
+        next.unseen.samples = 1;
+        next.devices_gone = vec!["wan".to_owned()];
+        lines.extend(read(&next, &mut board, &mut told_unseen));
+        let over = Line::Over { why: String::new() };
+        for line in [Line::watch(&Way::Traced, Duration::ZERO), over] {
+            lines.push(serde_json::to_value(line).unwrap());
+        }
+        let mut kinds: Vec<&str> = lines.iter().map(|l| l["kind"].as_str().unwrap()).collect();
+        kinds.sort_unstable();
+        let all = [
+            "begin",
+            "device_gone",
+            "end",
+            "event",
+            "over",
+            "sample",
+            "unseen",
+            "watch",
+        ];
+        assert_eq!(kinds, all);
+        for line in &lines {
+            let kind = line["kind"].as_str().unwrap();
+            for word in line
+                .as_object()
+                .unwrap()
+                .keys()
+                .map(String::as_str)
+                .chain([kind])
+            {
+                assert!(
+                    told.contains(&word),
+                    "`{word}` of `{kind}` is not in the document"
+                );
+            }
+            let has_time = !["watch", "over"].contains(&kind);
+            assert_eq!(line["time_ns"].is_u64(), has_time, "{line}");
+        }
+    }
 }
