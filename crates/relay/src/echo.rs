@@ -1,6 +1,7 @@
 //! ECE towards the client of one flow: what the laws that signal ask for, and what came of it.
 
 use std::fmt;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Why signals do nothing, so that the window alone holds a flow's backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {
-    /// The client does not offer ECN.
+    /// The connection with the client has no ECN.
     NoEcn,
     /// The round trip is so short that a sender of the smallest window is faster than the other side.
     Powerless,
@@ -44,7 +45,8 @@ impl fmt::Display for Fallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Fallback::NoEcn => {
-                "the client does not offer ECN (net.ipv4.tcp_ecn=1 there makes it do so)"
+                "the client's connection has no ECN (net.ipv4.tcp_ecn=1 there has it offered, 1 or 2 \
+                 here has it taken up)"
             }
             Fallback::Powerless => {
                 "two segments in a round trip of the client, a sender's least, are more than the \
@@ -74,10 +76,13 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    /// `None` for a law that does not signal.
-    pub(crate) fn new(bound: &Bound, number: u64) -> Option<Echo> {
+    /// To that client; `None` for a law that does not signal.
+    pub(crate) fn new(bound: &Bound, number: u64, client: impl AsFd) -> Option<Echo> {
+        let signal = Arc::clone(bound.signal.as_ref()?);
+        // Where it cannot be had there is no ECN, which is told, or the connection is gone.
+        let _ = signal.attach(client);
         Some(Echo {
-            signal: Arc::clone(bound.signal.as_ref()?),
+            signal,
             bound: bound.clone(),
             order: Order::default(),
             signals: Signals::default(),

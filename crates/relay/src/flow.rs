@@ -108,13 +108,14 @@ impl Flow {
         now: Instant,
     ) -> Result<Flow, ConnectError> {
         let attempt = attempt(&route, &socket, client, ends, 0)?;
+        let governor = Governor::new(route.bound.as_ref(), number, &socket);
         Ok(Flow {
             number,
             client,
             target: attempt.to,
             sides: [Side::new(socket), Side::new(attempt.socket)],
             directions: Default::default(),
-            governor: Governor::new(route.bound.as_ref(), number),
+            governor,
             began: now,
             deadline: Some(now + route.config.connect_timeout),
             is_connecting: true,

@@ -1,5 +1,6 @@
 //! Holds the backlogs of a flow to a time, by the law of its listener.
 
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use wansan_tcp::ece::Signals;
@@ -35,8 +36,9 @@ pub(crate) struct Governor {
 }
 
 impl Governor {
-    /// Of the flow of that number; `None` where nothing is to be held to anything.
-    pub(crate) fn new(bound: Option<&Bound>, number: u64) -> Option<Governor> {
+    /// Of the flow of that number, which has that connection with its client; `None` where nothing is
+    /// to be held to anything.
+    pub(crate) fn new(bound: Option<&Bound>, number: u64, client: impl AsFd) -> Option<Governor> {
         let bound = bound?;
         Some(Governor {
             law: bound.law,
@@ -45,7 +47,7 @@ impl Governor {
             shares: [None; 2],
             drains: Default::default(),
             windows: Default::default(),
-            echo: Echo::new(bound, number),
+            echo: Echo::new(bound, number, client),
         })
     }
 

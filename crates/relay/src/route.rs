@@ -13,7 +13,7 @@ use wansan_tcp::network::Network;
 
 use crate::error::RelayError;
 use crate::law::{Bound, Signaller};
-use crate::settings::{ListenerConfig, SideSettings};
+use crate::settings::ListenerConfig;
 use crate::socket;
 use crate::window::ReceiveBuffer;
 
@@ -74,8 +74,6 @@ pub(crate) struct Route {
     pub(crate) remark: Option<String>,
     /// That a side's receive buffers are smaller than its law wants was told.
     is_short_told: [AtomicBool; 2],
-    /// The client's side, where the law has a say in it.
-    inward: SideSettings,
     target: Target,
 }
 
@@ -89,22 +87,17 @@ impl Route {
             });
         }
         let (bound, remark) = Bound::resolve(config, signaller)?;
-        let mut inward = config.inward.clone();
-        if let Some(signal) = bound.as_ref().and_then(|bound| bound.signal.as_ref()) {
-            inward.congestion_control = Some(signal.name().to_owned());
-        }
         let target = if config.transparent {
             Target::AsMeant(config.to.parse()?)
         } else {
             Target::Addresses(resolve(&config.to)?)
         };
-        socket::try_settings(config, &inward)?;
+        socket::try_settings(config)?;
         Ok(Route {
             config: config.clone(),
             bound,
             remark,
             is_short_told: Default::default(),
-            inward,
             target,
         })
     }
@@ -184,7 +177,7 @@ impl Listener {
             listen: config.listen.clone(),
             source,
         };
-        let socket = socket::listener(config, &route.inward, wanted)?;
+        let socket = socket::listener(config, wanted)?;
         let address = getsockname(&socket).map_err(|errno| failed(errno.into()))?;
         let address = SocketAddr::try_from(address).map_err(|errno| failed(errno.into()))?;
         let listener = Listener {
@@ -211,12 +204,11 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Puts the settings of its route in force, and no others: not those of a route before, nor of
-    /// its law.
+    /// Puts the settings of its route in force, and no others: not those of a route before.
     pub(crate) fn put_in_force(&self) -> Result<(), RelayError> {
-        let Route { config, inward, .. } = &*self.route;
-        socket::unset_inward(&*self.socket, config, inward)?;
-        socket::set_inward(&*self.socket, config, inward)
+        let config = &self.route.config;
+        socket::unset_inward(&*self.socket, config)?;
+        socket::set_inward(&*self.socket, config)
     }
 
     /// What it is to take has to be of its own family.
@@ -273,6 +265,7 @@ fn resolve(to: &str) -> Result<Vec<SocketAddr>, RelayError> {
 mod tests {
     use super::*;
     use crate::law::Law;
+    use crate::settings::SideSettings;
     use rustix::net::sockopt;
     use wansan_tcp::buffers::Buffer;
     use wansan_trace::{ConnectionId, SessionId};

@@ -34,7 +34,6 @@ const OUTWARD: &str = NAMES[TARGET];
 /// Makes the listening socket of `config` at `address`. Accepted sockets inherit its settings.
 pub(crate) fn listener(
     config: &ListenerConfig,
-    inward: &SideSettings,
     address: SocketAddr,
 ) -> Result<OwnedFd, RelayError> {
     let failed = |errno: Errno| RelayError::Listen {
@@ -43,19 +42,15 @@ pub(crate) fn listener(
     };
     let socket = stream(address.ip()).map_err(failed)?;
     set_socket_reuseaddr(&socket, true).map_err(failed)?;
-    set_inward(&socket, config, inward)?;
+    set_inward(&socket, config)?;
     bind(&socket, &address).map_err(failed)?;
     listen(&socket, BACKLOG as i32).map_err(failed)?;
     Ok(socket)
 }
 
 /// Gives the listening socket of `config` its settings, also later.
-pub(crate) fn set_inward(
-    socket: impl AsFd,
-    config: &ListenerConfig,
-    inward: &SideSettings,
-) -> Result<(), RelayError> {
-    set_all(&socket, inward, &config.listen, INWARD)?;
+pub(crate) fn set_inward(socket: impl AsFd, config: &ListenerConfig) -> Result<(), RelayError> {
+    set_all(&socket, &config.inward, &config.listen, INWARD)?;
     if config.transparent {
         options::set_transparent(&socket, true).map_err(|source| RelayError::Transparent {
             listen: config.listen.clone(),
@@ -67,12 +62,8 @@ pub(crate) fn set_inward(
 
 /// Takes from the listening socket of `config` what it was given by other settings before and has to
 /// have no longer: it is as a new one then.
-pub(crate) fn unset_inward(
-    socket: impl AsFd,
-    config: &ListenerConfig,
-    inward: &SideSettings,
-) -> Result<(), RelayError> {
-    let listen = &config.listen;
+pub(crate) fn unset_inward(socket: impl AsFd, config: &ListenerConfig) -> Result<(), RelayError> {
+    let ListenerConfig { listen, inward, .. } = config;
     if inward.congestion_control.is_none() {
         set_usual_control(&socket, config)?;
     }
@@ -113,13 +104,10 @@ fn set_usual_control(socket: impl AsFd, config: &ListenerConfig) -> Result<(), R
 }
 
 /// Sees that connections from and to sides of `config` can be made, without making one.
-pub(crate) fn try_settings(
-    config: &ListenerConfig,
-    inward: &SideSettings,
-) -> Result<(), RelayError> {
+pub(crate) fn try_settings(config: &ListenerConfig) -> Result<(), RelayError> {
     let any = Ipv4Addr::UNSPECIFIED.into();
     let machine = |errno: Errno| RelayError::Machine(errno.into());
-    set_inward(stream(any).map_err(machine)?, config, inward)?;
+    set_inward(stream(any).map_err(machine)?, config)?;
     set_all(
         &stream(any).map_err(machine)?,
         &config.outward,
@@ -290,7 +278,7 @@ mod tests {
         let mut config = ListenerConfig::new("127.0.0.1:0", "127.0.0.1:1");
         config.inward = settings();
         config.outward = settings();
-        let inward = listener(&config, &config.inward, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let inward = listener(&config, "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = SocketAddr::try_from(rustix::net::getsockname(&inward).unwrap()).unwrap();
         let _client = std::net::TcpStream::connect(address).unwrap();
         holds(&accept(&inward).unwrap());

@@ -2,15 +2,16 @@
 //! on a program's word, without a loss and without a mark on the path.
 //!
 //! An [`EceSignal`] is a congestion control for *receiving* sockets, which this process has in the
-//! kernel as long as the value lives. A socket that uses it (a listener hands it on to what it
-//! accepts) looks at every arriving segment, in step with it. It signals when its owner asks
-//! ([`EceSignal::ask`]: what `ioctl(SIOECN)` of a patched kernel was for), or, by the [`Order`] that it
-//! has, when more waits than may. A signal is ECE on every acknowledgement until the sender answers
-//! with CWR, so a sender cuts its window once in a round trip at most.
+//! kernel as long as the value lives. A connection that was given it ([`EceSignal::attach`]) looks at
+//! every arriving segment, in step with it. It signals when its owner asks ([`EceSignal::ask`]: what
+//! `ioctl(SIOECN)` of a patched kernel was for), or, by the [`Order`] that it has, when more waits than
+//! may. A signal is ECE on every acknowledgement until the sender answers with CWR, so a sender cuts
+//! its window once in a round trip at most.
 //!
-//! Nothing is signalled on a connection without ECN, which its client has to offer
-//! (`net.ipv4.tcp_ecn=1` there): [`crate::TcpInfo::ecn`] says whether it did. What such a socket sends
-//! itself is governed by Reno (RFC 5681), as `reno` of the kernel.
+//! Only a connection with ECN can have it, which its client has to offer (`net.ipv4.tcp_ecn=1` there)
+//! and the accepting host to take up (`net.ipv4.tcp_ecn` 1 or 2, the kernel's usual one, there). What
+//! such a socket sends itself is governed by Reno (RFC 5681), as `reno` of the kernel, and all of it
+//! is ECN-capable (docs/relay-control.md).
 
 use wansan_trace::Instant;
 

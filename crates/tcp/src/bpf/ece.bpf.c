@@ -8,7 +8,9 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-#define TCP_CONG_NEEDS_ECN 2 /* the listener takes up ECN where a client offers it */
+/* The kernel tells of arriving segments, and makes all that is sent ECN-capable: so nobody has it but
+ * connections with ECN (signal.rs). */
+#define TCP_CONG_NEEDS_ECN 2
 /* Of `ecn_flags` (net/tcp_ecn.h): ECE is sent until CWR comes. */
 #define TCP_ECN_DEMAND_CWR 4
 

@@ -21,9 +21,17 @@ impl EceSignal {
         Err(EbpfError::NotBuilt.into())
     }
 
-    /// The name by which sockets choose it.
+    /// The kernel's name for it.
     #[must_use]
     pub fn name(&self) -> &str {
+        match self.0 {}
+    }
+
+    /// Gives it to a connection.
+    ///
+    /// # Errors
+    /// None: there is no such value.
+    pub fn attach(&self, _socket: impl AsFd) -> io::Result<bool> {
         match self.0 {}
     }
 

@@ -4,8 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, Object, OpenObject};
+use wansan_trace::event::Ecn;
 
 use super::{NAME, Order, Signals};
+use crate::TcpInfo;
 use crate::congestion;
 use crate::control::ControlError;
 use crate::ebpf;
@@ -42,10 +44,25 @@ impl EceSignal {
         }
     }
 
-    /// The name by which sockets choose it, before their handshake ([`congestion::choose`]).
+    /// The kernel's name for it. A socket that is to have it gets it by [`EceSignal::attach`]: chosen
+    /// by name, of a listener say, it has the kernel send ECN-capable packets whether ECN was
+    /// negotiated or not, which an AQM marks in vain (RFC 3168 §6.1.1).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Gives it to a connection, in place of the congestion control that it has, if ECN was negotiated
+    /// there; whether it was. To be called after the handshake, as on an accepted socket.
+    ///
+    /// # Errors
+    /// When the socket is none of TCP.
+    pub fn attach(&self, socket: impl AsFd) -> io::Result<bool> {
+        let has_ecn = TcpInfo::of(&socket)?.ecn() != Ecn::Off;
+        if has_ecn {
+            congestion::choose(socket, &self.name).map_err(io::Error::other)?;
+        }
+        Ok(has_ecn)
     }
 
     /// Gives a socket its orders, in place of those that it had.

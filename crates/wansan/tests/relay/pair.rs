@@ -56,11 +56,9 @@ impl Pair {
         &self,
         send: impl FnOnce(TcpStream) -> std::io::Result<()> + Send + 'static,
     ) -> Result<Ends, String> {
-        let name = self.signal.name().to_owned();
         let address = (Line::address(0, 0), PORT);
         let listener = self.line.node(0).run(move || {
             let listener = TcpListener::bind(address).map_err(text)?;
-            congestion::choose(&listener, &name).map_err(text)?;
             set_socket_recv_buffer_size_force(&listener, 8 << 20).map_err(text)?;
             Ok::<_, String>(listener)
         })?;
@@ -70,6 +68,9 @@ impl Pair {
         congestion::choose(&from, &self.control).map_err(text)?;
         let (to, _) = listener.accept().map_err(text)?;
         to.set_read_timeout(Some(LIMIT)).map_err(text)?;
+        if !self.signal.attach(&to).map_err(text)? {
+            return Err("the connection has no ECN".to_owned());
+        }
         let stream = from.try_clone().map_err(text)?;
         let sender = thread::spawn(move || send(stream));
         Ok(Ends { from, to, sender })
