@@ -115,14 +115,23 @@ impl Echo {
         self.fallback.filter(|_| std::mem::take(&mut self.is_news))
     }
 
-    /// [`Law::Arrival`]: tells the kernel how far the target's side is. `passed_bytes` of what came have
-    /// left there, and `rate` bytes leave in a second. Half of what may wait is signalled, so that the
-    /// window seldom has to stop the sender; a quarter of that must be left at the lowest point.
-    pub(crate) fn arrival(&mut self, client: &Side, passed_bytes: u64, rate: u64, now: Instant) {
+    /// [`Law::Arrival`]: tells the kernel how far the target's side is. `moved_bytes` of what came were
+    /// written there, of which `unsent_bytes` have not left, which they do also while nothing wakes the
+    /// relay; `rate` bytes leave in a second. Half of what may wait is signalled, so that the window
+    /// seldom has to stop the sender; a quarter of that must be left at the lowest point.
+    pub(crate) fn arrival(
+        &mut self,
+        client: &Side,
+        moved_bytes: u64,
+        unsent_bytes: u64,
+        rate: u64,
+        now: Instant,
+    ) {
         let bound = drained_bytes(rate, self.bound.latency) / 2;
         self.order = Order {
-            passed_bytes,
+            passed_bytes: moved_bytes.saturating_sub(unsent_bytes),
             passed_at: now,
+            going_bytes: unsent_bytes,
             drain_bytes_per_s: rate,
             bound_bytes: bound.max(1),
             least_bytes: bound / 4,

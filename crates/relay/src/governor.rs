@@ -116,8 +116,8 @@ impl Governor {
             let waiting = onward.held_bytes() as u64 + unsent + unread.saturating_sub(read);
             echo.after_read(&sides[CLIENT], read, waiting, rates[CLIENT]);
         } else {
-            let passed = onward.moved_bytes.saturating_sub(unsent);
-            echo.arrival(&sides[CLIENT], passed, rates[CLIENT], now);
+            let moved = onward.moved_bytes;
+            echo.arrival(&sides[CLIENT], moved, unsent, rates[CLIENT], now);
         }
         echo.look(&sides[CLIENT], &client, &target, rates[CLIENT], now);
     }

@@ -36,6 +36,9 @@ pub struct Order {
     pub passed_bytes: u64,
     /// … at that moment.
     pub passed_at: Instant,
+    /// Of those that wait, the ones that go although nobody does anything more, in bytes: as a kernel
+    /// sends what was written.
+    pub going_bytes: u64,
     /// How fast they go, in bytes per second.
     pub drain_bytes_per_s: u64,
     /// When more waits, it is signalled, in bytes, by the law of docs/relay-control.md; 0: never.
@@ -53,6 +56,7 @@ impl Order {
             self.asked,
             self.passed_bytes,
             self.passed_at.ns(),
+            self.going_bytes,
             self.drain_bytes_per_s,
             self.bound_bytes,
             self.least_bytes,

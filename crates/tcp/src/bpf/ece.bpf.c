@@ -18,8 +18,8 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* Arrivals are measured over a round trip, but at least over so long: a train of segments that came
  * as one is no rate. */
 #define LEAST_ROUND_NS 1000000ULL
-/* What drained since the owner spoke is reckoned for so long; an owner that is silent for longer may
- * be as late in passing bytes on. */
+/* What drained since the owner spoke is reckoned for so long, beside what leaves by itself; an owner
+ * that is silent for longer may be as late in passing bytes on. */
 #define MOST_DRAIN_NS 2000000ULL
 /* The cut of a sender that keeps its window down by PRR (RFC 6937) takes a round trip, and shows in
  * the next one. */
@@ -55,6 +55,8 @@ struct order {
 	__u64 passed_bytes;
 	/* … at that moment (CLOCK_MONOTONIC). */
 	__u64 passed_ns;
+	/* Of the others, those that leave by themselves, whether the owner speaks or not. */
+	__u64 going_bytes;
 	/* How fast they leave. */
 	__u64 drain_bytes_per_s;
 	/* A greater backlog is signalled; 0: nothing is. */
@@ -171,12 +173,17 @@ static __always_inline __u64 backlog_bytes(const struct tcp_sock *tp, const stru
 					   __u64 now)
 {
 	__u64 since = now > order->passed_ns ? now - order->passed_ns : 0;
-	__u64 left = order->passed_bytes;
 	__u64 unread = (__u32)(tp->rcv_nxt - tp->copied_seq);
+	__u64 most = longer(order->going_bytes, order->drain_bytes_per_s * MOST_DRAIN_NS / SECOND_NS);
+	__u64 left;
 
-	if (since > MOST_DRAIN_NS)
-		since = MOST_DRAIN_NS;
-	left += order->drain_bytes_per_s * since / SECOND_NS;
+	/* More would not fit into 64 bits. */
+	if (since > SECOND_NS)
+		since = SECOND_NS;
+	left = order->drain_bytes_per_s * since / SECOND_NS;
+	if (left > most)
+		left = most;
+	left += order->passed_bytes;
 	return longer(tp->bytes_received > left ? tp->bytes_received - left : 0, unread);
 }
 

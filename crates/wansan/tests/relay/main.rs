@@ -1,6 +1,7 @@
 //! `wansan relay` as its users run it, and what only namespaces of its own can show: transparent
 //! flows, and paths that swallow everything.
 
+mod burst;
 mod capable;
 mod command;
 mod deficit;
@@ -94,10 +95,11 @@ const MEASURING: [(&str, Measuring); 1] =
 
 /// Those of laws that load a program into the kernel. What a cut costs is the backlog below which the
 /// outgoing side runs dry, and above which it does not.
-const SIGNALLING: [(&str, Measuring); 9] = [
+const SIGNALLING: [(&str, Measuring); 10] = [
     ("only what has ECN is ECN-capable", capable::packets),
     ("arriving segments are answered with ECE", latency::arrival),
     ("a pause is no round trip", pause::held),
+    ("a pause lets what waits drain", burst::judged),
     (
         "where ECE is of no use the window holds the backlog",
         latency::fallbacks,
