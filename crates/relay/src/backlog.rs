@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use wansan_tcp::queues;
+use wansan_tcp::{TcpInfo, queues};
 use wansan_trace::event::Tcp;
+use wansan_trace::{ConnectionId, Instant, SessionId};
 
 use crate::direction::Direction;
 use crate::side::Side;
@@ -25,6 +26,20 @@ pub struct Backlog {
 }
 
 impl Backlog {
+    /// Of a direction. What TCP says of the side that bytes go to is asked for only where some wait.
+    pub(crate) fn measure(from: &Side, direction: &Direction, to: &Side) -> Backlog {
+        let backlog = Backlog::of(from, direction, to, &Tcp::BLANK);
+        if backlog.bytes() == 0 {
+            return backlog;
+        }
+        let told =
+            TcpInfo::of(to).map(|info| info.record(Instant::ZERO, SessionId(0), ConnectionId(0)));
+        Backlog {
+            delivery_bytes_per_s: told.map_or(0, |tcp| tcp.delivery_bytes_per_s),
+            ..backlog
+        }
+    }
+
     /// Of a direction, where `receiving` is what TCP says of the side that bytes go to.
     pub(crate) fn of(from: &Side, direction: &Direction, to: &Side, receiving: &Tcp) -> Backlog {
         // A connection that is gone holds nothing.
@@ -53,6 +68,31 @@ impl Backlog {
     }
 }
 
+/// What waits in many flows, in one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BacklogSum {
+    /// All of it, in bytes.
+    pub bytes: u64,
+    /// The longest that a byte waits in one of them. Where no rate is known it is not told.
+    pub time_max: Duration,
+}
+
+impl BacklogSum {
+    /// Adds that of a flow.
+    pub(crate) fn add(&mut self, backlog: &Backlog) {
+        self.merge(&BacklogSum {
+            bytes: backlog.bytes(),
+            time_max: backlog.time().unwrap_or_default(),
+        });
+    }
+
+    /// Adds those of other flows.
+    pub(crate) fn merge(&mut self, other: &BacklogSum) {
+        self.bytes += other.bytes;
+        self.time_max = self.time_max.max(other.time_max);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +112,11 @@ mod tests {
         };
         assert_eq!(unknown.time(), None);
         assert_eq!(Backlog::default().time(), Some(Duration::ZERO));
+        let mut sum = BacklogSum::default();
+        for one in [backlog, unknown, Backlog::default()] {
+            sum.add(&one);
+        }
+        assert_eq!(sum.bytes, 12_000);
+        assert_eq!(sum.time_max, Duration::from_millis(100));
     }
 }

@@ -19,6 +19,7 @@ use crate::ends::{Ends, OwnEnd};
 use crate::error::ConnectError;
 use crate::governor::Governor;
 use crate::pool::Pool;
+use crate::recent::Recent;
 use crate::route::Route;
 use crate::seat::Seat;
 use crate::side::Side;
@@ -48,6 +49,7 @@ pub(crate) struct Flow {
     /// Holds their backlogs to a time, where that is asked for.
     pub(crate) governor: Option<Governor>,
     pub(crate) began: Instant,
+    pub(crate) recent: Recent,
     /// When it is looked at although nothing happens: the connection has to be there, or the reset to
     /// be sent, until then.
     deadline: Option<Instant>,
@@ -117,6 +119,7 @@ impl Flow {
             directions: Default::default(),
             governor,
             began: now,
+            recent: Recent::default(),
             deadline: Some(now + route.config.connect_timeout),
             is_connecting: true,
             is_abandoned: false,

@@ -35,6 +35,7 @@ mod meter;
 mod plateau;
 mod pool;
 mod reactor;
+mod recent;
 mod relay;
 mod remedy;
 mod route;
@@ -49,7 +50,7 @@ pub mod stream;
 mod table;
 mod window;
 
-pub use backlog::Backlog;
+pub use backlog::{Backlog, BacklogSum};
 pub use dscp::{Dscp, DscpError};
 pub use echo::Fallback;
 pub use error::RelayError;

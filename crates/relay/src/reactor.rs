@@ -355,7 +355,12 @@ impl Reactor {
         let was_timed = flow.is_timed();
         let before = (moved(flow), signals(flow));
         let step = flow.advance(&mut self.pool, now);
-        self.meter.add_bytes(before.0, moved(flow));
+        let after = moved(flow);
+        self.meter.add_bytes(before.0, after);
+        let bytes = (after[0] + after[1]) - (before.0[0] + before.0[1]);
+        if bytes > 0 {
+            flow.recent.add(bytes, now);
+        }
         self.meter.ece_signals += signals(flow) - before.1;
         if let Some(fallback) = flow.governor.as_mut().and_then(Governor::take_news) {
             self.meter.count_fallback(fallback);

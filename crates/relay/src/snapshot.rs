@@ -12,7 +12,7 @@ use wansan_tcp::ece::Signals;
 use wansan_trace::event::Tcp;
 use wansan_trace::{ConnectionId, SessionId, clock};
 
-use crate::backlog::Backlog;
+use crate::backlog::{Backlog, BacklogSum};
 use crate::direction::Direction;
 use crate::echo::Fallback;
 use crate::flow::{CLIENT, Flow, TARGET};
@@ -25,7 +25,8 @@ use crate::relay::Shared;
 use crate::shares::Shares;
 use crate::window::ReceiveBuffer;
 
-/// Flows that each thread tells of: those that have moved most. The others are in the sums only.
+/// Flows that each thread tells of: those that move most now, or have most waiting. The others are in the
+/// sums only.
 const FLOWS_TOLD: usize = 256;
 
 /// A relay's counters, gathered from its threads one after the other.
@@ -41,7 +42,11 @@ pub struct Snapshot {
     pub memory_bytes_max: usize,
     /// Times that they could have no more.
     pub memory_refusals: usize,
-    /// The flows that have moved most, at most 256 of each thread.
+    /// What waits in all flows, from the clients to the targets.
+    pub onward: BacklogSum,
+    /// What waits in all flows, from the targets to the clients.
+    pub back: BacklogSum,
+    /// The flows that move most now, or have most waiting, at most 256 of each thread.
     pub flows: Vec<FlowSnapshot>,
 }
 
@@ -102,6 +107,8 @@ pub struct DirectionSnapshot {
 #[derive(Debug)]
 pub(crate) struct Part {
     meter: Meter,
+    /// By their directions.
+    backlogs: [BacklogSum; 2],
     flows: Vec<FlowSnapshot>,
 }
 
@@ -133,6 +140,8 @@ impl Observer {
         for _ in &shared.mailboxes {
             if let Ok(part) = take.recv_timeout(PATIENCE) {
                 snapshot.meter.add(&part.meter);
+                snapshot.onward.merge(&part.backlogs[CLIENT]);
+                snapshot.back.merge(&part.backlogs[TARGET]);
                 snapshot.flows.extend(part.flows);
             }
         }
@@ -144,18 +153,27 @@ impl Observer {
 impl Reactor {
     /// This thread's part of a snapshot.
     pub(crate) fn snapshot(&self) -> Part {
-        let mut flows: Vec<&Flow> = self.flows.iter().map(|(_, flow)| flow).collect();
-        let moved = |flow: &&Flow| {
-            let [onward, back] = &flow.directions;
-            Reverse(onward.moved_bytes + back.moved_bytes)
-        };
+        let now = clock::now();
+        let mut sums = [BacklogSum::default(); 2];
+        let mut flows: Vec<(u64, &Flow)> = Vec::new();
+        for (_, flow) in self.flows.iter() {
+            let mut weight = flow.recent.bytes(now);
+            for (place, sum) in sums.iter_mut().enumerate() {
+                let [from, to] = [place, 1 - place].map(|side| &flow.sides[side]);
+                let backlog = Backlog::measure(from, &flow.directions[place], to);
+                sum.add(&backlog);
+                weight += backlog.bytes();
+            }
+            flows.push((weight, flow));
+        }
         if flows.len() > FLOWS_TOLD {
-            flows.select_nth_unstable_by_key(FLOWS_TOLD, moved);
+            flows.select_nth_unstable_by_key(FLOWS_TOLD, |(weight, _)| Reverse(*weight));
             flows.truncate(FLOWS_TOLD);
         }
         Part {
             meter: self.meter,
-            flows: flows.into_iter().map(told).collect(),
+            backlogs: sums,
+            flows: flows.into_iter().map(|(_, flow)| told(flow)).collect(),
         }
     }
 }

@@ -6,8 +6,9 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
-use wansan_relay::{FlowSnapshot, Law, ListenerConfig, Relay, RelayError};
+use wansan_relay::{BacklogSum, FlowSnapshot, Law, ListenerConfig, Relay, RelayError};
 use wansan_tcp::buffers::BufferError;
 
 use crate::peer::{config, receive, sees, send, world};
@@ -35,6 +36,45 @@ fn a_target_that_never_reads_holds_up_nobody_else() {
     let received = receive(&target, 1);
     received.end.unwrap();
     assert!(received.bytes > 1 << 20);
+}
+
+/// Flows that each thread tells of.
+const TOLD: usize = 256;
+
+#[test]
+fn a_backlog_is_in_the_sums_and_not_hidden_by_flows_that_once_moved_more() {
+    const LENGTH: usize = 300_000;
+    let world = world(|config| {
+        config.threads = 1;
+        config.listeners[0].outward.send_buffer_bytes = Some(65_536);
+    });
+    set_socket_recv_buffer_size(&world.target, 32_768).unwrap();
+    let old: Vec<_> = (0..TOLD + 4)
+        .map(|_| {
+            let (mut client, mut target) = world.flow();
+            client.write_all(&vec![7; LENGTH]).unwrap();
+            target.read_exact(&mut vec![0; LENGTH]).unwrap();
+            (client, target)
+        })
+        .collect();
+    let (mut client, _target) = world.flow();
+    let own = client.local_addr().unwrap();
+    client.set_nonblocking(true).unwrap();
+    // Its target reads nothing, so it has moved less than any other one.
+    while client.write(&[7; 65_536]).is_ok() {}
+    let is_it = |flow: &&FlowSnapshot| flow.client == own;
+    let snapshot = world.until(|snapshot| {
+        let flow = snapshot.flows.iter().find(is_it);
+        flow.is_some_and(|flow| flow.onward.backlog.bytes() > 0)
+    });
+    let flow = snapshot.flows.iter().find(is_it).unwrap();
+    assert!(flow.onward.moved_bytes < LENGTH as u64, "{flow:?}");
+    assert_eq!(
+        (snapshot.flows_now, snapshot.flows.len()),
+        (old.len() + 1, TOLD)
+    );
+    let has_sum = |sum: BacklogSum| sum.bytes > 0 && sum.time_max > Duration::ZERO;
+    world.until(|snapshot| has_sum(snapshot.onward) && snapshot.back.bytes == 0);
 }
 
 #[test]

@@ -46,8 +46,8 @@ pub(crate) struct WatchArgs {
     /// /proc/PID/ns/net
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
-    /// The flows of the relay that serves its counters here (wansan relay --metrics), a line for each;
-    /// a port alone is one of 127.0.0.1
+    /// The flows of the relay that serves its counters here (wansan relay --metrics), a line for each and
+    /// one for all; a port alone is one of 127.0.0.1
     #[arg(
         long,
         value_name = "[ADDRESS:]PORT",

@@ -281,6 +281,8 @@ pub(crate) fn counters() -> Result<(), Failed> {
         "wansan_relay_flows 1",
         "wansan_relay_connect_failures_total{reason=\"refused\"} 0",
         "wansan_relay_bytes_total{direction=\"back\"} 5",
+        "wansan_relay_backlog_bytes{direction=\"back\"} 0",
+        "wansan_relay_backlog_max_seconds{direction=\"onward\"} ",
         "wansan_relay_flow_backlog_seconds{",
         "wansan_relay_side_cwnd_packets{",
         "wansan_relay_side_round_trip_seconds{",
@@ -313,13 +315,27 @@ pub(crate) fn watched() -> Result<(), Failed> {
         .stdout(Stdio::piped())
         .spawn()?;
     let stdout = watch.stdout.take().ok_or("no pipe")?;
-    let line = BufReader::new(stdout).lines().next();
+    let lines: Vec<_> = BufReader::new(stdout).lines().take(2).collect();
     watch.kill()?;
     watch.wait()?;
-    let line = line.ok_or("it says nothing")??;
-    let seen: serde_json::Value = serde_json::from_str(&line)?;
+    let [line, total] = &lines.into_iter().collect::<Result<Vec<_>, _>>()?[..] else {
+        return Err("it says too little".into());
+    };
+    let seen: serde_json::Value = serde_json::from_str(total)?;
     check(
-        seen["target"] == to
+        seen["kind"] == "total"
+            && seen["flows"] == 1
+            && seen["onward"]["bytes"] == 5
+            && seen["back"]["backlog_bytes"] == 0,
+        || total.clone(),
+    )?;
+    let seen: serde_json::Value = serde_json::from_str(line)?;
+    let has_cwnd = |side: &str| seen[side]["cwnd_packets"].as_u64() > Some(0);
+    check(
+        seen["kind"] == "flow"
+            && has_cwnd("in")
+            && has_cwnd("out")
+            && seen["target"] == to
             && seen["law"] == "window"
             && seen["onward"]["bytes"] == 5
             && seen["back"]["bytes"] == 5

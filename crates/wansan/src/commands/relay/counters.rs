@@ -185,6 +185,14 @@ impl Collector for Collected {
         let bytes = [("onward", meter.onward_bytes), ("back", meter.back_bytes)]
             .map(|(direction, bytes)| (vec![("direction", direction.to_owned())], bytes));
         counters(encoder, "relay_bytes", "Bytes passed on", bytes)?;
+        let waits = [("onward", self.0.onward), ("back", self.0.back)]
+            .map(|(direction, sum)| (vec![("direction", direction.to_owned())], sum));
+        let samples = waits.clone().map(|(labels, sum)| (labels, sum.bytes));
+        let help = "Bytes that wait in all flows";
+        gauges(encoder, "relay_backlog_bytes", help, samples)?;
+        let samples = waits.map(|(labels, sum)| (labels, sum.time_max.as_secs_f64()));
+        let help = "The longest that a byte waits in a flow";
+        gauges(encoder, "relay_backlog_max_seconds", help, samples)?;
         let fallbacks = Fallback::ALL.into_iter().zip(meter.fallbacks);
         let fallbacks =
             fallbacks.map(|(reason, count)| (vec![("reason", reason.name().to_owned())], count));
