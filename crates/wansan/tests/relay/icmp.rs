@@ -10,8 +10,11 @@ use wansan_relay::{ListenerConfig, Meter};
 use crate::namespaces::{End, PORT, World, address, connect, listen, sh};
 use crate::program::LIMIT;
 
+/// An address in the network of that number.
+type Address = fn(usize) -> String;
+
 /// Where a relay takes what, of each family, and an address there but for its network's number.
-const FAMILIES: [(&str, &str, fn(usize) -> String); 2] = [
+const FAMILIES: [(&str, &str, Address); 2] = [
     ("127.0.0.1:0", "0.0.0.0/0:3260", |network| {
         format!("10.9.{network}.2:{PORT}")
     }),
