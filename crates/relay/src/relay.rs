@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -136,6 +136,13 @@ impl Relay {
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let address = |listener: &Listener| listener.address;
         self.listeners.iter().map(address).collect()
+    }
+
+    /// What is there as long as the listener at that address, or a flow that came to it.
+    pub(crate) fn presence(&self, address: SocketAddr) -> Option<Weak<()>> {
+        let mut listeners = self.listeners.iter();
+        let listener = listeners.find(|listener| listener.address == address)?;
+        Some(listener.presence())
     }
 
     /// By what each of them holds the backlogs of new flows.

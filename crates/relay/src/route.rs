@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use rustix::net::getsockname;
 use wansan_tcp::address::{self, AddressError};
@@ -75,6 +75,9 @@ pub(crate) struct Route {
     /// That a side's receive buffers are smaller than its law wants was told.
     is_short_told: [AtomicBool; 2],
     target: Target,
+    /// Known to all routes of a listener, from when it became transparent to when it is so no more: it is
+    /// there as long as that listener, or one of its flows.
+    presence: Arc<()>,
 }
 
 impl Route {
@@ -99,6 +102,7 @@ impl Route {
             remark,
             is_short_told: Default::default(),
             target,
+            presence: Arc::default(),
         })
     }
 
@@ -195,10 +199,14 @@ impl Listener {
         config: &ListenerConfig,
         signaller: &Signaller,
     ) -> Result<Listener, RelayError> {
+        let mut route = Route::new(config, signaller)?;
+        if config.transparent && self.route.config.transparent {
+            route.presence = Arc::clone(&self.route.presence);
+        }
         let listener = Listener {
             socket: Arc::clone(&self.socket),
             address: self.address,
-            route: Arc::new(Route::new(config, signaller)?),
+            route: Arc::new(route),
         };
         listener.check()?;
         Ok(listener)
@@ -209,6 +217,11 @@ impl Listener {
         let config = &self.route.config;
         socket::unset_inward(&*self.socket, config)?;
         socket::set_inward(&*self.socket, config)
+    }
+
+    /// Is there as long as this transparent listener, or a flow that came to it.
+    pub(crate) fn presence(&self) -> Weak<()> {
+        Arc::downgrade(&self.route.presence)
     }
 
     /// What it is to take has to be of its own family.

@@ -24,7 +24,8 @@ const MARKS: u32 = 1 << 30;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
     listen: SocketAddr,
-    interception: Interception,
+    /// None of a listener that is gone, whose flows go on.
+    interception: Option<Interception>,
 }
 
 /// Rules could not be installed.
@@ -62,8 +63,30 @@ impl Rules {
     pub fn new(listen: SocketAddr, to: &str) -> Result<Rules, RelayError> {
         Ok(Rules {
             listen,
-            interception: to.parse()?,
+            interception: Some(to.parse()?),
         })
+    }
+
+    pub(crate) fn listen(&self) -> SocketAddr {
+        self.listen
+    }
+
+    /// Whether new connections are taken.
+    pub(crate) fn takes(&self) -> bool {
+        self.interception.is_some()
+    }
+
+    /// Whether the others are those of the same listener.
+    pub(crate) fn is_of_same(&self, other: &Rules) -> bool {
+        self.listen == other.listen
+    }
+
+    /// Those that keep the flows that are there, and take no new ones.
+    pub(crate) fn without_new(&self) -> Rules {
+        Rules {
+            listen: self.listen,
+            interception: None,
+        }
     }
 
     /// A mark has no room for an address: it is FNV-1a (Fowler, Noll, Vo) of address and port,
@@ -86,7 +109,8 @@ impl Rules {
         format!("wansan_relay_{address}_{}", self.listen.port())
     }
 
-    /// What nft(8) reads: the table, in place of one of that name.
+    /// What nft(8) reads: the table, in place of one of that name. The chains of that one are filled anew
+    /// and not made anew, so that each packet meets the old rules or the new ones.
     ///
     /// A packet that belongs to a connected transparent socket is for this host, whatever its addresses
     /// are; so is an ICMP error about what that socket has sent, without which a path of small packets or
@@ -99,15 +123,20 @@ impl Rules {
         } else {
             ("ip6", "ipv6", "ipv6-icmp")
         };
-        let to = match self.listen.ip().is_unspecified() {
-            true => format!(":{}", self.listen.port()),
-            false => self.listen.to_string(),
-        };
-        let Interception { network, port } = self.interception;
         let (table, mark) = (self.table(), self.mark());
+        let take = self.interception.map_or(String::new(), |taken| {
+            let to = match self.listen.ip().is_unspecified() {
+                true => format!(":{}", self.listen.port()),
+                false => self.listen.to_string(),
+            };
+            let Interception { network, port } = taken;
+            format!(
+                "\t\t{family} daddr {network} tcp dport {port} tproxy {family} to {to} meta mark set {mark:#x} accept\n"
+            )
+        });
         format!(
             "add table inet {table}\n\
-             delete table inet {table}\n\
+             flush table inet {table}\n\
              table inet {table} {{\n\
              \tchain keep {{\n\
              \t\tsocket wildcard 1 return\n\
@@ -115,7 +144,7 @@ impl Rules {
              \t}}\n\
              \tchain take {{\n\
              \t\ttype filter hook prerouting priority mangle; policy accept;\n\
-             \t\t{family} daddr {network} tcp dport {port} tproxy {family} to {to} meta mark set {mark:#x} accept\n\
+             {take}\
              \t\tmeta nfproto {protocol} meta l4proto {{ tcp, {icmp} }} socket transparent 1 jump keep\n\
              \t}}\n\
              }}\n"
@@ -173,12 +202,13 @@ impl Rules {
         // The table comes last: what it marks has somewhere to go from the first packet on.
         run("ip", &self.route("replace"), "")?;
         run("ip", &self.policy("add"), "")?;
-        run(
-            "nft",
-            &["-f".to_owned(), "-".to_owned()],
-            &self.table_text(),
-        )?;
+        self.put_table()?;
         Ok(installed)
+    }
+
+    fn put_table(&self) -> Result<(), RulesError> {
+        let arguments = ["-f", "-"].map(str::to_owned);
+        run("nft", &arguments, &self.table_text())
     }
 
     /// Removes what there is of them.
@@ -193,9 +223,17 @@ impl Rules {
 
 impl Installed {
     /// Which.
-    #[must_use]
-    pub fn rules(&self) -> &Rules {
+    pub(crate) fn rules(&self) -> &Rules {
         &self.0
+    }
+
+    /// Puts others of the same listener in their place: all at once, or, where that fails, not at all.
+    pub(crate) fn replace(&mut self, rules: Rules) -> Result<(), RulesError> {
+        debug_assert!(self.0.is_of_same(&rules));
+        // Policy and route are of the listener, and stand already.
+        rules.put_table()?;
+        self.0 = rules;
+        Ok(())
     }
 }
 

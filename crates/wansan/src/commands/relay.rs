@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use wansan_relay::{
-    EceSettings, Fallback, Installed, Law, ListenerConfig, Relay, RelayConfig, RelayError, Rules,
+    EceSettings, Fallback, Law, ListenerConfig, Relay, RelayConfig, RelayError, Rules, Standing,
 };
 use wansan_tcp::network::Network;
 use wansan_trace::units::{parse_bytes, parse_duration};
@@ -198,50 +198,50 @@ impl RelayArgs {
     }
 
     /// Has the rules in force that are needed now, and no others; without `--setup` says how.
-    fn set_up(&self, needed: &[Rules], installed: &mut Vec<Installed>) -> Result<()> {
-        if !self.setup {
-            for rules in needed.iter().filter(|_| !self.json) {
-                tell(|out| write!(out, "{}", rules.script()))?;
-            }
-            return Ok(());
+    fn set_up(&self, relay: &Relay, needed: &[Rules], standing: &mut Standing) -> Result<()> {
+        if self.setup {
+            return Ok(standing.change(relay, needed)?);
         }
-        installed.retain(|it| needed.contains(it.rules()));
-        for rules in needed {
-            if installed.iter().all(|it| it.rules() != rules) {
-                installed.push(rules.install()?);
-            }
+        for rules in needed.iter().filter(|_| !self.json) {
+            tell(|out| write!(out, "{}", rules.script()))?;
         }
         Ok(())
     }
 
     /// Reads the file again and has `relay` do what it says now; says what came of it. Listeners that
     /// are in force before their rules fail stay so: flows that come by themselves are carried.
-    fn reload(&self, relay: &mut Relay, installed: &mut Vec<Installed>) -> Result<()> {
+    fn reload(&self, relay: &mut Relay, standing: &mut Standing) -> Result<()> {
         let reloaded = self.listeners().and_then(|listeners| {
             let changes = relay.reload(&listeners);
             let changes = changes.map_err(|error| self.locate(&listeners, error))?;
             let rules = rules(relay, &listeners)?;
-            self.set_up(&rules, installed)?;
             Ok((changes, listeners, rules))
         });
-        match reloaded {
-            Ok((changes, _, rules)) if self.json => {
-                let mut event = serde_json::json!({
-                    "event": "reloaded", "added": changes.added, "removed": changes.removed,
-                    "changed": changes.changed,
-                });
-                add_places(&mut event, relay, &rules);
-                tell_json(&event.to_string())
-            }
-            Ok((changes, listeners, _)) => tell(|out| {
-                writeln!(out, "reloaded: {changes}")?;
-                write_places(out, relay, &listeners)
-            }),
+        let (changes, listeners, rules) = match reloaded {
+            Ok(reloaded) => reloaded,
             Err(error) => {
                 remark(&format!("wansan relay: not reloaded: {}", one_line(&error)));
-                Ok(())
+                return Ok(());
             }
+        };
+        if let Err(error) = self.set_up(relay, &rules, standing) {
+            remark(&format!(
+                "wansan relay: reloaded, but not all rules are; where one failed, what was there before stands: {}",
+                one_line(&error)
+            ));
         }
+        if self.json {
+            let mut event = serde_json::json!({
+                "event": "reloaded", "added": changes.added, "removed": changes.removed,
+                "changed": changes.changed,
+            });
+            add_places(&mut event, relay, &rules);
+            return tell_json(&event.to_string());
+        }
+        tell(|out| {
+            writeln!(out, "reloaded: {changes}")?;
+            write_places(out, relay, &listeners)
+        })
     }
 
     /// Says where it listens.
@@ -369,14 +369,14 @@ pub(crate) fn run(args: &RelayArgs) -> Result<ExitCode> {
         Some(listen) => Some(counters::serve(listen, relay.observer())?),
         None => None,
     };
-    let mut installed = Vec::new();
+    let mut standing = Standing::default();
     let rules = rules(&relay, &config.listeners)?;
-    args.set_up(&rules, &mut installed)?;
+    args.set_up(&relay, &rules, &mut standing)?;
     args.tell_start(&relay, &config.listeners, &rules, metrics)?;
     let status = |relay: &Relay| format!("relays at {}", addresses(relay).join(", "));
     orders.obey(args.config.is_some(), |reloads| {
         if reloads {
-            args.reload(&mut relay, &mut installed)?;
+            args.reload(&mut relay, &mut standing)?;
         }
         Ok(status(&relay))
     })?;

@@ -13,6 +13,7 @@ mod namespaces;
 mod pair;
 mod pause;
 mod program;
+mod reloads;
 mod service;
 
 use std::process::ExitCode;
@@ -48,7 +49,7 @@ const COMMAND: [(&str, Test); 9] = [
 
 type Role = fn() -> Result<(), String>;
 
-const ROLES: [(&str, Role); 12] = [
+const ROLES: [(&str, Role); 15] = [
     ("a relay never carries flows to itself", namespaces::circle),
     (
         "transparent flows keep the client's address",
@@ -66,6 +67,15 @@ const ROLES: [(&str, Role); 12] = [
         "a transparent relay takes nothing else",
         namespaces::nothing_else,
     ),
+    (
+        "flows outlive their transparent listener",
+        reloads::listener_is_gone,
+    ),
+    (
+        "flows outlive changes of what is taken",
+        reloads::others_are_taken,
+    ),
+    ("rules that fail leave the old ones", reloads::rules_fail),
     ("rules go with the relay", namespaces::rules),
     (
         "a listener that is transparent no more takes nothing",

@@ -471,8 +471,13 @@ pub(crate) fn told_again() -> Result<(), String> {
     if !tables.contains("wansan_relay_127.0.0.2_") {
         return Err(tables);
     }
-    // What is gone from the file takes its rules along.
+    // What is gone from the file takes its rules along, as soon as no flow can need them.
     write(first)?;
+    relay.signal(Signal::HUP).map_err(error)?;
+    let gone = relay.event("reloaded").map_err(error)?;
+    if !gone["rules"].is_null() {
+        return Err(gone.to_string());
+    }
     relay.signal(Signal::HUP).map_err(error)?;
     let event = relay.event("reloaded").map_err(error)?;
     let tables = sh(&place, "nft list tables")?;
