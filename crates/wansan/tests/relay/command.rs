@@ -79,7 +79,7 @@ pub(crate) fn mistakes() -> Result<(), Failed> {
                 "--out-cc",
                 "wansan_hstp",
             ],
-            "did you mean `wansan_hstcp` (load it with",
+            "did you mean `wansan_hstcp`",
         ),
         (
             &[
