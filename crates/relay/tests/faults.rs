@@ -230,7 +230,8 @@ fn round(seed: u64, law: Law) -> Meter {
         listener.buffer_bytes = buffer_bytes;
         listener.law = Some(law);
         listener.latency = (law != Law::None).then_some(latency);
-        listener.ece.bound_bytes = Some(bound_bytes);
+        let goes_by_bytes = matches!(law, Law::EceBound | Law::EceRed);
+        listener.ece.bound_bytes = goes_by_bytes.then_some(bound_bytes);
         if small {
             listener.inward.receive_buffer_bytes = Some(SMALL_BUFFER_BYTES);
             listener.outward.send_buffer_bytes = Some(SMALL_BUFFER_BYTES);
