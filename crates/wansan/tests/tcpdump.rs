@@ -393,7 +393,8 @@ fn begin(world: &World, taken: &Taken, folder: &Path) -> Result<Process, String>
     command
         .args(["-c", "exec \"$@\" 2>&1", "sh"])
         .arg(tcpdump)
-        .args(["-Z", "root", "-n", "--immediate-mode", "-w"])
+        // Its usual buffer of 2 MiB holds a few frames of the greatest length only, as it reckons them.
+        .args(["-Z", "root", "-n", "--immediate-mode", "-B", "65536", "-w"])
         .arg(folder.join(taken.file))
         .args(taken.options)
         .args(["tcp", "port", "3260"]);
