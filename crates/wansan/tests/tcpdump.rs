@@ -217,10 +217,11 @@ fn is_alike(case: &Case, taken: &Taken, told: &Value, own: &Value) -> Result<(),
     let is_cut_off = taken.options.contains(&"-s");
     let hidden = number(told, "/connections/0/hidden");
     if is_cut_off && hidden > 0.0 {
-        // Where a frame has several PDUs, the first alone shows, and that some do not is said. No more
-        // commands share one than are under way side by side.
+        // Where a frame has several PDUs, the first alone shows, and each time that some do not is said.
+        // No more commands share a frame than are under way side by side.
         let commands = [told, own].map(|of| number(of, "/connections/0/pdus/SCSI Command"));
-        let least = commands[1] / case.parallel;
+        let explained = commands[1] - (case.parallel - 1.0) * hidden;
+        let least = explained.max(commands[1] / case.parallel);
         return check((least..=commands[1]).contains(&commands[0]), || {
             format!("{commands:?} commands")
         });
