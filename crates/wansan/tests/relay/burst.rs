@@ -2,23 +2,19 @@
 //! before the next one comes, and is not taken for backlog then.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
 use wansan_path::{Effects, Limit, Rate};
-use wansan_relay::{EceSnapshot, Law, ListenerConfig, Relay, RelayConfig};
-use wansan_trace::Kinds;
+use wansan_relay::EceSnapshot;
 
 use crate::line::{Line, text};
 use crate::machine::{Machine, Trouble, lateness};
 use crate::program::LIMIT;
 
-const PORT: u16 = 3260;
-
 const CLIENT: usize = 0;
 const RELAY: usize = 1;
-const TARGET: usize = 2;
 
 /// One way, between relay and target.
 const FAR: Duration = Duration::from_millis(5);
@@ -53,27 +49,7 @@ pub(crate) fn judged() -> Result<(), Trouble> {
         let set = line.node(node).run(move || std::fs::write(path, "0"));
         set.map_err(text)?;
     }
-    let to = (Line::address(1, TARGET), PORT);
-    let target = line.node(TARGET).run(move || TcpListener::bind(to));
-    let target = target.map_err(text)?;
-    let mut listener = ListenerConfig::new(
-        &format!("{}:0", Line::address(0, RELAY)),
-        &format!("{}:{PORT}", to.0),
-    );
-    listener.law = Some(Law::Arrival);
-    listener.latency = Some(LATENCY);
-    let config = RelayConfig {
-        listeners: vec![listener],
-        threads: 1,
-        max_flows: 100,
-        memory_bytes: 16 << 20,
-        kinds: Kinds::NONE,
-        record_bytes: 0,
-        tcp_interval: LIMIT,
-        report: |line| eprintln!("relay: {line}"),
-    };
-    let relay = line.node(RELAY).run(move || Relay::start(&config));
-    let relay = relay.map_err(text)?;
+    let (relay, target) = line.arrival(LATENCY)?;
     let at = relay.addresses()[0];
     let client = line.node(CLIENT).run(move || TcpStream::connect(at));
     let mut client = client.map_err(text)?;

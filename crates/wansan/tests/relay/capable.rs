@@ -2,23 +2,20 @@
 //! connection that has no ECN, where a mark would be in vain, and no SYN-ACK (RFC 3168 §6.1.1).
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SocketType, ipproto, recv, socket};
 use wansan_path::{Effects, Limit};
-use wansan_relay::{Fallback, Law, ListenerConfig, Relay, RelayConfig};
-use wansan_trace::Kinds;
+use wansan_relay::Fallback;
 
 use crate::line::{Line, text};
 use crate::machine::Trouble;
 use crate::program::LIMIT;
 
-const PORT: u16 = 3260;
-
 const CLIENT: usize = 0;
 const RELAY: usize = 1;
-const TARGET: usize = 2;
 
 /// What goes each way: several segments, so that there are acknowledgements without data.
 const BYTES: usize = 20_000;
@@ -70,27 +67,7 @@ fn seen(ecn: [u8; 2]) -> Result<(Vec<Packet>, Option<Fallback>), String> {
         let set = move || std::fs::write("/proc/sys/net/ipv4/tcp_ecn", setting.to_string());
         line.node(node).run(set).map_err(text)?;
     }
-    let to = (Line::address(1, TARGET), PORT);
-    let target = line.node(TARGET).run(move || TcpListener::bind(to));
-    let target = target.map_err(text)?;
-    let mut listener = ListenerConfig::new(
-        &format!("{}:0", Line::address(0, RELAY)),
-        &format!("{}:{PORT}", to.0),
-    );
-    listener.law = Some(Law::Arrival);
-    listener.latency = Some(std::time::Duration::from_millis(20));
-    let config = RelayConfig {
-        listeners: vec![listener],
-        threads: 1,
-        max_flows: 100,
-        memory_bytes: 16 << 20,
-        kinds: Kinds::NONE,
-        record_bytes: 0,
-        tcp_interval: LIMIT,
-        report: |line| eprintln!("relay: {line}"),
-    };
-    let relay = line.node(RELAY).run(move || Relay::start(&config));
-    let relay = relay.map_err(text)?;
+    let (relay, target) = line.arrival(Duration::from_millis(20))?;
     let at = relay.addresses()[0];
     // It gets a copy of every segment that comes to its host, with the IP header (raw(7)).
     let capture = line.node(CLIENT).run(|| {

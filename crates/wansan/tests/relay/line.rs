@@ -1,13 +1,19 @@
 //! Nodes in a line, each in a network namespace, and what leads from each to the next: an emulated path,
 //! or a wire.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use wansan_lab::emulator::{Config, Direction, Emulator, Port, Route, Statistics};
 use wansan_lab::world::{Medium, Namespace, NetworkSpec, TcpSettings, Topology, World};
 use wansan_path::Effects;
+use wansan_relay::{Law, ListenerConfig, Relay, RelayConfig};
 use wansan_trace::{Kinds, Recorder};
+
+use crate::program::LIMIT;
+
+/// Where targets listen.
+const PORT: u16 = 3260;
 
 /// It stops and is gone when dropped.
 pub(crate) struct Line {
@@ -16,6 +22,31 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    /// A relay at node 1 that holds its backlog to `latency` by arrival, and the target at node 2 that it
+    /// leads to.
+    pub(crate) fn arrival(&self, latency: Duration) -> Result<(Relay, TcpListener), String> {
+        let to = (Line::address(1, 2), PORT);
+        let target = self.node(2).run(move || TcpListener::bind(to));
+        let mut listener = ListenerConfig::new(
+            &format!("{}:0", Line::address(0, 1)),
+            &format!("{}:{PORT}", to.0),
+        );
+        listener.law = Some(Law::Arrival);
+        listener.latency = Some(latency);
+        let config = RelayConfig {
+            listeners: vec![listener],
+            threads: 1,
+            max_flows: 100,
+            memory_bytes: 16 << 20,
+            kinds: Kinds::NONE,
+            record_bytes: 0,
+            tcp_interval: LIMIT,
+            report: |line| eprintln!("relay: {line}"),
+        };
+        let relay = self.node(1).run(move || Relay::start(&config));
+        Ok((relay.map_err(text)?, target.map_err(text)?))
+    }
+
     /// Network `n` joins node `n` to the next one: by a path that has these effects both ways, or by a
     /// wire where there are none. Senders are of Reno, and buffers as large as they may grow.
     pub(crate) fn build(
