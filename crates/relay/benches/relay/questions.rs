@@ -144,7 +144,12 @@ fn beside_way(way: &'static str, name: &'static str) -> Result<Vec<Comparison>, 
     let ours = Own::start("relay", target.address)?;
     let other = Own::start(way, target.address)?;
     let bound = Bound::AtMost(1.2);
-    all.push(compare_echo(ours.address, (name, other.address), bound)?);
+    all.push(compare_echo(
+        target.address,
+        ours.address,
+        (name, other.address),
+        bound,
+    )?);
     Ok(all)
 }
 
@@ -192,18 +197,29 @@ fn echo() -> Result<Vec<Comparison>, PeerError> {
     let other = Haproxy::start(target.address, cores())?;
     let bound = Bound::AtMost(1.2);
     let other = ("HAProxy with splice", other.address());
-    Ok(vec![compare_echo(ours.address, other, bound)?])
+    Ok(vec![compare_echo(
+        target.address,
+        ours.address,
+        other,
+        bound,
+    )?])
 }
 
+/// What a proxy adds: each sample is held against one without any, taken just before it.
 fn compare_echo(
+    target: SocketAddr,
     ours: SocketAddr,
     (name, other): (&'static str, SocketAddr),
     bound: Bound,
 ) -> Result<Comparison, PeerError> {
-    let sample = |address| load::echo_p50_us(address, SAMPLE / 2).map_err(system);
+    let sample = |address| {
+        let straight = load::echo_p50_us(target, SAMPLE / 2)?;
+        Ok(load::echo_p50_us(address, SAMPLE / 2)? - straight)
+    };
+    let sample = |address| sample(address).map_err(system);
     let (our_samples, other_samples) = in_turns(TURNS, || sample(ours), || sample(other))?;
     Ok(Comparison {
-        question: "round trip of single bytes, p50".to_owned(),
+        question: "added to the round trip of single bytes, p50".to_owned(),
         unit: "µs",
         ours: Side {
             name: "wansan relay",
