@@ -31,18 +31,19 @@ fn main() -> ExitCode {
         .skip(1)
         .filter(|argument| argument != "--bench")
         .collect();
-    if let [role, way, to] = &arguments[..]
-        && role == questions::ROLE
-    {
-        return match serve(way, to) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{way}: {error}");
-                ExitCode::FAILURE
-            }
-        };
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let played = match words[..] {
+        [questions::ROLE, way, to] => serve(way, to),
+        [many::ROLE] => many::ends().map_err(Into::into),
+        _ => return ask(&arguments, &QUESTIONS),
+    };
+    match played {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}: {error}", words.join(" "));
+            ExitCode::FAILURE
+        }
     }
-    ask(&arguments, &QUESTIONS)
 }
 
 /// Carries flows to `to` in one of the ways until standard input ends. Prints the address first. The

@@ -15,7 +15,7 @@ use wansan_tcp::poller::{Poller, Ready};
 use wansan_trace::clock;
 
 use crate::memory::{Memory, in_words};
-use crate::questions::{Own, system};
+use crate::questions::{self, Own, system};
 
 /// What is promised: so many flows ...
 const IDLE: usize = 20_000;
@@ -33,60 +33,64 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How long flows may take to come about.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The first argument of this program when it is to be both ends of flows.
+pub(crate) const ROLE: &str = "--ends";
+
 /// Descriptors of a process for other things than flows.
 const OTHER_DESCRIPTORS: usize = 200;
 
 const BLOCK_BYTES: usize = 64 << 10;
 const LISTENER: u64 = u64::MAX;
 
-/// The relay's memory, and the kernel's for it, with as many idle flows as the limit of descriptors
-/// allows (two for each, here as there), and for those that are missing as much as one of them took.
+/// The relay's memory, and the kernel's for it. Where the limit of descriptors (two for each flow, in a relay
+/// as at its ends) allows a process fewer flows, several relays share them: no less than one would take.
 pub(crate) fn many() -> Result<Vec<Comparison>, PeerError> {
     let allowed = descriptors::raise().saturating_sub(OTHER_DESCRIPTORS) / 2;
-    let idle = IDLE.min(allowed.saturating_sub(BUSY));
-    let sink = Sink::start().map_err(system)?;
-    let mut ours = Own::start("relay", sink.address)?;
-    let empty = ours.memory()?.bytes();
-    let _idle = sink.flows(ours.address, idle).map_err(system)?;
-    let with_idle = ours.memory()?.bytes();
-    let busy = sink.flows(ours.address, BUSY).map_err(system)?;
-    let over = Arc::new(AtomicBool::new(false));
-    let sender = send_until(busy, Arc::clone(&over)).map_err(system)?;
+    let count = (IDLE + BUSY).div_ceil(allowed.max(1));
+    let share = |whole: usize, place: usize| whole / count + usize::from(place < whole % count);
+    let mut groups = Vec::new();
+    let (mut empty, mut with_idle) = (Memory::default(), Memory::default());
+    for place in 0..count {
+        let mut group = Group::start()?;
+        empty = empty + group.relay.memory()?;
+        group.open(share(IDLE, place))?;
+        with_idle = with_idle + group.relay.memory()?;
+        groups.push(group);
+    }
+    for (place, group) in groups.iter_mut().enumerate() {
+        group.open_busy(share(BUSY, place))?;
+    }
     thread::sleep(TIME);
-    let before = sink.taken();
-    let mut most = ours.memory()?;
+    moved(&mut groups)?;
+    let mut most = Memory::default();
     let began = Instant::now();
     while began.elapsed() < TIME {
         thread::sleep(LOOK);
-        most = most.max(ours.memory()?);
+        let mut all = Memory::default();
+        for group in &mut groups {
+            all = all + group.relay.memory()?;
+        }
+        most = most.max(all);
     }
-    let after = sink.taken();
-    over.store(true, Ordering::Relaxed);
-    sender
-        .join()
-        .map_err(|_| system(io::ErrorKind::Other.into()))?
-        .map_err(system)?;
-    let moved: Vec<u64> = after.iter().zip(&before).map(|(b, a)| b - a).collect();
-    let movers = moved.iter().filter(|bytes| **bytes > 0).count();
-    if movers < BUSY {
+    let (bytes, movers) = moved(&mut groups)?;
+    if movers < BUSY as u64 {
         let what = format!("only {movers} of {BUSY} flows moved anything in {TIME:?}");
         return Err(system(io::Error::other(what)));
     }
-    let for_idle = with_idle.saturating_sub(empty) / idle.max(1) as u64;
-    let all = most.bytes() + for_idle * (IDLE - idle) as u64;
-    let gib = moved.iter().sum::<u64>() as f64 / f64::from(1 << 30);
+    let for_idle = (with_idle.bytes() - empty.bytes()) / IDLE as u64;
+    let gib = bytes as f64 / f64::from(1 << 30);
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     Ok(vec![Comparison {
         question: format!(
-            "memory of {IDLE} idle flows ({idle} stood, {for_idle} B each) and {BUSY} busy ones ({:.2} \
-             GiB/s through them): {}",
+            "memory of {IDLE} idle flows ({for_idle} B each) and {BUSY} busy ones ({:.2} GiB/s through them), \
+             in {count} process(es) as the limit of descriptors has it: {}",
             gib / TIME.as_secs_f64(),
             in_words(most)
         ),
         unit: "MiB",
         ours: Side {
             name: "wansan relay",
-            samples: vec![mib(all)],
+            samples: vec![mib(most.bytes())],
         },
         other: Side {
             name: "promised",
@@ -104,6 +108,99 @@ impl Memory {
             self
         }
     }
+}
+
+/// A relay, and a process that has both ends of its flows.
+struct Group {
+    relay: Own,
+    ends: Own,
+}
+
+impl Group {
+    fn start() -> Result<Group, PeerError> {
+        let mut ends = Own::start(&[ROLE])?;
+        let relay = Own::start(&[questions::ROLE, "relay", &ends.address.to_string()])?;
+        ends.ask(&relay.address.to_string())?;
+        Ok(Group { relay, ends })
+    }
+
+    /// Flows that say nothing. They stand when it returns.
+    fn open(&mut self, count: usize) -> Result<(), PeerError> {
+        self.ends.ask(&format!("idle {count}")).map(drop)
+    }
+
+    /// Flows that send as much as they can.
+    fn open_busy(&mut self, count: usize) -> Result<(), PeerError> {
+        self.ends.ask(&format!("busy {count}")).map(drop)
+    }
+}
+
+/// Bytes that came through since this was last asked, and through how many flows.
+fn moved(groups: &mut [Group]) -> Result<(u64, u64), PeerError> {
+    let mut sum = (0, 0);
+    for group in groups {
+        let answer = group.ends.ask("moved")?;
+        let (bytes, movers) = answer
+            .split_once(' ')
+            .ok_or_else(|| wrong_answer(&answer))?;
+        let number = |text: &str| text.parse::<u64>().map_err(|_| wrong_answer(&answer));
+        sum = (sum.0 + number(bytes)?, sum.1 + number(movers)?);
+    }
+    Ok(sum)
+}
+
+fn wrong_answer(answer: &str) -> PeerError {
+    system(io::Error::other(format!("answers {answer:?}")))
+}
+
+/// Is both ends of a relay's flows: prints the address of their target, reads that of the relay, and does what
+/// it is asked, a line each, until standard input ends.
+pub(crate) fn ends() -> io::Result<()> {
+    let _ = descriptors::raise();
+    let sink = Sink::start()?;
+    let answer = |text: String| {
+        println!("{text}");
+        io::stdout().flush()
+    };
+    answer(sink.address.to_string())?;
+    let over = Arc::new(AtomicBool::new(false));
+    let mut senders = Vec::new();
+    let mut idle = Vec::new();
+    let mut relay = None;
+    let mut before = Vec::new();
+    for line in io::stdin().lines() {
+        let line = line?;
+        let unknown = || io::Error::new(io::ErrorKind::InvalidInput, line.clone());
+        match (relay, line.split_once(' ')) {
+            (None, _) => {
+                relay = Some(line.parse().map_err(|_| unknown())?);
+                answer(String::new())?;
+            }
+            (Some(_), None) => {
+                let after = sink.taken();
+                before.resize(after.len(), 0);
+                let moved: Vec<u64> = after.iter().zip(&before).map(|(b, a)| b - a).collect();
+                let movers = moved.iter().filter(|bytes| **bytes > 0).count();
+                before = after;
+                answer(format!("{} {movers}", moved.iter().sum::<u64>()))?;
+            }
+            (Some(relay), Some((kind, count))) => {
+                let flows = sink.flows(relay, count.parse().map_err(|_| unknown())?)?;
+                match kind {
+                    "idle" => idle.extend(flows),
+                    _ => senders.push(send_until(flows, Arc::clone(&over))?),
+                }
+                answer(String::new())?;
+            }
+        }
+    }
+    over.store(true, Ordering::Relaxed);
+    for sender in senders {
+        sender
+            .join()
+            .map_err(|_| io::Error::from(io::ErrorKind::Other))??;
+    }
+    Ok(())
 }
 
 /// A target that throws away what it gets, with one thread for all connections.

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Add;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -19,7 +20,7 @@ const PIPE_BYTES: u64 = 4096;
 const COUNTED_WORDS: [usize; 5] = [0, 4, 5, 6, 7];
 
 /// Bytes of memory, by whose it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
     /// The process's own that is resident.
     process_bytes: u64,
@@ -68,6 +69,18 @@ impl Memory {
     /// All of it, in bytes.
     pub(crate) fn bytes(self) -> u64 {
         self.process_bytes + self.sockets_bytes + self.pipes_bytes
+    }
+}
+
+impl Add for Memory {
+    type Output = Memory;
+
+    fn add(self, other: Memory) -> Memory {
+        Memory {
+            process_bytes: self.process_bytes + other.process_bytes,
+            sockets_bytes: self.sockets_bytes + other.sockets_bytes,
+            pipes_bytes: self.pipes_bytes + other.pipes_bytes,
+        }
     }
 }
 

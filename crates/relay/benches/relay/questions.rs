@@ -60,7 +60,7 @@ pub(crate) const QUESTIONS: [Question; 8] = [
     },
 ];
 
-/// A proxy of this program.
+/// Another process of this program, which prints its address first.
 pub(crate) struct Own {
     process: Running,
     pub(crate) address: SocketAddr,
@@ -70,10 +70,15 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    pub(crate) fn start(way: &str, to: SocketAddr) -> Result<Own, PeerError> {
+    /// A proxy.
+    fn proxy(way: &str, to: SocketAddr) -> Result<Own, PeerError> {
+        Own::start(&[ROLE, way, &to.to_string()])
+    }
+
+    pub(crate) fn start(arguments: &[&str]) -> Result<Own, PeerError> {
         let own = std::env::current_exe().map_err(system)?;
         let mut command = Command::new(own);
-        command.args([ROLE, way, &to.to_string()]);
+        command.args(arguments);
         let mut process = Running::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
         let stdin = process.take_stdin().expect("the command was given a pipe");
         let stdout = process.take_stdout().expect("the command was given a pipe");
@@ -89,12 +94,19 @@ impl Own {
         })
     }
 
-    /// What memory the relay takes now.
-    pub(crate) fn memory(&mut self) -> Result<Memory, PeerError> {
+    /// What it answers to a line.
+    pub(crate) fn ask(&mut self, question: &str) -> Result<String, PeerError> {
         let mut line = String::new();
-        self.stdin.write_all(b"\n").map_err(system)?;
-        self.stdout.read_line(&mut line).map_err(system)?;
-        line.parse().map_err(system)
+        writeln!(self.stdin, "{question}").map_err(system)?;
+        match self.stdout.read_line(&mut line).map_err(system)? {
+            0 => Err(system(std::io::ErrorKind::UnexpectedEof.into())),
+            _ => Ok(line.trim_end().to_owned()),
+        }
+    }
+
+    /// What memory a relay takes now.
+    pub(crate) fn memory(&mut self) -> Result<Memory, PeerError> {
+        self.ask("")?.parse().map_err(system)
     }
 }
 
@@ -111,7 +123,7 @@ fn cores() -> usize {
 
 fn beside_haproxy(flows: usize) -> Result<Vec<Comparison>, PeerError> {
     let target = Target::sink().map_err(system)?;
-    let ours = Own::start("relay", target.address)?;
+    let ours = Own::proxy("relay", target.address)?;
     let other = Haproxy::start(target.address, cores())?;
     let bounds = (Bound::AtLeast(1.0), Bound::AtMost(1.0));
     compare(
@@ -129,8 +141,8 @@ fn beside_way(way: &'static str, name: &'static str) -> Result<Vec<Comparison>, 
     let mut all = Vec::new();
     for flows in [1, 100] {
         let target = Target::sink().map_err(system)?;
-        let ours = Own::start("relay", target.address)?;
-        let other = Own::start(way, target.address)?;
+        let ours = Own::proxy("relay", target.address)?;
+        let other = Own::proxy(way, target.address)?;
         let bounds = (Bound::AtLeast(0.9), Bound::AtMost(1.1));
         all.extend(compare(
             flows,
@@ -141,8 +153,8 @@ fn beside_way(way: &'static str, name: &'static str) -> Result<Vec<Comparison>, 
         )?);
     }
     let target = Target::echo().map_err(system)?;
-    let ours = Own::start("relay", target.address)?;
-    let other = Own::start(way, target.address)?;
+    let ours = Own::proxy("relay", target.address)?;
+    let other = Own::proxy(way, target.address)?;
     let bound = Bound::AtMost(1.2);
     all.push(compare_echo(
         target.address,
@@ -193,7 +205,7 @@ fn compare(
 
 fn echo() -> Result<Vec<Comparison>, PeerError> {
     let target = Target::echo().map_err(system)?;
-    let ours = Own::start("relay", target.address)?;
+    let ours = Own::proxy("relay", target.address)?;
     let other = Haproxy::start(target.address, cores())?;
     let bound = Bound::AtMost(1.2);
     let other = ("HAProxy with splice", other.address());
@@ -238,7 +250,7 @@ fn connects() -> Result<Vec<Comparison>, PeerError> {
     const PROMISED_PER_S: f64 = 10_000.0;
     const CLIENTS: usize = 8;
     let target = Target::brief(CLIENTS).map_err(system)?;
-    let ours = Own::start("relay", target.address)?;
+    let ours = Own::proxy("relay", target.address)?;
     let (samples, promised) = in_turns(
         TURNS,
         || load::connects_per_s(ours.address, CLIENTS, SAMPLE).map_err(system),
