@@ -157,17 +157,17 @@ pub fn backlog_use(table: &Table<Tcp>, host: &str, window: Window) -> Option<Bac
     of_records(samples(table, host), window)
 }
 
-/// How often the relay that recorded as `host` began to signal ECE to clients in the window.
+/// How often the relay that recorded as `host` began to signal ECE in the window, to either side.
 #[must_use]
 pub fn ece_signals(table: &Table<Tcp>, host: &str, window: Window) -> u64 {
-    let mut flows: BTreeMap<SessionId, [u32; 2]> = BTreeMap::new();
+    let mut sides: BTreeMap<(SessionId, ConnectionId), [u32; 2]> = BTreeMap::new();
     for tcp in samples(table, host) {
-        if tcp.connection == CLIENT && window.contains(tcp.time.ns()) {
-            let known = flows.entry(tcp.session);
+        if window.contains(tcp.time.ns()) {
+            let known = sides.entry((tcp.session, tcp.connection));
             known.or_insert([tcp.ece_signals; 2])[1] = tcp.ece_signals;
         }
     }
-    let counts = flows
+    let counts = sides
         .values()
         .map(|[first, last]| u64::from(last.saturating_sub(*first)));
     counts.sum()

@@ -1,16 +1,15 @@
-//! ECE towards the client of one flow: what the laws that signal ask for, and what came of it.
+//! ECE towards one side of a flow: what the laws that signal ask for, and what came of it.
 
 use std::fmt;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use wansan_tcp::TcpInfo;
-use wansan_tcp::ece::{EceSignal, Order, Signals};
+use wansan_tcp::ece::{Order, Signals};
 use wansan_trace::Instant;
 use wansan_trace::event::Ecn;
 
-use crate::law::{Bound, Law};
+use crate::law::{Asked, Bound, Law};
 use crate::plateau::Plateau;
 use crate::shares::drained_bytes;
 use crate::side::Side;
@@ -21,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Why signals do nothing, so that the window alone holds a flow's backlog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {
-    /// The connection with the client has no ECN.
+    /// The connection with the side that would be asked has no ECN.
     NoEcn,
     /// The round trip is so short that a sender of the smallest window is faster than the other side.
     Powerless,
@@ -45,12 +44,11 @@ impl fmt::Display for Fallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Fallback::NoEcn => {
-                "the client's connection has no ECN (net.ipv4.tcp_ecn=1 there has it offered, 1 or 2 \
-                 here has it taken up)"
+                "the connection has no ECN (net.ipv4.tcp_ecn=1 on the host that makes it has it offered, 1 or \
+                 2 on the other one has it taken up)"
             }
             Fallback::Powerless => {
-                "two segments in a round trip of the client, a sender's least, are more than the \
-                 target's side takes"
+                "two segments in a round trip, a sender's least, are more than the other side takes"
             }
         })
     }
@@ -59,12 +57,12 @@ impl fmt::Display for Fallback {
 /// Signals of one flow.
 #[derive(Debug)]
 pub(crate) struct Echo {
-    signal: Arc<EceSignal>,
+    asked: Asked,
     bound: Bound,
     order: Order,
     signals: Signals,
     next_look: Instant,
-    /// Of the rate at which the target's side drains, while signals are of no use.
+    /// Of the rate at which the other side drains, while signals are of no use.
     plateau: Plateau,
     fallback: Option<Fallback>,
     /// That it fell back was not told yet.
@@ -76,13 +74,10 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    /// To that client; `None` for a law that does not signal.
-    pub(crate) fn new(bound: &Bound, number: u64, client: impl AsFd) -> Option<Echo> {
-        let signal = Arc::clone(bound.signal.as_ref()?);
-        // Where it cannot be had there is no ECN, which is told, or the connection is gone.
-        let _ = signal.attach(client);
+    /// Of the flow of that number; `None` for a law that does not signal.
+    pub(crate) fn new(bound: &Bound, number: u64) -> Option<Echo> {
         Some(Echo {
-            signal,
+            asked: bound.asked.clone()?,
             bound: bound.clone(),
             order: Order::default(),
             signals: Signals::default(),
@@ -95,14 +90,25 @@ impl Echo {
         })
     }
 
+    /// The side that it asks.
+    pub(crate) fn side(&self) -> usize {
+        self.asked.side
+    }
+
+    /// Asks on that connection, from now on.
+    pub(crate) fn attach(&self, side: impl AsFd) {
+        // Where it cannot be had there is no ECN, which is told, or the connection is gone.
+        let _ = self.asked.signal.attach(side);
+    }
+
     /// What came of the orders, as of the last look.
     pub(crate) fn signals(&self) -> Signals {
         self.signals
     }
 
     /// What came of them until now.
-    pub(crate) fn signals_of(&self, client: &Side) -> Signals {
-        self.signal.signals(client)
+    pub(crate) fn signals_of(&self, sides: &[Side; 2]) -> Signals {
+        self.asked.signal.signals(&sides[self.asked.side])
     }
 
     /// Why the window alone holds the backlog now, if it does.
@@ -115,13 +121,13 @@ impl Echo {
         self.fallback.filter(|_| std::mem::take(&mut self.is_news))
     }
 
-    /// [`Law::Arrival`]: tells the kernel how far the target's side is. `moved_bytes` of what came were
+    /// [`Law::Arrival`]: tells the kernel how far the other side is. `moved_bytes` of what came were
     /// written there, of which `unsent_bytes` have not left, which they do also while nothing wakes the
     /// relay; `rate` bytes leave in a second. Half of what may wait is signalled, so that the window
     /// seldom has to stop the sender; a quarter of that must be left at the lowest point.
     pub(crate) fn arrival(
         &mut self,
-        client: &Side,
+        asked: &Side,
         moved_bytes: u64,
         unsent_bytes: u64,
         rate: u64,
@@ -137,12 +143,12 @@ impl Echo {
             least_bytes: bound / 4,
             ..self.order
         };
-        self.send(client);
+        self.send(asked);
     }
 
-    /// P5's laws, after a read: of the client `read_bytes` came until now, `waiting` of them wait, and
-    /// `rate` leave in a second.
-    pub(crate) fn after_read(&mut self, client: &Side, read_bytes: u64, waiting: u64, rate: u64) {
+    /// P5's laws, after a read: `read_bytes` came until now from the side that is asked, `waiting` of them
+    /// wait, and `rate` leave in a second.
+    pub(crate) fn after_read(&mut self, asked: &Side, read_bytes: u64, waiting: u64, rate: u64) {
         let ece = self.bound.ece;
         // Fewer than before came where what was held for a side that is lost was given up.
         let new_bytes = read_bytes.saturating_sub(self.read_bytes);
@@ -159,19 +165,19 @@ impl Echo {
         };
         if chance(waiting, bound, ramp) > self.random() {
             self.order.asked += 1;
-            self.send(client);
+            self.send(asked);
         }
     }
 
-    /// Looks at what came of the orders, and whether they are of any use: `rate` bytes leave in a second
-    /// at the target's side, of which TCP says `target`. That they are of none for a client so near is
-    /// known when that rate no longer grows: at a flow's start every rate is less than two segments in a
-    /// round trip of the client.
+    /// Looks at what came of the orders to the side that is `asked`, of which TCP says `incoming`, and whether
+    /// they are of any use: `rate` bytes leave in a second at the other side, of which TCP says `outgoing`. That
+    /// they are of none for a sender so near is known when that rate no longer grows: at a flow's start every
+    /// rate is less than two segments in a round trip.
     pub(crate) fn look(
         &mut self,
-        client: &Side,
-        info: &TcpInfo,
-        target: &TcpInfo,
+        asked: &Side,
+        incoming: &TcpInfo,
+        outgoing: &TcpInfo,
         rate: u64,
         now: Instant,
     ) {
@@ -180,15 +186,15 @@ impl Echo {
         }
         self.next_look = now + LOOK;
         let before = self.signals;
-        self.signals = self.signal.signals(client);
-        let fallback = if info.ecn() == Ecn::Off {
+        self.signals = self.asked.signal.signals(asked);
+        let fallback = if incoming.ecn() == Ecn::Off {
             Some(Fallback::NoEcn)
         } else if self.signals.signals > before.signals {
             None
         } else if self.signals.powerless > before.powerless
             && self
                 .plateau
-                .note(rate, Duration::from_nanos(target.srtt_ns()), now)
+                .note(rate, Duration::from_nanos(outgoing.srtt_ns()), now)
         {
             Some(Fallback::Powerless)
         } else {
@@ -198,10 +204,10 @@ impl Echo {
         self.fallback = fallback;
     }
 
-    fn send(&self, client: &Side) {
+    fn send(&self, asked: &Side) {
         // It fails at a connection that is gone, and where the kernel has no memory for another: the
         // window still holds.
-        let _ = self.signal.order(client, &self.order);
+        let _ = self.asked.signal.order(asked, &self.order);
     }
 
     /// A number below 1 (splitmix64 by G. Steele, D. Lea and C. Flood, 2014).

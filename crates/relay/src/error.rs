@@ -137,7 +137,8 @@ pub enum RelayError {
     /// Two congestion controls for one socket.
     #[error(
         "{listen}: law '{law}' signals by a congestion control of its own towards the client, which \
-         sends as reno does, not as '{control}': leave that one out, or take law 'window'"
+         sends as reno does, not as '{control}': leave that one out, take reno towards the target, which \
+         is asked then, or take law 'window'"
     )]
     LawControl {
         /// Which listener.

@@ -110,7 +110,10 @@ impl Flow {
         now: Instant,
     ) -> Result<Flow, ConnectError> {
         let attempt = attempt(&route, &socket, client, ends, 0)?;
-        let governor = Governor::new(route.bound.as_ref(), number, &socket);
+        let governor = Governor::new(route.bound.as_ref(), number);
+        if let Some(governor) = &governor {
+            governor.connected(CLIENT, &socket);
+        }
         Ok(Flow {
             number,
             client,
@@ -156,7 +159,7 @@ impl Flow {
         let mut again = carry(onward, client, target, pool, limits[CLIENT]);
         again |= carry(back, target, client, pool, limits[TARGET]);
         if let Some(governor) = &mut self.governor {
-            governor.govern(&self.sides, &self.directions[CLIENT], now);
+            governor.govern(&self.sides, &self.directions, now);
         }
         let [client, target] = &mut self.sides;
         let [onward, back] = &mut self.directions;
@@ -203,6 +206,9 @@ impl Flow {
         let failure = if target.writable || target.ending {
             match target.take_error() {
                 Ok(()) => {
+                    if let Some(governor) = &self.governor {
+                        governor.connected(TARGET, target);
+                    }
                     self.is_connecting = false;
                     self.deadline = None;
                     return None;

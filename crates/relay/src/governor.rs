@@ -31,14 +31,12 @@ pub(crate) struct Governor {
     drains: [Drain; 2],
     /// Of the client, and of the target.
     windows: [Window; 2],
-    /// To the client.
     echo: Option<Echo>,
 }
 
 impl Governor {
-    /// Of the flow of that number, which has that connection with its client; `None` where nothing is
-    /// to be held to anything.
-    pub(crate) fn new(bound: Option<&Bound>, number: u64, client: impl AsFd) -> Option<Governor> {
+    /// Of the flow of that number; `None` where nothing is to be held to anything.
+    pub(crate) fn new(bound: Option<&Bound>, number: u64) -> Option<Governor> {
         let bound = bound?;
         Some(Governor {
             law: bound.law,
@@ -47,8 +45,21 @@ impl Governor {
             shares: [None; 2],
             drains: Default::default(),
             windows: Default::default(),
-            echo: Echo::new(bound, number, client),
+            echo: Echo::new(bound, number),
         })
+    }
+
+    /// Takes in that the connection of that side stands.
+    pub(crate) fn connected(&self, side: usize, connection: impl AsFd) {
+        let echo = self.echo.as_ref().filter(|echo| echo.side() == side);
+        if let Some(echo) = echo {
+            echo.attach(connection);
+        }
+    }
+
+    /// The side that is asked by ECE, under a law that asks.
+    pub(crate) fn asked_side(&self) -> Option<usize> {
+        self.echo.as_ref().map(Echo::side)
     }
 
     /// By what it holds.
@@ -67,9 +78,9 @@ impl Governor {
     }
 
     /// What came of signals until now, and why they are of no use, if so; `None` under a law without.
-    pub(crate) fn told(&self, client: &Side) -> Option<(Signals, Option<Fallback>)> {
+    pub(crate) fn told(&self, sides: &[Side; 2]) -> Option<(Signals, Option<Fallback>)> {
         let echo = self.echo.as_ref()?;
-        Some((echo.signals_of(client), echo.fallback()))
+        Some((echo.signals_of(sides), echo.fallback()))
     }
 
     /// Why the window alone holds the backlog since this was asked last.
@@ -83,7 +94,7 @@ impl Governor {
     }
 
     /// Takes in how both sides go, and sets what follows from it.
-    pub(crate) fn govern(&mut self, sides: &[Side; 2], onward: &Direction, now: Instant) {
+    pub(crate) fn govern(&mut self, sides: &[Side; 2], ways: &[Direction; 2], now: Instant) {
         // P5's laws decide after every read.
         let is_of_p5 = matches!(self.law, Law::EceBound | Law::EceRed);
         if now < self.next && !is_of_p5 {
@@ -109,17 +120,22 @@ impl Governor {
         let Some(echo) = &mut self.echo else {
             return;
         };
-        let unsent = u64::from(target.unsent_bytes());
+        let from = echo.side();
+        let (asked, way, rate) = (&sides[from], &ways[from], rates[from]);
+        let [incoming, outgoing] = match from {
+            CLIENT => [&client, &target],
+            _ => [&target, &client],
+        };
+        let unsent = u64::from(outgoing.unsent_bytes());
         if is_of_p5 {
-            let unread = client.received_bytes();
-            let read = onward.moved_bytes + onward.held_bytes() as u64;
-            let waiting = onward.held_bytes() as u64 + unsent + unread.saturating_sub(read);
-            echo.after_read(&sides[CLIENT], read, waiting, rates[CLIENT]);
+            let unread = incoming.received_bytes();
+            let read = way.moved_bytes + way.held_bytes() as u64;
+            let waiting = way.held_bytes() as u64 + unsent + unread.saturating_sub(read);
+            echo.after_read(asked, read, waiting, rate);
         } else {
-            let moved = onward.moved_bytes;
-            echo.arrival(&sides[CLIENT], moved, unsent, rates[CLIENT], now);
+            echo.arrival(asked, way.moved_bytes, unsent, rate, now);
         }
-        echo.look(&sides[CLIENT], &client, &target, rates[CLIENT], now);
+        echo.look(asked, incoming, outgoing, rate, now);
     }
 
     fn put_in_force(&mut self, sides: &[Side; 2], from: usize, incoming: &TcpInfo, shares: Shares) {

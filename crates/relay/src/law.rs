@@ -9,6 +9,7 @@ use wansan_tcp::control::ControlError;
 use wansan_tcp::ece::EceSignal;
 
 use crate::error::RelayError;
+use crate::flow::{CLIENT, TARGET};
 use crate::settings::{EceSettings, ListenerConfig};
 
 /// By what the backlog is held to a time (docs/relay-control.md).
@@ -81,8 +82,16 @@ pub(crate) struct Bound {
     pub(crate) latency: Duration,
     /// Parameters of P5's laws.
     pub(crate) ece: EceSettings,
-    /// What signals ECE, for the laws that do.
-    pub(crate) signal: Option<Arc<EceSignal>>,
+    /// Who is asked by ECE, under the laws that ask.
+    pub(crate) asked: Option<Asked>,
+}
+
+/// Who is asked by ECE to slow down.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// The side, as in [`Flow::sides`](crate::flow::Flow).
+    pub(crate) side: usize,
+    pub(crate) signal: Arc<EceSignal>,
 }
 
 /// What signals ECE for all flows of a relay; it is loaded when the first listener needs it.
@@ -135,45 +144,57 @@ impl Bound {
             }
             (law, Some(_)) => law,
         };
-        let bound = |law, signal| {
+        let bound = |law, asked| {
             Some(Bound {
                 law,
                 latency: config.latency.unwrap_or_default(),
                 ece: config.ece,
-                signal,
+                asked,
             })
         };
-        let control = config.inward.congestion_control.as_deref();
-        let is_governed = control.is_some_and(|name| !SENDS_AS.contains(&name));
-        match law {
-            Some(Law::Window) => Ok((bound(Law::Window, None), None)),
-            Some(law) => {
-                if is_governed {
-                    return Err(RelayError::LawControl {
-                        listen: listen(),
-                        law,
-                        control: control.unwrap_or_default().to_owned(),
-                    });
-                }
-                let signal = signaller.get().map_err(|source| RelayError::Law {
+        let asked = |side| {
+            let signal = signaller.get()?;
+            Ok(Some(Asked { side, signal }))
+        };
+        match (law, asked_side(config)) {
+            (Some(Law::Window), _) => Ok((bound(Law::Window, None), None)),
+            (Some(law), None) => Err(RelayError::LawControl {
+                listen: listen(),
+                law,
+                control: config.inward.congestion_control.clone().unwrap_or_default(),
+            }),
+            (Some(law), Some(side)) => {
+                let asked = asked(side).map_err(|source| RelayError::Law {
                     listen: listen(),
                     law,
                     source,
                 })?;
-                Ok((bound(law, Some(signal)), None))
+                Ok((bound(law, asked), None))
             }
-            None if is_governed => Ok((
+            (None, None) => Ok((
                 bound(Law::Window, None),
                 Some(lesser(
-                    &"its congestion control towards the client is not reno",
+                    &"its congestion control is reno neither towards the client nor towards the target",
                 )),
             )),
-            None => Ok(match signaller.get() {
-                Ok(signal) => (bound(Law::Arrival, Some(signal)), None),
+            (None, Some(side)) => Ok(match asked(side) {
+                Ok(asked) => (bound(Law::Arrival, asked), None),
                 Err(error) => (bound(Law::Window, None), Some(lesser(&error))),
             }),
         }
     }
+}
+
+/// Who can be asked: what asks is a socket's congestion control, so it is the client, or, where the relay is
+/// to send to it by another one and to the target as what asks does, the target.
+fn asked_side(config: &ListenerConfig) -> Option<usize> {
+    let sends_so = |control: &String| SENDS_AS.contains(&control.as_str());
+    let (inward, outward) = (&config.inward, &config.outward);
+    if inward.congestion_control.as_ref().is_none_or(sends_so) {
+        return Some(CLIENT);
+    }
+    let is_free = outward.congestion_control.as_ref().is_some_and(sends_so);
+    is_free.then_some(TARGET)
 }
 
 /// What is said where nobody chose a law and the best cannot be had.
@@ -208,6 +229,23 @@ const SENDS_AS: [&str; 2] = ["reno", "wansan_reno"];
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_side_that_is_asked_is_one_that_may_be_sent_to_as_reno() {
+        for (inward, outward, asked) in [
+            (None, None, Some(CLIENT)),
+            (None, Some("wansan_hstcp"), Some(CLIENT)),
+            (Some("reno"), Some("reno"), Some(CLIENT)),
+            (Some("wansan_hstcp"), Some("wansan_reno"), Some(TARGET)),
+            (Some("cubic"), None, None),
+            (Some("cubic"), Some("wansan_hstcp"), None),
+        ] {
+            let mut config = ListenerConfig::new("127.0.0.1:0", "127.0.0.1:9");
+            config.inward.congestion_control = inward.map(str::to_owned);
+            config.outward.congestion_control = outward.map(str::to_owned);
+            assert_eq!(asked_side(&config), asked, "{inward:?} {outward:?}");
+        }
+    }
 
     #[test]
     fn laws_are_known_by_their_names() {

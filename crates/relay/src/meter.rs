@@ -32,7 +32,7 @@ pub struct Meter {
     pub back_bytes: u64,
     /// Bytes of both that went without a copy (splice(2)).
     pub spliced_bytes: u64,
-    /// Times that ECE towards a client began.
+    /// Times that ECE towards a side began.
     pub ece_signals: u64,
     /// Times that the window alone had to hold a flow's backlog: by [`Fallback::ALL`], the reasons.
     pub fallbacks: [u64; 2],

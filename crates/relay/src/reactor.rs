@@ -168,7 +168,8 @@ impl Reactor {
                     let held = flow.directions[usize::from(place)].held_bytes() as u64;
                     let unread = queues::received_bytes(side).unwrap_or(0) + held;
                     record.unread_bytes = u32::try_from(unread).unwrap_or(u32::MAX);
-                    if usize::from(place) == CLIENT {
+                    let governor = flow.governor.as_ref();
+                    if governor.and_then(Governor::asked_side) == Some(place.into()) {
                         record.ece_signals = u32::try_from(signals(flow)).unwrap_or(u32::MAX);
                     }
                     self.trace.tcp(record);
@@ -427,7 +428,7 @@ fn moved(flow: &Flow) -> [u64; 3] {
     ]
 }
 
-/// How often ECE towards its client began.
+/// How often ECE towards one of its sides began.
 fn signals(flow: &Flow) -> u64 {
     flow.governor.as_ref().map_or(0, Governor::signals)
 }

@@ -63,7 +63,7 @@ pub struct FlowSnapshot {
     pub target: SocketAddr,
     /// By what its backlogs are held.
     pub law: Law,
-    /// What came of signals to the client, under a law that signals.
+    /// What came of signals to the side that is asked, under a law that asks.
     pub ece: Option<EceSnapshot>,
     /// Since it was accepted.
     pub age: Duration,
@@ -81,7 +81,7 @@ pub struct FlowSnapshot {
     pub back: DirectionSnapshot,
 }
 
-/// ECE towards a client.
+/// ECE towards a side.
 #[derive(Debug, Clone, Copy)]
 pub struct EceSnapshot {
     /// What came of signals.
@@ -180,8 +180,8 @@ impl Reactor {
 
 fn told(flow: &Flow) -> FlowSnapshot {
     let now = clock::now();
-    let [client, target] = &flow.sides;
-    let [inward, outward] = [client, target].map(|side| {
+    let [inward, outward] = [CLIENT, TARGET].map(|side| {
+        let side = &flow.sides[side];
         // A connection that is gone has no numbers.
         TcpInfo::of(side).map_or(Tcp::BLANK, |info| {
             info.record(now, SessionId(flow.number), ConnectionId(0))
@@ -205,7 +205,7 @@ fn told(flow: &Flow) -> FlowSnapshot {
         number: flow.number,
         listen: flow.route.config.listen.clone(),
         law: governor.map_or(Law::None, Governor::law),
-        ece: governor.and_then(|it| it.told(client)).map(ece),
+        ece: governor.and_then(|it| it.told(&flow.sides)).map(ece),
         client: flow.client,
         target: flow.target,
         age: now.since(flow.began),

@@ -114,7 +114,7 @@ pub struct RelayResult {
     /// told.
     #[serde(default)]
     pub law: Option<String>,
-    /// Times that it began to signal ECE to clients while it was measured. Null when TCP was not recorded.
+    /// Times that it began to signal ECE while it was measured. Null when TCP was not recorded.
     #[serde(default)]
     pub ece_signals: Option<u64>,
     /// Times, from its start to its end, that signals were of no use to a flow and the window alone held its

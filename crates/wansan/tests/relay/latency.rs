@@ -6,7 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use wansan_path::{Effects, Limit, Rate};
-use wansan_relay::{EceSnapshot, Fallback, FlowSnapshot, Law, ListenerConfig, Relay, RelayConfig};
+use wansan_relay::{
+    DirectionSnapshot, EceSnapshot, Fallback, FlowSnapshot, Law, ListenerConfig, Relay, RelayConfig,
+};
 use wansan_tcp::TcpInfo;
 use wansan_trace::congestion::SlowStarts;
 use wansan_trace::event::Tcp;
@@ -25,16 +27,19 @@ const CLIENT: usize = 0;
 const RELAY: usize = 1;
 const TARGET: usize = 2;
 
-/// A client, a relay near it, and a target far away.
+/// A client that sends, a relay near it, and a target far away; or a target that sends, a relay near that, and
+/// a client far away.
 pub(crate) struct Scene {
-    /// Between client and relay, one way; without it they share a wire.
+    /// Between the sender and the relay, one way; without it they share a wire.
     pub(crate) near: Option<Duration>,
-    /// Between relay and target, one way.
+    /// Between the relay and the receiver, one way.
     pub(crate) far: Duration,
+    /// Whether the target sends.
+    pub(crate) target_sends: bool,
     pub(crate) mbit_per_s: u64,
     /// What the far link's queue holds.
     pub(crate) queue_bytes: u64,
-    /// Whether the client offers ECN.
+    /// Whether ECN is offered.
     pub(crate) ecn: bool,
     /// How long the flow runs before it is looked at, and how long it is looked at.
     pub(crate) times: [Duration; 2],
@@ -45,6 +50,7 @@ impl Default for Scene {
         Scene {
             near: None,
             far: Duration::from_millis(20),
+            target_sends: false,
             mbit_per_s: 20,
             // Nothing is lost: what TCP makes of a loss is no law's doing.
             queue_bytes: 16 << 20,
@@ -61,14 +67,14 @@ pub(crate) struct Seen {
     /// Of the backlog at the far link's rate.
     pub(crate) p50: Duration,
     pub(crate) p99: Duration,
-    /// The share of the time in which the target's side had something to send, or on its way (the
-    /// kernel's busy time).
+    /// The share of the time in which the side that the relay sends to had something to send, or on its way
+    /// (the kernel's busy time).
     pub(crate) busy: f64,
     /// The share of the looks at which nothing waited.
     pub(crate) dry: f64,
-    /// How the client's congestion window went, and what its TCP said first and last.
+    /// How the sender's congestion window went, and what its TCP said first and last.
     pub(crate) starts: SlowStarts,
-    pub(crate) client: [Tcp; 2],
+    pub(crate) sender: [Tcp; 2],
     pub(crate) last: FlowSnapshot,
     /// What the machine did to it, where that was much.
     pub(crate) disturbance: Option<String>,
@@ -92,22 +98,29 @@ impl Scene {
     fn build(&self) -> Result<Line, String> {
         let near = self.near.map(|delay| effects(delay, None, 16 << 20));
         let far = effects(self.far, Some(self.mbit_per_s), self.queue_bytes);
-        Line::build(&["client", "relay", "target"], &[near, Some(far)], self.ecn)
+        let paths = match self.target_sends {
+            true => [Some(far), near],
+            false => [near, Some(far)],
+        };
+        Line::build(&["client", "relay", "target"], &paths, self.ecn)
     }
 
     /// Sends through a relay with that law, and looks at its flow.
     pub(crate) fn run(&self, change: impl FnOnce(&mut ListenerConfig)) -> Result<Seen, String> {
         let line = self.build()?;
         let machine = Machine::watch();
-        let far = Line::address(1, TARGET);
+        let to = (Line::address(1, TARGET), PORT);
+        let target = line.node(TARGET).run(move || TcpListener::bind(to));
+        let target = target.map_err(text)?;
         let near = Line::address(0, RELAY);
-        let listener = line
-            .node(TARGET)
-            .run(move || TcpListener::bind((far, PORT)));
-        let reader = receive(listener.map_err(text)?);
-        let mut listener = ListenerConfig::new(&format!("{near}:0"), &format!("{far}:{PORT}"));
+        let mut listener = ListenerConfig::new(&format!("{near}:0"), &format!("{}:{PORT}", to.0));
         listener.buffer_bytes = 4 << 20;
-        listener.outward.congestion_control = Some("cubic".to_owned());
+        let [far, near] = match self.target_sends {
+            true => [&mut listener.inward, &mut listener.outward],
+            false => [&mut listener.outward, &mut listener.inward],
+        };
+        far.congestion_control = Some("cubic".to_owned());
+        near.congestion_control = Some("reno".to_owned());
         change(&mut listener);
         let config = RelayConfig {
             listeners: vec![listener],
@@ -125,10 +138,16 @@ impl Scene {
         let client = line.node(CLIENT);
         let client = client.run(move || TcpStream::connect_timeout(&address, LIMIT));
         let client = client.map_err(text)?;
-        let stream = client.try_clone().map_err(text)?;
+        let (target, _) = target.accept().map_err(text)?;
+        let (sender, receiver) = match self.target_sends {
+            true => (target, client),
+            false => (client, target),
+        };
+        let reader = thread::spawn(move || receive(receiver));
+        let stream = sender.try_clone().map_err(text)?;
         let time = self.times[0] + self.times[1];
         let writer = thread::spawn(move || send(stream, time));
-        let seen = self.look(&relay, &client);
+        let seen = self.look(&relay, &sender);
         let waiting = machine.waiting();
         let sent = writer.join().map_err(|_| "the writer panicked")?;
         let received = reader.join().map_err(|_| "the reader panicked")?;
@@ -144,12 +163,20 @@ impl Scene {
         })
     }
 
-    fn look(&self, relay: &Relay, client: &TcpStream) -> Result<Seen, String> {
+    /// What the relay sends to, and what waits for it.
+    fn way<'a>(&self, flow: &'a FlowSnapshot) -> (&'a Tcp, &'a DirectionSnapshot) {
+        match self.target_sends {
+            true => (&flow.inward, &flow.back),
+            false => (&flow.outward, &flow.onward),
+        }
+    }
+
+    fn look(&self, relay: &Relay, sender: &TcpStream) -> Result<Seen, String> {
         let observer = relay.observer();
         let flow = || observer.snapshot().flows.into_iter().next();
         let mut starts = SlowStarts::default();
-        let mut see_client = |counts| {
-            let info = TcpInfo::of(client).map_err(text)?;
+        let mut see_sender = |counts| {
+            let info = TcpInfo::of(sender).map_err(text)?;
             let record = info.record(clock::now(), SessionId(0), ConnectionId(0));
             starts.see(&record, counts);
             Ok::<_, String>(record)
@@ -157,9 +184,9 @@ impl Scene {
         let began = Instant::now();
         while began.elapsed() < self.times[0] {
             thread::sleep(LOOK);
-            see_client(false)?;
+            see_sender(false)?;
         }
-        let before = see_client(false)?;
+        let before = see_sender(false)?;
         let mut after = before;
         let first = flow().ok_or("no flow")?;
         let began = Instant::now();
@@ -167,13 +194,13 @@ impl Scene {
         let mut waits = Vec::new();
         while began.elapsed() < self.times[1] {
             thread::sleep(LOOK);
-            after = see_client(true)?;
+            after = see_sender(true)?;
             last = flow().ok_or("the flow has ended")?;
-            waits.push(last.onward.backlog.bytes());
+            waits.push(self.way(&last).1.backlog.bytes());
         }
         let time = last.age.saturating_sub(first.age).as_secs_f64();
-        let moved = |flow: &FlowSnapshot| flow.outward.acked_bytes as f64;
-        let busy_ns = last.outward.busy_ns - first.outward.busy_ns;
+        let moved = |flow: &FlowSnapshot| self.way(flow).0.acked_bytes as f64;
+        let busy_ns = self.way(&last).0.busy_ns - self.way(&first).0.busy_ns;
         waits.sort_unstable();
         let at = |share: f64| {
             let bytes = waits[((waits.len() - 1) as f64 * share) as usize] as f64;
@@ -187,7 +214,7 @@ impl Scene {
             busy: busy_ns as f64 / (time * 1e9),
             dry: dry as f64 / waits.len() as f64,
             starts,
-            client: [before, after],
+            sender: [before, after],
             last,
             disturbance: None,
             fallbacks: observer.snapshot().meter.fallbacks.iter().sum(),
@@ -219,25 +246,22 @@ fn send(mut stream: TcpStream, time: Duration) -> std::io::Result<u64> {
 }
 
 /// Reads one stream, and says how long it was.
-fn receive(listener: TcpListener) -> thread::JoinHandle<Result<u64, String>> {
-    thread::spawn(move || {
-        let (mut stream, _) = listener.accept().map_err(text)?;
-        stream.set_read_timeout(Some(LIMIT)).map_err(text)?;
-        let mut piece = vec![0; 256 << 10];
-        let mut place = 0;
-        loop {
-            let read = stream.read(&mut piece).map_err(text)?;
-            if read == 0 {
-                return Ok(place);
-            }
-            for (byte, at) in piece[..read].iter().zip(place..) {
-                if *byte != byte_at(at) {
-                    return Err(format!("byte {at} is another one"));
-                }
-            }
-            place += read as u64;
+fn receive(mut stream: TcpStream) -> Result<u64, String> {
+    stream.set_read_timeout(Some(LIMIT)).map_err(text)?;
+    let mut piece = vec![0; 256 << 10];
+    let mut place = 0;
+    loop {
+        let read = stream.read(&mut piece).map_err(text)?;
+        if read == 0 {
+            return Ok(place);
         }
-    })
+        for (byte, at) in piece[..read].iter().zip(place..) {
+            if *byte != byte_at(at) {
+                return Err(format!("byte {at} is another one"));
+            }
+        }
+        place += read as u64;
+    }
 }
 
 /// Without a law, and with one at [`LATENCY`]; both are told.
@@ -247,6 +271,7 @@ fn compared(scene: &Scene, law: Option<Law>) -> Result<(Seen, Seen), String> {
         listener.latency = Some(LATENCY);
         listener.law = law;
     })?;
+    let way = |seen: &Seen| *scene.way(&seen.last).1;
     for seen in [&none, &held] {
         eprintln!(
             "{}: {:.1} Mbit/s, backlog {:?} at the median, {:?} at 99 %, none in {:.1} % of the looks, \
@@ -258,8 +283,8 @@ fn compared(scene: &Scene, law: Option<Law>) -> Result<(Seen, Seen), String> {
             seen.dry * 100.0,
             seen.busy * 100.0,
             seen.starts,
-            seen.last.onward.backlog,
-            seen.last.onward.shares,
+            way(seen).backlog,
+            way(seen).shares,
             seen.last.ece,
             seen.disturbance,
         );
@@ -280,8 +305,8 @@ fn check(holds: bool, what: &str, seen: &[&Seen]) -> Result<(), Trouble> {
     })
 }
 
-/// The backlog is held to the time, the throughput is what it was, and the target's side always has
-/// something to send.
+/// The backlog is held to the time, the throughput is what it was, and the side that the relay sends to always
+/// has something to send.
 fn is_held(none: &Seen, held: &Seen) -> Result<(), Trouble> {
     let both = &[none, held];
     let kept = held.bytes_per_s > 0.97 * none.bytes_per_s;
@@ -295,7 +320,7 @@ fn is_held(none: &Seen, held: &Seen) -> Result<(), Trouble> {
 /// At 20 Mbit/s the backlog of 170 segments.
 const LATENCY: Duration = Duration::from_millis(100);
 
-/// A client whose round trip has room for ten segments and more: ECE has power over it.
+/// A sender whose round trip has room for ten segments and more: ECE has power over it.
 fn with_power() -> Scene {
     Scene {
         near: Some(Duration::from_millis(5)),
@@ -316,20 +341,32 @@ fn ece(seen: &Seen) -> Result<EceSnapshot, String> {
 }
 
 pub(crate) fn arrival() -> Result<(), Trouble> {
-    let (none, held) = compared(&with_power(), None)?;
+    asked(&with_power())
+}
+
+/// A relay at the target's edge: what it holds back is what the target sends.
+pub(crate) fn arrival_from_the_target() -> Result<(), Trouble> {
+    asked(&Scene {
+        target_sends: true,
+        ..with_power()
+    })
+}
+
+fn asked(scene: &Scene) -> Result<(), Trouble> {
+    let (none, held) = compared(scene, None)?;
     is_held(&none, &held)?;
     let EceSnapshot { signals, fallback } = ece(&held)?;
     let works = signals.signals > 0 && signals.answers > 0 && fallback.is_none();
     check(works, "it does not signal", &[&held])?;
-    // A round trip of the client is 10 ms, and a cut takes two of them.
+    // A round trip of the sender is 10 ms, and a cut takes two of them.
     let most = (held.last.age.as_millis() / 20) as u64;
     check(signals.signals <= most, "it signals too often", &[&held])?;
     // So it was cut, lost nothing, and did not fall below the threshold that the cut left.
     check(held.starts.has_left(), "it was not cut", &[&held])?;
-    let [before, after] = held.client;
+    let [before, after] = held.sender;
     let lost = after.retransmits > before.retransmits;
     let stays = held.starts.returns() == 0 && !lost;
-    check(stays, "the client is back in slow start", &[&held])
+    check(stays, "the sender is back in slow start", &[&held])
 }
 
 pub(crate) fn fallbacks() -> Result<(), Trouble> {

@@ -105,9 +105,13 @@ const MEASURING: [(&str, Measuring); 1] =
 
 /// Those of laws that load a program into the kernel. What a cut costs is the backlog below which the
 /// outgoing side runs dry, and above which it does not.
-const SIGNALLING: [(&str, Measuring); 10] = [
+const SIGNALLING: [(&str, Measuring); 11] = [
     ("only what has ECN is ECN-capable", capable::packets),
     ("arriving segments are answered with ECE", latency::arrival),
+    (
+        "those of the target too, where it is the one that is near",
+        latency::arrival_from_the_target,
+    ),
     ("a pause is no round trip", pause::held),
     ("a pause lets what waits drain", burst::judged),
     (

@@ -56,7 +56,7 @@ const COUNTERS: [Row<Snapshot, u64>; 9] = [
     ),
     (
         "relay_ece_signals",
-        "Times that ECE towards a client began",
+        "Times that ECE towards a side began",
         |it| it.meter.ece_signals,
     ),
     (
@@ -114,7 +114,7 @@ const BUFFERS: [Part<ReceiveBuffer>; 2] = [
 const SIGNALS: [Row<Signals, u64>; 5] = [
     (
         "relay_flow_ece_signals",
-        "Times that ECE towards the client began",
+        "Times that ECE towards the side that is asked began",
         |it| it.signals,
     ),
     (

@@ -29,7 +29,7 @@ struct Flow {
     r#in: Side,
     /// The connection to the target.
     out: Side,
-    /// Times that ECE to the client began; those that CWR answered.
+    /// Times that ECE to the side that is asked began; those that CWR answered.
     ece_signals: u64,
     ece_answers: u64,
     /// Why signals are of no use; null where they are, or where there are none.
