@@ -81,8 +81,14 @@ mod tests {
         let taken = resident_bytes() - before;
         assert!(taken > COUNT * BYTES * 3 / 4, "{taken}");
         drop(mappings);
-        let left = resident_bytes().saturating_sub(before);
-        assert!(left < COUNT * BYTES / 4, "{left} of {taken}");
+        // Other tests of this process take memory as well, for a while.
+        let left = (0..100)
+            .map(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                resident_bytes().saturating_sub(before)
+            })
+            .find(|left| *left < COUNT * BYTES / 4);
+        assert!(left.is_some(), "{} of {taken}", resident_bytes() - before);
         assert_eq!(others.len(), COUNT);
     }
 }
