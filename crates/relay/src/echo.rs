@@ -9,15 +9,17 @@ use wansan_tcp::ece::{Order, Signals};
 use wansan_trace::Instant;
 use wansan_trace::event::Ecn;
 
+use crate::flow::CLIENT;
 use crate::law::{Asked, Bound, Law};
 use crate::plateau::Plateau;
 use crate::shares::drained_bytes;
 use crate::side::Side;
+use crate::socket::NAMES;
 
 /// How often it is looked at what came of the orders.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Why signals do nothing, so that the window alone holds a flow's backlog.
+/// Why signals do nothing, so that the window alone holds a flow's backlog, or under P5's laws nothing does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fallback {
     /// The connection with the side that would be asked has no ECN.
@@ -40,17 +42,36 @@ impl Fallback {
     }
 }
 
-impl fmt::Display for Fallback {
+/// That a flow fell back, to be told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FellBack {
+    pub(crate) why: Fallback,
+    law: Law,
+    side: usize,
+}
+
+impl fmt::Display for FellBack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Fallback::NoEcn => {
-                "the connection has no ECN (net.ipv4.tcp_ecn=1 on the host that makes it has it offered, 1 or \
-                 2 on the other one has it taken up)"
-            }
-            Fallback::Powerless => {
-                "two segments in a round trip, a sender's least, are more than the other side takes"
-            }
-        })
+        let FellBack { why, law, side } = self;
+        f.write_str(match law {
+            Law::EceBound | Law::EceRed => "nothing holds its latency",
+            _ => "only the window holds its latency",
+        })?;
+        match (why, *side) {
+            (Fallback::NoEcn, CLIENT) => f.write_str(
+                ": the client's connection has no ECN (net.ipv4.tcp_ecn=1 there has it offered, 1 or 2 here has \
+                 it taken up)",
+            ),
+            (Fallback::NoEcn, _) => f.write_str(
+                ": the connection to the target has no ECN (net.ipv4.tcp_ecn=1 here has it offered, 1 or 2 \
+                 there has it taken up)",
+            ),
+            (Fallback::Powerless, side) => write!(
+                f,
+                ": two segments in a round trip {}, a sender's least, are more than the other side takes",
+                NAMES[side]
+            ),
+        }
     }
 }
 
@@ -117,8 +138,15 @@ impl Echo {
     }
 
     /// Why it does since this was asked last.
-    pub(crate) fn take_news(&mut self) -> Option<Fallback> {
-        self.fallback.filter(|_| std::mem::take(&mut self.is_news))
+    pub(crate) fn take_news(&mut self) -> Option<FellBack> {
+        let why = self
+            .fallback
+            .filter(|_| std::mem::take(&mut self.is_news))?;
+        Some(FellBack {
+            why,
+            law: self.bound.law,
+            side: self.asked.side,
+        })
     }
 
     /// [`Law::Arrival`]: tells the kernel how far the other side is. `moved_bytes` of what came were

@@ -249,6 +249,9 @@ pub(crate) enum ConnectError {
     /// No address is left to try; or, of a transparent flow, it was meant for the relay itself.
     #[error("it is not one of those that the relay is to take")]
     NoAddress,
+    /// What the listener's settings say cannot be had any more.
+    #[error("{0}")]
+    Settings(String),
     /// The machine lacks something.
     #[error("{0}")]
     Machine(rustix::io::Errno),

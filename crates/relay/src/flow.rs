@@ -110,7 +110,7 @@ impl Flow {
         now: Instant,
     ) -> Result<Flow, ConnectError> {
         let attempt = attempt(&route, &socket, client, ends, 0)?;
-        let governor = Governor::new(route.bound.as_ref(), number);
+        let governor = Governor::new(&route, number);
         if let Some(governor) = &governor {
             governor.connected(CLIENT, &socket);
         }
@@ -205,6 +205,8 @@ impl Flow {
         let target = &self.sides[TARGET];
         let failure = if target.writable || target.ending {
             match target.take_error() {
+                // An event of the attempt before may come after this one has begun.
+                Ok(()) if !target.is_connected() => return Some(Step::Waits),
                 Ok(()) => {
                     if let Some(governor) = &self.governor {
                         governor.connected(TARGET, target);
@@ -303,7 +305,7 @@ fn attempt(
                     own_end,
                 });
             }
-            Err(error) => failure = error.into(),
+            Err(error) => failure = error,
         }
     }
     Err(failure)

@@ -9,9 +9,11 @@ use wansan_trace::Instant;
 
 use crate::direction::Direction;
 use crate::drain::Drain;
-use crate::echo::{Echo, Fallback};
+use crate::echo::{Echo, Fallback, FellBack};
 use crate::flow::{CLIENT, TARGET};
-use crate::law::{Bound, Law};
+use crate::law::Law;
+use crate::route::Route;
+use crate::settings::ListenerConfig;
 use crate::shares::Shares;
 use crate::side::Side;
 use crate::window::{ReceiveBuffer, Window};
@@ -36,15 +38,18 @@ pub(crate) struct Governor {
 
 impl Governor {
     /// Of the flow of that number; `None` where nothing is to be held to anything.
-    pub(crate) fn new(bound: Option<&Bound>, number: u64) -> Option<Governor> {
-        let bound = bound?;
+    pub(crate) fn new(route: &Route, number: u64) -> Option<Governor> {
+        let bound = route.bound.as_ref()?;
+        let ListenerConfig {
+            inward, outward, ..
+        } = &route.config;
         Some(Governor {
             law: bound.law,
             latency: bound.latency,
             next: Instant::ZERO,
             shares: [None; 2],
             drains: Default::default(),
-            windows: Default::default(),
+            windows: [inward, outward].map(|side| Window::new(side.receive_buffer_bytes)),
             echo: Echo::new(bound, number),
         })
     }
@@ -83,8 +88,8 @@ impl Governor {
         Some((echo.signals_of(sides), echo.fallback()))
     }
 
-    /// Why the window alone holds the backlog since this was asked last.
-    pub(crate) fn take_news(&mut self) -> Option<Fallback> {
+    /// That signals have been of no use since this was asked last, and why.
+    pub(crate) fn take_news(&mut self) -> Option<FellBack> {
         self.echo.as_mut().and_then(Echo::take_news)
     }
 

@@ -47,7 +47,9 @@ impl Meter {
             ConnectError::Refused => &mut self.refused,
             ConnectError::Unreachable(_) => &mut self.unreachable,
             ConnectError::TimedOut(_) | ConnectError::Unanswered => &mut self.timed_out,
-            ConnectError::NoAddress | ConnectError::Machine(_) => &mut self.failed,
+            ConnectError::NoAddress | ConnectError::Settings(_) | ConnectError::Machine(_) => {
+                &mut self.failed
+            }
         };
         *counter += 1;
     }

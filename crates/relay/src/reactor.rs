@@ -315,9 +315,8 @@ impl Reactor {
             Ok(flow) => {
                 let key = self.flows.insert(flow);
                 self.timed.push(key);
-                if self.watch(key, CLIENT).is_err() || self.watch(key, TARGET).is_err() {
-                    // Out of the kernel's memory; closing resets both.
-                    self.flows.remove(key);
+                for side in [CLIENT, TARGET] {
+                    self.watch(key, side);
                 }
             }
             Err(error) => {
@@ -332,11 +331,16 @@ impl Reactor {
         }
     }
 
-    /// Has the poller tell what happens to a side of a flow.
-    fn watch(&mut self, key: Key, side: usize) -> io::Result<()> {
-        match self.flows.get_mut(key) {
-            Some(flow) => self.poller.add_edges(&flow.sides[side], source(key, side)),
-            None => Ok(()),
+    /// Has the poller tell what happens to a side of a flow. Where the kernel has no memory for that, the flow
+    /// ends, and closing resets both sides.
+    fn watch(&mut self, key: Key, side: usize) {
+        let Some(flow) = self.flows.get_mut(key) else {
+            return;
+        };
+        if let Err(error) = self.poller.add_edges(&flow.sides[side], source(key, side))
+            && let Some(flow) = self.flows.remove(key)
+        {
+            self.end(flow, &Ending::NotConnected(error.into()));
         }
     }
 
@@ -363,11 +367,10 @@ impl Reactor {
             flow.recent.add(bytes, now);
         }
         self.meter.ece_signals += signals(flow) - before.1;
-        if let Some(fallback) = flow.governor.as_mut().and_then(Governor::take_news) {
-            self.meter.count_fallback(fallback);
+        if let Some(news) = flow.governor.as_mut().and_then(Governor::take_news) {
+            self.meter.count_fallback(news.why);
             let client = flow.client;
-            self.complaints
-                .say(|| format!("{client}: only the window holds its latency: {fallback}"));
+            self.complaints.say(|| format!("{client}: {news}"));
         }
         for side in [CLIENT, TARGET] {
             let governor = flow.governor.as_ref();
@@ -388,9 +391,7 @@ impl Reactor {
                 }
             }
             Step::Reconnects => {
-                if self.watch(key, TARGET).is_err() {
-                    self.flows.remove(key);
-                }
+                self.watch(key, TARGET);
             }
             Step::Over(ending) => {
                 if let Some(flow) = self.flows.remove(key) {

@@ -348,7 +348,7 @@ mod tests {
         config.law = None;
         let listener = open(&config).unwrap();
         assert_eq!(listener.route.bound.as_ref().unwrap().law, Law::Window);
-        assert!(listener.route.remark.as_ref().unwrap().contains("not reno"));
+        assert!(listener.route.remark.as_ref().unwrap().contains("neither"));
         config.buffer_bytes = 1;
         assert!(open(&config).is_err());
     }

@@ -139,6 +139,11 @@ impl Side {
         let pending = rustix::net::sockopt::socket_error(&self.socket)?;
         Ok(pending?)
     }
+
+    /// Whether the handshake is over.
+    pub(crate) fn is_connected(&self) -> bool {
+        rustix::net::getpeername(&self.socket).is_ok()
+    }
 }
 
 impl AsFd for Side {

@@ -84,6 +84,8 @@ pub struct FlowSnapshot {
 /// ECE towards a side.
 #[derive(Debug, Clone, Copy)]
 pub struct EceSnapshot {
+    /// Whether the target is asked, not the client.
+    pub asks_target: bool,
     /// What came of signals.
     pub signals: Signals,
     /// Why they are of no use now, so that the window alone holds the backlog.
@@ -188,7 +190,12 @@ fn told(flow: &Flow) -> FlowSnapshot {
         })
     });
     let governor = flow.governor.as_ref();
-    let ece = |(signals, fallback)| EceSnapshot { signals, fallback };
+    let is_target = governor.and_then(Governor::asked_side) == Some(TARGET);
+    let ece = |(signals, fallback)| EceSnapshot {
+        asks_target: is_target,
+        signals,
+        fallback,
+    };
     let shares = |from| governor.and_then(|it| it.shares(from));
     let buffer = |side| governor.and_then(|it| it.buffer(side));
     let direction = |place: usize, receiving| {

@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen,
 use wansan_tcp::buffers::{Buffer, BufferError};
 use wansan_tcp::{congestion, delays, options};
 
-use crate::error::RelayError;
+use crate::error::{ConnectError, RelayError};
 use crate::flow::{CLIENT, TARGET};
 use crate::settings::{ListenerConfig, SideSettings};
 
@@ -121,10 +121,11 @@ pub(crate) fn connecting(
     config: &ListenerConfig,
     to: SocketAddr,
     from: Option<IpAddr>,
-) -> io::Result<OwnedFd> {
+) -> Result<OwnedFd, ConnectError> {
     let socket = stream(to.ip())?;
-    // The same settings were tried when the relay began; what fails now is the machine's state.
-    set_all(&socket, &config.outward, &config.listen, OUTWARD).map_err(io::Error::other)?;
+    // The same settings were tried when the relay began; a congestion control may have gone since.
+    set_all(&socket, &config.outward, &config.listen, OUTWARD)
+        .map_err(|error| ConnectError::Settings(error.to_string()))?;
     if let Some(address) = from {
         options::set_transparent(&socket, true)?;
         options::choose_port_late(&socket)?;
@@ -287,5 +288,17 @@ mod tests {
         let outward = connecting(&config, target.local_addr().unwrap(), None).unwrap();
         let _accepted = target.accept().unwrap();
         holds(&outward);
+    }
+
+    #[test]
+    fn a_congestion_control_that_has_gone_is_named() {
+        let mut config = ListenerConfig::new("127.0.0.1:0", "127.0.0.1:1");
+        config.outward.congestion_control = Some("gone".to_owned());
+        let error = connecting(&config, "127.0.0.1:1".parse().unwrap(), None).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("gone") && text.contains("wansan cc load"),
+            "{text}"
+        );
     }
 }

@@ -47,23 +47,26 @@ pub(crate) struct Window {
     buffer: ReceiveBuffer,
     /// The most that may be offered beyond what has come, in bytes; 0 before the first change.
     clamp_bytes: u32,
+    /// The most that it may be, in bytes: what the listener's settings say.
+    most_bytes: u64,
     /// Where the kernel does not tell what it has offered: how far that may reach, in bytes since the
     /// connection began.
     edge: u64,
 }
 
-impl Default for Window {
-    fn default() -> Window {
+impl Window {
+    /// Of a side whose receive buffer is set to so many bytes, if it is.
+    pub(crate) fn new(receive_buffer_bytes: Option<usize>) -> Window {
         Window {
             filled: PARTS / 2,
             buffer: ReceiveBuffer::default(),
             clamp_bytes: 0,
+            // The kernel doubles what it is asked for.
+            most_bytes: receive_buffer_bytes.map_or(MOST_BUFFER_BYTES, |bytes| 2 * bytes as u64),
             edge: 0,
         }
     }
-}
 
-impl Window {
     /// Lets at most so many bytes wait in the receive queue of `side` and be under way to it. What was
     /// offered already stays offered (RFC 9293 §3.8.6): the kernel never takes back a window, but a
     /// buffer without room for it would have what comes dropped.
@@ -140,7 +143,8 @@ impl Window {
     fn buffer_for(&self, promised: u64, before: u64, bytes: u32) -> u64 {
         let kept = self.memory(promised).min(before);
         let buffer = self.memory(bytes.into()).max(kept);
-        buffer.next_multiple_of(STEP).min(MOST_BUFFER_BYTES)
+        let most = self.most_bytes.min(MOST_BUFFER_BYTES);
+        buffer.next_multiple_of(STEP).min(most)
     }
 }
 
@@ -163,8 +167,20 @@ mod tests {
     use wansan_trace::{ConnectionId, Instant, SessionId};
 
     #[test]
+    fn no_law_makes_a_buffer_larger_than_the_settings_have_it() {
+        for (set, given) in [
+            (None, 2 << 20),
+            (Some(100_000), 200_000),
+            (Some(4 << 20), 2 << 20),
+        ] {
+            let window = Window::new(set);
+            assert_eq!(window.buffer_for(0, 200_000, 1 << 20), given, "{set:?}");
+        }
+    }
+
+    #[test]
     fn a_buffer_has_room_for_what_was_promised() {
-        let window = Window::default();
+        let window = Window::new(None);
         let before = window.buffer_for(0, 0, 1 << 20);
         assert_eq!(before, 2 << 20);
         // Half of it is in use when the window is to be a quarter.
@@ -178,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_is_read_is_not_promised_anew_while_too_much_is() {
-        let window = Window::default();
+        let window = Window::new(None);
         let right = window.buffer_for(0, 0, 1 << 18);
         assert_eq!(window.clamp_for(right, 1 << 18, 1 << 18, 1448), 1 << 18);
         let larger = 2 * right;
@@ -188,7 +204,7 @@ mod tests {
 
     #[test]
     fn memory_is_learnt_from_what_waits() {
-        let mut window = Window::default();
+        let mut window = Window::new(None);
         for _ in 0..50 {
             window.learn(100_000, 125_000);
         }
@@ -226,7 +242,7 @@ mod tests {
         const KERNELS: [(&str, usize); 2] = [("6.1", 232), ("6.2", 240)];
         for (kernel, info_bytes) in KERNELS {
             let (mut client, side) = connection();
-            let mut window = Window::default();
+            let mut window = Window::new(None);
             let offered = u64::from(TcpInfo::of(&client).unwrap().peer_window_bytes());
             assert!(offered > 4 * u64::from(LESS), "{offered}");
             window.set(&side, &told(&side, info_bytes), LESS);
@@ -273,7 +289,7 @@ mod tests {
     fn a_buffer_that_the_machine_does_not_give_is_known() {
         without_rights(|| {
             let (_client, side) = connection();
-            let mut window = Window::default();
+            let mut window = Window::new(None);
             assert_eq!(window.buffer(), None);
             window.set(&side, &TcpInfo::of(&side).unwrap(), 1 << 30);
             let buffer = window.buffer().unwrap();

@@ -355,7 +355,9 @@ pub(crate) fn arrival_from_the_target() -> Result<(), Trouble> {
 fn asked(scene: &Scene) -> Result<(), Trouble> {
     let (none, held) = compared(scene, None)?;
     is_held(&none, &held)?;
-    let EceSnapshot { signals, fallback } = ece(&held)?;
+    let EceSnapshot {
+        signals, fallback, ..
+    } = ece(&held)?;
     let works = signals.signals > 0 && signals.answers > 0 && fallback.is_none();
     check(works, "it does not signal", &[&held])?;
     // A round trip of the sender is 10 ms, and a cut takes two of them.
@@ -399,7 +401,9 @@ pub(crate) fn slow_start() -> Result<(), Trouble> {
         listener.law = Some(Law::Arrival);
     })?;
     eprintln!("{:?}, {} fallbacks", held.last.ece, held.fallbacks);
-    let EceSnapshot { signals, fallback } = ece(&held)?;
+    let EceSnapshot {
+        signals, fallback, ..
+    } = ece(&held)?;
     check(signals.powerless > 0, "it has power at once", &[&held])?;
     check(signals.signals > 0, "it does not signal", &[&held])?;
     let is_quiet = held.fallbacks == 0 && fallback.is_none();

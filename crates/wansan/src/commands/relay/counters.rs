@@ -119,7 +119,7 @@ const SIGNALS: [Row<Signals, u64>; 5] = [
     ),
     (
         "relay_flow_ece_answers",
-        "Times that the client answered with CWR",
+        "Times that the side that is asked answered with CWR",
         |it| it.answers,
     ),
     (
@@ -196,7 +196,7 @@ impl Collector for Collected {
         let fallbacks = Fallback::ALL.into_iter().zip(meter.fallbacks);
         let fallbacks =
             fallbacks.map(|(reason, count)| (vec![("reason", reason.name().to_owned())], count));
-        let help = "Times that signals were of no use, and the window alone held a flow";
+        let help = "Times that signals were of no use: only the window, or under P5's laws nothing, held a flow";
         counters(encoder, "relay_fallbacks", help, fallbacks)?;
         self.encode_directions(encoder)?;
         self.encode_laws(encoder)?;
@@ -262,7 +262,13 @@ impl Collected {
         });
         gauges(encoder, "relay_flow_law", "1: the law in force", samples)?;
         let told = || {
-            let told = |flow: &FlowSnapshot| Some((flow_labels(flow), flow.ece?));
+            let told = |flow: &FlowSnapshot| {
+                let ece = flow.ece?;
+                let side = if ece.asks_target { "out" } else { "in" };
+                let mut labels = flow_labels(flow);
+                labels.push(("side", side.to_owned()));
+                Some((labels, ece))
+            };
             self.0.flows.iter().filter_map(told)
         };
         for (name, help, value) in SIGNALS {
@@ -276,7 +282,7 @@ impl Collected {
                 (labels, u64::from(ece.fallback == Some(reason)))
             })
         });
-        let help = "1: signals are of no use, for that reason, and the window alone holds the flow";
+        let help = "1: signals are of no use, for that reason: only the window, or under P5's laws nothing, holds it";
         gauges(encoder, "relay_flow_fallback", help, samples)
     }
 

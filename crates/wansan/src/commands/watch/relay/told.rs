@@ -269,7 +269,12 @@ impl Flow {
             line += &format!("; ECE {}, CWR {}", self.ece_signals, self.ece_answers);
         }
         if let Some(reason) = &self.fallback {
-            line += &format!("; window alone ({reason})");
+            let what = if law.starts_with("ece-") {
+                "not held"
+            } else {
+                "window alone"
+            };
+            line += &format!("; {what} ({reason})");
         }
         line
     }
