@@ -67,6 +67,7 @@ impl Target {
                     if stream.read_exact(&mut byte).is_ok() {
                         let _ = stream.write_all(&byte);
                     }
+                    // It ends first: what then waits (RFC 9293 §3.6.1) is no port of who connects.
                 }
             });
         }
@@ -172,9 +173,12 @@ pub(crate) fn connects_per_s(proxy: SocketAddr, clients: usize, time: Duration) 
                 while began.elapsed() < time {
                     let mut stream = TcpStream::connect(proxy)?;
                     stream.write_all(b"x")?;
-                    stream.read_exact(&mut [0])?;
-                    // Else ports would be used up by connections that wait (RFC 9293 §3.6.1).
-                    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
+                    let mut answer = Vec::new();
+                    stream.read_to_end(&mut answer)?;
+                    if answer != b"x" {
+                        let what = format!("{answer:?} came back");
+                        return Err(io::Error::other(what));
+                    }
                     connects += 1;
                 }
                 Ok::<u64, io::Error>(connects)

@@ -77,6 +77,15 @@ pub(crate) fn many() -> Result<Vec<Comparison>, PeerError> {
         let what = format!("only {movers} of {BUSY} flows moved anything in {TIME:?}");
         return Err(system(io::Error::other(what)));
     }
+    for group in &mut groups {
+        group.ends.ask("touch")?;
+    }
+    thread::sleep(TIME);
+    let (_, stand) = moved(&mut groups)?;
+    if stand < (IDLE + BUSY) as u64 {
+        let what = format!("only {stand} of {} flows stood at the end", IDLE + BUSY);
+        return Err(system(io::Error::other(what)));
+    }
     let for_idle = (with_idle.bytes() - empty.bytes()) / IDLE as u64;
     let gib = bytes as f64 / f64::from(1 << 30);
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
@@ -165,7 +174,7 @@ pub(crate) fn ends() -> io::Result<()> {
     answer(sink.address.to_string())?;
     let over = Arc::new(AtomicBool::new(false));
     let mut senders = Vec::new();
-    let mut idle = Vec::new();
+    let mut idle: Vec<TcpStream> = Vec::new();
     let mut relay = None;
     let mut before = Vec::new();
     for line in io::stdin().lines() {
@@ -174,6 +183,12 @@ pub(crate) fn ends() -> io::Result<()> {
         match (relay, line.split_once(' ')) {
             (None, _) => {
                 relay = Some(line.parse().map_err(|_| unknown())?);
+                answer(String::new())?;
+            }
+            (Some(_), None) if line == "touch" => {
+                for mut stream in &idle {
+                    stream.write_all(b"x")?;
+                }
                 answer(String::new())?;
             }
             (Some(_), None) => {
