@@ -226,12 +226,17 @@ fn round(seed: u64, law: Law) -> Meter {
     let latency = Duration::from_micros(100 << (random.next_u64() % 10));
     let bound_bytes = (4 << 10) << (random.next_u64() % 8);
     let turn = Turn::draw(&mut random);
+    let asks_target = random.next_u64().is_multiple_of(2);
     let settle = |listener: &mut ListenerConfig, latency: Duration| {
         listener.buffer_bytes = buffer_bytes;
         listener.law = Some(law);
         listener.latency = (law != Law::None).then_some(latency);
         let goes_by_bytes = matches!(law, Law::EceBound | Law::EceRed);
         listener.ece.bound_bytes = goes_by_bytes.then_some(bound_bytes);
+        if asks_target {
+            listener.inward.congestion_control = Some("cubic".to_owned());
+            listener.outward.congestion_control = Some("reno".to_owned());
+        }
         if small {
             listener.inward.receive_buffer_bytes = Some(SMALL_BUFFER_BYTES);
             listener.outward.send_buffer_bytes = Some(SMALL_BUFFER_BYTES);
