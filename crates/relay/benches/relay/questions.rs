@@ -21,6 +21,9 @@ pub(crate) const ROLE: &str = "--carry";
 /// Turns of each comparison: an odd number, so that a median is a sample.
 const TURNS: usize = 5;
 
+/// Those of echoes, of which single ones differ by half.
+const ECHO_TURNS: usize = 21;
+
 /// How long each sample takes.
 const SAMPLE: Duration = Duration::from_secs(2);
 
@@ -225,8 +228,8 @@ fn compare_echo(
     bound: Bound,
 ) -> Result<Comparison, PeerError> {
     let sample = |address| {
-        let straight = load::echo_p50_us(target, SAMPLE / 2)?;
-        let added = load::echo_p50_us(address, SAMPLE / 2)? - straight;
+        let straight = load::echo_p50_us(target, SAMPLE / 4)?;
+        let added = load::echo_p50_us(address, SAMPLE / 4)? - straight;
         if added > 0.0 {
             return Ok(added);
         }
@@ -234,7 +237,7 @@ fn compare_echo(
         Err(std::io::Error::other(what))
     };
     let sample = |address| sample(address).map_err(system);
-    let (our_samples, other_samples) = in_turns(TURNS, || sample(ours), || sample(other))?;
+    let (our_samples, other_samples) = in_turns(ECHO_TURNS, || sample(ours), || sample(other))?;
     Ok(Comparison {
         question: "added to the round trip of single bytes, p50".to_owned(),
         unit: "µs",
