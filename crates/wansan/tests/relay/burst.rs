@@ -49,7 +49,7 @@ pub(crate) fn judged() -> Result<(), Trouble> {
         let set = line.node(node).run(move || std::fs::write(path, "0"));
         set.map_err(text)?;
     }
-    let (relay, target) = line.arrival(LATENCY)?;
+    let (relay, target) = line.arrival(LATENCY, false)?;
     let at = relay.addresses()[0];
     let client = line.node(CLIENT).run(move || TcpStream::connect(at));
     let mut client = client.map_err(text)?;

@@ -1,5 +1,5 @@
-//! Which packets towards a client say that they are ECN-capable, under a law that signals ECE: none of a
-//! connection that has no ECN, where a mark would be in vain, and no SYN-ACK (RFC 3168 §6.1.1).
+//! Which packets towards the side that is asked say that they are ECN-capable, under a law that signals ECE:
+//! none of a connection that has no ECN, where a mark would be in vain, and no SYN (RFC 3168 §6.1.1).
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,12 +10,13 @@ use rustix::net::{AddressFamily, RecvFlags, SocketType, ipproto, recv, socket};
 use wansan_path::{Effects, Limit};
 use wansan_relay::Fallback;
 
-use crate::line::{Line, text};
+use crate::line::{Line, PORT, text};
 use crate::machine::Trouble;
 use crate::program::LIMIT;
 
 const CLIENT: usize = 0;
 const RELAY: usize = 1;
+const TARGET: usize = 2;
 
 /// What goes each way: several segments, so that there are acknowledgements without data.
 const BYTES: usize = 20_000;
@@ -29,7 +30,7 @@ const ECE: u8 = 64;
 const NOT_ECT: u8 = 0;
 const ECT_0: u8 = 2;
 
-/// A packet that came to the client.
+/// A packet that came from the relay.
 #[derive(Debug, Clone, Copy)]
 struct Packet {
     ecn: u8,
@@ -38,11 +39,12 @@ struct Packet {
 }
 
 impl Packet {
-    /// Of that port; `None` for those of another one.
+    /// From or to that port; `None` for those of another one.
     fn parse(bytes: &[u8], port: u16) -> Option<Packet> {
         let tcp = bytes.get(usize::from(bytes.first()? & 15) * 4..)?;
-        let from = tcp.first_chunk().map(|port| u16::from_be_bytes(*port));
-        (from == Some(port)).then_some(())?;
+        let [from, to]: &[[u8; 2]; 2] = tcp.as_chunks().0.first_chunk()?;
+        let is_of = |bytes: &[u8; 2]| u16::from_be_bytes(*bytes) == port;
+        (is_of(from) || is_of(to)).then_some(())?;
         Some(Packet {
             ecn: bytes[1] & 3,
             flags: *tcp.get(13)?,
@@ -55,22 +57,27 @@ impl Packet {
     }
 }
 
-/// What came to the client of a flow, from its handshake to its end, and why signals are of no use, if
-/// so; `ecn` are the settings of the hosts of the client and the relay.
-fn seen(ecn: [u8; 2]) -> Result<(Vec<Packet>, Option<Fallback>), String> {
+/// What came from the relay to the side of a flow that is asked, from its handshake to its end, and why signals
+/// are of no use, if so; `ecn` are the settings of the host that connects and of the one that it connects to.
+fn seen(asks_target: bool, ecn: [u8; 2]) -> Result<(Vec<Packet>, Option<Fallback>), String> {
     let far = Effects {
         queue_limit: Limit::bytes(16 << 20),
         ..Effects::default()
     };
     let line = Line::build(&["client", "relay", "target"], &[None, Some(far)], true)?;
-    for (node, setting) in [CLIENT, RELAY].into_iter().zip(ecn) {
+    let (nodes, asked) = match asks_target {
+        true => ([RELAY, TARGET], TARGET),
+        false => ([CLIENT, RELAY], CLIENT),
+    };
+    for (node, setting) in nodes.into_iter().zip(ecn) {
         let set = move || std::fs::write("/proc/sys/net/ipv4/tcp_ecn", setting.to_string());
         line.node(node).run(set).map_err(text)?;
     }
-    let (relay, target) = line.arrival(Duration::from_millis(20))?;
+    let (relay, target) = line.arrival(Duration::from_millis(20), asks_target)?;
     let at = relay.addresses()[0];
+    let port = if asks_target { PORT } else { at.port() };
     // It gets a copy of every segment that comes to its host, with the IP header (raw(7)).
-    let capture = line.node(CLIENT).run(|| {
+    let capture = line.node(asked).run(|| {
         let all = socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::TCP))?;
         set_socket_timeout(&all, Timeout::Recv, Some(LIMIT)).map(|()| all)
     });
@@ -95,7 +102,7 @@ fn seen(ecn: [u8; 2]) -> Result<(Vec<Packet>, Option<Fallback>), String> {
     let mut bytes = vec![0; 1 << 16];
     while packets.last().is_none_or(|last| last.flags & FIN == 0) {
         let (_, length) = recv(&capture, &mut bytes, RecvFlags::empty()).map_err(text)?;
-        packets.extend(Packet::parse(&bytes[..length], at.port()));
+        packets.extend(Packet::parse(&bytes[..length], port));
     }
     drop(relay);
     line.end()?;
@@ -103,25 +110,31 @@ fn seen(ecn: [u8; 2]) -> Result<(Vec<Packet>, Option<Fallback>), String> {
 }
 
 pub(crate) fn packets() -> Result<(), Trouble> {
-    for (ecn, is_negotiated) in [
+    for (asks_target, ecn, is_negotiated) in [
         // A client that offers nothing, as the kernel's usual setting has it.
-        ([2, 2], false),
+        (false, [2, 2], false),
         // A host of the relay that takes nothing up.
-        ([1, 0], false),
-        ([1, 2], true),
+        (false, [1, 0], false),
+        (false, [1, 2], true),
+        // A relay whose host offers nothing, and a target that takes nothing up.
+        (true, [2, 2], false),
+        (true, [1, 0], false),
+        (true, [1, 2], true),
     ] {
-        let (packets, fallback) = seen(ecn)?;
-        eprintln!("{ecn:?}: {fallback:?} {packets:?}");
+        let (packets, fallback) = seen(asks_target, ecn)?;
+        let asked = if asks_target { "target" } else { "client" };
+        eprintln!("{asked} {ecn:?}: {fallback:?} {packets:?}");
         let require = |holds: bool, what: &str| match holds {
             true => Ok(()),
-            false => Err(format!("{ecn:?}: {what}: {fallback:?} {packets:?}")),
+            false => Err(format!("{asked} {ecn:?}: {what}: {fallback:?} {packets:?}")),
         };
         let (syns, others): (Vec<&Packet>, Vec<_>) = packets.iter().partition(|it| it.is_syn());
         let (data, bare): (Vec<&Packet>, Vec<_>) = others.iter().partition(|it| it.has_data);
         let all_are = |of: &[&Packet], ecn: u8| !of.is_empty() && of.iter().all(|it| it.ecn == ecn);
-        require(all_are(&syns, NOT_ECT), "a SYN-ACK is ECN-capable")?;
-        let takes_up = syns.iter().all(|it| it.flags & ECE != 0);
-        require(takes_up == is_negotiated, "ECN is taken up")?;
+        require(all_are(&syns, NOT_ECT), "a SYN is ECN-capable")?;
+        let has_ecn = syns.iter().all(|it| it.flags & ECE != 0);
+        let is_right = has_ecn == (is_negotiated || asks_target && ecn[0] == 1);
+        require(is_right, "ECN is offered, or taken up")?;
         if is_negotiated {
             require(all_are(&data, ECT_0), "data are not ECN-capable")?;
             require(fallback.is_none(), "signals are of no use")?;

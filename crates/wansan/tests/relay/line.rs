@@ -13,7 +13,7 @@ use wansan_trace::{Kinds, Recorder};
 use crate::program::LIMIT;
 
 /// Where targets listen.
-const PORT: u16 = 3260;
+pub(crate) const PORT: u16 = 3260;
 
 /// It stops and is gone when dropped.
 pub(crate) struct Line {
@@ -23,8 +23,12 @@ pub(crate) struct Line {
 
 impl Line {
     /// A relay at node 1 that holds its backlog to `latency` by arrival, and the target at node 2 that it
-    /// leads to.
-    pub(crate) fn arrival(&self, latency: Duration) -> Result<(Relay, TcpListener), String> {
+    /// leads to, which it asks, or its clients.
+    pub(crate) fn arrival(
+        &self,
+        latency: Duration,
+        asks_target: bool,
+    ) -> Result<(Relay, TcpListener), String> {
         let to = (Line::address(1, 2), PORT);
         let target = self.node(2).run(move || TcpListener::bind(to));
         let mut listener = ListenerConfig::new(
@@ -33,6 +37,10 @@ impl Line {
         );
         listener.law = Some(Law::Arrival);
         listener.latency = Some(latency);
+        if asks_target {
+            listener.inward.congestion_control = Some("cubic".to_owned());
+            listener.outward.congestion_control = Some("reno".to_owned());
+        }
         let config = RelayConfig {
             listeners: vec![listener],
             threads: 1,
