@@ -24,6 +24,7 @@ mod meter;
 mod pcapng;
 mod priority;
 mod remote;
+mod rest;
 mod ring;
 mod segment;
 mod superframe;

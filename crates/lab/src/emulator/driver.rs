@@ -19,6 +19,7 @@ use wansan_trace::{Instant, NameId, Recorder, clock, event};
 use super::meter::{Delays, Lateness, Throughput};
 use super::priority::{self, Scheduling};
 use super::remote::Order;
+use super::rest::Allowance;
 use super::ring::PacketSocket;
 use super::segment::Segment;
 use super::superframe::{ETHERNET_BYTES, MAX_HEADER_BYTES, SuperFrame};
@@ -58,6 +59,8 @@ pub(super) struct Driver {
     sample_interval: Duration,
     read_interval: Duration,
     scheduling: Scheduling,
+    /// Of a real-time thread.
+    allowance: Option<Allowance>,
     began: Instant,
     ring_drops: u64,
     strays: u64,
@@ -133,6 +136,8 @@ impl Driver {
             })
             .collect();
         let read_interval = read_interval(&directions);
+        let scheduling = priority::prefer();
+        let began = clock::now();
         Ok(Driver {
             ports,
             directions,
@@ -143,8 +148,10 @@ impl Driver {
             order: None,
             sample_interval: config.sample_interval,
             read_interval,
-            scheduling: priority::prefer(),
-            began: clock::now(),
+            scheduling,
+            allowance: (scheduling == Scheduling::RealTime)
+                .then(|| Allowance::since(began, thread_cpu_ns())),
+            began,
             ring_drops: 0,
             strays: 0,
             offloaded: 0,
@@ -159,6 +166,9 @@ impl Driver {
         let mut awake_since: Option<Instant> = None;
         let mut next_round = self.began;
         while !stop.load(Ordering::Relaxed) {
+            if self.rest()? {
+                awake_since = None;
+            }
             let taken = self.take_frames();
             let now = clock::now();
             let delivered = if now < next_round {
@@ -219,6 +229,17 @@ impl Driver {
             recorder: self.recorder,
             statistics,
         })
+    }
+
+    /// Sleeps, when a real-time thread has to; whether it did.
+    fn rest(&mut self) -> Result<bool, EmulatorError> {
+        let now = clock::now();
+        let allowance = self.allowance.as_mut();
+        let Some(rest) = allowance.and_then(|each| each.rest(now, thread_cpu_ns)) else {
+            return Ok(false);
+        };
+        self.sleep(now + rest, false)?;
+        Ok(true)
     }
 
     /// Carries out the orders whose time has come.
@@ -438,7 +459,6 @@ impl Driver {
                 elements: elements.map(ElementStatistics::of).collect(),
             }
         });
-        let cpu = clock_gettime(ClockId::ThreadCPUTime);
         Statistics {
             elapsed_ns: (now - self.began).as_nanos() as u64,
             paths: paths.collect(),
@@ -446,7 +466,7 @@ impl Driver {
             strays: self.strays,
             offloaded: self.offloaded,
             send_failures: self.ports.iter().map(|port| port.transmit.failed()).sum(),
-            cpu_ns: cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64,
+            cpu_ns: thread_cpu_ns(),
             awake_ns: self.awake_ns,
             scheduling: self.scheduling,
         }
@@ -619,6 +639,12 @@ impl DirectionState {
 fn read_interval(directions: &[DirectionState]) -> Duration {
     let delays = directions.iter().map(|each| each.chain.least_delay());
     (delays.min().unwrap_or_default() / 2).min(LONGEST_READ_INTERVAL)
+}
+
+/// What this thread has used of its processor's time.
+fn thread_cpu_ns() -> u64 {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
 }
 
 fn timespec(time: Duration) -> Timespec {

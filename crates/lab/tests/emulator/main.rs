@@ -3,6 +3,7 @@
 //! Every test runs this program again in a role of its own.
 
 mod effects;
+mod rests;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -24,7 +25,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 type Role = fn(&World) -> Result<(), String>;
 
-const ROLES: [(&str, Role); 12] = [
+const ROLES: [(&str, Role); 13] = [
     (
         "TCP's bytes arrive over a lossy path",
         tcp_over_a_lossy_path,
@@ -51,6 +52,10 @@ const ROLES: [(&str, Role); 12] = [
     ("copies arrive", effects::copies_arrive),
     ("packets are held back", effects::packets_are_held_back),
     ("layer-2 overhead takes time", effects::overhead_takes_time),
+    (
+        "a busy link leaves the kernel its share",
+        rests::a_busy_link_leaves_the_kernel_its_share,
+    ),
     (
         "a wrong configuration is refused",
         a_wrong_configuration_is_refused,
