@@ -48,6 +48,7 @@ mod snapshot;
 mod socket;
 mod standing;
 pub mod stream;
+mod survey;
 mod table;
 mod window;
 

@@ -22,6 +22,7 @@ use crate::pool::Pool;
 use crate::relay::Shared;
 use crate::route::Listener;
 use crate::socket::BACKLOG;
+use crate::survey::Survey;
 use crate::table::{Key, Table};
 
 /// How often complaints are summed up, and memory that lies idle is given back.
@@ -52,6 +53,8 @@ pub(crate) struct Reactor {
     /// Flows that had a deadline when it was last looked.
     timed: Vec<Key>,
     pub(crate) meter: Meter,
+    /// Looks at all flows that are under way.
+    surveys: Vec<Survey>,
     complaints: Complaints,
     trace: Recorder,
     next_tick: Instant,
@@ -73,6 +76,7 @@ impl Reactor {
             again: Vec::new(),
             timed: Vec::new(),
             meter: Meter::default(),
+            surveys: Vec::new(),
             complaints: Complaints::new(shared.report),
             shared,
             trace,
@@ -89,7 +93,7 @@ impl Reactor {
         loop {
             let now = clock::now();
             self.look_at_the_time(now);
-            let deadline = if self.again.is_empty() {
+            let deadline = if self.again.is_empty() && self.surveys.is_empty() {
                 self.deadline()
             } else {
                 now
@@ -119,6 +123,9 @@ impl Reactor {
                     self.advance(key, now);
                 }
             }
+            let surveys = std::mem::take(&mut self.surveys).into_iter();
+            let turns = surveys.filter_map(|survey| survey.turn(&self.flows, &self.meter));
+            self.surveys = turns.collect();
         }
     }
 
@@ -291,10 +298,7 @@ impl Reactor {
             match mail {
                 Mail::Client(client) => self.take_in(client, now),
                 Mail::Listen(listeners) => self.listen_at(listeners, now),
-                Mail::Snapshot(asker) => {
-                    // Whoever asked may have gone.
-                    let _ = asker.send(self.snapshot());
-                }
+                Mail::Snapshot(asker) => self.surveys.push(Survey::new(asker)),
                 Mail::Stop => return true,
             }
         }

@@ -1,7 +1,6 @@
-//! What a relay has done and has in hand, at one moment: each thread is asked by mail for its own
-//! part, so that counting needs neither locks nor atomic operations.
+//! What a relay has done and has in hand: each thread is asked by mail for its own part, so that counting
+//! needs neither locks nor atomic operations.
 
-use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -20,16 +19,11 @@ use crate::governor::Governor;
 use crate::law::Law;
 use crate::mailbox::Mail;
 use crate::meter::Meter;
-use crate::reactor::Reactor;
 use crate::relay::Shared;
 use crate::shares::Shares;
 use crate::window::ReceiveBuffer;
 
-/// Flows that each thread tells of: those that move most now, or have most waiting. The others are in the
-/// sums only.
-const FLOWS_TOLD: usize = 256;
-
-/// A relay's counters, gathered from its threads one after the other.
+/// A relay's counters, gathered from its threads while they carry their flows.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// Of all threads and flows.
@@ -108,10 +102,10 @@ pub struct DirectionSnapshot {
 /// One thread's part.
 #[derive(Debug)]
 pub(crate) struct Part {
-    meter: Meter,
+    pub(crate) meter: Meter,
     /// By their directions.
-    backlogs: [BacklogSum; 2],
-    flows: Vec<FlowSnapshot>,
+    pub(crate) backlogs: [BacklogSum; 2],
+    pub(crate) flows: Vec<FlowSnapshot>,
 }
 
 /// Looks at a relay from other threads.
@@ -121,11 +115,11 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// What has been done until now. A thread that has ended, or does not answer within a second,
+    /// What has been done until now. A thread that has ended, or does not answer within five seconds,
     /// has no part in it.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        const PATIENCE: Duration = Duration::from_secs(1);
+        const PATIENCE: Duration = Duration::from_secs(5);
         let shared = &self.shared;
         let mut snapshot = Snapshot {
             flows_now: shared.seats.taken(),
@@ -152,35 +146,8 @@ impl Observer {
     }
 }
 
-impl Reactor {
-    /// This thread's part of a snapshot.
-    pub(crate) fn snapshot(&self) -> Part {
-        let now = clock::now();
-        let mut sums = [BacklogSum::default(); 2];
-        let mut flows: Vec<(u64, &Flow)> = Vec::new();
-        for (_, flow) in self.flows.iter() {
-            let mut weight = flow.recent.bytes(now);
-            for (place, sum) in sums.iter_mut().enumerate() {
-                let [from, to] = [place, 1 - place].map(|side| &flow.sides[side]);
-                let backlog = Backlog::measure(from, &flow.directions[place], to);
-                sum.add(&backlog);
-                weight += backlog.bytes();
-            }
-            flows.push((weight, flow));
-        }
-        if flows.len() > FLOWS_TOLD {
-            flows.select_nth_unstable_by_key(FLOWS_TOLD, |(weight, _)| Reverse(*weight));
-            flows.truncate(FLOWS_TOLD);
-        }
-        Part {
-            meter: self.meter,
-            backlogs: sums,
-            flows: flows.into_iter().map(|(_, flow)| told(flow)).collect(),
-        }
-    }
-}
-
-fn told(flow: &Flow) -> FlowSnapshot {
+/// What is told of a flow.
+pub(crate) fn told(flow: &Flow) -> FlowSnapshot {
     let now = clock::now();
     let [inward, outward] = [CLIENT, TARGET].map(|side| {
         let side = &flow.sides[side];

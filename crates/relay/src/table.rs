@@ -1,5 +1,7 @@
 //! Things by a key that no later thing in the same place has.
 
+use std::ops::Range;
+
 /// Names a thing of a [`Table`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -69,6 +71,13 @@ impl<T> Table<T> {
     }
 
     /// The thing with that key, if it is still there.
+    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+        let place = self.places.get(key.place as usize)?;
+        let is_it = place.generation == key.generation;
+        place.thing.as_deref().filter(|_| is_it)
+    }
+
+    /// The same, to be changed.
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let place = self.places.get_mut(key.place as usize)?;
         let is_it = place.generation == key.generation;
@@ -86,13 +95,27 @@ impl<T> Table<T> {
 
     /// All things.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        (0..).zip(&self.places).filter_map(|(place, slot)| {
-            let key = Key {
-                place,
-                generation: slot.generation,
-            };
-            slot.thing.as_deref().map(|thing| (key, thing))
-        })
+        self.within(0..self.places())
+    }
+
+    /// How many places there are, some of them free.
+    pub(crate) fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The things in some places; those that there are not hold none.
+    pub(crate) fn within(&self, places: Range<usize>) -> impl Iterator<Item = (Key, &T)> {
+        let end = places.end.min(self.places.len());
+        let slots = self.places.get(places.start..end).unwrap_or_default();
+        (places.start as u32..)
+            .zip(slots)
+            .filter_map(|(place, slot)| {
+                let key = Key {
+                    place,
+                    generation: slot.generation,
+                };
+                slot.thing.as_deref().map(|thing| (key, thing))
+            })
     }
 
     /// Whether there is none.
@@ -112,11 +135,24 @@ mod tests {
         assert_eq!(table.remove(first), Some('a'));
         let second = table.insert('b');
         assert_eq!(table.get_mut(first), None);
+        assert_eq!(table.get(first), None);
+        assert_eq!(table.get(second), Some(&'b'));
         assert_eq!(table.remove(first), None);
         assert_eq!(table.get_mut(second), Some(&mut 'b'));
         assert_eq!(Key::from_number(second.number()), second);
         assert!(table.iter().map(|(key, _)| key).eq([second]));
         table.remove(second);
         assert!(table.is_empty());
+    }
+
+    #[test]
+    fn parts_have_all_things_once() {
+        let mut table = Table::default();
+        let keys: Vec<Key> = (0..10).map(|number| table.insert(number)).collect();
+        table.remove(keys[4]);
+        let parts = [0..3, 3..5, 5..100, 100..200];
+        let things = parts.into_iter().flat_map(|part| table.within(part));
+        let numbers: Vec<i32> = things.map(|(_, number)| *number).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 5, 6, 7, 8, 9]);
     }
 }
