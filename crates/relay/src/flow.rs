@@ -164,7 +164,7 @@ impl Flow {
         let [client, target] = &mut self.sides;
         let [onward, back] = &mut self.directions;
         let (left, towards_left) = match (client.lost, target.lost) {
-            (None, None) if onward.over && back.over => return Step::Over(Ending::Finished),
+            (None, None) if onward.over && back.over => return self.finish(),
             (None, None) if again => return Step::Again,
             (None, None) => return Step::Waits,
             (Some(_), Some(_)) => {
@@ -187,6 +187,16 @@ impl Flow {
             return Step::Over(Ending::Lost);
         }
         if again { Step::Again } else { Step::Waits }
+    }
+
+    /// Ends the flow as both directions have ended. The kernel sends what is left by itself, but in another's
+    /// name it hears of that only as long as the rules stand, and they go with the last flow. It tells when
+    /// the FIN was acknowledged.
+    fn finish(&self) -> Step {
+        if !self.route.config.transparent || self.sides.iter().all(Side::has_sent_all) {
+            return Step::Over(Ending::Finished);
+        }
+        Step::Waits
     }
 
     /// What the direction from that side may hold.

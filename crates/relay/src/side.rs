@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use wansan_tcp::TcpInfo;
 use wansan_tcp::poller::Ready;
 use wansan_tcp::queues;
 
@@ -126,6 +127,11 @@ impl Side {
     /// Whether the peer has acknowledged all that was written; a FIN that is under way does not count.
     pub(crate) fn is_acknowledged(&self) -> bool {
         queues::unacked_bytes(&self.socket).is_ok_and(|bytes| bytes <= 1)
+    }
+
+    /// Whether the peer has acknowledged all that was written and the FIN, or is gone.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        TcpInfo::of(&self.socket).is_ok_and(|info| info.has_sent_all())
     }
 
     /// Closes the connection in the ordinary way: the kernel sends what was written, and the FIN.

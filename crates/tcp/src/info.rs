@@ -62,6 +62,16 @@ impl TcpInfo {
         u64::from_ne_bytes(word)
     }
 
+    /// Whether nothing is to be sent any more, whatever becomes of the socket: the peer has acknowledged the
+    /// FIN and all before it, or the connection is gone.
+    #[must_use]
+    pub fn has_sent_all(&self) -> bool {
+        const FIN_WAIT2: u8 = 5;
+        const TIME_WAIT: u8 = 6;
+        const CLOSE: u8 = 7;
+        matches!(self.bytes[0], FIN_WAIT2 | TIME_WAIT | CLOSE)
+    }
+
     /// Smoothed round-trip time in ns; 0 before the first measurement.
     #[must_use]
     pub fn srtt_ns(&self) -> u64 {

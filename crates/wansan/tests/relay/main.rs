@@ -49,11 +49,15 @@ const COMMAND: [(&str, Test); 9] = [
 
 type Role = fn() -> Result<(), String>;
 
-const ROLES: [(&str, Role); 15] = [
+const ROLES: [(&str, Role); 16] = [
     ("a relay never carries flows to itself", namespaces::circle),
     (
         "transparent flows keep the client's address",
         namespaces::transparent,
+    ),
+    (
+        "a relay that ends takes no last bytes along",
+        namespaces::last_bytes,
     ),
     (
         "transparent flows cross a link of small packets",

@@ -2,8 +2,9 @@
 //! relay's host.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
@@ -291,7 +292,7 @@ pub(crate) fn circle() -> Result<(), String> {
         if began.elapsed() > LIMIT {
             return Err(format!("still: {snapshot:?}"));
         }
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -354,6 +355,48 @@ pub(crate) fn transparent() -> Result<(), String> {
         Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(()),
         other => Err(format!("{other:?}")),
     }
+}
+
+/// A relay that ends takes its rules along, and no last bytes of its flows.
+pub(crate) fn last_bytes() -> Result<(), String> {
+    const BYTES: usize = 600_000;
+    /// For a relay that would end too early.
+    const HEAD_START: Duration = Duration::from_millis(300);
+    let world = World::build()?;
+    for (listen, to, at) in [
+        ("127.0.0.1:0", "10.9.2.0/24:3260", "10.9.2.2:3260"),
+        ("[::1]:0", "[fd09:2::/64]:3260", "[fd09:2::2]:3260"),
+    ] {
+        let error = |error: std::io::Error| error.to_string();
+        let mut listener = ListenerConfig::new(listen, to);
+        // All of it has room in the kernel before the client reads any.
+        listener.inward.send_buffer_bytes = Some(2 * BYTES);
+        let (mut relay, installed) = world.transparent(listener)?;
+        let server = world.listen(address(at).ip())?;
+        let mut client = world.connect(address(at))?;
+        let (mut accepted, _) = server.accept().map_err(error)?;
+        accepted.write_all(&[7; BYTES]).map_err(error)?;
+        for end in [&accepted, &client] {
+            end.shutdown(Shutdown::Write).map_err(error)?;
+        }
+        accepted.read_to_end(&mut Vec::new()).map_err(error)?;
+        let mut got = Vec::new();
+        thread::scope(|scope| {
+            let (middle, relay) = (&world.middle, &mut relay);
+            scope.spawn(move || {
+                relay.drain(LIMIT, || false);
+                middle.run(move || drop(installed));
+            });
+            thread::sleep(HEAD_START);
+            client.read_to_end(&mut got)
+        })
+        .map_err(|error| format!("{at}: after {} bytes: {error}", got.len()))?;
+        let meter = relay.observer().snapshot().meter;
+        if (got.len(), meter.finished) != (BYTES, 1) {
+            return Err(format!("{at}: {} bytes, {meter:?}", got.len()));
+        }
+    }
+    Ok(())
 }
 
 /// What goes to the relay's own port, but on another host, is not for it, also where it listens at all
