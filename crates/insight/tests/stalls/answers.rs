@@ -17,6 +17,8 @@ use crate::world;
 const CELLS: u64 = 500;
 /// Cells in which a cause was once wrong.
 const ONCE_WRONG: [u64; 6] = [2175, 100_307, 101_776, 106_910, 1_016_887, 5_046_190];
+/// Captures of cells, before losses and behind them, in which one was.
+const ONCE_WRONG_IN_CAPTURES: [u64; 2] = [1_000_017_633, 1_000_060_607];
 /// Of what is known, so much may be missed.
 const MISSED_PERCENT: usize = 2;
 /// The same of captures, which know neither when a PDU was given to TCP nor the congestion window.
@@ -103,6 +105,9 @@ fn captured_at(seed: u64, before_losses: bool) -> (Score, String) {
     let mut known = outcome.waits;
     for wait in &mut known {
         wait.is_owed &= shows(wait, segments, least_ns);
+        // Estimated times may be from before the model's clock began.
+        wait.from_ns += captured::EPOCH_NS;
+        wait.to_ns += captured::EPOCH_NS;
     }
     for stall in &mut found {
         // That a PDU was there earlier than its first byte left is not always known, and without a
@@ -214,12 +219,14 @@ fn nor_where_one_was_once() {
 
 #[test]
 fn no_cause_is_wrong_in_captures() {
-    Tally::of(fresh_seeds(), captured_cell).judge(MISSED_IN_CAPTURES_PERCENT);
+    let seeds = fresh_seeds().chain(ONCE_WRONG_IN_CAPTURES);
+    Tally::of(seeds, captured_cell).judge(MISSED_IN_CAPTURES_PERCENT);
 }
 
 #[test]
 fn nor_in_captures_behind_losses() {
-    Tally::of(0..CELLS, captured_behind).judge(MISSED_IN_CAPTURES_PERCENT);
+    let seeds = (0..CELLS).chain(ONCE_WRONG_IN_CAPTURES);
+    Tally::of(seeds, captured_behind).judge(MISSED_IN_CAPTURES_PERCENT);
 }
 
 /// For whoever changes the finder: `FIRST_SEED` and `SEEDS` say which cells.

@@ -18,7 +18,7 @@ const ACK: u8 = 0x10;
 /// First sequence numbers: both wrap in a long cell.
 const BASES: [u32; 2] = [u32::MAX - 100, u32::MAX - 5000];
 /// What the clock shows when the model's begins.
-const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
+pub(crate) const EPOCH_NS: u64 = 1_700_000_000_000_000_000;
 
 /// Where and how a capture is taken.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +41,7 @@ impl Point {
     }
 }
 
-/// What is found in a capture of the cell that `script` has made, on the model's clock.
+/// What is found in a capture of the cell that `script` has made.
 pub(crate) fn found(script: &Script, conversation: &Conversation, point: Point) -> Vec<Stall> {
     let mut file = tempfile::NamedTempFile::new().expect("there is room for a file");
     file.write_all(&pcap(script, conversation, point))
@@ -54,12 +54,7 @@ pub(crate) fn found(script: &Script, conversation: &Conversation, point: Point) 
         from_ns: 0,
         to_ns: u64::MAX,
     };
-    let mut found = stalls(&capture.cell, all);
-    for stall in &mut found {
-        stall.from_ns -= EPOCH_NS;
-        stall.to_ns -= EPOCH_NS;
-    }
-    found
+    stalls(&capture.cell, all)
 }
 
 /// A pcap file with ns of what passes the point.
