@@ -391,7 +391,7 @@ pub struct Packet {
     pub ack: u32,
     /// TCP payload, in bytes; of a tunnel's packet what follows the headers that can be seen.
     pub payload_bytes: u16,
-    /// Length of the IP packet, in bytes.
+    /// Length of the IP packet, in bytes; 0 of one that passed unseen, as later ones have told.
     pub ip_bytes: u16,
     /// The window field as sent (not scaled).
     pub window: u16,

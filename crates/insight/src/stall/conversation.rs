@@ -9,7 +9,7 @@ use crate::traffic::Way;
 pub struct Segment {
     /// Its row in `packet.parquet`, from 0.
     pub packet: usize,
-    /// When it left its sender.
+    /// When it left its sender; of one that was not seen, when it had left at the latest.
     pub sent_ns: u64,
     /// When it came to its receiver; `None` when it was lost.
     pub arrived_ns: Option<u64>,
@@ -23,6 +23,8 @@ pub struct Segment {
     pub acked: u64,
     /// The receive window that it announces.
     pub window: Announced,
+    /// Whether it was seen itself; else what was behind it has told that there was one.
+    pub is_seen: bool,
 }
 
 /// A receive window, in bytes.

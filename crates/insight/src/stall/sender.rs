@@ -372,6 +372,11 @@ impl<'a> Sender<'a> {
             return None;
         }
         let would_be = in_flight + segment.payload_bytes;
+        let may_fit = would_be <= release.window.most;
+        // What was not seen may have left before the release, if the window let it.
+        if !segment.is_seen && may_fit {
+            return None;
+        }
         if segment.payload_bytes < self.mss {
             // A window counts bytes, or segments of whatever length.
             let most_would_be = would_be.max((release.out + 1) * self.mss);
@@ -382,7 +387,7 @@ impl<'a> Sender<'a> {
             }
         }
         // What the window would have let out waited for something else.
-        if would_be <= release.window.most && segment.payload_bytes < self.mss {
+        if may_fit && segment.payload_bytes < self.mss {
             return None;
         }
         let before_idle = self.window.before_idle;

@@ -132,6 +132,7 @@ fn collect(
             payload_bytes: u64::from(packet.payload_bytes),
             acked,
             window: Announced::AtLeast(0),
+            is_seen: packet.ip_bytes > 0,
         };
         segments.push((segment, packet.window));
     }

@@ -22,6 +22,7 @@ fn conversation(is_all_sent: bool) -> Conversation {
         payload_bytes,
         acked,
         window: Announced::Exactly(1 << 20),
+        is_seen: true,
     };
     let queued = |offset| Queued {
         at_ns: 100 * MS,

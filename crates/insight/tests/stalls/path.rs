@@ -57,6 +57,7 @@ impl Outgoing {
             payload_bytes: self.payload_bytes,
             acked: self.acked,
             window: Announced::Exactly(self.window_bytes),
+            is_seen: true,
         }
     }
 }
