@@ -40,6 +40,8 @@ pub fn stalls(conversation: &Conversation) -> Vec<Stall> {
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     segment: Segment,
+    /// When it left at the earliest.
+    since_ns: u64,
     is_again: bool,
 }
 
@@ -71,8 +73,8 @@ struct Release {
 struct Episode {
     /// It is over when this is acknowledged.
     until: u64,
-    /// Its place in the stalls.
-    stall: usize,
+    /// Its place in the stalls, if its cause is known.
+    stall: Option<usize>,
 }
 
 /// What happens at a sender. At one moment, what comes is the reason of what is sent.
@@ -111,10 +113,12 @@ struct Sender<'a> {
     edges: VecDeque<(u64, Option<Announced>)>,
     out: Vec<Sent>,
     released: Option<Release>,
-    /// When something comes from the receiver.
-    heard_ns: Vec<u64>,
+    /// When something comes from the receiver, and up to where it acknowledges.
+    heard: Vec<(u64, u64)>,
     /// When new data was sent last.
     sent_ns: u64,
+    /// When new data was sent last that was seen.
+    seen_ns: u64,
     /// When the newest data came to the receiver; `None` when it was lost.
     arrived_ns: Option<u64>,
     window: CongestionWindow,
@@ -150,8 +154,9 @@ impl<'a> Sender<'a> {
             edges: VecDeque::new(),
             out: Vec::new(),
             released: None,
-            heard_ns: Vec::new(),
+            heard: Vec::new(),
             sent_ns: 0,
+            seen_ns: 0,
             arrived_ns: None,
             window: CongestionWindow::new(conversation.mss_bytes(way)),
             all_sent_ns: None,
@@ -183,10 +188,11 @@ impl<'a> Sender<'a> {
             }
         }
         events.sort_unstable();
-        let heard = events
-            .iter()
-            .filter(|(_, event)| matches!(event, Event::Hears(_)));
-        self.heard_ns = heard.map(|(time_ns, _)| *time_ns).collect();
+        let heard = events.iter().filter_map(|(time_ns, event)| match event {
+            Event::Hears(place) => Some((*time_ns, segments[*place].acked)),
+            _ => None,
+        });
+        self.heard = heard.collect();
         for (time_ns, event) in events {
             match event {
                 Event::Window(bytes) => self.window.told(bytes),
@@ -289,8 +295,12 @@ impl<'a> Sender<'a> {
         self.sent_ns = now_ns;
         self.arrived_ns = segment.arrived_ns;
         self.window.in_flight(self.next - self.una);
+        if segment.is_seen {
+            self.seen_ns = now_ns;
+        }
         self.out.push(Sent {
             segment,
+            since_ns: self.seen_ns,
             is_again: false,
         });
     }
@@ -440,7 +450,7 @@ impl<'a> Sender<'a> {
         let had_arrived =
             earlier.is_empty() || earlier.iter().any(|sent| sent.segment.arrived_ns.is_some());
         self.again = Some((now_ns, had_arrived));
-        if had_arrived && !self.is_feedback(now_ns) {
+        if had_arrived && self.is_feedback(now_ns, segment.place) == Some(false) {
             // The timer has run out for nothing, but the sender does not know that.
             self.window.lost();
         } else {
@@ -451,23 +461,61 @@ impl<'a> Sender<'a> {
         }
         self.out.push(Sent {
             segment,
+            since_ns: now_ns,
             is_again: true,
         });
     }
 
-    /// Whether what is sent now is sent because something came from the receiver.
-    fn is_feedback(&self, now_ns: u64) -> bool {
+    /// Whether what is sent again from `place` on is sent because something came from the receiver;
+    /// `None` where the times do not tell.
+    fn is_feedback(&self, now_ns: u64, place: u64) -> Option<bool> {
         let soon_ns = LEAST_STALL_NS.max(FEEDBACK_NS.min(self.round_trip_ns / 3));
         let off_ns = match self.conversation.times {
             Times::Seen => 0,
             Times::ByHandshake | Times::ByAcknowledgements => soon_ns,
         };
         let first = self
-            .heard_ns
-            .partition_point(|at_ns| at_ns + soon_ns < now_ns);
-        self.heard_ns
-            .get(first)
-            .is_some_and(|at_ns| *at_ns <= now_ns + off_ns)
+            .heard
+            .partition_point(|(at_ns, _)| at_ns + soon_ns < now_ns);
+        let soon = &self.heard[first..];
+        if soon
+            .first()
+            .is_some_and(|(at_ns, _)| *at_ns <= now_ns + off_ns)
+        {
+            return Some(true);
+        }
+        // All that the round trip is taken for may be acknowledgements that were kept back, so that what
+        // was heard before seems to come later. What acknowledges more did.
+        let mut off = soon
+            .iter()
+            .take_while(|(at_ns, _)| *at_ns <= now_ns.saturating_add(self.round_trip_ns));
+        let may_be = self.conversation.times == Times::ByAcknowledgements
+            && off.any(|(_, acked)| *acked <= place);
+        (!may_be).then_some(false)
+    }
+
+    /// How the sender learned that `lost` was lost, which it sends again; `None` where the times do not
+    /// tell. What it sent behind it and arrived is `behind`.
+    fn cause_of_loss(&self, now_ns: u64, lost: &Sent, behind: Option<&Sent>) -> Option<Cause> {
+        if lost.is_again {
+            return Some(Cause::RetransmissionTimeout);
+        }
+        let Some(behind) = behind else {
+            return Some(Cause::TailLoss);
+        };
+        // No timer is so short, however far off the times at the receiver are.
+        if now_ns.saturating_sub(lost.since_ns) < FEEDBACK_NS {
+            return Some(Cause::FastRetransmit);
+        }
+        if behind.segment.arrived_ns >= Some(now_ns) {
+            let may_be_late = self.conversation.times == Times::ByAcknowledgements;
+            return (!may_be_late).then_some(Cause::TailLoss);
+        }
+        let is_feedback = self.is_feedback(now_ns, lost.segment.place)?;
+        Some(match is_feedback {
+            true => Cause::FastRetransmit,
+            false => Cause::RetransmissionTimeout,
+        })
     }
 
     /// `lost` is sent again as `segment`.
@@ -475,37 +523,33 @@ impl<'a> Sender<'a> {
         if let Some(episode) = self.episode
             && !lost.is_again
         {
-            self.stalls[episode.stall].to_ns = now_ns;
+            if let Some(stall) = episode.stall {
+                self.stalls[stall].to_ns = now_ns;
+            }
             return;
         }
         let is_behind = |sent: &&Sent| {
             sent.segment.place >= lost.segment.end()
                 && sent.segment.sent_ns >= lost.segment.sent_ns
-                && sent.segment.arrived_ns.is_some_and(|at_ns| at_ns < now_ns)
+                && sent.segment.arrived_ns.is_some()
         };
-        let behind = self.out.iter().find(is_behind);
-        let cause = if lost.is_again {
-            Cause::RetransmissionTimeout
-        } else if behind.is_none() {
-            Cause::TailLoss
-        } else if self.is_feedback(now_ns) {
-            Cause::FastRetransmit
-        } else {
-            Cause::RetransmissionTimeout
-        };
+        let behind = self.out.iter().filter(is_behind);
+        let behind = behind.min_by_key(|sent| sent.segment.arrived_ns).copied();
         let pdu = self.conversation.pdu_at(self.way, lost.segment.place);
         let Some(pdu) = pdu else { return };
         let mut evidence = vec![
             Shown::of(Role::Lost, &lost.segment),
             Shown::of(Role::Held, segment),
         ];
-        evidence.extend(behind.map(|sent| Shown::of(Role::WaitedFor, &sent.segment)));
+        let cause = self.cause_of_loss(now_ns, lost, behind.as_ref());
+        let waited_for = behind.filter(|_| cause != Some(Cause::TailLoss));
+        evidence.extend(waited_for.map(|sent| Shown::of(Role::WaitedFor, &sent.segment)));
         self.episode = Some(Episode {
             until: self.next,
-            stall: self.stalls.len(),
+            stall: cause.map(|_| self.stalls.len()),
         });
         self.window.lost();
-        self.stalls.push(Stall {
+        self.stalls.extend(cause.map(|cause| Stall {
             cause,
             session: self.conversation.session,
             task: pdu.task,
@@ -513,6 +557,6 @@ impl<'a> Sender<'a> {
             from_ns: lost.segment.sent_ns,
             to_ns: now_ns,
             evidence,
-        });
+        }));
     }
 }

@@ -6,6 +6,7 @@ mod captured;
 mod cell;
 mod end;
 mod full_buffer;
+mod kept_back;
 mod path;
 mod sessions;
 mod truth;
