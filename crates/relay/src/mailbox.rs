@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::meter::Meter;
 use crate::route::{Listener, Route};
 use crate::seat::Seat;
 use crate::snapshot::Part;
@@ -20,8 +21,10 @@ pub(crate) enum Mail {
     Client(Client),
     /// Listen at these, and nowhere else.
     Listen(Vec<Listener>),
-    /// Say what has been done.
-    Snapshot(SyncSender<Part>),
+    /// Say what has been done; all mail before this is done then, too.
+    Count(SyncSender<Meter>),
+    /// Look at all flows and say what waits in them.
+    Survey(SyncSender<Part>),
     /// End; flows that are there are reset.
     Stop,
 }

@@ -39,20 +39,20 @@ const LISTENER: u64 = u64::MAX;
 const MAILBOX: u64 = u64::MAX - 1;
 
 pub(crate) struct Reactor {
-    pub(crate) number: usize,
-    pub(crate) shared: Arc<Shared>,
+    number: usize,
+    shared: Arc<Shared>,
     poller: Poller,
     /// On the thread that accepts for all.
     listeners: Vec<Listener>,
     /// False during a pause in accepting.
     listens: bool,
-    pub(crate) flows: Table<Flow>,
+    flows: Table<Flow>,
     pool: Pool,
     /// Flows that have had their turn and want another.
     again: Vec<Key>,
     /// Flows that had a deadline when it was last looked.
     timed: Vec<Key>,
-    pub(crate) meter: Meter,
+    meter: Meter,
     /// Looks at all flows that are under way.
     surveys: Vec<Survey>,
     complaints: Complaints,
@@ -124,7 +124,7 @@ impl Reactor {
                 }
             }
             let surveys = std::mem::take(&mut self.surveys).into_iter();
-            let turns = surveys.filter_map(|survey| survey.turn(&self.flows, &self.meter));
+            let turns = surveys.filter_map(|survey| survey.turn(&self.flows));
             self.surveys = turns.collect();
         }
     }
@@ -298,7 +298,11 @@ impl Reactor {
             match mail {
                 Mail::Client(client) => self.take_in(client, now),
                 Mail::Listen(listeners) => self.listen_at(listeners, now),
-                Mail::Snapshot(asker) => self.surveys.push(Survey::new(asker)),
+                Mail::Count(asker) => {
+                    // Whoever asked may have gone.
+                    let _ = asker.send(self.meter);
+                }
+                Mail::Survey(asker) => self.surveys.push(Survey::new(asker)),
                 Mail::Stop => return true,
             }
         }

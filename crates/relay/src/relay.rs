@@ -189,7 +189,7 @@ impl Relay {
         self.tell_of_laws();
         self.listen(self.listeners.clone());
         // Once the first thread has answered, it has the new listeners, and has closed those that go.
-        let _ = self.observer().snapshot();
+        let _ = self.observer().meter();
         Ok(changes)
     }
 
@@ -210,7 +210,7 @@ impl Relay {
         self.listeners.clear();
         self.listen(Vec::new());
         // Once the first thread has answered, it has accepted what had connected before.
-        let _ = self.observer().snapshot();
+        let _ = self.observer().meter();
         while self.shared.seats.taken() > 0 {
             if hurries() || clock::now() >= deadline {
                 return false;

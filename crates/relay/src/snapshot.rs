@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use wansan_tcp::TcpInfo;
@@ -99,10 +99,9 @@ pub struct DirectionSnapshot {
     pub shares: Option<Shares>,
 }
 
-/// One thread's part.
+/// What waits in one thread's flows.
 #[derive(Debug)]
 pub(crate) struct Part {
-    pub(crate) meter: Meter,
     /// By their directions.
     pub(crate) backlogs: [BacklogSum; 2],
     pub(crate) flows: Vec<FlowSnapshot>,
@@ -115,34 +114,57 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// What has been done until now. A thread that has ended, or does not answer within five seconds,
-    /// has no part in it.
+    /// What has been done until now. A thread that has ended, or does not answer within three seconds, has no
+    /// part in it.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        const PATIENCE: Duration = Duration::from_secs(5);
         let shared = &self.shared;
         let mut snapshot = Snapshot {
-            flows_now: shared.seats.taken(),
+            meter: self.meter(),
+            flows_now: self.flows_now(),
             memory_bytes: shared.budget.taken_bytes(),
             memory_bytes_max: shared.budget.most_bytes(),
             memory_refusals: shared.budget.refusals(),
             ..Snapshot::default()
         };
-        let (give, take) = sync_channel(shared.mailboxes.len());
-        for mailbox in &shared.mailboxes {
-            mailbox.put(Mail::Snapshot(give.clone()));
-        }
-        drop(give);
-        for _ in &shared.mailboxes {
-            if let Ok(part) = take.recv_timeout(PATIENCE) {
-                snapshot.meter.add(&part.meter);
-                snapshot.onward.merge(&part.backlogs[CLIENT]);
-                snapshot.back.merge(&part.backlogs[TARGET]);
-                snapshot.flows.extend(part.flows);
-            }
+        for part in self.ask(Mail::Survey) {
+            snapshot.onward.merge(&part.backlogs[CLIENT]);
+            snapshot.back.merge(&part.backlogs[TARGET]);
+            snapshot.flows.extend(part.flows);
         }
         snapshot.flows.sort_by_key(|flow| flow.number);
         snapshot
+    }
+
+    /// What has been counted until now, of all threads that answer within three seconds: without a look at any
+    /// flow, they do at once.
+    #[must_use]
+    pub fn meter(&self) -> Meter {
+        let mut sum = Meter::default();
+        for meter in self.ask(Mail::Count) {
+            sum.add(&meter);
+        }
+        sum
+    }
+
+    /// Flows that there are.
+    #[must_use]
+    pub fn flows_now(&self) -> usize {
+        self.shared.seats.taken()
+    }
+
+    /// Puts a question to all threads; the answers that come in time.
+    fn ask<T>(&self, question: impl Fn(SyncSender<T>) -> Mail) -> Vec<T> {
+        const PATIENCE: Duration = Duration::from_secs(3);
+        let mailboxes = &self.shared.mailboxes;
+        let (give, take) = sync_channel(mailboxes.len());
+        for mailbox in mailboxes {
+            mailbox.put(question(give.clone()));
+        }
+        drop(give);
+        let deadline = clock::now() + PATIENCE;
+        let answer = |_| take.recv_timeout(deadline.since(clock::now())).ok();
+        mailboxes.iter().map_while(answer).collect()
     }
 }
 

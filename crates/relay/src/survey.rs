@@ -3,22 +3,20 @@
 
 use std::cmp::Reverse;
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 use wansan_trace::clock;
 
 use crate::backlog::{Backlog, BacklogSum};
 use crate::flow::Flow;
-use crate::meter::Meter;
 use crate::snapshot::{FlowSnapshot, Part, told};
 use crate::table::{Key, Table};
 
 /// Flows that a thread tells of: those that move most now, or have most waiting. The others are in the sums
 /// only.
 const FLOWS_TOLD: usize = 256;
-/// Flows whose backlogs are looked at in one turn.
-const WEIGHED_AT_ONCE: usize = 64;
-/// Flows that are told of in one turn, which takes longer.
-const TOLD_AT_ONCE: usize = 16;
+/// What a turn takes, and one flow more.
+const TURN: Duration = Duration::from_micros(500);
 
 /// A look that is under way.
 #[derive(Debug)]
@@ -46,42 +44,46 @@ impl Survey {
     }
 
     /// Takes one turn. The survey, where another turn is needed; the last one gives the asker its part.
-    pub(crate) fn turn(mut self, flows: &Table<Flow>, meter: &Meter) -> Option<Survey> {
-        if self.next < flows.places() {
-            self.weigh(flows);
-        } else if !self.heaviest.is_empty() {
-            let rest = self.heaviest.len().saturating_sub(TOLD_AT_ONCE);
-            let keys = self.heaviest.drain(rest..);
-            // Some have ended since.
-            let flows = keys.filter_map(|(_, key)| flows.get(key));
-            self.told.extend(flows.map(told));
+    pub(crate) fn turn(mut self, flows: &Table<Flow>) -> Option<Survey> {
+        let end = clock::now() + TURN;
+        while let Some((key, flow)) = flows.next(self.next) {
+            self.next = key.place() + 1;
+            self.weigh(key, flow);
+            if clock::now() >= end {
+                return Some(self);
+            }
         }
-        if self.next < flows.places() || !self.heaviest.is_empty() {
-            return Some(self);
+        self.keep_heaviest();
+        while let Some((_, key)) = self.heaviest.pop() {
+            // Some have ended since.
+            self.told.extend(flows.get(key).map(told));
+            if clock::now() >= end {
+                return Some(self);
+            }
         }
         // Whoever asked may have gone.
         let _ = self.asker.send(Part {
-            meter: *meter,
             backlogs: self.backlogs,
             flows: self.told,
         });
         None
     }
 
-    fn weigh(&mut self, flows: &Table<Flow>) {
-        let now = clock::now();
-        let end = self.next + WEIGHED_AT_ONCE;
-        for (key, flow) in flows.within(self.next..end) {
-            let mut weight = flow.recent.bytes(now);
-            for (place, sum) in self.backlogs.iter_mut().enumerate() {
-                let [from, to] = [place, 1 - place].map(|side| &flow.sides[side]);
-                let backlog = Backlog::measure(from, &flow.directions[place], to);
-                sum.add(&backlog);
-                weight += backlog.bytes();
-            }
-            self.heaviest.push((weight, key));
+    fn weigh(&mut self, key: Key, flow: &Flow) {
+        let mut weight = flow.recent.bytes(clock::now());
+        for (place, sum) in self.backlogs.iter_mut().enumerate() {
+            let [from, to] = [place, 1 - place].map(|side| &flow.sides[side]);
+            let backlog = Backlog::measure(from, &flow.directions[place], to);
+            sum.add(&backlog);
+            weight += backlog.bytes();
         }
-        self.next = end;
+        self.heaviest.push((weight, key));
+        if self.heaviest.len() >= 2 * FLOWS_TOLD {
+            self.keep_heaviest();
+        }
+    }
+
+    fn keep_heaviest(&mut self) {
         if self.heaviest.len() > FLOWS_TOLD {
             let heaviest = &mut self.heaviest;
             heaviest.select_nth_unstable_by_key(FLOWS_TOLD, |(weight, _)| Reverse(*weight));

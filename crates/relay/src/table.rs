@@ -1,7 +1,5 @@
 //! Things by a key that no later thing in the same place has.
 
-use std::ops::Range;
-
 /// Names a thing of a [`Table`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -13,6 +11,11 @@ pub(crate) struct Key {
 const GENERATION_MASK: u32 = (1 << 30) - 1;
 
 impl Key {
+    /// The place of what it names.
+    pub(crate) fn place(self) -> usize {
+        self.place as usize
+    }
+
     /// As a number of 62 bits.
     pub(crate) fn number(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.place)
@@ -95,27 +98,23 @@ impl<T> Table<T> {
 
     /// All things.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        self.within(0..self.places())
+        self.from(0)
     }
 
-    /// How many places there are, some of them free.
-    pub(crate) fn places(&self) -> usize {
-        self.places.len()
+    /// The first thing in that place or behind it.
+    pub(crate) fn next(&self, place: usize) -> Option<(Key, &T)> {
+        self.from(place).next()
     }
 
-    /// The things in some places; those that there are not hold none.
-    pub(crate) fn within(&self, places: Range<usize>) -> impl Iterator<Item = (Key, &T)> {
-        let end = places.end.min(self.places.len());
-        let slots = self.places.get(places.start..end).unwrap_or_default();
-        (places.start as u32..)
-            .zip(slots)
-            .filter_map(|(place, slot)| {
-                let key = Key {
-                    place,
-                    generation: slot.generation,
-                };
-                slot.thing.as_deref().map(|thing| (key, thing))
-            })
+    fn from(&self, place: usize) -> impl Iterator<Item = (Key, &T)> {
+        let slots = self.places.get(place..).unwrap_or_default();
+        (place as u32..).zip(slots).filter_map(|(place, slot)| {
+            let key = Key {
+                place,
+                generation: slot.generation,
+            };
+            slot.thing.as_deref().map(|thing| (key, thing))
+        })
     }
 
     /// Whether there is none.
@@ -146,13 +145,17 @@ mod tests {
     }
 
     #[test]
-    fn parts_have_all_things_once() {
+    fn one_after_the_other_is_all_things() {
         let mut table = Table::default();
-        let keys: Vec<Key> = (0..10).map(|number| table.insert(number)).collect();
-        table.remove(keys[4]);
-        let parts = [0..3, 3..5, 5..100, 100..200];
-        let things = parts.into_iter().flat_map(|part| table.within(part));
-        let numbers: Vec<i32> = things.map(|(_, number)| *number).collect();
-        assert_eq!(numbers, [0, 1, 2, 3, 5, 6, 7, 8, 9]);
+        let keys: Vec<Key> = (0..5).map(|number| table.insert(number)).collect();
+        table.remove(keys[0]);
+        table.remove(keys[3]);
+        let mut place = 0;
+        let mut numbers = Vec::new();
+        while let Some((key, number)) = table.next(place) {
+            place = key.place() + 1;
+            numbers.push(*number);
+        }
+        assert_eq!(numbers, [1, 2, 4]);
     }
 }

@@ -271,7 +271,7 @@ impl RelayArgs {
 
     /// Says what it has done.
     fn tell_end(&self, relay: &Relay, left: usize) -> Result<()> {
-        let meter = relay.observer().snapshot().meter;
+        let meter = relay.observer().meter();
         if self.json {
             let fallbacks = Fallback::ALL.map(Fallback::name).into_iter();
             let fallbacks: serde_json::Map<_, _> = fallbacks
@@ -381,7 +381,7 @@ pub(crate) fn run(args: &RelayArgs) -> Result<ExitCode> {
         Ok(status(&relay))
     })?;
     relay.drain(args.drain, || orders.hurries());
-    let left = relay.observer().snapshot().flows_now;
+    let left = relay.observer().flows_now();
     if left > 0 {
         remark(&format!(
             "wansan relay: {left} flows have not ended: they are reset"

@@ -17,8 +17,9 @@ use crate::commands::{is_heard, remark, tell_heard, tell_json_heard};
 /// A relay is asked no more often.
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// It answers at once; a silence of this length is an error.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// It answers soon, and within its own patience with threads that are in the way; a silence of this length is an
+/// error.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The longest answer that is read, in bytes: that of some thousand flows.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
