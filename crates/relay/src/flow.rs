@@ -29,6 +29,10 @@ use crate::socket;
 /// lost.
 const RESET_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a transparent flow that has ended waits for its last bytes to be acknowledged. After it they have
+/// what time the rules stand.
+const LAST_BYTES_PATIENCE: Duration = Duration::from_secs(60);
+
 /// The client's side, in [`Flow::sides`]; the direction from it has the same place.
 pub(crate) const CLIENT: usize = 0;
 
@@ -164,7 +168,7 @@ impl Flow {
         let [client, target] = &mut self.sides;
         let [onward, back] = &mut self.directions;
         let (left, towards_left) = match (client.lost, target.lost) {
-            (None, None) if onward.over && back.over => return self.finish(),
+            (None, None) if onward.over && back.over => return self.finish(now),
             (None, None) if again => return Step::Again,
             (None, None) => return Step::Waits,
             (Some(_), Some(_)) => {
@@ -190,10 +194,21 @@ impl Flow {
     }
 
     /// Ends the flow as both directions have ended. The kernel sends what is left by itself, but in another's
-    /// name it hears of that only as long as the rules stand, and they go with the last flow. It tells when
-    /// the FIN was acknowledged.
-    fn finish(&self) -> Step {
-        if !self.route.config.transparent || self.sides.iter().all(Side::has_sent_all) {
+    /// name it hears of that only as long as the rules stand, and they go with the last flow. The poller tells
+    /// when a FIN was acknowledged.
+    fn finish(&mut self, now: Instant) -> Step {
+        if !self.route.config.transparent {
+            return Step::Over(Ending::Finished);
+        }
+        if self.deadline.is_none() {
+            // From here on it ends in order, whatever becomes of the relay.
+            self.sides.iter().for_each(Side::let_go);
+        }
+        let deadline = *self.deadline.get_or_insert(now + LAST_BYTES_PATIENCE);
+        if self.sides.iter().any(|side| side.take_error().is_err()) {
+            return Step::Over(Ending::Lost);
+        }
+        if now >= deadline || self.sides.iter().all(Side::has_sent_all) {
             return Step::Over(Ending::Finished);
         }
         Step::Waits
@@ -257,7 +272,7 @@ impl Flow {
         // Before another connection can have the same ends.
         self.own_end = None;
         if matches!(ending, Ending::Finished) {
-            self.sides.into_iter().for_each(Side::let_go);
+            self.sides.iter().for_each(Side::let_go);
         }
     }
 }

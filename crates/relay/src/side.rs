@@ -134,8 +134,8 @@ impl Side {
         TcpInfo::of(&self.socket).is_ok_and(|info| info.has_sent_all())
     }
 
-    /// Closes the connection in the ordinary way: the kernel sends what was written, and the FIN.
-    pub(crate) fn let_go(self) {
+    /// From now on closing is the ordinary one: the kernel sends what was written, and the FIN.
+    pub(crate) fn let_go(&self) {
         // A connection that is gone already needs none.
         let _ = set_socket_linger(&self.socket, None);
     }

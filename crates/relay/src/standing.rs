@@ -20,7 +20,8 @@ struct Stand {
 impl Standing {
     /// Has these rules in force, which are those of the listeners of `relay`. Those of a listener that is
     /// gone take nothing any more, but keep its flows; they are removed by a later change, when the flows
-    /// have gone. Not by this one: the kernel may still send the last bytes of flows that have ended.
+    /// have gone. Not by this one: what a peer repeats because the last acknowledgement was lost would go past
+    /// the connections that wait for it.
     ///
     /// # Errors
     /// The first [`RulesError`]. The other rules are in force all the same, and where one failed, what

@@ -67,9 +67,9 @@ impl TcpInfo {
     #[must_use]
     pub fn has_sent_all(&self) -> bool {
         const FIN_WAIT2: u8 = 5;
-        const TIME_WAIT: u8 = 6;
+        /// Also of a socket whose connection is in TIME-WAIT.
         const CLOSE: u8 = 7;
-        matches!(self.bytes[0], FIN_WAIT2 | TIME_WAIT | CLOSE)
+        matches!(self.bytes[0], FIN_WAIT2 | CLOSE)
     }
 
     /// Smoothed round-trip time in ns; 0 before the first measurement.
@@ -265,6 +265,12 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream, UdpSocket};
+
+    #[test]
+    fn all_is_sent_when_the_fin_was_acknowledged_or_the_connection_is_gone() {
+        let states = (1..=11).filter(|state| TcpInfo::parse(&[*state]).has_sent_all());
+        assert_eq!(states.collect::<Vec<u8>>(), [5, 7]);
+    }
 
     #[test]
     fn a_connection_that_moved_data_shows_it() {

@@ -381,19 +381,21 @@ pub(crate) fn last_bytes() -> Result<(), String> {
         }
         accepted.read_to_end(&mut Vec::new()).map_err(error)?;
         let mut got = Vec::new();
-        thread::scope(|scope| {
+        let (drained, read) = thread::scope(|scope| {
             let (middle, relay) = (&world.middle, &mut relay);
-            scope.spawn(move || {
-                relay.drain(LIMIT, || false);
+            let draining = scope.spawn(move || {
+                let drained = relay.drain(LIMIT, || false);
                 middle.run(move || drop(installed));
+                drained
             });
             thread::sleep(HEAD_START);
-            client.read_to_end(&mut got)
-        })
-        .map_err(|error| format!("{at}: after {} bytes: {error}", got.len()))?;
-        let meter = relay.observer().snapshot().meter;
-        if (got.len(), meter.finished) != (BYTES, 1) {
-            return Err(format!("{at}: {} bytes, {meter:?}", got.len()));
+            let read = client.read_to_end(&mut got);
+            (draining.join(), read)
+        });
+        read.map_err(|error| format!("{at}: after {} bytes: {error}", got.len()))?;
+        let finished = relay.observer().meter().finished;
+        if (got.len(), drained.ok(), finished) != (BYTES, Some(true), 1) {
+            return Err(format!("{at}: {} bytes, {finished} finished", got.len()));
         }
     }
     Ok(())
