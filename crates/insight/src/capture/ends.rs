@@ -106,10 +106,15 @@ fn apart(seen: Vec<Seen>) -> Vec<Seen> {
         let mut from = place;
         for to in inside.copied().chain([end]) {
             let left_out_bytes = segment.payload_bytes - (to - from);
-            let ip_bytes = u64::from(segment.ip_bytes).saturating_sub(left_out_bytes);
+            let payload_bytes = to - from;
+            let ip_bytes = match u64::from(segment.ip_bytes) {
+                // It was not seen, nor is any of it.
+                0 => 0,
+                whole => whole.saturating_sub(left_out_bytes).max(payload_bytes),
+            };
             parts.push(Seen {
                 place: Some(from),
-                payload_bytes: to - from,
+                payload_bytes,
                 seq: segment.seq.wrapping_add((from - place) as u32),
                 ip_bytes: ip_bytes as u16,
                 ..segment

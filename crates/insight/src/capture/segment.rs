@@ -106,7 +106,9 @@ pub(super) fn segment<'a>(frame: &Frame<'a>) -> Option<Segment<'a>> {
         flags: tcp.header_slice()[13],
         window: tcp.window_size(),
         ecn: declared.ecn,
-        ip_bytes: u16::try_from(declared.ip_bytes).unwrap_or(u16::MAX),
+        // No length of its own: at least that of what it carries.
+        ip_bytes: u16::try_from(declared.ip_bytes.max(header_bytes + payload_bytes))
+            .unwrap_or(u16::MAX),
         payload,
         payload_bytes,
         options,

@@ -503,13 +503,14 @@ impl<'a> Sender<'a> {
         let Some(behind) = behind else {
             return Some(Cause::TailLoss);
         };
-        // No timer is so short, however far off the times at the receiver are.
-        if now_ns.saturating_sub(lost.since_ns) < FEEDBACK_NS {
+        // Times at the receiver may be off by what acknowledgements were kept back, then.
+        let is_vague = self.conversation.times == Times::ByAcknowledgements;
+        // Few timers are so short.
+        if is_vague && now_ns.saturating_sub(lost.since_ns) < FEEDBACK_NS {
             return Some(Cause::FastRetransmit);
         }
         if behind.segment.arrived_ns >= Some(now_ns) {
-            let may_be_late = self.conversation.times == Times::ByAcknowledgements;
-            return (!may_be_late).then_some(Cause::TailLoss);
+            return (!is_vague).then_some(Cause::TailLoss);
         }
         let is_feedback = self.is_feedback(now_ns, lost.segment.place)?;
         Some(match is_feedback {
