@@ -15,6 +15,10 @@ const SHARE_PERCENT: i64 = 92;
 /// The most that a thread has saved by being idle. With what it is granted meanwhile, it uses
 /// 940 ms of any second at most, and a quarter of a second without a rest.
 const MOST_SAVED_NS: i64 = 20_000_000;
+/// The most that it may owe: what a processor's clock that ran wild cost.
+const MOST_OWED_NS: i64 = 20_000_000;
+/// A shorter sleep costs more than it is worth.
+const LEAST_REST_NS: u64 = 50_000;
 /// How often the time that was used is looked at, which takes a system call.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -45,12 +49,14 @@ impl Allowance {
         let used_ns = used_ns();
         let granted_ns = passed.as_nanos() as i64 * SHARE_PERCENT / 100;
         let spent_ns = used_ns.saturating_sub(self.used_ns) as i64;
-        self.saved_ns = (self.saved_ns + granted_ns - spent_ns).min(MOST_SAVED_NS);
+        let saved_ns = self.saved_ns + granted_ns - spent_ns;
+        self.saved_ns = saved_ns.clamp(-MOST_OWED_NS, MOST_SAVED_NS);
         self.looked = now;
         self.used_ns = used_ns;
         let owed_ns = u64::try_from(-self.saved_ns).unwrap_or(0);
         // What is owed is granted while it sleeps.
-        (owed_ns > 0).then(|| Duration::from_nanos(owed_ns * 100 / SHARE_PERCENT as u64))
+        (owed_ns >= LEAST_REST_NS)
+            .then(|| Duration::from_nanos(owed_ns * 100 / SHARE_PERCENT as u64))
     }
 }
 
@@ -84,10 +90,10 @@ mod tests {
             while self.now < end {
                 let used_ns = self.used.as_nanos() as u64;
                 if let Some(rest) = self.allowance.rest(self.now, || used_ns) {
-                    self.now = self.now + rest;
+                    self.now += rest;
                     self.rests.push(rest);
                 }
-                self.now = self.now + TURN;
+                self.now += TURN;
                 self.used += TURN.mul_f64(part);
             }
         }
@@ -129,7 +135,7 @@ mod tests {
         let mut thread = Thread::new();
         thread.works(1.0, Duration::from_millis(5));
         let rests = thread.rests.len();
-        thread.now = thread.now + Duration::from_millis(2);
+        thread.now += Duration::from_millis(2);
         thread.works(1.0, Duration::from_millis(20));
         assert_eq!(thread.rests.len(), rests);
     }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use wansan_lab::emulator::Scheduling;
 use wansan_lab::world::World;
 use wansan_path::{Effects, Limit, Rate};
+use wansan_trace::clock;
 
-use crate::{check, clean, socket, start, stop};
+use crate::{LONG, check, clean, socket, start, stop};
 
 /// With the headers of UDP, IP and Ethernet: 100 bytes.
 const PAYLOAD: [u8; 58] = [0; 58];
@@ -32,7 +33,8 @@ pub(crate) fn a_busy_link_leaves_the_kernel_its_share(world: &World) -> Result<(
             .map_err(|error| format!("send: {error}"))?;
     }
     let left = || emulator.statistics().paths[0].counters.held.packets;
-    while left() > 0 {
+    let deadline = clock::now() + LONG;
+    while left() > 0 && clock::now() < deadline {
         thread::sleep(Duration::from_millis(1));
     }
     let after = stop(emulator)?.statistics;
