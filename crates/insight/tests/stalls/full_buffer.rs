@@ -1,44 +1,29 @@
 //! A send buffer with room for one segment, by hand: the model's ends take all that they are given.
 
 use wansan_insight::stall::sender::stalls;
-use wansan_insight::stall::{Announced, Cause, Conversation, Queued, Sampled, Segment, Times};
+use wansan_insight::stall::{Cause, Conversation, Sampled, Times};
 use wansan_insight::traffic::Way;
-use wansan_trace::{ConnectionId, SessionId, TaskTag};
+use wansan_trace::{ConnectionId, SessionId};
+
+use crate::by_hand::{data_in, segment};
 
 const MS: u64 = 1_000_000;
 const ONE_WAY_NS: u64 = 10 * MS;
-const DATA_IN: u8 = 0x25;
 const PDU_BYTES: u64 = 1072;
 
 /// Two Data-In that were queued together; the second leaves when the first one's acknowledgement has
 /// come, which its receiver kept back for 40 ms.
 fn conversation(is_all_sent: bool) -> Conversation {
-    let segment = |packet, way, sent_ns, place, payload_bytes, acked| Segment {
-        packet,
-        sent_ns,
-        arrived_ns: Some(sent_ns + ONE_WAY_NS),
-        way,
-        place,
-        payload_bytes,
-        acked,
-        window: Announced::Exactly(1 << 20),
-        is_seen: true,
-    };
-    let queued = |offset| Queued {
-        at_ns: 100 * MS,
-        offset,
-        task: TaskTag(1),
-        opcode: DATA_IN,
-    };
+    let queued = |offset| data_in(100 * MS, offset);
     let (there, back) = (Way::ToInitiator, Way::ToTarget);
     Conversation {
         session: SessionId(1),
         connection: ConnectionId(0),
         segments: vec![
-            segment(0, back, 80 * MS, 0, 48, 0),
-            segment(1, there, 100 * MS, 0, PDU_BYTES, 48),
-            segment(2, back, 150 * MS, 48, 0, PDU_BYTES),
-            segment(3, there, 160 * MS, PDU_BYTES, PDU_BYTES, 48),
+            segment(0, back, (80 * MS, ONE_WAY_NS), (0, 48), 0),
+            segment(1, there, (100 * MS, ONE_WAY_NS), (0, PDU_BYTES), 48),
+            segment(2, back, (150 * MS, ONE_WAY_NS), (48, 0), PDU_BYTES),
+            segment(3, there, (160 * MS, ONE_WAY_NS), (PDU_BYTES, PDU_BYTES), 48),
         ],
         requests: Vec::new(),
         answers: vec![queued(0), queued(PDU_BYTES)],

@@ -2,47 +2,38 @@
 //! for longer than it is, so that what the sender heard seems to come after what it sent because of it.
 
 use wansan_insight::stall::sender::stalls;
-use wansan_insight::stall::{Announced, Cause, Conversation, Queued, Segment, Times};
+use wansan_insight::stall::{Cause, Conversation, Segment, Times};
 use wansan_insight::traffic::Way;
-use wansan_trace::{ConnectionId, SessionId, TaskTag};
+use wansan_trace::{ConnectionId, SessionId};
+
+use crate::by_hand::{data_in, segment};
 
 const MS: u64 = 1_000_000;
 /// What a way is taken for.
 const ONE_WAY_NS: u64 = 60 * MS;
-const DATA_IN: u8 = 0x25;
 const PDU_BYTES: u64 = 1448;
 
 /// Of two Data-In the first is lost. It is sent again at `again_ms`, and what says that the second one has
 /// come seems to come at `heard_ms`.
 fn told(second_ms: u64, heard_ms: u64, again_ms: u64, times: Times) -> Option<Cause> {
-    let segment = |packet, way, sent_ns, place, payload_bytes, acked| Segment {
-        packet,
-        sent_ns,
-        arrived_ns: Some(sent_ns + ONE_WAY_NS),
-        way,
-        place,
-        payload_bytes,
-        acked,
-        window: Announced::Exactly(1 << 20),
-        is_seen: true,
-    };
-    let queued = |offset| Queued {
-        at_ns: 1000 * MS,
-        offset,
-        task: TaskTag(1),
-        opcode: DATA_IN,
-    };
+    let queued = |offset| data_in(1000 * MS, offset);
     let (there, back) = (Way::ToInitiator, Way::ToTarget);
     let heard_ns = heard_ms * MS - ONE_WAY_NS;
     let mut segments = vec![
-        segment(0, back, 900 * MS, 0, 48, 0),
+        segment(0, back, (900 * MS, ONE_WAY_NS), (0, 48), 0),
         Segment {
             arrived_ns: None,
-            ..segment(1, there, 1000 * MS, 0, PDU_BYTES, 48)
+            ..segment(1, there, (1000 * MS, ONE_WAY_NS), (0, PDU_BYTES), 48)
         },
-        segment(2, there, second_ms * MS, PDU_BYTES, PDU_BYTES, 48),
-        segment(3, back, heard_ns, 48, 0, 0),
-        segment(4, there, again_ms * MS, 0, PDU_BYTES, 48),
+        segment(
+            2,
+            there,
+            (second_ms * MS, ONE_WAY_NS),
+            (PDU_BYTES, PDU_BYTES),
+            48,
+        ),
+        segment(3, back, (heard_ns, ONE_WAY_NS), (48, 0), 0),
+        segment(4, there, (again_ms * MS, ONE_WAY_NS), (0, PDU_BYTES), 48),
     ];
     segments.sort_by_key(|segment| segment.sent_ns);
     let conversation = Conversation {

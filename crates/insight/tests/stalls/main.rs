@@ -2,6 +2,7 @@
 //! the segments, and notes what it waits for while it does.
 
 mod answers;
+mod by_hand;
 mod captured;
 mod cell;
 mod end;
