@@ -10,6 +10,7 @@ mod case;
 mod client;
 mod connections;
 mod digest;
+mod fencing;
 mod initiator;
 mod login;
 mod logout;
@@ -21,6 +22,7 @@ mod recovery_within;
 mod reinstatement;
 mod reject;
 mod sequence;
+mod slow_copy;
 mod task_management;
 mod text;
 mod wire;
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         recovery_within::trials(),
         recovery_connection::trials(),
         reinstatement::trials(),
+        fencing::trials(),
         async_message::trials(),
         initiator::trials(),
     ];
