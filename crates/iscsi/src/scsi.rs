@@ -17,7 +17,8 @@
 //!
 //! What initiators share, such as mode parameters and reservations, is kept by `nexus`; the rules of
 //! reservations are in `reservation`, their commands in `reserve_in` and `reserve_out`, and what keeps
-//! them over a restart in `reserve_keep`.
+//! them over a restart in `reserve_keep`. Answers that fence other initiators off wait for the stores
+//! by `fence`.
 
 pub mod answer;
 pub mod attention;
@@ -27,6 +28,7 @@ pub mod cdb;
 mod command;
 mod copy;
 pub mod device;
+mod fence;
 pub mod inquiry;
 mod lba_status;
 pub mod malformed;
@@ -55,9 +57,10 @@ pub use attention::{UnitAttention, UnitAttentions};
 pub use cdb::Cdb;
 pub use copy::{CopyJob, CopyProgress, CopySegment};
 pub use device::{DeviceError, TargetDevice};
+pub(crate) use fence::{Fence, Ticket};
 pub use lba_status::LbaStatus;
 pub use malformed::Malformed;
-pub use nexus::{Nexus, NexusId};
+pub use nexus::{Nexus, NexusId, Remains};
 pub use operation::MediumOperation;
 pub use port::InitiatorPort;
 pub use reserve_keep::ReservationChange;

@@ -11,6 +11,7 @@ mod answered;
 mod answering;
 mod connection;
 mod error;
+mod fenced;
 mod handshake;
 mod hold;
 mod incoming;
@@ -33,5 +34,7 @@ pub use error::Close;
 pub use handshake::{Handshake, HandshakeError};
 pub use memory::Memory;
 pub use meter::{ConnectionMeter, LatencyHistogram, OperationMeter, SessionMeter, UnitMeter};
-pub use session::{Notice, Session, SessionConfig};
+pub use session::{Session, SessionConfig};
 pub use work::Work;
+
+pub use crate::scsi::Remains;

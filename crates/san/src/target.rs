@@ -265,6 +265,7 @@ impl Target {
         let mailboxes = (0..config.threads.max(1))
             .map(|_| Mailbox::new().map(Arc::new))
             .collect::<Result<Vec<_>, _>>()?;
+        directory.set_bells(&mailboxes);
         let shared = Arc::new(Shared {
             addresses,
             directory: RwLock::new(Arc::new(directory)),
@@ -317,6 +318,7 @@ impl Target {
         let is_in_use = |name: &str| self.shared.registry.has_sessions(name);
         let before = old.before(&is_in_use);
         let (new, opened) = Directory::new(offer, &before, &self.shared.memory)?;
+        new.set_bells(&self.shared.mailboxes);
         let changes = new.changes(&old);
         let mut directory = self
             .shared

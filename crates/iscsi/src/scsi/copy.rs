@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 
 use super::answer::{Reply, cut};
 use super::command::{Call, Delivery, Outcome};
-use super::nexus::Access;
+use super::nexus::{Access, Nexus};
 use super::{AdditionalSense, MediumOperation, Sense, SenseKey, be16, be32, be64, opcode};
 
 /// Bounds, as RECEIVE COPY OPERATING PARAMETERS reports them.
@@ -54,6 +54,25 @@ pub struct CopyJob {
     pub segments: Vec<CopySegment>,
     /// To be kept up to date while it goes on.
     pub progress: Arc<CopyProgress>,
+}
+
+impl CopyJob {
+    /// The places of the units that it reads and writes, each once.
+    pub(super) fn units(&self) -> Vec<usize> {
+        let segments = self.segments.iter();
+        let mut units: Vec<usize> = segments
+            .flat_map(|segment| [segment.from_unit, segment.to_unit])
+            .collect();
+        units.sort_unstable();
+        units.dedup();
+        units
+    }
+
+    /// Whether all units may still be read and written as the segments say.
+    pub(super) fn recheck(&self, nexus: &Nexus) -> Result<(), Sense> {
+        let mut segments = self.segments.iter();
+        segments.try_for_each(|segment| reachable(nexus, segment.from_unit, segment.to_unit))
+    }
 }
 
 impl PartialEq for CopyJob {
@@ -234,15 +253,9 @@ fn segment_of(
         units.get(index).copied().flatten().ok_or(unreachable)
     };
     let (from, to) = (unit(4)?, unit(6)?);
-    let (source, destination) = (call.nexus.view(from), call.nexus.view(to));
     let device = call.device.units();
-    let reachable = source.access >= Access::Reading
-        && destination.access >= Access::Full
-        && !source.stopped
-        && !destination.stopped
-        && !destination.mode.write_protected
-        && !device[to].read_only;
-    if !reachable {
+    reachable(call.nexus, from, to)?;
+    if device[to].read_only {
         return Err(unreachable);
     }
     let blocks = u64::from(be16(descriptor, 10));
@@ -269,6 +282,20 @@ fn segment_of(
         len_bytes,
     };
     Ok((len_bytes > 0).then_some(segment))
+}
+
+/// Whether the state of both units lets `nexus` copy.
+fn reachable(nexus: &Nexus, from: usize, to: usize) -> Result<(), Sense> {
+    let (source, destination) = (nexus.view(from), nexus.view(to));
+    let reachable = source.access >= Access::Reading
+        && destination.access >= Access::Full
+        && !source.stopped
+        && !destination.stopped
+        && !destination.mode.write_protected;
+    match reachable {
+        true => Ok(()),
+        false => Err(aborted(AdditionalSense::COPY_TARGET_NOT_REACHABLE)),
+    }
 }
 
 /// RECEIVE COPY STATUS (LID1).

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use super::answer::Reply;
 use super::command::{Call, Command, Delivery, Refused, Run, find, rows};
-use super::nexus::Common;
+use super::fence::Fence;
+use super::nexus::{Access, Common, State, View};
 use super::reservation::Reservations;
 use super::{
-    AdditionalSense, Answer, Cdb, Decoded, Executed, InitiatorPort, LogicalUnit, Nexus, NexusId,
-    Sense, SenseKey, StoreOperation, UnitAttention, inquiry, opcode, report_luns, request_sense,
+    AdditionalSense, Answer, Cdb, Decoded, Executed, InitiatorPort, LogicalUnit, MediumOperation,
+    Nexus, NexusId, Sense, SenseKey, StoreOperation, UnitAttention, inquiry, opcode, report_luns,
+    request_sense,
 };
 use crate::wire::Lun;
 
@@ -206,22 +208,72 @@ impl TargetDevice {
         });
     }
 
-    /// The unit at `place` is reset (SAM-5 6.3.3): what RESERVE (6) had reserved is free, and the
-    /// mode parameters are the default ones. Every nexus reports that it has happened, from its
-    /// next command on; ending its tasks is the caller's.
-    pub fn reset(&self, place: usize) {
-        self.common.change(|state| {
+    /// The unit at `place` is reset by `by` (SAM-5 6.3.3): what RESERVE (6) had reserved is free, and
+    /// the mode parameters are the default ones. Every nexus reports that it has happened, from its
+    /// next command on. The tasks of all other nexuses end; those of `by` are the caller's to end,
+    /// and the answer is to wait for the fence.
+    pub(crate) fn reset(&self, place: usize, by: NexusId) -> Fence {
+        self.end_tasks(place, by, |state| {
             state.reset(place, &self.units);
             state.establish(place, UnitAttention::UnitReset, |_| true);
-        });
+        })
     }
 
     /// The task set of the unit at `place` is cleared by `by`: every other nexus reports that, from
-    /// its next command on (SAM-5 7.6).
-    pub fn clear(&self, place: usize, by: NexusId) {
-        let attention = UnitAttention::CommandsCleared;
-        self.common
-            .change(|state| state.establish(place, attention, |known| known.id != by));
+    /// its next command on (SAM-5 7.5), and its tasks end as with [`TargetDevice::reset`].
+    pub(crate) fn clear(&self, place: usize, by: NexusId) -> Fence {
+        self.end_tasks(place, by, |state| {
+            let attention = UnitAttention::CommandsCleared;
+            state.establish(place, attention, |known| known.id != by);
+        })
+    }
+
+    fn end_tasks(&self, place: usize, by: NexusId, change: impl FnOnce(&mut State)) -> Fence {
+        let fence = self.common.change(|state| {
+            change(state);
+            state.abort(place, |known| known.id != by);
+            state.fence(place, by)
+        });
+        self.common.ring();
+        fence
+    }
+
+    /// Sets what is called, from any thread, when sessions of this device have something to look
+    /// at: [`Session::review`](crate::target::Session::review) is to be called for each of them. It
+    /// is called rarely, and must not call back. Only the first one counts.
+    pub fn set_bell(&self, bell: impl Fn() + Send + Sync + 'static) {
+        self.common.set_bell(Box::new(bell));
+    }
+
+    /// Whether what was decided when a command came may still be done now that a store is to be asked:
+    /// a reservation applies to commands that were there before it (SPC-4 5.13.1), and nothing is
+    /// written once a unit is write protected or stopped. `medium` is what a deferred command has
+    /// come to. `nexus` must be fresh.
+    pub(crate) fn recheck(
+        &self,
+        place: usize,
+        operation: &StoreOperation,
+        medium: Option<&MediumOperation>,
+        nexus: &Nexus,
+    ) -> Result<(), Answer> {
+        let (unit, view) = (&self.units[place], nexus.view(place));
+        let checked = match (operation, medium) {
+            (StoreOperation::Read { .. }, _) => check_view(view, Access::Reading, true, false),
+            (StoreOperation::Write { .. }, _) => check_view(view, Access::Full, true, true),
+            // A flush harms nobody, and a kept reservation has been decided on.
+            (StoreOperation::Flush { .. }, _) | (_, Some(MediumOperation::KeepReservations(_))) => {
+                Ok(())
+            }
+            (StoreOperation::Deferred { cdb, .. }, medium) => match find(unit, cdb) {
+                Ok(command) => check(command, unit, place, nexus),
+                Err(sense) => Err(sense.into()),
+            }
+            .and_then(|()| match medium {
+                Some(MediumOperation::Copy(job)) => job.recheck(nexus).map_err(Refused::from),
+                _ => Ok(()),
+            }),
+        };
+        checked.map_err(Answer::from)
     }
 
     /// An incorrect LUN (SAM-5 5.11): the device still says so, and lists the right ones.
@@ -249,8 +301,7 @@ const MISTAKE: Sense = Sense::new(
     AdditionalSense::INTERNAL_TARGET_FAILURE,
 );
 
-/// Whether a unit is in a state to carry `command` out for `nexus`: reservations first (SPC-4
-/// 5.13.1), then whether it is started, then whether it may be written.
+/// Whether a unit is in a state to carry `command` out for `nexus`.
 fn check(
     command: &Command,
     unit: &LogicalUnit,
@@ -258,18 +309,27 @@ fn check(
     nexus: &Nexus,
 ) -> Result<(), Refused> {
     let view = nexus.view(place);
-    if view.access < command.access {
+    let writes = command.writes && !unit.read_only;
+    check_view(view, command.access, command.needs_medium, writes)?;
+    if command.writes && unit.read_only {
+        let additional = AdditionalSense::WRITE_PROTECTED;
+        return Err(Sense::new(SenseKey::DataProtect, additional).into());
+    }
+    Ok(())
+}
+
+/// Reservations first (SPC-4 5.13.1), then whether the unit is started, then whether it may be
+/// written.
+fn check_view(view: View, access: Access, needs_medium: bool, writes: bool) -> Result<(), Refused> {
+    if view.access < access {
         return Err(Refused::Conflict);
     }
-    if view.stopped && command.needs_medium {
+    if view.stopped && needs_medium {
         let additional = AdditionalSense::COMMAND_REQUIRED;
         return Err(Sense::new(SenseKey::NotReady, additional).into());
     }
-    if command.writes && (unit.read_only || view.mode.write_protected) {
-        let additional = match unit.read_only {
-            true => AdditionalSense::WRITE_PROTECTED,
-            false => AdditionalSense::SOFTWARE_WRITE_PROTECTED,
-        };
+    if writes && view.mode.write_protected {
+        let additional = AdditionalSense::SOFTWARE_WRITE_PROTECTED;
         return Err(Sense::new(SenseKey::DataProtect, additional).into());
     }
     Ok(())

@@ -214,11 +214,14 @@ fn select(call: &mut Call<'_>, descriptor_bytes: usize, long: bool, list: &[u8])
         return Ok(Reply::DONE);
     }
     let (place, own) = (call.place, call.nexus.id());
-    call.device.common().change(|state| {
+    let fence = call.device.common().change(|state| {
         state.units[place].mode = wanted;
         let attention = UnitAttention::ModeParametersChanged;
         state.establish(place, attention, |nexus| nexus.id != own);
+        // With SWP nothing of theirs may land any more.
+        state.fence(place, own)
     });
+    call.nexus.wait_for(fence);
     Ok(Reply::DONE)
 }
 

@@ -6,10 +6,12 @@
 //! for it: what its reservations let through, and the unit attentions it has to report.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::copy::CopyRecord;
+use super::fence::{Batch, Fence, Ticket, UnitOperations, drain_all};
 use super::port::InitiatorPort;
 use super::reservation::Reservations;
 use super::reserve_keep::Replaced;
@@ -98,6 +100,19 @@ pub(super) struct Known {
     pending: Vec<UnitAttentions>,
     /// Places of units where its tasks are to be aborted.
     aborts: Vec<usize>,
+    /// What counts its operations at the units' stores, by place.
+    batches: Vec<Arc<Batch>>,
+    /// Another session has taken its place.
+    replaced: bool,
+}
+
+/// A nexus that is lost, of which operations are at stores.
+#[derive(Debug)]
+struct Gone {
+    id: NexusId,
+    port: InitiatorPort,
+    /// By the units' places.
+    batches: Vec<(usize, Arc<Batch>)>,
 }
 
 /// What all nexuses of a device have in common.
@@ -105,6 +120,8 @@ pub(super) struct Known {
 pub(super) struct State {
     last_id: u64,
     pub(super) nexuses: Vec<Known>,
+    /// No more than there are operations at stores.
+    gone: Vec<Gone>,
     pub(super) units: Vec<UnitState>,
 }
 
@@ -130,13 +147,45 @@ impl State {
         }
     }
 
-    /// Has the tasks of every nexus that `hit` picks aborted at the unit at `place`.
+    /// Has the tasks of every nexus that `hit` picks aborted at the unit at `place`. They end
+    /// without an answer (TAS is 0).
     pub(super) fn abort(&mut self, place: usize, hit: impl Fn(&Known) -> bool) {
         for nexus in self.nexuses.iter_mut().filter(|nexus| hit(nexus)) {
             if !nexus.aborts.contains(&place) {
                 nexus.aborts.push(place);
             }
         }
+    }
+
+    /// A fence for what every nexus but `own` has at the store of the unit at `place`.
+    pub(super) fn fence(&mut self, place: usize, own: NexusId) -> Fence {
+        let mut fence = Fence::default();
+        for nexus in self.nexuses.iter_mut().filter(|nexus| nexus.id != own) {
+            fence.await_batch(std::mem::take(&mut nexus.batches[place]));
+        }
+        for (at, batch) in self.gone.iter().flat_map(|gone| &gone.batches) {
+            if *at == place {
+                fence.await_batch(Arc::clone(batch));
+            }
+        }
+        fence
+    }
+
+    /// A fence for what the initiator of `port` has left at stores: everything of its nexuses that
+    /// are gone, and of the one that a new session of `port` replaces, which asks no store any more.
+    fn succeed(&mut self, port: &InitiatorPort) -> Fence {
+        let mut fence = Fence::default();
+        for nexus in self.nexuses.iter_mut().filter(|nexus| nexus.port == *port) {
+            nexus.replaced = true;
+            for batch in &mut nexus.batches {
+                fence.await_batch(std::mem::take(batch));
+            }
+        }
+        let left = self.gone.iter().filter(|gone| gone.port.name == port.name);
+        for (_, batch) in left.flat_map(|gone| &gone.batches) {
+            fence.await_batch(Arc::clone(batch));
+        }
+        fence
     }
 
     /// What holds at the unit at `place` for a nexus.
@@ -150,12 +199,21 @@ impl State {
     }
 }
 
+/// Called when sessions have something to look at.
+type Bell = Box<dyn Fn() + Send + Sync>;
+
 /// The common state and its version.
-#[derive(Debug)]
 pub(super) struct Common {
     /// Counts the changes. It is written under the lock, after what it announces.
     version: AtomicU64,
     state: Mutex<State>,
+    bell: OnceLock<Bell>,
+}
+
+impl fmt::Debug for Common {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state.fmt(f)
+    }
 }
 
 impl Common {
@@ -172,8 +230,10 @@ impl Common {
             state: Mutex::new(State {
                 last_id: 0,
                 nexuses: Vec::new(),
+                gone: Vec::new(),
                 units: units.collect(),
             }),
+            bell: OnceLock::new(),
         })
     }
 
@@ -191,14 +251,27 @@ impl Common {
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let changed = change(&mut state);
-        self.version.fetch_add(1, Ordering::Release);
+        // `SeqCst`: see the fence's module.
+        self.version.fetch_add(1, Ordering::SeqCst);
         changed
+    }
+
+    /// Sets what [`Common::ring`] calls; the first one stays.
+    pub(super) fn set_bell(&self, bell: Bell) {
+        let _ = self.bell.set(bell);
+    }
+
+    /// Has every session of the device reviewed.
+    pub(super) fn ring(&self) {
+        if let Some(bell) = self.bell.get() {
+            bell();
+        }
     }
 }
 
 /// One I_T nexus, which is one iSCSI session, as its owner has it: what holds for it at each unit,
-/// its unit attentions, and the copies that it has asked for. When it is dropped the nexus is lost:
-/// what was reserved by RESERVE (6) is free again (SPC-2 5.5.1).
+/// its unit attentions, its operations at stores, and the copies that it has asked for. When it is
+/// dropped the nexus is lost: what was reserved by RESERVE (6) is free again (SPC-2 5.5.1).
 #[derive(Debug)]
 pub struct Nexus {
     common: Arc<Common>,
@@ -210,23 +283,36 @@ pub struct Nexus {
     attentions: Vec<UnitAttentions>,
     /// Places of units where its tasks are to be aborted.
     aborts: Vec<usize>,
+    /// Its operations at stores, by the units' places.
+    operations: Vec<UnitOperations>,
+    /// What the command that was decided last has to wait for before it is answered.
+    fence: Fence,
+    /// Another session has taken its place.
+    replaced: bool,
     /// EXTENDED COPY commands, for RECEIVE COPY STATUS; oldest first.
     pub(super) copies: VecDeque<CopyRecord>,
 }
 
 impl Nexus {
+    /// A nexus of `port`, in place of one that was there. Its first operation must wait for the
+    /// fence that [`Nexus::take_fence`] gives: the initiator may repeat what it thinks lost, and an
+    /// old write must not land after a new one (RFC 7143 §6.3.5).
     pub(super) fn new(common: &Arc<Common>, port: InitiatorPort) -> Nexus {
-        let mut state = common.lock();
-        state.last_id += 1;
-        let id = NexusId(state.last_id);
-        let units = state.units.len();
-        state.nexuses.push(Known {
-            id,
-            port: port.clone(),
-            pending: vec![UnitAttentions::default(); units],
-            aborts: Vec::new(),
+        let (id, units, fence) = common.change(|state| {
+            state.last_id += 1;
+            let id = NexusId(state.last_id);
+            let units = state.units.len();
+            let fence = state.succeed(&port);
+            state.nexuses.push(Known {
+                id,
+                port: port.clone(),
+                pending: vec![UnitAttentions::default(); units],
+                aborts: Vec::new(),
+                batches: (0..units).map(|_| Arc::default()).collect(),
+                replaced: false,
+            });
+            (id, units, fence)
         });
-        drop(state);
         let mut nexus = Nexus {
             common: Arc::clone(common),
             id,
@@ -235,6 +321,9 @@ impl Nexus {
             views: Vec::new(),
             attentions: vec![UnitAttentions::default(); units],
             aborts: Vec::new(),
+            operations: (0..units).map(|_| UnitOperations::default()).collect(),
+            fence,
+            replaced: false,
             copies: VecDeque::new(),
         };
         nexus.fetch();
@@ -264,9 +353,13 @@ impl Nexus {
 
     /// Fetches what has changed, if anything has.
     pub(super) fn refresh(&mut self) {
-        if self.version != self.common.version.load(Ordering::Acquire) {
+        if self.is_stale() {
             self.fetch();
         }
+    }
+
+    fn is_stale(&self) -> bool {
+        self.version != self.common.version.load(Ordering::SeqCst)
     }
 
     fn fetch(&mut self) {
@@ -282,14 +375,81 @@ impl Nexus {
                 attentions.merge(std::mem::take(pending));
             }
             self.aborts.append(&mut own.aborts);
+            for (operations, batch) in self.operations.iter_mut().zip(&own.batches) {
+                operations.turn_to(batch);
+            }
+            self.replaced = own.replaced;
         }
     }
 
-    /// The units, by their places, where another nexus has had this one's tasks aborted (PREEMPT AND
-    /// ABORT) since the last call.
-    pub fn take_aborts(&mut self) -> Vec<usize> {
+    /// The units, by their places, where another nexus has had this one's tasks aborted since the
+    /// last call.
+    pub(crate) fn take_aborts(&mut self) -> Vec<usize> {
         self.refresh();
         std::mem::take(&mut self.aborts)
+    }
+
+    /// Whether another session has taken the place of this one, as of the last refresh: nothing more
+    /// may be asked of the stores for it.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.replaced
+    }
+
+    /// Has the command that is being decided wait for `fence` before it is answered.
+    pub(super) fn wait_for(&mut self, fence: Fence) {
+        self.fence.merge(fence);
+    }
+
+    /// What the command that was decided last has to wait for, before a store is asked on its behalf
+    /// and before it is answered.
+    pub(crate) fn take_fence(&mut self) -> Fence {
+        std::mem::take(&mut self.fence)
+    }
+
+    /// Counts an operation at the store of the unit at `place` that works on the units at `others`,
+    /// too. `None` when the state has changed since the last refresh: it may not be allowed any more.
+    pub(crate) fn enter(&mut self, place: usize, others: &[usize]) -> Option<Ticket> {
+        let ticket = Ticket::enter(&mut self.operations, place, others);
+        // Looked at after the batch was marked busy: see the fence's module.
+        if self.is_stale() {
+            self.leave(ticket);
+            return None;
+        }
+        Some(ticket)
+    }
+
+    /// The store has answered an operation.
+    pub(crate) fn leave(&mut self, ticket: Ticket) {
+        if ticket.leave(&mut self.operations) {
+            self.common.ring();
+        }
+    }
+
+    /// Ends the nexus while operations may be at stores: fences go on waiting for them until the
+    /// result is dropped.
+    pub(crate) fn end(mut self) -> Remains {
+        let batches = self.take_busy();
+        if !batches.is_empty() {
+            self.common.lock().gone.push(Gone {
+                id: self.id,
+                port: self.port.clone(),
+                batches: batches.clone(),
+            });
+        }
+        Remains {
+            common: Arc::clone(&self.common),
+            id: self.id,
+            batches,
+        }
+    }
+
+    /// The batches that have operations, with the units' places. They are not this one's any more.
+    fn take_busy(&mut self) -> Vec<(usize, Arc<Batch>)> {
+        let operations = std::mem::take(&mut self.operations);
+        let units = operations.iter().enumerate();
+        let busy = units.flat_map(|(place, unit)| unit.busy().map(move |batch| (place, batch)));
+        busy.map(|(place, batch)| (place, Arc::clone(batch)))
+            .collect()
     }
 
     pub(super) fn belongs_to(&self, common: &Arc<Common>) -> bool {
@@ -309,7 +469,33 @@ impl Drop for Nexus {
             }
         }
         if held {
-            self.common.version.fetch_add(1, Ordering::Release);
+            self.common.version.fetch_add(1, Ordering::SeqCst);
+        }
+        drop(state);
+        if drain_all(&self.take_busy()) {
+            self.common.ring();
+        }
+    }
+}
+
+/// Operations of a session that has ended which are at stores. To be dropped when the stores have
+/// answered them: others may wait for that.
+#[derive(Debug)]
+#[must_use = "dropping it says that the stores have answered"]
+pub struct Remains {
+    common: Arc<Common>,
+    id: NexusId,
+    batches: Vec<(usize, Arc<Batch>)>,
+}
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        if self.batches.is_empty() {
+            return;
+        }
+        self.common.lock().gone.retain(|gone| gone.id != self.id);
+        if drain_all(&self.batches) {
+            self.common.ring();
         }
     }
 }

@@ -95,6 +95,18 @@ pub enum MediumOperation {
 }
 
 impl MediumOperation {
+    /// The places of units beside its own that it works on.
+    pub(crate) fn other_units(&self, own: usize) -> Vec<usize> {
+        match self {
+            MediumOperation::Copy(job) => {
+                let mut units = job.units();
+                units.retain(|unit| *unit != own);
+                units
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Bytes of data that it carries.
     #[must_use]
     pub fn data_bytes(&self) -> usize {

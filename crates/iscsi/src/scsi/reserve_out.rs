@@ -43,7 +43,7 @@ fn list_length() -> Refused {
 /// RESERVE (6): the unit is this nexus's alone. Not beside persistent reservations (SPC-4 5.12.3).
 pub(super) fn reserve_6(call: &mut Call<'_>) -> Outcome {
     let (place, id) = (call.place, call.nexus.id());
-    call.device.common().change(|state| {
+    let fence = call.device.common().change(|state| {
         check_settled(state, place)?;
         let reservations = &mut state.units[place].reservations;
         let free = reservations.exclusive.is_none_or(|holder| holder == id);
@@ -51,8 +51,10 @@ pub(super) fn reserve_6(call: &mut Call<'_>) -> Outcome {
             return Err(Refused::Conflict);
         }
         reservations.exclusive = Some(id);
-        Ok(Reply::DONE)
-    })
+        Ok(state.fence(place, id))
+    })?;
+    call.nexus.wait_for(fence);
+    Ok(Reply::DONE)
 }
 
 /// RELEASE (6): what another nexus has reserved stays so, which is no error.
@@ -93,8 +95,8 @@ impl Request {
     }
 }
 
-/// PERSISTENT RESERVE OUT. When what outlives a restart has changed, it is answered once that has
-/// been written.
+/// PERSISTENT RESERVE OUT. One that takes rights from other nexuses is answered once nothing of theirs
+/// is at the store, and one that has changed what outlives a restart once that has been written.
 pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) -> Outcome {
     let bytes = list_bytes(call)?;
     let list = delivery.data;
@@ -130,7 +132,11 @@ pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) ->
         return Err(in_list());
     }
     let nexus = (own, &port);
-    let kept = call.device.common().change(|state| {
+    let fences = matches!(
+        action,
+        RESERVE | PREEMPT | PREEMPT_AND_ABORT | REGISTER_AND_MOVE
+    );
+    let (kept, fence) = call.device.common().change(|state| {
         check_settled(state, place)?;
         let unit = &state.units[place].reservations;
         // SPC-2 5.5.1: a unit that RESERVE (6) has reserved has no persistent reservations.
@@ -146,15 +152,21 @@ pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) ->
             (REGISTER_AND_MOVE, Some(moved)) => hand_over(state, place, nexus, &request, moved),
             _ => preempt(state, place, nexus, &request),
         }?;
+        let fence = fences.then(|| state.fence(place, own)).unwrap_or_default();
         let unit = &mut state.units[place];
         let text = unit.reservations.to_text();
         if text == text_before {
-            return Ok(None);
+            return Ok((None, fence));
         }
         unit.kept_version += 1;
         unit.replaced = Some(Replaced::new(unit.kept_version, before));
-        Ok(Some((unit.kept_version, text)))
+        Ok::<_, Refused>((Some((unit.kept_version, text)), fence))
     })?;
+    call.nexus.wait_for(fence);
+    if action == PREEMPT_AND_ABORT {
+        // Sessions that are silent let their tasks go.
+        call.device.common().ring();
+    }
     let Some((version, text)) = kept else {
         return Ok(Reply::DONE);
     };

@@ -226,7 +226,7 @@ impl Core {
         let data_pdus = match &task.stage {
             Stage::Collecting(collecting) => collecting.r2t_sn,
             Stage::Ready(progress) | Stage::AtStore(progress) => progress.data_pdus(),
-            Stage::Refused(_) | Stage::Aborted => 0,
+            Stage::Refused(_) | Stage::Aborted | Stage::Fenced(_) => 0,
         };
         if let Repeat::No = task.repeat {
             trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Leave);
@@ -270,6 +270,7 @@ impl Core {
         self.return_grant(match &task.stage {
             Stage::Collecting(collecting) => collecting.granted_bytes,
             Stage::Ready(progress) | Stage::AtStore(progress) => progress.granted_bytes,
+            Stage::Fenced(fenced) => fenced.progress.granted_bytes,
             Stage::Refused(_) | Stage::Aborted => 0,
         });
         Some(task)

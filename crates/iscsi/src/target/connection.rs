@@ -54,6 +54,8 @@ pub(super) struct Link {
     pub(super) pinged: bool,
     /// It is to be closed: nothing more is heard.
     pub(super) ended: bool,
+    /// It is logged out, and the answer waits for stores: nothing more is heard.
+    pub(super) leaving: bool,
     /// Answers that the initiator has not acknowledged; none are kept at error recovery level 0.
     pub(super) kept: Option<Kept>,
     /// Its socket is gone, and its tasks wait until then to move to another connection.
@@ -86,6 +88,7 @@ impl Connection {
                 text: Responder::default(),
                 pinged: false,
                 ended: false,
+                leaving: false,
                 kept: None,
                 lost_until: None,
                 meter: ConnectionMeter::default(),
@@ -164,6 +167,7 @@ impl Link {
     pub(super) fn hears(&self) -> bool {
         let pending_bytes = self.transmitter.pending().len();
         !self.ended
+            && !self.leaving
             && !self.is_lost()
             && (pending_bytes == 0 || !self.short && pending_bytes < SEND_LIMIT_BYTES)
     }

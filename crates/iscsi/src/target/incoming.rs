@@ -274,7 +274,7 @@ impl Core {
                 .and_then(|request| self.manage(place, link, bhs, &request, now, trace)),
             Opcode::NopOut => self.nop_out(link, bhs, data, now, trace),
             Opcode::TextRequest => self.text_request(link, bhs, data, now, trace),
-            _ => self.logout(link, bhs, now, trace),
+            _ => self.logout(place, link, bhs, now, trace),
         };
         if let Err(Close::Parse(_)) = handled {
             self.reject(link, RejectReason::InvalidPduField, bhs, now, trace);
@@ -323,21 +323,8 @@ impl Core {
             .decode(command.lun, &command.cdb, &mut self.nexus);
         let expected_bytes = command.expected_data_transfer_length;
         let (unit, operation) = match decoded {
-            Decoded::Answer(answer) if command.final_ => {
-                self.answer_at_once(place, link, &command, &answer, now, trace);
-                return Ok(());
-            }
-            // Unsolicited data follows, which nobody wants: let it pass, then say so.
             Decoded::Answer(answer) => {
-                let mut task = Task::new(place, link, &command, (0, FLUSH_NOTHING), 0, layout, now);
-                task.stage = Stage::Refused(match answer.status {
-                    ScsiStatus::Good => Sense::NONE.into(),
-                    status => Refusal {
-                        status,
-                        sense: answer.sense,
-                    },
-                });
-                self.tasks.insert(tag, task);
+                self.decided(place, link, &command, answer, now, trace);
                 return Ok(());
             }
             Decoded::Store { unit, operation } => (unit, operation),
@@ -383,6 +370,43 @@ impl Core {
         Ok(())
     }
 
+    /// Answers a command that its CDB alone has decided: at once, or when its fence is down.
+    fn decided(
+        &mut self,
+        place: usize,
+        link: &mut Link,
+        command: &ScsiCommand,
+        answer: Answer,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let mut fence = self.nexus.take_fence();
+        let is_fenced = !fence.is_down();
+        if command.final_ && !is_fenced {
+            self.answer_at_once(place, link, command, &answer, now, trace);
+            return;
+        }
+        let tag = command.task_tag;
+        let unit = self.config.device.place(command.lun).unwrap_or_default();
+        let layout = self.layout(link);
+        let mut task = Task::new(place, link, command, (unit, FLUSH_NOTHING), 0, layout, now);
+        if !command.final_ {
+            // Unsolicited data follows, which nobody wants: it passes first.
+            task.stage = Stage::Refused(match answer.status {
+                ScsiStatus::Good => Sense::NONE.into(),
+                status => Refusal {
+                    status,
+                    sense: answer.sense,
+                },
+            });
+            self.tasks.insert(tag, task);
+            return;
+        }
+        trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Enter);
+        self.tasks.insert(tag, task);
+        self.wait_for(tag, fence, Some(answer));
+    }
+
     /// Gives a task that has all its data to the device server.
     pub(super) fn ready(
         &mut self,
@@ -392,7 +416,11 @@ impl Core {
         trace: &mut Recorder,
     ) {
         trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Enter);
-        if let Some(answer) = self.execute(tag) {
+        let answer = self.execute(tag);
+        let mut fence = self.nexus.take_fence();
+        if !fence.is_down() {
+            self.wait_for(tag, fence, answer);
+        } else if let Some(answer) = answer {
             self.answer_task(link, tag, &answer, now, trace);
         } else {
             link.ready.push_back(tag);
@@ -541,6 +569,7 @@ impl Task {
             layout,
             snack_tag: 0,
             repeat: Repeat::No,
+            ticket: None,
             stage: Stage::Ready(Progress::default()),
         }
     }

@@ -7,26 +7,40 @@ use wansan_trace::{Instant, Recorder, TaskTag};
 use super::connection::Link;
 use super::error::Close;
 use super::incoming::Held;
-use super::session::{Core, Notice, Session, link_at};
+use super::session::{Core, Session, link_at};
 use super::task::Stage;
+use crate::scsi::Fence;
 use crate::sequence::Sn;
 use crate::wire::{
-    Bhs, Lun, RejectReason, ScsiCommand, TaskManagementFunction, TaskManagementRequest,
-    TaskManagementResult,
+    Bhs, LogoutResult, Lun, RejectReason, ScsiCommand, TaskManagementFunction,
+    TaskManagementRequest, TaskManagementResult,
 };
 
 /// Functions that may wait at once for tasks that are at a store.
 const MAX_WAITING: usize = 16;
 
-/// A function whose answer waits until its tasks have left the stores, and until commands that were
-/// sent before it on other connections have come.
+/// A function or a logout whose answer waits until the tasks that it ends have left the stores.
 #[derive(Debug)]
 pub(super) struct Management {
-    request: TaskTag,
+    pub(super) request: TaskTag,
     pub(super) place: usize,
-    tasks: Vec<TaskTag>,
-    /// Commands for the unit that come before this CmdSN are affected, too.
-    missing: Option<(Lun, Sn)>,
+    pub(super) kind: ManagementKind,
+    /// Tasks of this session.
+    pub(super) tasks: Vec<TaskTag>,
+    /// Those of others.
+    pub(super) fence: Fence,
+    /// Commands for the unit that come before this CmdSN are affected, too: they have to come first,
+    /// on other connections.
+    pub(super) missing: Option<(Lun, Sn)>,
+}
+
+/// What is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ManagementKind {
+    /// A task management function.
+    Function,
+    /// A logout, which ends the connection that it came on, or only others.
+    Logout { own: bool },
 }
 
 impl Core {
@@ -52,6 +66,7 @@ impl Core {
             return Ok(());
         }
         let unit = self.config.device.place(request.lun);
+        let mut fence = Fence::default();
         let (tasks, result) = match request.function {
             TaskManagementFunction::AbortTask => {
                 let found = self.tasks.contains_key(&request.referenced_task_tag);
@@ -78,26 +93,28 @@ impl Core {
                 TaskManagementResult::Complete,
             ),
             TaskManagementFunction::ClearTaskSet => {
-                // One task set for all initiators (TST 0): theirs are cleared, and they are told.
-                let units: Vec<usize> = unit.into_iter().collect();
-                for &unit in &units {
-                    self.config.device.clear(unit, self.nexus.id());
+                // One task set for all initiators (TST 0): theirs are cleared, and they report that.
+                if let Some(unit) = unit {
+                    fence = self.config.device.clear(unit, self.nexus.id());
                 }
-                self.notices.push_back(Notice::TasksEnded { units });
                 (
                     self.affected(Some(request.lun), request.cmd_sn),
                     TaskManagementResult::Complete,
                 )
             }
             TaskManagementFunction::LogicalUnitReset => {
-                self.reset_units(unit.into_iter().collect());
+                if let Some(unit) = unit {
+                    fence = self.config.device.reset(unit, self.nexus.id());
+                }
                 (
                     self.affected(Some(request.lun), request.cmd_sn),
                     TaskManagementResult::Complete,
                 )
             }
             TaskManagementFunction::TargetWarmReset => {
-                self.reset_units((0..self.config.device.units().len()).collect());
+                for unit in 0..self.config.device.units().len() {
+                    fence.merge(self.config.device.reset(unit, self.nexus.id()));
+                }
                 (
                     self.affected(None, request.cmd_sn),
                     TaskManagementResult::Complete,
@@ -109,7 +126,7 @@ impl Core {
             }
             _ => (Vec::new(), TaskManagementResult::NotSupported),
         };
-        let at_store = self.abort(&tasks, now, trace);
+        let tasks = self.abort(&tasks, now, trace);
         let missing = match request.function {
             TaskManagementFunction::AbortTaskSet
             | TaskManagementFunction::ClearTaskSet
@@ -120,16 +137,18 @@ impl Core {
             }
             _ => None,
         };
-        if at_store.is_empty() && missing.is_none() {
+        let mut waiting = Management {
+            request: request.task_tag,
+            place,
+            kind: ManagementKind::Function,
+            tasks,
+            fence,
+            missing,
+        };
+        if result != TaskManagementResult::Complete || self.is_over(&mut waiting) {
             self.send_managed(link, request.task_tag, result, now, trace);
         } else {
-            let request = request.task_tag;
-            self.management.push(Management {
-                request,
-                place,
-                tasks: at_store,
-                missing,
-            });
+            self.management.push(waiting);
         }
         Ok(())
     }
@@ -212,56 +231,46 @@ impl Core {
         at_store
     }
 
-    /// Tells this initiator and the others that the units were reset.
-    fn reset_units(&mut self, units: Vec<usize>) {
-        for &unit in &units {
-            self.config.device.reset(unit);
-        }
-        self.notices.push_back(Notice::TasksEnded { units });
+    /// Whether nothing that a function or a logout has to end can land any more.
+    pub(super) fn is_over(&self, waiting: &mut Management) -> bool {
+        let exp_cmd_sn = self.window.exp_cmd_sn();
+        let have_come = waiting
+            .missing
+            .is_none_or(|(_, before)| before.le(exp_cmd_sn));
+        waiting.tasks.retain(|tag| self.tasks.contains_key(tag));
+        let is_first = self.predecessors.is_none();
+        is_first && have_come && waiting.tasks.is_empty() && waiting.fence.is_down()
     }
 }
 
 impl Session {
-    /// Another initiator has reset these units or cleared their task sets: ends the tasks there. The
-    /// device has noted the unit attention already.
-    pub fn end_tasks(&mut self, units: &[usize], now: Instant, trace: &mut Recorder) {
-        let tasks = self.core.tasks.iter();
-        let hit = tasks
-            .filter(|(_, task)| units.contains(&task.unit))
-            .map(|(tag, _)| *tag);
-        let hit: Vec<TaskTag> = hit.collect();
-        self.core.abort(&hit, now, trace);
-        self.grant_waiting(now, trace);
-    }
-
-    /// Ends the tasks that another nexus has had aborted with its registration (PREEMPT AND ABORT,
-    /// SPC-4 5.13.11.5).
-    pub(super) fn abort_preempted(&mut self, now: Instant, trace: &mut Recorder) {
-        let units = self.core.nexus.take_aborts();
-        if units.is_empty() {
-            return;
-        }
-        let tasks = self.core.tasks.iter();
-        let hit = tasks.filter(|(_, task)| units.contains(&task.unit));
-        let hit: Vec<TaskTag> = hit.map(|(tag, _)| *tag).collect();
-        self.core.abort(&hit, now, trace);
-    }
-
-    /// Answers the functions whose tasks have all left the stores.
+    /// Answers the functions and logouts that have nothing to wait for any more.
     pub(super) fn management_done(&mut self, now: Instant, trace: &mut Recorder) {
         let Session { core, connections } = self;
-        let tasks = &core.tasks;
-        let exp_cmd_sn = core.window.exp_cmd_sn();
-        let done = |waiting: &mut Management| {
-            let have_come = waiting
-                .missing
-                .is_none_or(|(_, before)| before.le(exp_cmd_sn));
-            have_come && waiting.tasks.iter().all(|tag| !tasks.contains_key(tag))
-        };
-        let answered: Vec<Management> = core.management.extract_if(.., done).collect();
-        for Management { request, place, .. } in answered {
-            if let Some(link) = link_at(connections, place) {
-                core.send_managed(link, request, TaskManagementResult::Complete, now, trace);
+        let mut waiting = std::mem::take(&mut core.management);
+        let over = waiting.extract_if(.., |waiting| core.is_over(waiting));
+        let over: Vec<Management> = over.collect();
+        core.management = waiting;
+        for Management {
+            request,
+            place,
+            kind,
+            ..
+        } in over
+        {
+            let Some(link) = link_at(connections, place) else {
+                continue;
+            };
+            match kind {
+                ManagementKind::Function => {
+                    let result = TaskManagementResult::Complete;
+                    core.send_managed(link, request, result, now, trace);
+                }
+                ManagementKind::Logout { own } => {
+                    core.send_logout(link, request, LogoutResult::Closed, now, trace);
+                    let end = if own { Err(Close::LoggedOut) } else { Ok(()) };
+                    core.end_after(place, link, end);
+                }
             }
         }
         self.grant_waiting(now, trace);

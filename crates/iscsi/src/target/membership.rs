@@ -1,5 +1,6 @@
 //! How connections come into a session and leave it (RFC 7143 §6.3, §7.1.4, §11.14).
 
+use core::ops::Range;
 use core::time::Duration;
 
 use wansan_trace::{ConnectionId, Instant, Recorder, TaskTag};
@@ -7,8 +8,11 @@ use wansan_trace::{ConnectionId, Instant, Recorder, TaskTag};
 use super::connection::{Connection, Link};
 use super::error::Close;
 use super::kept::Kept;
+use super::management::{Management, ManagementKind};
 use super::session::{Core, Session};
+use super::task::{Stage, Task};
 use crate::keys::SessionParameters;
+use crate::scsi::Fence;
 use crate::sequence::Sn;
 use crate::wire::{AsyncEvent, Bhs, LogoutReason, LogoutRequest, LogoutResult};
 
@@ -264,9 +268,10 @@ impl Core {
         }
     }
 
-    /// Carries out a Logout Request.
+    /// Carries out a Logout Request that has come on the connection at `here`.
     pub(super) fn logout(
         &mut self,
+        here: usize,
         link: &mut Link,
         bhs: &Bhs,
         now: Instant,
@@ -275,13 +280,13 @@ impl Core {
         let request = LogoutRequest::parse(bhs)?;
         self.release(!request.immediate);
         let cid = Some(ConnectionId(request.cid));
-        let here = |place: &Place| place.cid == cid || place.lost == cid;
+        let is_named = |place: &Place| place.cid == cid || place.lost == cid;
         let named = match request.reason {
             LogoutReason::CloseSession => 0..self.places.len(),
             // What works under the CID comes before what is left of one that did.
             _ => match (
                 self.place_of(ConnectionId(request.cid)),
-                self.places.iter().position(here),
+                self.places.iter().position(is_named),
             ) {
                 (Some(place), _) | (None, Some(place)) => place..place + 1,
                 (None, None) => 0..0,
@@ -295,25 +300,58 @@ impl Core {
         } else {
             LogoutResult::Closed
         };
-        let mut own = Ok(());
-        if result == LogoutResult::Closed {
-            for place in named {
-                own = own.and(self.log_out(place, for_recovery, link.id, now, trace));
-            }
+        if result != LogoutResult::Closed {
+            self.send_logout(link, request.task_tag, result, now, trace);
+            return Ok(());
+        }
+        let mut waiting = Management {
+            request: request.task_tag,
+            place: here,
+            kind: ManagementKind::Logout {
+                own: named.contains(&here),
+            },
+            tasks: self.landing(named.clone()),
+            fence: Fence::default(),
+            missing: None,
+        };
+        // Last, as it discards what waits on the connections that it names.
+        for place in named.clone() {
+            self.log_out(place, for_recovery, here, now, trace);
+        }
+        if !self.is_over(&mut waiting) {
+            link.leaving = named.contains(&here);
+            self.management.push(waiting);
+            return Ok(());
         }
         self.send_logout(link, request.task_tag, result, now, trace);
-        own
+        if named.contains(&here) {
+            return Err(Close::LoggedOut);
+        }
+        Ok(())
     }
 
-    /// Logs out the connection at `place`, which may be the one that the request came on.
+    /// Tasks of these connections that a store may still change the medium for.
+    fn landing(&self, places: Range<usize>) -> Vec<TaskTag> {
+        let lands = |task: &Task| match task.stage {
+            Stage::AtStore(_) => !task.reads(),
+            Stage::Aborted => true,
+            _ => false,
+        };
+        let tasks = self.tasks.iter();
+        let tasks = tasks.filter(|(_, task)| places.contains(&task.place) && lands(task));
+        tasks.map(|(tag, _)| *tag).collect()
+    }
+
+    /// Logs out the connection at `place`; the one at `own`, which the request came on, is closed
+    /// after the answer.
     fn log_out(
         &mut self,
         place: usize,
         for_recovery: bool,
-        own: ConnectionId,
+        own: usize,
         now: Instant,
         trace: &mut Recorder,
-    ) -> Result<(), Close> {
+    ) {
         let Place { cid, lost, .. } = self.places[place];
         if for_recovery {
             // §11.14: what was not its turn yet is discarded, the rest is suspended.
@@ -325,12 +363,8 @@ impl Core {
             self.end_tasks_of(place, now, trace);
             self.places[place].farewell = Farewell::Closed;
         }
-        if cid == Some(own) {
-            return Err(Close::LoggedOut);
-        }
-        if cid.is_some() || lost.is_some() && !for_recovery {
+        if place != own && (cid.is_some() || lost.is_some() && !for_recovery) {
             self.ends.push_back((place, Close::LoggedOut));
         }
-        Ok(())
     }
 }

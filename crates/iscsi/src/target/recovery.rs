@@ -145,7 +145,7 @@ impl Core {
                     }
                     true
                 }
-                Stage::Refused(_) | Stage::Aborted => false,
+                Stage::Refused(_) | Stage::Aborted | Stage::Fenced(_) => false,
             };
         }
         let Some(answered) = self.answered.get(&tag) else {
@@ -268,7 +268,7 @@ impl Core {
         match &mut task.stage {
             Stage::Ready(progress) => progress.begin_at(&layout),
             Stage::AtStore(progress) => progress.restart = true,
-            Stage::Collecting(_) | Stage::Refused(_) | Stage::Aborted => {}
+            Stage::Collecting(_) | Stage::Refused(_) | Stage::Aborted | Stage::Fenced(_) => {}
         }
     }
 

@@ -18,7 +18,7 @@ use super::task::{TagHash, Tasks};
 use super::window::CommandWindow;
 use crate::keys::SessionParameters;
 use crate::login::AnnouncedWindow;
-use crate::scsi::{InitiatorPort, Nexus, TargetDevice};
+use crate::scsi::{Fence, InitiatorPort, Nexus, Remains, TargetDevice};
 use crate::sequence::Sn;
 use crate::text::send_targets::TargetRecord;
 
@@ -49,17 +49,6 @@ impl SessionConfig {
     }
 }
 
-/// Something that the driver has to tell others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Notice {
-    /// The tasks of all other sessions at these units are to be ended with
-    /// [`Session::end_tasks`].
-    TasksEnded {
-        /// The units' places in the device.
-        units: Vec<usize>,
-    },
-}
-
 /// Bound on the bytes of solicited data that one session may have under way or in hand, so that a
 /// few large writes cannot take all memory. One task is always let through, however large.
 pub(super) const SOLICITED_BYTES: u32 = 64 * 1024 * 1024;
@@ -80,18 +69,19 @@ pub(super) const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 ///    [`Session::status_done`], [`Session::medium_done`];
 /// 3. [`Connection::pending`] goes to the socket, [`Connection::sent`] says how much was taken, and
 ///    when it took anything, 1 and 2 follow again: what waited for room may go on;
-/// 4. [`Session::poll_notice`] says what other sessions have to know, and [`Session::poll_end`]
-///    which connections are to be closed, each with [`Session::leave`].
+/// 4. [`Session::poll_end`] says which connections are to be closed, each with [`Session::leave`].
 ///
 /// What comes on one connection can give others something to do: those that
-/// [`Session::is_busy`] names want 2 and 3 as well.
+/// [`Session::is_busy`] names want 2 and 3 as well. What other sessions of the device do can, too:
+/// when the device [rings its bell](TargetDevice::set_bell), [`Session::review`] comes first.
 ///
 /// Another connection comes in with [`Session::join`]; one whose socket is dead goes with
 /// [`Session::leave`]; the session [`is over`](Session::is_over) with its last one.
 /// [`Session::rest`] and [`Session::expire`] are called about once a second.
 ///
-/// A session that takes the place of one whose work is still at a store is [paused](Session::pause)
-/// until that is done.
+/// A session whose initiator has left operations at stores, with a session that has ended, takes
+/// commands and asks nothing of the stores until those operations are over. So whoever ends a session
+/// does that with [`Session::end`], and keeps the result until the stores have answered.
 ///
 /// Memory is bounded: tasks by the command window, unsolicited data by FirstBurstLength times the
 /// window (256 MiB at most), solicited data by 64 MiB or one task, what waits for a socket by
@@ -132,14 +122,16 @@ pub(super) struct Core {
     /// nothing new is asked of the stores, as the initiator may repeat what it thinks lost and
     /// an old write must not land after a new one.
     pub(super) left_behind: Vec<TaskTag>,
-    /// Nothing is asked of the stores until the driver says so.
-    pub(super) paused: bool,
+    /// What older sessions of the initiator have at stores: until that is over, nothing is asked of
+    /// the stores.
+    pub(super) predecessors: Option<Fence>,
+    /// Tasks that wait for a fence.
+    pub(super) fenced: Vec<TaskTag>,
     /// Connections that are to be closed.
     pub(super) ends: VecDeque<(usize, Close)>,
     /// Writes that wait for room in the bound on solicited data, oldest first.
     pub(super) waiting_for_grant: VecDeque<TaskTag>,
     pub(super) management: Vec<Management>,
-    pub(super) notices: VecDeque<Notice>,
     pub(super) meter: SessionMeter,
     /// By the units' places in the device.
     pub(super) unit_meters: Vec<UnitMeter>,
@@ -160,7 +152,9 @@ impl Session {
         first: Connection,
     ) -> Self {
         let window = config.window(&parameters);
-        let nexus = config.device.nexus(initiator);
+        let mut nexus = config.device.nexus(initiator);
+        let mut predecessors = nexus.take_fence();
+        let predecessors = (!predecessors.is_down()).then_some(predecessors);
         let share = Share::of(&config.memory);
         let unit_meters = vec![UnitMeter::default(); config.device.units().len()];
         let mut session = Session {
@@ -181,11 +175,11 @@ impl Session {
                 solicited_bytes: 0,
                 places: Vec::new(),
                 left_behind: Vec::new(),
-                paused: false,
+                predecessors,
+                fenced: Vec::new(),
                 ends: VecDeque::new(),
                 waiting_for_grant: VecDeque::new(),
                 management: Vec::new(),
-                notices: VecDeque::new(),
                 meter: SessionMeter::default(),
                 unit_meters,
             },
@@ -217,16 +211,20 @@ impl Session {
         })
     }
 
-    /// Lets commands come, and asks nothing of the stores until [`Session::resume`]: what an older
-    /// session of the same I_T nexus has left there must be over first, as the initiator may repeat
-    /// what it thinks lost (RFC 7143 §6.3.5), and an old write must not land after a new one.
-    pub fn pause(&mut self) {
-        self.core.paused = true;
+    /// Takes in what other sessions of the device have done: ends the tasks that they have aborted,
+    /// and goes on with what has waited for their operations. Connections that [`Session::is_busy`]
+    /// names go on.
+    pub fn review(&mut self, now: Instant, trace: &mut Recorder) {
+        self.refresh(now, trace);
+        self.core.predecessors.take_if(|fence| fence.is_down());
+        self.pass_fences(now, trace);
+        self.management_done(now, trace);
     }
 
-    /// Ends what [`Session::pause`] began; connections that [`Session::is_busy`] names go on.
-    pub fn resume(&mut self) {
-        self.core.paused = false;
+    /// Ends the session, all of whose connections have left or are given up. The result is to be
+    /// kept until the stores have answered all that the session has asked of them.
+    pub fn end(self) -> Remains {
+        self.core.nexus.end()
     }
 
     /// What is in force for the session.
@@ -247,7 +245,7 @@ impl Session {
     /// Handles what has come on the connection at `place`, as far as its answers have room.
     /// [`Session::poll_end`] says whether a connection is to be closed after that.
     pub fn receive(&mut self, place: usize, now: Instant, trace: &mut Recorder) {
-        self.abort_preempted(now, trace);
+        self.refresh(now, trace);
         loop {
             let connection = self.connections.get_mut(place).and_then(Option::as_mut);
             let Some(Connection { receiver, link }) = connection else {
@@ -298,11 +296,6 @@ impl Session {
         }
     }
 
-    /// What other sessions have to know, oldest first.
-    pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.core.notices.pop_front()
-    }
-
     /// Sends a ping on the connection at `place` unless one is unanswered already; says whether it
     /// did. Any byte from the initiator counts as a sign of life, not only the answer.
     pub fn ping(&mut self, place: usize, now: Instant, trace: &mut Recorder) -> bool {
@@ -321,7 +314,7 @@ impl Session {
 impl Core {
     /// Whether the stores may be given work now.
     pub(super) fn asks_stores(&self) -> bool {
-        !self.paused && self.left_behind.is_empty()
+        self.predecessors.is_none() && !self.nexus.is_replaced() && self.left_behind.is_empty()
     }
 }
 

@@ -7,7 +7,7 @@ use wansan_trace::{ConnectionId, Instant, TaskTag};
 
 use super::answered::Told;
 use super::layout::Layout;
-use crate::scsi::{MediumOperation, Sense, StoreOperation};
+use crate::scsi::{Answer, Fence, MediumOperation, Sense, StoreOperation, Ticket};
 use crate::sequence::Sn;
 use crate::wire::{Lun, ScsiStatus};
 
@@ -45,6 +45,8 @@ pub(super) struct Task {
     /// SNACK Tag of the last R-Data SNACK for it, else 0 (RFC 7143 §11.4.10).
     pub(super) snack_tag: u32,
     pub(super) repeat: Repeat,
+    /// While the store is at work.
+    pub(super) ticket: Option<Ticket>,
     pub(super) stage: Stage,
 }
 
@@ -91,12 +93,26 @@ pub(super) enum Stage {
     /// The store is at work, and a task management function has ended the task: there will be no
     /// answer.
     Aborted,
+    /// Waits for operations of other sessions to leave the stores.
+    Fenced(Box<Fenced>),
+}
+
+/// What becomes of a task when its fence is down.
+#[derive(Debug)]
+pub(super) struct Fenced {
+    pub(super) fence: Fence,
+    /// It is answered with this; otherwise a store is asked.
+    pub(super) answer: Option<Answer>,
+    pub(super) progress: Progress,
 }
 
 impl Stage {
     /// Whether the device server has got the command: a write gets there with its data.
     pub(super) fn reached_device(&self) -> bool {
-        matches!(self, Stage::Ready(_) | Stage::AtStore(_) | Stage::Aborted)
+        match self {
+            Stage::Ready(_) | Stage::AtStore(_) | Stage::Aborted | Stage::Fenced(_) => true,
+            Stage::Collecting(_) | Stage::Refused(_) => false,
+        }
     }
 }
 

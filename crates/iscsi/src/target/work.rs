@@ -4,7 +4,7 @@ use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::session::{Core, Session, link_at};
 use super::task::{Repeat, Stage};
-use crate::scsi::{Answer, MediumOperation, Sense, StoreOperation};
+use crate::scsi::{Answer, MediumOperation, Sense, StoreOperation, Ticket};
 use crate::wire::{BHS_BYTES, DataIn, RESERVED_TAG, Residual, ScsiStatus};
 
 /// Work for the store of a logical unit. Its range lies inside the unit.
@@ -58,12 +58,13 @@ const SHORT_READ_BYTES: u32 = 64 << 10;
 impl Session {
     /// The next piece of work for a task of the connection at `place`. Reads wait while the
     /// connection has enough to send.
-    pub fn poll_work(&mut self, place: usize) -> Option<Work> {
-        if !self.core.asks_stores() {
-            return None;
-        }
-        let link = &mut self.connections.get_mut(place)?.as_mut()?.link;
+    pub fn poll_work(&mut self, place: usize, now: Instant, trace: &mut Recorder) -> Option<Work> {
         loop {
+            self.refresh(now, trace);
+            if !self.core.asks_stores() {
+                return None;
+            }
+            let link = &mut self.connections.get_mut(place)?.as_mut()?.link;
             let at_store_bytes = self.core.places[place].at_store_bytes;
             link.settle(&mut self.core.share, at_store_bytes);
             if !link.has_room(at_store_bytes) {
@@ -78,6 +79,19 @@ impl Session {
                 continue;
             };
             let unit = task.unit;
+            let medium = progress.medium.as_deref();
+            let device = &self.core.config.device;
+            if let Err(answer) = device.recheck(unit, &task.operation, medium, &self.core.nexus) {
+                self.core.answer_task(link, tag, &answer, now, trace);
+                continue;
+            }
+            let others = medium.map(|operation| operation.other_units(unit));
+            let others = others.unwrap_or_default();
+            let Some(ticket) = self.core.nexus.enter(unit, &others) else {
+                // Something has changed in this very moment: look again.
+                link.ready.push_front(tag);
+                continue;
+            };
             let mut progress = std::mem::take(progress);
             let work = match task.operation {
                 StoreOperation::Read { offset_bytes, .. } => {
@@ -89,6 +103,7 @@ impl Session {
                         if !link.has_room(at_store_bytes) {
                             task.stage = Stage::Ready(progress);
                             link.ready.push_front(tag);
+                            self.core.nexus.leave(ticket);
                             return None;
                         }
                         piece = piece.min(if self.core.parameters.error_recovery_level > 0 {
@@ -123,6 +138,7 @@ impl Session {
                 StoreOperation::Deferred { .. } => {
                     // A deferred command is ready only when this is decided.
                     let Some(operation) = progress.medium.take() else {
+                        self.core.nexus.leave(ticket);
                         continue;
                     };
                     Work::Medium {
@@ -133,6 +149,7 @@ impl Session {
                 }
             };
             task.stage = Stage::AtStore(progress);
+            task.ticket = Some(ticket);
             return Some(work);
         }
     }
@@ -143,6 +160,25 @@ impl Session {
     /// PDU, as nothing has happened then, and the piece must come by [`Session::read_done`]. At a
     /// later one the piece ends, and the rest of the read is asked for by [`Session::poll_work`].
     pub fn read_with(
+        &mut self,
+        task: TaskTag,
+        len_bytes: usize,
+        asked: Instant,
+        trace: &mut Recorder,
+        read: impl FnMut(usize, &mut [u8]) -> Option<Result<Instant, Sense>>,
+    ) -> bool {
+        self.refresh(asked, trace);
+        let ticket = self.core.take_ticket(task);
+        let done = self.read_into_answer(task, len_bytes, asked, trace, read);
+        match (done, self.core.tasks.get_mut(&task)) {
+            // The piece is to come by `read_done`.
+            (false, Some(found)) => found.ticket = ticket,
+            _ => self.core.leave_store(ticket),
+        }
+        done
+    }
+
+    fn read_into_answer(
         &mut self,
         task: TaskTag,
         len_bytes: usize,
@@ -246,7 +282,10 @@ impl Session {
                     Some(Ok(answered))
                 });
             }
-            Err(sense) => self.store_failed(task, sense, (asked, answered), trace),
+            Err(sense) => {
+                self.store_answered(task, answered, trace);
+                self.store_failed(task, sense, (asked, answered), trace);
+            }
         }
     }
 
@@ -309,6 +348,7 @@ impl Session {
         (asked, answered): (Instant, Instant),
         trace: &mut Recorder,
     ) {
+        self.store_answered(task, answered, trace);
         if let Err(sense) = result {
             self.store_failed(task, sense, (asked, answered), trace);
             return;
@@ -353,6 +393,7 @@ impl Session {
         (asked, answered): (Instant, Instant),
         trace: &mut Recorder,
     ) {
+        self.store_answered(task, answered, trace);
         let data = match result {
             Ok(data) => data,
             Err(sense) => {
@@ -381,6 +422,13 @@ impl Session {
         let answer = Answer::good(data);
         self.core.answer_task(link, task, &answer, answered, trace);
         self.grant_waiting(answered, trace);
+    }
+
+    /// Notes that the store is done with a task, which others may have aborted meanwhile.
+    fn store_answered(&mut self, task: TaskTag, answered: Instant, trace: &mut Recorder) {
+        self.refresh(answered, trace);
+        let ticket = self.core.take_ticket(task);
+        self.core.leave_store(ticket);
     }
 
     fn store_failed(
@@ -450,12 +498,22 @@ impl Session {
 }
 
 impl Core {
+    fn take_ticket(&mut self, task: TaskTag) -> Option<Ticket> {
+        self.tasks.get_mut(&task)?.ticket.take()
+    }
+
+    fn leave_store(&mut self, ticket: Option<Ticket>) {
+        if let Some(ticket) = ticket {
+            self.nexus.leave(ticket);
+        }
+    }
+
     /// Ends a task without an answer.
     pub(super) fn end_silently(&mut self, tag: TaskTag, now: Instant, trace: &mut Recorder) {
         let Some(task) = self.end(tag) else { return };
         let at_store = match &task.stage {
             Stage::Ready(progress) | Stage::AtStore(progress) => progress.store_entered,
-            Stage::Collecting(_) | Stage::Refused(_) | Stage::Aborted => false,
+            Stage::Collecting(_) | Stage::Refused(_) | Stage::Aborted | Stage::Fenced(_) => false,
         };
         let left = [
             (Layer::Store, at_store),

@@ -116,8 +116,8 @@ impl Core {
                 }
                 Ok(())
             }
-            Stage::Ready(_) | Stage::AtStore(_) if rules.recovers => Ok(()),
-            Stage::Ready(_) | Stage::AtStore(_) => Err(Close::Protocol(
+            Stage::Ready(_) | Stage::AtStore(_) | Stage::Fenced(_) if rules.recovers => Ok(()),
+            Stage::Ready(_) | Stage::AtStore(_) | Stage::Fenced(_) => Err(Close::Protocol(
                 "it sent Data-Out for a command that has all its data",
             )),
             Stage::Aborted => Ok(()),

@@ -259,7 +259,8 @@ impl Rig {
 
     /// Collects what the store is asked for.
     pub(crate) fn ask_store(&mut self, line: &Line) {
-        while let Some(work) = self.session.poll_work(line.place) {
+        let now = self.now();
+        while let Some(work) = self.session.poll_work(line.place, now, &mut self.trace) {
             self.at_store.push(work);
         }
     }

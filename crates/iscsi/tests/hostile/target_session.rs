@@ -117,9 +117,9 @@ fn settle(pair: &mut Pair, lines: &mut [Line], context: &mut Context) {
         while let Some((place, _)) = pair.target.poll_end() {
             leave(pair, place);
         }
-        while pair.target.poll_notice().is_some() {}
         for line in &mut *lines {
-            while let Some(work) = pair.target.poll_work(line.place) {
+            let now = pair.now();
+            while let Some(work) = pair.target.poll_work(line.place, now, &mut pair.trace) {
                 if pair.hold_store {
                     pair.held.push(work);
                 } else {

@@ -3,10 +3,10 @@
 use wansan_iscsi::initiator::{Event, TaskError, Transfer};
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::scsi::{AdditionalSense, Sense, cdb};
-use wansan_iscsi::target::{Close, Notice};
+use wansan_iscsi::target::Close;
 use wansan_iscsi::wire::{Lun, ScsiStatus, TaskManagementFunction, TaskManagementResult};
 
-use super::pair::{Pair, TARGET};
+use super::pair::{Pair, TARGET, copy};
 
 fn pair() -> Pair {
     Pair::new(Wanted::default(), Wanted::default(), 16, 11)
@@ -106,7 +106,7 @@ fn unknown_tasks_units_and_functions_are_told_apart() {
 }
 
 #[test]
-fn a_unit_reset_ends_tasks_tells_others_and_leaves_a_unit_attention() {
+fn a_unit_reset_ends_tasks_and_leaves_a_unit_attention() {
     for function in [
         TaskManagementFunction::LogicalUnitReset,
         TaskManagementFunction::TargetWarmReset,
@@ -122,10 +122,6 @@ fn a_unit_reset_ends_tasks_tells_others_and_leaves_a_unit_attention() {
         let done = pair.settle();
         assert_eq!(done[0].outcome, Err(TaskError::Aborted));
         assert_eq!(result(&mut pair), TaskManagementResult::Complete);
-        assert_eq!(
-            pair.target.poll_notice(),
-            Some(Notice::TasksEnded { units: vec![0] })
-        );
         pair.submit(cdb::test_unit_ready(), Transfer::None, 2);
         let done = pair.settle();
         let answer = done[0].outcome.as_ref().unwrap();
@@ -147,25 +143,72 @@ fn a_cleared_task_set_is_news_to_other_initiators_only() {
     pair.answer(work);
     assert_eq!(pair.settle()[0].outcome, Err(TaskError::Aborted));
     assert_eq!(result(&mut pair), TaskManagementResult::Complete);
-    assert_eq!(
-        pair.target.poll_notice(),
-        Some(Notice::TasksEnded { units: vec![0] })
-    );
     pair.submit(cdb::test_unit_ready(), Transfer::None, 2);
     pair.settle_good();
 }
 
+/// Answers what the store is held back with, and lets `other` see what that means for it.
+fn release(pair: &mut Pair, other: &mut Pair) {
+    for work in std::mem::take(&mut pair.held) {
+        pair.answer(work);
+    }
+    let now = other.now();
+    other.target.review(now, &mut other.trace);
+}
+
 #[test]
-fn a_reset_by_another_session_ends_tasks_without_an_answer() {
+fn a_function_waits_for_the_tasks_of_other_sessions() {
+    for function in [
+        TaskManagementFunction::LogicalUnitReset,
+        TaskManagementFunction::TargetWarmReset,
+        TaskManagementFunction::ClearTaskSet,
+    ] {
+        let mut pair = pair();
+        let mut other = pair.beside("other", 12);
+        other.hold_store = true;
+        other.write(0, vec![7; 512], 1);
+        other.settle();
+        manage(&mut pair, function, 0);
+        pair.settle();
+        assert_eq!(pair.initiator.poll_event(), None, "{function:?}");
+        // What comes after the function does not hold it up.
+        other.read(0, 1, 2);
+        other.settle();
+        assert_eq!(other.held.len(), 1, "a unit attention is the answer");
+        other.read(0, 1, 3);
+        other.settle();
+        let later = other.held.pop().unwrap();
+        release(&mut other, &mut pair);
+        pair.settle();
+        assert_eq!(result(&mut pair), TaskManagementResult::Complete);
+        other.answer(later);
+        let done = other.settle();
+        assert_eq!(done.len(), 1, "the write has no answer: {done:?}");
+        assert_eq!(done[0].user, 3);
+    }
+}
+
+#[test]
+fn a_session_that_has_ended_is_waited_for() {
     let mut pair = pair();
-    pair.hold_store = true;
-    pair.read(0, 1, 1);
-    pair.settle();
-    let now = pair.now();
-    pair.target.end_tasks(&[0], now, &mut pair.trace);
-    let work = pair.held.remove(0);
-    pair.answer(work);
-    assert!(pair.settle().is_empty());
+    let mut other = pair.beside("other", 12);
+    let mut third = pair.beside("third", 13);
+    other.hold_store = true;
+    other.write(0, vec![7; 512], 1);
+    other.settle();
+    let remains = other.target.end();
+    for waiting in [&mut pair, &mut third] {
+        manage(waiting, TaskManagementFunction::LogicalUnitReset, 0);
+        waiting.settle();
+        assert_eq!(waiting.initiator.poll_event(), None);
+    }
+    drop(remains);
+    for waiting in [&mut pair, &mut third] {
+        let now = waiting.now();
+        waiting.target.review(now, &mut waiting.trace);
+        waiting.settle();
+        assert_eq!(result(waiting), TaskManagementResult::Complete);
+    }
 }
 
 #[test]
@@ -236,17 +279,107 @@ fn the_initiator_asks_for_the_targets() {
 }
 
 #[test]
-fn a_paused_session_takes_commands_and_asks_nothing_of_the_stores() {
+fn a_session_waits_for_what_its_initiator_has_left_at_stores() {
+    for (initiator, seed) in [("other", 12), ("other", 14)] {
+        let pair = pair();
+        let mut other = pair.beside("other", 12);
+        other.hold_store = true;
+        other.write(0, vec![7; 512], 1);
+        other.settle();
+        // The same port while the old session lives, or another port of the initiator after it.
+        let mut next = None;
+        if seed == 12 {
+            next = Some(pair.beside(initiator, seed));
+        }
+        let remains = other.target.end();
+        let mut next = next.unwrap_or_else(|| pair.beside(initiator, seed));
+        next.write(0, vec![8; 512], 1);
+        next.read(0, 1, 2);
+        assert!(next.settle().is_empty());
+        assert!(next.store.iter().all(|&byte| byte == 0));
+        // Nothing spins until it may go on.
+        assert!(!next.target.is_busy(0));
+        drop(remains);
+        let now = next.now();
+        next.target.review(now, &mut next.trace);
+        assert!(next.target.is_busy(0));
+        assert_eq!(next.settle_good().len(), 2);
+        assert_eq!(next.store[..512], [8; 512]);
+    }
+}
+
+#[test]
+fn a_session_that_was_replaced_asks_no_store() {
+    let pair = pair();
+    let mut old = pair.beside("other", 12);
+    let _new = pair.beside("other", 12);
+    old.write(0, vec![7; 512], 1);
+    assert!(old.settle().is_empty());
+    assert!(old.store.iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn the_answer_to_a_logout_waits_for_the_store() {
     let mut pair = pair();
-    pair.target.pause();
+    pair.hold_store = true;
     pair.write(0, vec![7; 512], 1);
-    pair.read(0, 1, 2);
-    assert!(pair.settle().is_empty());
-    assert!(pair.store.iter().all(|&byte| byte == 0));
-    // Nobody is to come back in vain, again and again, until it may go on.
-    assert!(!pair.target.is_busy(0));
-    pair.target.resume();
-    assert!(pair.target.is_busy(0));
-    assert_eq!(pair.settle_good().len(), 2);
-    assert_eq!(pair.store[..512], [7; 512]);
+    pair.settle();
+    let now = pair.now();
+    pair.initiator.logout(now, &mut pair.trace).unwrap();
+    pair.settle();
+    assert_eq!(pair.initiator.poll_event(), None);
+    let work = pair.held.remove(0);
+    pair.answer(work);
+    assert_eq!(pair.towards_target(), Err(Close::LoggedOut));
+    pair.towards_initiator();
+    assert_eq!(pair.initiator.poll_event(), Some(Event::LoggedOut));
+}
+
+/// PERSISTENT RESERVE OUT for exclusive access.
+fn reserve_out(pair: &mut Pair, action: u8, key: u64, action_key: u64, user: u64) {
+    let mut cdb = [0; 16];
+    cdb[..9].copy_from_slice(&[0x5f, action, 3, 0, 0, 0, 0, 0, 24]);
+    let mut list = vec![0; 24];
+    list[..8].copy_from_slice(&key.to_be_bytes());
+    list[8..16].copy_from_slice(&action_key.to_be_bytes());
+    pair.submit(cdb, Transfer::Write(list), user);
+}
+
+#[test]
+fn a_reservation_applies_to_what_has_not_reached_the_store() {
+    let mut pair = pair();
+    let mut other = pair.beside("other", 12);
+    other.hold_store = true;
+    other.write(0, vec![7; 512], 1);
+    other.settle();
+    reserve_out(&mut pair, 0, 0, 0xa, 1);
+    pair.settle_good();
+    // The other one's next write is there, and the store has not been asked.
+    other.write(1, vec![8; 512], 2);
+    let now = other.now();
+    other.initiator.pump(now, &mut other.trace);
+    let bytes = {
+        let from = other.initiator.connections()[0].pending();
+        copy(from, other.target.connection(0).unwrap().space())
+    };
+    other.target.connection(0).unwrap().filled(bytes);
+    other.initiator.connections()[0].sent(bytes, now, &mut other.trace);
+    other.target.receive(0, now, &mut other.trace);
+    reserve_out(&mut pair, 1, 0xa, 0, 2);
+    assert!(
+        pair.settle().is_empty(),
+        "a write of the other one may land"
+    );
+    release(&mut other, &mut pair);
+    assert_eq!(pair.settle_good().len(), 1);
+    let done = other.settle();
+    let statuses: Vec<ScsiStatus> = done
+        .iter()
+        .map(|done| done.outcome.as_ref().unwrap().status)
+        .collect();
+    assert_eq!(
+        statuses,
+        [ScsiStatus::Good, ScsiStatus::ReservationConflict]
+    );
+    assert!(other.held.is_empty());
 }

@@ -492,11 +492,14 @@ fn a_discovery_session_can_neither_move_data_nor_end_tasks() {
     ];
     for request in requests {
         let mut victim = Victim::of(Pair::discovering());
+        let mut other = victim.pair.beside("other", 32);
         let bhs = request(&mut victim);
         let close = victim.send(&bhs, &[]).unwrap_err();
         assert!(matches!(close, Close::OutOfState { .. }), "{close:?}");
         assert_eq!(victim.answers()[0].0[0], Opcode::Reject.to_wire());
-        assert_eq!(victim.pair.target.poll_notice(), None);
+        // No unit attention: nothing was reset.
+        other.read(0, 1, 1);
+        assert_eq!(other.settle_good().len(), 1);
     }
 }
 

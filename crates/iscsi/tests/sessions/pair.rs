@@ -16,6 +16,7 @@ use wansan_trace::{Instant, Kinds, Recorder};
 pub(crate) const TARGET: &str = "iqn.2026-01.net.example:pair";
 pub(crate) const BLOCK_BYTES: usize = 512;
 const TASKS: usize = 64;
+const STORE_BYTES: usize = 4 << 20;
 
 struct Desk<'a> {
     config: &'a SessionConfig,
@@ -105,7 +106,6 @@ impl Pair {
         command_window: u32,
         seed: u64,
     ) -> Pair {
-        const STORE_BYTES: usize = 4 << 20;
         let unit = LogicalUnit {
             identity: Identity {
                 target_name: TARGET.to_owned(),
@@ -133,6 +133,10 @@ impl Pair {
             chap: None,
             wanted: ours,
         };
+        Pair::of(login, theirs, config, seed)
+    }
+
+    fn of(login: LoginSettings, theirs: Wanted, config: SessionConfig, seed: u64) -> Pair {
         let near = initiator::Handshake::lead(&login).unwrap();
         let (near, session) = log_in(near, theirs.clone(), &config);
         Pair {
@@ -150,6 +154,17 @@ impl Pair {
         }
     }
 
+    /// A session of another initiator port with the same device.
+    pub(crate) fn beside(&self, initiator: &str, seed: u64) -> Pair {
+        let login = LoginSettings {
+            initiator: format!("iqn.2026-01.net.example:{initiator}"),
+            isid: [0x80, 1, 2, 3, 4, seed as u8],
+            target: Some(TARGET.to_owned()),
+            ..self.login.clone()
+        };
+        Pair::of(login, self.theirs.clone(), self.config.clone(), seed)
+    }
+
     /// Cuts the connection, and lets another session take the place of this one. What the target
     /// had at the store is never done.
     pub(crate) fn reinstate(&mut self) {
@@ -161,6 +176,8 @@ impl Pair {
         let taken = self.initiator.reinstate(near, now, &mut self.trace);
         assert!(taken.is_ok());
         self.target = session;
+        let now = self.now();
+        self.target.review(now, &mut self.trace);
     }
 
     /// A login that leads another session at the target, which gives it the same TSIH.
@@ -239,7 +256,7 @@ impl Pair {
             return Err(close);
         }
         let mut worked = false;
-        while let Some(work) = self.target.poll_work(0) {
+        while let Some(work) = self.target.poll_work(0, now, &mut self.trace) {
             worked = true;
             if self.hold_store {
                 self.held.push(work);

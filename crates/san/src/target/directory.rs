@@ -14,6 +14,7 @@ use wansan_iscsi::scsi::TargetDevice;
 use wansan_iscsi::target::{Memory, SessionConfig};
 use wansan_iscsi::text::send_targets::is_iscsi_name;
 
+use super::mailbox::{Mail, Mailbox};
 use super::opening::{Before, check_files};
 use super::{Access, Sending, TargetError};
 use crate::store::{LunSpec, OpenedStore, Store};
@@ -182,6 +183,19 @@ impl Directory {
             discovery,
         };
         Ok((directory, opened))
+    }
+
+    /// Has the devices tell all threads when sessions have something to look at.
+    pub(super) fn set_bells(&self, mailboxes: &[Arc<Mailbox>]) {
+        for target in self.targets.values() {
+            let mailboxes = mailboxes.to_vec();
+            let ring = move || {
+                for mailbox in &mailboxes {
+                    mailbox.put(Mail::Review);
+                }
+            };
+            target.session.device.set_bell(ring);
+        }
     }
 
     /// As many connections as a session of any target may have.

@@ -5,10 +5,9 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
-use wansan_iscsi::scsi::TargetDevice;
 use wansan_trace::SessionId;
 
 use super::seat::Seat;
@@ -22,19 +21,10 @@ pub(super) enum Mail {
     Connection(TcpStream, Seat),
     /// Serve this connection, which wants to join a session of yours, from where its login stands.
     Joining(Box<Peer>),
-    /// Another session has ended the tasks of all at these units.
-    TasksEnded {
-        /// Who did.
-        by: SessionId,
-        /// Whose units: the sessions of other devices have nothing to do with it.
-        device: Arc<TargetDevice>,
-        /// The units' places in the device.
-        units: Vec<usize>,
-    },
+    /// Sessions have something to look at that others have done.
+    Review,
     /// End this session: its initiator has begun anew (RFC 7143 §6.3.5).
     EndSession(SessionId),
-    /// Let this session ask the stores: all that older ones of its nexus had there is over.
-    Resume(SessionId),
     /// Listen no more, and ask all initiators to leave within so many seconds.
     Drain(u16),
     /// Say what has been done.
@@ -44,14 +34,10 @@ pub(super) enum Mail {
 }
 
 impl Mail {
-    /// Whether the same end of the same tasks, by the same session, waits in `queue` already.
+    /// Whether mail that waits in `queue` says it already.
     fn is_known_from(&self, queue: &VecDeque<Mail>) -> bool {
-        let news = |mail: &Mail| match mail {
-            Mail::TasksEnded { by, units, .. } => Some((*by, units.clone())),
-            _ => None,
-        };
-        let own = news(self);
-        own.is_some() && queue.iter().any(|waiting| news(waiting) == own)
+        let is_review = |mail: &Mail| matches!(mail, Mail::Review);
+        is_review(self) && queue.iter().any(is_review)
     }
 }
 

@@ -204,17 +204,7 @@ impl Reactor {
                         self.serve(slot, true);
                     }
                 }
-                Mail::TasksEnded { by, device, units } => {
-                    let now = clock::now();
-                    for (_, served) in self.sessions.iter_mut() {
-                        let is_there = Arc::ptr_eq(&served.target.session.device, &device);
-                        if is_there && served.session.id() != by {
-                            let trace = &mut self.context.trace;
-                            served.session.end_tasks(&units, now, trace);
-                            self.woken.extend(served.slots().map(|(_, slot)| slot));
-                        }
-                    }
-                }
+                Mail::Review => self.review(),
                 Mail::EndSession(id) => {
                     let found = self.sessions.find(id);
                     let found = found.map(|(number, served)| (number, served.slots().collect()));
@@ -228,21 +218,21 @@ impl Reactor {
                         self.context.is_gone(id);
                     }
                 }
-                Mail::Resume(id) => {
-                    let number = self.sessions.find(id).map(|(number, _)| number);
-                    if let Some(number) = number
-                        && let Some(served) = self.sessions.get_mut(number)
-                    {
-                        served.session.resume();
-                        self.woken.extend(served.slots().map(|(_, slot)| slot));
-                    }
-                }
                 Mail::Drain(seconds) => self.drain(seconds),
                 Mail::Snapshot(asker) => self.tell(&asker),
                 Mail::Stop => return true,
             }
         }
         false
+    }
+
+    /// Lets every session take in what other sessions have done.
+    fn review(&mut self) {
+        let now = clock::now();
+        for (_, served) in self.sessions.iter_mut() {
+            served.session.review(now, &mut self.context.trace);
+            self.woken.extend(served.slots().map(|(_, slot)| slot));
+        }
     }
 
     /// Listens no more, and asks the initiators to leave.
@@ -366,10 +356,7 @@ impl Reactor {
                 self.sessions.join(number, connection, slot)
             }
             None => target.map(|target| {
-                let mut session = handshake.into_session(accepted, target.session.clone(), targets);
-                if self.context.shared.registry.waits(id) {
-                    session.pause();
-                }
+                let session = handshake.into_session(accepted, target.session.clone(), targets);
                 self.sessions.begin(session, target, slot)
             }),
         };
@@ -602,7 +589,7 @@ impl Reactor {
         if let Some(served) = self.sessions.end(number) {
             self.context.shared.registry.leave(served.session.id());
             self.context.retired.add(&served);
-            self.context.ended(number, &served);
+            self.context.ended(number, served);
         }
     }
 

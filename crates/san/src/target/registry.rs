@@ -35,9 +35,7 @@ pub(super) struct Known {
 /// The sessions. Touched at login and at the end of a session only.
 ///
 /// An ended session stays known until the stores have answered all that it had asked of them, which
-/// its thread says with [`Registry::quiet`]. A new session of the same nexus logs in meanwhile and
-/// asks nothing of the stores: its initiator may repeat what it thinks lost, and an old write must
-/// not land after a new one (RFC 7143 §6.3.5).
+/// its thread says with [`Registry::quiet`]: until then its target is in use.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
     state: Mutex<State>,
@@ -60,13 +58,6 @@ impl Default for State {
             ended: HashMap::new(),
             last_tsih: RandomState::new().hash_one(()) as u16,
         }
-    }
-}
-
-impl State {
-    /// Whether a session of `nexus` that has ended is not quiet yet.
-    fn is_loud(&self, nexus: &Nexus) -> bool {
-        self.ended.values().any(|ended| ended == nexus)
     }
 }
 
@@ -137,15 +128,6 @@ impl Registry {
         named.collect()
     }
 
-    /// Whether an older session of the nexus of `session` is not quiet yet. When the last one is,
-    /// [`Registry::quiet`] gives this one.
-    pub(super) fn waits(&self, session: SessionId) -> bool {
-        let state = self.lock();
-        let mut living = state.sessions.iter();
-        let own = living.find(|(_, known)| known.session == session);
-        own.is_some_and(|(nexus, _)| state.is_loud(nexus))
-    }
-
     /// Notes that a session has ended; its thread says later when it is quiet.
     pub(super) fn leave(&self, session: SessionId) {
         let mut state = self.lock();
@@ -161,13 +143,9 @@ impl Registry {
         });
     }
 
-    /// Forgets a session that has ended, as the stores have answered all that it had asked. Gives
-    /// the session of the same nexus that waits for nothing more now.
-    pub(super) fn quiet(&self, session: SessionId) -> Option<Known> {
-        let mut state = self.lock();
-        let nexus = state.ended.remove(&session)?;
-        let heir = state.sessions.get(&nexus).copied();
-        heir.filter(|_| !state.is_loud(&nexus))
+    /// Forgets a session that has ended, as the stores have answered all that it had asked.
+    pub(super) fn quiet(&self, session: SessionId) {
+        self.lock().ended.remove(&session);
     }
 }
 
@@ -211,35 +189,17 @@ mod tests {
     }
 
     #[test]
-    fn a_session_waits_until_all_older_ones_of_its_nexus_are_quiet() {
+    fn a_target_is_in_use_until_its_last_session_is_quiet() {
         let registry = Registry::default();
-        let enter = |name, owner| registry.enter(nexus(name), owner).unwrap().0;
-        let first = enter("a", 0);
-        assert!(!registry.waits(first));
-        // One that was pushed out, and one that had left before the next came.
-        let second = enter("a", 1);
-        assert!(registry.waits(second));
+        let (first, _) = registry.enter(nexus("a"), 0).unwrap();
+        let (second, _) = registry.enter(nexus("a"), 1).unwrap();
         registry.leave(second);
-        let third = enter("a", 2);
-        let other = enter("b", 0);
-        assert!(registry.waits(third) && !registry.waits(other));
-        assert!(registry.has_sessions("t") && !registry.has_sessions("u"));
-
-        registry.leave(first);
-        assert_eq!(registry.quiet(first), None);
-        assert!(registry.waits(third));
-        let heir = Known {
-            session: third,
-            owner: 2,
-        };
-        assert_eq!(registry.quiet(second), Some(heir));
-        assert!(!registry.waits(third));
-        // It was said already, and one that lives is not quiet.
-        assert_eq!(registry.quiet(second), None);
-        assert_eq!(registry.quiet(third), None);
-        // Nobody is there to go on.
-        registry.leave(third);
-        assert_eq!(registry.quiet(third), None);
+        assert!(registry.is_empty());
+        for session in [first, second] {
+            assert!(registry.has_sessions("t") && !registry.has_sessions("u"));
+            registry.quiet(session);
+        }
+        assert!(!registry.has_sessions("t"));
     }
 
     #[test]

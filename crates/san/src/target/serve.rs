@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use wansan_iscsi::login::Accepted;
-use wansan_iscsi::scsi::TargetDevice;
-use wansan_iscsi::target::{Connection, Handshake, Session, Work};
+use wansan_iscsi::target::{Connection, Handshake, Remains, Session, Work};
 use wansan_iscsi::text::send_targets::{TargetAddress, TargetRecord};
 use wansan_tcp::{DelayedAck, Stamping, stamps};
 use wansan_trace::{Instant, Recorder, SessionId, TaskTag, clock};
@@ -115,6 +114,8 @@ pub(super) struct Lingering {
     generation: u16,
     /// Operations that the stores have not answered.
     at_stores: usize,
+    /// What others may wait for until then.
+    _remains: Remains,
 }
 
 /// Names an operation at the stores: the slot and generation of the session, and the task.
@@ -390,12 +391,8 @@ impl Context {
     fn advance(&mut self, at: Membership, served: &mut Served, now: Instant) {
         served.session.receive(at.place, now, &mut self.trace);
         let mut asked = now;
-        while let Some(work) = served.session.poll_work(at.place) {
+        while let Some(work) = served.session.poll_work(at.place, asked, &mut self.trace) {
             asked = self.work(at.session, served, work, asked);
-        }
-        while let Some(notice) = served.session.poll_notice() {
-            let device = &served.target.session.device;
-            self.tell(served.session.id(), device, notice);
         }
     }
 
@@ -498,7 +495,7 @@ impl Context {
 
     /// Notes that the session that had the number `slot` has ended: what it still waited to ask of
     /// the stores is dropped, and what they are at work on is waited for.
-    pub(super) fn ended(&mut self, slot: u16, served: &Served) {
+    pub(super) fn ended(&mut self, slot: u16, served: Served) {
         let waited = self.backlog.len();
         self.backlog.retain(|(token, ..)| {
             let token = Token::from_u64(*token);
@@ -506,15 +503,17 @@ impl Context {
         });
         let dropped = waited - self.backlog.len();
         let session = served.session.id();
+        let remains = served.session.end();
         if served.at_stores > dropped {
             self.lingering.push(Lingering {
                 session,
                 slot,
                 generation: served.generation,
                 at_stores: served.at_stores - dropped,
+                _remains: remains,
             });
         } else {
-            self.quiet(session);
+            self.shared.registry.quiet(session);
         }
     }
 
@@ -527,7 +526,7 @@ impl Context {
             self.lingering[place].at_stores -= 1;
             if self.lingering[place].at_stores == 0 {
                 let ended = self.lingering.swap_remove(place);
-                self.quiet(ended.session);
+                self.shared.registry.quiet(ended.session);
             }
         }
     }
@@ -536,15 +535,7 @@ impl Context {
     pub(super) fn is_gone(&self, session: SessionId) {
         let mut lingering = self.lingering.iter();
         if !lingering.any(|ended| ended.session == session) {
-            self.quiet(session);
-        }
-    }
-
-    /// Notes that nothing of an ended session can reach a store any more, and lets the one that has
-    /// waited for that go on.
-    fn quiet(&self, session: SessionId) {
-        if let Some(heir) = self.shared.registry.quiet(session) {
-            self.shared.mailboxes[heir.owner].put(Mail::Resume(heir.session));
+            self.shared.registry.quiet(session);
         }
     }
 
@@ -555,23 +546,6 @@ impl Context {
                 self.backlog.push_front((token, store, operation));
                 return;
             }
-        }
-    }
-
-    /// Tells the other threads, and this one's own other sessions, by mail.
-    fn tell(
-        &self,
-        by: SessionId,
-        device: &Arc<TargetDevice>,
-        notice: wansan_iscsi::target::Notice,
-    ) {
-        let wansan_iscsi::target::Notice::TasksEnded { units } = notice;
-        for mailbox in &self.shared.mailboxes {
-            mailbox.put(Mail::TasksEnded {
-                by,
-                device: Arc::clone(device),
-                units: units.clone(),
-            });
         }
     }
 }

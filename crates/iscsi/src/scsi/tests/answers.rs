@@ -383,8 +383,8 @@ fn a_lun_without_a_unit_says_so() {
 fn unit_attentions_go_before_commands() {
     let device = device();
     let (mut nexus, other) = (nexus(&device), nexus(&device));
-    device.clear(0, other.id());
-    device.reset(0);
+    assert!(device.clear(0, other.id()).is_down());
+    assert!(device.reset(0, other.id()).is_down());
     let mut at = |cdb: &[u8]| device.decode(Lun::default(), &padded(cdb), &mut nexus);
     // INQUIRY and REPORT LUNS are answered and leave it pending.
     good_data(at(&[0x12, 0, 0, 0, 36, 0]));

@@ -148,7 +148,7 @@ fn six_byte_reservations_go_with_their_nexus() {
     drop(one);
     assert!(passes(&device, &mut two, &READ));
     good_data(device.decode(Lun::default(), &padded(&[0x16]), &mut two));
-    device.reset(0);
+    assert!(device.reset(0, two.id()).is_down());
     let mut three = device.nexus(port("iqn.three"));
     assert!(passes(&device, &mut three, &WRITE));
 }
