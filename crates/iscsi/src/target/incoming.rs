@@ -30,17 +30,47 @@ pub(super) struct Held {
     pub(super) data_out: Vec<(Bhs, Option<Vec<u8>>)>,
 }
 
-/// What a PDU with so much data is charged while it waits.
-fn charge_bytes(data_bytes: usize) -> usize {
-    size_of::<Held>() + data_bytes
+/// PDUs behind a gap in CmdSN, and their data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct HeldLoad {
+    pub(super) pdus: usize,
+    pub(super) data_bytes: usize,
 }
 
+impl HeldLoad {
+    const fn pdu(data_bytes: usize) -> HeldLoad {
+        HeldLoad {
+            pdus: 1,
+            data_bytes,
+        }
+    }
+
+    /// What it takes of the session's share of memory.
+    const fn charged_bytes(self) -> usize {
+        self.pdus * size_of::<Held>() + self.data_bytes
+    }
+
+    fn add(&mut self, other: HeldLoad) {
+        self.pdus += other.pdus;
+        self.data_bytes += other.data_bytes;
+    }
+
+    fn subtract(&mut self, other: HeldLoad) {
+        self.pdus -= other.pdus;
+        self.data_bytes -= other.data_bytes;
+    }
+}
+
+/// The shortest data segment that an end may limit the other to (RFC 7143 §13.12).
+const MIN_MAX_RECV_DATA_BYTES: usize = 512;
+
 impl Held {
-    /// What the command and its data are charged while they wait.
-    fn charged_bytes(&self) -> usize {
-        let lengths = self.data_out.iter().map(|(_, data)| data.as_ref());
-        let data_out = lengths.map(|data| charge_bytes(data.map_or(0, Vec::len)));
-        charge_bytes(self.data.len()) + data_out.sum::<usize>()
+    fn load(&self) -> HeldLoad {
+        let mut load = HeldLoad::pdu(self.data.len());
+        for (_, data) in &self.data_out {
+            load.add(HeldLoad::pdu(data.as_ref().map_or(0, Vec::len)));
+        }
+        load
     }
 
     /// Whether it is the SCSI command of that task, with unsolicited data to follow.
@@ -150,18 +180,28 @@ impl Core {
         Ok(())
     }
 
-    /// Books the memory of a PDU with so much data that is to wait behind a gap in CmdSN.
+    /// Books the memory of a PDU with so much data that is to wait behind a gap in CmdSN. The bounds
+    /// are what the whole command window may bring unsolicited: FirstBurstLength for each command,
+    /// in PDUs as short as the shortest MaxRecvDataSegmentLength.
     fn charge_held(&mut self, data_bytes: usize) -> Result<(), Close> {
-        let charge_bytes = charge_bytes(data_bytes);
-        if self.held_bytes + charge_bytes > UNSOLICITED_BYTES as usize {
+        let mut load = self.held_load;
+        load.add(HeldLoad::pdu(data_bytes));
+        if load.data_bytes > UNSOLICITED_BYTES as usize {
             return Err(Close::Protocol(
                 "it sent too much data ahead of a gap in CmdSN",
             ));
         }
-        if !self.share.take(charge_bytes) {
+        let first_burst_bytes = self.parameters.first_burst_bytes as usize;
+        let pdus_per_command = 1 + first_burst_bytes.div_ceil(MIN_MAX_RECV_DATA_BYTES);
+        if load.pdus > self.window.size() as usize * pdus_per_command {
+            return Err(Close::Protocol(
+                "it sent too many PDUs ahead of a gap in CmdSN",
+            ));
+        }
+        if !self.share.take(HeldLoad::pdu(data_bytes).charged_bytes()) {
             return Err(Close::NoMemory);
         }
-        self.held_bytes += charge_bytes;
+        self.held_load = load;
         Ok(())
     }
 
@@ -181,8 +221,8 @@ impl Core {
 
     /// A command that was held is held no longer.
     pub(super) fn let_go(&mut self, held: &Held) {
-        self.held_bytes -= held.charged_bytes();
-        self.share.give(held.charged_bytes());
+        self.held_load.subtract(held.load());
+        self.share.give(held.load().charged_bytes());
     }
 
     /// Moves on past commands that count as received without having come.

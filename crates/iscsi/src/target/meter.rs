@@ -200,7 +200,7 @@ impl Core {
     pub(super) fn count_held(&mut self) {
         let meter = &mut self.meter;
         meter.held_commands_max = meter.held_commands_max.max(self.held.len());
-        meter.held_bytes_max = meter.held_bytes_max.max(self.held_bytes);
+        meter.held_bytes_max = meter.held_bytes_max.max(self.held_load.data_bytes);
     }
 }
 

@@ -9,7 +9,7 @@ use super::answered::Answered;
 use super::connection::{Connection, Link};
 use super::error::Close;
 use super::hold::HoldQueue;
-use super::incoming::Held;
+use super::incoming::{Held, HeldLoad};
 use super::management::Management;
 use super::membership::Place;
 use super::memory::{Memory, Share};
@@ -109,8 +109,8 @@ pub(super) struct Core {
     pub(super) window: CommandWindow,
     pub(super) share: Share,
     pub(super) held: HoldQueue<Held>,
-    /// Bytes of data in `held`.
-    pub(super) held_bytes: usize,
+    /// What is in `held`.
+    pub(super) held_load: HeldLoad,
     pub(super) tasks: Tasks,
     /// Tasks whose answers are not acknowledged; none at error recovery level 0.
     pub(super) answered: HashMap<TaskTag, Answered, TagHash>,
@@ -168,7 +168,7 @@ impl Session {
                 window: CommandWindow::new(cmd_sn, window),
                 share,
                 held: HoldQueue::default(),
-                held_bytes: 0,
+                held_load: HeldLoad::default(),
                 tasks: Tasks::default(),
                 answered: HashMap::default(),
                 next_transfer_tag: 0,

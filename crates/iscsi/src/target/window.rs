@@ -56,6 +56,11 @@ impl CommandWindow {
         if self.max.lt(open) { open } else { self.max }
     }
 
+    /// Commands that it takes when it is empty.
+    pub(super) fn size(&self) -> u32 {
+        self.size
+    }
+
     /// Slots that are taken.
     pub(super) fn in_hand(&self) -> u32 {
         self.in_hand

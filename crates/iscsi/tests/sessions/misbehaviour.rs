@@ -313,6 +313,56 @@ fn an_abort_outside_the_window_knows_no_task() {
 }
 
 #[test]
+fn a_whole_window_behind_a_gap_is_held() {
+    // Two connections share the window, and the one that brings the first command stalls.
+    const FIRST_BURST: u32 = 256 << 10;
+    const PDU: u32 = 8 << 10;
+    const WINDOW: u32 = 1024;
+    let wanted = Wanted {
+        initial_r2t: false,
+        immediate_data: false,
+        first_burst_bytes: FIRST_BURST,
+        max_burst_bytes: FIRST_BURST,
+        max_recv_data_bytes: PDU,
+        ..Wanted::default()
+    };
+    let memory = Memory::new(1 << 30);
+    let pair = Pair::sharing(&memory, wanted.clone(), wanted, WINDOW, 21);
+    let mut victim = Victim::of(pair);
+    let data = [7; PDU as usize];
+    for tag in 1..WINDOW {
+        victim.cmd_sn = 1 + tag;
+        let command = victim.write_command(tag, FIRST_BURST / 512, false);
+        victim.send(&command, &[]).unwrap();
+        for n in 0..FIRST_BURST / PDU {
+            let last = n + 1 == FIRST_BURST / PDU;
+            let pdu = data_out(tag, u32::MAX, n * PDU, n, last);
+            victim.send(&pdu, &data).unwrap();
+        }
+    }
+    victim.cmd_sn = 1;
+    let first = victim.write_command(WINDOW, 1, true);
+    let closes = victim.send(&first, &[]);
+    assert_eq!(closes, Ok(()));
+}
+
+#[test]
+fn pdus_without_data_behind_a_gap_are_bounded() {
+    let mut victim = Victim::new(Wanted {
+        initial_r2t: false,
+        ..Wanted::default()
+    });
+    victim.cmd_sn = 2;
+    let command = victim.write_command(1, 128, false);
+    victim.send(&command, &[]).unwrap();
+    let endless = (0..1 << 20).map(|n| data_out(1, u32::MAX, 0, n, false));
+    let closed = endless
+        .into_iter()
+        .find_map(|pdu| victim.send(&pdu, &[]).err());
+    assert!(matches!(closed, Some(Close::Protocol(_))), "{closed:?}");
+}
+
+#[test]
 fn functions_on_many_tasks_take_the_held_commands_with_them() {
     for (function, plugs) in [
         (TaskManagementFunction::AbortTaskSet, false),
