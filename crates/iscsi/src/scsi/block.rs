@@ -105,18 +105,11 @@ pub(super) fn read(call: &mut Call<'_>) -> Outcome {
 
 /// WRITE (6), (10), (12), (16).
 pub(super) fn write(call: &mut Call<'_>) -> Outcome {
-    let through = writes_through(call);
     transfer(call, |offset_bytes, len_bytes, fua| StoreOperation::Write {
         offset_bytes,
         len_bytes,
-        fua: fua || through,
+        fua,
     })
-}
-
-/// Whether writes go to the medium before their status, as MODE SELECT has cleared WCE. Nothing
-/// need be done for that on units that have no cache at all.
-pub(super) fn writes_through(call: &Call<'_>) -> bool {
-    call.unit.write_cache && !call.nexus.view(call.place).mode.write_cache
 }
 
 fn transfer(call: &Call<'_>, operation: impl FnOnce(u64, u32, bool) -> StoreOperation) -> Outcome {

@@ -60,12 +60,12 @@ impl CopyJob {
     /// The places of the units that it reads and writes, each once.
     pub(super) fn units(&self) -> Vec<usize> {
         let segments = self.segments.iter();
-        let mut units: Vec<usize> = segments
-            .flat_map(|segment| [segment.from_unit, segment.to_unit])
-            .collect();
-        units.sort_unstable();
-        units.dedup();
-        units
+        each_once(segments.flat_map(|segment| [segment.from_unit, segment.to_unit]))
+    }
+
+    /// Those of the units that it writes, each once.
+    pub(super) fn written_units(&self) -> Vec<usize> {
+        each_once(self.segments.iter().map(|segment| segment.to_unit))
     }
 
     /// Whether all units may still be read and written as the segments say.
@@ -73,6 +73,13 @@ impl CopyJob {
         let mut segments = self.segments.iter();
         segments.try_for_each(|segment| reachable(nexus, segment.from_unit, segment.to_unit))
     }
+}
+
+fn each_once(units: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut units: Vec<usize> = units.collect();
+    units.sort_unstable();
+    units.dedup();
+    units
 }
 
 impl PartialEq for CopyJob {

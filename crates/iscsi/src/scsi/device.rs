@@ -232,7 +232,7 @@ impl TargetDevice {
         let fence = self.common.change(|state| {
             change(state);
             state.abort(place, |known| known.id != by);
-            state.fence(place, by)
+            state.fence(place, |other| other != by)
         });
         self.common.ring();
         fence
@@ -274,6 +274,12 @@ impl TargetDevice {
             }),
         };
         checked.map_err(Answer::from)
+    }
+
+    /// Whether what is written to the unit at `place` goes to the medium before its status, as MODE
+    /// SELECT has cleared WCE. Nothing need be done for that on units that have no cache at all.
+    pub(crate) fn writes_through(&self, place: usize, nexus: &Nexus) -> bool {
+        self.units[place].write_cache && !nexus.view(place).mode.write_cache
     }
 
     /// An incorrect LUN (SAM-5 5.11): the device still says so, and lists the right ones.

@@ -4,7 +4,7 @@
 //! take, and the other one makes the [`MediumOperation`] of it.
 
 use super::answer::{Reply, cut};
-use super::block::{Range, check_protection, writes_through};
+use super::block::{Range, check_protection};
 use super::cdb::FUA;
 use super::command::{Call, Delivery, Outcome};
 use super::lba_status::{HEADER_BYTES, LbaStatus, RUN_BYTES};
@@ -37,9 +37,8 @@ pub(super) fn no_bytes(_: &Call<'_>) -> Result<u32, Sense> {
     Ok(0)
 }
 
-/// FUA, or what amounts to it.
 fn fua(call: &Call<'_>) -> bool {
-    call.cdb[1] & FUA != 0 || writes_through(call)
+    call.cdb[1] & FUA != 0
 }
 
 /// The range of a command that moves it over the wire.
@@ -208,7 +207,6 @@ pub(super) fn write_same(call: &mut Call<'_>, delivery: Delivery) -> Outcome {
         offset_bytes,
         len_bytes,
         block,
-        fua: writes_through(call),
     })
 }
 

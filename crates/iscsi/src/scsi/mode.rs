@@ -4,7 +4,9 @@
 use super::answer::{Reply, cut};
 use super::command::{Call, Delivery, Outcome};
 use super::nexus::ModeParameters;
-use super::{AdditionalSense, LogicalUnit, Sense, UnitAttention, be16, be32, be64};
+use super::{
+    AdditionalSense, LogicalUnit, MediumOperation, Sense, UnitAttention, be16, be32, be64,
+};
 
 /// Caching (SBC-3).
 const CACHING: u8 = 0x08;
@@ -218,10 +220,16 @@ fn select(call: &mut Call<'_>, descriptor_bytes: usize, long: bool, list: &[u8])
         state.units[place].mode = wanted;
         let attention = UnitAttention::ModeParametersChanged;
         state.establish(place, attention, |nexus| nexus.id != own);
-        // With SWP nothing of theirs may land any more.
-        state.fence(place, own)
+        // With SWP nothing lands any more, and without WCE all that landed is flushed.
+        state.fence(place, |_| true)
     });
     call.nexus.wait_for(fence);
+    // SBC-3 6.5.5: WCE is cleared after the cache was written; SPC-4 7.5.8: SWP is set after that.
+    let protects = wanted.write_protected && !current.write_protected;
+    let clears = current.write_cache && !wanted.write_cache;
+    if call.unit.write_cache && (protects || clears) {
+        return Ok(Reply::Medium(Box::new(MediumOperation::Flush)));
+    }
     Ok(Reply::DONE)
 }
 

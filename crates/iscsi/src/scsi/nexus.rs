@@ -157,10 +157,10 @@ impl State {
         }
     }
 
-    /// A fence for what every nexus but `own` has at the store of the unit at `place`.
-    pub(super) fn fence(&mut self, place: usize, own: NexusId) -> Fence {
+    /// A fence for what every nexus that is `hit`, or gone, has at the store of the unit at `place`.
+    pub(super) fn fence(&mut self, place: usize, hit: impl Fn(NexusId) -> bool) -> Fence {
         let mut fence = Fence::default();
-        for nexus in self.nexuses.iter_mut().filter(|nexus| nexus.id != own) {
+        for nexus in self.nexuses.iter_mut().filter(|nexus| hit(nexus.id)) {
             fence.await_batch(std::mem::take(&mut nexus.batches[place]));
         }
         for (at, batch) in self.gone.iter().flat_map(|gone| &gone.batches) {

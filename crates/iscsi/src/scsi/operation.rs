@@ -41,8 +41,6 @@ pub enum MediumOperation {
         len_bytes: u64,
         /// One block.
         block: Vec<u8>,
-        /// On the medium before it is answered.
-        fua: bool,
     },
     /// Give back the space of these ranges, which read as zeros from then on.
     Deallocate {
@@ -87,6 +85,8 @@ pub enum MediumOperation {
     },
     /// Copy from unit to unit.
     Copy(CopyJob),
+    /// Bring what was written to the medium.
+    Flush,
     /// Keep the persistent reservations of the unit, so that
     /// [`TargetDevice::restore`](super::TargetDevice::restore) can be given them when the target is
     /// started again. This is for units that have
@@ -104,6 +104,25 @@ impl MediumOperation {
                 units
             }
             _ => Vec::new(),
+        }
+    }
+
+    /// The places of the units that it writes to; `own` is that of its command.
+    #[must_use]
+    pub fn written_units(&self, own: usize) -> Vec<usize> {
+        match self {
+            MediumOperation::Verify { .. }
+            | MediumOperation::Compare { .. }
+            | MediumOperation::Status { .. }
+            | MediumOperation::PreFetch { .. }
+            | MediumOperation::Flush
+            | MediumOperation::KeepReservations(_) => Vec::new(),
+            MediumOperation::WriteAndVerify { .. }
+            | MediumOperation::WriteSame { .. }
+            | MediumOperation::Deallocate { .. }
+            | MediumOperation::CompareAndWrite { .. }
+            | MediumOperation::OrWrite { .. } => vec![own],
+            MediumOperation::Copy(job) => job.written_units(),
         }
     }
 

@@ -51,7 +51,7 @@ pub(super) fn reserve_6(call: &mut Call<'_>) -> Outcome {
             return Err(Refused::Conflict);
         }
         reservations.exclusive = Some(id);
-        Ok(state.fence(place, id))
+        Ok(state.fence(place, |other| other != id))
     })?;
     call.nexus.wait_for(fence);
     Ok(Reply::DONE)
@@ -152,7 +152,9 @@ pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) ->
             (REGISTER_AND_MOVE, Some(moved)) => hand_over(state, place, nexus, &request, moved),
             _ => preempt(state, place, nexus, &request),
         }?;
-        let fence = fences.then(|| state.fence(place, own)).unwrap_or_default();
+        let fence = fences
+            .then(|| state.fence(place, |other| other != own))
+            .unwrap_or_default();
         let unit = &mut state.units[place];
         let text = unit.reservations.to_text();
         if text == text_before {

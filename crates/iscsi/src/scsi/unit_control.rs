@@ -21,12 +21,12 @@ pub(super) fn start_stop(call: &mut Call<'_>) -> Outcome {
         return Err(Sense::invalid_field(4, Some(1)).into());
     }
     let stopped = flags & 0x01 == 0;
-    let (place, own) = (call.place, call.nexus.id());
+    let place = call.place;
     let fence = call.device.common().change(|state| {
         state.units[place].stopped = stopped;
-        state.fence(place, own)
+        state.fence(place, |_| true)
     });
-    // What others have at the store is to be flushed, too, and nothing of theirs lands later.
+    // What is at the store is to be flushed, too, and nothing lands later.
     call.nexus.wait_for(fence);
     if !stopped || flags & 0x04 != 0 || call.unit.read_only {
         return Ok(Reply::DONE);

@@ -49,6 +49,8 @@ pub enum Work {
         unit: usize,
         /// What.
         operation: Box<MediumOperation>,
+        /// What it writes must have reached the medium.
+        fua: bool,
     },
 }
 
@@ -87,6 +89,12 @@ impl Session {
             }
             let others = medium.map(|operation| operation.other_units(unit));
             let others = others.unwrap_or_default();
+            // As it is now: WCE may have been cleared since the command came.
+            let through = |unit| device.writes_through(unit, &self.core.nexus);
+            let write_through = match medium {
+                Some(operation) => operation.written_units(unit).into_iter().any(through),
+                None => through(unit),
+            };
             let Some(ticket) = self.core.nexus.enter(unit, &others) else {
                 // Something has changed in this very moment: look again.
                 link.ready.push_front(tag);
@@ -131,7 +139,7 @@ impl Session {
                         unit,
                         offset_bytes,
                         data,
-                        fua,
+                        fua: fua || write_through,
                     }
                 }
                 StoreOperation::Flush { .. } => Work::Flush { task: tag, unit },
@@ -145,6 +153,7 @@ impl Session {
                         task: tag,
                         unit,
                         operation,
+                        fua: write_through,
                     }
                 }
             };

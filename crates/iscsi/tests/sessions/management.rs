@@ -2,11 +2,11 @@
 
 use wansan_iscsi::initiator::{Event, TaskError, Transfer};
 use wansan_iscsi::keys::Wanted;
-use wansan_iscsi::scsi::{AdditionalSense, Sense, cdb};
-use wansan_iscsi::target::Close;
+use wansan_iscsi::scsi::{AdditionalSense, MediumOperation, Sense, cdb};
+use wansan_iscsi::target::{Close, Work};
 use wansan_iscsi::wire::{Lun, ScsiStatus, TaskManagementFunction, TaskManagementResult};
 
-use super::pair::{Pair, TARGET, copy};
+use super::pair::{Pair, TARGET};
 
 fn pair() -> Pair {
     Pair::new(Wanted::default(), Wanted::default(), 16, 11)
@@ -356,15 +356,7 @@ fn a_reservation_applies_to_what_has_not_reached_the_store() {
     pair.settle_good();
     // The other one's next write is there, and the store has not been asked.
     other.write(1, vec![8; 512], 2);
-    let now = other.now();
-    other.initiator.pump(now, &mut other.trace);
-    let bytes = {
-        let from = other.initiator.connections()[0].pending();
-        copy(from, other.target.connection(0).unwrap().space())
-    };
-    other.target.connection(0).unwrap().filled(bytes);
-    other.initiator.connections()[0].sent(bytes, now, &mut other.trace);
-    other.target.receive(0, now, &mut other.trace);
+    other.bring();
     reserve_out(&mut pair, 1, 0xa, 0, 2);
     assert!(
         pair.settle().is_empty(),
@@ -382,4 +374,39 @@ fn a_reservation_applies_to_what_has_not_reached_the_store() {
         [ScsiStatus::Good, ScsiStatus::ReservationConflict]
     );
     assert!(other.held.is_empty());
+}
+
+#[test]
+fn without_a_write_cache_no_write_is_answered_before_it_is_on_the_medium() {
+    let mut pair = pair();
+    let mut other = pair.beside("other", 12);
+    other.hold_store = true;
+    other.write(0, vec![7; 512], 1);
+    other.settle();
+    assert!(matches!(other.held[0], Work::Write { fua: false, .. }));
+    other.write(1, vec![8; 512], 2);
+    other.bring();
+    // MODE SELECT (6) of the Caching page, with WCE cleared.
+    let mut list = vec![0; 24];
+    list[4..6].copy_from_slice(&[0x08, 0x12]);
+    let mut cdb = [0; 16];
+    cdb[..6].copy_from_slice(&[0x15, 0x10, 0, 0, 24, 0]);
+    pair.hold_store = true;
+    pair.submit(cdb, Transfer::Write(list), 1);
+    assert!(pair.settle().is_empty());
+    assert!(
+        pair.held.is_empty(),
+        "a write without FUA may land after the flush"
+    );
+    release(&mut other, &mut pair);
+    assert!(pair.settle().is_empty());
+    let [Work::Medium { operation, .. }] = &pair.held[..] else {
+        panic!("{:?}", pair.held);
+    };
+    assert_eq!(**operation, MediumOperation::Flush);
+    let flush = pair.held.remove(0);
+    pair.answer(flush);
+    assert_eq!(pair.settle_good().len(), 1);
+    other.settle();
+    assert!(matches!(other.held[0], Work::Write { fua: true, .. }));
 }

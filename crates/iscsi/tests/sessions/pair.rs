@@ -113,7 +113,7 @@ impl Pair {
                 number: 0,
             },
             geometry: Geometry::new(STORE_BYTES as u64, BLOCK_BYTES as u32, 0).unwrap(),
-            write_cache: false,
+            write_cache: true,
             read_only: false,
             thin: false,
             keeps_reservations: false,
@@ -246,6 +246,17 @@ impl Pair {
             self.initiator.pump(now, &mut self.trace);
         }
         Ok(self.target_works()? || moved)
+    }
+
+    /// Brings what the initiator has to send to the target, which asks no store.
+    pub(crate) fn bring(&mut self) {
+        let now = self.now();
+        self.initiator.pump(now, &mut self.trace);
+        let from = self.initiator.connections()[0].pending();
+        let bytes = copy(from, self.target.connection(0).unwrap().space());
+        self.initiator.connections()[0].sent(bytes, now, &mut self.trace);
+        self.target.connection(0).unwrap().filled(bytes);
+        self.target.receive(0, now, &mut self.trace);
     }
 
     /// Lets the target handle what it has and answer from the store.

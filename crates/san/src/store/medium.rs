@@ -16,6 +16,8 @@ pub struct MediumJob {
     /// All stores of the target, by the places of their units.
     stores: Arc<[Arc<dyn Store>]>,
     unit: usize,
+    /// What it writes must have reached the medium.
+    fua: bool,
     /// The Data-In of the answer, once it has been carried out.
     output: Vec<u8>,
 }
@@ -39,17 +41,20 @@ impl fmt::Debug for MediumJob {
 }
 
 impl MediumJob {
-    /// `operation` on the unit whose place among `stores` is `unit`.
+    /// `operation` on the unit whose place among `stores` is `unit`. With `fua` what it writes has
+    /// reached the medium when it is over.
     #[must_use]
     pub fn new(
         operation: Box<MediumOperation>,
         stores: &Arc<[Arc<dyn Store>]>,
         unit: usize,
+        fua: bool,
     ) -> MediumJob {
         MediumJob {
             operation,
             stores: Arc::clone(stores),
             unit,
+            fua,
             output: Vec::new(),
         }
     }
@@ -71,6 +76,16 @@ impl MediumJob {
     /// # Errors
     /// What the store could not do, or [`StoreError::Miscompare`].
     pub fn run(&mut self) -> Result<(), StoreError> {
+        self.carry_out()?;
+        if self.fua {
+            for unit in self.operation.written_units(self.unit) {
+                self.stores[unit].flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self) -> Result<(), StoreError> {
         let store = &*self.stores[self.unit];
         match &*self.operation {
             MediumOperation::Verify {
@@ -102,8 +117,7 @@ impl MediumJob {
                 offset_bytes,
                 len_bytes,
                 block,
-                fua,
-            } => write_same(store, (*offset_bytes, *len_bytes), block, *fua),
+            } => write_same(store, (*offset_bytes, *len_bytes), block),
             MediumOperation::Deallocate { ranges } => ranges
                 .iter()
                 .try_for_each(|(offset, len)| store.deallocate(*offset, *len)),
@@ -147,6 +161,7 @@ impl MediumJob {
                 job.progress.end(copied.is_ok());
                 copied
             }
+            MediumOperation::Flush => store.flush(),
             MediumOperation::KeepReservations(change) => {
                 let kept = match store.reservations() {
                     Some(file) => file.keep(change.text()).map_err(StoreError::Reservations),
@@ -230,18 +245,13 @@ fn write_same(
     store: &dyn Store,
     (offset, len): (u64, u64),
     block: &[u8],
-    fua: bool,
 ) -> Result<(), StoreError> {
     // Whole blocks, as many as make a step.
     let repeated = block.repeat((len.min(STEP_BYTES as u64) as usize / block.len()).max(1));
     let mut at = 0;
     while at < len {
         let bytes = (len - at).min(repeated.len() as u64);
-        let last = at + bytes == len;
         store.write_at(offset + at, &repeated[..bytes as usize], false)?;
-        if last && fua {
-            store.flush()?;
-        }
         at += bytes;
     }
     Ok(())

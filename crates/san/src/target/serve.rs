@@ -465,8 +465,9 @@ impl Context {
                 task,
                 unit,
                 operation,
+                fua,
             } => {
-                let job = MediumJob::new(operation, &target.stores, unit);
+                let job = MediumJob::new(operation, &target.stores, unit, fua);
                 (task, unit, Operation::Medium(Box::new(job)))
             }
         };

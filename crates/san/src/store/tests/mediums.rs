@@ -2,12 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use wansan_iscsi::scsi::{CopyJob, CopyProgress, CopySegment, MediumOperation};
 
 use super::shared;
-use crate::store::{FileStore, MediumJob, MemoryStore, Store, StoreError};
+use crate::store::{Extent, FileStore, MediumJob, MemoryStore, Store, StoreError};
 
 const SIZE_BYTES: u64 = 4 << 20;
 
@@ -20,7 +21,8 @@ fn stores_in(folder: &Path) -> [Arc<dyn Store>; 2] {
 }
 
 fn run(store: &Arc<dyn Store>, operation: MediumOperation) -> Result<Vec<u8>, StoreError> {
-    let mut job = MediumJob::new(Box::new(operation), &Arc::from([Arc::clone(store)]), 0);
+    let stores = Arc::from([Arc::clone(store)]);
+    let mut job = MediumJob::new(Box::new(operation), &stores, 0, false);
     job.run().map(|()| job.into_output())
 }
 
@@ -108,7 +110,6 @@ fn one_block_is_written_again_and_again() {
             offset_bytes: 512,
             len_bytes: (2 << 20) + 512,
             block: block.clone(),
-            fua: true,
         };
         run(&store, same).expect("written");
         let read = bytes_at(&store, 0, (2 << 20) + 1536);
@@ -120,6 +121,91 @@ fn one_block_is_written_again_and_again() {
         );
         assert_eq!(read[(2 << 20) + 1024..], [0; 512]);
     }
+}
+
+/// A store that counts its flushes.
+struct Counting(MemoryStore, AtomicUsize);
+
+impl Store for Counting {
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+
+    fn read_at(&self, offset: u64, dst: &mut [u8]) -> Result<(), StoreError> {
+        self.0.read_at(offset, dst)
+    }
+
+    fn write_at(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError> {
+        self.0.write_at(offset, src, fua)
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.flush()
+    }
+
+    fn update(
+        &self,
+        offset: u64,
+        len: usize,
+        fua: bool,
+        change: &mut dyn FnMut(&mut [u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        self.0.update(offset, len, fua, change)
+    }
+
+    fn deallocate(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        self.0.deallocate(offset, len)
+    }
+
+    fn extent_at(&self, offset: u64) -> Result<Extent, StoreError> {
+        self.0.extent_at(offset)
+    }
+
+    fn is_memory(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn with_fua_every_unit_that_is_written_is_flushed() {
+    let units: [Arc<Counting>; 2] = std::array::from_fn(|_| {
+        Arc::new(Counting(MemoryStore::new(SIZE_BYTES), AtomicUsize::new(0)))
+    });
+    let stores: Arc<[Arc<dyn Store>]> = units.iter().map(|unit| Arc::clone(unit) as _).collect();
+    let flushes = |operation: MediumOperation, fua| {
+        let before = units.each_ref().map(|unit| unit.1.load(Ordering::Relaxed));
+        let mut job = MediumJob::new(Box::new(operation), &stores, 0, fua);
+        job.run().expect("carried out");
+        let after = units.each_ref().map(|unit| unit.1.load(Ordering::Relaxed));
+        [after[0] - before[0], after[1] - before[1]]
+    };
+    let zeros = || MediumOperation::Deallocate {
+        ranges: vec![(0, 4096)],
+    };
+    let read = || MediumOperation::Verify {
+        offset_bytes: 0,
+        len_bytes: 4096,
+    };
+    let copy = || {
+        let segment = CopySegment {
+            from_unit: 0,
+            from_bytes: 0,
+            to_unit: 1,
+            to_bytes: 0,
+            len_bytes: 4096,
+        };
+        MediumOperation::Copy(CopyJob {
+            segments: vec![segment, segment],
+            progress: Arc::new(CopyProgress::default()),
+        })
+    };
+    assert_eq!(flushes(zeros(), false), [0, 0]);
+    assert_eq!(flushes(zeros(), true), [1, 0]);
+    assert_eq!(flushes(read(), true), [0, 0]);
+    assert_eq!(flushes(copy(), false), [0, 0]);
+    assert_eq!(flushes(copy(), true), [0, 1]);
+    assert_eq!(flushes(MediumOperation::Flush, false), [1, 0]);
 }
 
 /// From unit to unit, and within one, where source and destination overlap either way.
@@ -144,7 +230,7 @@ fn copies_keep_what_they_copy() {
             segments: vec![segment],
             progress: Arc::new(CopyProgress::default()),
         });
-        MediumJob::new(Box::new(copy), &stores, 0)
+        MediumJob::new(Box::new(copy), &stores, 0, false)
             .run()
             .expect("copied");
         assert!(bytes_at(&stores[to_unit], to, LEN) == data, "{segment:?}");
