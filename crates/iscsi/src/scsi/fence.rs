@@ -23,6 +23,30 @@ pub(super) struct Batch {
     awaited: AtomicBool,
 }
 
+/// The batches of one nexus at one unit, as others see them.
+#[derive(Debug, Default)]
+pub(super) struct Batches {
+    /// What begins now is counted in this one.
+    current: Arc<Batch>,
+    /// Those that fences have waited for, until they have drained: later fences wait for them, too.
+    earlier: Vec<Arc<Batch>>,
+}
+
+impl Batches {
+    pub(super) fn current(&self) -> &Arc<Batch> {
+        &self.current
+    }
+
+    /// Has `fence` wait for all there are. What begins from now on is counted in a new one.
+    pub(super) fn fence_off(&mut self, fence: &mut Fence) {
+        self.earlier.retain(|batch| batch.is_busy());
+        self.earlier.push(std::mem::take(&mut self.current));
+        for batch in &self.earlier {
+            fence.await_batch(Arc::clone(batch));
+        }
+    }
+}
+
 impl Batch {
     fn is_busy(&self) -> bool {
         self.busy.load(Ordering::SeqCst)
@@ -168,6 +192,24 @@ pub(super) fn drain_all(batches: &[(usize, Arc<Batch>)]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_second_fence_waits_for_what_the_first_one_waits_for() {
+        let mut units = [UnitOperations::default()];
+        let mut batches = Batches::default();
+        units[0].turn_to(batches.current());
+        let operation = Ticket::enter(&mut units, 0, &[]);
+        let mut fences = [Fence::default(), Fence::default()];
+        for fence in &mut fences {
+            batches.fence_off(fence);
+            units[0].turn_to(batches.current());
+            assert!(!fence.is_down());
+        }
+        assert!(operation.leave(&mut units));
+        assert!(fences.iter_mut().all(Fence::is_down));
+        batches.fence_off(&mut fences[0]);
+        assert_eq!(batches.earlier.len(), 1, "what has drained is forgotten");
+    }
 
     #[test]
     fn a_fence_waits_for_what_was_there_and_for_nothing_later() {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::copy::CopyRecord;
-use super::fence::{Batch, Fence, Ticket, UnitOperations, drain_all};
+use super::fence::{Batch, Batches, Fence, Ticket, UnitOperations, drain_all};
 use super::port::InitiatorPort;
 use super::reservation::Reservations;
 use super::reserve_keep::Replaced;
@@ -101,7 +101,7 @@ pub(super) struct Known {
     /// Places of units where its tasks are to be aborted.
     aborts: Vec<usize>,
     /// What counts its operations at the units' stores, by place.
-    batches: Vec<Arc<Batch>>,
+    batches: Vec<Batches>,
     /// Another session has taken its place.
     replaced: bool,
 }
@@ -161,7 +161,7 @@ impl State {
     pub(super) fn fence(&mut self, place: usize, hit: impl Fn(NexusId) -> bool) -> Fence {
         let mut fence = Fence::default();
         for nexus in self.nexuses.iter_mut().filter(|nexus| hit(nexus.id)) {
-            fence.await_batch(std::mem::take(&mut nexus.batches[place]));
+            nexus.batches[place].fence_off(&mut fence);
         }
         for (at, batch) in self.gone.iter().flat_map(|gone| &gone.batches) {
             if *at == place {
@@ -177,8 +177,8 @@ impl State {
         let mut fence = Fence::default();
         for nexus in self.nexuses.iter_mut().filter(|nexus| nexus.port == *port) {
             nexus.replaced = true;
-            for batch in &mut nexus.batches {
-                fence.await_batch(std::mem::take(batch));
+            for batches in &mut nexus.batches {
+                batches.fence_off(&mut fence);
             }
         }
         let left = self.gone.iter().filter(|gone| gone.port.name == port.name);
@@ -308,7 +308,7 @@ impl Nexus {
                 port: port.clone(),
                 pending: vec![UnitAttentions::default(); units],
                 aborts: Vec::new(),
-                batches: (0..units).map(|_| Arc::default()).collect(),
+                batches: (0..units).map(|_| Batches::default()).collect(),
                 replaced: false,
             });
             (id, units, fence)
@@ -375,8 +375,8 @@ impl Nexus {
                 attentions.merge(std::mem::take(pending));
             }
             self.aborts.append(&mut own.aborts);
-            for (operations, batch) in self.operations.iter_mut().zip(&own.batches) {
-                operations.turn_to(batch);
+            for (operations, batches) in self.operations.iter_mut().zip(&own.batches) {
+                operations.turn_to(batches.current());
             }
             self.replaced = own.replaced;
         }
