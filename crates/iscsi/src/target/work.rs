@@ -390,7 +390,7 @@ impl Session {
             answered,
             trace,
         );
-        self.grant_waiting(answered, trace);
+        self.go_on(answered, trace);
     }
 
     /// The store has done what [`Work::Medium`] says, and gives the Data-In of the answer; it was
@@ -430,7 +430,7 @@ impl Session {
         );
         let answer = Answer::good(data);
         self.core.answer_task(link, task, &answer, answered, trace);
-        self.grant_waiting(answered, trace);
+        self.go_on(answered, trace);
     }
 
     /// Notes that the store is done with a task, which others may have aborted meanwhile.
@@ -472,7 +472,17 @@ impl Session {
             Direction::Leave,
         );
         self.core.fail(link, task, sense, answered, trace);
-        self.grant_waiting(answered, trace);
+        self.go_on(answered, trace);
+    }
+
+    /// Goes on with what a task has held up that has left the store: functions, logouts, and writes
+    /// that wait for room.
+    fn go_on(&mut self, now: Instant, trace: &mut Recorder) {
+        if self.core.management.is_empty() {
+            self.grant_waiting(now, trace);
+        } else {
+            self.management_done(now, trace);
+        }
     }
 
     /// Records that the store was asked, once per task.
