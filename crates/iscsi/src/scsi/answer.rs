@@ -39,11 +39,17 @@ impl Answer {
 
 impl From<Refused> for Answer {
     fn from(refused: Refused) -> Answer {
-        let status = match refused {
-            Refused::Sense(sense) => return Answer::check_condition(sense),
-            Refused::Conflict => ScsiStatus::ReservationConflict,
-            Refused::Busy => ScsiStatus::Busy,
-        };
+        match refused {
+            Refused::Sense(sense) => Answer::check_condition(sense),
+            Refused::Conflict => Answer::from(ScsiStatus::ReservationConflict),
+            Refused::Busy => Answer::from(ScsiStatus::Busy),
+        }
+    }
+}
+
+impl From<ScsiStatus> for Answer {
+    /// A status without data or sense data.
+    fn from(status: ScsiStatus) -> Answer {
         Answer {
             status,
             data: Vec::new(),

@@ -347,7 +347,14 @@ impl Core {
             self.release(true);
             return Ok(());
         }
-        if self.tasks.contains_key(&tag) || tag == RESERVED_TASK_TAG {
+        let same = self.tasks.get(&tag).map(|task| &task.stage);
+        if let Some(Stage::Aborted) = same {
+            // The initiator knows that its task has ended; only the store does not yet.
+            let busy = Answer::from(ScsiStatus::Busy);
+            self.answer_at_once(place, link, &command, &busy, now, trace);
+            return Ok(());
+        }
+        if same.is_some() || tag == RESERVED_TASK_TAG {
             // Its slot is free before the answer says so, or a window of 1 would stay closed.
             self.release(!command.immediate);
             self.reject(link, RejectReason::TaskInProgress, bhs, now, trace);

@@ -94,7 +94,7 @@ impl Core {
         let Some(task) = self.tasks.get_mut(&tag) else {
             return self.hold_data_out(place, tag, bhs, Some(data));
         };
-        if task.place != place {
+        if task.place != place && !matches!(task.stage, Stage::Aborted) {
             // §4.2.2.1, connection allegiance.
             return Err(Close::Protocol(
                 "it sent Data-Out on another connection than the command",

@@ -3,10 +3,15 @@
 use wansan_iscsi::initiator::{Event, TaskError, Transfer};
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::scsi::{AdditionalSense, MediumOperation, Sense, cdb};
+use wansan_iscsi::sequence::Sn;
 use wansan_iscsi::target::{Close, Work};
-use wansan_iscsi::wire::{Lun, ScsiStatus, TaskManagementFunction, TaskManagementResult};
+use wansan_iscsi::wire::{
+    BHS_BYTES, LogoutReason, LogoutRequest, Lun, Opcode, ScsiCommand, ScsiStatus, TaskAttribute,
+    TaskManagementFunction, TaskManagementResult, Transmitter,
+};
+use wansan_trace::TaskTag;
 
-use super::pair::{Pair, TARGET};
+use super::pair::{Pair, TARGET, copy};
 
 fn pair() -> Pair {
     Pair::new(Wanted::default(), Wanted::default(), 16, 11)
@@ -335,6 +340,97 @@ fn the_answer_to_a_logout_waits_for_the_store() {
     assert_eq!(pair.initiator.poll_event(), Some(Event::LoggedOut));
 }
 
+#[test]
+fn the_tag_of_an_aborted_task_is_busy_until_the_store_is_done() {
+    let mut pair = pair();
+    let mut other = pair.beside("other", 12);
+    other.hold_store = true;
+    other.write(0, vec![7; 512], 1);
+    other.settle();
+    let Work::Write { task, .. } = &other.held[0] else {
+        panic!("{:?}", other.held);
+    };
+    let tag = *task;
+    manage(&mut pair, TaskManagementFunction::LogicalUnitReset, 0);
+    pair.settle();
+    // The unit attention tells the initiator that its task is gone; the tag is free again for it.
+    other.read(0, 1, 2);
+    other.settle();
+    let again = |other: &mut Pair| {
+        let now = other.now();
+        let window = other.target.window();
+        let command = ScsiCommand {
+            immediate: true,
+            final_: true,
+            read: false,
+            write: false,
+            attribute: TaskAttribute::Simple,
+            lun: Lun::single_level(0).unwrap(),
+            task_tag: tag,
+            expected_data_transfer_length: 0,
+            cmd_sn: window.exp_cmd_sn,
+            exp_stat_sn: Sn(0),
+            cdb: cdb::test_unit_ready(),
+        };
+        let mut transmitter = Transmitter::new();
+        let mut bhs = [0; BHS_BYTES];
+        command.emit(&mut bhs);
+        transmitter.push(&bhs, &[]);
+        let connection = other.target.connection(0).unwrap();
+        let bytes = copy(transmitter.pending(), connection.space());
+        connection.filled(bytes);
+        other.target.receive(0, now, &mut other.trace);
+        let pending = other.target.connection(0).unwrap().pending().to_vec();
+        other.target.connection(0).unwrap().sent(pending.len());
+        pending[3]
+    };
+    assert_eq!(again(&mut other), ScsiStatus::Busy.to_wire());
+    let work = other.held.remove(0);
+    other.answer(work);
+    assert_eq!(again(&mut other), ScsiStatus::Good.to_wire());
+}
+
+#[test]
+fn a_logout_for_recovery_is_answered_when_the_store_is_done() {
+    // Level 2: what was lost is logged out on the connection that takes its place.
+    let wanted = Wanted {
+        error_recovery_level: 2,
+        max_connections: 2,
+        ..Wanted::default()
+    };
+    let mut pair = Pair::new(wanted.clone(), wanted, 16, 11);
+    pair.hold_store = true;
+    pair.write(0, vec![7; 512], 1);
+    pair.settle();
+    let now = pair.now();
+    let (request, bhs) = {
+        let request = LogoutRequest {
+            immediate: true,
+            reason: LogoutReason::RemoveForRecovery,
+            cid: 0,
+            task_tag: TaskTag(0x7777),
+            cmd_sn: pair.target.window().exp_cmd_sn,
+            exp_stat_sn: Sn(0),
+        };
+        let mut bhs = [0; BHS_BYTES];
+        request.emit(&mut bhs);
+        (request, bhs)
+    };
+    let mut transmitter = Transmitter::new();
+    transmitter.push(&bhs, &[]);
+    let connection = pair.target.connection(0).unwrap();
+    let bytes = copy(transmitter.pending(), connection.space());
+    connection.filled(bytes);
+    pair.target.receive(0, now, &mut pair.trace);
+    assert!(pair.target.connection(0).unwrap().pending().is_empty());
+    let work = pair.held.remove(0);
+    pair.answer(work);
+    let pending = pair.target.connection(0).unwrap().pending();
+    let last = &pending[pending.len() - BHS_BYTES..];
+    assert_eq!(last[0], Opcode::LogoutResponse.to_wire());
+    assert_eq!(last[16..20], request.task_tag.0.to_be_bytes());
+}
+
 /// PERSISTENT RESERVE OUT for exclusive access.
 fn reserve_out(pair: &mut Pair, action: u8, key: u64, action_key: u64, user: u64) {
     let mut cdb = [0; 16];
@@ -403,7 +499,7 @@ fn without_a_write_cache_no_write_is_answered_before_it_is_on_the_medium() {
     let [Work::Medium { operation, .. }] = &pair.held[..] else {
         panic!("{:?}", pair.held);
     };
-    assert_eq!(**operation, MediumOperation::Flush);
+    assert!(matches!(**operation, MediumOperation::FlushFor(_)));
     let flush = pair.held.remove(0);
     pair.answer(flush);
     assert_eq!(pair.settle_good().len(), 1);
