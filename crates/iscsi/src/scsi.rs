@@ -17,7 +17,7 @@
 //!
 //! What initiators share, such as mode parameters and reservations, is kept by `nexus`; the rules of
 //! reservations are in `reservation`, their commands in `reserve_in` and `reserve_out`, and what keeps
-//! them over a restart in `reserve_keep`. Answers that fence other initiators off wait for the stores
+//! them over a restart in `reserve_keep`; `unit_change` is for changes that wait for the cache. Answers that fence other initiators off wait for the stores
 //! by `fence`.
 
 pub mod answer;
@@ -49,6 +49,7 @@ mod supported;
 #[cfg(test)]
 mod tests;
 pub mod unit;
+mod unit_change;
 mod unit_control;
 mod vpd;
 
@@ -66,6 +67,7 @@ pub use port::InitiatorPort;
 pub use reserve_keep::ReservationChange;
 pub use sense::{AdditionalSense, FieldPointer, Sense, SenseKey};
 pub use unit::{Geometry, GeometryError, Identity, LogicalUnit};
+pub use unit_change::UnitChange;
 
 /// The two bytes at `at`, big-endian, as SCSI has all numbers.
 fn be16(bytes: &[u8], at: usize) -> u16 {

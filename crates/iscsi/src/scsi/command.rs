@@ -1,12 +1,15 @@
 //! The commands of a logical unit in one table: decoding finds a command's row by its operation
 //! code, and REPORT SUPPORTED OPERATION CODES reports the rows.
 
+use std::sync::Arc;
+
 use super::answer::Reply;
 use super::nexus::{Access, Nexus};
 use super::opcode as op;
 use super::{
-    AdditionalSense, Cdb, LogicalUnit, Sense, TargetDevice, block, capacity, copy, inquiry, medium,
-    mode, request_sense, reserve_in, reserve_out, supported, unit_control,
+    AdditionalSense, Cdb, LogicalUnit, MediumOperation, Sense, TargetDevice, UnitChange, block,
+    capacity, copy, inquiry, medium, mode, request_sense, reserve_in, reserve_out, supported,
+    unit_control,
 };
 
 /// One command and whom it is for.
@@ -17,6 +20,14 @@ pub(super) struct Call<'a> {
     pub(super) unit: &'a LogicalUnit,
     pub(super) cdb: &'a Cdb,
     pub(super) nexus: &'a mut Nexus,
+}
+
+impl Call<'_> {
+    /// Has the cache written for change `number` of the unit, which is then over.
+    pub(super) fn flush_for(&self, number: u64) -> Reply {
+        let change = UnitChange::new(Arc::clone(self.device.common()), self.place, number);
+        Reply::Medium(Box::new(MediumOperation::FlushFor(Arc::new(change))))
+    }
 }
 
 /// The Data-Out of a command.
@@ -203,7 +214,7 @@ pub(super) static COMMANDS: &[Command] = &[
     Command::at_once(&[op::RELEASE_6, 0, 0, 0, 0, 0], reserve_out::release_6)
         .open_to(Access::Nothing),
     Command::at_once(&[op::MODE_SENSE_6, 0x08, 0xff, 0xff, 0xff, 0], mode::sense_6),
-    Command::at_once(&[op::START_STOP_UNIT, 0x01, 0, 0, 0x05, 0], unit_control::start_stop)
+    Command::with_data(&[op::START_STOP_UNIT, 0x01, 0, 0, 0x05, 0], medium::no_bytes, unit_control::start_stop)
         .open_to(Access::Registering),
     Command::at_once(&[op::PREVENT_ALLOW_MEDIUM_REMOVAL, 0, 0, 0, 0x03, 0], unit_control::prevent_allow),
     Command::at_once(&[op::READ_CAPACITY_10, 0, 0, 0, 0, 0, 0, 0, 0, 0], capacity::read_10)

@@ -2,11 +2,9 @@
 //! can be changed, for all initiators together; nothing can be saved.
 
 use super::answer::{Reply, cut};
-use super::command::{Call, Delivery, Outcome};
+use super::command::{Call, Delivery, Outcome, Refused};
 use super::nexus::ModeParameters;
-use super::{
-    AdditionalSense, LogicalUnit, MediumOperation, Sense, UnitAttention, be16, be32, be64,
-};
+use super::{AdditionalSense, LogicalUnit, Sense, UnitAttention, be16, be32, be64};
 
 /// Caching (SBC-3).
 const CACHING: u8 = 0x08;
@@ -204,33 +202,41 @@ fn select(call: &mut Call<'_>, descriptor_bytes: usize, long: bool, list: &[u8])
     let short = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH);
     let (descriptor, mut pages) = list.split_at_checked(descriptor_bytes).ok_or(short)?;
     check_descriptor(call.unit, descriptor, long)?;
-    let current = call.nexus.view(call.place).mode;
-    let mut wanted = current;
-    while !pages.is_empty() {
-        let length = 2 + usize::from(*pages.get(1).ok_or(short)?);
-        let (given, rest) = pages.split_at_checked(length).ok_or(short)?;
-        wanted = changed_by(given, call.unit, wanted)?;
-        pages = rest;
-    }
-    if wanted == current {
-        return Ok(Reply::DONE);
-    }
-    let (place, own) = (call.place, call.nexus.id());
-    let fence = call.device.common().change(|state| {
+    let (unit, place, own) = (call.unit, call.place, call.nexus.id());
+    let changed = call.device.common().change(|state| {
+        state.check_unchanging(place)?;
+        let current = state.units[place].mode;
+        let mut wanted = current;
+        while !pages.is_empty() {
+            let length = 2 + usize::from(*pages.get(1).ok_or(short)?);
+            let (given, rest) = pages.split_at_checked(length).ok_or(short)?;
+            wanted = changed_by(given, unit, wanted)?;
+            pages = rest;
+        }
+        if wanted == current {
+            return Ok(None);
+        }
+        // SPC-4 7.5.8: with SWP nothing is written after the cache has been; SBC-3 6.5.5: so with WCE.
+        let protects = wanted.write_protected && !current.write_protected;
+        let clears = current.write_cache && !wanted.write_cache;
+        let flushes = unit.write_cache && (protects || clears);
+        let change = flushes.then(|| state.begin_change(place, own));
         state.units[place].mode = wanted;
-        let attention = UnitAttention::ModeParametersChanged;
-        state.establish(place, attention, |nexus| nexus.id != own);
+        if change.is_none() {
+            let attention = UnitAttention::ModeParametersChanged;
+            state.establish(place, attention, |nexus| nexus.id != own);
+        }
         // With SWP nothing lands any more, and without WCE all that landed is flushed.
-        state.fence(place, |_| true)
-    });
+        Ok::<_, Refused>(Some((change, state.fence(place, |_| true))))
+    })?;
+    let Some((change, fence)) = changed else {
+        return Ok(Reply::DONE);
+    };
     call.nexus.wait_for(fence);
-    // SBC-3 6.5.5: WCE is cleared after the cache was written; SPC-4 7.5.8: SWP is set after that.
-    let protects = wanted.write_protected && !current.write_protected;
-    let clears = current.write_cache && !wanted.write_cache;
-    if call.unit.write_cache && (protects || clears) {
-        return Ok(Reply::Medium(Box::new(MediumOperation::Flush)));
-    }
-    Ok(Reply::DONE)
+    Ok(match change {
+        Some(number) => call.flush_for(number),
+        None => Reply::DONE,
+    })
 }
 
 /// A unit's size and that of its blocks cannot be changed; 0 blocks, or all ones, leave the size

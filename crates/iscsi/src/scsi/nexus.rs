@@ -15,6 +15,7 @@ use super::fence::{Batch, Batches, Fence, Ticket, UnitOperations, drain_all};
 use super::port::InitiatorPort;
 use super::reservation::Reservations;
 use super::reserve_keep::Replaced;
+use super::unit_change::Changing;
 use super::{LogicalUnit, UnitAttention, UnitAttentions};
 
 /// What a unit's reservations leave to a nexus, or what a command needs of it.
@@ -72,6 +73,10 @@ pub(super) struct UnitState {
     pub(super) replaced: Option<Replaced>,
     pub(super) mode: ModeParameters,
     pub(super) stopped: bool,
+    /// Counts the changes of these two that had to wait for the cache.
+    pub(super) changes: u64,
+    /// While the latest one waits.
+    pub(super) changing: Option<Changing>,
 }
 
 impl UnitState {
@@ -87,6 +92,8 @@ impl UnitState {
             replaced: None,
             mode: self.mode,
             stopped: self.stopped,
+            changes: self.changes,
+            changing: None,
         }
     }
 }
@@ -143,6 +150,7 @@ impl State {
         if let (Some(state), Some(unit)) = (self.units.get_mut(place), units.get(place)) {
             state.mode = ModeParameters::default_of(unit);
             state.stopped = false;
+            state.changing = None;
             state.reservations.exclusive = None;
         }
     }
@@ -224,6 +232,8 @@ impl Common {
             replaced: None,
             mode: ModeParameters::default_of(unit),
             stopped: false,
+            changes: 0,
+            changing: None,
         });
         Arc::new(Common {
             version: AtomicU64::new(0),

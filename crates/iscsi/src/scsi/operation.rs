@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::copy::CopyJob;
 use super::reserve_keep::ReservationChange;
+use super::unit_change::UnitChange;
 
 /// What a store is to do. Ranges are in bytes, of whole blocks, and lie inside the logical unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,8 +86,8 @@ pub enum MediumOperation {
     },
     /// Copy from unit to unit.
     Copy(CopyJob),
-    /// Bring what was written to the medium.
-    Flush,
+    /// Bring what was written to the medium, and then end the change that has asked for that.
+    FlushFor(Arc<UnitChange>),
     /// Keep the persistent reservations of the unit, so that
     /// [`TargetDevice::restore`](super::TargetDevice::restore) can be given them when the target is
     /// started again. This is for units that have
@@ -115,7 +116,7 @@ impl MediumOperation {
             | MediumOperation::Compare { .. }
             | MediumOperation::Status { .. }
             | MediumOperation::PreFetch { .. }
-            | MediumOperation::Flush
+            | MediumOperation::FlushFor(_)
             | MediumOperation::KeepReservations(_) => Vec::new(),
             MediumOperation::WriteAndVerify { .. }
             | MediumOperation::WriteSame { .. }

@@ -32,7 +32,7 @@ fn unit(number: u16, blocks: u64, block_bytes: u32) -> LogicalUnit {
 }
 
 /// A nexus of `device`, from the initiator that tests have in general.
-fn nexus(device: &TargetDevice) -> Nexus {
+pub(super) fn nexus(device: &TargetDevice) -> Nexus {
     device.nexus(port("iqn.2026-01.net.example:one"))
 }
 

@@ -1,8 +1,10 @@
 //! Commands about a unit as a whole: TEST UNIT READY, START STOP UNIT, PREVENT ALLOW MEDIUM REMOVAL,
 //! READ DEFECT DATA (SPC-4, SBC-3) and REPORT TARGET PORT GROUPS (SPC-4 5.15).
 
-use super::answer::{Reply, StoreOperation, cut};
-use super::command::{Call, Outcome};
+use super::answer::{Reply, cut};
+use super::command::{Call, Delivery, Outcome, Refused};
+use super::fence::Fence;
+use super::nexus::Access;
 use super::{Sense, be16, be32};
 
 /// TEST UNIT READY: that the unit is started has been checked for it.
@@ -11,8 +13,9 @@ pub(super) fn test_ready(_: &mut Call<'_>) -> Outcome {
 }
 
 /// START STOP UNIT. There is nothing to load or eject, and no power condition to go into; a stop
-/// brings the cache to the medium first, unless NO_FLUSH says not to.
-pub(super) fn start_stop(call: &mut Call<'_>) -> Outcome {
+/// writes the cache to the medium first, unless NO_FLUSH says not to. A reservation lets everybody
+/// start the unit (SBC-3 table 15), and only its holders stop it.
+pub(super) fn start_stop(call: &mut Call<'_>, _: Delivery) -> Outcome {
     let flags = call.cdb[4];
     if flags & 0xf0 != 0 {
         return Err(Sense::invalid_field(4, Some(7)).into());
@@ -20,23 +23,28 @@ pub(super) fn start_stop(call: &mut Call<'_>) -> Outcome {
     if flags & 0x02 != 0 {
         return Err(Sense::invalid_field(4, Some(1)).into());
     }
-    let stopped = flags & 0x01 == 0;
-    let place = call.place;
-    let fence = call.device.common().change(|state| {
-        state.units[place].stopped = stopped;
-        state.fence(place, |_| true)
-    });
-    // What is at the store is to be flushed, too, and nothing lands later.
-    call.nexus.wait_for(fence);
-    if !stopped || flags & 0x04 != 0 || call.unit.read_only {
-        return Ok(Reply::DONE);
+    let stops = flags & 0x01 == 0;
+    if stops && call.nexus.view(call.place).access < Access::Full {
+        return Err(Refused::Conflict);
     }
-    let geometry = &call.unit.geometry;
-    Ok(Reply::Store(StoreOperation::Flush {
-        offset_bytes: 0,
-        len_bytes: geometry.blocks() * u64::from(geometry.block_bytes()),
-        immediate: call.cdb[1] & 0x01 != 0,
-    }))
+    let flushes = stops && flags & 0x04 == 0 && call.unit.write_cache && !call.unit.read_only;
+    let (place, own) = (call.place, call.nexus.id());
+    let (change, fence) = call.device.common().change(|state| {
+        state.check_unchanging(place)?;
+        let change = flushes.then(|| state.begin_change(place, own));
+        state.units[place].stopped = stops;
+        // What is at the store is to be flushed, too, and nothing lands later.
+        let fence = match stops {
+            true => state.fence(place, |_| true),
+            false => Fence::default(),
+        };
+        Ok::<_, Refused>((change, fence))
+    })?;
+    call.nexus.wait_for(fence);
+    Ok(match change {
+        Some(number) => call.flush_for(number),
+        None => Reply::DONE,
+    })
 }
 
 /// PREVENT ALLOW MEDIUM REMOVAL: this medium cannot be removed anyway.
@@ -80,54 +88,72 @@ pub(super) fn report_target_port_groups(call: &mut Call<'_>) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{data, decode, device, sense};
-    use super::super::{AdditionalSense, Answer, Decoded, SenseKey};
+    use super::super::tests::{data, decode, device, nexus, sense};
+    use super::super::{
+        AdditionalSense, Answer, Decoded, Executed, MediumOperation, Nexus, SenseKey, TargetDevice,
+    };
     use super::*;
+    use crate::wire::Lun;
+
+    /// What comes of START STOP UNIT with these flags.
+    fn start_stop(device: &TargetDevice, flags: u8, nexus: &mut Nexus) -> Executed {
+        let mut cdb = [0; 16];
+        (cdb[0], cdb[4]) = (0x1b, flags);
+        match device.decode(Lun::default(), &cdb, nexus) {
+            Decoded::Store { unit: 0, .. } => device.execute(0, &cdb, (Vec::new(), 0), nexus),
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
     fn a_stopped_unit_is_flushed_and_gives_no_data_to_anybody() {
         let device = device();
+        let done = Executed::Answer(Answer::good(Vec::new()));
         let not_ready = Sense::new(SenseKey::NotReady, AdditionalSense::COMMAND_REQUIRED);
         let read = [0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0];
-        // Each command comes over a nexus of its own.
-        for (stop, flushes) in [
-            ([0x1b, 0, 0, 0, 0, 0], true),
-            ([0x1b, 0, 0, 0, 0x04, 0], false),
-        ] {
-            let stopped = decode(&device, &stop);
-            let whole_unit = StoreOperation::Flush {
-                offset_bytes: 0,
-                len_bytes: 1 << 30,
-                immediate: false,
-            };
-            let expected = match flushes {
-                true => Decoded::Store {
-                    unit: 0,
-                    operation: whole_unit,
-                },
-                false => Decoded::Answer(Answer::good(Vec::new())),
-            };
-            assert_eq!(stopped, expected);
+        let mut nexus = nexus(&device);
+        for flags in [0, 0x04] {
+            let stopped = start_stop(&device, flags, &mut nexus);
+            if flags == 0 {
+                let Executed::Medium(operation) = stopped else {
+                    panic!("{stopped:?}");
+                };
+                let MediumOperation::FlushFor(change) = *operation else {
+                    panic!("{operation:?}");
+                };
+                // Nobody changes what may still be taken back.
+                let busy = start_stop(&device, 1, &mut nexus);
+                assert_eq!(busy, Executed::Answer(Refused::Busy.into()));
+                change.end(true);
+            } else {
+                assert_eq!(stopped, done);
+            }
             assert_eq!(sense(&device, &read), not_ready);
             assert_eq!(sense(&device, &[0x00; 6]), not_ready);
             assert!(!data(&device, &[0x12, 0, 0, 0, 36, 0]).is_empty());
-            assert_eq!(data(&device, &[0x1b, 0, 0, 0, 1, 0]), []);
+            assert_eq!(start_stop(&device, 1, &mut nexus), done);
             assert!(matches!(decode(&device, &read), Decoded::Store { .. }));
         }
     }
 
     #[test]
+    fn a_unit_whose_cache_cannot_be_written_is_not_stopped() {
+        let device = device();
+        drop(start_stop(&device, 0, &mut nexus(&device)));
+        let read = [0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+        assert!(matches!(decode(&device, &read), Decoded::Store { .. }));
+    }
+
+    #[test]
     fn there_is_nothing_to_eject_and_no_power_condition() {
         let device = device();
-        let start = |flags| [0x1b, 0, 0, 0, flags, 0];
-        assert_eq!(
-            sense(&device, &start(0x02)),
-            Sense::invalid_field(4, Some(1))
-        );
-        assert_eq!(
-            sense(&device, &start(0x30)),
-            Sense::invalid_field(4, Some(7))
-        );
+        let refused = |flags, bit| {
+            let answer = start_stop(&device, flags, &mut nexus(&device));
+            let sense = Sense::invalid_field(4, Some(bit));
+            assert_eq!(answer, Executed::Answer(Answer::check_condition(sense)));
+        };
+        refused(0x02, 1);
+        refused(0x30, 7);
         assert_eq!(data(&device, &[0x00; 6]), [], "it was not stopped");
     }
 

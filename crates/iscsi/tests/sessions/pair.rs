@@ -7,7 +7,7 @@ use rand_pcg::Pcg64Mcg;
 use wansan_iscsi::initiator::{self, Command, Completion, LoginSettings, Transfer};
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, Wanted};
 use wansan_iscsi::login::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions};
-use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice, cdb};
+use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, MediumOperation, TargetDevice, cdb};
 use wansan_iscsi::target::{self, Close, Memory, SessionConfig, Work};
 use wansan_iscsi::text::send_targets::TargetRecord;
 use wansan_iscsi::wire::{Lun, ScsiStatus, TaskAttribute};
@@ -320,7 +320,12 @@ impl Pair {
                     .status_done(task, Ok(()), (now, now), &mut self.trace);
             }
             // What stores make of it is theirs; here the answer's way is what counts.
-            Work::Medium { task, .. } => {
+            Work::Medium {
+                task, operation, ..
+            } => {
+                if let MediumOperation::FlushFor(change) = *operation {
+                    change.end(true);
+                }
                 self.target
                     .medium_done(task, Ok(Vec::new()), (now, now), &mut self.trace);
             }

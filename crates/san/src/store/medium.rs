@@ -161,7 +161,11 @@ impl MediumJob {
                 job.progress.end(copied.is_ok());
                 copied
             }
-            MediumOperation::Flush => store.flush(),
+            MediumOperation::FlushFor(change) => {
+                let flushed = store.flush();
+                change.end(flushed.is_ok());
+                flushed
+            }
             MediumOperation::KeepReservations(change) => {
                 let kept = match store.reservations() {
                     Some(file) => file.keep(change.text()).map_err(StoreError::Reservations),

@@ -136,6 +136,25 @@ fn preempting_takes_the_reservation_over() {
 }
 
 #[test]
+fn everybody_may_start_a_reserved_unit_and_only_its_holder_stops_it() {
+    // SBC-3 table 15.
+    let device = device();
+    let (mut one, mut two) = two(&device);
+    good(&reserve_out(&device, &mut one, (0, 0), (0, 1), 0));
+    good(&reserve_out(&device, &mut one, (1, 1), (1, 0), 0));
+    let start_stop = |nexus: &mut Nexus, flags| {
+        let cdb = padded(&[0x1b, 0, 0, 0, flags]);
+        device.decode(Lun::default(), &cdb, nexus);
+        device.execute(0, &cdb, (Vec::new(), 0), nexus)
+    };
+    let no_flush = 0x04;
+    conflicts(&start_stop(&mut two, no_flush));
+    good(&start_stop(&mut two, 0x01));
+    good(&start_stop(&mut one, no_flush));
+    good(&start_stop(&mut two, 0x01));
+}
+
+#[test]
 fn six_byte_reservations_go_with_their_nexus() {
     let device = device();
     let (mut one, mut two) = two(&device);
@@ -226,7 +245,20 @@ fn mode_parameters_are_common() {
         device.decode(Lun::default(), &cdb, nexus);
         device.execute(0, &cdb, (list.to_vec(), 16), nexus)
     };
-    good(&select(&mut one, &list));
+    let change = |executed| match executed {
+        Executed::Medium(operation) => match *operation {
+            MediumOperation::FlushFor(change) => change,
+            other => panic!("other work: {other:?}"),
+        },
+        Executed::Answer(answer) => panic!("no cache to write: {answer:?}"),
+    };
+    // When the cache cannot be written, nothing has changed.
+    drop(change(select(&mut one, &list)));
+    assert_eq!(attention(&device, &mut two), None);
+    assert!(passes(&device, &mut two, &WRITE));
+    let protected = change(select(&mut one, &list));
+    assert_eq!(status(&select(&mut two, &list)), ScsiStatus::Busy);
+    protected.end(true);
     assert_eq!(attention(&device, &mut two), Some((0x2a, 0x01)));
     let refused = bad_sense(device.decode(Lun::default(), &padded(&WRITE), &mut two));
     assert_eq!(refused.key, SenseKey::DataProtect);

@@ -205,7 +205,6 @@ fn with_fua_every_unit_that_is_written_is_flushed() {
     assert_eq!(flushes(read(), true), [0, 0]);
     assert_eq!(flushes(copy(), false), [0, 0]);
     assert_eq!(flushes(copy(), true), [0, 1]);
-    assert_eq!(flushes(MediumOperation::Flush, false), [1, 0]);
 }
 
 /// From unit to unit, and within one, where source and destination overlap either way.

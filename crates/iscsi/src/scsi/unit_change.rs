@@ -1,0 +1,100 @@
+//! A change of a unit's state that is answered when its cache has been written: write protection, a
+//! cleared WCE (MODE SELECT), and a stop (START STOP UNIT).
+
+use std::sync::Arc;
+
+use super::UnitAttention;
+use super::command::Refused;
+use super::nexus::{Common, ModeParameters, NexusId, State};
+
+/// A change on its way. It holds at once, so that nothing more is written meanwhile, but the command
+/// is answered, and others may change the unit further, only when it is over. When the cache could
+/// not be written the command fails, and nothing has changed (SPC-4 6.11).
+///
+/// One that is dropped before its end is taken back.
+#[derive(Debug)]
+pub struct UnitChange {
+    common: Arc<Common>,
+    place: usize,
+    number: u64,
+}
+
+/// What a change that is not over has replaced.
+#[derive(Debug)]
+pub(super) struct Changing {
+    number: u64,
+    by: NexusId,
+    mode: ModeParameters,
+    stopped: bool,
+}
+
+impl State {
+    /// While a change of the unit at `place` is under way, which may still be taken back, no other
+    /// one begins.
+    pub(super) fn check_unchanging(&self, place: usize) -> Result<(), Refused> {
+        match self.units[place].changing {
+            None => Ok(()),
+            Some(_) => Err(Refused::Busy),
+        }
+    }
+
+    /// Notes that `by` changes the unit at `place`. To be called before that has happened.
+    pub(super) fn begin_change(&mut self, place: usize, by: NexusId) -> u64 {
+        let unit = &mut self.units[place];
+        unit.changes += 1;
+        unit.changing = Some(Changing {
+            number: unit.changes,
+            by,
+            mode: unit.mode,
+            stopped: unit.stopped,
+        });
+        unit.changes
+    }
+}
+
+impl UnitChange {
+    /// Change `number` of the unit at `place`, as [`State::begin_change`] has counted it.
+    pub(super) const fn new(common: Arc<Common>, place: usize, number: u64) -> UnitChange {
+        UnitChange {
+            common,
+            place,
+            number,
+        }
+    }
+
+    /// The cache was written, or it could not be and the change has not happened. To be called before
+    /// the command is answered; only the first call counts.
+    pub fn end(&self, written: bool) {
+        self.common.change(|state| {
+            let unit = &mut state.units[self.place];
+            let changing = unit.changing.take_if(|one| one.number == self.number);
+            let Some(Changing {
+                by, mode, stopped, ..
+            }) = changing
+            else {
+                return;
+            };
+            if !written {
+                (unit.mode, unit.stopped) = (mode, stopped);
+            } else if unit.mode != mode {
+                let attention = UnitAttention::ModeParametersChanged;
+                state.establish(self.place, attention, |nexus| nexus.id != by);
+            }
+        });
+    }
+}
+
+impl Drop for UnitChange {
+    fn drop(&mut self) {
+        self.end(false);
+    }
+}
+
+impl PartialEq for UnitChange {
+    fn eq(&self, other: &UnitChange) -> bool {
+        Arc::ptr_eq(&self.common, &other.common)
+            && (self.place, self.number) == (other.place, other.number)
+    }
+}
+
+impl Eq for UnitChange {}
