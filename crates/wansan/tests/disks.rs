@@ -264,3 +264,46 @@ fn compare_and_write_is_one_step_for_all_sessions() {
         session.leave();
     }
 }
+
+/// SBC-3 5.3: a Data-Out of other than twice NUMBER OF LOGICAL BLOCKS ends with ILLEGAL REQUEST before
+/// anything is compared or written, whether the data comes as immediate data, unsolicited or after
+/// R2Ts. The blocks to compare hold what the medium holds, so that a target that looked no further
+/// would write.
+#[test]
+fn compare_and_write_refuses_data_that_does_not_fit_its_number() {
+    const BLOCK: usize = 4096;
+    let target = start("memory:16MiB,block=4096");
+    let mut session = Session::new(&target, "one");
+    for announced in [
+        1, 2, 3, 4, 6, 8, 16, 17, 62, 64, 66, 255, 256, 508, 510, 512,
+    ] {
+        for number in [0, 1, 2, 3, 4, 31, 32, 33, 127, 128, 254, 255] {
+            let mut cdb = Cdb::default();
+            (cdb[0], cdb[13]) = (0x89, number);
+            let compared = usize::from(number).min(announced) * BLOCK;
+            let mut data = vec![0; announced * BLOCK];
+            data[compared..].fill(0xa6);
+            let answer = session.put(&cdb, data);
+            let what = format!("{number} blocks, {announced} announced");
+            let reached = announced.max(number.into());
+            let read = cdb::read(0, reached as u32, false);
+            let medium = session.get(&read, reached * BLOCK);
+            if announced == 2 * usize::from(number) {
+                good(&answer);
+                assert!(
+                    medium[..compared].iter().all(|byte| *byte == 0xa6),
+                    "{what}"
+                );
+                good(&session.put(&cdb::write(0, number.into(), false), vec![0; compared]));
+            } else {
+                let expected = (
+                    SenseKey::IllegalRequest,
+                    AdditionalSense::INVALID_FIELD_IN_CDB,
+                );
+                assert_eq!(sense(&answer), expected, "{what}");
+                assert!(medium.iter().all(|byte| *byte == 0), "{what}");
+            }
+        }
+    }
+    session.leave();
+}

@@ -1,6 +1,8 @@
-//! READ, WRITE and SYNCHRONIZE CACHE come out as byte ranges.
+//! READ, WRITE and SYNCHRONIZE CACHE come out as byte ranges, and COMPARE AND WRITE takes exactly the
+//! data that it counts.
 
 use super::*;
+use crate::scsi::{Executed, MediumOperation};
 
 fn read(offset_bytes: u64, len_bytes: u32, fua: bool) -> StoreOperation {
     StoreOperation::Read {
@@ -146,4 +148,44 @@ fn synchronize_cache_takes_a_range_or_the_rest() {
         at(&[0x91, 0, 0, 0, 0, 0, 0, 0, 0, 90]),
         flush(90 * 512, 5120, false)
     );
+}
+
+/// SBC-3 5.3: the Data-Out Buffer holds twice NUMBER OF LOGICAL BLOCKS. For every number, every
+/// announced length of whole blocks and those next to the right one.
+#[test]
+fn compare_and_write_takes_twice_its_number_of_blocks() {
+    const BLOCK_BYTES: u32 = 512;
+    let device = device();
+    let mut nexus = nexus(&device);
+    for number in 0..=255 {
+        let mut cdb = padded(&[0x89]);
+        cdb[13] = number;
+        let right = 2 * u32::from(number) * BLOCK_BYTES;
+        let beside = [right.saturating_sub(1), right + 1];
+        let whole = (0..=514).map(|blocks| blocks * BLOCK_BYTES);
+        for announced in whole.chain(beside).chain([u32::MAX]) {
+            let decoded = device.decode(Lun::default(), &cdb, &mut nexus);
+            let Decoded::Store { operation, .. } = decoded else {
+                panic!("{decoded:?}");
+            };
+            let takes = match operation {
+                StoreOperation::Deferred { data_out_bytes, .. } => data_out_bytes,
+                other => panic!("{other:?}"),
+            };
+            let data = vec![0; takes.min(announced) as usize];
+            let executed = device.execute(0, &cdb, (data, announced), &mut nexus);
+            let as_it_should = match executed {
+                Executed::Medium(operation) => {
+                    announced == right
+                        && matches!(*operation, MediumOperation::CompareAndWrite { data, .. }
+                            if data.len() == right as usize)
+                }
+                Executed::Answer(answer) if announced == right => {
+                    right == 0 && answer.status == ScsiStatus::Good
+                }
+                Executed::Answer(answer) => answer.sense == Some(Sense::invalid_field(13, None)),
+            };
+            assert!(as_it_should, "{number} blocks, {announced} bytes announced");
+        }
+    }
 }
