@@ -10,7 +10,7 @@ use crate::client::{Client, INITIATOR_NAME, LEAD, Login, Pairs, pairs_of, text_o
 use crate::peer::Peer;
 use crate::wire::{Received, equal, expect_pdu, opcode_byte};
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 13] = [
     Case::new(
         "send_targets_all_lists_the_target",
         "Appendix C: All in a discovery session lists all targets that the initiator may see",
@@ -46,6 +46,18 @@ const CASES: [Case; 11] = [
         "an_unknown_key_is_not_understood",
         "§6.2: a key that is not understood is answered NotUnderstood, in texts as in login",
         not_understood,
+    )
+    .tgtd_deviates("the peer closed the connection"),
+    Case::new(
+        "names_that_resemble_send_targets_are_not_understood",
+        "§6.1: \"Key names are case sensitive\"; §6.2: the answer to any other key than those known MUST be NotUnderstood, and the session goes on",
+        nearly_send_targets,
+    )
+    .tgtd_deviates("the peer closed the connection"),
+    Case::new(
+        "send_targets_takes_all_a_name_or_nothing",
+        "Appendix C: All, an iSCSI name and nothing are the values of SendTargets; the session outlives others",
+        bad_value,
     )
     .tgtd_deviates("the peer closed the connection"),
     Case::new(
@@ -178,6 +190,30 @@ fn not_understood(peer: &Peer) -> Result<(), Stop> {
         "NotUnderstood".to_owned(),
     );
     equal("answer", answered, vec![wanted])
+}
+
+fn nearly_send_targets(peer: &Peer) -> Result<(), Stop> {
+    let mut client = Client::log_in(peer, &[])?;
+    for (key, value) in [("SendTargetsPlease", "All"), ("sENDtARGETS", "aLL")] {
+        let received = ask(&mut client, &[(key, value)])?;
+        let wanted = (key.to_owned(), "NotUnderstood".to_owned());
+        equal("answer", pairs_of(&received.data)?, vec![wanted])?;
+    }
+    client.settle()
+}
+
+fn bad_value(peer: &Peer) -> Result<(), Stop> {
+    let mut client = Client::log_in(peer, &[])?;
+    for value in ["Alle", "A", "all"] {
+        let request = request(&mut client);
+        client.send(LEAD, request, &text_of(&[("SendTargets", value)]))?;
+        let received = client.receive(LEAD)?;
+        if received.bhs[0] != opcode_byte(Opcode::Reject, false) {
+            let wanted = ("SendTargets".to_owned(), "Reject".to_owned());
+            equal("answer", pairs_of(&received.data)?, vec![wanted])?;
+        }
+    }
+    client.settle()
 }
 
 fn leading_only(peer: &Peer) -> Result<(), Stop> {
