@@ -160,6 +160,43 @@ fn what_is_given_back_of_a_thin_lun_frees_its_file() {
     session.leave();
 }
 
+/// SBC-3 5.6.2.3: the first LBA status descriptor begins at STARTING LOGICAL BLOCK ADDRESS, also inside
+/// a physical block. Physical blocks are given back one at a time, alternately.
+#[test]
+fn lba_status_begins_where_it_is_asked_for() {
+    const PHYSICAL: u16 = 8;
+    const BLOCKS: u16 = 8 * PHYSICAL;
+    let folder = tempfile::tempdir().unwrap();
+    let file = format!(
+        "file:{},size=16MiB,thin",
+        folder.path().join("disk.img").display()
+    );
+    for lun in ["memory:16MiB,thin", &file] {
+        let target = start(lun);
+        let mut session = Session::new(&target, "one");
+        let data = vec![7; usize::from(BLOCKS) * BLOCK_BYTES];
+        good(&session.put(&cdb::write(0, BLOCKS.into(), false), data));
+        for lba in (0..BLOCKS).step_by(usize::from(2 * PHYSICAL)) {
+            let mut list = vec![0, 22, 0, 16, 0, 0, 0, 0];
+            list.extend(u64::from(lba).to_be_bytes());
+            list.extend(u32::from(PHYSICAL).to_be_bytes());
+            list.extend([0; 4]);
+            good(&session.put(&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], list));
+        }
+        for lba in 0..BLOCKS - PHYSICAL {
+            let mut status = Cdb::default();
+            (status[0], status[1], status[13]) = (0x9e, 0x12, 24);
+            status[2..10].copy_from_slice(&u64::from(lba).to_be_bytes());
+            let data = session.get(&status, 24);
+            let mut expected = u64::from(lba).to_be_bytes().to_vec();
+            expected.extend(u32::from(PHYSICAL - lba % PHYSICAL).to_be_bytes());
+            expected.push(u8::from(lba / PHYSICAL % 2 == 0));
+            assert_eq!(data[8..21], expected, "{lun}: LBA {lba}");
+        }
+        session.leave();
+    }
+}
+
 /// PERSISTENT RESERVE OUT with the basic parameter list.
 fn reserve_out(session: &mut Session, action: u8, keys: (u64, u64), aptpl: bool) -> Answer {
     const EXCLUSIVE_ACCESS: u8 = 3;
