@@ -4,12 +4,9 @@
 //! status 0 for a name that it does not know. So its printed lines are read here, test by test,
 //! and checked against its closing summary.
 
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+mod program;
 
-use crate::process::{PeerError, run};
-use crate::program::find;
+pub use program::{Program, SOURCE_VARIABLE};
 
 /// How one test ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,64 +17,6 @@ pub enum Outcome {
     Skipped(String),
     /// Assertions failed; the lines that name them.
     Failed(String),
-}
-
-/// What one suite may take; most take milliseconds.
-const SUITE_LIMIT: Duration = Duration::from_secs(300);
-
-/// The families whose suites [`suites`] gives. The third, LINUX, has some of the tests of SCSI
-/// again, for devices of the local kernel.
-const FAMILIES: [&str; 2] = ["SCSI", "iSCSI"];
-
-/// The names of both initiators that a test may need.
-const INITIATOR_NAMES: [&str; 2] = [
-    "iqn.2026-11.net.example:first",
-    "iqn.2026-11.net.example:second",
-];
-
-/// Every suite, as `FAMILY.SUITE` (such as `SCSI.Inquiry`), with the names of its tests.
-///
-/// # Errors
-/// When the program is missing or lists none.
-pub fn suites() -> Result<Vec<(String, Vec<String>)>, PeerError> {
-    let mut command = Command::new(find("iscsi-test-cu")?);
-    let finished = run(command.arg("--list"), SUITE_LIMIT)?;
-    let mut suites: Vec<(String, Vec<String>)> = Vec::new();
-    for line in finished.stdout.lines() {
-        match *line.split('.').collect::<Vec<_>>() {
-            [family, suite] if FAMILIES.contains(&family) => {
-                suites.push((format!("{family}.{suite}"), Vec::new()));
-            }
-            [family, _, test] if FAMILIES.contains(&family) => {
-                if let Some((_, tests)) = suites.last_mut() {
-                    tests.push(test.to_owned());
-                }
-            }
-            _ => (),
-        }
-    }
-    if suites.is_empty() {
-        return Err(finished.failure("it lists no suites"));
-    }
-    Ok(suites)
-}
-
-/// Runs the whole suite `FAMILY.SUITE`, which may overwrite data, on the unit at `url`, and on
-/// sessions of its own there for tests that want a second path. Tests are not run one by one, as
-/// some of them rely on what the one before them left in the program.
-/// `folder` becomes the working folder.
-///
-/// # Errors
-/// When the program is missing, does not end, or does not print a result for each test.
-pub fn run_suite(suite: &str, url: &str, folder: &Path) -> Result<Vec<Test>, PeerError> {
-    let mut command = Command::new(find("iscsi-test-cu")?);
-    let [first, second] = INITIATOR_NAMES;
-    command
-        .current_dir(folder)
-        .args(["-d", "-v", "-i", first, "-I", second])
-        .args([&format!("--test={suite}"), url, url]);
-    let finished = run(&mut command, SUITE_LIMIT)?;
-    parse(&finished.stdout).map_err(|what| finished.failure(what))
 }
 
 /// One test in what the suite printed.
@@ -99,13 +38,13 @@ pub fn parse(printed: &str) -> Result<Vec<Test>, String> {
     let mut open: Option<(String, Vec<&str>)> = None;
     let mut summary = None;
     for line in printed.lines() {
-        let line = line.trim();
+        let line = without_time(line.trim());
         if let Some(name) = line.strip_prefix("Suite: ") {
             close(&mut open, &mut tests)?;
             suite = name;
         } else if let Some((name, rest)) = line.strip_prefix("Test: ").and_then(split_test) {
             close(&mut open, &mut tests)?;
-            open = Some((format!("{suite}.{name}"), vec![rest.trim()]));
+            open = Some((format!("{suite}.{name}"), vec![without_time(rest.trim())]));
         } else if line.starts_with("Run Summary:") {
             close(&mut open, &mut tests)?;
         } else if let Some(counts) = line.strip_prefix("tests ") {
@@ -122,6 +61,21 @@ pub fn parse(printed: &str) -> Result<Vec<Test>, String> {
 /// `NAME ...REST`: the first line of a test.
 fn split_test(line: &str) -> Option<(&str, &str)> {
     line.split_once(" ...")
+}
+
+/// A line without the time that libiscsi puts ahead of remarks since 1.20.1.
+fn without_time(line: &str) -> &str {
+    const FORM: &[u8] = b"0000-00-00 00:00:00.000000";
+    let fits = |time: &str| {
+        time.bytes().zip(FORM).all(|(byte, form)| match form {
+            b'0' => byte.is_ascii_digit(),
+            _ => byte == *form,
+        })
+    };
+    match line.split_at_checked(FORM.len()) {
+        Some((time, rest)) if fits(time) => rest.trim_start(),
+        _ => line,
+    }
 }
 
 fn close(open: &mut Option<(String, Vec<&str>)>, tests: &mut Vec<Test>) -> Result<(), String> {
@@ -240,6 +194,37 @@ Run Summary:    Type  Total    Ran Passed Failed Inactive
                 ("Inquiry.Standard", &Outcome::Passed),
                 ("Inquiry.BlockLimits", &Outcome::Skipped(reason)),
                 ("Inquiry.Control", &Outcome::Passed),
+            ]
+        );
+    }
+
+    /// As libiscsi's commit 65ebd14 prints it.
+    #[test]
+    fn remarks_may_begin_with_the_time() {
+        let printed = "
+Suite: CompareAndWrite
+  Test: DpoFua ...    2026-11-24 02:15:37.834199     [SKIPPED] NOT IMPLEMENTED.
+    2026-11-24 02:15:37.834214     [SKIPPED] NOT IMPLEMENTED.
+passed
+  Test: InvalidDataOutSize ...    2026-11-24 02:01:51.169387     [FAILED] wrong sense.
+
+FAILED
+    1. test.c:63  - CU_ASSERT_EQUAL(_r,0)
+
+Run Summary:    Type  Total    Ran Passed Failed Inactive
+               tests      2      2      1      1        0
+";
+        let outcomes: Vec<_> = parse(printed)
+            .unwrap()
+            .into_iter()
+            .map(|test| test.outcome)
+            .collect();
+        let failed = "[FAILED] wrong sense.\n1. test.c:63  - CU_ASSERT_EQUAL(_r,0)";
+        assert_eq!(
+            outcomes,
+            [
+                Outcome::Skipped("NOT IMPLEMENTED.".to_owned()),
+                Outcome::Failed(failed.to_owned())
             ]
         );
     }

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::JoinHandle;
@@ -52,6 +53,28 @@ pub enum PeerError {
         /// What it had printed.
         output: String,
     },
+    /// A program is not where it should have been built.
+    #[error("{}: no such file; build it there, or unset {variable}", path.display())]
+    NotBuilt {
+        /// The environment variable that leads there.
+        variable: &'static str,
+        /// Where the program should be.
+        path: PathBuf,
+    },
+}
+
+impl PeerError {
+    /// In a few words, why a program that ran gave no result.
+    ///
+    /// # Errors
+    /// The error itself when the program did not run.
+    pub fn without_result(self) -> Result<String, PeerError> {
+        match self {
+            PeerError::TimedOut { limit, .. } => Ok(format!("did not end within {limit:?}")),
+            PeerError::Failed { what, .. } => Ok(what),
+            error => Err(error),
+        }
+    }
 }
 
 /// A program that has ended, and what it printed.
