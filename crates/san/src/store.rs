@@ -25,6 +25,7 @@ pub mod pool;
 mod reservation_file;
 mod service_time;
 mod spec;
+mod syncing;
 #[cfg(test)]
 mod tests;
 

@@ -70,8 +70,8 @@ pub enum StoreError {
     Reservations(io::Error),
     /// Data that had been acknowledged could not be brought to the medium earlier.
     #[error(
-        "an earlier flush failed, so data may be lost: check the medium and the file system, then \
-         start the target again"
+        "acknowledged data did not reach the medium and may be lost: check the medium and the file \
+         system, then start the target again"
     )]
     Lost,
     /// The machine failed otherwise.

@@ -1,7 +1,8 @@
 //! A store in a file or on a block device.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
+use std::io::{self, IoSliceMut, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +11,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use super::syncing::{Linux, SyncCalls, SyncError, Syncs};
 use super::{Extent, OpenError, Operated, ReservationFile, Store, StoreError, check_range};
 
 /// `f_type` of a tmpfs (`TMPFS_MAGIC`, linux/magic.h).
@@ -24,17 +26,22 @@ const TMPFS_MAGIC: i128 = 0x0102_1994;
 ///
 /// When the kernel could not bring data to the medium, it says so once and then forgets, pages and
 /// all (`fsync(2)`). So what was acknowledged may be lost, and no later success would mean
-/// anything: from then on every write and every flush fails, until the store is opened again.
+/// anything: from then on every write and every flush fails, until the store is opened again. Reads
+/// go on, so that what is left can be saved; of blocks that were written since the last flush they
+/// return the new data or the old.
 #[derive(Debug)]
 pub struct FileStore {
     file: File,
+    /// The same file, opened a second time: an open file description that is told of write-back
+    /// errors which `file` has used up.
+    witness: File,
     size_bytes: u64,
     on_tmpfs: bool,
     is_new: bool,
     /// Whether the file system knows `RWF_NOWAIT`; cleared when it says no.
     nowait: AtomicBool,
-    /// Data could not be brought to the medium.
-    lost: AtomicBool,
+    calls: Box<dyn SyncCalls>,
+    syncs: Syncs,
     /// Held shared by whoever writes, and alone by [`Store::update`]. Reading takes it never, and
     /// writing goes through a system call anyway, beside which it is nothing.
     writing: RwLock<()>,
@@ -164,66 +171,113 @@ impl FileStore {
         let on_tmpfs = kind.is_file()
             && rustix::fs::fstatfs(&file)
                 .is_ok_and(|filesystem| i128::from(filesystem.f_type) == TMPFS_MAGIC);
+        // By its descriptor: nothing else can have come to the path's place.
+        let witness = OpenOptions::new()
+            .read(true)
+            .write(write)
+            .open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+            .map_err(machine)?;
         Ok(FileStore {
             file,
+            witness,
             size_bytes,
             on_tmpfs,
             is_new: false,
             nowait: AtomicBool::new(true),
-            lost: AtomicBool::new(false),
+            calls: Box::new(Linux),
+            syncs: Syncs::default(),
             writing: RwLock::new(()),
             reservations: (write && kind.is_file()).then(|| ReservationFile::beside(path)),
         })
     }
 
+    /// One of `size_bytes` on `path`, which may be any kind of file, that brings data to the medium by
+    /// `calls`.
+    #[cfg(test)]
+    pub(super) fn for_test(path: &Path, size_bytes: u64, calls: Box<dyn SyncCalls>) -> FileStore {
+        let open = || OpenOptions::new().read(true).write(true).open(path);
+        FileStore {
+            file: open().expect("a file"),
+            witness: open().expect("a file"),
+            size_bytes,
+            on_tmpfs: false,
+            is_new: false,
+            nowait: AtomicBool::new(true),
+            calls,
+            syncs: Syncs::default(),
+            writing: RwLock::new(()),
+            reservations: None,
+        }
+    }
+
     /// Lets nothing be written once data has been lost, and keeps [`Store::update`] out.
     fn begin_write(&self) -> Result<RwLockReadGuard<'_, ()>, StoreError> {
-        if self.lost.load(Ordering::Relaxed) {
-            return Err(StoreError::Lost);
-        }
+        self.syncs.check()?;
         // It guards the order of writes, not data that a panic could leave half changed.
         Ok(self.writing.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Writes all of `src`, to the medium when `fua` says so.
     fn write_all(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError> {
-        let write_failed = |source| failed(Operated::Write, offset, src.len(), source);
-        if !fua || self.on_tmpfs {
-            return self.file.write_all_at(src, offset).map_err(write_failed);
+        if fua && !self.on_tmpfs {
+            return self.syncs.run(|| self.write_synced(offset, src));
         }
+        self.file
+            .write_all_at(src, offset)
+            .map_err(|source| failed(Operated::Write, offset, src.len(), source))
+    }
+
+    /// Writes all of `src` to the medium.
+    fn write_synced(&self, offset: u64, src: &[u8]) -> Result<(), SyncError> {
+        let write_failed = |source| failed(Operated::Write, offset, src.len(), source);
+        let lost = |errno: Errno| {
+            SyncError::Lost(StoreError::Machine {
+                operated: Operated::Write,
+                offset,
+                bytes: src.len(),
+                source: errno.into(),
+            })
+        };
         let mut done = 0;
         while done < src.len() {
-            let rest = &[IoSlice::new(&src[done..])];
-            let at = offset + done as u64;
-            match rustix::io::pwritev2(&self.file, rest, at, ReadWriteFlags::DSYNC) {
-                Ok(0) => return Err(write_failed(io::ErrorKind::WriteZero.into())),
+            let (rest, at) = (&src[done..], offset + done as u64);
+            match self.calls.write_synced(&self.file, rest, at) {
+                Ok(0) => {
+                    let nothing = io::ErrorKind::WriteZero.into();
+                    return Err(SyncError::Refused(write_failed(nothing)));
+                }
                 Ok(bytes) => done += bytes,
-                Err(Errno::INTR) => {}
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                    let written = self.file.write_all_at(&src[done..], at);
-                    written.map_err(write_failed)?;
+                    self.file
+                        .write_all_at(rest, at)
+                        .map_err(|source| SyncError::Refused(write_failed(source)))?;
                     return self.sync();
                 }
-                Err(errno) => {
-                    // It does not tell what failed, the writing or the synchronizing: take the
-                    // worse, unless there was no room to write to.
-                    let no_room = matches!(errno, Errno::NOSPC | Errno::DQUOT);
-                    self.lost.fetch_or(!no_room, Ordering::Relaxed);
-                    return Err(write_failed(errno.into()));
+                // Either the file system has refused this write, or the medium has refused an earlier
+                // one. The witness knows of the latter.
+                Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => {
+                    return Err(match self.calls.sync(&self.witness) {
+                        Ok(()) => SyncError::Refused(write_failed(errno.into())),
+                        Err(_) => lost(errno),
+                    });
                 }
+                // It does not tell what failed, writing or synchronizing: assume the worse.
+                Err(errno) => return Err(lost(errno)),
             }
         }
         Ok(())
     }
 
-    /// Brings all that was written to the medium.
-    fn sync(&self) -> Result<(), StoreError> {
-        if self.on_tmpfs {
-            return Ok(());
-        }
-        self.file.sync_data().map_err(|source| {
-            self.lost.store(true, Ordering::Relaxed);
-            failed(Operated::Flush, 0, 0, source)
+    /// Brings all that was written to the medium. Whatever fails, ENOSPC too, is about data that was
+    /// written before.
+    fn sync(&self) -> Result<(), SyncError> {
+        self.calls.sync(&self.file).map_err(|errno| {
+            SyncError::Lost(StoreError::Machine {
+                operated: Operated::Flush,
+                offset: 0,
+                bytes: 0,
+                source: errno.into(),
+            })
         })
     }
 }
@@ -289,10 +343,10 @@ impl Store for FileStore {
     }
 
     fn flush(&self) -> Result<(), StoreError> {
-        if self.lost.load(Ordering::Relaxed) {
-            return Err(StoreError::Lost);
+        if self.on_tmpfs {
+            return Ok(());
         }
-        self.sync()
+        self.syncs.run(|| self.sync())
     }
 
     fn update(
@@ -303,9 +357,7 @@ impl Store for FileStore {
         change: &mut dyn FnMut(&mut [u8]) -> bool,
     ) -> Result<(), StoreError> {
         check_range(offset, len as u64, self.size_bytes)?;
-        if self.lost.load(Ordering::Relaxed) {
-            return Err(StoreError::Lost);
-        }
+        self.syncs.check()?;
         let _alone = self.writing.write().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = vec![0; len];
         self.read_at(offset, &mut bytes)?;
@@ -429,17 +481,7 @@ mod tests {
 
     /// A store on a device of the kernel's.
     fn on(device: &str) -> FileStore {
-        let file = OpenOptions::new().read(true).write(true).open(device);
-        FileStore {
-            file: file.expect("every Linux has it"),
-            size_bytes: 1 << 20,
-            on_tmpfs: false,
-            is_new: false,
-            nowait: AtomicBool::new(true),
-            lost: AtomicBool::new(false),
-            writing: RwLock::new(()),
-            reservations: None,
-        }
+        FileStore::for_test(Path::new(device), 1 << 20, Box::new(Linux))
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod mediums;
 mod model;
 mod pool;
 mod specs;
+mod syncing;
 
 use std::sync::Arc;
 
