@@ -87,6 +87,7 @@ fn known() -> Vec<(String, Content)> {
         "advised.measured_iops",
         "advised.predicted_gain",
         "advised.measured_gain",
+        "advised.measured_of_predicted",
     ];
     let others = [
         ("cells.finding.limit", limits()),
@@ -316,6 +317,7 @@ mod tests {
                     measured_iops: 1.0,
                     predicted_gain: 0.0,
                     measured_gain: 0.0,
+                    measured_of_predicted: Some(1.0),
                     gains: Vec::new(),
                 },
             }),

@@ -205,6 +205,8 @@ pub struct MeasuredGain {
     pub predicted_gain: f64,
     /// `measured_iops` ÷ `planned_iops` − 1.
     pub measured_gain: f64,
+    /// `measured_iops` ÷ `predicted_iops`: 1 where the prediction is right. Absent where none was predicted.
+    pub measured_of_predicted: Option<f64>,
     /// Every point of the sweep.
     pub gains: Vec<Gain>,
 }

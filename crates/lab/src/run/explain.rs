@@ -110,6 +110,8 @@ pub(super) fn advised(
         measured_iops: greatest.advised_iops,
         predicted_gain: greatest.predicted_gain,
         measured_gain: greatest.measured_gain,
+        measured_of_predicted: (greatest.predicted_iops > 0.0)
+            .then(|| greatest.advised_iops / greatest.predicted_iops),
         gains,
     })
 }
