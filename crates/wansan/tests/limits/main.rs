@@ -1,7 +1,8 @@
 //! The finder on worlds where the answer is known, and data over paths that lose it: every plan in
 //! plans/limits expects its own finding, every plan in plans/checks and plans/topologies its own
 //! outcome, every plan in plans/papers the shape of what it rebuilds (in its quick form), and the
-//! real programs over the real kernel's TCP must lead to it.
+//! real programs over the real kernel's TCP must lead to it. Without the effect that a paper is about, its
+//! quick form has to fail.
 //!
 //! Each plan is run as root, where the suite is root, and as an ordinary user. What a machine does
 //! not allow is counted as ignored, with the reason.
@@ -14,8 +15,14 @@ use wansan_arms::{Arm, arms, open_to_all};
 use wansan_tcp::control::Law;
 use wansan_tcp::ebpf::{self, EbpfError};
 
+mod without_effect;
+
+use without_effect::WITHOUT_EFFECT;
+
 /// How often a plan about throughput is run until it has its shape.
 const TRIES: u32 = 3;
+/// What the line of an expectation that is not met begins with.
+const MISSED: &str = "NOT AS EXPECTED: ";
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -31,12 +38,18 @@ fn main() -> ExitCode {
         .collect();
     for plan in plans("plans/papers") {
         let title = format!("{} in its quick form", name(&plan));
-        let obstacle = lacks_controls(&plan);
-        if let Some(reason) = &obstacle {
-            println!("not run: {title}: {reason}");
-        }
-        let test = move || has_its_shape(&plan, &["--quick"], Arm::of_suite());
-        trials.push(Trial::test(title, test).with_ignored_flag(obstacle.is_some()));
+        let test = {
+            let plan = plan.clone();
+            move || has_its_shape(&plan, &["--quick"], Arm::of_suite())
+        };
+        trials.push(with_controls(&plan, title, test));
+    }
+    for without in &WITHOUT_EFFECT {
+        let plan = repository(&format!("plans/papers/{}.toml", without.plan));
+        let title = format!("{} without {} fails", without.plan, without.effect);
+        let text = text(&plan);
+        let test = move || without.fails(&text, Arm::of_suite());
+        trials.push(with_controls(&plan, title, test));
     }
     for arm in arms(makes_a_world) {
         let mut runs = plans("plans/limits");
@@ -62,10 +75,16 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
+/// A file or folder of the repository.
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
+}
+
 /// The plans in a folder of the repository, by name.
 fn plans(folder: &str) -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let entries = std::fs::read_dir(root.join(folder)).expect("the repository has plans");
+    let entries = std::fs::read_dir(repository(folder)).expect("the repository has plans");
     let mut plans: Vec<PathBuf> = entries
         .flatten()
         .map(|entry| entry.path())
@@ -86,7 +105,20 @@ fn name(plan: &Path) -> String {
 }
 
 fn text(plan: &Path) -> String {
-    std::fs::read_to_string(plan).expect("it was listed")
+    std::fs::read_to_string(plan).expect("the plan is there")
+}
+
+/// A test of a plan; one that does not run where a congestion control that the plan names cannot be had.
+fn with_controls(
+    plan: &Path,
+    title: String,
+    test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+) -> Trial {
+    let obstacle = lacks_controls(plan);
+    if let Some(reason) = &obstacle {
+        println!("not run: {title}: {reason}");
+    }
+    Trial::test(title, test).with_ignored_flag(obstacle.is_some())
 }
 
 /// Why a plan cannot have the congestion controls that it names, if it names any of ours.
@@ -175,7 +207,7 @@ fn told(output: &Output, good: bool) -> Result<(), Failed> {
     // A suite's closing lines show the first line of each failure.
     let missed: Vec<&str> = text
         .lines()
-        .filter_map(|line| line.strip_prefix("NOT AS EXPECTED: "))
+        .filter_map(|line| line.strip_prefix(MISSED))
         .collect();
     Err(format!("{}\n{text}", missed.join("; ")).into())
 }
