@@ -95,8 +95,8 @@ impl Request {
     }
 }
 
-/// PERSISTENT RESERVE OUT. One that takes rights from other nexuses is answered once nothing of theirs
-/// is at the store, and one that has changed what outlives a restart once that has been written.
+/// PERSISTENT RESERVE OUT. One that takes rights away is answered once nothing is at the store that had
+/// them, and one that has changed what outlives a restart once that has been written.
 pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) -> Outcome {
     let bytes = list_bytes(call)?;
     let list = delivery.data;
@@ -132,10 +132,12 @@ pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) ->
         return Err(in_list());
     }
     let nexus = (own, &port);
-    let fences = matches!(
-        action,
-        RESERVE | PREEMPT | PREEMPT_AND_ABORT | REGISTER_AND_MOVE
-    );
+    // What takes rights away, also from the nexus itself.
+    let fences = match action {
+        RESERVE | PREEMPT | PREEMPT_AND_ABORT | REGISTER_AND_MOVE => true,
+        REGISTER | REGISTER_AND_IGNORE => request.action_key == 0,
+        _ => false,
+    };
     let (kept, fence) = call.device.common().change(|state| {
         check_settled(state, place)?;
         let unit = &state.units[place].reservations;
@@ -152,9 +154,8 @@ pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) ->
             (REGISTER_AND_MOVE, Some(moved)) => hand_over(state, place, nexus, &request, moved),
             _ => preempt(state, place, nexus, &request),
         }?;
-        let fence = fences
-            .then(|| state.fence(place, |other| other != own))
-            .unwrap_or_default();
+        let fence = fences.then(|| state.fence(place, |_| true));
+        let fence = fence.unwrap_or_default();
         let unit = &mut state.units[place];
         let text = unit.reservations.to_text();
         if text == text_before {
