@@ -1,8 +1,8 @@
-//! Two sides measured in turns, and the ratio of what they reached.
+//! Ours and a peer measured in turns, and the ratio of what they reached.
 
 use serde_json::{Value, json};
 
-/// What the ratio of ours to the other's has to be.
+/// A bound on a measured figure.
 #[derive(Debug, Clone, Copy)]
 pub enum Bound {
     /// At least this much.
@@ -12,14 +12,16 @@ pub enum Bound {
 }
 
 impl Bound {
-    fn holds(self, ratio: f64) -> bool {
+    /// Whether `value` satisfies the bound.
+    pub fn holds(self, value: f64) -> bool {
         match self {
-            Self::AtLeast(bound) => ratio >= bound,
-            Self::AtMost(bound) => ratio <= bound,
+            Self::AtLeast(bound) => value >= bound,
+            Self::AtMost(bound) => value <= bound,
         }
     }
 
-    fn text(self) -> String {
+    /// The bound as it is printed: `≥ 1.2`.
+    pub fn text(self) -> String {
         match self {
             Self::AtLeast(bound) => format!("≥ {bound}"),
             Self::AtMost(bound) => format!("≤ {bound}"),
@@ -27,18 +29,19 @@ impl Bound {
     }
 }
 
-/// One question: how ours compares with the other's, and what was measured on each side.
+/// One question: how ours compares with a peer, and what was measured on each side.
 #[derive(Debug)]
 pub struct Comparison {
     /// What is compared.
     pub question: String,
     /// The unit of the samples.
     pub unit: &'static str,
-    /// Our side's name and samples.
+    /// Our samples.
     pub ours: Side,
-    /// The other side's name and samples, taken in turns with ours.
-    pub other: Side,
-    /// What the ratio has to be.
+    /// The peer's, one side for each of its configurations: at least one. The bound is held against
+    /// the configuration that does best.
+    pub others: Vec<Side>,
+    /// What the ratio of ours to the peer's best has to be.
     pub bound: Bound,
 }
 
@@ -51,47 +54,67 @@ pub struct Side {
     pub samples: Vec<f64>,
 }
 
+/// Ours over one configuration of the peer.
+struct Ratio<'a> {
+    other: &'a Side,
+    /// Ours over the other's in each turn: what slows the machine down for a while slows both sides
+    /// of a turn.
+    of_turns: Vec<f64>,
+}
+
+impl Ratio<'_> {
+    fn median(&self) -> f64 {
+        median(&self.of_turns)
+    }
+}
+
 impl Comparison {
-    /// Ours over the other's: the median of the ratios of single turns, since what slows the machine down
-    /// for a while slows both sides of a turn.
-    pub fn ratio(&self) -> f64 {
-        median(&self.turn_ratios())
-    }
-
-    fn turn_ratios(&self) -> Vec<f64> {
-        let turns = self.ours.samples.iter().zip(&self.other.samples);
-        turns.map(|(ours, other)| ours / other).collect()
-    }
-
-    /// Whether the bound holds.
-    pub fn reached(&self) -> bool {
-        self.bound.holds(self.ratio())
-    }
-
-    /// The smallest and largest ratio of a single turn.
-    fn ratio_range(&self) -> (f64, f64) {
-        range(&self.turn_ratios())
+    /// The ratio to the configuration of the peer that leaves ours the least favourable one.
+    fn ratio(&self) -> Ratio<'_> {
+        let ratios = self.others.iter().map(|other| {
+            let turns = self.ours.samples.iter().zip(&other.samples);
+            let of_turns = turns.map(|(ours, other)| ours / other).collect();
+            Ratio { other, of_turns }
+        });
+        let worse = |a: &Ratio<'_>, b: &Ratio<'_>| {
+            let by_size = a.median().total_cmp(&b.median());
+            match self.bound {
+                Bound::AtLeast(_) => by_size,
+                Bound::AtMost(_) => by_size.reverse(),
+            }
+        };
+        ratios.min_by(worse).expect("a comparison has a peer")
     }
 
     /// A few lines for people.
     pub fn text(&self) -> String {
-        let (low, high) = self.ratio_range();
-        let verdict = if self.reached() { "reached" } else { "MISSED" };
-        format!(
-            "{}\n  {}\n  {}\n  ratio {:.2} (of single turns: {low:.2} to {high:.2}), \
-             bound {}: {verdict}",
-            self.question,
-            self.side_text(&self.ours),
-            self.side_text(&self.other),
-            self.ratio(),
+        let ratio = self.ratio();
+        let mut lines = vec![self.question.clone(), self.side_text(&self.ours)];
+        lines.extend(self.others.iter().map(|other| self.side_text(other)));
+        let to_which = match self.others.len() {
+            1 => String::new(),
+            _ => format!(" to {}", ratio.other.name),
+        };
+        let interval = match median_interval(&ratio.of_turns) {
+            Some((low, high)) => format!(" (95 % interval {low:.2} to {high:.2})"),
+            None => String::new(),
+        };
+        let verdict = match self.bound.holds(ratio.median()) {
+            true => "reached",
+            false => "MISSED",
+        };
+        lines.push(format!(
+            "ratio{to_which} {:.2}{interval}, bound {}: {verdict}",
+            ratio.median(),
             self.bound.text(),
-        )
+        ));
+        lines.join("\n  ")
     }
 
     fn side_text(&self, side: &Side) -> String {
         let (low, high) = range(&side.samples);
         format!(
-            "{:<28} {:>12} {} (median of {}; {} to {})",
+            "{:<34} {:>12} {} (median of {}; {} to {})",
             side.name,
             number(median(&side.samples)),
             self.unit,
@@ -110,45 +133,81 @@ impl Comparison {
                 "samples": side.samples,
             })
         };
-        let (min, max) = self.ratio_range();
+        let ratio = self.ratio();
         json!({
-            "question": self.question, "unit": self.unit,
-            "ours": side(&self.ours), "other": side(&self.other),
-            "ratio": self.ratio(), "ratio_min": min, "ratio_max": max,
-            "bound": self.bound.text(), "reached": self.reached(),
+            "question": self.question, "unit": self.unit, "ours": side(&self.ours),
+            "others": self.others.iter().map(side).collect::<Vec<_>>(),
+            "ratio_to": ratio.other.name, "ratio": ratio.median(),
+            "ratio_interval_95": median_interval(&ratio.of_turns),
+            "bound": self.bound.text(), "reached": self.bound.holds(ratio.median()),
         })
     }
 }
 
-/// Takes a sample of each side in turns, `turns` times, after one of each that does not count.
+/// Takes a sample of each side, `turns` times, after one of each that does not count. The sides go
+/// first to last in one turn and last to first in the next (A B, B A, A B, ...), so that what the
+/// one before leaves behind, such as warm caches or dirty pages, favours none of them.
 ///
 /// # Errors
 /// The first error of a side.
-pub fn in_turns<T, E>(
+pub fn in_turns<T, E, const SIDES: usize>(
     turns: usize,
-    mut ours: impl FnMut() -> Result<T, E>,
-    mut other: impl FnMut() -> Result<T, E>,
-) -> Result<(Vec<T>, Vec<T>), E> {
-    ours()?;
-    other()?;
-    let mut samples = (Vec::new(), Vec::new());
-    for _ in 0..turns {
-        samples.0.push(ours()?);
-        samples.1.push(other()?);
+    mut sides: [&mut dyn FnMut() -> Result<T, E>; SIDES],
+) -> Result<[Vec<T>; SIDES], E> {
+    for side in &mut sides {
+        side()?;
+    }
+    let mut samples = [const { Vec::new() }; SIDES];
+    for turn in 0..turns {
+        for step in 0..SIDES {
+            let place = match turn % 2 {
+                0 => step,
+                _ => SIDES - 1 - step,
+            };
+            samples[place].push(sides[place]()?);
+        }
     }
     Ok(samples)
 }
 
 /// The middle sample; the mean of the two middle ones of an even number.
-fn median(samples: &[f64]) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
+pub fn median(samples: &[f64]) -> f64 {
+    let sorted = sorted(samples);
     let middle = sorted.len() / 2;
     if sorted.len().is_multiple_of(2) {
         f64::midpoint(sorted[middle - 1], sorted[middle])
     } else {
         sorted[middle]
     }
+}
+
+/// The confidence interval of the median that order statistics give, whatever the distribution
+/// (David and Nagaraja, *Order Statistics*, 3rd ed., §7.1): the narrowest, symmetric in rank, that
+/// covers the median with 95 % or more. Fewer than 6 samples have none.
+fn median_interval(samples: &[f64]) -> Option<(f64, f64)> {
+    const OUTSIDE: f64 = 0.05;
+    let sorted = sorted(samples);
+    let count = sorted.len();
+    // Each sample is below the median with probability 1/2. `tail` is the probability that at most
+    // `rank` of them are: then the median lies below the sample of that rank, counted from 0.
+    let mut probability = 0.5_f64.powi(i32::try_from(count).ok()?);
+    let mut tail = probability;
+    let mut interval = None;
+    for rank in 0..count / 2 {
+        if 2.0 * tail > OUTSIDE {
+            break;
+        }
+        interval = Some((sorted[rank], sorted[count - 1 - rank]));
+        probability *= (count - rank) as f64 / (rank + 1) as f64;
+        tail += probability;
+    }
+    interval
+}
+
+fn sorted(samples: &[f64]) -> Vec<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted
 }
 
 fn range(samples: &[f64]) -> (f64, f64) {
@@ -173,4 +232,75 @@ fn number(value: f64) -> String {
         grouped.push(digit);
     }
     grouped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    fn side(name: &'static str, samples: &[f64]) -> Side {
+        Side {
+            name,
+            samples: samples.to_vec(),
+        }
+    }
+
+    fn comparison(bound: Bound) -> Comparison {
+        Comparison {
+            question: "which".to_owned(),
+            unit: "1/s",
+            ours: side("ours", &[12.0; 6]),
+            others: vec![side("slow", &[6.0; 6]), side("fast", &[10.0; 6])],
+            bound,
+        }
+    }
+
+    #[test]
+    fn each_side_goes_first_in_every_other_turn() {
+        let order = RefCell::new(String::new());
+        let side = |name| {
+            let order = &order;
+            move || {
+                order.borrow_mut().push(name);
+                Ok::<_, ()>(order.borrow().len())
+            }
+        };
+        let [a, b, c] =
+            in_turns(3, [&mut side('a'), &mut side('b'), &mut side('c')]).expect("no side fails");
+        assert_eq!(*order.borrow(), "abc abc cba abc".replace(' ', ""));
+        assert_eq!((a, b, c), (vec![4, 9, 10], vec![5, 8, 11], vec![6, 7, 12]));
+    }
+
+    #[test]
+    fn an_error_of_a_side_ends_the_turns() {
+        let samples = in_turns(3, [&mut || Ok(1), &mut || Err("broken")]);
+        assert_eq!(samples, Err("broken"));
+    }
+
+    #[test]
+    fn the_bound_is_held_against_the_best_configuration() {
+        let rate = comparison(Bound::AtLeast(1.5)).json();
+        assert_eq!(
+            (&rate["ratio_to"], &rate["ratio"]),
+            (&json!("fast"), &json!(1.2))
+        );
+        assert_eq!(rate["reached"], false);
+        let cost = comparison(Bound::AtMost(1.5)).json();
+        assert_eq!(
+            (&cost["ratio_to"], &cost["ratio"]),
+            (&json!("slow"), &json!(2.0))
+        );
+        assert_eq!(cost["reached"], false);
+    }
+
+    #[test]
+    fn intervals_of_the_median_are_those_of_the_tables() {
+        // Ranks from 1 of the two-sided 95 % interval, as tables of the sign test have them.
+        for (count, low, high) in [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (100, 40, 61)] {
+            let samples: Vec<f64> = (1..=count).map(f64::from).collect();
+            assert_eq!(median_interval(&samples), Some((low.into(), high.into())));
+        }
+        assert_eq!(median_interval(&[1.0; 5]), None);
+    }
 }

@@ -12,6 +12,29 @@ use crate::program::find;
 
 const START_LIMIT: Duration = Duration::from_secs(20);
 
+/// What it reads at once, and the size of its pipes: as large as those of `wansan relay`. Its own
+/// defaults are 16 KiB and what the kernel gives, 64 KiB.
+const BUFFER_BYTES: usize = 64 << 10;
+const PIPE_BYTES: usize = 256 << 10;
+
+/// When it splices instead of copying (HAProxy's configuration manual, §4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Splicing {
+    /// `option splice-auto`: where its own heuristics expect a gain.
+    Auto,
+    /// `option splice-request` and `option splice-response`: whatever can be spliced.
+    Always,
+}
+
+impl Splicing {
+    fn options(self) -> &'static str {
+        match self {
+            Self::Auto => "option splice-auto",
+            Self::Always => "option splice-request\n  option splice-response",
+        }
+    }
+}
+
 /// A running HAProxy with one frontend and one server. It ends and leaves nothing when dropped.
 #[derive(Debug)]
 pub struct Haproxy {
@@ -22,12 +45,11 @@ pub struct Haproxy {
 }
 
 impl Haproxy {
-    /// Starts it on a free port of loopback in front of `to`, in TCP mode, with `threads` threads and
-    /// splicing.
+    /// Starts it on a free port of loopback in front of `to`, in TCP mode, with `threads` threads.
     ///
     /// # Errors
     /// When it is not installed or does not come up.
-    pub fn start(to: SocketAddr, threads: usize) -> Result<Self, PeerError> {
+    pub fn start(to: SocketAddr, threads: usize, splicing: Splicing) -> Result<Self, PeerError> {
         let program = find("haproxy")?;
         let system = |source| PeerError::System {
             program: "haproxy".to_owned(),
@@ -36,11 +58,13 @@ impl Haproxy {
         let folder = TempDir::with_prefix("wansan-haproxy-").map_err(system)?;
         let address = free_address().map_err(system)?;
         let settings = format!(
-            "global\n  nbthread {threads}\n  maxconn 4000\n\
-             defaults\n  mode tcp\n  option splice-auto\n  timeout connect 10s\n  \
+            "global\n  nbthread {threads}\n  maxconn 4000\n  \
+             tune.bufsize {BUFFER_BYTES}\n  tune.pipesize {PIPE_BYTES}\n\
+             defaults\n  mode tcp\n  {}\n  timeout connect 10s\n  \
              timeout client 1h\n  timeout server 1h\n\
              frontend clients\n  bind {address}\n  default_backend targets\n\
-             backend targets\n  server target {to}\n"
+             backend targets\n  server target {to}\n",
+            splicing.options(),
         );
         let path = folder.path().join("haproxy.cfg");
         std::fs::write(&path, settings).map_err(system)?;

@@ -24,14 +24,16 @@ pub struct Load {
     pub block_bytes: u64,
     /// Reads in flight.
     pub parallel: u32,
-    /// How long to read, in whole seconds as `iscsi-perf` takes them.
+    /// Warm-up, excluded from the result: whole seconds as `iscsi-perf` counts them.
+    pub warmup_s: u64,
+    /// How long to measure, in whole seconds.
     pub time_s: u64,
 }
 
 /// What a load reached.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reached {
-    /// Reads per second over the whole load.
+    /// Reads per second after the warm-up.
     pub iops: f64,
 }
 
@@ -50,16 +52,26 @@ pub fn read(url: &str, load: Load) -> Result<Reached, PeerError> {
         .arg("-b")
         .arg((load.block_bytes / LOGICAL_BLOCK_BYTES).to_string())
         .arg("-t")
-        .arg(load.time_s.to_string());
+        .arg(runtime_s(load).to_string());
     if load.pattern == Pattern::Random {
         command.arg("-r");
     }
-    let limit = Duration::from_secs(load.time_s + 30);
+    let limit = Duration::from_secs(runtime_s(load) + 30);
     let finished = run(command.arg(url), limit)?.success()?;
-    reached(&finished, load.block_bytes)
+    reached(&finished, load)
 }
 
-fn reached(finished: &Finished, block_bytes: u64) -> Result<Reached, PeerError> {
+/// What `iscsi-perf` is given as its time. It knows no warm-up, but displays the rate of each second
+/// but the last, which it counts into its average only.
+fn runtime_s(load: Load) -> u64 {
+    match load.warmup_s {
+        0 => load.time_s,
+        warmup_s => warmup_s + load.time_s + 1,
+    }
+}
+
+fn reached(finished: &Finished, load: Load) -> Result<Reached, PeerError> {
+    let Load { block_bytes, .. } = load;
     let size = format!("({block_bytes} byte)");
     let asked = finished
         .stdout
@@ -68,10 +80,26 @@ fn reached(finished: &Finished, block_bytes: u64) -> Result<Reached, PeerError> 
     if !asked {
         return Err(finished.failure(format!("it did not read {block_bytes} bytes at a time")));
     }
-    match final_iops(&finished.stdout) {
+    let iops = match load.warmup_s {
+        0 => final_iops(&finished.stdout),
+        warmup_s => iops_after(&finished.stdout, warmup_s, load.time_s),
+    };
+    match iops {
         Some(iops) if iops > 0.0 => Ok(Reached { iops }),
-        _ => Err(finished.failure("it named no average")),
+        _ => Err(finished.failure("it named no rate for the time that was asked for")),
     }
+}
+
+/// The mean rate of `time_s` seconds after the first `warmup_s`: each display holds the rate since
+/// the one before as `iops current N`.
+fn iops_after(stdout: &str, warmup_s: u64, time_s: u64) -> Option<f64> {
+    let displays = stdout.split("iops current ").skip(1);
+    let rates: Vec<f64> = displays
+        .skip(usize::try_from(warmup_s).ok()?)
+        .take(usize::try_from(time_s).ok()?)
+        .filter_map(|display| display.split_ascii_whitespace().next()?.parse().ok())
+        .collect();
+    (rates.len() as u64 == time_s).then(|| rates.iter().sum::<f64>() / time_s as f64)
 }
 
 /// The average that closes the run: the last `iops average N`. The running displays before it are
@@ -105,17 +133,56 @@ mod tests {
         }
     }
 
+    const LOAD: Load = Load {
+        pattern: Pattern::Random,
+        block_bytes: 4096,
+        parallel: 32,
+        warmup_s: 0,
+        time_s: 3,
+    };
+
     #[test]
-    fn the_closing_average_counts() {
+    fn the_closing_average_counts_without_a_warm_up() {
         assert_eq!(
-            reached(&finished(PRINTED), 4096).unwrap(),
+            reached(&finished(PRINTED), LOAD).unwrap(),
             Reached { iops: 24163.0 }
         );
     }
 
     #[test]
+    fn with_a_warm_up_the_seconds_after_it_count() {
+        let displays: String = [100, 900, 1000, 1200, 1300]
+            .map(|rate| {
+                format!(
+                    "00:00:01 - lba 8, iops current {rate} (4 MB/s), iops average 1 (0 MB/s) \r"
+                )
+            })
+            .concat();
+        let printed = PRINTED.replace("iops current 21517 (84 MB/s), ", "") + &displays;
+        let warmed = Load {
+            warmup_s: 2,
+            time_s: 2,
+            ..LOAD
+        };
+        assert_eq!(runtime_s(warmed), 5);
+        assert_eq!(
+            reached(&finished(&printed), warmed).unwrap(),
+            Reached { iops: 1100.0 }
+        );
+        let longer = Load {
+            time_s: 4,
+            ..warmed
+        };
+        assert!(reached(&finished(&printed), longer).is_err());
+    }
+
+    #[test]
     fn another_transfer_size_is_an_error() {
-        let error = reached(&finished(PRINTED), 8192).unwrap_err();
+        let large = Load {
+            block_bytes: 8192,
+            ..LOAD
+        };
+        let error = reached(&finished(PRINTED), large).unwrap_err();
         assert!(
             error.to_string().contains("8192 bytes at a time"),
             "{error}"
@@ -125,6 +192,6 @@ mod tests {
     #[test]
     fn no_average_is_an_error() {
         let cut = PRINTED.replace("iops average", "iops");
-        assert!(reached(&finished(&cut), 4096).is_err());
+        assert!(reached(&finished(&cut), LOAD).is_err());
     }
 }

@@ -54,30 +54,50 @@ fn seconds(line: &str) -> Option<f64> {
     (per_second > 0.0).then(|| 1.0 / per_second)
 }
 
-/// Carries out `count` sequential I/Os of `block_bytes`, `parallel` in flight; gives their bytes
-/// per second.
+/// A load of sequential I/Os by one connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// Reads or writes.
+    pub operation: Operation,
+    /// Bytes per I/O.
+    pub block_bytes: u64,
+    /// I/Os in flight.
+    pub parallel: u32,
+    /// Warm-up, excluded from the result: the first I/Os.
+    pub warmup_ios: u64,
+    /// I/Os that are measured.
+    pub ios: u64,
+}
+
+/// Carries out `load`; gives the bytes per second after the warm-up. `qemu-img` knows no warm-up, so
+/// it runs twice, each time over a new connection: what the warm-up takes by itself is taken off
+/// what both take together.
 ///
 /// # Errors
 /// When `qemu-img` is missing, fails, or does not say how long it took.
-pub fn bench(
-    url: &str,
-    operation: Operation,
-    block_bytes: u64,
-    parallel: u32,
-    count: u64,
-) -> Result<f64, PeerError> {
+pub fn bench(url: &str, load: Load) -> Result<f64, PeerError> {
+    let (warmup_s, _) = bench_s(url, load, load.warmup_ios)?;
+    let (both_s, finished) = bench_s(url, load, load.warmup_ios + load.ios)?;
+    match both_s - warmup_s {
+        seconds if seconds > 0.0 => Ok((load.ios * load.block_bytes) as f64 / seconds),
+        _ => Err(finished.failure(format!("the warm-up alone took longer: {warmup_s} s"))),
+    }
+}
+
+/// The seconds that `count` I/Os of `load` take.
+fn bench_s(url: &str, load: Load, count: u64) -> Result<(f64, Finished), PeerError> {
     let mut command = Command::new(find("qemu-img")?);
     command.args(["bench", "-f", "raw", "-t", "none"]);
-    if operation == Operation::Write {
+    if load.operation == Operation::Write {
         command.arg("-w");
     }
     command
         .args(["-c", &count.to_string()])
-        .args(["-d", &parallel.to_string()])
-        .args(["-s", &block_bytes.to_string()]);
+        .args(["-d", &load.parallel.to_string()])
+        .args(["-s", &load.block_bytes.to_string()]);
     let finished = run(command.arg(url), LIMIT)?.success()?;
     let seconds = completed_s(&finished).ok_or_else(|| finished.failure("it named no time"))?;
-    Ok(count as f64 * block_bytes as f64 / seconds)
+    Ok((seconds, finished))
 }
 
 /// The time in "Run completed in N seconds."

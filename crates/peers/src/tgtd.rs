@@ -25,6 +25,24 @@ const NOT_HEARD: &str = "failed to send request hdr to tgt daemon";
 const REQUEST_TRIES: usize = 5;
 const BETWEEN_REQUESTS: Duration = Duration::from_millis(100);
 
+/// How `tgtd` does I/O on its file (tgtadm(8), `--bstype`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackingStore {
+    /// `rdwr`: read(2) and write(2) through the page cache in a pool of threads. tgt's default.
+    ReadWrite,
+    /// `aio`: the kernel's asynchronous I/O past the page cache (`O_DIRECT`).
+    Aio,
+}
+
+impl BackingStore {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ReadWrite => "rdwr",
+            Self::Aio => "aio",
+        }
+    }
+}
+
 /// A running `tgtd` with one target and one logical unit, number 1 (tgt keeps 0 for itself),
 /// backed by a file. It ends and leaves nothing when dropped.
 #[derive(Debug)]
@@ -42,10 +60,18 @@ impl Tgtd {
     /// # Errors
     /// When `tgtd` or `tgtadm` is missing, or does not come up.
     pub fn start(disk: &Path) -> Result<Self, PeerError> {
+        Self::start_with(disk, BackingStore::ReadWrite)
+    }
+
+    /// As [`Tgtd::start`], with a backing store of the given type.
+    ///
+    /// # Errors
+    /// As [`Tgtd::start`], and when this `tgtd` was built without that type.
+    pub fn start_with(disk: &Path, store: BackingStore) -> Result<Self, PeerError> {
         let mut tried = 1;
         loop {
             let address = free_address().map_err(system)?;
-            match Self::start_at(disk, address) {
+            match Self::start_serving(disk, store, address) {
                 Err(error) if tried == PORT_TRIES => return Err(error),
                 Err(PeerError::TimedOut { .. }) => tried += 1,
                 started => return started,
@@ -58,6 +84,14 @@ impl Tgtd {
     /// # Errors
     /// As [`Tgtd::start`].
     pub fn start_at(disk: &Path, address: SocketAddr) -> Result<Self, PeerError> {
+        Self::start_serving(disk, BackingStore::ReadWrite, address)
+    }
+
+    fn start_serving(
+        disk: &Path,
+        store: BackingStore,
+        address: SocketAddr,
+    ) -> Result<Self, PeerError> {
         let daemon = find("tgtd")?;
         let admin = find("tgtadm")?;
         let folder = TempDir::with_prefix("wansan-tgtd-").map_err(system)?;
@@ -67,7 +101,7 @@ impl Tgtd {
             folder,
             admin,
         };
-        tgtd.serve(disk)?;
+        tgtd.serve(disk, store)?;
         Ok(tgtd)
     }
 
@@ -129,10 +163,12 @@ impl Tgtd {
         self.administer(&[&unit[..], &["--params", "thin_provisioning=1"]].concat())
     }
 
-    fn serve(&self, disk: &Path) -> Result<(), PeerError> {
+    fn serve(&self, disk: &Path, store: BackingStore) -> Result<(), PeerError> {
         self.administer(&["new", "--mode", "target", "-T", TARGET_NAME])?;
         let disk = disk.to_string_lossy();
-        self.administer(&["new", "--mode", "logicalunit", "--lun", "1", "-b", &disk])?;
+        let unit = ["new", "--mode", "logicalunit", "--lun", "1"];
+        let backing = ["--backing-store", &disk, "--bstype", store.name()];
+        self.administer(&[&unit[..], &backing].concat())?;
         self.administer(&["bind", "--mode", "target", "-I", "ALL"])
     }
 

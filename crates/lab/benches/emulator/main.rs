@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use wansan_lab::world::{TcpSettings, Topology, World, isolate};
+use wansan_peers::compare::{Bound, Comparison, Side, in_turns};
 
 use arm::{Arm, Lossy, Path};
 use flow::{Flow, Ideal};
@@ -32,6 +33,8 @@ const MTU_BYTES: u32 = 1500;
 /// An IP packet of the MTU and its Ethernet header.
 const FULL_FRAME_BYTES: usize = MTU_BYTES as usize + 14;
 const RUN: Duration = Duration::from_millis(1_500);
+/// Turns of what is held against rattan: an even number, so that each goes first as often as last.
+const TURNS: usize = 6;
 /// The packets per second that one core is to carry.
 const PACKETS_PER_S: f64 = 500_000.0;
 const LATE_P50_NS: u64 = 50_000;
@@ -55,7 +58,14 @@ fn main() -> ExitCode {
         };
     }
     let rattan = rattan();
-    let world = isolate().and_then(|_| World::build(&topology()));
+    // Of this machine's own namespace, as rattan's hosts have them.
+    let buffers = machine_buffers();
+    let world = buffers
+        .map_err(|error| error.to_string())
+        .and_then(|buffers| {
+            let world = isolate().and_then(|_| World::build(&topology(buffers)));
+            world.map_err(|error| error.to_string())
+        });
     let world = match world {
         Ok(world) => world,
         Err(error) => {
@@ -123,11 +133,28 @@ fn rattan() -> Result<PathBuf, String> {
         .ok_or("it is not installed (`cargo install rattan`)".to_owned())
 }
 
-fn topology() -> Topology {
+/// TCP's buffers in bytes: least, first and greatest, to receive and to send.
+type Buffers = [[u64; 3]; 2];
+
+/// Those that this machine gives its namespaces. rattan's hosts have them, so ours get them too.
+fn machine_buffers() -> std::io::Result<Buffers> {
+    let read = |name| {
+        let path = format!("/proc/sys/net/ipv4/{name}");
+        let text = std::fs::read_to_string(&path)?;
+        let sizes: Vec<u64> = text.split_ascii_whitespace().flat_map(str::parse).collect();
+        sizes.try_into().map_err(|_| {
+            let what = format!("{path}: {text:?} is not three sizes");
+            std::io::Error::other(what)
+        })
+    };
+    Ok([read("tcp_rmem")?, read("tcp_wmem")?])
+}
+
+fn topology([rmem_bytes, wmem_bytes]: Buffers) -> Topology {
     let tcp = TcpSettings {
-        congestion_control: "cubic".to_owned(),
-        rmem_bytes: [4_096, 131_072, 16 << 20],
-        wmem_bytes: [4_096, 16_384, 16 << 20],
+        congestion_control: stream::CONGESTION_CONTROL.to_owned(),
+        rmem_bytes,
+        wmem_bytes,
         ecn: false,
     };
     Topology::flat(&["west", "east"], &tcp, MTU_BYTES)
@@ -153,6 +180,13 @@ impl Report {
         facts["arm"] = arm.into();
         facts["case"] = case.into();
         self.results.push(facts);
+    }
+
+    fn compare(&mut self, comparison: &Comparison) {
+        if !self.quiet {
+            println!("  {}", comparison.text().replace('\n', "\n  "));
+        }
+        self.results.push(comparison.json());
     }
 
     fn failed(&mut self, arm: &str, case: &str, reason: &str) {
@@ -256,19 +290,41 @@ fn goodput(arms: &[Arm<'_>], report: &mut Report) {
             delay: Duration::from_millis(1),
             loss: None,
         };
-        for arm in arms {
-            let case = match bits_per_s {
-                0 => "unlimited".to_owned(),
-                rate => format!("{} Gbit/s", rate / 1_000_000_000),
-            };
-            match arm.stream(&path, 2 * RUN) {
-                Ok(outcome) => {
-                    let text = format!("{:6.0} Mbit/s", outcome.seen / 1e6);
-                    let facts = json!({"goodput_bits_per_s": outcome.seen});
-                    report.tell(arm.name(), &case, &text, facts);
-                }
-                Err(reason) => report.failed(arm.name(), &case, &reason),
+        let case = match bits_per_s {
+            0 => "unlimited".to_owned(),
+            rate => format!("{} Gbit/s", rate / 1_000_000_000),
+        };
+        let sample = |arm: &Arm<'_>| {
+            let goodput = arm.stream(&path, 2 * RUN).map(|outcome| outcome.seen / 1e6);
+            goodput.map_err(|reason| format!("{}: {reason}", arm.name()))
+        };
+        let [ours, rattan] = arms else {
+            match sample(&arms[0]) {
+                Ok(mbit_per_s) => report.tell(
+                    arms[0].name(),
+                    &case,
+                    &format!("{mbit_per_s:6.0} Mbit/s"),
+                    json!({"goodput_bits_per_s": mbit_per_s * 1e6}),
+                ),
+                Err(reason) => report.failed(arms[0].name(), &case, &reason),
             }
+            continue;
+        };
+        match in_turns(TURNS, [&mut || sample(ours), &mut || sample(rattan)]) {
+            Ok([our_samples, rattan_samples]) => {
+                let side = |arm: &Arm<'_>, samples| Side {
+                    name: arm.name(),
+                    samples,
+                };
+                report.compare(&Comparison {
+                    question: format!("goodput, {case}"),
+                    unit: "Mbit/s",
+                    ours: side(ours, our_samples),
+                    others: vec![side(rattan, rattan_samples)],
+                    bound: Bound::AtLeast(1.0),
+                });
+            }
+            Err(reason) => report.failed("both", &case, &reason),
         }
     }
 }

@@ -4,8 +4,11 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use rustix::net::sockopt::set_tcp_congestion;
 use wansan_trace::clock;
 
+/// Of every stream, whatever the namespace of its host has as its default.
+pub(crate) const CONGESTION_CONTROL: &str = "cubic";
 const PORT: u16 = 5001;
 const CHUNK_BYTES: usize = 256 << 10;
 
@@ -21,6 +24,7 @@ pub(crate) fn source(to: Ipv4Addr, time: Duration) -> std::io::Result<()> {
             Err(error) => return Err(error),
         }
     };
+    set_tcp_congestion(&stream, CONGESTION_CONTROL)?;
     let chunk = vec![0; CHUNK_BYTES];
     let end = clock::now() + time;
     while clock::now() < end {

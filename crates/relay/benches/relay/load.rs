@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::net::{RecvFlags, recv};
+use wansan_peers::compare::median;
 use wansan_peers::cpu;
 
 /// What each write of a stream gives, and each read takes at most.
@@ -141,22 +142,32 @@ pub(crate) fn streams(
     })
 }
 
-/// The median round trip of single bytes through `proxy` to a target that gives them back, over
-/// `time`, in µs.
-pub(crate) fn echo_p50_us(proxy: SocketAddr, time: Duration) -> io::Result<f64> {
-    let mut stream = TcpStream::connect(proxy)?;
-    stream.set_nodelay(true)?;
-    let mut trips = Vec::new();
+/// What `proxy` adds to the median round trip of single bytes to `target`, which gives them back, over
+/// `time`, in µs. Each trip through the proxy follows one without it, so that whatever else the
+/// machine does slows both alike.
+pub(crate) fn echo_added_p50_us(
+    target: SocketAddr,
+    proxy: SocketAddr,
+    time: Duration,
+) -> io::Result<f64> {
+    let connect = |address| {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        Ok::<_, io::Error>((stream, Vec::new()))
+    };
+    let mut ways = [connect(target)?, connect(proxy)?];
     let began = Instant::now();
-    let mut byte = [7];
     while began.elapsed() < time {
-        let sent = Instant::now();
-        stream.write_all(&byte)?;
-        stream.read_exact(&mut byte)?;
-        trips.push(sent.elapsed().as_secs_f64() * 1e6);
+        for (stream, trips_us) in &mut ways {
+            let mut byte = [7];
+            let sent = Instant::now();
+            stream.write_all(&byte)?;
+            stream.read_exact(&mut byte)?;
+            trips_us.push(sent.elapsed().as_secs_f64() * 1e6);
+        }
     }
-    trips.sort_by(f64::total_cmp);
-    Ok(trips[trips.len() / 2])
+    let [straight, through] = ways.map(|(_, trips_us)| median(&trips_us));
+    Ok(through - straight)
 }
 
 /// Connections per second, each with one byte there and back and an orderly end, one after the other

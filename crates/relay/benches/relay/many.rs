@@ -101,10 +101,10 @@ pub(crate) fn many() -> Result<Vec<Comparison>, PeerError> {
             name: "wansan relay",
             samples: vec![mib(most.bytes())],
         },
-        other: Side {
+        others: vec![Side {
             name: "promised",
             samples: vec![mib(PROMISED_BYTES)],
-        },
+        }],
         bound: Bound::AtMost(1.0),
     }])
 }

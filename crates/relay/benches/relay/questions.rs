@@ -7,7 +7,7 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use wansan_peers::compare::{Bound, Comparison, Side, in_turns};
-use wansan_peers::haproxy::Haproxy;
+use wansan_peers::haproxy::{Haproxy, Splicing};
 use wansan_peers::process::{PeerError, Running};
 use wansan_peers::question::Question;
 
@@ -18,14 +18,16 @@ use crate::memory::Memory;
 /// The first argument of this program when it is to carry flows; the way and the target follow.
 pub(crate) const ROLE: &str = "--carry";
 
-/// Turns of each comparison: an odd number, so that a median is a sample.
-const TURNS: usize = 5;
+/// Turns of each comparison: an even number, so that each side goes first as often as last.
+const TURNS: usize = 10;
 
 /// Those of echoes, of which single ones differ by half.
-const ECHO_TURNS: usize = 21;
+const ECHO_TURNS: usize = 22;
 
 /// How long each sample takes.
 const SAMPLE: Duration = Duration::from_secs(2);
+
+const OURS: &str = "wansan relay";
 
 /// Every question, in the order in which they are asked.
 pub(crate) const QUESTIONS: [Question; 8] = [
@@ -124,18 +126,59 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// A proxy that is measured.
+#[derive(Clone, Copy)]
+struct Proxy {
+    name: &'static str,
+    address: SocketAddr,
+    id: u32,
+}
+
+impl Own {
+    fn as_proxy(&self, name: &'static str) -> Proxy {
+        Proxy {
+            name,
+            address: self.address,
+            id: self.process.id(),
+        }
+    }
+}
+
+/// HAProxy with each way to splice.
+struct Haproxies {
+    auto: Haproxy,
+    always: Haproxy,
+}
+
+impl Haproxies {
+    fn start(to: SocketAddr) -> Result<Haproxies, PeerError> {
+        Ok(Haproxies {
+            auto: Haproxy::start(to, cores(), Splicing::Auto)?,
+            always: Haproxy::start(to, cores(), Splicing::Always)?,
+        })
+    }
+
+    fn as_proxies(&self) -> [Proxy; 2] {
+        let proxy = |name, haproxy: &Haproxy| Proxy {
+            name,
+            address: haproxy.address(),
+            id: haproxy.id(),
+        };
+        [
+            proxy("HAProxy, splice-auto", &self.auto),
+            proxy("HAProxy, splice-request, -response", &self.always),
+        ]
+    }
+}
+
 fn beside_haproxy(flows: usize) -> Result<Vec<Comparison>, PeerError> {
     let target = Target::sink().map_err(system)?;
     let ours = Own::proxy("relay", target.address)?;
-    let other = Haproxy::start(target.address, cores())?;
+    let haproxies = Haproxies::start(target.address)?;
+    let [auto, always] = haproxies.as_proxies();
     let bounds = (Bound::AtLeast(1.0), Bound::AtMost(1.0));
-    compare(
-        flows,
-        &target,
-        ("wansan relay", ours.address, ours.process.id()),
-        ("HAProxy with splice", other.address(), other.id()),
-        bounds,
-    )
+    let proxies = [ours.as_proxy(OURS), auto, always];
+    compare(flows, &target, proxies, bounds)
 }
 
 /// The relay beside a bare way. There is no promise; it has bounds and errors to look after, and is
@@ -147,110 +190,106 @@ fn beside_way(way: &'static str, name: &'static str) -> Result<Vec<Comparison>, 
         let ours = Own::proxy("relay", target.address)?;
         let other = Own::proxy(way, target.address)?;
         let bounds = (Bound::AtLeast(0.9), Bound::AtMost(1.1));
-        all.extend(compare(
-            flows,
-            &target,
-            ("wansan relay", ours.address, ours.process.id()),
-            (name, other.address, other.process.id()),
-            bounds,
-        )?);
+        let proxies = [ours.as_proxy(OURS), other.as_proxy(name)];
+        all.extend(compare(flows, &target, proxies, bounds)?);
     }
     let target = Target::echo().map_err(system)?;
     let ours = Own::proxy("relay", target.address)?;
     let other = Own::proxy(way, target.address)?;
-    let bound = Bound::AtMost(1.2);
-    all.push(compare_echo(
-        target.address,
-        ours.address,
-        (name, other.address),
-        bound,
-    )?);
+    let proxies = [ours.as_proxy(OURS), other.as_proxy(name)];
+    all.push(compare_echo(target.address, proxies)?);
     Ok(all)
 }
 
-fn compare(
+/// Streams through all `proxies`; the first of them is ours.
+fn compare<const PROXIES: usize>(
     flows: usize,
     target: &Target,
-    ours: (&'static str, SocketAddr, u32),
-    other: (&'static str, SocketAddr, u32),
-    bounds: (Bound, Bound),
+    proxies: [Proxy; PROXIES],
+    (rate, cost): (Bound, Bound),
 ) -> Result<Vec<Comparison>, PeerError> {
-    let sample = |(_, address, id): (&str, SocketAddr, u32)| {
-        load::streams(address, id, target, flows, SAMPLE).map_err(system)
-    };
-    let (our_samples, other_samples) = in_turns(TURNS, || sample(ours), || sample(other))?;
-    let side = |name, samples: &[Streams], value: fn(&Streams) -> f64| Side {
-        name,
-        samples: samples.iter().map(value).collect(),
-    };
-    let compared = |question: String, unit, bound, value| Comparison {
-        question,
-        unit,
-        ours: side(ours.0, &our_samples, value),
-        other: side(other.0, &other_samples, value),
-        bound,
+    let mut sides = proxies.map(|Proxy { address, id, .. }| {
+        move || load::streams(address, id, target, flows, SAMPLE).map_err(system)
+    });
+    let samples = in_turns(
+        TURNS,
+        sides.each_mut().map(|side| side as &mut dyn FnMut() -> _),
+    )?;
+    let compared = |question: String, unit, bound, value: fn(&Streams) -> f64| {
+        let samples = samples
+            .each_ref()
+            .map(|of_one| of_one.iter().map(value).collect());
+        comparison(question, unit, proxies, samples, bound)
     };
     Ok(vec![
         compared(
             format!("throughput of {flows} stream(s) over loopback"),
             "GiB/s",
-            bounds.0,
-            |sample: &Streams| sample.gib_per_s,
+            rate,
+            |sample| sample.gib_per_s,
         ),
         compared(
             format!("processor time of the proxy for {flows} stream(s)"),
             "s/GiB",
-            bounds.1,
-            |sample: &Streams| sample.cpu_s_per_gib,
+            cost,
+            |sample| sample.cpu_s_per_gib,
         ),
     ])
+}
+
+fn comparison<const PROXIES: usize>(
+    question: String,
+    unit: &'static str,
+    proxies: [Proxy; PROXIES],
+    samples: [Vec<f64>; PROXIES],
+    bound: Bound,
+) -> Comparison {
+    let mut sides = proxies
+        .into_iter()
+        .zip(samples)
+        .map(|(proxy, samples)| Side {
+            name: proxy.name,
+            samples,
+        });
+    Comparison {
+        question,
+        unit,
+        ours: sides.next().expect("the first is ours"),
+        others: sides.collect(),
+        bound,
+    }
 }
 
 fn echo() -> Result<Vec<Comparison>, PeerError> {
     let target = Target::echo().map_err(system)?;
     let ours = Own::proxy("relay", target.address)?;
-    let other = Haproxy::start(target.address, cores())?;
-    let bound = Bound::AtMost(1.2);
-    let other = ("HAProxy with splice", other.address());
-    Ok(vec![compare_echo(
-        target.address,
-        ours.address,
-        other,
-        bound,
-    )?])
+    let haproxies = Haproxies::start(target.address)?;
+    let [auto, always] = haproxies.as_proxies();
+    let proxies = [ours.as_proxy(OURS), auto, always];
+    Ok(vec![compare_echo(target.address, proxies)?])
 }
 
-/// What a proxy adds: each sample is held against one without any, taken just before it.
-fn compare_echo(
+/// What each of `proxies` adds to round trips; the first of them is ours.
+fn compare_echo<const PROXIES: usize>(
     target: SocketAddr,
-    ours: SocketAddr,
-    (name, other): (&'static str, SocketAddr),
-    bound: Bound,
+    proxies: [Proxy; PROXIES],
 ) -> Result<Comparison, PeerError> {
     let sample = |address| {
-        let straight = load::echo_p50_us(target, SAMPLE / 4)?;
-        let added = load::echo_p50_us(address, SAMPLE / 4)? - straight;
+        let added = load::echo_added_p50_us(target, address, SAMPLE / 2)?;
         if added > 0.0 {
             return Ok(added);
         }
         let what = format!("{added:.1} µs are added: the machine does other things as well");
         Err(std::io::Error::other(what))
     };
-    let sample = |address| sample(address).map_err(system);
-    let (our_samples, other_samples) = in_turns(ECHO_TURNS, || sample(ours), || sample(other))?;
-    Ok(Comparison {
-        question: "added to the round trip of single bytes, p50".to_owned(),
-        unit: "µs",
-        ours: Side {
-            name: "wansan relay",
-            samples: our_samples,
-        },
-        other: Side {
-            name,
-            samples: other_samples,
-        },
-        bound,
-    })
+    let mut sides = proxies.map(|proxy| move || sample(proxy.address).map_err(system));
+    let samples = in_turns(
+        ECHO_TURNS,
+        sides.each_mut().map(|side| side as &mut dyn FnMut() -> _),
+    )?;
+    let question = "added to the round trip of single bytes, p50".to_owned();
+    let bound = Bound::AtMost(1.2);
+    Ok(comparison(question, "µs", proxies, samples, bound))
 }
 
 /// Connections per second beside what is promised: 10,000.
@@ -259,23 +298,25 @@ fn connects() -> Result<Vec<Comparison>, PeerError> {
     const CLIENTS: usize = 8;
     let target = Target::brief(CLIENTS).map_err(system)?;
     let ours = Own::proxy("relay", target.address)?;
-    let (samples, promised) = in_turns(
+    let [samples, promised] = in_turns(
         TURNS,
-        || load::connects_per_s(ours.address, CLIENTS, SAMPLE).map_err(system),
-        || Ok(PROMISED_PER_S),
+        [
+            &mut || load::connects_per_s(ours.address, CLIENTS, SAMPLE).map_err(system),
+            &mut || Ok(PROMISED_PER_S),
+        ],
     )?;
     Ok(vec![Comparison {
         question: "connections, each with a byte there and back, clients on the same cores"
             .to_owned(),
         unit: "1/s",
         ours: Side {
-            name: "wansan relay",
+            name: OURS,
             samples,
         },
-        other: Side {
+        others: vec![Side {
             name: "promised",
             samples: promised,
-        },
+        }],
         bound: Bound::AtLeast(1.0),
     }])
 }

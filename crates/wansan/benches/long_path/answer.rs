@@ -1,15 +1,7 @@
 //! A bound, what came of it, and what others reach.
 
 use serde_json::{Value, json};
-
-/// What is asked.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Asked {
-    /// At least this much.
-    AtLeast(f64),
-    /// At most this much.
-    AtMost(f64),
-}
+use wansan_peers::compare::{Bound, median};
 
 /// The answer to one question.
 #[derive(Debug)]
@@ -19,7 +11,7 @@ pub(crate) struct Answer {
     /// What the bound and the samples count.
     pub(crate) unit: &'static str,
     /// The bound.
-    pub(crate) asked: Asked,
+    pub(crate) bound: Bound,
     /// What ours reached, time after time; their median counts.
     pub(crate) got: Vec<f64>,
     /// What another reached in the same world, and its name.
@@ -28,18 +20,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     fn reached(&self) -> bool {
-        let got = median(&self.got);
-        match self.asked {
-            Asked::AtLeast(bound) => got >= bound,
-            Asked::AtMost(bound) => got <= bound,
-        }
-    }
-
-    fn bound(&self) -> String {
-        match self.asked {
-            Asked::AtLeast(bound) => format!("≥ {bound}"),
-            Asked::AtMost(bound) => format!("≤ {bound}"),
-        }
+        self.bound.holds(median(&self.got))
     }
 
     /// A line for people.
@@ -50,9 +31,9 @@ impl Answer {
             None => String::new(),
         };
         format!(
-            "{}: asked {} {}, got {}: {verdict}{other}",
+            "{}: bound {} {}, measured {}: {verdict}{other}",
             self.question,
-            self.bound(),
+            self.bound.text(),
             self.unit,
             spread(&self.got),
         )
@@ -64,7 +45,7 @@ impl Answer {
             json!({ "name": name, "median": median(samples), "samples": samples })
         });
         json!({
-            "question": self.question, "unit": self.unit, "asked": self.bound(),
+            "question": self.question, "unit": self.unit, "bound": self.bound.text(),
             "got": median(&self.got), "samples": self.got, "reached": self.reached(),
             "other": other,
         })
@@ -76,16 +57,5 @@ fn spread(samples: &[f64]) -> String {
     let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
     let most = samples.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let median = median(samples);
-    if samples.len() > 1 {
-        format!("{median:.2} ({least:.2} to {most:.2})")
-    } else {
-        format!("{median:.2}")
-    }
-}
-
-/// The middle sample; of an even number the lower of the two in the middle.
-pub(crate) fn median(samples: &[f64]) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[(sorted.len() - 1) / 2]
+    format!("{median:.2} ({least:.2} to {most:.2})")
 }

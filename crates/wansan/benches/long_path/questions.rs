@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use wansan_peers::compare::{Bound, in_turns};
 use wansan_peers::perf;
 use wansan_peers::process::{PeerError, run};
 use wansan_peers::program::find;
@@ -11,7 +12,7 @@ use wansan_peers::qemu;
 use wansan_san::load::Limit;
 use wansan_san::load::workload::{Operation, Pattern};
 
-use crate::answer::{Answer, Asked};
+use crate::answer::Answer;
 use crate::disk::Disks;
 use crate::session::{self, Load};
 use crate::stream;
@@ -54,48 +55,55 @@ pub(crate) const QUESTIONS: [Question; 5] = [
 ];
 
 const PEER: &str = "tgtd + libiscsi";
-/// Times that a short thing is measured.
-const SHORT_TURNS: usize = 7;
-/// Times that a load of some seconds is measured.
-const LONG_TURNS: usize = 3;
+/// Turns of what takes a second. An even number, so that each side goes first as often as last.
+const SHORT_TURNS: usize = 8;
+/// Turns of loads of some seconds.
+const LONG_TURNS: usize = 4;
 /// One large I/O.
 const LARGE_BYTES: u32 = 4 << 20;
 /// One large I/O after the other that come before those that count. Slow start ends with the first
 /// or the second, as the window then covers what is asked for; and as they fit into the path's
 /// queue nothing is lost, which would halve the window to what a lost frame happened to leave.
-const WARM_IOS: usize = 8;
+const WARM_IOS: u64 = 8;
 /// What fills the path and then some: 32 MiB in flight.
 const SEQUENTIAL_BYTES: u32 = 1 << 20;
 const SEQUENTIAL_PARALLEL: u32 = 32;
-/// Until slow start is over.
+/// Warm-up of each load, ours as the peer's: until slow start is over.
 const WARMUP: Duration = Duration::from_secs(2);
 const SAMPLE: Duration = Duration::from_secs(2);
+/// The same for a program that counts I/Os: what the path carries in these times, and a little more.
+const WARMUP_IOS: u64 = 256;
+const SAMPLE_IOS: u64 = 256;
 const RANDOM_BYTES: u32 = 4096;
 const RANDOM_PARALLEL: u32 = 1024;
 
 /// Connecting and logging in.
 ///
 /// libiscsi's part is all of `iscsi-inq` but for its two INQUIRYs and its logout: connecting, both
-/// stages of login, and the TEST UNIT READYs that it waits for before it lets its user go on.
+/// stages of login, and the TEST UNIT READYs that it waits for before it lets its user go on. The start
+/// of its process is a few milliseconds in it.
 fn login(stage: &Stage) -> Result<Vec<Answer>> {
     const ROUND_TRIPS_AFTER: f64 = 3.0;
     let url = stage.disks.our_url();
-    let got = turns(SHORT_TURNS, || {
-        Ok(round_trips(session::login_time(stage.path.client(), &url)?))
-    })?;
     let tgtd = stage.disks.tgtd_url()?;
-    let other = turns(SHORT_TURNS, || {
-        let url = tgtd.clone();
-        let inquiry = stage.on_client(move || {
-            let mut command = Command::new(find("iscsi-inq")?);
-            run(command.arg(url), ROUND_TRIP * 100)?.success()
-        })?;
-        Ok(round_trips(inquiry.elapsed) - ROUND_TRIPS_AFTER)
-    })?;
+    let [got, other] = in_turns(
+        SHORT_TURNS,
+        [
+            &mut || Ok(round_trips(session::login_time(stage.path.client(), &url)?)),
+            &mut || {
+                let url = tgtd.clone();
+                let inquiry = stage.on_client(move || {
+                    let mut command = Command::new(find("iscsi-inq")?);
+                    run(command.arg(url), ROUND_TRIP * 100)?.success()
+                })?;
+                anyhow::Ok(round_trips(inquiry.elapsed) - ROUND_TRIPS_AFTER)
+            },
+        ],
+    )?;
     Ok(vec![Answer {
         question: "connect and log in",
         unit: "RTT",
-        asked: Asked::AtMost(3.0),
+        bound: Bound::AtMost(3.0),
         got,
         other: Some((PEER, other)),
     }])
@@ -120,18 +128,19 @@ fn one(stage: &Stage) -> Result<Vec<Answer>> {
             1.3,
         ),
     ] {
-        let got = stage.one_warm(&stage.disks.our_url(), operation)?;
-        let url = tgtd.clone();
-        let ios = WARM_IOS + SHORT_TURNS;
-        let seconds =
-            stage.on_client(move || qemu::one_by_one(&url, peers, u64::from(LARGE_BYTES), ios))?;
-        let beyond = |seconds: &f64| beyond_transmission(Duration::from_secs_f64(*seconds));
+        let url = stage.disks.our_url();
+        let [got, other] = in_turns(
+            SHORT_TURNS,
+            [&mut || stage.one_warm(&url, operation), &mut || {
+                stage.peers_one_warm(&tgtd, peers)
+            }],
+        )?;
         answers.push(Answer {
             question,
             unit: "RTT",
-            asked: Asked::AtMost(bound),
+            bound: Bound::AtMost(bound),
             got,
-            other: Some((PEER, seconds[WARM_IOS..].iter().map(beyond).collect())),
+            other: Some((PEER, other)),
         });
     }
     Ok(answers)
@@ -140,11 +149,14 @@ fn one(stage: &Stage) -> Result<Vec<Answer>> {
 /// Our initiator's large write to a target that asks for one burst at a time.
 fn foreign(stage: &Stage) -> Result<Vec<Answer>> {
     let tgtd = stage.disks.tgtd_url()?;
-    let got = stage.one_warm(&tgtd, Operation::Write)?;
+    let [got] = in_turns(
+        SHORT_TURNS,
+        [&mut || stage.one_warm(&tgtd, Operation::Write)],
+    )?;
     Ok(vec![Answer {
         question: "one write of 4 MiB to tgtd, which asks for one burst at a time",
         unit: "RTT",
-        asked: Asked::AtMost(2.5),
+        bound: Bound::AtMost(2.5),
         got,
         other: None,
     }])
@@ -161,27 +173,35 @@ fn random(stage: &Stage) -> Result<Vec<Answer>> {
         warmup: WARMUP,
         limit: Limit::Time(SAMPLE),
     };
+    let peers_load = perf::Load {
+        pattern: perf::Pattern::Random,
+        block_bytes: u64::from(RANDOM_BYTES),
+        parallel: RANDOM_PARALLEL,
+        warmup_s: WARMUP.as_secs(),
+        time_s: SAMPLE.as_secs(),
+    };
     let url = stage.disks.our_url();
-    let got = turns(LONG_TURNS, || {
-        let report = session::run(stage.path.client(), &url, &[load])?;
-        Ok(per_round_trip(report.iops))
-    })?;
     let tgtd = stage.disks.tgtd_url()?;
-    let reached = stage.on_client(move || {
-        let load = perf::Load {
-            pattern: perf::Pattern::Random,
-            block_bytes: u64::from(RANDOM_BYTES),
-            parallel: RANDOM_PARALLEL,
-            time_s: SAMPLE.as_secs(),
-        };
-        perf::read(&tgtd, load)
-    })?;
+    let [got, other] = in_turns(
+        LONG_TURNS,
+        [
+            &mut || {
+                let report = session::run(stage.path.client(), &url, &[load])?;
+                Ok(per_round_trip(report.iops))
+            },
+            &mut || {
+                let url = tgtd.clone();
+                let reached = stage.on_client(move || perf::read(&url, peers_load))?;
+                anyhow::Ok(per_round_trip(reached.iops))
+            },
+        ],
+    )?;
     Ok(vec![Answer {
         question: "random reads of 4 KiB, 1024 in flight",
         unit: "per RTT",
-        asked: Asked::AtLeast(0.9 * f64::from(RANDOM_PARALLEL)),
+        bound: Bound::AtLeast(0.9 * f64::from(RANDOM_PARALLEL)),
         got,
-        other: Some((PEER, vec![per_round_trip(reached.iops)])),
+        other: Some((PEER, other)),
     }])
 }
 
@@ -215,24 +235,34 @@ fn sequential(stage: &Stage) -> Result<Vec<Answer>> {
             warmup: WARMUP,
             limit: Limit::Time(SAMPLE),
         };
-        let mut streams = Vec::new();
-        let got = turns(LONG_TURNS, || {
-            let stream = stream::bytes_per_s(from, to, WARMUP, SAMPLE)?;
-            streams.push(stream);
-            Ok(session::run(client, &url, &[load])?.bytes_per_s / stream)
-        })?;
-        let url = tgtd.clone();
-        let peer = stage.on_client(move || {
-            let (bytes, ios) = (u64::from(SEQUENTIAL_BYTES), 256);
-            qemu::bench(&url, peers, bytes, SEQUENTIAL_PARALLEL, ios)
-        })?;
-        let stream = crate::answer::median(&streams);
+        let peers_load = qemu::Load {
+            operation: peers,
+            block_bytes: u64::from(SEQUENTIAL_BYTES),
+            parallel: SEQUENTIAL_PARALLEL,
+            warmup_ios: WARMUP_IOS,
+            ios: SAMPLE_IOS,
+        };
+        let [streams, ours, peers] = in_turns(
+            LONG_TURNS,
+            [
+                &mut || stream::bytes_per_s(from, to, WARMUP, SAMPLE),
+                &mut || Ok(session::run(client, &url, &[load])?.bytes_per_s),
+                &mut || {
+                    let url = tgtd.clone();
+                    stage.on_client(move || qemu::bench(&url, peers_load))
+                },
+            ],
+        )?;
+        let of_streams = |rates: Vec<f64>| {
+            let turns = rates.iter().zip(&streams);
+            turns.map(|(rate, stream)| rate / stream).collect()
+        };
         answers.push(Answer {
             question,
             unit: "of the stream",
-            asked: Asked::AtLeast(0.9),
-            got,
-            other: Some((PEER, vec![peer / stream])),
+            bound: Bound::AtLeast(0.9),
+            got: of_streams(ours),
+            other: Some((PEER, of_streams(peers))),
         });
     }
     Ok(answers)
@@ -247,29 +277,31 @@ impl Stage {
         Ok(self.path.client().namespace().run(job)?)
     }
 
-    /// Round trips beyond its transmission that one large I/O takes over a connection that has
-    /// been warmed up: the median of a few, the least and the most.
-    fn one_warm(&self, url: &str, operation: Operation) -> Result<Vec<f64>> {
-        let load = |ios: usize| Load {
+    /// Round trips beyond its transmission that one large I/O of ours takes over a connection that has
+    /// been warmed up.
+    fn one_warm(&self, url: &str, operation: Operation) -> Result<f64> {
+        let load = |ios| Load {
             operation,
             pattern: Pattern::Sequential,
             block_bytes: LARGE_BYTES,
             parallel: 1,
             warmup: Duration::ZERO,
-            limit: Limit::Count(ios as u64),
+            limit: Limit::Count(ios),
         };
-        let loads = [load(WARM_IOS), load(SHORT_TURNS)];
-        let report = session::run(self.path.client(), url, &loads)?;
+        let report = session::run(self.path.client(), url, &[load(WARM_IOS), load(1)])?;
         let latency = report.latency_ns.context("no I/O was completed")?;
-        let taken = [latency.p50, latency.min, latency.max];
-        Ok(taken
-            .map(|ns| beyond_transmission(Duration::from_nanos(ns)))
-            .into())
+        Ok(beyond_transmission(Duration::from_nanos(latency.max)))
     }
-}
 
-fn turns(count: usize, mut sample: impl FnMut() -> Result<f64>) -> Result<Vec<f64>> {
-    (0..count).map(|_| sample()).collect()
+    /// The same of libiscsi's.
+    fn peers_one_warm(&self, url: &str, operation: qemu::Operation) -> Result<f64> {
+        let url = url.to_owned();
+        let ios = WARM_IOS as usize + 1;
+        let bytes = u64::from(LARGE_BYTES);
+        let seconds = self.on_client(move || qemu::one_by_one(&url, operation, bytes, ios))?;
+        let last = seconds.last().context("no I/O was completed")?;
+        Ok(beyond_transmission(Duration::from_secs_f64(*last)))
+    }
 }
 
 fn round_trips(time: Duration) -> f64 {

@@ -5,8 +5,11 @@
 //!
 //! A bound that is missed is reported and does not fail the run; what could not be measured does.
 
+mod disks;
 mod echo;
+mod loads;
 mod questions;
+mod targets;
 
 use std::process::ExitCode;
 
