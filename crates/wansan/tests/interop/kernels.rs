@@ -1,6 +1,6 @@
 //! Real kernels at the other end: Debian's, in a virtual machine, with their own initiator
-//! (open-iscsi with `iscsi_tcp`), their own target (LIO) and `dm-multipath`; and their own netem and
-//! HighSpeed TCP, beside ours.
+//! (open-iscsi with `iscsi_tcp`), their own target (LIO) and `dm-multipath`; their own netem and HighSpeed
+//! TCP, beside ours; and their disks that fail, fill up and lose power, under our target.
 //!
 //! These take minutes where the machine has no KVM, so they run only when asked for:
 //! `make test-kernels`.
@@ -11,11 +11,15 @@ mod guest;
 mod highspeed;
 mod image;
 mod lio;
+mod lost_data;
 mod multipath;
 mod netem;
 mod open_iscsi;
 mod packages;
+mod power_loss;
 mod relay;
+mod served;
+mod write_log;
 
 use libtest_mimic::Trial;
 use wansan_peers::trial::trial_on_request;
@@ -29,6 +33,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         multipath::trials(),
         netem::trials(),
         highspeed::trials(),
+        lost_data::trials(),
+        power_loss::trials(),
     ]
     .into_iter()
     .flatten()

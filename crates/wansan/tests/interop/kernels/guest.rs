@@ -46,9 +46,27 @@ impl Guest {
     /// # Errors
     /// [`Stop::NotRun`] when the machine lacks a program that this needs.
     pub(crate) fn boot(ports: &[(SocketAddr, u16)]) -> Result<Self, Stop> {
+        Self::boot_with(&image()?, &[], ports)
+    }
+
+    /// As [`Guest::boot`], of `image`, with `drives` as `/dev/vda`, `/dev/vdb` and so on.
+    pub(crate) fn boot_with(
+        image: &Image,
+        drives: &[&Path],
+        ports: &[(SocketAddr, u16)],
+    ) -> Result<Self, Stop> {
         /// Whether KVM works here; one guest finds out.
         static KVM: OnceLock<bool> = OnceLock::new();
-        let start = |accelerator| Self::start(&image()?, &["-accel", accelerator], ports);
+        // Nothing has to outlive this computer.
+        let drives: Vec<String> = drives
+            .iter()
+            .map(|drive| format!("if=virtio,format=raw,cache=unsafe,file={}", text(drive)))
+            .collect();
+        let start = |accelerator| {
+            let drives = drives.iter().flat_map(|drive| ["-drive", drive]);
+            let how: Vec<&str> = ["-accel", accelerator].into_iter().chain(drives).collect();
+            Self::start(image, &how, ports)
+        };
         let with_kvm = || start("kvm").and_then(|guest| guest.up(KVM_BOOT_LIMIT));
         let mut first = None;
         let kvm = *KVM.get_or_init(|| {

@@ -16,12 +16,14 @@ const INIT: &str = include_str!("init");
 
 /// The modules that guests may load, with all that these depend on: how their paths below the
 /// kernel's folder of modules begin.
-const MODULES: [&str; 23] = [
+const MODULES: [&str; 26] = [
     "modules.",
     "kernel/arch/x86/crypto/crc32c",
     "kernel/block/",
     "kernel/crypto/",
+    "kernel/drivers/block/virtio_blk.",
     "kernel/drivers/md/dm-",
+    "kernel/drivers/md/persistent-data/",
     "kernel/drivers/net/net_failover.",
     "kernel/drivers/net/veth.",
     "kernel/drivers/net/virtio_net.",
@@ -36,6 +38,7 @@ const MODULES: [&str; 23] = [
     "kernel/fs/ext4/",
     "kernel/fs/jbd2/",
     "kernel/fs/mbcache.",
+    "kernel/fs/xfs/",
     "kernel/lib/",
     "kernel/net/core/",
     "kernel/net/ipv4/",

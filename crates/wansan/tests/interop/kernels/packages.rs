@@ -12,7 +12,7 @@ use wansan_peers::program::find;
 use crate::stage::Stop;
 
 /// What guests need; whatever these depend on comes along.
-const WANTED: [&str; 8] = [
+const WANTED: [&str; 9] = [
     "linux-image-amd64",
     "busybox-static",
     "kmod",
@@ -21,10 +21,19 @@ const WANTED: [&str; 8] = [
     "iproute2",
     "open-iscsi",
     "multipath-tools",
+    "xfsprogs",
 ];
 
-/// Packages that only installing would need, by the beginning of their names.
-const UNUSED: [&str; 5] = ["perl", "libperl", "debconf", "dpkg_", "initramfs-tools"];
+/// Packages that only installing, or programs that no test starts, would need, by the beginning of
+/// their names.
+const UNUSED: [&str; 6] = [
+    "perl",
+    "libperl",
+    "libicu",
+    "debconf",
+    "dpkg_",
+    "initramfs-tools",
+];
 
 /// What fetching about 100 MiB may take.
 const FETCH_LIMIT: Duration = Duration::from_secs(1200);
