@@ -11,7 +11,7 @@
 //!   print;
 //! - [`session`] is logged in to a target and does nothing;
 //! - [`trial`] runs a test that counts as not run when its peer is missing;
-//! - [`compare`] puts samples of two sides beside each other, [`question`] chooses what is measured;
+//! - [`compare`] measures ours and its peers in turns and gives the ratio, [`question`] chooses what is measured;
 //! - [`haproxy`] is another proxy;
 //! - [`cpu`] reads the CPU time that a process has used.
 //!
