@@ -19,12 +19,14 @@ PACKAGES := web/node_modules/.package-lock.json
 PAGE_SOURCES := $(shell find web/src web/test) \
 	web/build.mjs web/sources.mjs web/package.json web/tsconfig.json
 
-.PHONY: help setup build web demo test test-faults test-kernels conformance fuzz check bench clean
+.PHONY: help setup build web demo test test-consistency test-oracle test-faults test-kernels conformance fuzz check bench clean
 
 help:
 	@echo 'make demo    build everything, then run $(DEMO_PLAN)'
 	@echo 'make test    the whole test suite; no root needed'
 	@echo 'make test-faults   100 rounds of each kind of fault, every block and byte verified; FAULT_ROUNDS=1000 for more'
+	@echo 'make test-consistency  a whole target with many initiators in virtual time, held to what the standards allow; SEEDS=1000000'
+	@echo 'make test-oracle   whether that sees: faults put back one by one, each built'
 	@echo 'make test-kernels  the Linux kernel at the other end, in a virtual machine; minutes'
 	@echo 'make conformance   libiscsi'"'"'s suite on our target and on tgtd, as a page of Markdown'
 	@echo 'make fuzz    peers that send anything, a minute for each; FUZZ_SECONDS=3600 for longer'
@@ -55,6 +57,15 @@ test-faults: web
 	@setup/need build
 	@WANSAN_FAULT_ROUNDS=$(or $(FAULT_ROUNDS),100) cargo test --locked --package wansan --package wansan-relay \
 		$(EBPF) --test faults
+
+test-consistency:
+	@setup/need build
+	@WANSAN_CONSISTENCY_SEEDS=$(or $(SEEDS),1000000) nice cargo test --locked --release \
+		--package wansan-consistency --test simulation -- --nocapture seeds_break_no_rule
+
+test-oracle:
+	@setup/need build
+	@nice cargo test --locked --package wansan-consistency --test oracle -- --ignored --nocapture
 
 test-kernels: web
 	@setup/need build kernels

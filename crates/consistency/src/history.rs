@@ -1,0 +1,269 @@
+//! What a run is made of: plain data that a seed generates and that can be made smaller.
+
+use serde::{Deserialize, Serialize};
+
+use crate::medium::FailureRates;
+
+/// All that determines a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// The target.
+    pub setup: Setup,
+    /// The initiators' sessions.
+    pub sessions: Vec<Script>,
+    /// What happens to the target, in the order of [`Incident::after`].
+    pub incidents: Vec<Incident>,
+    /// Seed of the schedule: which bytes move when, and what the stores do when.
+    pub schedule: u64,
+}
+
+/// The target and its stores.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// The logical units, numbered from 0.
+    pub units: Vec<UnitSetup>,
+    /// Commands that a session may have in hand (1 to 65,536).
+    pub command_window: u32,
+    /// Store operations that run at once, at least 1.
+    pub workers: u8,
+    /// Threads among which the sessions are shared out, at least 1.
+    pub threads: u8,
+    /// Store operations that take long, per mille.
+    pub slow: u16,
+    /// How often stores fail.
+    pub failures: FailureRates,
+    /// What the target negotiates for.
+    pub keys: Keys,
+}
+
+/// A logical unit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitSetup {
+    /// Number of logical blocks, of 512 bytes.
+    pub blocks: u16,
+    /// It has a volatile write cache.
+    pub write_cache: bool,
+    /// It can be unmapped.
+    pub thin: bool,
+    /// Its persistent reservations can outlive a restart.
+    pub keeps_reservations: bool,
+}
+
+/// What an end negotiates for (RFC 7143 §13).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keys {
+    /// ErrorRecoveryLevel.
+    pub recovery: u8,
+    /// MaxConnections.
+    pub connections: u16,
+    /// ImmediateData.
+    pub immediate: bool,
+    /// InitialR2T.
+    pub initial_r2t: bool,
+    /// FirstBurstLength.
+    pub first_burst: u32,
+    /// MaxBurstLength.
+    pub max_burst: u32,
+    /// MaxRecvDataSegmentLength.
+    pub segment: u32,
+    /// MaxOutstandingR2T.
+    pub r2ts: u16,
+    /// HeaderDigest and DataDigest are CRC32C.
+    pub digests: bool,
+}
+
+/// One session of an initiator, and what it does one after the other. When it is lost or logged
+/// out, and something is left to do, another one follows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Script {
+    /// Which initiator: sessions of one have the same iSCSI name.
+    pub host: u8,
+    /// What it negotiates for.
+    pub keys: Keys,
+    /// Commands under way at once, at most.
+    pub depth: u8,
+    /// After a loss, what was under way is sent again by the session itself.
+    pub replays: bool,
+    /// What it does.
+    pub steps: Vec<Step>,
+}
+
+/// One thing that an initiator does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Sends a command to the unit.
+    Do(u8, Scsi),
+    /// Waits until nothing is under way.
+    Await,
+    /// Sends a task management function for the unit.
+    Manage(u8, Function),
+    /// Loses the connection with that CID, if there is one.
+    Cut(u16),
+    /// Loses all connections, and goes on in a session that takes the place of this one.
+    Reinstate,
+    /// Loses all connections, and goes on in a session with another ISID.
+    Renew,
+    /// Logs out, and goes on in a new session.
+    Logout,
+    /// Is silent for this many seconds, and so are all others.
+    Sleep(u8),
+}
+
+/// Task management functions (RFC 7143 §11.5.1). TASK REASSIGN is the session's own to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Function {
+    /// ABORT TASK of the oldest command under way.
+    AbortTask,
+    /// ABORT TASK SET.
+    AbortTaskSet,
+    /// CLEAR TASK SET.
+    ClearTaskSet,
+    /// LOGICAL UNIT RESET.
+    UnitReset,
+    /// TARGET WARM RESET.
+    TargetReset,
+}
+
+/// A SCSI command. Blocks are counted from LBA 0.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "fields are those of the CDB")]
+pub enum Scsi {
+    TestUnitReady,
+    Inquiry,
+    ReportLuns,
+    RequestSense,
+    ReadCapacity,
+    ModeSense,
+    TargetPortGroups,
+    SupportedOpcodes,
+    SupportedFunctions,
+    DefectData,
+    CopyStatus,
+    Read {
+        lba: u16,
+        blocks: u16,
+        fua: bool,
+        form: u8,
+    },
+    Write {
+        lba: u16,
+        blocks: u16,
+        fua: bool,
+        form: u8,
+    },
+    WriteAndVerify {
+        lba: u16,
+        blocks: u16,
+        compare: bool,
+    },
+    /// With `compare`, the data is what was last seen there.
+    Verify {
+        lba: u16,
+        blocks: u16,
+        compare: bool,
+    },
+    PreFetch {
+        lba: u16,
+        blocks: u16,
+    },
+    /// 0 blocks are all up to the end.
+    Synchronize {
+        lba: u16,
+        blocks: u16,
+        immediate: bool,
+    },
+    WriteSame {
+        lba: u16,
+        blocks: u16,
+        zeros: bool,
+    },
+    Unmap {
+        lba: u16,
+        blocks: u16,
+    },
+    /// Compares with what was last seen there.
+    CompareAndWrite {
+        lba: u16,
+        blocks: u8,
+        fua: bool,
+    },
+    /// Sets a bit of its own in one of the unit's last blocks.
+    OrWrite {
+        block: u8,
+        fua: bool,
+    },
+    LbaStatus {
+        lba: u16,
+    },
+    /// EXTENDED COPY from the unit that is addressed.
+    Copy {
+        from: u16,
+        to_unit: u8,
+        to: u16,
+        blocks: u16,
+    },
+    /// MODE SELECT of the Caching and the Control page.
+    ModeSelect {
+        write_cache: bool,
+        protected: bool,
+    },
+    StartStop {
+        start: bool,
+    },
+    PreventAllow {
+        prevent: bool,
+    },
+    Reserve6,
+    Release6,
+    /// PERSISTENT RESERVE IN with that service action.
+    ReserveIn {
+        action: u8,
+    },
+    ReserveOut(ReserveOut),
+}
+
+/// PERSISTENT RESERVE OUT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReserveOut {
+    /// Service action.
+    pub action: u8,
+    /// TYPE.
+    pub kind: u8,
+    /// RESERVATION KEY: 0, or that of the session before this number.
+    pub key: u8,
+    /// SERVICE ACTION RESERVATION KEY, likewise.
+    pub action_key: u8,
+    /// APTPL.
+    pub persist: bool,
+    /// UNREG of REGISTER AND MOVE; it moves to the session of the action key.
+    pub unregister: bool,
+}
+
+/// Something that happens to the target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Incident {
+    /// After how many steps of all scripts together.
+    pub after: u32,
+    /// What.
+    pub what: Disaster,
+}
+
+/// What can happen to the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Disaster {
+    /// The process is killed and started again.
+    Kill,
+    /// The power is lost and comes back.
+    PowerLoss,
+}
+
+/// Blocks at the end of each unit that are written by ORWRITE alone.
+pub(crate) const BIT_BLOCKS: u16 = 2;
+
+impl History {
+    /// Steps of all scripts.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        self.sessions.iter().map(|script| script.steps.len()).sum()
+    }
+}

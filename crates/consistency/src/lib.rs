@@ -1,0 +1,24 @@
+//! A machine that tries to catch the target breaking its word: a whole target with many initiators,
+//! in one thread and in virtual time, and an oracle that knows what the standards allow.
+//!
+//! A [`History`] is plain data: the target, its units, what each initiator does and what happens to
+//! the target. A seed generates one ([`History::of_seed`]); [`History::run`] carries it out. The
+//! machines are the real ones ([`wansan_iscsi::target`], [`wansan_iscsi::initiator`]), and the seed
+//! of the schedule decides which bytes move when and what the stores do when.
+
+mod command;
+mod generate;
+pub mod history;
+mod medium;
+mod observer;
+mod oracle;
+mod random;
+mod shrink;
+mod store_queue;
+mod target;
+mod world;
+
+pub use history::History;
+pub use medium::FailureRates;
+pub use oracle::{Rule, Violation};
+pub use world::Outcome;

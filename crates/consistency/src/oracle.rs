@@ -1,0 +1,570 @@
+//! What the standards allow, told what an observer of all initiators sees.
+//!
+//! It does not know how the target works. It is told when commands and functions are sent and
+//! answered, when sessions begin and end, and when a block changes on a medium; and it states for
+//! each answer whether any order of what was under way explains it.
+
+pub(crate) mod attentions;
+pub(crate) mod blocks;
+pub(crate) mod commands;
+pub(crate) mod possible;
+pub(crate) mod rights;
+
+use wansan_iscsi::scsi::{Sense, SenseKey};
+use wansan_iscsi::wire::ScsiStatus;
+
+use self::attentions::{Attention, Attentions};
+use self::blocks::{Bits, Block, NEVER, Wrong};
+use self::commands::{Attempt, Commands};
+use self::possible::Possible;
+use self::rights::{Change, Class, Nexus, Out, Outcome, Port, Rights, Told, class_of};
+use crate::command::{Blocks, Content, Effect, word, writer};
+use crate::history::{BIT_BLOCKS, Function, Scsi, Setup};
+use crate::medium::BLOCK_BYTES;
+use crate::world::out_of;
+
+/// Something that the standards do not allow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule that was broken.
+    pub rule: Rule,
+    /// What happened.
+    pub what: String,
+}
+
+/// The oracle's rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// A read returns what a write that is not over yet, or the last one that is, has left; after a
+    /// power loss, what a write that SYNCHRONIZE CACHE, FUA or a cleared WCE has brought to the
+    /// medium has left, or a later one (SBC-3 4.10, 4.15).
+    Read,
+    /// A command that has ended, by its answer or by that of what has ended it, changes the medium
+    /// no more (SAM-5 5.6, RFC 7143 §11.5.1, §11.14, §6.3.5).
+    Landing,
+    /// A command that was refused changes nothing (SAM-5 5.3.1).
+    Refused,
+    /// A write lands while its nexus may have the right to write (SPC-4 5.13.1).
+    Rights,
+    /// Commands are in conflict with reservations as the tables say (SPC-4 5.13.1).
+    Conflict,
+    /// A unit attention is reported once to each nexus that it concerns, and to no other
+    /// (SAM-5 5.14).
+    Attention,
+    /// A command has the outcome that its unit's state asks for (SBC-3, SPC-4).
+    Outcome,
+    /// Each task has one answer, or none when it was aborted (SAM-5 5.3, RFC 7143 §11.4, §11.6).
+    Answer,
+    /// Numbers of commands, statuses and data (RFC 7143 §4.2.2).
+    Numbers,
+    /// The other end broke the protocol, or said so of this one (RFC 7143).
+    Protocol,
+    /// Two COMPARE AND WRITE have replaced the same content (SBC-3 5.2).
+    Atomic,
+}
+
+/// A task management function under way.
+#[derive(Debug)]
+struct Managed {
+    nexus: Nexus,
+    function: Function,
+    units: Vec<u8>,
+    sent: u64,
+    /// The change of each unit that it makes.
+    changes: Vec<(u8, u32)>,
+    /// Attempts that are over when it is answered.
+    ends: Vec<u32>,
+    is_over: bool,
+}
+
+/// A session of an initiator.
+#[derive(Debug)]
+struct SessionView {
+    nexus: Nexus,
+    host: u8,
+    /// Attempts without an answer.
+    open: Vec<u32>,
+    /// The initiator has given it up.
+    is_lost: bool,
+    /// The target has noticed that it is over.
+    is_gone: bool,
+    /// Sessions of the same initiator that were over at the target before this one began.
+    predecessors: Vec<u32>,
+}
+
+/// A logical unit.
+#[derive(Debug)]
+struct Unit {
+    blocks: Vec<Block>,
+    bits: Vec<Bits>,
+    possible: Possible,
+    /// By session.
+    attentions: Vec<Attentions>,
+    write_cache: bool,
+    keeps_reservations: bool,
+    /// What is on the medium after the last power loss stays there: nothing was lost since.
+    survives: bool,
+    /// Words that COMPARE AND WRITE has replaced, by block.
+    replaced: Vec<(u32, u64)>,
+}
+
+/// The oracle.
+pub(crate) struct Oracle {
+    pub(crate) commands: Commands,
+    units: Vec<Unit>,
+    sessions: Vec<SessionView>,
+    managed: Vec<Managed>,
+    next_change: u32,
+    /// Changes under way, with the attempt that makes each.
+    changes: Vec<(u32, u8, u32)>,
+    pub(crate) violation: Option<Violation>,
+}
+
+/// How an attempt was answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Answered {
+    pub(crate) status: ScsiStatus,
+    pub(crate) sense: Option<Sense>,
+}
+
+/// What an answer says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    Conflict,
+    /// BUSY, TASK SET FULL: allowed at any time, nothing was done (SAM-5 5.3.1).
+    Busy,
+    Attention(Attention),
+    NotReady,
+    Protected,
+    Illegal,
+    Miscompare,
+    /// The medium failed: part of it may have been done.
+    Medium,
+    /// COPY TARGET DEVICE NOT REACHABLE and the like.
+    Unreachable,
+    Other,
+}
+
+impl Answered {
+    fn verdict(&self) -> Verdict {
+        match self.status {
+            ScsiStatus::Good => return Verdict::Good,
+            ScsiStatus::ReservationConflict => return Verdict::Conflict,
+            ScsiStatus::Busy | ScsiStatus::TaskSetFull => return Verdict::Busy,
+            _ => {}
+        }
+        let Some(sense) = &self.sense else {
+            return Verdict::Other;
+        };
+        let (code, qualifier) = (sense.additional.code, sense.additional.qualifier);
+        match (sense.key, code) {
+            (SenseKey::UnitAttention, _) => match Attention::of_sense(code, qualifier) {
+                Some(attention) => Verdict::Attention(attention),
+                None => Verdict::Other,
+            },
+            (SenseKey::NotReady, _) => Verdict::NotReady,
+            // WRITE PROTECTED and SOFTWARE WRITE PROTECTED; 27h/07h is SPACE ALLOCATION FAILED.
+            (SenseKey::DataProtect, 0x27) if qualifier != 0x07 => Verdict::Protected,
+            (SenseKey::DataProtect | SenseKey::MediumError | SenseKey::HardwareError, _) => {
+                Verdict::Medium
+            }
+            (SenseKey::IllegalRequest, _) => Verdict::Illegal,
+            (SenseKey::Miscompare, _) => Verdict::Miscompare,
+            (SenseKey::AbortedCommand | SenseKey::CopyAborted, _) => Verdict::Unreachable,
+            _ => Verdict::Other,
+        }
+    }
+}
+
+impl Oracle {
+    pub(crate) fn new(setup: &Setup) -> Oracle {
+        let units = setup.units.iter().map(|unit| Unit {
+            blocks: (0..unit.blocks).map(|_| Block::new()).collect(),
+            bits: (0..BIT_BLOCKS).map(|_| Bits::default()).collect(),
+            possible: Possible::new(Rights::initial(unit.write_cache)),
+            attentions: Vec::new(),
+            write_cache: unit.write_cache,
+            keeps_reservations: unit.keeps_reservations,
+            survives: false,
+            replaced: Vec::new(),
+        });
+        Oracle {
+            commands: Commands::default(),
+            units: units.collect(),
+            sessions: Vec::new(),
+            managed: Vec::new(),
+            next_change: 0,
+            changes: Vec::new(),
+            violation: None,
+        }
+    }
+
+    pub(crate) fn violate(&mut self, rule: Rule, what: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            self.violation = Some(Violation { rule, what: what() });
+        }
+    }
+
+    fn describe(&self, command: u32) -> String {
+        match command {
+            blocks::NOBODY => "the medium".to_owned(),
+            command => {
+                let found = self.commands.get(command);
+                format!(
+                    "#{command} {:?} on unit {} of session {}",
+                    found.scsi, found.unit, found.nexus.session
+                )
+            }
+        }
+    }
+
+    /// The sessions of an initiator that are over at the target.
+    pub(crate) fn gone_sessions(&self, host: u8) -> Vec<u32> {
+        let gone = |(_, other): &(u32, &SessionView)| other.host == host && other.is_gone;
+        let sessions = (0..).zip(&self.sessions).filter(gone);
+        sessions.map(|(number, _)| number).collect()
+    }
+
+    /// A session has begun, whose first answer says that its `predecessors` are over; gives its
+    /// number.
+    pub(crate) fn session_began(
+        &mut self,
+        host: u8,
+        port: Port,
+        predecessors: Vec<u32>,
+        now: u64,
+    ) -> u32 {
+        let number = self.sessions.len() as u32;
+        let nexus = Nexus {
+            port,
+            session: number,
+        };
+        // A session of the same port takes the place of the one before it (RFC 7143 §6.3.5), whose
+        // nexus is lost with it.
+        for old in 0..self.sessions.len() {
+            if self.sessions[old].nexus.port == port {
+                self.nexus_lost(old as u32, now);
+            }
+        }
+        self.sessions.push(SessionView {
+            nexus,
+            host,
+            open: Vec::new(),
+            is_lost: false,
+            is_gone: false,
+            predecessors,
+        });
+        for unit in &mut self.units {
+            let mut attentions = Attentions::default();
+            // POWER ON OCCURRED and I_T NEXUS LOSS OCCURRED may be reported (SAM-5 6.2, 6.3.4), and
+            // so may what was pending for the port.
+            for attention in [
+                Attention::Reset,
+                Attention::CommandsCleared,
+                Attention::ModeParameters,
+                Attention::ReservationsPreempted,
+                Attention::ReservationsReleased,
+                Attention::RegistrationsPreempted,
+            ] {
+                attentions.may(attention, 0);
+            }
+            unit.attentions.push(attentions);
+        }
+        number
+    }
+
+    /// The nexus of the session is no more: what RESERVE (6) had reserved for it is free, if only
+    /// when the target finds out.
+    fn nexus_lost(&mut self, session: u32, now: u64) {
+        let nexus = self.sessions[session as usize].nexus;
+        for unit in &mut self.units {
+            if unit
+                .possible
+                .may(|rights| rights.exclusive == Some(session))
+            {
+                let change = self.next_change;
+                self.next_change += 1;
+                unit.possible.begin(change, Change::NexusLoss, nexus, now);
+                // It may have happened or not for ever, which nothing asks to be settled.
+                unit.possible.abandon(change, now);
+            }
+        }
+    }
+
+    /// The initiator has given up a session.
+    pub(crate) fn session_lost(&mut self, session: u32, now: u64) {
+        let view = &mut self.sessions[session as usize];
+        view.is_lost = true;
+        for attempt in view.open.drain(..) {
+            self.commands.attempts[attempt as usize].over = true;
+        }
+        self.nexus_lost(session, now);
+    }
+
+    /// The target has noticed that a session is over.
+    pub(crate) fn session_gone(&mut self, session: u32, now: u64) {
+        self.sessions[session as usize].is_gone = true;
+        self.nexus_lost(session, now);
+    }
+
+    /// Nothing of a session can be carried out any more.
+    pub(crate) fn session_fenced(&mut self, session: u32, now: u64) {
+        for number in 0..self.commands.attempts.len() {
+            let attempt = &self.commands.attempts[number];
+            if attempt.nexus.session == session && attempt.ended == NEVER {
+                self.close_attempt(number as u32, now);
+            }
+        }
+    }
+
+    /// A session was logged out: what it had under way is over (RFC 7143 §11.14).
+    pub(crate) fn logged_out(&mut self, session: u32, now: u64) {
+        self.session_fenced(session, now);
+    }
+
+    fn close_attempt(&mut self, number: u32, now: u64) {
+        let attempt = self.commands.attempts[number as usize];
+        let view = &mut self.sessions[attempt.nexus.session as usize];
+        view.open.retain(|open| *open != number);
+        self.commands.attempts[number as usize].over = true;
+        self.commands.end_attempt(number, now);
+        let mut changes = self.changes.iter();
+        if let Some(place) = changes.position(|(_, _, made_by)| *made_by == number) {
+            let (change, unit, _) = self.changes.swap_remove(place);
+            self.units[usize::from(unit)].possible.abandon(change, now);
+        }
+    }
+
+    /// The initiator has sent the command of an attempt anew, as a new task with the same tag: nobody
+    /// waits for the old one's answer.
+    pub(crate) fn superseded(&mut self, number: u32) {
+        let attempt = &mut self.commands.attempts[number as usize];
+        attempt.over = true;
+        let session = attempt.nexus.session as usize;
+        self.sessions[session].open.retain(|open| *open != number);
+    }
+
+    /// Changes of a unit's state that are under way.
+    pub(crate) fn changes_under_way(&self, unit: u8) -> usize {
+        self.units[usize::from(unit)].possible.pending()
+    }
+
+    /// A command is sent: the first byte of its PDU leaves.
+    pub(crate) fn sent(&mut self, command: u32, session: u32, cmd_sn: u32, now: u64) -> u32 {
+        let nexus = self.sessions[session as usize].nexus;
+        let unit = self.commands.get(command).unit;
+        let covers = |managed: &Managed| !managed.is_over && managed.units.contains(&unit);
+        let may_be_aborted = self.managed.iter().any(covers);
+        let first = self.commands.get(command).sent == NEVER;
+        let attempt = self.commands.send(Attempt {
+            command,
+            nexus,
+            unit,
+            cmd_sn,
+            sent: now,
+            arrived: NEVER,
+            ended: NEVER,
+            over: false,
+            may_be_aborted,
+            silenced_on: None,
+        });
+        self.sessions[session as usize].open.push(attempt);
+        match first {
+            true => self.write_begins(command, now),
+            false => self.write_begins_again(command),
+        }
+        let scsi = &self.commands.get(command).scsi;
+        let change = match scsi {
+            Scsi::Reserve6 => Some(Change::Reserve6),
+            Scsi::Release6 => Some(Change::Release6),
+            Scsi::ModeSelect {
+                write_cache,
+                protected,
+            } => Some(Change::Mode {
+                write_cache: *write_cache,
+                protected: *protected,
+                has_cache: self.units[usize::from(unit)].write_cache,
+            }),
+            Scsi::StartStop { start } => Some(Change::StartStop { start: *start }),
+            Scsi::ReserveOut(out) => Some(Change::ReserveOut(Out {
+                can_persist: self.units[usize::from(unit)].keeps_reservations,
+                ..out_of(out, self.commands.get(command).moved_to)
+            })),
+            _ => None,
+        };
+        if let Some(change) = change {
+            self.change_begins(unit, change, nexus, attempt, now);
+        }
+        attempt
+    }
+
+    fn change_begins(
+        &mut self,
+        unit: u8,
+        what: Change,
+        nexus: Nexus,
+        made_by: u32,
+        now: u64,
+    ) -> u32 {
+        let change = self.next_change;
+        self.next_change += 1;
+        let told = self.units[usize::from(unit)]
+            .possible
+            .begin(change, what, nexus, now);
+        self.changes.push((change, unit, made_by));
+        for one in told {
+            self.tell(unit, one, nexus, |attentions, attention| {
+                attentions.may(attention, now);
+            });
+        }
+        change
+    }
+
+    /// Applies `note` to the attentions of the sessions that `told` names.
+    fn tell(
+        &mut self,
+        unit: u8,
+        (port, attention): Told,
+        by: Nexus,
+        mut note: impl FnMut(&mut Attentions, Attention),
+    ) {
+        let attentions = self.units[usize::from(unit)].attentions.iter_mut();
+        for (view, attentions) in self.sessions.iter().zip(attentions) {
+            let is_told = port == Port::MAX || view.nexus.port == port;
+            if is_told && view.nexus.session != by.session {
+                note(attentions, attention);
+            }
+        }
+    }
+
+    fn write_begins(&mut self, command: u32, now: u64) {
+        let oldest = self.oldest_open();
+        let unit = self.commands.get(command).unit;
+        match self.commands.get(command).effect.clone() {
+            Effect::Write { unit, blocks, .. } => {
+                for lba in blocks.lbas() {
+                    let block = &mut self.units[usize::from(unit)].blocks[lba as usize];
+                    block.sent(command, now, oldest, &self.commands);
+                }
+            }
+            Effect::CompareAndWrite { blocks, .. } => {
+                for lba in blocks.lbas() {
+                    let block = &mut self.units[usize::from(unit)].blocks[lba as usize];
+                    block.sent(command, now, oldest, &self.commands);
+                }
+            }
+            Effect::Or { lba, bit, .. } => {
+                let unit = &mut self.units[usize::from(unit)];
+                unit.bits_at(lba).sent(command, bit, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// A command is sent again: what was lost of it is written again.
+    fn write_begins_again(&mut self, command: u32) {
+        let unit = self.commands.get(command).unit;
+        match self.commands.get(command).effect {
+            Effect::Write { unit, blocks, .. } => {
+                for lba in blocks.lbas() {
+                    self.units[usize::from(unit)].blocks[lba as usize].resent(command);
+                }
+            }
+            Effect::CompareAndWrite { blocks, .. } => {
+                for lba in blocks.lbas() {
+                    self.units[usize::from(unit)].blocks[lba as usize].resent(command);
+                }
+            }
+            Effect::Or { lba, .. } => self.units[usize::from(unit)].bits_at(lba).resent(command),
+            _ => {}
+        }
+    }
+
+    /// When the oldest command that may still be answered was sent.
+    fn oldest_open(&self) -> u64 {
+        let open = self.sessions.iter().flat_map(|view| view.open.first());
+        let sent = open.map(|attempt| self.commands.attempts[*attempt as usize].sent);
+        sent.min().unwrap_or(NEVER)
+    }
+
+    /// The target has taken in what a session has sent before `exp_cmd_sn`.
+    pub(crate) fn arrived(&mut self, session: u32, exp_cmd_sn: u32, now: u64) {
+        for attempt in &self.sessions[session as usize].open {
+            let attempt = &mut self.commands.attempts[*attempt as usize];
+            if attempt.arrived == NEVER && (attempt.cmd_sn.wrapping_sub(exp_cmd_sn) as i32) < 0 {
+                attempt.arrived = now;
+            }
+        }
+    }
+
+    /// A block has changed on the medium.
+    pub(crate) fn landed(&mut self, unit: u8, lba: u32, found: u64, now: u64) {
+        let Some(command) = writer(found) else { return };
+        if command as usize >= self.commands.commands.len() {
+            return;
+        }
+        let known = self.commands.get(command);
+        let own = match known.effect {
+            Effect::Write {
+                unit: written,
+                blocks,
+                content,
+                ..
+            } => {
+                written == unit
+                    && blocks.lbas().contains(&lba)
+                    && (content == Content::Same || found == word(command, lba))
+            }
+            Effect::CompareAndWrite { blocks, .. } => {
+                known.unit == unit && blocks.lbas().contains(&lba) && found == word(command, lba)
+            }
+            _ => false,
+        };
+        if !own {
+            return; // It was copied here.
+        }
+        if self.units[usize::from(unit)].blocks[lba as usize].has_copies(&self.commands) {
+            return;
+        }
+        let (end, refused, nexus) = (known.end_time(), known.refused, known.nexus);
+        self.commands.get_mut(command).landed = true;
+        if refused {
+            self.violate_command(Rule::Refused, command, || {
+                format!("changed block {lba} though it was refused")
+            });
+        } else if end < now {
+            self.violate_command(Rule::Landing, command, || {
+                format!("changed block {lba} at {now}, though it was over at {end}")
+            });
+        }
+        let possible = &self.units[usize::from(unit)].possible;
+        let may = |rights: &Rights| {
+            !rights.stopped
+                && !rights.protected
+                && rights.conflicts(Class::Writing, nexus) != Some(true)
+        };
+        if !possible.may(may) {
+            self.violate_command(Rule::Rights, command, || {
+                format!("changed block {lba} at {now}, when its nexus had no right to write")
+            });
+        }
+    }
+
+    fn violate_command(&mut self, rule: Rule, command: u32, what: impl FnOnce() -> String) {
+        if self.violation.is_none() {
+            let command = self.describe(command);
+            self.violate(rule, || format!("{command} {}", what()));
+        }
+    }
+}
+
+impl Unit {
+    fn bits_at(&mut self, lba: u32) -> &mut Bits {
+        let first = self.blocks.len() - usize::from(BIT_BLOCKS);
+        &mut self.bits[lba as usize - first]
+    }
+}
+
+mod answers;
+mod management;

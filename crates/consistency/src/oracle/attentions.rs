@@ -1,0 +1,109 @@
+//! Unit attentions: which each nexus must see once, and that it sees no other (SAM-5 5.14).
+
+/// A unit attention condition, by additional sense code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Attention {
+    /// 29h: POWER ON, RESET, OR BUS DEVICE RESET OCCURRED, with its kinds, and I_T NEXUS LOSS.
+    Reset,
+    /// 2Fh/00h: COMMANDS CLEARED BY ANOTHER INITIATOR.
+    CommandsCleared,
+    /// 2Ah/01h: MODE PARAMETERS CHANGED.
+    ModeParameters,
+    /// 2Ah/03h.
+    ReservationsPreempted,
+    /// 2Ah/04h.
+    ReservationsReleased,
+    /// 2Ah/05h.
+    RegistrationsPreempted,
+}
+
+impl Attention {
+    pub(crate) fn of_sense(code: u8, qualifier: u8) -> Option<Attention> {
+        Some(match (code, qualifier) {
+            (0x29, _) => Attention::Reset,
+            (0x2f, 0x00) => Attention::CommandsCleared,
+            (0x2a, 0x01) => Attention::ModeParameters,
+            (0x2a, 0x03) => Attention::ReservationsPreempted,
+            (0x2a, 0x04) => Attention::ReservationsReleased,
+            (0x2a, 0x05) => Attention::RegistrationsPreempted,
+            _ => return None,
+        })
+    }
+}
+
+/// One occasion on which a condition was, or may have been, established for a nexus.
+#[derive(Debug, Clone, Copy)]
+struct Occasion {
+    attention: Attention,
+    /// It was not established before.
+    from: u64,
+    /// It was established by then, if it had to be; otherwise it may not have been at all.
+    by: Option<u64>,
+    /// Nothing says whether it was reported: a command that may have taken it has no answer.
+    blurred: bool,
+}
+
+/// What one nexus has to report at one unit.
+#[derive(Debug, Default)]
+pub(crate) struct Attentions {
+    occasions: Vec<Occasion>,
+}
+
+impl Attentions {
+    /// Something that may establish `attention` is under way since `from`.
+    pub(crate) fn may(&mut self, attention: Attention, from: u64) {
+        self.occasions.push(Occasion {
+            attention,
+            from,
+            by: None,
+            blurred: false,
+        });
+    }
+
+    /// What may have established `attention` since `from` has done so by `by`.
+    pub(crate) fn must(&mut self, attention: Attention, from: u64, by: u64) {
+        let mut same = self.occasions.iter_mut();
+        if let Some(found) = same.find(|one| (one.attention, one.from) == (attention, from)) {
+            found.by = Some(by);
+        }
+    }
+
+    /// The nexus came up anew: what was pending may be gone.
+    pub(crate) fn clear(&mut self) {
+        self.occasions.clear();
+    }
+
+    /// A command that was sent at `sent` reports `attention` at `now`. Says whether anything
+    /// explains it.
+    ///
+    /// Occasions before the report are one condition (SAM-5 5.14.2). Those that may have come
+    /// before it or after it may be reported again, but need not be.
+    pub(crate) fn reported(&mut self, attention: Attention, sent: u64, now: u64) -> bool {
+        let same = |one: &Occasion| one.attention == attention && one.from < now;
+        let surely = |one: &Occasion| same(one) && one.by.is_some_and(|by| by < sent);
+        if self.occasions.iter().any(surely) {
+            self.occasions.retain(|one| !surely(one));
+        } else if let Some(place) = self.occasions.iter().rposition(same) {
+            self.occasions.remove(place);
+        } else {
+            return false;
+        }
+        for one in self.occasions.iter_mut().filter(|one| same(one)) {
+            one.blurred = true;
+        }
+        true
+    }
+
+    /// A condition that a command sent at `sent` had to report, as nothing else can have.
+    pub(crate) fn owed(&self, sent: u64) -> Option<Attention> {
+        let due = |one: &&Occasion| one.by.is_some_and(|by| by < sent) && !one.blurred;
+        self.occasions.iter().find(due).map(|one| one.attention)
+    }
+
+    /// Whether a reset had to be reported to a command sent at `sent`: it goes before all others.
+    pub(crate) fn owes_reset(&self, sent: u64) -> bool {
+        let due = |one: &Occasion| one.by.is_some_and(|by| by < sent) && !one.blurred;
+        let mut resets = self.occasions.iter();
+        resets.any(|one| one.attention == Attention::Reset && due(one))
+    }
+}

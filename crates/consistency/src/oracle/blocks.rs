@@ -1,0 +1,310 @@
+//! What a read of a block may return: the writes of a block are intervals, from when they are sent to
+//! when they can land no more, and so are the reads. Commands of the task attribute SIMPLE that are
+//! under way together may be carried out in any order (SAM-5 8.6), those that follow one another not.
+
+use super::commands::Commands;
+
+/// Never, or not yet.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// One command that writes a block.
+#[derive(Debug, Clone, Copy)]
+struct Writer {
+    command: u32,
+    sent: u64,
+    /// From when on nobody may see what was there before it: it was acknowledged, or was seen.
+    visible: u64,
+    /// A power loss does not take it away.
+    durable: bool,
+    /// When it may have been lost last, by a power loss or a failed flush; 0 if never.
+    forgotten: u64,
+}
+
+/// A read that has returned what a command had written.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    command: u32,
+    sent: u64,
+    answered: u64,
+}
+
+/// The command number of what was there at first.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+/// Reads that are remembered for each block; fewer only let more through.
+const REMEMBERED: usize = 8;
+
+/// What is known of a block.
+#[derive(Debug)]
+pub(crate) struct Block {
+    writers: Vec<Writer>,
+    seen: Vec<Seen>,
+}
+
+/// Why what a read has returned is not allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// No command that was sent by then has written it.
+    FromNowhere,
+    /// What it returned was written over before it was sent.
+    Stale {
+        /// The command that had written over it.
+        by: u32,
+    },
+    /// An earlier read had seen something else, and what this one returned had no time left to land.
+    Returned {
+        /// What the earlier read had seen.
+        by: u32,
+    },
+}
+
+impl Block {
+    pub(crate) fn new() -> Block {
+        Block {
+            writers: vec![Writer {
+                command: NOBODY,
+                sent: 0,
+                visible: 0,
+                durable: true,
+                forgotten: 0,
+            }],
+            seen: Vec::new(),
+        }
+    }
+
+    /// A command that writes it is sent, for the first time.
+    pub(crate) fn sent(&mut self, command: u32, now: u64, oldest_read: u64, commands: &Commands) {
+        if self.writers.len() >= 16 {
+            self.prune(oldest_read, commands);
+        }
+        self.writers.push(Writer {
+            command,
+            sent: now,
+            visible: NEVER,
+            durable: false,
+            forgotten: 0,
+        });
+    }
+
+    /// Forgets what no read that is still to come can return, not even after a power loss.
+    fn prune(&mut self, oldest_read: u64, commands: &Commands) {
+        let covers = |x: &Writer| x.durable && x.visible < oldest_read;
+        let newest = self
+            .writers
+            .iter()
+            .filter(|x| covers(x))
+            .map(|x| x.sent)
+            .max();
+        let Some(newest) = newest else { return };
+        self.writers.retain(|w| commands.end(w.command) >= newest);
+    }
+
+    /// The command was answered with GOOD.
+    pub(crate) fn acknowledged(&mut self, command: u32, durable: bool, now: u64) {
+        let mut writers = self.writers.iter_mut();
+        if let Some(writer) = writers.find(|writer| writer.command == command)
+            && writer.forgotten == 0
+        {
+            writer.visible = writer.visible.min(now);
+            writer.durable |= durable;
+        }
+    }
+
+    /// The command is sent again.
+    pub(crate) fn resent(&mut self, command: u32) {
+        let mut writers = self.writers.iter_mut();
+        if let Some(writer) = writers.find(|writer| writer.command == command) {
+            writer.forgotten = 0;
+        }
+    }
+
+    /// Whether a command that has not carried out its write has been seen all the same. It is no
+    /// writer from now on.
+    pub(crate) fn refused(&mut self, command: u32) -> bool {
+        self.writers.retain(|writer| writer.command != command);
+        self.seen.iter().any(|seen| seen.command == command)
+    }
+
+    /// A flush that was sent at `sent` was answered with GOOD.
+    pub(crate) fn flushed(&mut self, sent: u64, commands: &Commands) {
+        for writer in &mut self.writers {
+            let acknowledged = commands.acknowledged(writer.command);
+            if acknowledged < sent && writer.forgotten == 0 {
+                writer.durable = true;
+                writer.visible = writer.visible.min(acknowledged);
+            }
+        }
+    }
+
+    /// What was acknowledged may be gone, but for what is durable.
+    pub(crate) fn forgotten(&mut self, now: u64) {
+        for writer in &mut self.writers {
+            if !writer.durable {
+                writer.visible = NEVER;
+                writer.forgotten = now;
+            }
+        }
+        self.seen.clear();
+    }
+
+    /// Whether a read from `sent` to `now` may return what one of `candidates` has written; notes
+    /// that it did when there is one only. With `survives`, what was there after the last power loss
+    /// was not lost otherwise.
+    pub(crate) fn read(
+        &mut self,
+        sent: u64,
+        now: u64,
+        commands: &Commands,
+        survives: bool,
+        is_candidate: impl Fn(u32) -> bool,
+    ) -> Result<(), Wrong> {
+        let mut found = None;
+        let mut many = false;
+        let mut wrong = Wrong::FromNowhere;
+        for (place, writer) in self.writers.iter().enumerate() {
+            if writer.sent >= now || !is_candidate(writer.command) {
+                continue;
+            }
+            match self.judge(writer, sent, commands) {
+                Ok(()) => {
+                    many |= found.is_some();
+                    found = Some(place);
+                }
+                Err(why) => wrong = why,
+            }
+        }
+        let place = found.ok_or(wrong)?;
+        // A read that was under way at a loss may have seen what is lost now.
+        if !many && self.writers[place].forgotten < sent {
+            let writer = &mut self.writers[place];
+            writer.visible = writer.visible.min(now);
+            // What is there after a power loss stays there.
+            writer.durable |= writer.forgotten > 0 && survives;
+            let command = writer.command;
+            if self.seen.len() == REMEMBERED {
+                self.seen.remove(0);
+            }
+            self.seen.push(Seen {
+                command,
+                sent,
+                answered: now,
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether a read from `sent` to `now` may return what a command that `is_candidate` has written.
+    pub(crate) fn may_hold(
+        &self,
+        sent: u64,
+        now: u64,
+        commands: &Commands,
+        is_candidate: impl Fn(u32) -> bool,
+    ) -> bool {
+        self.writers.iter().any(|writer| {
+            writer.sent < now
+                && is_candidate(writer.command)
+                && self.judge(writer, sent, commands).is_ok()
+        })
+    }
+
+    fn judge(&self, writer: &Writer, sent: u64, commands: &Commands) -> Result<(), Wrong> {
+        let end = commands.end(writer.command);
+        let mut later = self.writers.iter();
+        if let Some(x) = later.find(|x| x.visible < sent && x.sent > end) {
+            return Err(Wrong::Stale { by: x.command });
+        }
+        let before = |seen: &&Seen| {
+            seen.answered < sent && seen.command != writer.command && end < seen.sent
+        };
+        match self.seen.iter().find(before) {
+            Some(seen) => Err(Wrong::Returned { by: seen.command }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether something may have been copied to it.
+    pub(crate) fn has_copies(&self, commands: &Commands) -> bool {
+        self.writers
+            .iter()
+            .any(|writer| commands.copies(writer.command))
+    }
+}
+
+/// A block whose bits are set one by one by ORWRITE, each by a command of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Bits {
+    writers: Vec<(u32, Writer)>,
+}
+
+impl Bits {
+    pub(crate) fn sent(&mut self, command: u32, bit: u32, now: u64) {
+        let writer = Writer {
+            command,
+            sent: now,
+            visible: NEVER,
+            durable: false,
+            forgotten: 0,
+        };
+        self.writers.push((bit, writer));
+    }
+
+    pub(crate) fn acknowledged(&mut self, command: u32, durable: bool, now: u64) {
+        for (_, writer) in &mut self.writers {
+            if writer.command == command && writer.forgotten == 0 {
+                writer.visible = writer.visible.min(now);
+                writer.durable |= durable;
+            }
+        }
+    }
+
+    pub(crate) fn resent(&mut self, command: u32) {
+        for (_, writer) in &mut self.writers {
+            if writer.command == command {
+                writer.forgotten = 0;
+            }
+        }
+    }
+
+    pub(crate) fn refused(&mut self, command: u32) {
+        self.writers.retain(|(_, writer)| writer.command != command);
+    }
+
+    pub(crate) fn flushed(&mut self, sent: u64, commands: &Commands) {
+        for (_, writer) in &mut self.writers {
+            let acknowledged = commands.acknowledged(writer.command);
+            if acknowledged < sent && writer.forgotten == 0 {
+                writer.durable = true;
+                writer.visible = writer.visible.min(acknowledged);
+            }
+        }
+    }
+
+    pub(crate) fn forgotten(&mut self, now: u64) {
+        for (_, writer) in &mut self.writers {
+            if !writer.durable {
+                writer.visible = NEVER;
+                writer.forgotten = now;
+            }
+        }
+    }
+
+    /// Whether a read from `sent` to `now` may return these bits.
+    pub(crate) fn read(&mut self, sent: u64, now: u64, bits: &[u8]) -> Result<(), Wrong> {
+        let mut explained = 0;
+        for (bit, writer) in &mut self.writers {
+            let is_set = bits[*bit as usize / 8] & 1 << (*bit % 8) != 0;
+            if is_set && writer.sent < now {
+                explained += 1;
+                writer.visible = writer.visible.min(now);
+            } else if !is_set && writer.visible < sent {
+                return Err(Wrong::Stale { by: writer.command });
+            }
+        }
+        let set: u32 = bits.iter().map(|byte| byte.count_ones()).sum();
+        match explained == set {
+            true => Ok(()),
+            false => Err(Wrong::FromNowhere),
+        }
+    }
+}

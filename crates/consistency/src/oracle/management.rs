@@ -1,0 +1,227 @@
+//! Task management functions, restarts, and the end of a run.
+
+use super::*;
+
+impl Oracle {
+    /// A task management function is sent, with that CmdSN; gives its number. `task` is the attempt
+    /// that ABORT TASK is for.
+    pub(crate) fn managed_sent(
+        &mut self,
+        session: u32,
+        function: Function,
+        unit: u8,
+        (task, cmd_sn): (Option<u32>, u32),
+        now: u64,
+    ) -> u32 {
+        let nexus = self.sessions[session as usize].nexus;
+        let units: Vec<u8> = match function {
+            Function::TargetReset => (0..self.units.len() as u8).collect(),
+            _ => vec![unit],
+        };
+        let others = matches!(
+            function,
+            Function::ClearTaskSet | Function::UnitReset | Function::TargetReset
+        );
+        let mut ends = Vec::new();
+        for (number, attempt) in (0..).zip(&mut self.commands.attempts) {
+            if attempt.ended != NEVER || !units.contains(&attempt.unit) {
+                continue;
+            }
+            let own = attempt.nexus.session == session;
+            // RFC 7143 §11.5.1: those that were sent after it are not affected.
+            let before = own && (attempt.cmd_sn.wrapping_sub(cmd_sn) as i32) < 0;
+            let hit = match function {
+                Function::AbortTask => Some(number) == task,
+                Function::AbortTaskSet => before,
+                // Those of others that the target had taken in before the function was sent.
+                _ => before || !own && attempt.arrived < now,
+            };
+            if hit || others {
+                attempt.may_be_aborted = true;
+            }
+            if hit {
+                ends.push(number);
+            }
+        }
+        let mut changes = Vec::new();
+        let resets = matches!(function, Function::UnitReset | Function::TargetReset);
+        for &unit in &units {
+            let attention = match function {
+                Function::ClearTaskSet => Attention::CommandsCleared,
+                _ if resets => Attention::Reset,
+                _ => break,
+            };
+            if resets {
+                let write_cache = self.units[usize::from(unit)].write_cache;
+                let what = Change::Reset { write_cache };
+                let change = self.next_change;
+                self.next_change += 1;
+                self.units[usize::from(unit)]
+                    .possible
+                    .begin(change, what, nexus, now);
+                changes.push((unit, change));
+            }
+            for (number, attentions) in (0..).zip(&mut self.units[usize::from(unit)].attentions) {
+                if resets || number != session {
+                    attentions.may(attention, now);
+                }
+            }
+        }
+        self.managed.push(Managed {
+            nexus,
+            function,
+            units,
+            sent: now,
+            changes,
+            ends,
+            is_over: false,
+        });
+        self.managed.len() as u32 - 1
+    }
+
+    /// A function was answered; `complete` when it was carried out.
+    pub(crate) fn managed_answered(&mut self, number: u32, complete: bool, link: usize, now: u64) {
+        let managed = &mut self.managed[number as usize];
+        if managed.is_over {
+            let function = managed.function;
+            self.violate(Rule::Answer, || format!("{function:?} was answered twice"));
+            return;
+        }
+        managed.is_over = true;
+        let (nexus, sent, function) = (managed.nexus, managed.sent, managed.function);
+        let ends = std::mem::take(&mut managed.ends);
+        let changes = std::mem::take(&mut managed.changes);
+        let session = nexus.session;
+        self.first_answer(session, now);
+        if !complete {
+            for (unit, change) in changes {
+                self.units[usize::from(unit)].possible.abandon(change, now);
+            }
+            // A task that is not there was answered, or another function has ended it.
+            if let (Function::AbortTask, [task]) = (function, &ends[..]) {
+                let attempt = self.commands.attempts[*task as usize];
+                let was_hit = self.managed.iter().any(|other| {
+                    other.function != Function::AbortTask && other.units.contains(&attempt.unit)
+                });
+                if !attempt.over && !was_hit {
+                    self.violate_command(Rule::Answer, attempt.command, || {
+                        "has no answer, and is said not to exist".to_owned()
+                    });
+                }
+            }
+            return;
+        }
+        for (unit, change) in changes {
+            let possible = &mut self.units[usize::from(unit)].possible;
+            if possible.done(change, now).is_none() {
+                self.violate(Rule::Conflict, || {
+                    format!("nothing explains how {function:?} ended")
+                });
+            }
+            for attentions in &mut self.units[usize::from(unit)].attentions {
+                attentions.must(Attention::Reset, sent, now);
+            }
+        }
+        for attempt in ends {
+            let found = self.commands.attempts[attempt as usize];
+            if found.nexus.session == session && !found.over {
+                self.commands.attempts[attempt as usize].silenced_on = Some(link);
+                self.close_attempt(attempt, now);
+            } else {
+                self.commands.end_attempt(attempt, now);
+            }
+        }
+    }
+
+    /// The session that had sent a function is lost: nobody will say what has become of it.
+    pub(crate) fn managed_lost(&mut self, number: u32, now: u64) {
+        let changes = std::mem::take(&mut self.managed[number as usize].changes);
+        for (unit, change) in changes {
+            self.units[usize::from(unit)].possible.abandon(change, now);
+        }
+    }
+
+    /// The target was started again.
+    pub(crate) fn restarted(&mut self, power_lost: bool, now: u64) {
+        for number in 0..self.commands.attempts.len() {
+            self.commands.end_attempt(number as u32, now);
+            self.commands.attempts[number].over = true;
+        }
+        for view in &mut self.sessions {
+            view.open.clear();
+            view.is_lost = true;
+            view.is_gone = true;
+        }
+        for managed in &mut self.managed {
+            managed.is_over = true;
+        }
+        self.changes.clear();
+        for unit in &mut self.units {
+            unit.possible.restart(unit.write_cache, now);
+            for attentions in &mut unit.attentions {
+                attentions.clear();
+            }
+        }
+        if power_lost {
+            for unit in 0..self.units.len() {
+                self.units[unit].forget(now);
+                self.units[unit].survives = true;
+            }
+        }
+    }
+
+    /// The store of a unit has lost what was acknowledged, but for what is durable.
+    pub(crate) fn data_lost(&mut self, unit: u8, now: u64) {
+        let unit = &mut self.units[usize::from(unit)];
+        unit.forget(now);
+        unit.survives = false;
+    }
+
+    /// Nothing moves any more: every task of a session that is up has its answer.
+    pub(crate) fn at_rest(&mut self, session: u32) {
+        let open = self.sessions[session as usize].open.iter();
+        let missing = open
+            .map(|open| self.commands.attempts[*open as usize])
+            .find(|attempt| !attempt.may_be_aborted);
+        if let Some(attempt) = missing {
+            self.violate_command(Rule::Answer, attempt.command, || {
+                format!("sent at {} was never answered", attempt.sent)
+            });
+        }
+    }
+}
+
+impl Unit {
+    /// What was acknowledged may be gone, but for what is durable.
+    fn forget(&mut self, now: u64) {
+        for block in &mut self.blocks {
+            block.forgotten(now);
+        }
+        for bits in &mut self.bits {
+            bits.forgotten(now);
+        }
+        self.replaced.clear();
+    }
+}
+
+impl Oracle {
+    /// A block is on the medium as it is: judged as a read of it would be.
+    pub(crate) fn audited(&mut self, unit: u8, lba: u32, block: &[u8], sent: u64, now: u64) {
+        let attempt = Attempt {
+            command: blocks::NOBODY,
+            nexus: Nexus {
+                port: 0,
+                session: 0,
+            },
+            unit,
+            cmd_sn: 0,
+            sent,
+            arrived: sent,
+            ended: NEVER,
+            over: false,
+            may_be_aborted: false,
+            silenced_on: None,
+        };
+        self.judge_block(&attempt, unit, lba, block, now);
+    }
+}

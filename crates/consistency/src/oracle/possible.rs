@@ -1,0 +1,249 @@
+//! What may hold at a unit, as changes under way may have happened or not.
+
+use super::rights::{Applied, Change, Nexus, Outcome, Port, Rights, Told};
+
+/// A change under way.
+#[derive(Debug, Clone)]
+struct Pending {
+    /// Its number.
+    change: u32,
+    what: Change,
+    nexus: Nexus,
+}
+
+/// A change that has happened, but whose answer is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Happened {
+    change: u32,
+    told: Vec<Told>,
+    aborted: Vec<Port>,
+    /// What held before.
+    before: Rights,
+}
+
+/// One way in which it may stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Way {
+    rights: Rights,
+    happened: Vec<Happened>,
+}
+
+/// What may hold at a unit, now and earlier.
+#[derive(Debug)]
+pub(crate) struct Possible {
+    /// From when on which ways were possible; the last one is now. Never empty.
+    epochs: Vec<(u64, Vec<Way>)>,
+    pending: Vec<Pending>,
+}
+
+/// What a change that was answered with GOOD has surely done, and what it may have done.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) must_tell: Vec<Told>,
+    pub(crate) may_tell: Vec<Told>,
+    /// Ports whose tasks were aborted.
+    pub(crate) aborted: Vec<Port>,
+}
+
+impl Possible {
+    pub(crate) fn new(rights: Rights) -> Possible {
+        let way = Way {
+            rights,
+            happened: Vec::new(),
+        };
+        Possible {
+            epochs: vec![(0, vec![way])],
+            pending: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> &[Way] {
+        self.epochs.last().map_or(&[], |(_, ways)| ways)
+    }
+
+    /// How many changes are under way.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    fn enter(&mut self, now: u64, ways: Vec<Way>) {
+        self.epochs.push((now, ways));
+    }
+
+    /// Whether `test` holds of something that was possible at some time since `since`.
+    pub(crate) fn ever(&self, since: u64, mut test: impl FnMut(&Rights) -> bool) -> bool {
+        let first = self.epochs.iter().rposition(|(from, _)| *from <= since);
+        let since = &self.epochs[first.unwrap_or(0)..];
+        since
+            .iter()
+            .any(|(_, ways)| ways.iter().any(|way| test(&way.rights)))
+    }
+
+    /// Whether `test` holds of something that is possible now.
+    pub(crate) fn may(&self, mut test: impl FnMut(&Rights) -> bool) -> bool {
+        self.now().iter().any(|way| test(&way.rights))
+    }
+
+    /// A change begins. Gives what it may tell others.
+    pub(crate) fn begin(&mut self, change: u32, what: Change, nexus: Nexus, now: u64) -> Vec<Told> {
+        self.pending.push(Pending {
+            change,
+            what,
+            nexus,
+        });
+        let mut ways = self.now().to_vec();
+        self.close(&mut ways);
+        let mut told: Vec<Told> = Vec::new();
+        for happened in ways.iter().flat_map(|way| &way.happened) {
+            for one in happened.told.iter().filter(|_| happened.change == change) {
+                if !told.contains(one) {
+                    told.push(*one);
+                }
+            }
+        }
+        self.enter(now, ways);
+        told
+    }
+
+    /// Adds every way that changes under way can lead to.
+    fn close(&self, ways: &mut Vec<Way>) {
+        let mut place = 0;
+        while place < ways.len() {
+            for pending in &self.pending {
+                let way = &ways[place];
+                if way.happened.iter().any(|one| one.change == pending.change) {
+                    continue;
+                }
+                let Ok(applied) = way.rights.apply(&pending.what, pending.nexus) else {
+                    continue;
+                };
+                let Applied {
+                    rights,
+                    told,
+                    aborted,
+                } = applied;
+                let mut happened = way.happened.clone();
+                happened.push(Happened {
+                    change: pending.change,
+                    told,
+                    aborted,
+                    before: way.rights.clone(),
+                });
+                let next = Way { rights, happened };
+                if !ways.contains(&next) {
+                    ways.push(next);
+                }
+            }
+            place += 1;
+        }
+    }
+
+    /// A change was answered with GOOD. `None` when nothing explains that.
+    pub(crate) fn done(&mut self, change: u32, now: u64) -> Option<Done> {
+        let mut done = Done::default();
+        let mut first = true;
+        let mut ways = Vec::new();
+        for way in self.now() {
+            let found = way.happened.iter().position(|one| one.change == change);
+            let Some(place) = found else { continue };
+            let mut way = way.clone();
+            let happened = way.happened.remove(place);
+            if first {
+                done.must_tell.clone_from(&happened.told);
+                done.aborted.clone_from(&happened.aborted);
+                first = false;
+            } else {
+                done.must_tell.retain(|one| happened.told.contains(one));
+                done.aborted.retain(|one| happened.aborted.contains(one));
+            }
+            for one in happened.told {
+                if !done.may_tell.contains(&one) {
+                    done.may_tell.push(one);
+                }
+            }
+            if !ways.contains(&way) {
+                ways.push(way);
+            }
+        }
+        self.pending.retain(|one| one.change != change);
+        if ways.is_empty() {
+            return None;
+        }
+        self.enter(now, ways);
+        Some(done)
+    }
+
+    /// A change was answered otherwise, and has not happened. With an `outcome` that reservations
+    /// explain, it must be possible since `since`. Says whether anything explains that.
+    pub(crate) fn refused(
+        &mut self,
+        change: u32,
+        outcome: Option<Outcome>,
+        since: u64,
+        now: u64,
+    ) -> bool {
+        let found = self.pending.iter().position(|one| one.change == change);
+        let Some(place) = found else { return true };
+        let pending = self.pending.remove(place);
+        if let Some(outcome) = outcome
+            && !self.ever(since, |rights| {
+                let found = rights.apply(&pending.what, pending.nexus).err();
+                found == Some(outcome) || found == Some(Outcome::Either)
+            })
+        {
+            return false;
+        }
+        let mut ways = self.now().to_vec();
+        ways.retain(|way| way.happened.iter().all(|one| one.change != change));
+        if ways.is_empty() {
+            return false;
+        }
+        self.enter(now, ways);
+        true
+    }
+
+    /// Nobody will ever say whether a change has happened; it will not happen any more.
+    pub(crate) fn abandon(&mut self, change: u32, now: u64) {
+        let before = self.pending.len();
+        self.pending.retain(|one| one.change != change);
+        if self.pending.len() == before {
+            return;
+        }
+        let mut ways: Vec<Way> = Vec::new();
+        for way in self.now() {
+            let mut way = way.clone();
+            way.happened.retain(|one| one.change != change);
+            if !ways.contains(&way) {
+                ways.push(way);
+            }
+        }
+        self.enter(now, ways);
+    }
+
+    /// The target starts again: what was not answered may have been kept or not.
+    pub(crate) fn restart(&mut self, write_cache: bool, now: u64) {
+        let mut ways: Vec<Way> = Vec::new();
+        for way in self.now() {
+            let earlier = way.happened.iter().map(|one| &one.before);
+            for rights in earlier.chain([&way.rights]) {
+                let way = Way {
+                    rights: rights.restarted(write_cache),
+                    happened: Vec::new(),
+                };
+                if !ways.contains(&way) {
+                    ways.push(way);
+                }
+            }
+        }
+        self.pending.clear();
+        self.enter(now, ways);
+    }
+
+    /// Forgets what was possible before `since`.
+    pub(crate) fn forget(&mut self, since: u64) {
+        if self.epochs.len() > 16 {
+            let first = self.epochs.iter().rposition(|(from, _)| *from <= since);
+            self.epochs.drain(..first.unwrap_or(0));
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What the target has asked of its stores: operations that wait, run block by block, and are done.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use wansan_iscsi::scsi::{MediumOperation, Sense};
+use wansan_san::store::{MediumJob, Store, StoreError};
+
+use crate::medium::{BLOCK_BYTES, Medium};
+use crate::random::Random;
+
+/// Names a task: the session's serial number and the Initiator Task Tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asker {
+    pub(crate) session: u32,
+    pub(crate) task: wansan_trace::TaskTag,
+}
+
+/// One operation.
+pub(crate) enum Job {
+    Read {
+        lba: usize,
+        buffer: Vec<u8>,
+    },
+    Write {
+        lba: usize,
+        data: Vec<u8>,
+        fua: bool,
+    },
+    Flush,
+    Medium {
+        operation: Box<MediumOperation>,
+        fua: bool,
+    },
+}
+
+/// What a store has answered.
+pub(crate) enum Done {
+    Read(Result<Vec<u8>, Sense>),
+    Status(Result<(), Sense>),
+    Medium(Result<Vec<u8>, Sense>),
+}
+
+struct Running {
+    asker: Asker,
+    unit: usize,
+    job: Job,
+    /// Blocks that have been moved, in this order: from the front, from the back or from within.
+    order: Order,
+    moved: usize,
+    /// Blocks that a flush has to bring to the disk.
+    dirty: Vec<u32>,
+    /// Turns that it stands still for.
+    stalls: u32,
+}
+
+#[derive(Clone, Copy)]
+enum Order {
+    Forwards,
+    Backwards,
+    /// Beginning at that block.
+    Around(usize),
+}
+
+impl Order {
+    fn place(self, moved: usize, blocks: usize) -> usize {
+        match self {
+            Order::Forwards => moved,
+            Order::Backwards => blocks - 1 - moved,
+            Order::Around(first) => (first + moved) % blocks,
+        }
+    }
+}
+
+/// The stores of a target and their operations.
+pub(crate) struct StoreQueue {
+    mediums: Vec<Arc<Medium>>,
+    stores: Arc<[Arc<dyn Store>]>,
+    waiting: VecDeque<(Asker, usize, Job)>,
+    running: Vec<Running>,
+    done: Vec<(Asker, Done)>,
+    workers: usize,
+    slow: u16,
+    /// What is kept of each unit's persistent reservations.
+    pub(crate) kept: Vec<String>,
+}
+
+impl StoreQueue {
+    pub(crate) fn new(mediums: Vec<Arc<Medium>>, workers: usize, slow: u16) -> StoreQueue {
+        let stores = mediums.iter().map(|medium| {
+            let store: Arc<dyn Store> = Arc::clone(medium) as Arc<dyn Store>;
+            store
+        });
+        StoreQueue {
+            stores: stores.collect(),
+            kept: vec![String::new(); mediums.len()],
+            mediums,
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+            done: Vec::new(),
+            workers,
+            slow,
+        }
+    }
+
+    pub(crate) fn submit(&mut self, asker: Asker, unit: usize, job: Job) {
+        self.waiting.push_back((asker, unit, job));
+    }
+
+    /// Takes out what a session that has ended still waited to ask; says how much that was.
+    pub(crate) fn withdraw(&mut self, session: u32) -> usize {
+        let before = self.waiting.len();
+        self.waiting.retain(|(asker, ..)| asker.session != session);
+        before - self.waiting.len()
+    }
+
+    /// The process has ended: nothing is done any more.
+    pub(crate) fn clear(&mut self) {
+        self.waiting.clear();
+        self.running.clear();
+        self.done.clear();
+    }
+
+    /// An answer, if there is one.
+    pub(crate) fn answer(&mut self, random: &mut Random) -> Option<(Asker, Done)> {
+        if self.done.is_empty() {
+            return None;
+        }
+        let place = random.below(self.done.len());
+        Some(self.done.swap_remove(place))
+    }
+
+    /// Begins an operation, or goes on with one. Says whether anything was to do.
+    pub(crate) fn work(&mut self, random: &mut Random) -> bool {
+        if self.running.len() < self.workers
+            && (self.running.is_empty() || random.one_in(2))
+            && let Some((asker, unit, job)) = self.waiting.pop_front()
+        {
+            self.begin(asker, unit, job, random);
+            return true;
+        }
+        if self.running.is_empty() {
+            return false;
+        }
+        let place = random.below(self.running.len());
+        let running = &mut self.running[place];
+        if running.stalls > 0 {
+            running.stalls -= 1;
+            return true;
+        }
+        let medium = &self.mediums[running.unit];
+        let done = match &mut running.job {
+            Job::Read { lba, buffer } => {
+                let blocks = buffer.len() / BLOCK_BYTES;
+                let until = further(running.moved, blocks, random);
+                for moved in running.moved..until {
+                    let place = running.order.place(moved, blocks);
+                    let into = &mut buffer[place * BLOCK_BYTES..(place + 1) * BLOCK_BYTES];
+                    medium.fetch(*lba + place, into);
+                }
+                running.moved = until;
+                (until == blocks).then(|| Done::Read(Ok(std::mem::take(buffer))))
+            }
+            Job::Write { lba, data, fua } => {
+                let blocks = data.len() / BLOCK_BYTES;
+                let until = further(running.moved, blocks, random);
+                for moved in running.moved..until {
+                    let place = running.order.place(moved, blocks);
+                    let block = &data[place * BLOCK_BYTES..(place + 1) * BLOCK_BYTES];
+                    medium.land(*lba + place, block);
+                }
+                running.moved = until;
+                (until == blocks).then(|| {
+                    let result = match fua {
+                        true => medium.harden(*lba, blocks),
+                        false => Ok(()),
+                    };
+                    Done::Status(result.map_err(|error| error.sense()))
+                })
+            }
+            Job::Flush => {
+                let result = medium.end_flush(&running.dirty);
+                Some(Done::Status(result.map_err(|error| error.sense())))
+            }
+            Job::Medium { operation, fua } => {
+                let fua = *fua;
+                let operation = std::mem::replace(operation, Box::new(NOTHING));
+                Some(Done::Medium(self.carry_out(place, operation, fua)))
+            }
+        };
+        if let Some(done) = done {
+            let running = self.running.swap_remove(place);
+            self.done.push((running.asker, done));
+        }
+        true
+    }
+
+    fn begin(&mut self, asker: Asker, unit: usize, job: Job, random: &mut Random) {
+        let medium = &self.mediums[unit];
+        let begun = match &job {
+            Job::Read { lba, buffer } => {
+                medium.begin_read((*lba * BLOCK_BYTES) as u64, buffer.len())
+            }
+            Job::Write { lba, data, .. } => {
+                medium.begin_write((*lba * BLOCK_BYTES) as u64, data.len())
+            }
+            Job::Flush | Job::Medium { .. } => Ok(()),
+        };
+        if let Err(error) = begun {
+            let sense = error.sense();
+            let done = match job {
+                Job::Read { .. } => Done::Read(Err(sense)),
+                _ => Done::Status(Err(sense)),
+            };
+            self.done.push((asker, done));
+            return;
+        }
+        let (dirty, blocks) = match &job {
+            Job::Flush => (medium.begin_flush(), 1),
+            Job::Read { buffer: data, .. } | Job::Write { data, .. } => {
+                (Vec::new(), data.len() / BLOCK_BYTES)
+            }
+            Job::Medium { .. } => (Vec::new(), 1),
+        };
+        let order = match random.below(3) {
+            0 => Order::Forwards,
+            1 => Order::Backwards,
+            _ => Order::Around(random.below(blocks.max(1))),
+        };
+        let stalls = match random.per_mille(self.slow) {
+            true => random.between(1, 40) as u32,
+            false => 0,
+        };
+        self.running.push(Running {
+            asker,
+            unit,
+            job,
+            order,
+            moved: 0,
+            dirty,
+            stalls,
+        });
+    }
+
+    fn carry_out(
+        &mut self,
+        place: usize,
+        operation: Box<MediumOperation>,
+        fua: bool,
+    ) -> Result<Vec<u8>, Sense> {
+        let unit = self.running[place].unit;
+        if let MediumOperation::KeepReservations(change) = &*operation {
+            // The file beside the store; an error there is one of the store's too.
+            let kept = self.mediums[unit].begin_write(0, 0);
+            change.end(kept.is_ok());
+            if kept.is_ok() {
+                change.text().clone_into(&mut self.kept[unit]);
+            }
+            let error = |_| StoreError::Reservations(std::io::Error::from_raw_os_error(28));
+            return kept
+                .map(|()| Vec::new())
+                .map_err(|kept| error(kept).sense());
+        }
+        let mut job = MediumJob::new(operation, &self.stores, unit, fua);
+        job.run().map_err(|error| error.sense())?;
+        Ok(job.into_output())
+    }
+}
+
+/// How far an operation gets in this turn.
+fn further(moved: usize, blocks: usize, random: &mut Random) -> usize {
+    match random.one_in(2) {
+        true => blocks,
+        false => moved + random.between(1, blocks - moved),
+    }
+}
+
+/// What is left in the place of an operation that is carried out.
+const NOTHING: MediumOperation = MediumOperation::PreFetch {
+    offset_bytes: 0,
+    len_bytes: 0,
+};

@@ -1,0 +1,563 @@
+//! The target: its session machines, and around them what the driver of `wansan_san::target` decides:
+//! which session a login means, which one it replaces, and when sessions hear of each other.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, Wanted};
+use wansan_iscsi::login::{
+    Accepted, Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions,
+};
+use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice};
+use wansan_iscsi::target::{
+    Close, Connection, Handshake, HandshakeError, Memory, Remains, Session, SessionConfig, Work,
+};
+use wansan_iscsi::wire::LoginStatus;
+use wansan_trace::{Instant, Recorder, SessionId};
+
+use crate::history::Setup;
+use crate::medium::BLOCK_BYTES;
+use crate::store_queue::{Asker, Done, Job, StoreQueue};
+
+/// The target's iSCSI name.
+pub(crate) const TARGET: &str = "iqn.2026-01.net.example:consistency";
+
+/// A connection's number in the world.
+pub(crate) type LinkId = usize;
+
+/// A session that lives at the target.
+pub(crate) struct Served {
+    pub(crate) session: Session,
+    /// The number of the session among all that there were.
+    pub(crate) serial: u32,
+    nexus: (String, [u8; 6]),
+    /// The connections, by their places.
+    links: Vec<Option<LinkId>>,
+    at_stores: usize,
+    owner: usize,
+}
+
+/// A session that has ended while stores were at work for it.
+struct Lingering {
+    serial: u32,
+    at_stores: usize,
+    /// What others may wait for until then.
+    _remains: Remains,
+}
+
+/// What one thread tells another.
+#[derive(PartialEq, Eq)]
+enum Mail {
+    /// Sessions have something to look at that others have done.
+    Review,
+    EndSession(u32),
+}
+
+/// What the world has to hear of.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// The connection is closed by the target; these bytes are still on their way.
+    Closed(LinkId, Vec<u8>, Option<Close>),
+    /// The session has ended at the target.
+    SessionOver(u32),
+}
+
+/// The target.
+pub(crate) struct Target {
+    config: SessionConfig,
+    wanted: Wanted,
+    pub(crate) sessions: Vec<Served>,
+    lingering: Vec<Lingering>,
+    /// The living session of each nexus, with its owner.
+    known: HashMap<(String, [u8; 6]), (SessionId, u32)>,
+    last_tsih: u16,
+    last_serial: u32,
+    mailboxes: Vec<VecDeque<Mail>>,
+    /// The device has rung.
+    bell: Arc<AtomicBool>,
+    pub(crate) told: VecDeque<Told>,
+    next_owner: usize,
+}
+
+/// A connection that has logged in at the target.
+pub(crate) struct Seated {
+    pub(crate) serial: u32,
+    pub(crate) place: usize,
+    pub(crate) leads: bool,
+}
+
+/// The logical units of a setup.
+pub(crate) fn units(setup: &Setup) -> Vec<LogicalUnit> {
+    let units = setup.units.iter().zip(0..).map(|(unit, number)| {
+        let size_bytes = u64::from(unit.blocks) * BLOCK_BYTES as u64;
+        let geometry = Geometry::new(size_bytes, BLOCK_BYTES as u32, 0);
+        LogicalUnit {
+            identity: Identity {
+                target_name: TARGET.to_owned(),
+                portal_group_tag: 1,
+                number,
+            },
+            geometry: geometry.unwrap_or_else(|error| unreachable!("{error}")),
+            write_cache: unit.write_cache,
+            read_only: false,
+            thin: unit.thin,
+            keeps_reservations: unit.keeps_reservations,
+        }
+    });
+    units.collect()
+}
+
+impl Target {
+    /// A target that has just been started, with the serial numbers of sessions going on at
+    /// `last_serial`.
+    pub(crate) fn start(
+        setup: &Setup,
+        wanted: Wanted,
+        kept: &[String],
+        last_serial: u32,
+    ) -> Result<Target, String> {
+        let device = TargetDevice::new(units(setup)).map_err(|error| error.to_string())?;
+        for (place, text) in kept.iter().enumerate() {
+            if !device.restore(place, text) {
+                return Err(format!(
+                    "what was kept of unit {place} cannot be read: {text}"
+                ));
+            }
+        }
+        let bell = Arc::new(AtomicBool::new(false));
+        let rung = Arc::clone(&bell);
+        device.set_bell(move || rung.store(true, Ordering::Relaxed));
+        let device = Arc::new(device);
+        Ok(Target {
+            config: SessionConfig {
+                device,
+                command_window: setup.command_window,
+                memory: Memory::new(1 << 30),
+                separate_status: false,
+                join_sends: true,
+            },
+            bell,
+            wanted,
+            sessions: Vec::new(),
+            lingering: Vec::new(),
+            known: HashMap::new(),
+            last_tsih: last_serial as u16,
+            last_serial,
+            mailboxes: (0..setup.threads.max(1)).map(|_| VecDeque::new()).collect(),
+            told: VecDeque::new(),
+            next_owner: 0,
+        })
+    }
+
+    pub(crate) fn last_serial(&self) -> u32 {
+        self.last_serial
+    }
+
+    fn at(&mut self, serial: u32) -> Option<usize> {
+        self.sessions
+            .iter()
+            .position(|served| served.serial == serial)
+    }
+
+    /// The session with that serial number.
+    pub(crate) fn session(&mut self, serial: u32) -> Option<&mut Session> {
+        let mut sessions = self.sessions.iter_mut();
+        let served = sessions.find(|served| served.serial == serial)?;
+        Some(&mut served.session)
+    }
+
+    pub(crate) fn connection(&mut self, serial: u32, place: usize) -> Option<&mut Connection> {
+        self.session(serial)?.connection(place)
+    }
+
+    /// Goes on with a login, and seats the connection when it has logged in.
+    pub(crate) fn log_in(
+        &mut self,
+        handshake: &mut Option<Box<Handshake>>,
+        link: LinkId,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Result<Option<(Seated, Accepted)>, HandshakeError> {
+        let Some(machine) = handshake else {
+            return Ok(None);
+        };
+        let mut desk = Desk {
+            target: self,
+            replaced: None,
+            entered: None,
+        };
+        let accepted = machine.receive(&mut desk)?;
+        let Desk {
+            replaced, entered, ..
+        } = desk;
+        if let Some(replaced) = replaced {
+            self.post_end(replaced);
+        }
+        let Some(accepted) = accepted else {
+            return Ok(None);
+        };
+        let Some(machine) = handshake.take() else {
+            return Ok(None);
+        };
+        let seated = self.seat(*machine, &accepted, entered, link, now, trace);
+        Ok(Some((seated, *accepted)))
+    }
+
+    /// Has the owner of a session that was pushed out end it.
+    fn post_end(&mut self, serial: u32) {
+        if let Some(at) = self.at(serial) {
+            let owner = self.sessions[at].owner;
+            self.mailboxes[owner].push_back(Mail::EndSession(serial));
+        }
+    }
+
+    fn seat(
+        &mut self,
+        handshake: Handshake,
+        accepted: &Accepted,
+        entered: Option<SessionId>,
+        link: LinkId,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Seated {
+        let id = SessionId::new(accepted.isid, accepted.tsih);
+        if entered.is_none()
+            && let Some(at) = self.sessions.iter().position(|one| one.session.id() == id)
+        {
+            let served = &mut self.sessions[at];
+            let old = served.session.place_of(accepted.cid);
+            if let Some(old) = old {
+                served.session.reinstated(old);
+            }
+            let place = served.session.join(handshake.into_connection(accepted));
+            served.links.resize(served.links.len().max(place + 1), None);
+            let pushed = old.map(|old| served.links[old]);
+            served.links[place] = Some(link);
+            let serial = served.serial;
+            if let (Some(Some(_)), Some(old)) = (pushed, old) {
+                self.close(serial, old, None, now, trace);
+            }
+            return Seated {
+                serial,
+                place,
+                leads: false,
+            };
+        }
+        let nexus = (accepted.initiator_name.clone(), accepted.isid);
+        let session = handshake.into_session(accepted.clone(), self.config.clone(), Arc::new([]));
+        let serial = self.last_serial;
+        let owner = self.next_owner;
+        self.next_owner = (owner + 1) % self.mailboxes.len();
+        self.sessions.push(Served {
+            session,
+            serial,
+            nexus,
+            links: vec![Some(link)],
+            at_stores: 0,
+            owner,
+        });
+        Seated {
+            serial,
+            place: 0,
+            leads: true,
+        }
+    }
+
+    /// Serves a session: handles what has come at `place`, asks the stores, and tells others.
+    pub(crate) fn serve(
+        &mut self,
+        serial: u32,
+        place: Option<usize>,
+        stores: &mut StoreQueue,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let Some(at) = self.at(serial) else { return };
+        let served = &mut self.sessions[at];
+        if let Some(place) = place {
+            served.session.receive(place, now, trace);
+        }
+        for other in 0..served.links.len() {
+            if Some(other) != place && served.session.is_busy(other) {
+                served.session.receive(other, now, trace);
+            }
+            while let Some(work) = served.session.poll_work(other, now, trace) {
+                served.at_stores += 1;
+                let (task, unit, job) = job_of(work);
+                let session = serial;
+                stores.submit(Asker { session, task }, unit, job);
+            }
+        }
+        while let Some((place, close)) = self.sessions[at].session.poll_end() {
+            self.close(serial, place, Some(close), now, trace);
+            if self.at(serial) != Some(at) {
+                return;
+            }
+        }
+    }
+
+    /// Takes the connection at `place` out of its session, which may end with it.
+    fn close(
+        &mut self,
+        serial: u32,
+        place: usize,
+        why: Option<Close>,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let Some(at) = self.at(serial) else { return };
+        let served = &mut self.sessions[at];
+        let rest = served.session.leave(place, now, trace);
+        let link = served.links.get_mut(place).and_then(Option::take);
+        if let Some(link) = link {
+            self.told.push_back(Told::Closed(link, rest, why));
+        }
+        if self.sessions[at].session.is_over() {
+            self.end(at);
+        }
+    }
+
+    /// The socket of the connection at `place` is dead.
+    pub(crate) fn hang_up(
+        &mut self,
+        serial: u32,
+        place: usize,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let Some(at) = self.at(serial) else { return };
+        let served = &mut self.sessions[at];
+        served.session.leave(place, now, trace);
+        if let Some(link) = served.links.get_mut(place) {
+            *link = None;
+        }
+        if served.session.is_over() {
+            self.end(at);
+        }
+    }
+
+    /// Ends the session at that place.
+    fn end(&mut self, at: usize) {
+        let served = self.sessions.swap_remove(at);
+        let id = served.session.id();
+        self.told.push_back(Told::SessionOver(served.serial));
+        self.known.retain(|_, (known, _)| *known != id);
+        self.lingering.push(Lingering {
+            serial: served.serial,
+            at_stores: served.at_stores,
+            _remains: served.session.end(),
+        });
+    }
+
+    /// Sessions that have ended withdraw what the stores have not begun, and are forgotten when
+    /// nothing of them is left there.
+    pub(crate) fn settle(&mut self, stores: &mut StoreQueue) {
+        let mut place = 0;
+        while place < self.lingering.len() {
+            let serial = self.lingering[place].serial;
+            if self.lingering[place].at_stores > 0 {
+                self.lingering[place].at_stores -= stores.withdraw(serial);
+            }
+            if self.lingering[place].at_stores > 0 {
+                place += 1;
+                continue;
+            }
+            self.lingering.swap_remove(place);
+        }
+        if self.bell.swap(false, Ordering::Relaxed) {
+            for mailbox in &mut self.mailboxes {
+                if !mailbox.contains(&Mail::Review) {
+                    mailbox.push_back(Mail::Review);
+                }
+            }
+        }
+    }
+
+    /// A store has answered; gives the session that it was for.
+    pub(crate) fn answered(
+        &mut self,
+        asker: Asker,
+        done: Done,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Option<u32> {
+        let Some(at) = self.at(asker.session) else {
+            let mut lingering = self.lingering.iter_mut();
+            if let Some(one) = lingering.find(|one| one.serial == asker.session) {
+                one.at_stores -= 1;
+            }
+            return None;
+        };
+        let served = &mut self.sessions[at];
+        served.at_stores -= 1;
+        let times = (now, now);
+        match done {
+            Done::Read(read) => {
+                let read = read.as_ref().map(Vec::as_slice).map_err(|sense| *sense);
+                served.session.read_done(asker.task, read, times, trace);
+            }
+            Done::Status(result) => served.session.status_done(asker.task, result, times, trace),
+            Done::Medium(result) => served.session.medium_done(asker.task, result, times, trace),
+        }
+        Some(asker.session)
+    }
+
+    /// How many threads there are.
+    pub(crate) fn threads(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    /// Whether mail waits somewhere.
+    pub(crate) fn has_mail(&self) -> bool {
+        self.mailboxes.iter().any(|mailbox| !mailbox.is_empty())
+    }
+
+    /// A thread reads its mail; gives the sessions that have something to do.
+    pub(crate) fn read_mail(
+        &mut self,
+        thread: usize,
+        now: Instant,
+        trace: &mut Recorder,
+    ) -> Vec<u32> {
+        let mut woken = Vec::new();
+        for mail in std::mem::take(&mut self.mailboxes[thread]) {
+            match mail {
+                Mail::Review => {
+                    let own = |served: &&mut Served| served.owner == thread;
+                    for served in self.sessions.iter_mut().filter(own) {
+                        served.session.review(now, trace);
+                        woken.push(served.serial);
+                    }
+                }
+                Mail::EndSession(serial) => {
+                    if let Some(at) = self.at(serial) {
+                        for place in 0..self.sessions[at].links.len() {
+                            if self.sessions[at].links[place].is_some() {
+                                let rest = self.sessions[at].session.leave(place, now, trace);
+                                if let Some(link) = self.sessions[at].links[place].take() {
+                                    self.told.push_back(Told::Closed(link, rest, None));
+                                }
+                            }
+                        }
+                        self.end(at);
+                    }
+                }
+            }
+        }
+        woken
+    }
+
+    /// What is due about once a second.
+    pub(crate) fn tick(&mut self, now: Instant, trace: &mut Recorder) {
+        for served in &mut self.sessions {
+            served.session.rest();
+            served.session.expire(now, trace);
+        }
+        while let Some(at) = self.sessions.iter().position(|one| one.session.is_over()) {
+            self.end(at);
+        }
+    }
+}
+
+fn job_of(work: Work) -> (wansan_trace::TaskTag, usize, Job) {
+    let lba = |offset_bytes: u64| offset_bytes as usize / BLOCK_BYTES;
+    match work {
+        Work::Read {
+            task,
+            unit,
+            offset_bytes,
+            len_bytes,
+        } => {
+            let job = Job::Read {
+                lba: lba(offset_bytes),
+                buffer: vec![0; len_bytes],
+            };
+            (task, unit, job)
+        }
+        Work::Write {
+            task,
+            unit,
+            offset_bytes,
+            data,
+            fua,
+        } => {
+            let lba = lba(offset_bytes);
+            (task, unit, Job::Write { lba, data, fua })
+        }
+        Work::Flush { task, unit } => (task, unit, Job::Flush),
+        Work::Medium {
+            task,
+            unit,
+            operation,
+            fua,
+        } => (task, unit, Job::Medium { operation, fua }),
+    }
+}
+
+/// One login's view of the target.
+struct Desk<'a> {
+    target: &'a mut Target,
+    replaced: Option<u32>,
+    entered: Option<SessionId>,
+}
+
+impl Desk<'_> {
+    fn joined(&self, candidate: &Candidate<'_>) -> Option<&Session> {
+        let id = SessionId::new(candidate.isid, candidate.tsih);
+        let mut sessions = self.target.sessions.iter();
+        let served = sessions.find(|served| served.session.id() == id)?;
+        let is_known = self.target.known.get(&served.nexus)?.0 == id;
+        (is_known && served.nexus.0 == candidate.initiator_name).then_some(&served.session)
+    }
+}
+
+impl Sessions for Desk<'_> {
+    fn find(&mut self, candidate: &Candidate<'_>) -> Result<Found, Refusal> {
+        let session = self.joined(candidate);
+        Ok(Found {
+            portal_group_tag: 1,
+            target_alias: None,
+            session: session.map(|session| (*session.parameters(), session.window())),
+            chap: None,
+            wanted: Some(self.target.wanted.clone()),
+        })
+    }
+
+    fn admit(
+        &mut self,
+        candidate: &Candidate<'_>,
+        session: &SessionParameters,
+        _: &ConnectionParameters,
+    ) -> Result<Admitted, Refusal> {
+        if candidate.tsih != 0 {
+            let gone = Refusal::Status(LoginStatus::SessionDoesNotExist);
+            let session = self.joined(candidate).ok_or(gone)?;
+            let takes_over = session.place_of(candidate.cid).is_some();
+            let most = usize::from(session.parameters().max_connections);
+            if !takes_over && session.connections() >= most {
+                return Err(Refusal::Status(LoginStatus::TooManyConnections));
+            }
+            return Ok(Admitted {
+                tsih: candidate.tsih,
+                window: session.window(),
+            });
+        }
+        let target = &mut *self.target;
+        let nexus = (candidate.initiator_name.to_owned(), candidate.isid);
+        target.last_tsih = target.last_tsih.wrapping_add(1).max(1);
+        target.last_serial += 1;
+        let id = SessionId::new(candidate.isid, target.last_tsih);
+        let replaced = target.known.insert(nexus, (id, target.last_serial));
+        self.replaced = replaced.map(|(_, serial)| serial);
+        self.entered = Some(id);
+        let exp_cmd_sn = candidate.cmd_sn;
+        Ok(Admitted {
+            tsih: target.last_tsih,
+            window: AnnouncedWindow {
+                exp_cmd_sn,
+                max_cmd_sn: exp_cmd_sn.add(target.config.window(session) - 1),
+            },
+        })
+    }
+}

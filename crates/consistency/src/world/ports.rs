@@ -1,0 +1,699 @@
+//! Initiators: what each session does next, and what it makes of answers and losses.
+
+use wansan_iscsi::initiator::{
+    Command, Completion, Event as SessionEvent, Handshake, HandshakeError, LoginSettings, Session,
+    SessionError,
+};
+use wansan_iscsi::wire::{Lun, TaskAttribute, TaskManagementFunction};
+use wansan_trace::TaskTag;
+
+use super::links::Near;
+use super::{Far, World};
+use crate::command::{Effect, Surroundings, build, key};
+use crate::history::{Function, ReserveOut, Script, Scsi, Step};
+use crate::medium::{BLOCK_BYTES, word_of};
+use crate::oracle::rights::Out;
+use crate::oracle::{Answered, Rule};
+use crate::target::TARGET;
+
+/// A session of an initiator, through all the sessions that follow one another.
+pub(crate) struct Port {
+    pub(crate) host: u8,
+    /// Its number among the initiator ports.
+    pub(crate) number: u16,
+    login: LoginSettings,
+    pub(super) session: Option<Session>,
+    pub(super) state: State,
+    /// The oracle's number of the session.
+    pub(crate) oracle_session: u32,
+    /// The one before it.
+    previous: Option<u32>,
+    cursor: usize,
+    /// Commands that were submitted and are not completed.
+    pub(super) submitted: Vec<(u32, u32)>,
+    /// Commands on the wire: tag, CmdSN and attempt.
+    pub(super) sent: Vec<(u32, u32, u32)>,
+    /// Answers whose data the session still has.
+    pub(super) with_data: Vec<(u32, u32, usize, Answered)>,
+    /// Functions: tag, and the oracle's number.
+    pub(super) managing: Vec<(u32, u32)>,
+    /// What the functions are that were asked for.
+    pub(super) functions: Vec<(u32, Function, u8)>,
+    /// Its place in ISIDs that it goes through.
+    renewals: u8,
+    failures: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// No session, or one that waits for another to take its place.
+    Down,
+    /// A connection logs in.
+    Leading,
+    Up,
+    LoggingOut,
+}
+
+/// Commands that a session holds at once.
+const TASKS: usize = 40;
+
+/// Changes of one unit that are under way at once: the oracle looks at each order of them.
+const CHANGES: usize = 3;
+
+/// ISIDs of each port.
+const RENEWALS: u16 = 16;
+
+fn isid(number: usize, renewals: u8) -> [u8; 6] {
+    [0x80, 0, 0, renewals, 0, number as u8]
+}
+
+fn name(host: u8) -> String {
+    format!("iqn.2026-01.net.example:host{host}")
+}
+
+impl Port {
+    pub(crate) fn new(script: &Script, number: usize) -> Port {
+        Port {
+            host: script.host,
+            number: number as u16 * RENEWALS,
+            login: LoginSettings {
+                initiator: name(script.host),
+                isid: isid(number, 0),
+                target: Some(TARGET.to_owned()),
+                chap: None,
+                wanted: super::wanted(&script.keys),
+            },
+            session: None,
+            state: State::Down,
+            oracle_session: u32::MAX,
+            previous: None,
+            cursor: 0,
+            submitted: Vec::new(),
+            sent: Vec::new(),
+            with_data: Vec::new(),
+            managing: Vec::new(),
+            functions: Vec::new(),
+            renewals: 0,
+            failures: 0,
+        }
+    }
+
+    /// The initiator's end of the connection with that CID.
+    pub(crate) fn connection(
+        &mut self,
+        cid: u16,
+    ) -> Option<&mut wansan_iscsi::initiator::Connection> {
+        let connections = self.session.as_mut()?.connections().iter_mut();
+        let mut connections = connections;
+        connections.find(|connection| connection.id().0 == cid)
+    }
+
+    fn place(&mut self, cid: u16) -> Option<usize> {
+        let connections = self.session.as_mut()?.connections();
+        connections
+            .iter()
+            .position(|connection| connection.id().0 == cid)
+    }
+
+    /// Takes the ISID after this one.
+    fn renew(&mut self, number: usize) {
+        self.renewals = (self.renewals + 1) % RENEWALS as u8;
+        self.number = number as u16 * RENEWALS + u16::from(self.renewals);
+        self.login.isid = isid(number, self.renewals);
+        self.previous = None;
+    }
+}
+
+fn lun(unit: u8) -> Lun {
+    Lun::single_level(u16::from(unit)).unwrap_or_default()
+}
+
+impl World<'_> {
+    /// Lets a port do the next thing of its script; says whether there was one.
+    pub(super) fn advance(&mut self, port: usize) -> bool {
+        let script = &self.history.sessions[port];
+        let done = self.ports[port].cursor >= script.steps.len();
+        match self.ports[port].state {
+            State::Down => !done && self.lead(port),
+            State::Leading | State::LoggingOut => false,
+            State::Up => self.join(port) || !done && self.step(port),
+        }
+    }
+
+    /// Begins a session, or one that takes the place of the lost one.
+    fn lead(&mut self, port: usize) -> bool {
+        let this = &mut self.ports[port];
+        if this.failures > 60 {
+            return false;
+        }
+        let handshake = match &this.session {
+            Some(session) => session.reinstating(&this.login, 0),
+            None => Handshake::lead(&this.login),
+        };
+        match handshake {
+            Ok(handshake) => {
+                this.state = State::Leading;
+                self.open(port, handshake, true);
+                true
+            }
+            Err(error) => {
+                self.oracle
+                    .violate(Rule::Protocol, || format!("no login: {error}"));
+                false
+            }
+        }
+    }
+
+    /// Begins another connection of the session, if one is missing.
+    fn join(&mut self, port: usize) -> bool {
+        let wanted = self.history.sessions[port].keys.connections;
+        let this = &mut self.ports[port];
+        let Some(session) = &mut this.session else {
+            return false;
+        };
+        let most = wanted.min(session.parameters().max_connections);
+        if this.failures > 60 {
+            return false;
+        }
+        for cid in 0..most {
+            let up = session.connections().iter();
+            let mut up = up.map(|connection| connection.id().0);
+            let logs_in = |link: &super::Link| {
+                link.port == port
+                    && matches!(&link.near, Near::Login { handshake, .. } if handshake.cid() == cid)
+            };
+            if up.any(|one| one == cid) || self.links.iter().any(logs_in) || !session.may_join(cid)
+            {
+                continue;
+            }
+            match session.join(&this.login, cid) {
+                Ok(handshake) => {
+                    self.open(port, handshake, false);
+                    return true;
+                }
+                Err(error) => {
+                    self.oracle
+                        .violate(Rule::Protocol, || format!("no login: {error}"));
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    /// Takes the next step of a session that is up.
+    fn step(&mut self, port: usize) -> bool {
+        let script = &self.history.sessions[port];
+        let this = &mut self.ports[port];
+        let Some(session) = &mut this.session else {
+            return false;
+        };
+        if session.connections().is_empty() {
+            return false;
+        }
+        let step = &script.steps[this.cursor];
+        match step {
+            Step::Do(unit, scsi) => {
+                if session.in_flight() >= usize::from(script.depth).min(TASKS) {
+                    return false;
+                }
+                let changes = matches!(
+                    scsi,
+                    Scsi::Reserve6
+                        | Scsi::Release6
+                        | Scsi::ModeSelect { .. }
+                        | Scsi::StartStop { .. }
+                        | Scsi::ReserveOut(_)
+                );
+                if changes && self.oracle.changes_under_way(*unit) >= CHANGES {
+                    return false;
+                }
+                self.submit(port, *unit, scsi);
+            }
+            Step::Await => {
+                if session.in_flight() > 0 {
+                    return false;
+                }
+            }
+            Step::Manage(unit, function) => {
+                if this.functions.len() + this.managing.len() > 2 {
+                    return false;
+                }
+                self.manage(port, *unit, *function);
+            }
+            Step::Cut(cid) => {
+                let cid = *cid;
+                self.say(|| format!("port {port} loses connection {cid}"));
+                self.cut(port, cid);
+            }
+            Step::Reinstate => {
+                self.say(|| format!("port {port} loses all, and comes back"));
+                self.lose_session(port, false);
+            }
+            Step::Renew => {
+                self.say(|| format!("port {port} loses all, and comes back with another ISID"));
+                self.lose_session(port, true);
+                self.ports[port].renew(port);
+            }
+            Step::Logout => {
+                if session.in_flight() > 0 && self.random.one_in(2) {
+                    return false;
+                }
+                let now = self.instant();
+                let this = &mut self.ports[port];
+                let session = this.session.as_mut();
+                let asked = session.and_then(|session| session.logout(now, &mut self.trace));
+                if asked.is_some() {
+                    this.state = State::LoggingOut;
+                    self.say(|| format!("port {port} logs out"));
+                }
+            }
+            Step::Sleep(seconds) => {
+                self.pass(u64::from(*seconds) * 1_000_000_000);
+            }
+        }
+        self.ports[port].cursor += 1;
+        self.steps += 1;
+        self.pump(port);
+        self.incidents();
+        true
+    }
+
+    fn submit(&mut self, port: usize, unit: u8, scsi: &Scsi) {
+        let at = usize::from(unit);
+        let number = self.oracle.commands.commands.len() as u32;
+        let port_names: Vec<(String, [u8; 6])> = match scsi {
+            Scsi::ReserveOut(ReserveOut { action: 7, .. }) => self
+                .ports
+                .iter()
+                .map(|port| (port.login.initiator.clone(), port.login.isid))
+                .collect(),
+            _ => Vec::new(),
+        };
+        let built = build(
+            scsi,
+            &Surroundings {
+                setup: &self.history.setup,
+                identities: &self.identities,
+                unit,
+                number,
+                bit: self.bits[at],
+                seen: &self.seen[at],
+                ports: &port_names,
+            },
+        );
+        if let Effect::Or { .. } = built.effect {
+            self.bits[at] += 1;
+        }
+        let moved_to = match scsi {
+            Scsi::ReserveOut(out) => {
+                let to = usize::from(out.action_key.saturating_sub(1));
+                self.ports.get(to).map_or(0, |port| port.number)
+            }
+            _ => 0,
+        };
+        self.oracle
+            .commands
+            .enter(unit, scsi.clone(), built.effect, moved_to);
+        let now = self.instant();
+        let command = Command {
+            lun: lun(unit),
+            cdb: built.cdb,
+            attribute: TaskAttribute::Simple,
+            transfer: built.transfer,
+            user: u64::from(number),
+        };
+        let this = &mut self.ports[port];
+        if let Some(session) = &mut this.session
+            && let Ok(tag) = session.submit(command, now, &mut self.trace)
+        {
+            this.submitted.push((tag.0, number));
+            self.commands += 1;
+        }
+    }
+
+    fn manage(&mut self, port: usize, unit: u8, function: Function) {
+        let now = self.instant();
+        let this = &mut self.ports[port];
+        let Some(session) = &mut this.session else {
+            return;
+        };
+        let mut unit = unit;
+        let mut task = None;
+        let wire = match function {
+            Function::AbortTask => {
+                let Some((tag, _, attempt)) = this.sent.first() else {
+                    return;
+                };
+                task = Some(TaskTag(*tag));
+                unit = self.oracle.commands.attempts[*attempt as usize].unit;
+                TaskManagementFunction::AbortTask
+            }
+            Function::AbortTaskSet => TaskManagementFunction::AbortTaskSet,
+            Function::ClearTaskSet => TaskManagementFunction::ClearTaskSet,
+            Function::UnitReset => TaskManagementFunction::LogicalUnitReset,
+            Function::TargetReset => TaskManagementFunction::TargetWarmReset,
+        };
+        let tag = session.manage(wire, lun(unit), task, now, &mut self.trace);
+        if let Some(tag) = tag {
+            this.functions.push((tag.0, function, unit));
+            self.commands += 1;
+        }
+        self.complete(port);
+    }
+
+    /// Turns what a session may send into bytes.
+    pub(super) fn pump(&mut self, port: usize) {
+        let now = self.instant();
+        if let Some(session) = &mut self.ports[port].session {
+            session.pump(now, &mut self.trace);
+        }
+    }
+
+    /// A connection has logged in at the initiator's end.
+    pub(super) fn logged_in(&mut self, at: usize) {
+        let now = self.instant();
+        let link = &mut self.links[at];
+        let port = link.port;
+        let Near::Login { handshake, leads } = std::mem::replace(&mut link.near, Near::Gone) else {
+            return;
+        };
+        let cid = handshake.cid();
+        link.near = Near::Session(cid);
+        let serial = match link.far {
+            Far::Session { serial, .. } => Some(serial),
+            _ => None,
+        };
+        let this = &mut self.ports[port];
+        let taken = match (&mut this.session, leads) {
+            (Some(session), true) => session.reinstate(*handshake, now, &mut self.trace),
+            (Some(session), false) => session.admit(*handshake),
+            (None, true) => handshake.into_session(TASKS).map(|session| {
+                this.session = Some(session);
+            }),
+            (None, false) => {
+                self.links[at].near = Near::Gone;
+                return;
+            }
+        };
+        if taken.is_err() {
+            // It belongs to a session that is no more.
+            self.drop_near_end(at, &[]);
+            return;
+        }
+        if leads {
+            this.state = State::Up;
+            let time = self.now;
+            let (host, number, previous) = (this.host, this.number, this.previous);
+            let mut over = serial
+                .and_then(|serial| self.predecessors.get(serial as usize).cloned())
+                .unwrap_or_default();
+            over.extend(previous.filter(|previous| !over.contains(previous)));
+            let session = self.oracle.session_began(host, number, over, time);
+            self.ports[port].oracle_session = session;
+            self.ports[port].previous = Some(session);
+            if let Some(serial) = serial {
+                self.sessions[serial as usize] = Some(session);
+            }
+            self.say(|| format!("port {port} begins session {session}"));
+        }
+        self.session_receives(port, cid);
+        self.pump(port);
+    }
+
+    pub(super) fn login_failed(&mut self, at: usize, error: &HandshakeError) {
+        let port = self.links[at].port;
+        self.say(|| format!("port {port} cannot log in: {error}"));
+        self.ports[port].failures += 1;
+        let Near::Login { leads, .. } = self.links[at].near else {
+            return;
+        };
+        self.drop_near_end(at, &[]);
+        self.attempt_over(port, leads);
+    }
+
+    /// An attempt to log in is over without success.
+    fn attempt_over(&mut self, port: usize, leads: bool) {
+        if leads {
+            self.ports[port].state = State::Down;
+            return;
+        }
+        // With no connection left, the session that it was to join may be gone.
+        let this = &mut self.ports[port];
+        let alone = this
+            .session
+            .as_mut()
+            .is_some_and(|session| session.connections().is_empty());
+        if alone {
+            self.port_lost(port);
+        }
+    }
+
+    /// The initiator finds its end of a connection dead.
+    pub(super) fn near_end_lost(&mut self, at: usize) {
+        let port = self.links[at].port;
+        self.say(|| format!("port {port} finds a connection dead"));
+        match self.links[at].near {
+            Near::Gone => {}
+            Near::Login { leads, .. } => {
+                self.ports[port].failures += 1;
+                self.links[at].near = Near::Gone;
+                self.attempt_over(port, leads);
+            }
+            Near::Session(cid) => {
+                self.links[at].near = Near::Gone;
+                if self.ports[port].state == State::LoggingOut {
+                    self.port_lost(port);
+                } else {
+                    self.lose_connection(port, cid);
+                }
+            }
+        }
+    }
+
+    /// The connection with that CID is cut, if there is one.
+    fn cut(&mut self, port: usize, cid: u16) {
+        let of = |link: &super::Link| {
+            link.port == port && matches!(link.near, Near::Session(one) if one == cid)
+        };
+        if let Some(at) = self.links.iter().position(of) {
+            self.cut_link(at);
+            self.lose_connection(port, cid);
+        }
+    }
+
+    /// Cuts a connection at the initiator's end.
+    fn cut_link(&mut self, at: usize) {
+        let port = self.links[at].port;
+        let pending = match &self.links[at].near {
+            Near::Session(cid) => {
+                let cid = *cid;
+                let connection = self.ports[port].connection(cid);
+                connection.map_or(Vec::new(), |connection| connection.pending().to_vec())
+            }
+            _ => Vec::new(),
+        };
+        self.drop_near_end(at, &pending);
+    }
+
+    /// A connection of the session is gone: the session goes on without it at error recovery
+    /// level 2, and is lost otherwise.
+    fn lose_connection(&mut self, port: usize, cid: u16) {
+        let now = self.instant();
+        let Some(place) = self.ports[port].place(cid) else {
+            return;
+        };
+        let this = &mut self.ports[port];
+        let Some(session) = &mut this.session else {
+            return;
+        };
+        if !session.lose(place, now, &mut self.trace) {
+            self.lose_session(port, false);
+        }
+    }
+
+    /// All connections are cut.
+    fn lose_session(&mut self, port: usize, for_good: bool) {
+        for at in 0..self.links.len() {
+            if self.links[at].port == port && !matches!(self.links[at].near, Near::Gone) {
+                self.cut_link(at);
+            }
+        }
+        if for_good {
+            self.ports[port].session = None;
+        }
+        self.port_lost(port);
+    }
+
+    /// The port has no session any more.
+    pub(super) fn port_lost(&mut self, port: usize) {
+        let now = self.instant();
+        for at in 0..self.links.len() {
+            if self.links[at].port == port && !matches!(self.links[at].near, Near::Gone) {
+                self.cut_link(at);
+            }
+        }
+        let replays = self.history.sessions[port].replays;
+        let this = &mut self.ports[port];
+        let was_up = matches!(this.state, State::Up | State::LoggingOut);
+        let logged_out = this.state == State::LoggingOut;
+        this.state = State::Down;
+        if let Some(session) = &mut this.session {
+            session.lose_all(now, &mut self.trace);
+            if !replays || logged_out {
+                session.end(now, &mut self.trace);
+            }
+            while session.poll_event().is_some() {}
+            while let Some(completion) = session.poll_completion(now, &mut self.trace) {
+                this.submitted.retain(|(tag, _)| *tag != completion.task.0);
+            }
+            if !replays || logged_out {
+                this.session = None;
+            }
+        }
+        if this.session.is_none() {
+            this.submitted.clear();
+        }
+        this.sent.clear();
+        this.with_data.clear();
+        this.functions.clear();
+        let managing = std::mem::take(&mut this.managing);
+        let session = this.oracle_session;
+        if was_up && session != u32::MAX {
+            let time = self.now;
+            for (_, number) in managing {
+                self.oracle.managed_lost(number, time);
+            }
+            self.oracle.session_lost(session, time);
+        }
+    }
+
+    /// Handles what has come on a connection of the port's session.
+    pub(super) fn session_receives(&mut self, port: usize, cid: u16) {
+        let now = self.instant();
+        let Some(place) = self.ports[port].place(cid) else {
+            return;
+        };
+        let Some(session) = &mut self.ports[port].session else {
+            return;
+        };
+        let received = session.receive(place, now, &mut self.trace);
+        self.complete(port);
+        match received {
+            Ok(()) => {}
+            Err(SessionError::TargetLeft { .. } | SessionError::NotRecovered { .. }) => {
+                self.lose_session(port, false);
+                return;
+            }
+            Err(error) => {
+                self.oracle
+                    .violate(Rule::Protocol, || format!("port {port}: {error}"));
+                return;
+            }
+        }
+        let Some(session) = &mut self.ports[port].session else {
+            return;
+        };
+        let mut logged_out = false;
+        while let Some(event) = session.poll_event() {
+            logged_out |= event == SessionEvent::LoggedOut;
+        }
+        if logged_out {
+            self.lose_session(port, false);
+            return;
+        }
+        self.pump(port);
+    }
+
+    /// Takes what the session has completed.
+    fn complete(&mut self, port: usize) {
+        let now = self.instant();
+        loop {
+            let this = &mut self.ports[port];
+            let Some(session) = &mut this.session else {
+                return;
+            };
+            let Some(completion) = session.poll_completion(now, &mut self.trace) else {
+                return;
+            };
+            let tag = completion.task.0;
+            this.submitted.retain(|(one, _)| *one != tag);
+            let waiting = this.with_data.iter().position(|(one, ..)| *one == tag);
+            if let Some(place) = waiting {
+                let (_, attempt, link, answered) = this.with_data.swap_remove(place);
+                self.answered_with_data((attempt, link), &answered, completion);
+            }
+        }
+    }
+
+    fn answered_with_data(
+        &mut self,
+        (attempt, link): (u32, usize),
+        answered: &Answered,
+        completion: Completion,
+    ) {
+        if let Err(error) = &completion.outcome {
+            let what = format!("the initiator says of an answer with GOOD: {error}");
+            self.oracle.violate(Rule::Protocol, || what);
+            return;
+        }
+        let data = completion.transfer.into_buffer();
+        let found = self.oracle.commands.attempts[attempt as usize];
+        let command = self.oracle.commands.get(found.command);
+        if let Effect::Read(blocks) = command.effect {
+            let unit = usize::from(command.unit);
+            for (lba, block) in blocks.lbas().zip(data.chunks(BLOCK_BYTES)) {
+                self.seen[unit][lba as usize] = word_of(block);
+            }
+        }
+        let now = self.now;
+        self.oracle
+            .answered(attempt, answered, Some(&data), link, now);
+    }
+
+    /// A session whose tasks may have been aborted, or whose script is over, is given up when nothing
+    /// moves any more. Says whether there was anything to give up.
+    pub(super) fn give_up(&mut self, port: usize) -> bool {
+        let this = &mut self.ports[port];
+        let session = this.oracle_session;
+        match this.state {
+            State::Up => {
+                let in_flight = this.session.as_ref().map_or(0, Session::in_flight);
+                self.oracle.at_rest(session);
+                let done = this.cursor >= self.history.sessions[port].steps.len();
+                if done && in_flight == 0 || self.oracle.violation.is_some() {
+                    return false;
+                }
+                self.say(|| format!("port {port} gives up what hangs"));
+                if done {
+                    self.ports[port].session = None;
+                } else if in_flight == 0 {
+                    // The step cannot be taken: other sessions' changes are in its way.
+                    self.ports[port].cursor += 1;
+                    return true;
+                }
+                self.lose_session(port, false);
+                true
+            }
+            State::Leading | State::LoggingOut => {
+                self.lose_session(port, false);
+                true
+            }
+            State::Down => false,
+        }
+    }
+}
+
+/// PERSISTENT RESERVE OUT as the oracle has it.
+pub(crate) fn out_of(out: &ReserveOut, to: u16) -> Out {
+    Out {
+        action: out.action,
+        kind: out.kind,
+        key: key(out.key),
+        action_key: key(out.action_key),
+        persist: out.persist,
+        unregister: out.unregister,
+        to,
+        can_persist: false,
+    }
+}
