@@ -67,6 +67,7 @@ fn serves_iscsi_perf() -> Result<(), Stop> {
         pattern: Pattern::Random,
         block_bytes: 4096,
         parallel: 32,
+        warmup_s: 0,
         time_s: 1,
     };
     let reached = perf::read(&tgtd.url(), load)?;
