@@ -203,7 +203,7 @@ fn select(call: &mut Call<'_>, descriptor_bytes: usize, long: bool, list: &[u8])
     let (descriptor, mut pages) = list.split_at_checked(descriptor_bytes).ok_or(short)?;
     check_descriptor(call.unit, descriptor, long)?;
     let (unit, place, own) = (call.unit, call.place, call.nexus.id());
-    let changed = call.device.common().change(|state| {
+    let (change, fence) = call.device.common().change(|state| {
         state.check_unchanging(place)?;
         let current = state.units[place].mode;
         let mut wanted = current;
@@ -214,7 +214,8 @@ fn select(call: &mut Call<'_>, descriptor_bytes: usize, long: bool, list: &[u8])
             pages = rest;
         }
         if wanted == current {
-            return Ok(None);
+            // What another command has set may still wait for the stores.
+            return Ok((None, state.fence(place, |_| true)));
         }
         // SPC-4 7.5.8: with SWP nothing is written after the cache has been; SBC-3 6.5.5: so with WCE.
         let protects = wanted.write_protected && !current.write_protected;
@@ -227,11 +228,8 @@ fn select(call: &mut Call<'_>, descriptor_bytes: usize, long: bool, list: &[u8])
             state.establish(place, attention, |nexus| nexus.id != own);
         }
         // With SWP nothing lands any more, and without WCE all that landed is flushed.
-        Ok::<_, Refused>(Some((change, state.fence(place, |_| true))))
+        Ok::<_, Refused>((change, state.fence(place, |_| true)))
     })?;
-    let Some((change, fence)) = changed else {
-        return Ok(Reply::DONE);
-    };
     call.nexus.wait_for(fence);
     Ok(match change {
         Some(number) => call.flush_for(number),

@@ -61,6 +61,7 @@ pub(super) fn reserve_6(call: &mut Call<'_>) -> Outcome {
 pub(super) fn release_6(call: &mut Call<'_>) -> Outcome {
     let (place, id) = (call.place, call.nexus.id());
     call.device.common().change(|state| {
+        check_settled(state, place)?;
         let reservations = &mut state.units[place].reservations;
         if !reservations.registrations.is_empty() {
             return Err(Refused::Conflict);
