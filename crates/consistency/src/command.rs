@@ -445,7 +445,9 @@ fn reserve_out(cdb: &mut [u8; 16], out: ReserveOut, around: &Surroundings<'_>) -
     if out.action == 7 {
         // REGISTER AND MOVE: flags, the relative target port, and a TransportID.
         let port = out.action_key.saturating_sub(1);
-        let (name, isid) = &around.ports[usize::from(port)];
+        // In a history that was made smaller, that session may be missing.
+        let place = usize::from(port).min(around.ports.len() - 1);
+        let (name, isid) = &around.ports[place];
         list[17] = u8::from(out.unregister) << 1 | u8::from(out.persist);
         list[18..20].copy_from_slice(&[0, 1]);
         let digits: String = isid.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -366,6 +366,7 @@ impl Oracle {
             arrived: NEVER,
             ended: NEVER,
             over: false,
+            preempted: false,
             may_be_aborted,
             silenced_on: None,
         });

@@ -65,6 +65,8 @@ pub(crate) struct World<'a> {
     steps: u32,
     next_incident: usize,
     commands: u64,
+    /// One turn in so many of those for mail has a thread read it.
+    mail_pace: usize,
     events: Vec<Event>,
     landings: Vec<Landing>,
     told: Option<Vec<String>>,
@@ -125,6 +127,7 @@ impl<'a> World<'a> {
         let workers = usize::from(setup.workers.max(1));
         let stores = StoreQueue::new(mediums.clone(), workers, setup.slow);
         let units = units(setup);
+        let mail_pace = random.pick(&[1, 1, 8, 32]);
         World {
             history,
             random,
@@ -152,6 +155,7 @@ impl<'a> World<'a> {
             steps: 0,
             next_incident: 0,
             commands: 0,
+            mail_pace,
             events: Vec::new(),
             landings: Vec::new(),
             told: tells.then(Vec::new),
@@ -243,7 +247,7 @@ impl<'a> World<'a> {
                 let port = self.random.below(self.ports.len());
                 self.advance(port)
             }
-            15 => self.read_mail(),
+            15 if self.random.one_in(self.mail_pace) => self.read_mail(),
             _ => false,
         }
     }

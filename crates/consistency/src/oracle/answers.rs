@@ -219,6 +219,7 @@ impl Oracle {
                 && attempt.ended == NEVER;
             if hit {
                 self.commands.attempts[number].may_be_aborted = true;
+                self.commands.attempts[number].preempted = true;
                 let session = attempt.nexus.session as usize;
                 // SPC-4 5.13.11.5: with TAS 0 their nexus hears that commands were cleared.
                 self.units[usize::from(unit)].attentions[session]

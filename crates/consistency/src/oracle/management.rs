@@ -103,7 +103,9 @@ impl Oracle {
                 let was_hit = self.managed.iter().any(|other| {
                     other.function != Function::AbortTask && other.units.contains(&attempt.unit)
                 });
-                if !attempt.over && !was_hit {
+                let may_be_preempted =
+                    attempt.preempted || self.changes_under_way(attempt.unit) > 0;
+                if !attempt.over && !was_hit && !may_be_preempted {
                     self.violate_command(Rule::Answer, attempt.command, || {
                         "has no answer, and is said not to exist".to_owned()
                     });
@@ -219,6 +221,7 @@ impl Oracle {
             arrived: sent,
             ended: NEVER,
             over: false,
+            preempted: false,
             may_be_aborted: false,
             silenced_on: None,
         };

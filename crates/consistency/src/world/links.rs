@@ -19,6 +19,8 @@ pub(crate) struct Link {
     pub(crate) far: Far,
     /// Bytes on their way to the target from an initiator's end that is gone.
     stale: VecDeque<u8>,
+    /// One turn in so many moves them.
+    pace: usize,
     /// Bytes on their way to the initiator from a target's end that is closed.
     rest: VecDeque<u8>,
     pub(crate) observer: Observer,
@@ -65,6 +67,7 @@ impl World<'_> {
             },
             far: Far::Login(Some(Box::new(far))),
             stale: VecDeque::new(),
+            pace: 1,
             rest: VecDeque::new(),
             observer: Observer::default(),
         });
@@ -81,6 +84,10 @@ impl World<'_> {
             return false;
         }
         let port = link.port;
+        let waits = matches!(link.near, Near::Gone) && link.pace > 1;
+        if waits && !self.random.one_in(link.pace) {
+            return false;
+        }
         let pending = match &link.near {
             Near::Gone => link.stale.len(),
             Near::Login { handshake, .. } => handshake.pending().len(),
@@ -382,8 +389,10 @@ impl World<'_> {
             true => self.random.below(pending.len() + 1),
             false => 0,
         };
+        let pace = self.random.pick(&[1, 1, 16, 64]);
         let link = &mut self.links[at];
         link.near = Near::Gone;
+        link.pace = pace;
         if matches!(link.far, Far::Login(_) | Far::Session { .. }) {
             self.events.clear();
             link.observer.forth(&pending[..kept], &mut self.events);

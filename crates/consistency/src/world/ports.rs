@@ -308,7 +308,7 @@ impl World<'_> {
         let moved_to = match scsi {
             Scsi::ReserveOut(out) => {
                 let to = usize::from(out.action_key.saturating_sub(1));
-                self.ports.get(to).map_or(0, |port| port.number)
+                self.ports[to.min(self.ports.len() - 1)].number
             }
             _ => 0,
         };
