@@ -49,7 +49,6 @@ struct Image {
     durable: Vec<u8>,
     /// Blocks that differ, or may.
     dirty: Vec<bool>,
-    allocated: Vec<bool>,
     /// A flush has failed: nothing is written any more.
     lost: bool,
     rates: FailureRates,
@@ -71,7 +70,6 @@ impl Medium {
                 volatile: vec![0; blocks * BLOCK_BYTES],
                 durable: vec![0; blocks * BLOCK_BYTES],
                 dirty: vec![false; blocks],
-                allocated: vec![false; blocks],
                 lost: false,
                 rates,
                 random: Random::new(seed),
@@ -210,7 +208,6 @@ impl Image {
         }
         self.volatile[lba * BLOCK_BYTES..(lba + 1) * BLOCK_BYTES].copy_from_slice(block);
         self.dirty[lba] = true;
-        self.allocated[lba] = true;
         self.landings.push(Landing {
             lba: lba as u32,
             word: word_of(block),
@@ -306,7 +303,6 @@ impl Store for Medium {
         image.begin_write(offset, len as usize)?;
         for lba in blocks_of(offset, len as usize) {
             image.land(lba, &[0; BLOCK_BYTES]);
-            image.allocated[lba] = false;
             if self.writes_through {
                 image.harden(lba);
             }
@@ -317,9 +313,11 @@ impl Store for Medium {
     fn extent_at(&self, offset: u64) -> Result<Extent, StoreError> {
         let image = self.lock();
         let first = offset as usize / BLOCK_BYTES;
-        let allocated = image.allocated[first];
+        // Blocks of zeros count as deallocated, however they came to be.
+        let is_allocated = |lba: usize| word_of(image.block(lba)) != 0;
+        let allocated = is_allocated(first);
         let mut rest = first..self.blocks;
-        let end = rest.find(|lba| image.allocated[*lba] != allocated);
+        let end = rest.find(|lba| is_allocated(*lba) != allocated);
         Ok(Extent {
             allocated,
             end: (end.unwrap_or(self.blocks) * BLOCK_BYTES) as u64,

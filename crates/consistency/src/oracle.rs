@@ -82,6 +82,8 @@ struct Managed {
 struct SessionView {
     nexus: Nexus,
     host: u8,
+    /// Its error recovery level.
+    recovery: u8,
     /// Attempts without an answer.
     open: Vec<u32>,
     /// The initiator has given it up.
@@ -232,6 +234,7 @@ impl Oracle {
         &mut self,
         host: u8,
         port: Port,
+        recovery: u8,
         predecessors: Vec<u32>,
         now: u64,
     ) -> u32 {
@@ -250,6 +253,7 @@ impl Oracle {
         self.sessions.push(SessionView {
             nexus,
             host,
+            recovery,
             open: Vec::new(),
             is_lost: false,
             is_gone: false,

@@ -52,7 +52,9 @@ impl Oracle {
         let command = attempt.command;
         if attempt.over {
             let why = match attempt.silenced_on {
-                Some(on) if on != link => {
+                // At error recovery level 2 a status that was lost with its connection is sent again
+                // when the task has moved (RFC 7143 §7.2.2), even after the function.
+                Some(on) if on != link || self.recovers(&attempt) => {
                     // What it reports is reported all the same.
                     if let Verdict::Attention(attention) = answered.verdict() {
                         let session = attempt.nexus.session as usize;
@@ -73,7 +75,11 @@ impl Oracle {
         let verdict = answered.verdict();
         // What never asks the medium may be answered before what an older session has left there is
         // over.
-        if verdict == Verdict::Good && self.commands.get(command).effect != Effect::None {
+        let asks_nothing = matches!(
+            self.commands.get(command).effect,
+            Effect::None | Effect::Status { .. }
+        );
+        if verdict == Verdict::Good && !asks_nothing {
             self.first_answer(attempt.nexus.session, now);
         }
         self.judge_attentions(&attempt, verdict, data, now);
@@ -90,9 +96,13 @@ impl Oracle {
         self.close_attempt(number, now);
     }
 
+    fn recovers(&self, attempt: &Attempt) -> bool {
+        self.sessions[attempt.nexus.session as usize].recovery == 2
+    }
+
     /// A session is at work on the medium: what sessions of its initiator had under way that were over
     /// before it began is over.
-    pub(super) fn first_answer(&mut self, session: u32, now: u64) {
+    fn first_answer(&mut self, session: u32, now: u64) {
         let view = &mut self.sessions[session as usize];
         for old in std::mem::take(&mut view.predecessors) {
             self.session_fenced(old, now);
@@ -209,13 +219,13 @@ impl Oracle {
                 });
             }
         }
-        if done.aborted.is_empty() {
+        if done.may_abort.is_empty() {
             return;
         }
         for number in 0..self.commands.attempts.len() {
             let attempt = self.commands.attempts[number];
             let hit = attempt.unit == unit
-                && done.aborted.contains(&attempt.nexus.port)
+                && done.may_abort.contains(&attempt.nexus.port)
                 && attempt.ended == NEVER;
             if hit {
                 self.commands.attempts[number].may_be_aborted = true;
@@ -224,7 +234,7 @@ impl Oracle {
                 // SPC-4 5.13.11.5: with TAS 0 their nexus hears that commands were cleared.
                 self.units[usize::from(unit)].attentions[session]
                     .may(Attention::CommandsCleared, sent);
-                if attempt.arrived < sent {
+                if attempt.arrived < sent && done.aborted.contains(&attempt.nexus.port) {
                     self.commands.end_attempt(number as u32, now);
                 }
             }

@@ -68,6 +68,13 @@ impl Attentions {
         }
     }
 
+    /// A command has no answer to see that may have reported what is pending.
+    pub(crate) fn blur(&mut self) {
+        for occasion in &mut self.occasions {
+            occasion.blurred = true;
+        }
+    }
+
     /// The nexus came up anew: what was pending may be gone.
     pub(crate) fn clear(&mut self) {
         self.occasions.clear();

@@ -123,6 +123,20 @@ impl Commands {
         command != NOBODY && copied(&self.get(command).effect)
     }
 
+    /// Acknowledgements of what the unit had to keep mean nothing any more: what is sent again has
+    /// to be acknowledged again.
+    pub(crate) fn forget_acknowledgements(&mut self, unit: u8) {
+        for command in &mut self.commands {
+            let written = match command.effect {
+                Effect::Write { unit, .. } => unit,
+                _ => command.unit,
+            };
+            if written == unit {
+                command.acknowledged = NEVER;
+            }
+        }
+    }
+
     pub(crate) fn note_acknowledged(&mut self, command: u32, now: u64) {
         let command = self.get_mut(command);
         command.acknowledged = command.acknowledged.min(now);

@@ -92,7 +92,6 @@ impl Oracle {
         let ends = std::mem::take(&mut managed.ends);
         let changes = std::mem::take(&mut managed.changes);
         let session = nexus.session;
-        self.first_answer(session, now);
         if !complete {
             for (unit, change) in changes {
                 self.units[usize::from(unit)].possible.abandon(change, now);
@@ -100,9 +99,11 @@ impl Oracle {
             // A task that is not there was answered, or another function has ended it.
             if let (Function::AbortTask, [task]) = (function, &ends[..]) {
                 let attempt = self.commands.attempts[*task as usize];
-                let was_hit = self.managed.iter().any(|other| {
-                    other.function != Function::AbortTask && other.units.contains(&attempt.unit)
-                });
+                let others = (0..)
+                    .zip(&self.managed)
+                    .filter(|(other, _)| *other != number);
+                let mut others = others.map(|(_, other)| other);
+                let was_hit = others.any(|other| other.units.contains(&attempt.unit));
                 let may_be_preempted =
                     attempt.preempted || self.changes_under_way(attempt.unit) > 0;
                 if !attempt.over && !was_hit && !may_be_preempted {
@@ -129,6 +130,9 @@ impl Oracle {
             if found.nexus.session == session && !found.over {
                 self.commands.attempts[attempt as usize].silenced_on = Some(link);
                 self.close_attempt(attempt, now);
+                // It may have been answered with a unit attention on its way.
+                let unit = &mut self.units[usize::from(found.unit)];
+                unit.attentions[session as usize].blur();
             } else {
                 self.commands.end_attempt(attempt, now);
             }
@@ -167,6 +171,7 @@ impl Oracle {
         if power_lost {
             for unit in 0..self.units.len() {
                 self.units[unit].forget(now);
+                self.commands.forget_acknowledgements(unit as u8);
                 self.units[unit].survives = true;
             }
         }
@@ -174,6 +179,7 @@ impl Oracle {
 
     /// The store of a unit has lost what was acknowledged, but for what is durable.
     pub(crate) fn data_lost(&mut self, unit: u8, now: u64) {
+        self.commands.forget_acknowledgements(unit);
         let unit = &mut self.units[usize::from(unit)];
         unit.forget(now);
         unit.survives = false;

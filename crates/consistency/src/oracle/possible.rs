@@ -41,8 +41,9 @@ pub(crate) struct Possible {
 pub(crate) struct Done {
     pub(crate) must_tell: Vec<Told>,
     pub(crate) may_tell: Vec<Told>,
-    /// Ports whose tasks were aborted.
+    /// Ports whose tasks were aborted, and those whose tasks may have been.
     pub(crate) aborted: Vec<Port>,
+    pub(crate) may_abort: Vec<Port>,
 }
 
 impl Possible {
@@ -156,6 +157,7 @@ impl Possible {
                 done.must_tell.retain(|one| happened.told.contains(one));
                 done.aborted.retain(|one| happened.aborted.contains(one));
             }
+            done.may_abort.extend(&happened.aborted);
             for one in happened.told {
                 if !done.may_tell.contains(&one) {
                     done.may_tell.push(one);

@@ -405,11 +405,15 @@ impl World<'_> {
             this.state = State::Up;
             let time = self.now;
             let (host, number, previous) = (this.host, this.number, this.previous);
+            let session = this.session.as_ref();
+            let recovery = session.map_or(0, |one| one.parameters().error_recovery_level);
             let mut over = serial
                 .and_then(|serial| self.predecessors.get(serial as usize).cloned())
                 .unwrap_or_default();
             over.extend(previous.filter(|previous| !over.contains(previous)));
-            let session = self.oracle.session_began(host, number, over, time);
+            let session = self
+                .oracle
+                .session_began(host, number, recovery, over, time);
             self.ports[port].oracle_session = session;
             self.ports[port].previous = Some(session);
             if let Some(serial) = serial {
