@@ -22,7 +22,7 @@ pub(crate) enum Event {
     /// Task Management Function Response.
     Managed { tag: u32, result: u8 },
     /// Logout Response; 0 is success.
-    LoggedOut { result: u8 },
+    LoggedOut { tag: u32, result: u8 },
     /// Reject, and why.
     Reject { reason: u8 },
     /// The rules of numbers are broken.
@@ -234,7 +234,10 @@ impl Observer {
                     tag,
                     result: header[2],
                 }),
-                0x26 => events.push(Event::LoggedOut { result: header[2] }),
+                0x26 => events.push(Event::LoggedOut {
+                    tag,
+                    result: header[2],
+                }),
                 0x3f => events.push(Event::Reject { reason: header[2] }),
                 _ => {}
             }

@@ -106,6 +106,8 @@ struct Unit {
     keeps_reservations: bool,
     /// What is on the medium after the last power loss stays there: nothing was lost since.
     survives: bool,
+    /// A PREEMPT AND ABORT was lost with its session: nobody says whether it has ended tasks.
+    may_have_aborted: bool,
     /// Words that COMPARE AND WRITE has replaced, by block.
     replaced: Vec<(u32, u64)>,
 }
@@ -189,6 +191,7 @@ impl Oracle {
             write_cache: unit.write_cache,
             keeps_reservations: unit.keeps_reservations,
             survives: false,
+            may_have_aborted: false,
             replaced: Vec::new(),
         });
         Oracle {
@@ -301,7 +304,12 @@ impl Oracle {
         let view = &mut self.sessions[session as usize];
         view.is_lost = true;
         for attempt in view.open.drain(..) {
-            self.commands.attempts[attempt as usize].over = true;
+            let attempt = &mut self.commands.attempts[attempt as usize];
+            attempt.over = true;
+            let scsi = &self.commands.commands[attempt.command as usize].scsi;
+            if matches!(scsi, Scsi::ReserveOut(out) if out.action == 5) {
+                self.units[usize::from(attempt.unit)].may_have_aborted = true;
+            }
         }
         self.nexus_lost(session, now);
     }

@@ -104,8 +104,9 @@ impl Oracle {
                     .filter(|(other, _)| *other != number);
                 let mut others = others.map(|(_, other)| other);
                 let was_hit = others.any(|other| other.units.contains(&attempt.unit));
-                let may_be_preempted =
-                    attempt.preempted || self.changes_under_way(attempt.unit) > 0;
+                let may_be_preempted = attempt.preempted
+                    || self.changes_under_way(attempt.unit) > 0
+                    || self.units[usize::from(attempt.unit)].may_have_aborted;
                 if !attempt.over && !was_hit && !may_be_preempted {
                     self.violate_command(Rule::Answer, attempt.command, || {
                         "has no answer, and is said not to exist".to_owned()
@@ -190,7 +191,9 @@ impl Oracle {
         let open = self.sessions[session as usize].open.iter();
         let missing = open
             .map(|open| self.commands.attempts[*open as usize])
-            .find(|attempt| !attempt.may_be_aborted);
+            .find(|attempt| {
+                !attempt.may_be_aborted && !self.units[usize::from(attempt.unit)].may_have_aborted
+            });
         if let Some(attempt) = missing {
             self.violate_command(Rule::Answer, attempt.command, || {
                 format!("sent at {} was never answered", attempt.sent)

@@ -51,7 +51,8 @@ pub(super) enum State {
     /// A connection logs in.
     Leading,
     Up,
-    LoggingOut,
+    /// A Logout Request with that tag waits for its answer.
+    LoggingOut(u32),
 }
 
 /// Commands that a session holds at once.
@@ -135,7 +136,7 @@ impl World<'_> {
         let done = self.ports[port].cursor >= script.steps.len();
         match self.ports[port].state {
             State::Down => !done && self.lead(port),
-            State::Leading | State::LoggingOut => false,
+            State::Leading | State::LoggingOut(_) => false,
             State::Up => self.join(port) || !done && self.step(port),
         }
     }
@@ -263,8 +264,8 @@ impl World<'_> {
                 let this = &mut self.ports[port];
                 let session = this.session.as_mut();
                 let asked = session.and_then(|session| session.logout(now, &mut self.trace));
-                if asked.is_some() {
-                    this.state = State::LoggingOut;
+                if let Some(tag) = asked {
+                    this.state = State::LoggingOut(tag.0);
                     self.say(|| format!("port {port} logs out"));
                 }
             }
@@ -466,7 +467,7 @@ impl World<'_> {
             }
             Near::Session(cid) => {
                 self.links[at].near = Near::Gone;
-                if self.ports[port].state == State::LoggingOut {
+                if matches!(self.ports[port].state, State::LoggingOut(_)) {
                     self.port_lost(port);
                 } else {
                     self.lose_connection(port, cid);
@@ -539,8 +540,8 @@ impl World<'_> {
         }
         let replays = self.history.sessions[port].replays;
         let this = &mut self.ports[port];
-        let was_up = matches!(this.state, State::Up | State::LoggingOut);
-        let logged_out = this.state == State::LoggingOut;
+        let was_up = matches!(this.state, State::Up | State::LoggingOut(_));
+        let logged_out = matches!(this.state, State::LoggingOut(_));
         this.state = State::Down;
         if let Some(session) = &mut this.session {
             session.lose_all(now, &mut self.trace);
@@ -679,7 +680,7 @@ impl World<'_> {
                 self.lose_session(port, false);
                 true
             }
-            State::Leading | State::LoggingOut => {
+            State::Leading | State::LoggingOut(_) => {
                 self.lose_session(port, false);
                 true
             }

@@ -46,8 +46,9 @@ impl World<'_> {
                 self.say(|| format!("port {port} hears that its function ended with {result}"));
                 self.oracle.managed_answered(number, complete, link, now);
             }
-            Event::LoggedOut { result } => {
-                if result == 0 && self.ports[port].state == State::LoggingOut {
+            Event::LoggedOut { tag, result } => {
+                // Not that of a lost connection, for recovery.
+                if result == 0 && self.ports[port].state == State::LoggingOut(tag) {
                     let session = self.ports[port].oracle_session;
                     self.say(|| format!("session {session} is logged out"));
                     self.oracle.logged_out(session, now);
