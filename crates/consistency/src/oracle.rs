@@ -106,7 +106,7 @@ struct Unit {
     keeps_reservations: bool,
     /// What is on the medium after the last power loss stays there: nothing was lost since.
     survives: bool,
-    /// A PREEMPT AND ABORT was lost with its session: nobody says whether it has ended tasks.
+    /// A PREEMPT AND ABORT has no answer: nobody says whether it has ended tasks.
     may_have_aborted: bool,
     /// Words that COMPARE AND WRITE has replaced, by block.
     replaced: Vec<(u32, u64)>,
@@ -344,7 +344,10 @@ impl Oracle {
         let mut changes = self.changes.iter();
         if let Some(place) = changes.position(|(_, _, made_by)| *made_by == number) {
             let (change, unit, _) = self.changes.swap_remove(place);
-            self.units[usize::from(unit)].possible.abandon(change, now);
+            let unit = &mut self.units[usize::from(unit)];
+            unit.possible.abandon(change, now);
+            let scsi = &self.commands.get(attempt.command).scsi;
+            unit.may_have_aborted |= matches!(scsi, Scsi::ReserveOut(out) if out.action == 5);
         }
     }
 
