@@ -199,8 +199,12 @@ impl State {
     /// What holds at the unit at `place` for a nexus.
     fn view(&self, place: usize, id: NexusId, port: &InitiatorPort) -> View {
         let unit = &self.units[place];
+        let access = unit.reservations.access(id, port);
+        // What a change would allow holds once it is kept; what it takes away holds at once.
+        let before = unit.replaced.as_ref().map(Replaced::before);
+        let before = before.map_or(Access::Full, |before| before.access(id, port));
         View {
-            access: unit.reservations.access(id, port),
+            access: access.min(before),
             mode: unit.mode,
             stopped: unit.stopped,
         }

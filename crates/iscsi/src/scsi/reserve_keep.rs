@@ -30,6 +30,11 @@ impl Replaced {
     pub(super) const fn new(version: u64, before: Reservations) -> Replaced {
         Replaced { version, before }
     }
+
+    /// The reservations before the change.
+    pub(super) const fn before(&self) -> &Reservations {
+        &self.before
+    }
 }
 
 impl ReservationChange {

@@ -204,6 +204,15 @@ fn what_could_not_be_kept_has_not_happened() {
     assert!(matches!(reserve_6, Decoded::Answer(answer) if answer.status == ScsiStatus::Busy));
     reserve.end(false);
     assert!(passes(&device, &mut two, &READ));
+    // Rights that a change gives hold once it is kept.
+    keeps(reserve_out(&device, &mut one, (1, 3), (1, 0), 0)).end(true);
+    let release = keeps(reserve_out(&device, &mut one, (2, 3), (1, 0), 0));
+    assert!(
+        !passes(&device, &mut two, &READ),
+        "it may still be taken back"
+    );
+    release.end(true);
+    assert!(passes(&device, &mut two, &READ));
     // Work that is lost with its session is not kept either.
     drop(keeps(reserve_out(&device, &mut one, (1, 1), (1, 0), 0)));
     assert!(passes(&device, &mut two, &WRITE));
