@@ -101,9 +101,11 @@ impl<T> HoldQueue<T> {
     /// Moves on by one CmdSN if the command that is expected now counts as received without being
     /// here; says whether it did.
     pub(super) fn pass(&mut self) -> bool {
-        let passes = self.received.remove(&self.expected);
-        self.expected += u64::from(passes);
-        passes
+        if !self.received.remove(&self.expected) {
+            return false;
+        }
+        self.expected += 1;
+        true
     }
 
     /// The command that is expected now, if it is held, moving on by one CmdSN.
