@@ -1,5 +1,7 @@
 //! What may hold at a unit, as changes under way may have happened or not.
 
+use std::collections::HashSet;
+
 use super::rights::{Applied, Change, Nexus, Outcome, Port, Rights, Told};
 
 /// A change under way.
@@ -12,20 +14,28 @@ struct Pending {
 }
 
 /// A change that has happened, but whose answer is not there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Happened {
     change: u32,
     told: Vec<Told>,
     aborted: Vec<Port>,
-    /// What held before.
-    before: Rights,
 }
 
 /// One way in which it may stand.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Way {
     rights: Rights,
+    /// By number: two orders of the same changes that come to the same are one way, or there would
+    /// be more ways than anything can look at.
     happened: Vec<Happened>,
+}
+
+impl Way {
+    /// Where `change` stands among what has happened, or where it belongs.
+    fn place_of(&self, change: u32) -> Result<usize, usize> {
+        self.happened
+            .binary_search_by_key(&change, |one| one.change)
+    }
 }
 
 /// What may hold at a unit, now and earlier.
@@ -108,13 +118,14 @@ impl Possible {
 
     /// Adds every way that changes under way can lead to.
     fn close(&self, ways: &mut Vec<Way>) {
+        let mut known: HashSet<Way> = ways.iter().cloned().collect();
         let mut place = 0;
         while place < ways.len() {
             for pending in &self.pending {
                 let way = &ways[place];
-                if way.happened.iter().any(|one| one.change == pending.change) {
+                let Err(at) = way.place_of(pending.change) else {
                     continue;
-                }
+                };
                 let Ok(applied) = way.rights.apply(&pending.what, pending.nexus) else {
                     continue;
                 };
@@ -124,14 +135,17 @@ impl Possible {
                     aborted,
                 } = applied;
                 let mut happened = way.happened.clone();
-                happened.push(Happened {
-                    change: pending.change,
-                    told,
-                    aborted,
-                    before: way.rights.clone(),
-                });
+                let change = pending.change;
+                happened.insert(
+                    at,
+                    Happened {
+                        change,
+                        told,
+                        aborted,
+                    },
+                );
                 let next = Way { rights, happened };
-                if !ways.contains(&next) {
+                if known.insert(next.clone()) {
                     ways.push(next);
                 }
             }
@@ -145,8 +159,9 @@ impl Possible {
         let mut first = true;
         let mut ways = Vec::new();
         for way in self.now() {
-            let found = way.happened.iter().position(|one| one.change == change);
-            let Some(place) = found else { continue };
+            let Ok(place) = way.place_of(change) else {
+                continue;
+            };
             let mut way = way.clone();
             let happened = way.happened.remove(place);
             if first {
@@ -196,7 +211,7 @@ impl Possible {
             return false;
         }
         let mut ways = self.now().to_vec();
-        ways.retain(|way| way.happened.iter().all(|one| one.change != change));
+        ways.retain(|way| way.place_of(change).is_err());
         if ways.is_empty() {
             return false;
         }
@@ -226,15 +241,12 @@ impl Possible {
     pub(crate) fn restart(&mut self, write_cache: bool, now: u64) {
         let mut ways: Vec<Way> = Vec::new();
         for way in self.now() {
-            let earlier = way.happened.iter().map(|one| &one.before);
-            for rights in earlier.chain([&way.rights]) {
-                let way = Way {
-                    rights: rights.restarted(write_cache),
-                    happened: Vec::new(),
-                };
-                if !ways.contains(&way) {
-                    ways.push(way);
-                }
+            let way = Way {
+                rights: way.rights.restarted(write_cache),
+                happened: Vec::new(),
+            };
+            if !ways.contains(&way) {
+                ways.push(way);
             }
         }
         self.pending.clear();

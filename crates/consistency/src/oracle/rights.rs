@@ -8,7 +8,7 @@ use crate::history::Scsi;
 pub(crate) type Port = u16;
 
 /// What holds at a unit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Rights {
     /// Registered ports and their keys, by port.
     pub(crate) registrations: Vec<(Port, u64)>,
