@@ -16,9 +16,10 @@
 //! INVALID COMMAND OPERATION CODE.
 //!
 //! What initiators share, such as mode parameters and reservations, is kept by `nexus`; the rules of
-//! reservations are in `reservation`, their commands in `reserve_in` and `reserve_out`, and what keeps
-//! them over a restart in `reserve_keep`; `unit_change` is for changes that wait for the cache. Answers that fence other initiators off wait for the stores
-//! by `fence`.
+//! reservations are in `reservation`, their commands in `reserve_in` and `reserve_out`, what these do
+//! to other initiators in `reserve_effects`, and what keeps them over a restart in `reserve_keep`;
+//! `unit_change` is for changes that wait for the cache. Answers that fence other initiators off
+//! wait for the stores by `fence`.
 
 pub mod answer;
 pub mod attention;
@@ -41,6 +42,7 @@ mod port;
 pub mod report_luns;
 mod request_sense;
 mod reservation;
+mod reserve_effects;
 mod reserve_in;
 mod reserve_keep;
 mod reserve_out;

@@ -1,13 +1,16 @@
 //! A change of persistent reservations on its way to where it outlives a restart (SPC-4 5.13.5).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::fence::Fence;
 use super::nexus::Common;
 use super::reservation::Reservations;
+use super::reserve_effects::Effects;
 
-/// What a command has changed of a unit's reservations. It holds at once, but the command is
-/// answered, and others may change the reservations further, only when it is over: kept, or taken
-/// back because it could not be. So memory and what is kept never say different things.
+/// What a command has changed of a unit's reservations. What it takes away is gone at once, but the
+/// command is answered, others may change the reservations further, and other nexuses lose tasks and
+/// report unit attentions only when it is over: kept, or taken back because it could not be. So
+/// memory and what is kept never say different things.
 ///
 /// One that is dropped before it has come to its end is taken back.
 #[derive(Debug)]
@@ -16,6 +19,8 @@ pub struct ReservationChange {
     place: usize,
     version: u64,
     text: String,
+    /// What the answer waits for once the change was kept.
+    fence: Mutex<Fence>,
 }
 
 /// What a change that is not over yet has replaced.
@@ -23,12 +28,17 @@ pub struct ReservationChange {
 pub(super) struct Replaced {
     version: u64,
     before: Reservations,
+    effects: Effects,
 }
 
 impl Replaced {
-    /// `before` was there until change number `version`.
-    pub(super) const fn new(version: u64, before: Reservations) -> Replaced {
-        Replaced { version, before }
+    /// `before` was there until change number `version`, which has `effects` once it is kept.
+    pub(super) const fn new(version: u64, before: Reservations, effects: Effects) -> Replaced {
+        Replaced {
+            version,
+            before,
+            effects,
+        }
     }
 
     /// The reservations before the change.
@@ -39,7 +49,7 @@ impl Replaced {
 
 impl ReservationChange {
     /// Change number `version` of the unit at `place`, which says `text` now.
-    pub(super) const fn new(
+    pub(super) fn new(
         common: Arc<Common>,
         place: usize,
         version: u64,
@@ -50,6 +60,7 @@ impl ReservationChange {
             place,
             version,
             text,
+            fence: Mutex::default(),
         }
     }
 
@@ -62,13 +73,26 @@ impl ReservationChange {
     /// It is over: it was kept, or it could not be and has not happened. To be called before the
     /// command is answered; only the first call counts.
     pub fn end(&self, kept: bool) {
-        self.common.change(|state| {
-            let unit = &mut state.units[self.place];
-            let replaced = unit.replaced.take_if(|one| one.version == self.version);
-            if let Some(Replaced { before, .. }) = replaced.filter(|_| !kept) {
-                unit.reservations = before;
+        let place = self.place;
+        let effects = self.common.change(|state| {
+            let unit = &mut state.units[place];
+            let replaced = unit.replaced.take_if(|one| one.version == self.version)?;
+            if !kept {
+                unit.reservations = replaced.before;
+                return None;
             }
+            let fence = replaced.effects.come_true(state, place);
+            *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = fence;
+            Some(replaced.effects)
         });
+        if effects.is_some_and(|effects| effects.aborts()) {
+            self.common.ring();
+        }
+    }
+
+    /// What the answer has to wait for, once the change was kept.
+    pub(crate) fn take_fence(&self) -> Fence {
+        std::mem::take(&mut *self.fence.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use super::answer::Reply;
 use super::command::{Call, Delivery, Outcome, Refused};
-use super::nexus::{Known, NexusId, State};
+use super::fence::Fence;
+use super::nexus::State;
 use super::port::InitiatorPort;
 use super::reservation::{Kind, Reservation, Reservations};
+use super::reserve_effects::Effects;
 use super::reserve_keep::{Replaced, ReservationChange};
 use super::{AdditionalSense, MediumOperation, Sense, UnitAttention, be16, be32, be64};
 
@@ -105,7 +107,7 @@ pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) ->
         return Err(list_length());
     }
     let action = call.cdb[1] & 0x1f;
-    let (place, own) = (call.place, call.nexus.id());
+    let place = call.place;
     let port = call.nexus.port().clone();
     let mut request = Request {
         action,
@@ -132,46 +134,47 @@ pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) ->
     if registers && request.persist && !call.unit.keeps_reservations {
         return Err(in_list());
     }
-    let nexus = (own, &port);
     // What takes rights away, also from the nexus itself.
-    let fences = match action {
+    let takes_rights = match action {
         RESERVE | PREEMPT | PREEMPT_AND_ABORT | REGISTER_AND_MOVE => true,
         REGISTER | REGISTER_AND_IGNORE => request.action_key == 0,
         _ => false,
     };
+    let mut effects = Effects::of(call.nexus.id(), takes_rights);
+    let aborts = action == PREEMPT_AND_ABORT;
     let (kept, fence) = call.device.common().change(|state| {
         check_settled(state, place)?;
-        let unit = &state.units[place].reservations;
+        let unit = &mut state.units[place];
+        let reservations = &mut unit.reservations;
         // SPC-2 5.5.1: a unit that RESERVE (6) has reserved has no persistent reservations.
-        if unit.exclusive.is_some() {
+        if reservations.exclusive.is_some() {
             return Err(Refused::Conflict);
         }
-        let (before, text_before) = (unit.clone(), unit.to_text());
+        let (before, text_before) = (reservations.clone(), reservations.to_text());
         match (action, &moved) {
-            (REGISTER | REGISTER_AND_IGNORE, _) => register(state, place, nexus, &request),
-            (RESERVE, _) => reserve(state, place, nexus, &request),
-            (RELEASE, _) => release(state, place, nexus, &request),
-            (CLEAR, _) => clear(state, place, nexus, &request),
-            (REGISTER_AND_MOVE, Some(moved)) => hand_over(state, place, nexus, &request, moved),
-            _ => preempt(state, place, nexus, &request),
+            (REGISTER | REGISTER_AND_IGNORE, _) => {
+                register(reservations, &port, &request, &mut effects)
+            }
+            (RESERVE, _) => reserve(reservations, &port, &request),
+            (RELEASE, _) => release(reservations, &port, &request, &mut effects),
+            (CLEAR, _) => clear(reservations, &port, &request, &mut effects),
+            (REGISTER_AND_MOVE, Some(moved)) => hand_over(reservations, &port, &request, moved),
+            _ => preempt(reservations, &port, &request, &mut effects),
         }?;
-        let fence = fences.then(|| state.fence(place, |_| true));
-        let fence = fence.unwrap_or_default();
-        let unit = &mut state.units[place];
-        let text = unit.reservations.to_text();
+        let text = reservations.to_text();
         if text == text_before {
-            return Ok((None, fence));
+            return Ok((None, effects.come_true(state, place)));
         }
         unit.kept_version += 1;
-        unit.replaced = Some(Replaced::new(unit.kept_version, before));
-        Ok::<_, Refused>((Some((unit.kept_version, text)), fence))
+        unit.replaced = Some(Replaced::new(unit.kept_version, before, effects));
+        Ok::<_, Refused>((Some((unit.kept_version, text)), Fence::default()))
     })?;
-    call.nexus.wait_for(fence);
-    if action == PREEMPT_AND_ABORT {
-        // Sessions that are silent let their tasks go.
-        call.device.common().ring();
-    }
     let Some((version, text)) = kept else {
+        call.nexus.wait_for(fence);
+        if aborts {
+            // Sessions that are silent let their tasks go.
+            call.device.common().ring();
+        }
         return Ok(Reply::DONE);
     };
     let common = Arc::clone(call.device.common());
@@ -227,50 +230,35 @@ impl Move {
     }
 }
 
-type Nexus<'a> = (NexusId, &'a InitiatorPort);
-
-fn unit(state: &mut State, place: usize) -> &mut Reservations {
-    &mut state.units[place].reservations
-}
-
 /// Only a registered nexus that knows its key may go on.
 fn check_key(
-    state: &State,
-    place: usize,
+    reservations: &Reservations,
     port: &InitiatorPort,
     request: &Request,
 ) -> Result<(), Refused> {
-    match state.units[place].reservations.key_of(port) {
+    match reservations.key_of(port) {
         Some(key) if key == request.key => Ok(()),
         _ => Err(Refused::Conflict),
     }
 }
 
-/// Tells registered nexuses, but this one, that the reservation that let them through is gone
-/// (SPC-4 5.13.11.1).
-fn tell_released(state: &mut State, place: usize, own: NexusId, kind: Kind) {
-    if !kind.admits_registrants() {
-        return;
+/// Registered nexuses report that the reservation that let them through is gone (SPC-4 5.13.11.1).
+fn tell_released(reservations: &Reservations, kind: Kind, effects: &mut Effects) {
+    if kind.admits_registrants() {
+        let registered = reservations.registrations.iter();
+        let ports = registered.map(|one| one.port.clone()).collect();
+        effects.establish(UnitAttention::ReservationsReleased, ports);
     }
-    let registered = state.units[place].reservations.registrations.clone();
-    let attention = UnitAttention::ReservationsReleased;
-    state.establish(place, attention, |nexus| {
-        nexus.id != own && registered.iter().any(|one| one.port == nexus.port)
-    });
-}
-
-fn is_among<'a>(ports: &'a [InitiatorPort], own: NexusId) -> impl Fn(&Known) -> bool + 'a {
-    move |nexus| nexus.id != own && ports.contains(&nexus.port)
 }
 
 /// REGISTER and REGISTER AND IGNORE EXISTING KEY (SPC-4 5.13.7).
 fn register(
-    state: &mut State,
-    place: usize,
-    (own, port): Nexus<'_>,
+    reservations: &mut Reservations,
+    port: &InitiatorPort,
     request: &Request,
+    effects: &mut Effects,
 ) -> Result<(), Refused> {
-    let registered = unit(state, place).key_of(port);
+    let registered = reservations.key_of(port);
     if request.action == REGISTER && registered.unwrap_or(0) != request.key {
         return Err(Refused::Conflict);
     }
@@ -281,12 +269,11 @@ fn register(
         if registered.is_none() {
             return Ok(());
         }
-        let (_, released) = unit(state, place).unregister(|one| one.port == *port);
+        let (_, released) = reservations.unregister(|one| one.port == *port);
         if let Some(kind) = released {
-            tell_released(state, place, own, kind);
+            tell_released(reservations, kind, effects);
         }
     } else {
-        let reservations = unit(state, place);
         let new = request.others.iter().chain([port]);
         let new = new
             .filter(|port| reservations.key_of(port).is_none())
@@ -299,7 +286,6 @@ fn register(
             reservations.register(port, request.action_key);
         }
     }
-    let reservations = unit(state, place);
     reservations.persist = request.persist;
     reservations.generation = reservations.generation.wrapping_add(1);
     Ok(())
@@ -307,14 +293,12 @@ fn register(
 
 /// RESERVE (SPC-4 5.13.9).
 fn reserve(
-    state: &mut State,
-    place: usize,
-    (_, port): Nexus<'_>,
+    reservations: &mut Reservations,
+    port: &InitiatorPort,
     request: &Request,
 ) -> Result<(), Refused> {
-    check_key(state, place, port, request)?;
+    check_key(reservations, port, request)?;
     let kind = request.kind()?;
-    let reservations = unit(state, place);
     match &reservations.reservation {
         None => {
             reservations.reservation = Some(Reservation {
@@ -330,13 +314,12 @@ fn reserve(
 
 /// RELEASE (SPC-4 5.13.11.2).
 fn release(
-    state: &mut State,
-    place: usize,
-    (own, port): Nexus<'_>,
+    reservations: &mut Reservations,
+    port: &InitiatorPort,
     request: &Request,
+    effects: &mut Effects,
 ) -> Result<(), Refused> {
-    check_key(state, place, port, request)?;
-    let reservations = unit(state, place);
+    check_key(reservations, port, request)?;
     let held = reservations.reservation.as_ref();
     let Some(held) = held.filter(|_| reservations.is_held_by(port)) else {
         return Ok(());
@@ -346,37 +329,34 @@ fn release(
     }
     let kind = held.kind;
     reservations.reservation = None;
-    tell_released(state, place, own, kind);
+    tell_released(reservations, kind, effects);
     Ok(())
 }
 
 /// CLEAR (SPC-4 5.13.11.6).
 fn clear(
-    state: &mut State,
-    place: usize,
-    (own, port): Nexus<'_>,
+    reservations: &mut Reservations,
+    port: &InitiatorPort,
     request: &Request,
+    effects: &mut Effects,
 ) -> Result<(), Refused> {
-    check_key(state, place, port, request)?;
-    let reservations = unit(state, place);
+    check_key(reservations, port, request)?;
     let (cleared, _) = reservations.unregister(|_| true);
     reservations.reservation = None;
     reservations.generation = reservations.generation.wrapping_add(1);
-    let attention = UnitAttention::ReservationsPreempted;
-    state.establish(place, attention, is_among(&cleared, own));
+    effects.establish(UnitAttention::ReservationsPreempted, cleared);
     Ok(())
 }
 
 /// PREEMPT and PREEMPT AND ABORT (SPC-4 5.13.11.4).
 fn preempt(
-    state: &mut State,
-    place: usize,
-    (own, port): Nexus<'_>,
+    reservations: &mut Reservations,
+    port: &InitiatorPort,
     request: &Request,
+    effects: &mut Effects,
 ) -> Result<(), Refused> {
-    check_key(state, place, port, request)?;
+    check_key(reservations, port, request)?;
     let wanted = request.action_key;
-    let reservations = unit(state, place);
     let held = reservations.reservation.clone();
     let holder_key = held
         .as_ref()
@@ -407,29 +387,26 @@ fn preempt(
         });
     }
     reservations.generation = reservations.generation.wrapping_add(1);
-    let attention = UnitAttention::RegistrationsPreempted;
-    state.establish(place, attention, is_among(&removed, own));
+    if request.action == PREEMPT_AND_ABORT {
+        effects.abort(removed.clone());
+    }
+    effects.establish(UnitAttention::RegistrationsPreempted, removed);
     if let (Some(held), Some(kind)) = (held, kind)
         && held.kind != kind
     {
-        tell_released(state, place, own, held.kind);
-    }
-    if request.action == PREEMPT_AND_ABORT {
-        state.abort(place, is_among(&removed, own));
+        tell_released(reservations, held.kind, effects);
     }
     Ok(())
 }
 
 /// REGISTER AND MOVE (SPC-4 5.13.8).
 fn hand_over(
-    state: &mut State,
-    place: usize,
-    (_, port): Nexus<'_>,
+    reservations: &mut Reservations,
+    port: &InitiatorPort,
     request: &Request,
     moved: &Move,
 ) -> Result<(), Refused> {
-    check_key(state, place, port, request)?;
-    let reservations = unit(state, place);
+    check_key(reservations, port, request)?;
     let held = reservations.reservation.as_ref();
     let Some(kind) = held
         .filter(|held| held.holder == *port)

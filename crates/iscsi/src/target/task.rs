@@ -67,6 +67,18 @@ impl Task {
         matches!(self.operation, StoreOperation::Read { .. })
     }
 
+    /// What the change of reservations that was kept for the task has to wait for, if anything.
+    pub(super) fn take_fence(&mut self) -> Option<Fence> {
+        let Stage::AtStore(progress) = &mut self.stage else {
+            return None;
+        };
+        let MediumOperation::KeepReservations(change) = progress.medium.as_deref()? else {
+            return None;
+        };
+        let mut fence = change.take_fence();
+        (!fence.is_down()).then_some(fence)
+    }
+
     /// Bytes that the CDB moves, whatever the initiator expects: SPDTL in RFC 7143 §11.4.5.
     pub(super) fn presented_bytes(&self) -> u64 {
         match self.operation {
@@ -188,7 +200,8 @@ pub(super) struct Asked {
 pub(super) struct Progress {
     /// The data of a write; empty for others.
     pub(super) data: Vec<u8>,
-    /// What the store is to do for a deferred command.
+    /// What the store is to do for a deferred command. A change of reservations stays here while the
+    /// store keeps it.
     pub(super) medium: Option<Box<MediumOperation>>,
     /// Bytes of a read that have been sent.
     pub(super) sent_bytes: u32,

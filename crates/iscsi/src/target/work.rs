@@ -1,5 +1,7 @@
 //! What the stores are to do for a session, and what they have answered.
 
+use std::sync::Arc;
+
 use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::session::{Core, Session, link_at};
@@ -149,6 +151,10 @@ impl Session {
                         self.core.nexus.leave(ticket);
                         continue;
                     };
+                    if let MediumOperation::KeepReservations(change) = &*operation {
+                        let change = Arc::clone(change);
+                        progress.medium = Some(Box::new(MediumOperation::KeepReservations(change)));
+                    }
                     Work::Medium {
                         task: tag,
                         unit,
@@ -414,9 +420,10 @@ impl Session {
             return;
         }
         self.store_asked(task, asked, trace);
-        let Some(found) = self.core.tasks.get(&task) else {
+        let Some(found) = self.core.tasks.get_mut(&task) else {
             return;
         };
+        let fence = found.take_fence();
         let Some(link) = link_at(&mut self.connections, found.place) else {
             return;
         };
@@ -429,7 +436,10 @@ impl Session {
             Direction::Leave,
         );
         let answer = Answer::good(data);
-        self.core.answer_task(link, task, &answer, answered, trace);
+        match fence {
+            Some(fence) => self.core.wait_for(task, fence, Some(answer)),
+            None => self.core.answer_task(link, task, &answer, answered, trace),
+        }
         self.go_on(answered, trace);
     }
 

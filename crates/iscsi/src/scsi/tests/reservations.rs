@@ -220,6 +220,30 @@ fn what_could_not_be_kept_has_not_happened() {
 }
 
 #[test]
+fn a_preempt_and_abort_that_could_not_be_kept_harms_nobody() {
+    let device = keeping();
+    let (mut one, mut two) = two(&device);
+    keeps(reserve_out(&device, &mut one, (0, 0), (0, 1), 1)).end(true);
+    keeps(reserve_out(&device, &mut two, (0, 0), (0, 2), 1)).end(true);
+    two.refresh();
+    let at_store = two.enter(0, &[]).unwrap();
+    let failed = keeps(reserve_out(&device, &mut one, (5, 3), (1, 2), 0));
+    failed.end(false);
+    assert!(failed.take_fence().is_down());
+    assert_eq!(two.take_aborts(), []);
+    assert_eq!(attention(&device, &mut two), None);
+    let kept = keeps(reserve_out(&device, &mut one, (5, 3), (1, 2), 0));
+    assert_eq!(two.take_aborts(), [], "it may still fail");
+    kept.end(true);
+    assert_eq!(two.take_aborts(), [0]);
+    assert_eq!(attention(&device, &mut two), Some((0x2a, 0x05)));
+    let mut fence = kept.take_fence();
+    assert!(!fence.is_down(), "the store still works");
+    two.leave(at_store);
+    assert!(fence.is_down());
+}
+
+#[test]
 fn what_persists_is_restored() {
     let device = keeping();
     let (mut one, _) = two(&device);

@@ -1,0 +1,59 @@
+//! What a change of persistent reservations means for other I_T nexuses.
+
+use super::UnitAttention;
+use super::fence::Fence;
+use super::nexus::{Known, NexusId, State};
+use super::port::InitiatorPort;
+
+/// What happens to other nexuses with a PERSISTENT RESERVE OUT, unless it fails after all.
+#[derive(Debug)]
+pub(super) struct Effects {
+    /// The nexus that has sent the command.
+    own: NexusId,
+    /// Unit attentions, and the ports whose nexuses report them.
+    attentions: Vec<(UnitAttention, Vec<InitiatorPort>)>,
+    /// Ports whose tasks are aborted.
+    aborted: Vec<InitiatorPort>,
+    /// It takes rights away, maybe from the nexus itself, too.
+    takes_rights: bool,
+}
+
+impl Effects {
+    /// None yet, of a command of `own`.
+    pub(super) const fn of(own: NexusId, takes_rights: bool) -> Effects {
+        Effects {
+            own,
+            attentions: Vec::new(),
+            aborted: Vec::new(),
+            takes_rights,
+        }
+    }
+
+    /// The other nexuses of `ports` report `attention`.
+    pub(super) fn establish(&mut self, attention: UnitAttention, ports: Vec<InitiatorPort>) {
+        self.attentions.push((attention, ports));
+    }
+
+    /// The tasks of the other nexuses of `ports` end without an answer (TAS is 0).
+    pub(super) fn abort(&mut self, ports: Vec<InitiatorPort>) {
+        self.aborted = ports;
+    }
+
+    /// Whether any tasks are aborted: their sessions have to look.
+    pub(super) const fn aborts(&self) -> bool {
+        !self.aborted.is_empty()
+    }
+
+    /// Brings them about at the unit at `place`. The command is answered when the fence is down.
+    pub(super) fn come_true(&self, state: &mut State, place: usize) -> Fence {
+        let among = |ports: &[InitiatorPort], nexus: &Known| {
+            nexus.id != self.own && ports.contains(&nexus.port)
+        };
+        for (attention, ports) in &self.attentions {
+            state.establish(place, *attention, |nexus| among(ports, nexus));
+        }
+        state.abort(place, |nexus| among(&self.aborted, nexus));
+        let fence = self.takes_rights.then(|| state.fence(place, |_| true));
+        fence.unwrap_or_default()
+    }
+}
