@@ -13,8 +13,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use wansan_consistency::{History, Violation};
 
-/// Seeds of one run of the suite: about half a minute of one processor in its profile.
-const SEEDS: u64 = 20_000;
+/// Seeds of one run of the suite: about a minute of one processor in the release profile.
+const SEEDS: u64 = 50_000;
 
 /// Runs that making one history smaller may take.
 const SHRINKING_RUNS: usize = 20_000;
