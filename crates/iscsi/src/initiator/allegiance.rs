@@ -191,6 +191,12 @@ impl Core {
             let Some(task) = self.tasks.get_mut(task_tag) else {
                 continue;
             };
+            if task.retries > 0 && self.exp_cmd_sn.le(task.cmd_sn) {
+                // The target never got this try, but may still have the answer to the one before it,
+                // under the same tag: that is not to be moved.
+                self.send_once_more(link, task_tag, now);
+                continue;
+            }
             task.bursts.clear();
             if !task.data_sns.is_whole() {
                 // All of it again: what came after the gap is not kept (§11.5.6).
@@ -224,11 +230,7 @@ impl Core {
                 let task = self.tasks.get_mut(tag);
                 let never_came = task.is_some_and(|task| self.exp_cmd_sn.le(task.cmd_sn));
                 if never_came {
-                    self.hand_on(link, tag, now);
-                    if let Some(task) = self.tasks.get_mut(tag) {
-                        task.forget_answer();
-                    }
-                    link.retries.push_back(tag);
+                    self.send_once_more(link, tag, now);
                 } else {
                     self.requeue(tag, now, trace);
                 }
@@ -242,6 +244,15 @@ impl Core {
         }
         self.reassign(link, now, trace);
         Ok(())
+    }
+
+    /// Sends a command that the target never got on `link`, with the same CmdSN.
+    fn send_once_more(&mut self, link: &mut Link, tag: TaskTag, now: Instant) {
+        self.hand_on(link, tag, now);
+        if let Some(task) = self.tasks.get_mut(tag) {
+            task.forget_answer();
+        }
+        link.retries.push_back(tag);
     }
 
     /// `tag` belongs to `link` from now on.
