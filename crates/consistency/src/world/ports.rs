@@ -2,7 +2,7 @@
 
 use wansan_iscsi::initiator::{
     Command, Completion, Event as SessionEvent, Handshake, HandshakeError, LoginSettings, Session,
-    SessionError,
+    SessionError, TaskError,
 };
 use wansan_iscsi::wire::{Lun, TaskAttribute, TaskManagementFunction};
 use wansan_trace::TaskTag;
@@ -627,6 +627,13 @@ impl World<'_> {
             if let Some(place) = waiting {
                 let (_, attempt, link, answered) = this.with_data.swap_remove(place);
                 self.answered_with_data((attempt, link), &answered, completion);
+            } else if completion.outcome == Err(TaskError::Unsure) {
+                // The target has let the task go, and the command is none to send twice.
+                let sent = this.sent.iter().position(|(one, ..)| *one == tag);
+                if let Some(place) = sent {
+                    let (_, _, attempt) = this.sent.remove(place);
+                    self.oracle.superseded(attempt);
+                }
             }
         }
     }
