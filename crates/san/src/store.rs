@@ -3,6 +3,7 @@
 //! - [`Store`]: the trait; all stores are shared by reference among sessions and threads;
 //! - [`MemoryStore`], [`FileStore`]: the stores; [`ServiceTimeStore`]: any store made slow by a
 //!   known amount, for experiments whose bottleneck must be known;
+//! - [`durability`]: what a store may say of data on the medium;
 //! - [`MediumJob`]: what SCSI asks of a store beside reading, writing and flushing;
 //! - [`pool`]: worker threads that run what may block, for reactors that must not;
 //! - [`LunSpec`]: a store as people write it, such as `memory:1GiB` or `file:disk.img,block=4096`.
@@ -17,6 +18,7 @@
 //!    says when the operation was queued, when the store was asked and when it had answered, which
 //!    is what the trace layers `device` and `store` need.
 
+pub mod durability;
 mod error;
 mod file;
 mod medium;

@@ -89,6 +89,29 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// What an error of the machine says of an operation on `bytes` from `offset` on.
+    pub(super) fn of_io(
+        operated: Operated,
+        offset: u64,
+        bytes: usize,
+        source: io::Error,
+    ) -> StoreError {
+        match source.kind() {
+            io::ErrorKind::UnexpectedEof => StoreError::Short {
+                end: offset + bytes as u64,
+            },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                StoreError::NoSpace { offset, bytes }
+            }
+            _ => StoreError::Machine {
+                operated,
+                offset,
+                bytes,
+                source,
+            },
+        }
+    }
+
     /// What the initiator is told: the data could not be read or written, or the medium has no
     /// room. An operation out of range is this target's own mistake.
     #[must_use]

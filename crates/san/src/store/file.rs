@@ -11,7 +11,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use rustix::fs::{Advice, FallocateFlags, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::syncing::{Linux, SyncCalls, SyncError, Syncs};
+use super::durability::{sync, write_synced};
+use super::syncing::{Linux, SyncCalls, Syncs, TwiceOpened};
 use super::{Extent, OpenError, Operated, ReservationFile, Store, StoreError, check_range};
 
 /// `f_type` of a tmpfs (`TMPFS_MAGIC`, linux/magic.h).
@@ -220,65 +221,20 @@ impl FileStore {
     /// Writes all of `src`, to the medium when `fua` says so.
     fn write_all(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError> {
         if fua && !self.on_tmpfs {
-            return self.syncs.run(|| self.write_synced(offset, src));
+            return self.syncs.run(|| write_synced(&self.opened(), offset, src));
         }
         self.file
             .write_all_at(src, offset)
-            .map_err(|source| failed(Operated::Write, offset, src.len(), source))
+            .map_err(|source| StoreError::of_io(Operated::Write, offset, src.len(), source))
     }
 
-    /// Writes all of `src` to the medium.
-    fn write_synced(&self, offset: u64, src: &[u8]) -> Result<(), SyncError> {
-        let write_failed = |source| failed(Operated::Write, offset, src.len(), source);
-        let lost = |errno: Errno| {
-            SyncError::Lost(StoreError::Machine {
-                operated: Operated::Write,
-                offset,
-                bytes: src.len(),
-                source: errno.into(),
-            })
-        };
-        let mut done = 0;
-        while done < src.len() {
-            let (rest, at) = (&src[done..], offset + done as u64);
-            match self.calls.write_synced(&self.file, rest, at) {
-                Ok(0) => {
-                    let nothing = io::ErrorKind::WriteZero.into();
-                    return Err(SyncError::Refused(write_failed(nothing)));
-                }
-                Ok(bytes) => done += bytes,
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                    self.file
-                        .write_all_at(rest, at)
-                        .map_err(|source| SyncError::Refused(write_failed(source)))?;
-                    return self.sync();
-                }
-                // Either the file system has refused this write, or the medium has refused an earlier
-                // one. The witness knows of the latter.
-                Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => {
-                    return Err(match self.calls.sync(&self.witness) {
-                        Ok(()) => SyncError::Refused(write_failed(errno.into())),
-                        Err(_) => lost(errno),
-                    });
-                }
-                // It does not tell what failed, writing or synchronizing: assume the worse.
-                Err(errno) => return Err(lost(errno)),
-            }
+    /// What its data is brought to the medium with.
+    fn opened(&self) -> TwiceOpened<'_> {
+        TwiceOpened {
+            file: &self.file,
+            witness: &self.witness,
+            calls: &*self.calls,
         }
-        Ok(())
-    }
-
-    /// Brings all that was written to the medium. Whatever fails, ENOSPC too, is about data that was
-    /// written before.
-    fn sync(&self) -> Result<(), SyncError> {
-        self.calls.sync(&self.file).map_err(|errno| {
-            SyncError::Lost(StoreError::Machine {
-                operated: Operated::Flush,
-                offset: 0,
-                bytes: 0,
-                source: errno.into(),
-            })
-        })
     }
 }
 
@@ -307,23 +263,6 @@ fn blocks(path: &Path, size_bytes: u64, block_bytes: u32) -> OpenError {
     }
 }
 
-fn failed(operated: Operated, offset: u64, bytes: usize, source: io::Error) -> StoreError {
-    match source.kind() {
-        io::ErrorKind::UnexpectedEof => StoreError::Short {
-            end: offset + bytes as u64,
-        },
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            StoreError::NoSpace { offset, bytes }
-        }
-        _ => StoreError::Machine {
-            operated,
-            offset,
-            bytes,
-            source,
-        },
-    }
-}
-
 impl Store for FileStore {
     fn size_bytes(&self) -> u64 {
         self.size_bytes
@@ -333,7 +272,7 @@ impl Store for FileStore {
         check_range(offset, dst.len() as u64, self.size_bytes)?;
         self.file
             .read_exact_at(dst, offset)
-            .map_err(|source| failed(Operated::Read, offset, dst.len(), source))
+            .map_err(|source| StoreError::of_io(Operated::Read, offset, dst.len(), source))
     }
 
     fn write_at(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError> {
@@ -346,7 +285,7 @@ impl Store for FileStore {
         if self.on_tmpfs {
             return Ok(());
         }
-        self.syncs.run(|| self.sync())
+        self.syncs.run(|| sync(&self.opened()))
     }
 
     fn update(
@@ -381,7 +320,12 @@ impl Store for FileStore {
                 Err(Errno::INTR) => {}
                 Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV | Errno::INVAL) => break,
                 Err(errno) => {
-                    return Err(failed(Operated::Write, offset, len as usize, errno.into()));
+                    return Err(StoreError::of_io(
+                        Operated::Write,
+                        offset,
+                        len as usize,
+                        errno.into(),
+                    ));
                 }
             }
         }
@@ -397,7 +341,7 @@ impl Store for FileStore {
 
     fn extent_at(&self, offset: u64) -> Result<Extent, StoreError> {
         check_range(offset, 1, self.size_bytes)?;
-        let look_failed = |errno: Errno| failed(Operated::Read, offset, 1, errno.into());
+        let look_failed = |errno: Errno| StoreError::of_io(Operated::Read, offset, 1, errno.into());
         // Nothing depends on the file's offset, which this moves.
         let data = match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(offset)) {
             Ok(data) => data,
@@ -462,7 +406,7 @@ impl Store for FileStore {
                     return None;
                 }
                 Err(errno) => {
-                    return Some(Err(failed(
+                    return Some(Err(StoreError::of_io(
                         Operated::Read,
                         at,
                         dst.len() - done,

@@ -1,19 +1,16 @@
-//! Bringing a file's data to the medium, and knowing when that can no longer be promised.
-//!
-//! Linux reports a failed write-back once to each open file description (`errseq_t`,
-//! Documentation/core-api/errseq.rst), at the next fdatasync or synchronous write on it, and a failed
-//! cache flush of the device only to the call that asked for it. Whichever call takes the error, it may
-//! be about data that another call was to bring to the medium.
+//! Bringing a file's data to the medium with Linux's system calls, from several threads at once.
 
 use std::fmt;
 use std::fs::File;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 
 use super::StoreError;
+use super::durability::{SyncError, SyncOrder, SyncedFile};
 
 /// The system calls that bring data to the medium. Tests have a kernel that fails by schedule.
 pub(super) trait SyncCalls: fmt::Debug + Send + Sync {
@@ -39,33 +36,38 @@ impl SyncCalls for Linux {
     }
 }
 
-/// Why a sync failed.
-#[derive(Debug)]
-pub(super) enum SyncError {
-    /// The write was refused, and nothing else was harmed.
-    Refused(StoreError),
-    /// Acknowledged data may not have reached the medium, and never will.
-    Lost(StoreError),
+/// A file that is opened twice.
+pub(super) struct TwiceOpened<'a> {
+    pub(super) file: &'a File,
+    pub(super) witness: &'a File,
+    pub(super) calls: &'a dyn SyncCalls,
 }
 
-/// The syncs of one file: those that are in the kernel, and whether any has lost data.
-///
-/// They run in parallel. One that succeeded is believed only when all that began before it returned
-/// have returned too, because one of those may have been given an error that concerns both.
+impl SyncedFile for TwiceOpened<'_> {
+    fn write_synced(&self, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+        self.calls.write_synced(self.file, bytes, offset)
+    }
+
+    fn write_cached(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> Result<(), Errno> {
+        self.calls.sync(self.file)
+    }
+
+    fn sync_witness(&self) -> Result<(), Errno> {
+        self.calls.sync(self.witness)
+    }
+}
+
+/// The [`SyncOrder`] of a file that threads share.
 #[derive(Debug, Default)]
 pub(super) struct Syncs {
-    /// Set under the lock of `running`.
+    /// Set under the lock of `order`.
     lost: AtomicBool,
-    running: Mutex<Running>,
+    order: Mutex<SyncOrder>,
     oldest_ended: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Running {
-    /// Syncs that ever began.
-    begun: u64,
-    /// The numbers of those that have not returned, in ascending order.
-    numbers: Vec<u64>,
 }
 
 impl Syncs {
@@ -88,45 +90,27 @@ impl Syncs {
         &self,
         sync: impl FnOnce() -> Result<(), SyncError>,
     ) -> Result<(), StoreError> {
-        let number = self.begin()?;
+        let number = self.lock().begin()?;
         let result = sync();
-        let mut running = self.lock();
-        let was_oldest = running.numbers.first() == Some(&number);
-        running.numbers.retain(|other| *other != number);
-        if matches!(result, Err(SyncError::Lost(_))) {
-            self.lost.store(true, Ordering::Relaxed);
-        }
+        let mut order = self.lock();
+        let was_oldest = order.oldest() == Some(number);
+        let begun = order.returned(number, matches!(result, Err(SyncError::Lost(_))));
+        self.lost.store(order.is_lost(), Ordering::Relaxed);
         if was_oldest {
             self.oldest_ended.notify_all();
         }
-        result.map_err(|error| match error {
-            SyncError::Refused(error) | SyncError::Lost(error) => error,
-        })?;
-        let begun = running.begun;
-        while running
-            .numbers
-            .first()
-            .is_some_and(|oldest| *oldest < begun)
-        {
-            running = self
-                .oldest_ended
-                .wait(running)
-                .unwrap_or_else(PoisonError::into_inner);
+        result?;
+        loop {
+            if let Some(verdict) = order.verdict(begun) {
+                return verdict;
+            }
+            let waited = self.oldest_ended.wait(order);
+            order = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        self.check()
-    }
-
-    fn begin(&self) -> Result<u64, StoreError> {
-        let mut running = self.lock();
-        self.check()?;
-        let number = running.begun;
-        running.begun += 1;
-        running.numbers.push(number);
-        Ok(number)
     }
 
     /// Nothing that panics runs under it.
-    fn lock(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, SyncOrder> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
