@@ -12,6 +12,7 @@ pub mod history;
 mod medium;
 mod observer;
 mod oracle;
+mod page_cache;
 mod random;
 mod shrink;
 mod store_queue;

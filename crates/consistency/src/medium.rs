@@ -1,10 +1,14 @@
-//! The medium of a logical unit: what is in the volatile cache and what is on the disk.
+//! The medium of a logical unit: a file whose store follows the rules of [`FileStore`] over a page
+//! cache and a disk that fail.
+//!
+//! [`FileStore`]: wansan_san::store::FileStore
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use wansan_san::store::durability::{self, SyncError, SyncOrder};
 use wansan_san::store::{Extent, Operated, Store, StoreError};
 
-use crate::random::Random;
+use crate::page_cache::{Opened, PageCache};
 
 /// Size of a logical block, and the unit in which writes are torn.
 pub(crate) const BLOCK_BYTES: usize = 512;
@@ -16,22 +20,23 @@ pub struct FailureRates {
     pub read: u16,
     /// Writes that fail with ENOSPC.
     pub no_space: u16,
-    /// Flushes that fail with EIO.
+    /// Flushes whose write-back fails with EIO or ENOSPC; other write-backs fail less often.
     pub flush: u16,
 }
 
-/// A store with a volatile cache in front of a disk. It forgets at a power loss any part of what was
-/// not flushed, and loses data at a failed flush as Linux does: blocks count as clean and are read
-/// from the disk again.
+/// The store of a unit.
 ///
-/// As a [`Store`] it carries an operation out at one instant; who wants it torn moves blocks one by
-/// one with [`Medium::land`] and [`Medium::fetch`].
+/// As a [`Store`] it carries an operation out at one instant, and none that brings data to the disk
+/// while another one [does](Medium::syncs); who wants it torn moves blocks one by one with
+/// [`Medium::land`] and [`Medium::fetch`], and takes the steps of a sync one after the other with
+/// [`Medium::begin_sync`], [`Medium::flush_now`] or [`Medium::write_now`], [`Medium::returned`] and
+/// [`Medium::verdict`].
 #[derive(Debug)]
 pub(crate) struct Medium {
     blocks: usize,
     /// There is no volatile cache: every write goes through to the disk.
     writes_through: bool,
-    image: Mutex<Image>,
+    file: Mutex<File>,
 }
 
 /// A block that has changed, and what it says now.
@@ -42,18 +47,19 @@ pub(crate) struct Landing {
 }
 
 #[derive(Debug)]
-struct Image {
-    /// What reads return.
-    volatile: Vec<u8>,
-    /// What survives a power loss.
-    durable: Vec<u8>,
-    /// Blocks that differ, or may.
-    dirty: Vec<bool>,
-    /// A flush has failed: nothing is written any more.
-    lost: bool,
-    rates: FailureRates,
-    random: Random,
-    landings: Vec<Landing>,
+struct File {
+    cache: PageCache,
+    order: SyncOrder,
+}
+
+/// A sync that has begun.
+#[derive(Debug, Clone)]
+pub(crate) struct Sync {
+    number: u64,
+    /// What is to be on the disk when it succeeds.
+    dirty: Vec<u32>,
+    /// The file system has no room for what it writes.
+    pub(crate) full: bool,
 }
 
 impl Medium {
@@ -66,169 +72,169 @@ impl Medium {
         Medium {
             blocks,
             writes_through,
-            image: Mutex::new(Image {
-                volatile: vec![0; blocks * BLOCK_BYTES],
-                durable: vec![0; blocks * BLOCK_BYTES],
-                dirty: vec![false; blocks],
-                lost: false,
-                rates,
-                random: Random::new(seed),
-                landings: Vec::new(),
+            file: Mutex::new(File {
+                cache: PageCache::new(blocks, rates, seed),
+                order: SyncOrder::default(),
             }),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Image> {
-        self.image.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, File> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a write may begin.
+    /// Whether there is no volatile cache.
+    pub(crate) fn writes_through(&self) -> bool {
+        self.writes_through
+    }
+
+    /// Whether a write into the cache may begin.
     pub(crate) fn begin_write(&self, offset: u64, bytes: usize) -> Result<(), StoreError> {
         self.lock().begin_write(offset, bytes)
     }
 
     /// Whether a read may begin.
     pub(crate) fn begin_read(&self, offset: u64, bytes: usize) -> Result<(), StoreError> {
-        let mut image = self.lock();
-        let rate = image.rates.read;
-        if image.random.per_mille(rate) {
-            return Err(failed(Operated::Read, offset, bytes));
+        let cache = &mut self.lock().cache;
+        let rate = cache.rates.read;
+        if cache.random.per_mille(rate) {
+            return Err(StoreError::Machine {
+                operated: Operated::Read,
+                offset,
+                bytes,
+                source: rustix::io::Errno::IO.into(),
+            });
         }
         Ok(())
     }
 
     /// Writes one block.
     pub(crate) fn land(&self, lba: usize, block: &[u8]) {
-        let mut image = self.lock();
-        image.land(lba, block);
+        let cache = &mut self.lock().cache;
+        cache.land(lba, block);
         if self.writes_through {
-            image.harden(lba);
+            cache.harden(lba);
         }
     }
 
     /// Reads one block.
     pub(crate) fn fetch(&self, lba: usize, into: &mut [u8]) {
-        into.copy_from_slice(self.lock().block(lba));
+        into.copy_from_slice(self.lock().cache.block(lba));
     }
 
-    /// The blocks that a flush that begins now has to bring to the disk.
-    pub(crate) fn begin_flush(&self) -> Vec<u32> {
-        let image = self.lock();
-        let dirty = image.dirty.iter().zip(0..).filter(|(dirty, _)| **dirty);
-        dirty.map(|(_, lba)| lba).collect()
+    /// A flush begins, or a write with FUA when it `writes`.
+    pub(crate) fn begin_sync(&self, writes: bool) -> Result<Sync, StoreError> {
+        let mut file = self.lock();
+        let number = file.order.begin()?;
+        let rate = file.cache.rates.no_space;
+        Ok(Sync {
+            number,
+            dirty: file.cache.dirty(),
+            full: writes && file.cache.random.per_mille(rate),
+        })
     }
 
-    /// Ends a flush of these blocks.
-    pub(crate) fn end_flush(&self, blocks: &[u32]) -> Result<(), StoreError> {
-        let mut image = self.lock();
-        if image.lost {
-            return Err(StoreError::Lost);
-        }
-        let rate = image.rates.flush;
-        if !blocks.is_empty() && image.random.per_mille(rate) {
-            image.lose();
-            return Err(failed(Operated::Flush, 0, 0));
-        }
-        for &lba in blocks {
-            image.harden(lba as usize);
-        }
-        Ok(())
+    /// What a flush comes to in the kernel.
+    pub(crate) fn flush_now(&self, sync: &Sync) -> Result<(), SyncError> {
+        durability::sync(&Opened {
+            dirty: sync.dirty.clone(),
+            ..Opened::now(&mut self.lock().cache)
+        })
     }
 
-    /// Ends a write with FUA of the blocks from `lba` on: they are on the disk.
-    pub(crate) fn harden(&self, lba: usize, blocks: usize) -> Result<(), StoreError> {
-        let mut image = self.lock();
-        if image.lost {
-            return Err(StoreError::Lost);
-        }
-        for lba in lba..lba + blocks {
-            image.harden(lba);
-        }
-        Ok(())
+    /// What a write with FUA comes to in the kernel, when its blocks have landed.
+    pub(crate) fn write_now(
+        &self,
+        sync: &Sync,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), SyncError> {
+        let cache = &mut self.lock().cache;
+        let opened = Opened {
+            full: sync.full,
+            landed: true,
+            ..Opened::now(cache)
+        };
+        durability::write_synced(&opened, offset, bytes)
     }
 
-    /// Whether acknowledged data may have been lost since the last restart.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.lock().lost
+    /// A sync has returned from the kernel. Gives what to ask for its verdict with.
+    pub(crate) fn returned(&self, sync: &Sync, result: &Result<(), SyncError>) -> u64 {
+        let lost = matches!(result, Err(SyncError::Lost(_)));
+        self.lock().order.returned(sync.number, lost)
+    }
+
+    /// Whether a sync that has returned is to be believed; `None` as long as nobody knows.
+    pub(crate) fn verdict(&self, begun: u64) -> Option<Result<(), StoreError>> {
+        self.lock().order.verdict(begun)
+    }
+
+    /// Whether syncs are in the kernel.
+    pub(crate) fn syncs(&self) -> bool {
+        self.lock().order.oldest().is_some()
+    }
+
+    /// How often data that was written has been lost.
+    pub(crate) fn losses(&self) -> u64 {
+        self.lock().cache.losses()
     }
 
     /// The target starts again: after a power loss, any part of what was not flushed is gone.
     pub(crate) fn restart(&self, power_lost: bool) {
-        let mut image = self.lock();
-        let image = &mut *image;
-        for lba in 0..self.blocks {
-            if power_lost && image.dirty[lba] && image.random.one_in(2) {
-                let range = lba * BLOCK_BYTES..(lba + 1) * BLOCK_BYTES;
-                image.volatile[range.clone()].copy_from_slice(&image.durable[range]);
-            }
-        }
-        if power_lost {
-            image.durable.copy_from_slice(&image.volatile);
-            image.dirty.fill(false);
-        }
-        image.lost = false;
+        let file = &mut *self.lock();
+        file.order = SyncOrder::default();
+        file.cache.reopen(power_lost);
     }
 
     /// What has changed since the last call.
     pub(crate) fn take_landings(&self, into: &mut Vec<Landing>) {
-        into.append(&mut self.lock().landings);
+        self.lock().cache.take_landings(into);
     }
 }
 
-/// EIO.
-fn failed(operated: Operated, offset: u64, bytes: usize) -> StoreError {
-    StoreError::Machine {
-        operated,
-        offset,
-        bytes,
-        source: std::io::Error::from_raw_os_error(5),
-    }
-}
-
-impl Image {
-    fn block(&self, lba: usize) -> &[u8] {
-        &self.volatile[lba * BLOCK_BYTES..(lba + 1) * BLOCK_BYTES]
-    }
-
+impl File {
     fn begin_write(&mut self, offset: u64, bytes: usize) -> Result<(), StoreError> {
-        if self.lost {
+        if self.order.is_lost() {
             return Err(StoreError::Lost);
         }
-        if self.random.per_mille(self.rates.no_space) {
+        let rate = self.cache.rates.no_space;
+        if self.cache.random.per_mille(rate) {
             return Err(StoreError::NoSpace { offset, bytes });
         }
         Ok(())
     }
 
-    fn land(&mut self, lba: usize, block: &[u8]) {
-        // The kernel may write a block back at any time, so each of its versions may be the one
-        // that survives.
-        if self.dirty[lba] && self.random.one_in(4) {
-            self.harden(lba);
+    /// Carries out a sync at one instant.
+    fn sync(
+        &mut self,
+        call: impl FnOnce(&Opened<'_>) -> Result<(), SyncError>,
+    ) -> Result<(), StoreError> {
+        let number = self.order.begin()?;
+        let result = call(&Opened::now(&mut self.cache));
+        let lost = matches!(result, Err(SyncError::Lost(_)));
+        let begun = self.order.returned(number, lost);
+        result?;
+        self.order.verdict(begun).unwrap_or(Err(StoreError::Lost))
+    }
+
+    /// Writes into the cache, or through it.
+    fn write(
+        &mut self,
+        offset: u64,
+        bytes: &[u8],
+        fua: bool,
+        through: bool,
+    ) -> Result<(), StoreError> {
+        if fua && !through {
+            return self.sync(|opened| durability::write_synced(opened, offset, bytes));
         }
-        self.volatile[lba * BLOCK_BYTES..(lba + 1) * BLOCK_BYTES].copy_from_slice(block);
-        self.dirty[lba] = true;
-        self.landings.push(Landing {
-            lba: lba as u32,
-            word: word_of(block),
-        });
-    }
-
-    fn harden(&mut self, lba: usize) {
-        let range = lba * BLOCK_BYTES..(lba + 1) * BLOCK_BYTES;
-        self.durable[range.clone()].copy_from_slice(&self.volatile[range]);
-        self.dirty[lba] = false;
-    }
-
-    /// Write-back has failed: blocks count as clean, and some are read from the disk again.
-    fn lose(&mut self) {
-        self.lost = true;
-        for lba in 0..self.dirty.len() {
-            if std::mem::take(&mut self.dirty[lba]) && self.random.one_in(2) {
-                let range = lba * BLOCK_BYTES..(lba + 1) * BLOCK_BYTES;
-                self.volatile[range.clone()].copy_from_slice(&self.durable[range]);
+        for (lba, block) in blocks_of(offset, bytes.len()).zip(bytes.chunks(BLOCK_BYTES)) {
+            self.cache.land(lba, block);
+            if through {
+                self.cache.harden(lba);
             }
         }
+        Ok(())
     }
 }
 
@@ -252,28 +258,20 @@ impl Store for Medium {
 
     fn read_at(&self, offset: u64, dst: &mut [u8]) -> Result<(), StoreError> {
         self.begin_read(offset, dst.len())?;
-        let image = self.lock();
-        for (lba, into) in blocks_of(offset, dst.len()).zip(dst.chunks_mut(BLOCK_BYTES)) {
-            into.copy_from_slice(image.block(lba));
-        }
+        let file = self.lock();
+        let first = offset as usize;
+        dst.copy_from_slice(file.cache.bytes(first..first + dst.len()));
         Ok(())
     }
 
     fn write_at(&self, offset: u64, src: &[u8], fua: bool) -> Result<(), StoreError> {
-        let mut image = self.lock();
-        image.begin_write(offset, src.len())?;
-        for (lba, block) in blocks_of(offset, src.len()).zip(src.chunks(BLOCK_BYTES)) {
-            image.land(lba, block);
-            if fua || self.writes_through {
-                image.harden(lba);
-            }
-        }
-        Ok(())
+        let mut file = self.lock();
+        file.begin_write(offset, src.len())?;
+        file.write(offset, src, fua, self.writes_through)
     }
 
     fn flush(&self) -> Result<(), StoreError> {
-        let blocks = self.begin_flush();
-        self.end_flush(&blocks)
+        self.lock().sync(|opened| durability::sync(opened))
     }
 
     fn update(
@@ -283,38 +281,33 @@ impl Store for Medium {
         fua: bool,
         change: &mut dyn FnMut(&mut [u8]) -> bool,
     ) -> Result<(), StoreError> {
-        let mut image = self.lock();
-        image.begin_write(offset, len)?;
-        let range = offset as usize..offset as usize + len;
-        let mut bytes = image.volatile[range].to_vec();
-        if change(&mut bytes) {
-            for (lba, block) in blocks_of(offset, len).zip(bytes.chunks(BLOCK_BYTES)) {
-                image.land(lba, block);
-                if fua || self.writes_through {
-                    image.harden(lba);
-                }
-            }
+        let mut file = self.lock();
+        file.begin_write(offset, len)?;
+        let first = offset as usize;
+        let mut bytes = file.cache.bytes(first..first + len).to_vec();
+        match change(&mut bytes) {
+            true => file.write(offset, &bytes, fua, self.writes_through),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     fn deallocate(&self, offset: u64, len: u64) -> Result<(), StoreError> {
-        let mut image = self.lock();
-        image.begin_write(offset, len as usize)?;
+        let mut file = self.lock();
+        file.begin_write(offset, len as usize)?;
         for lba in blocks_of(offset, len as usize) {
-            image.land(lba, &[0; BLOCK_BYTES]);
+            file.cache.land(lba, &[0; BLOCK_BYTES]);
             if self.writes_through {
-                image.harden(lba);
+                file.cache.harden(lba);
             }
         }
         Ok(())
     }
 
     fn extent_at(&self, offset: u64) -> Result<Extent, StoreError> {
-        let image = self.lock();
+        let file = self.lock();
         let first = offset as usize / BLOCK_BYTES;
         // Blocks of zeros count as deallocated, however they came to be.
-        let is_allocated = |lba: usize| word_of(image.block(lba)) != 0;
+        let is_allocated = |lba: usize| word_of(file.cache.block(lba)) != 0;
         let allocated = is_allocated(first);
         let mut rest = first..self.blocks;
         let end = rest.find(|lba| is_allocated(*lba) != allocated);

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use wansan_iscsi::scsi::{MediumOperation, Sense};
+use wansan_san::store::durability::SyncError;
 use wansan_san::store::{MediumJob, Store, StoreError};
 
-use crate::medium::{BLOCK_BYTES, Medium};
+use crate::medium::{BLOCK_BYTES, Medium, Sync};
 use crate::random::Random;
 
 /// Names a task: the session's serial number and the Initiator Task Tag.
@@ -48,10 +49,20 @@ struct Running {
     /// Blocks that have been moved, in this order: from the front, from the back or from within.
     order: Order,
     moved: usize,
-    /// Blocks that a flush has to bring to the disk.
-    dirty: Vec<u32>,
+    sync: Syncing,
     /// Turns that it stands still for.
     stalls: u32,
+}
+
+/// How far an operation is that brings data to the disk.
+enum Syncing {
+    /// It brings none there.
+    Never,
+    Begun(Sync),
+    /// The kernel has decided what comes of it, and the call has not returned.
+    Decided(Sync, Result<(), SyncError>),
+    /// It has succeeded; others that began before that may know better.
+    Returned(u64),
 }
 
 #[derive(Clone, Copy)]
@@ -161,26 +172,29 @@ impl StoreQueue {
                 running.moved = until;
                 (until == blocks).then(|| Done::Read(Ok(std::mem::take(buffer))))
             }
-            Job::Write { lba, data, fua } => {
+            Job::Write { lba, data, .. } => {
                 let blocks = data.len() / BLOCK_BYTES;
-                let until = further(running.moved, blocks, random);
-                for moved in running.moved..until {
-                    let place = running.order.place(moved, blocks);
-                    let block = &data[place * BLOCK_BYTES..(place + 1) * BLOCK_BYTES];
-                    medium.land(*lba + place, block);
+                let full = matches!(&running.sync, Syncing::Begun(sync) if sync.full);
+                if running.moved < blocks && !full {
+                    let until = further(running.moved, blocks, random);
+                    for moved in running.moved..until {
+                        let place = running.order.place(moved, blocks);
+                        let block = &data[place * BLOCK_BYTES..(place + 1) * BLOCK_BYTES];
+                        medium.land(*lba + place, block);
+                    }
+                    running.moved = until;
+                    if until < blocks || !matches!(running.sync, Syncing::Never) {
+                        return true;
+                    }
                 }
-                running.moved = until;
-                (until == blocks).then(|| {
-                    let result = match fua {
-                        true => medium.harden(*lba, blocks),
-                        false => Ok(()),
-                    };
-                    Done::Status(result.map_err(|error| error.sense()))
-                })
+                running.synced(medium, random).map(Done::status)
             }
-            Job::Flush => {
-                let result = medium.end_flush(&running.dirty);
-                Some(Done::Status(result.map_err(|error| error.sense())))
+            Job::Flush => running.synced(medium, random).map(Done::status),
+            // A thread would wait for the other syncs, but this is carried out at one instant.
+            Job::Medium { operation, fua }
+                if syncs(operation, *fua) && self.mediums.iter().any(|medium| medium.syncs()) =>
+            {
+                return true;
             }
             Job::Medium { operation, fua } => {
                 let fua = *fua;
@@ -198,29 +212,33 @@ impl StoreQueue {
     fn begin(&mut self, asker: Asker, unit: usize, job: Job, random: &mut Random) {
         let medium = &self.mediums[unit];
         let begun = match &job {
-            Job::Read { lba, buffer } => {
-                medium.begin_read((*lba * BLOCK_BYTES) as u64, buffer.len())
+            Job::Read { lba, buffer } => medium
+                .begin_read((*lba * BLOCK_BYTES) as u64, buffer.len())
+                .map(|()| Syncing::Never),
+            Job::Write { fua: true, .. } if !medium.writes_through() => {
+                medium.begin_sync(true).map(Syncing::Begun)
             }
-            Job::Write { lba, data, .. } => {
-                medium.begin_write((*lba * BLOCK_BYTES) as u64, data.len())
-            }
-            Job::Flush | Job::Medium { .. } => Ok(()),
+            Job::Write { lba, data, .. } => medium
+                .begin_write((*lba * BLOCK_BYTES) as u64, data.len())
+                .map(|()| Syncing::Never),
+            Job::Flush => medium.begin_sync(false).map(Syncing::Begun),
+            Job::Medium { .. } => Ok(Syncing::Never),
         };
-        if let Err(error) = begun {
-            let sense = error.sense();
-            let done = match job {
-                Job::Read { .. } => Done::Read(Err(sense)),
-                _ => Done::Status(Err(sense)),
-            };
-            self.done.push((asker, done));
-            return;
-        }
-        let (dirty, blocks) = match &job {
-            Job::Flush => (medium.begin_flush(), 1),
-            Job::Read { buffer: data, .. } | Job::Write { data, .. } => {
-                (Vec::new(), data.len() / BLOCK_BYTES)
+        let sync = match begun {
+            Ok(sync) => sync,
+            Err(error) => {
+                let sense = error.sense();
+                let done = match job {
+                    Job::Read { .. } => Done::Read(Err(sense)),
+                    _ => Done::Status(Err(sense)),
+                };
+                self.done.push((asker, done));
+                return;
             }
-            Job::Medium { .. } => (Vec::new(), 1),
+        };
+        let blocks = match &job {
+            Job::Read { buffer: data, .. } | Job::Write { data, .. } => data.len() / BLOCK_BYTES,
+            Job::Flush | Job::Medium { .. } => 1,
         };
         let order = match random.below(3) {
             0 => Order::Forwards,
@@ -237,7 +255,7 @@ impl StoreQueue {
             job,
             order,
             moved: 0,
-            dirty,
+            sync,
             stalls,
         });
     }
@@ -264,6 +282,57 @@ impl StoreQueue {
         let mut job = MediumJob::new(operation, &self.stores, unit, fua);
         job.run().map_err(|error| error.sense())?;
         Ok(job.into_output())
+    }
+}
+
+impl Done {
+    fn status(result: Result<(), StoreError>) -> Done {
+        Done::Status(result.map_err(|error| error.sense()))
+    }
+}
+
+impl Running {
+    /// Takes the next step of bringing data to the disk; gives the result after the last one.
+    fn synced(&mut self, medium: &Medium, random: &mut Random) -> Option<Result<(), StoreError>> {
+        match std::mem::replace(&mut self.sync, Syncing::Never) {
+            Syncing::Never => return Some(Ok(())),
+            Syncing::Begun(sync) => {
+                let result = match &self.job {
+                    Job::Write { lba, data, .. } => {
+                        medium.write_now(&sync, (*lba * BLOCK_BYTES) as u64, data)
+                    }
+                    _ => medium.flush_now(&sync),
+                };
+                // Others may overtake it on its way out of the kernel.
+                if random.one_in(4) {
+                    self.stalls = random.between(1, 20) as u32;
+                }
+                self.sync = Syncing::Decided(sync, result);
+            }
+            Syncing::Decided(sync, result) => {
+                let begun = medium.returned(&sync, &result);
+                if let Err(error) = result {
+                    return Some(Err(error.into()));
+                }
+                self.sync = Syncing::Returned(begun);
+                return self.synced(medium, random);
+            }
+            Syncing::Returned(begun) => {
+                self.sync = Syncing::Returned(begun);
+                return medium.verdict(begun);
+            }
+        }
+        None
+    }
+}
+
+/// Whether an operation brings data to the disk, when all that it writes has to go there if `fua`.
+fn syncs(operation: &MediumOperation, fua: bool) -> bool {
+    match operation {
+        MediumOperation::FlushFor(_) | MediumOperation::WriteAndVerify { .. } => true,
+        MediumOperation::CompareAndWrite { fua: own, .. }
+        | MediumOperation::OrWrite { fua: own, .. } => *own || fua,
+        _ => fua,
     }
 }
 

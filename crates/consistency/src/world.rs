@@ -48,7 +48,8 @@ pub(crate) struct World<'a> {
     target: Option<Target>,
     stores: StoreQueue,
     mediums: Vec<Arc<Medium>>,
-    lost: Vec<bool>,
+    /// How often each medium had lost data when the oracle heard of it last.
+    losses: Vec<u64>,
     links: Vec<Link>,
     next_link: usize,
     ports: Vec<Port>,
@@ -136,7 +137,7 @@ impl<'a> World<'a> {
             trace: Recorder::off(),
             target: Target::start(setup, wanted(&setup.keys), &stores.kept, 0).ok(),
             stores,
-            lost: vec![false; mediums.len()],
+            losses: vec![0; mediums.len()],
             mediums,
             links: Vec::new(),
             next_link: 0,
@@ -326,13 +327,13 @@ impl<'a> World<'a> {
                 self.oracle
                     .landed(unit as u8, landing.lba, landing.word, now);
             }
-            let lost = self.mediums[unit].is_lost();
-            if lost && !self.lost[unit] {
+            let losses = self.mediums[unit].losses();
+            if losses > self.losses[unit] {
                 self.say(|| format!("unit {unit} has lost data"));
                 let now = self.now;
                 self.oracle.data_lost(unit as u8, now);
             }
-            self.lost[unit] = lost;
+            self.losses[unit] = losses;
         }
     }
 
@@ -435,7 +436,6 @@ impl<'a> World<'a> {
         for medium in &self.mediums {
             medium.restart(power_lost);
         }
-        self.lost.fill(false);
         for port in 0..self.ports.len() {
             self.port_lost(port);
         }

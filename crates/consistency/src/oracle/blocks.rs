@@ -16,8 +16,67 @@ struct Writer {
     visible: u64,
     /// A power loss does not take it away.
     durable: bool,
-    /// When it may have been lost last, by a power loss or a failed flush; 0 if never.
+    /// When it may have been lost last, by a power loss or a failed write-back; 0 if never.
     forgotten: u64,
+    /// When it had been acknowledged, if a failed write-back may have lost it since: a flush that is
+    /// answered with GOOD says that it has not.
+    claimed: u64,
+}
+
+impl Writer {
+    fn new(command: u32, sent: u64) -> Writer {
+        Writer {
+            command,
+            sent,
+            visible: NEVER,
+            durable: false,
+            forgotten: 0,
+            claimed: NEVER,
+        }
+    }
+
+    /// The command was answered with GOOD; when it is `durable`, its data is on the medium whatever
+    /// was lost before.
+    fn acknowledged(&mut self, durable: bool, now: u64) {
+        if self.forgotten > 0 && !durable {
+            return;
+        }
+        self.forgotten = 0;
+        self.visible = self.visible.min(now);
+        self.durable |= durable;
+    }
+
+    /// A flush that was sent at `sent` was answered with GOOD: what was acknowledged before that is
+    /// on the medium (SBC-3 5.21).
+    fn flushed(&mut self, sent: u64, commands: &Commands) {
+        let acknowledged = match self.forgotten {
+            0 => commands.acknowledged(self.command),
+            _ => self.claimed,
+        };
+        if acknowledged < sent {
+            self.forgotten = 0;
+            self.durable = true;
+            self.visible = self.visible.min(acknowledged);
+        }
+    }
+
+    /// It may be gone, if it is not durable.
+    fn forget(&mut self, claimed: u64, now: u64) {
+        if !self.durable {
+            self.visible = NEVER;
+            self.forgotten = now;
+            self.claimed = claimed;
+        }
+    }
+
+    /// A write-back has failed: it may be gone, if it is not durable, and nobody may say otherwise.
+    fn write_back_failed(&mut self, commands: &Commands, now: u64) {
+        let claimed = match self.forgotten {
+            0 => commands.acknowledged(self.command),
+            _ => self.claimed,
+        };
+        self.forget(claimed, now);
+    }
 }
 
 /// A read that has returned what a command had written.
@@ -62,11 +121,9 @@ impl Block {
     pub(crate) fn new() -> Block {
         Block {
             writers: vec![Writer {
-                command: NOBODY,
-                sent: 0,
                 visible: 0,
                 durable: true,
-                forgotten: 0,
+                ..Writer::new(NOBODY, 0)
             }],
             seen: Vec::new(),
         }
@@ -77,13 +134,7 @@ impl Block {
         if self.writers.len() >= 16 {
             self.prune(oldest_read, commands);
         }
-        self.writers.push(Writer {
-            command,
-            sent: now,
-            visible: NEVER,
-            durable: false,
-            forgotten: 0,
-        });
+        self.writers.push(Writer::new(command, now));
     }
 
     /// Forgets what no read that is still to come can return, not even after a power loss.
@@ -102,11 +153,8 @@ impl Block {
     /// The command was answered with GOOD.
     pub(crate) fn acknowledged(&mut self, command: u32, durable: bool, now: u64) {
         let mut writers = self.writers.iter_mut();
-        if let Some(writer) = writers.find(|writer| writer.command == command)
-            && writer.forgotten == 0
-        {
-            writer.visible = writer.visible.min(now);
-            writer.durable |= durable;
+        if let Some(writer) = writers.find(|writer| writer.command == command) {
+            writer.acknowledged(durable, now);
         }
     }
 
@@ -128,23 +176,31 @@ impl Block {
     /// A flush that was sent at `sent` was answered with GOOD.
     pub(crate) fn flushed(&mut self, sent: u64, commands: &Commands) {
         for writer in &mut self.writers {
-            let acknowledged = commands.acknowledged(writer.command);
-            if acknowledged < sent && writer.forgotten == 0 {
-                writer.durable = true;
-                writer.visible = writer.visible.min(acknowledged);
-            }
+            writer.flushed(sent, commands);
         }
     }
 
-    /// What was acknowledged may be gone, but for what is durable.
-    pub(crate) fn forgotten(&mut self, now: u64) {
+    /// After a power loss, what was acknowledged may be gone, but for what is durable.
+    pub(crate) fn power_lost(&mut self, now: u64) {
         for writer in &mut self.writers {
-            if !writer.durable {
-                writer.visible = NEVER;
-                writer.forgotten = now;
-            }
+            writer.forget(NEVER, now);
         }
         self.seen.clear();
+    }
+
+    /// The same after a write-back has failed, but a flush that succeeds says that it is not gone.
+    pub(crate) fn write_back_failed(&mut self, commands: &Commands, now: u64) {
+        for writer in &mut self.writers {
+            writer.write_back_failed(commands, now);
+        }
+        self.seen.clear();
+    }
+
+    /// The target was started again: its flushes say nothing of what may have been lost before.
+    pub(crate) fn restarted(&mut self) {
+        for writer in &mut self.writers {
+            writer.claimed = NEVER;
+        }
     }
 
     /// Whether a read from `sent` to `now` may return what one of `candidates` has written; notes
@@ -239,21 +295,13 @@ pub(crate) struct Bits {
 
 impl Bits {
     pub(crate) fn sent(&mut self, command: u32, bit: u32, now: u64) {
-        let writer = Writer {
-            command,
-            sent: now,
-            visible: NEVER,
-            durable: false,
-            forgotten: 0,
-        };
-        self.writers.push((bit, writer));
+        self.writers.push((bit, Writer::new(command, now)));
     }
 
     pub(crate) fn acknowledged(&mut self, command: u32, durable: bool, now: u64) {
         for (_, writer) in &mut self.writers {
-            if writer.command == command && writer.forgotten == 0 {
-                writer.visible = writer.visible.min(now);
-                writer.durable |= durable;
+            if writer.command == command {
+                writer.acknowledged(durable, now);
             }
         }
     }
@@ -272,20 +320,25 @@ impl Bits {
 
     pub(crate) fn flushed(&mut self, sent: u64, commands: &Commands) {
         for (_, writer) in &mut self.writers {
-            let acknowledged = commands.acknowledged(writer.command);
-            if acknowledged < sent && writer.forgotten == 0 {
-                writer.durable = true;
-                writer.visible = writer.visible.min(acknowledged);
-            }
+            writer.flushed(sent, commands);
         }
     }
 
-    pub(crate) fn forgotten(&mut self, now: u64) {
+    pub(crate) fn power_lost(&mut self, now: u64) {
         for (_, writer) in &mut self.writers {
-            if !writer.durable {
-                writer.visible = NEVER;
-                writer.forgotten = now;
-            }
+            writer.forget(NEVER, now);
+        }
+    }
+
+    pub(crate) fn write_back_failed(&mut self, commands: &Commands, now: u64) {
+        for (_, writer) in &mut self.writers {
+            writer.write_back_failed(commands, now);
+        }
+    }
+
+    pub(crate) fn restarted(&mut self) {
+        for (_, writer) in &mut self.writers {
+            writer.claimed = NEVER;
         }
     }
 

@@ -169,21 +169,19 @@ impl Oracle {
                 attentions.clear();
             }
         }
-        if power_lost {
-            for unit in 0..self.units.len() {
-                self.units[unit].forget(now);
+        for unit in 0..self.units.len() {
+            self.units[unit].restarted();
+            if power_lost {
+                self.units[unit].power_lost(now);
                 self.commands.forget_acknowledgements(unit as u8);
-                self.units[unit].survives = true;
             }
         }
     }
 
-    /// The store of a unit has lost what was acknowledged, but for what is durable.
+    /// The medium of a unit has lost what was written, but for what is durable.
     pub(crate) fn data_lost(&mut self, unit: u8, now: u64) {
+        self.units[usize::from(unit)].write_back_failed(&self.commands, now);
         self.commands.forget_acknowledgements(unit);
-        let unit = &mut self.units[usize::from(unit)];
-        unit.forget(now);
-        unit.survives = false;
     }
 
     /// Nothing moves any more: every task of a session that is up has its answer.
@@ -204,14 +202,36 @@ impl Oracle {
 
 impl Unit {
     /// What was acknowledged may be gone, but for what is durable.
-    fn forget(&mut self, now: u64) {
+    fn power_lost(&mut self, now: u64) {
         for block in &mut self.blocks {
-            block.forgotten(now);
+            block.power_lost(now);
         }
         for bits in &mut self.bits {
-            bits.forgotten(now);
+            bits.power_lost(now);
         }
         self.replaced.clear();
+        self.survives = true;
+    }
+
+    /// The same, if no flush says otherwise.
+    fn write_back_failed(&mut self, commands: &Commands, now: u64) {
+        for block in &mut self.blocks {
+            block.write_back_failed(commands, now);
+        }
+        for bits in &mut self.bits {
+            bits.write_back_failed(commands, now);
+        }
+        self.replaced.clear();
+        self.survives = false;
+    }
+
+    fn restarted(&mut self) {
+        for block in &mut self.blocks {
+            block.restarted();
+        }
+        for bits in &mut self.bits {
+            bits.restarted();
+        }
     }
 }
 
