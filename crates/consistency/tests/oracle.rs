@@ -1,16 +1,35 @@
 //! Whether the oracle sees: faults that were mended, or invented, are put back one by one.
 //!
 //! `make test-oracle` runs it. Each row of `faults.json` replaces a piece of source text in a copy of
-//! the tree, which is built and runs seeds until the fault shows. A row whose text is not there any
-//! more is an error: the fault has to be put back otherwise.
+//! the tree, where `FAULT` stands for whether the fault is on. The copy is built once, with all
+//! faults; each run has one of them on and goes through seeds until it shows. A row whose text is not
+//! there any more is an error: the fault has to be put back otherwise.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use serde::Deserialize;
 
 /// Seeds within which each fault has to show.
 const SEEDS: u64 = 10_000;
+
+/// Runs that making a history smaller may take.
+const SHRINKING_RUNS: u64 = 2_000;
+
+/// What the copy has at the end of its bottom crate: which fault is on.
+const SWITCH: &str = r#"
+/// Whether the fault with that number is on.
+#[must_use]
+pub fn has_fault(number: usize) -> bool {
+    static ON: std::sync::LazyLock<Option<usize>> =
+        std::sync::LazyLock::new(|| std::env::var("WANSAN_FAULT").ok()?.parse().ok());
+    *ON == Some(number)
+}
+"#;
 
 #[derive(Deserialize)]
 struct Fault {
@@ -29,24 +48,29 @@ struct Copied {
 }
 
 impl Copied {
-    fn new(root: &Path) -> Copied {
+    /// Copies the tree, with all of `faults` in it.
+    fn new(root: &Path, faults: &[Fault]) -> Copied {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("oracle");
         let copied = Copied {
             tree: folder.join("tree"),
             build: folder.join("build"),
         };
-        std::fs::create_dir_all(&copied.tree).expect("a folder for the copy");
+        let mut changed = changed(root, faults);
+        let switch = Path::new("crates/trace/src/lib.rs");
+        let text = std::fs::read_to_string(root.join(switch)).expect("the bottom crate");
+        changed.insert(switch, text + SWITCH);
         let listed = Command::new("git")
             .args(["ls-files", "-z", "--", "Cargo.toml", "Cargo.lock", "crates"])
             .current_dir(root)
             .output()
             .expect("git");
         for name in listed.stdout.split(|byte| *byte == 0) {
-            let name = std::str::from_utf8(name).expect("a name in UTF-8");
-            let Ok(content) = std::fs::read(root.join(name)) else {
-                continue; // Deleted, but not committed.
-            };
-            copied.write(Path::new(name), &content);
+            let name = Path::new(std::str::from_utf8(name).expect("a name in UTF-8"));
+            if let Some(text) = changed.get(name) {
+                copied.write(name, text.as_bytes());
+            } else if let Ok(content) = std::fs::read(root.join(name)) {
+                copied.write(name, &content);
+            }
         }
         copied
     }
@@ -61,29 +85,60 @@ impl Copied {
         std::fs::write(path, content).expect("written");
     }
 
-    /// Runs the seeds, but for those of `except`; with `lists`, only lists those that break a rule.
-    fn run(&self, lists: bool, except: &[&str]) -> Output {
-        let how = match lists {
-            true => "WANSAN_CONSISTENCY_LIST",
-            false => "WANSAN_CONSISTENCY_STOP",
-        };
-        Command::new(env!("CARGO"))
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO"));
+        command
             .args(["test", "--locked", "--package", "wansan-consistency"])
-            .args([
-                "--test",
-                "simulation",
-                "--",
-                "--nocapture",
-                "seeds_break_no_rule",
-            ])
+            .args(["--test", "simulation"])
             .env("CARGO_TARGET_DIR", &self.build)
+            .current_dir(&self.tree);
+        command
+    }
+
+    fn build(&self) {
+        let built = self.command().arg("--no-run").output().expect("cargo");
+        let errors = String::from_utf8_lossy(&built.stderr);
+        assert!(built.status.success(), "{errors}");
+    }
+
+    /// Runs the seeds, with a fault on those that are not among `except`; without one, only lists
+    /// those that break a rule.
+    fn run(&self, fault: Option<usize>, except: &[&str]) -> Output {
+        let mut command = self.command();
+        command
+            .args(["--", "--nocapture", "seeds_break_no_rule"])
             .env("WANSAN_CONSISTENCY_SEEDS", SEEDS.to_string())
             .env("WANSAN_CONSISTENCY_EXCEPT", except.join(","))
-            .env(how, "1")
-            .current_dir(&self.tree)
-            .output()
-            .expect("cargo")
+            .env("WANSAN_CONSISTENCY_SHRINK", SHRINKING_RUNS.to_string());
+        match fault {
+            None => command.env("WANSAN_CONSISTENCY_LIST", "1"),
+            Some(fault) => command
+                .env("WANSAN_CONSISTENCY_STOP", "1")
+                .env("WANSAN_FAULT", fault.to_string()),
+        };
+        command.output().expect("cargo")
     }
+}
+
+/// The files that the faults change, with all of them in.
+fn changed<'a>(root: &Path, faults: &'a [Fault]) -> BTreeMap<&'a Path, String> {
+    let mut files: BTreeMap<&Path, String> = BTreeMap::new();
+    for (number, fault) in faults.iter().enumerate() {
+        let text = files
+            .entry(&fault.file)
+            .or_insert_with(|| std::fs::read_to_string(root.join(&fault.file)).expect("the file"));
+        assert_eq!(
+            text.matches(&fault.old).count(),
+            1,
+            "'{}': {} does not have the text once that is to be replaced",
+            fault.name,
+            fault.file.display()
+        );
+        let on = format!("wansan_trace::has_fault({number})");
+        assert!(fault.new.contains("FAULT"), "'{}' is never on", fault.name);
+        *text = text.replace(&fault.old, &fault.new.replace("FAULT", &on));
+    }
+    files
 }
 
 /// What the run said of the first rule that was broken, from the line that names the seed.
@@ -96,16 +151,28 @@ fn report(output: &Output) -> Option<String> {
     Some(text[begin..end].to_owned())
 }
 
+/// Whether the run shows the fault, and the line that says how.
+fn is_seen(fault: &Fault, output: &Output) -> (bool, String) {
+    let Some(report) = report(output) else {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let last = errors.lines().rev().find(|line| !line.is_empty());
+        return (false, last.unwrap_or_default().to_owned());
+    };
+    let expected = |rule: &String| report.contains(&format!(" breaks the rule {rule}:"));
+    let line = report.lines().next().unwrap_or_default();
+    (fault.rules.iter().any(expected), line.to_owned())
+}
+
 #[test]
-#[ignore = "builds the tree once for each fault: make test-oracle"]
+#[ignore = "builds a copy of the tree with faults: make test-oracle"]
 fn every_fault_is_seen() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = include_str!("../faults.json");
     let faults: Vec<Fault> = serde_json::from_str(text).expect("a table of faults");
-    let copied = Copied::new(&root);
-    let only = std::env::var("WANSAN_ORACLE_FAULT").ok();
+    let copied = Copied::new(&root, &faults);
+    copied.build();
     // What breaks a rule without a fault shows none.
-    let clean = copied.run(true, &[]);
+    let clean = copied.run(None, &[]);
     let listed = String::from_utf8_lossy(&clean.stdout);
     assert!(
         listed.contains(" commands/s"),
@@ -114,48 +181,33 @@ fn every_fault_is_seen() {
     );
     let broken = listed.lines().filter_map(|line| line.strip_prefix("seed "));
     let broken: Vec<&str> = broken.filter_map(|line| line.split(':').next()).collect();
-    let mut rows = Vec::new();
-    let mut unseen = 0;
-    for fault in &faults {
-        if only.as_ref().is_some_and(|only| !fault.name.contains(only)) {
-            continue;
+    let only = std::env::var("WANSAN_ORACLE_FAULT").unwrap_or_default();
+    let chosen = |place: &usize| faults[*place].name.contains(&only);
+    let chosen: Vec<usize> = (0..faults.len()).filter(chosen).collect();
+    let next = AtomicUsize::new(0);
+    let rows = Mutex::new(BTreeMap::new());
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(&place) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let output = copied.run(Some(place), &broken);
+                    let (seen, line) = is_seen(&faults[place], &output);
+                    if let Some(report) = report(&output) {
+                        println!("\n== {}\n{report}", faults[place].name);
+                    }
+                    rows.lock().expect("no panic").insert(place, (seen, line));
+                }
+            });
         }
-        let sound = std::fs::read_to_string(root.join(&fault.file)).expect("the file");
-        assert_eq!(
-            sound.matches(&fault.old).count(),
-            1,
-            "'{}': {} does not have the text once that is to be replaced",
-            fault.name,
-            fault.file.display()
-        );
-        let faulty = sound.replace(&fault.old, &fault.new);
-        copied.write(&fault.file, faulty.as_bytes());
-        let output = copied.run(false, &broken);
-        copied.write(&fault.file, sound.as_bytes());
-        let seen = report(&output);
-        let rule = |report: &String| {
-            fault
-                .rules
-                .iter()
-                .any(|rule| report.contains(&format!(" breaks the rule {rule}:")))
-        };
-        match &seen {
-            Some(report) if rule(report) => {
-                let line = report.lines().next().unwrap_or_default();
-                rows.push(format!("seen    {}\n        {line}", fault.name));
-                println!("\n== {}\n{report}", fault.name);
-            }
-            other => {
-                unseen += 1;
-                let why = other.clone().unwrap_or_else(|| {
-                    let errors = String::from_utf8_lossy(&output.stderr);
-                    let lines = errors.lines().filter(|line| line.starts_with("error"));
-                    lines.take(3).collect::<Vec<_>>().join("\n")
-                });
-                rows.push(format!("NOT SEEN {}\n        {why}", fault.name));
-            }
-        }
+    });
+    let rows = rows.into_inner().expect("no panic");
+    println!();
+    for (place, (seen, line)) in &rows {
+        let word = if *seen { "seen" } else { "NOT SEEN" };
+        println!("{word:8} {}\n         {line}", faults[*place].name);
     }
-    println!("\n{}", rows.join("\n"));
+    let unseen = rows.values().filter(|(seen, _)| !seen).count();
+    println!("{} faults, {unseen} of them not seen", rows.len());
     assert_eq!(unseen, 0, "faults that the oracle did not see");
 }

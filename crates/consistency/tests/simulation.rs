@@ -3,8 +3,9 @@
 //! `WANSAN_CONSISTENCY_SEEDS` sets how many seeds are run, `WANSAN_CONSISTENCY_FIRST` with which they
 //! begin, `WANSAN_CONSISTENCY_STOP` ends the run with the first that breaks a rule, and
 //! `WANSAN_CONSISTENCY_LIST` lists all such seeds and makes no history smaller,
-//! `WANSAN_CONSISTENCY_EXCEPT` leaves seeds out, and `WANSAN_CONSISTENCY_HISTORY` names a file with one history to run instead, whose course
-//! is told.
+//! `WANSAN_CONSISTENCY_SHRINK` bounds the runs that making one smaller takes,
+//! `WANSAN_CONSISTENCY_EXCEPT` leaves seeds out, and `WANSAN_CONSISTENCY_HISTORY` names a file with
+//! one history to run instead, whose course is told.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use wansan_consistency::{History, Violation};
 const SEEDS: u64 = 50_000;
 
 /// Runs that making one history smaller may take.
-const SHRINKING_RUNS: usize = 20_000;
+const SHRINKING_RUNS: u64 = 20_000;
 
 fn number(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;
@@ -60,7 +61,8 @@ fn in_words(history: &History) -> String {
 
 /// Makes a history smaller that breaks a rule, and says how to run it again.
 fn report(seed: u64, history: &History, violation: &Violation) -> String {
-    let small = history.shrink(violation.rule, SHRINKING_RUNS);
+    let runs = number("WANSAN_CONSISTENCY_SHRINK").unwrap_or(SHRINKING_RUNS);
+    let small = history.shrink(violation.rule, runs as usize);
     let outcome = small.tell();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let file = folder.join(format!("consistency-{seed}.json"));
