@@ -1,10 +1,12 @@
 //! Histories by a seed.
 
+use wansan_iscsi::target::UNSOLICITED_BYTES;
+
 use crate::history::{
     BIT_BLOCKS, Disaster, Function, History, Incident, Keys, ReserveOut, Script, Scsi, Setup, Step,
     UnitSetup,
 };
-use crate::medium::FailureRates;
+use crate::medium::{BLOCK_BYTES, FailureRates};
 use crate::random::Random;
 
 /// What a history is mostly about. Each has its own mix, so that rare meetings become likely.
@@ -18,6 +20,8 @@ enum Theme {
     Management,
     /// Reservations and other rights.
     Rights,
+    /// Whole command windows of unsolicited data, with connections that stall.
+    Bursts,
     /// Everything.
     Mixed,
 }
@@ -28,13 +32,16 @@ impl History {
     pub fn of_seed(seed: u64) -> History {
         let mut random = Random::new(seed);
         let random = &mut random;
-        let theme = random.pick(&[
-            Theme::Data,
-            Theme::Flushes,
-            Theme::Management,
-            Theme::Rights,
-            Theme::Mixed,
-        ]);
+        let theme = match random.one_in(40) {
+            true => Theme::Bursts,
+            false => random.pick(&[
+                Theme::Data,
+                Theme::Flushes,
+                Theme::Management,
+                Theme::Rights,
+                Theme::Mixed,
+            ]),
+        };
         let setup = setup(random, theme);
         let hosts = random.between(1, 3);
         let count = random.between(hosts, 4);
@@ -46,6 +53,7 @@ impl History {
             setup: &setup,
             theme,
             sessions: count as u8,
+            reserves: theme != Theme::Rights || !random.one_in(3),
         };
         for (number, script) in sessions.iter_mut().enumerate() {
             let steps = random.between(steps / 4, steps);
@@ -97,14 +105,48 @@ fn setup(random: &mut Random, theme: Theme) -> Setup {
         },
         false => FailureRates::default(),
     };
+    if theme == Theme::Bursts {
+        return bursts(random);
+    }
     Setup {
         units,
         command_window: random.pick(&[1, 2, 4, 16, 64, 128]),
+        unsolicited_bytes: UNSOLICITED_BYTES,
         workers: random.pick(&[1, 2, 4, 8]),
         threads: random.between(1, 3) as u8,
         slow: random.pick(&[0, 50, 200, 500]),
         failures,
         keys: keys(random),
+    }
+}
+
+/// The window is what the bound on unsolicited data lets it be, and FirstBurstLength comes in short
+/// PDUs.
+fn bursts(random: &mut Random) -> Setup {
+    let unit = UnitSetup {
+        blocks: 64,
+        write_cache: true,
+        thin: false,
+        keeps_reservations: false,
+    };
+    let keys = Keys {
+        connections: 2,
+        initial_r2t: false,
+        first_burst: random.pick(&[1024, 2048]),
+        max_burst: 4096,
+        segment: 512,
+        ..keys(random)
+    };
+    let command_window = random.pick(&[12, 16, 24]);
+    Setup {
+        units: vec![unit; 2],
+        command_window,
+        unsolicited_bytes: command_window * keys.first_burst,
+        workers: random.pick(&[1, 4]),
+        threads: 1,
+        slow: 0,
+        failures: FailureRates::default(),
+        keys,
     }
 }
 
@@ -125,6 +167,7 @@ fn keys(random: &mut Random) -> Keys {
 
 fn script(random: &mut Random, setup: &Setup, host: u8, theme: Theme) -> Script {
     let mut keys = match random.one_in(2) {
+        _ if theme == Theme::Bursts => setup.keys,
         true => keys(random),
         // What the target wants is then mostly what is in force.
         false => Keys {
@@ -138,7 +181,11 @@ fn script(random: &mut Random, setup: &Setup, host: u8, theme: Theme) -> Script 
     Script {
         host,
         keys,
-        depth: random.pick(&[1, 2, 4, 16, 32]),
+        least_bytes: theme == Theme::Bursts || random.one_in(4),
+        depth: match theme {
+            Theme::Bursts => 32,
+            _ => random.pick(&[1, 2, 4, 16, 32]),
+        },
         replays: random.one_in(3),
         steps: Vec::new(),
     }
@@ -148,17 +195,50 @@ struct Maker<'a> {
     setup: &'a Setup,
     theme: Theme,
     sessions: u8,
+    /// Otherwise registrations come and go, and nothing else keeps a preempted nexus from writing.
+    reserves: bool,
 }
 
 impl Maker<'_> {
     fn steps(&self, random: &mut Random, number: u8, count: usize) -> Vec<Step> {
-        (0..count).map(|_| self.step(random, number)).collect()
+        let mut steps = Vec::with_capacity(count);
+        while steps.len() < count {
+            if self.theme == Theme::Bursts && random.one_in(8) {
+                self.burst(random, &mut steps);
+            }
+            steps.push(self.step(random, number));
+        }
+        steps
+    }
+
+    /// A window full of writes: the first one, on a connection that stalls, has more data than all
+    /// others together.
+    fn burst(&self, random: &mut Random, steps: &mut Vec<Step>) {
+        let write = |lba, blocks| {
+            let scsi = Scsi::Write {
+                lba,
+                blocks,
+                fua: false,
+                form: 10,
+            };
+            Step::Do(0, scsi)
+        };
+        let most = self.setup.units[0].blocks - BIT_BLOCKS;
+        let blocks = (self.setup.keys.first_burst / BLOCK_BYTES as u32) as u16;
+        steps.push(Step::Await);
+        let turns = random.between(20, 200) as u8;
+        steps.push(Step::Stall(random.below(2) as u16, turns));
+        steps.push(write(0, most));
+        for _ in 1..self.setup.command_window {
+            let lba = random.below(usize::from(most - blocks)) as u16;
+            steps.push(write(lba, blocks));
+        }
     }
 
     fn step(&self, random: &mut Random, number: u8) -> Step {
         let unit = random.below(self.setup.units.len()) as u8;
         let (managed, lost) = match self.theme {
-            Theme::Data => (1, 25),
+            Theme::Data | Theme::Bursts => (1, 25),
             Theme::Flushes => (1, 4),
             Theme::Management => (70, 5),
             Theme::Rights => (8, 5),
@@ -177,7 +257,8 @@ impl Maker<'_> {
             return Step::Manage(unit, function);
         }
         if random.per_mille(lost) {
-            return match random.below(12) {
+            return match random.below(13) {
+                12 => Step::Stall(random.below(4) as u16, random.between(1, 200) as u8),
                 0..6 => Step::Cut(random.below(4) as u16),
                 6..8 => Step::Reinstate,
                 8..10 => Step::Renew,
@@ -193,7 +274,7 @@ impl Maker<'_> {
 
     fn command(&self, random: &mut Random, unit: u8, number: u8) -> Scsi {
         let (rights, flushes, rare) = match self.theme {
-            Theme::Data => (0, 30, 60),
+            Theme::Data | Theme::Bursts => (0, 30, 60),
             Theme::Flushes => (5, 150, 40),
             Theme::Management => (20, 30, 60),
             Theme::Rights => (250, 20, 80),
@@ -317,7 +398,8 @@ impl Maker<'_> {
             8 => out(0, 0, 0, own, persist),
             9 => out(0, 0, own, own, persist),
             10 => out(0, 0, own, 0, persist),
-            11..15 => out(1, kind, own, 0, false),
+            11..15 if self.reserves => out(1, kind, own, 0, false),
+            11..15 => out(5, kind, own, other, false),
             15 | 16 => out(2, kind, own, 0, false),
             17 => out(3, 0, own, 0, false),
             18 => out(4, kind, own, other, false),

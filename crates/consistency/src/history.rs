@@ -1,6 +1,7 @@
 //! What a run is made of: plain data that a seed generates and that can be made smaller.
 
 use serde::{Deserialize, Serialize};
+use wansan_iscsi::target::UNSOLICITED_BYTES;
 
 use crate::medium::FailureRates;
 
@@ -24,6 +25,9 @@ pub struct Setup {
     pub units: Vec<UnitSetup>,
     /// Commands that a session may have in hand (1 to 65,536).
     pub command_window: u32,
+    /// Bytes of unsolicited data that a session may have in hand; the window is cut by it.
+    #[serde(default = "usual_unsolicited_bytes")]
+    pub unsolicited_bytes: u32,
     /// Store operations that run at once, at least 1.
     pub workers: u8,
     /// Threads among which the sessions are shared out, at least 1.
@@ -34,6 +38,10 @@ pub struct Setup {
     pub failures: FailureRates,
     /// What the target negotiates for.
     pub keys: Keys,
+}
+
+fn usual_unsolicited_bytes() -> u32 {
+    UNSOLICITED_BYTES
 }
 
 /// A logical unit.
@@ -80,6 +88,10 @@ pub struct Script {
     pub host: u8,
     /// What it negotiates for.
     pub keys: Keys,
+    /// Which connection takes a command: the one with the least data under way, or the one with the
+    /// fewest commands.
+    #[serde(default)]
+    pub least_bytes: bool,
     /// Commands under way at once, at most.
     pub depth: u8,
     /// After a loss, what was under way is sent again by the session itself.
@@ -97,6 +109,9 @@ pub enum Step {
     Await,
     /// Sends a task management function for the unit.
     Manage(u8, Function),
+    /// The connection with that CID, if there is one, carries nothing towards the target for so many
+    /// turns.
+    Stall(u16, u8),
     /// Loses the connection with that CID, if there is one.
     Cut(u16),
     /// Loses all connections, and goes on in a session that takes the place of this one.

@@ -133,6 +133,7 @@ impl Target {
             config: SessionConfig {
                 device,
                 command_window: setup.command_window,
+                unsolicited_bytes: setup.unsolicited_bytes,
                 memory: Memory::new(1 << 30),
                 separate_status: false,
                 join_sends: true,

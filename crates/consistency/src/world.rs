@@ -221,6 +221,10 @@ impl<'a> World<'a> {
             rests += 1;
         }
         self.audit();
+        if self.oracle.violation.is_none() {
+            // What was said to be on the medium outlives the power.
+            self.strike(Disaster::PowerLoss);
+        }
         Outcome {
             commands: self.commands,
             violation: self.oracle.violation.take(),

@@ -34,7 +34,7 @@ pub use error::Close;
 pub use handshake::{Handshake, HandshakeError};
 pub use memory::Memory;
 pub use meter::{ConnectionMeter, LatencyHistogram, OperationMeter, SessionMeter, UnitMeter};
-pub use session::{Session, SessionConfig};
+pub use session::{Session, SessionConfig, UNSOLICITED_BYTES};
 pub use work::Work;
 
 pub use crate::scsi::Remains;

@@ -23,6 +23,8 @@ pub(crate) struct Link {
     pace: usize,
     /// Bytes on their way to the initiator from a target's end that is closed.
     rest: VecDeque<u8>,
+    /// Turns for which it carries nothing towards the target.
+    pub(super) stalls: u8,
     pub(crate) observer: Observer,
 }
 
@@ -69,6 +71,7 @@ impl World<'_> {
             stale: VecDeque::new(),
             pace: 1,
             rest: VecDeque::new(),
+            stalls: 0,
             observer: Observer::default(),
         });
     }
@@ -82,6 +85,10 @@ impl World<'_> {
         }
         if matches!(link.far, Far::Gone | Far::Closing) {
             return false;
+        }
+        if link.stalls > 0 {
+            self.links[at].stalls -= 1;
+            return true;
         }
         let port = link.port;
         let waits = matches!(link.near, Near::Gone) && link.pace > 1;

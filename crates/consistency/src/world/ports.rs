@@ -1,8 +1,8 @@
 //! Initiators: what each session does next, and what it makes of answers and losses.
 
 use wansan_iscsi::initiator::{
-    Command, Completion, Event as SessionEvent, Handshake, HandshakeError, LoginSettings, Session,
-    SessionError, TaskError,
+    Command, Completion, Event as SessionEvent, Handshake, HandshakeError, LoginSettings, Schedule,
+    Session, SessionError, TaskError,
 };
 use wansan_iscsi::wire::{Lun, TaskAttribute, TaskManagementFunction};
 use wansan_trace::TaskTag;
@@ -107,6 +107,12 @@ impl Port {
         let connections = self.session.as_mut()?.connections().iter_mut();
         let mut connections = connections;
         connections.find(|connection| connection.id().0 == cid)
+    }
+
+    fn set_schedule(&mut self, least_bytes: bool) {
+        if let (Some(session), true) = (&mut self.session, least_bytes) {
+            session.set_schedule(Schedule::LeastBytes);
+        }
     }
 
     fn place(&mut self, cid: u16) -> Option<usize> {
@@ -242,6 +248,7 @@ impl World<'_> {
                 }
                 self.manage(port, *unit, *function);
             }
+            Step::Stall(cid, turns) => self.stall(port, *cid, *turns),
             Step::Cut(cid) => {
                 let cid = *cid;
                 self.say(|| format!("port {port} loses connection {cid}"));
@@ -385,12 +392,14 @@ impl World<'_> {
             Far::Session { serial, .. } => Some(serial),
             _ => None,
         };
+        let script = &self.history.sessions[port];
         let this = &mut self.ports[port];
         let taken = match (&mut this.session, leads) {
             (Some(session), true) => session.reinstate(*handshake, now, &mut self.trace),
             (Some(session), false) => session.admit(*handshake),
             (None, true) => handshake.into_session(TASKS).map(|session| {
                 this.session = Some(session);
+                this.set_schedule(script.least_bytes);
             }),
             (None, false) => {
                 self.links[at].near = Near::Gone;
@@ -476,12 +485,25 @@ impl World<'_> {
         }
     }
 
-    /// The connection with that CID is cut, if there is one.
-    fn cut(&mut self, port: usize, cid: u16) {
+    /// The place among the links of a connection that is up.
+    fn link_of(&self, port: usize, cid: u16) -> Option<usize> {
         let of = |link: &super::Link| {
             link.port == port && matches!(link.near, Near::Session(one) if one == cid)
         };
-        if let Some(at) = self.links.iter().position(of) {
+        self.links.iter().position(of)
+    }
+
+    /// The connection with that CID carries nothing for a while, if there is one.
+    fn stall(&mut self, port: usize, cid: u16, turns: u8) {
+        if let Some(at) = self.link_of(port, cid) {
+            self.say(|| format!("port {port}'s connection {cid} stalls for {turns} turns"));
+            self.links[at].stalls = turns;
+        }
+    }
+
+    /// The connection with that CID is cut, if there is one.
+    fn cut(&mut self, port: usize, cid: u16) {
+        if let Some(at) = self.link_of(port, cid) {
             self.cut_link(at);
             self.lose_connection(port, cid);
         }

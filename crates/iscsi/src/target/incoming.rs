@@ -6,7 +6,7 @@ use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 use super::connection::Link;
 use super::error::Close;
 use super::layout::Layout;
-use super::session::{Core, UNSOLICITED_BYTES};
+use super::session::Core;
 use super::task::{Progress, Refusal, Repeat, Stage, Task};
 use super::window::Admission;
 use crate::keys::Key;
@@ -186,7 +186,7 @@ impl Core {
     fn charge_held(&mut self, data_bytes: usize) -> Result<(), Close> {
         let mut load = self.held_load;
         load.add(HeldLoad::pdu(data_bytes));
-        if load.data_bytes > UNSOLICITED_BYTES as usize {
+        if load.data_bytes > self.config.unsolicited_bytes as usize {
             return Err(Close::Protocol(
                 "it sent too much data ahead of a gap in CmdSN",
             ));

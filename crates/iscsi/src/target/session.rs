@@ -29,6 +29,9 @@ pub struct SessionConfig {
     pub device: Arc<TargetDevice>,
     /// Commands that may be in hand at once (1 to 65,536).
     pub command_window: u32,
+    /// Bound on the bytes of unsolicited data, usually [`UNSOLICITED_BYTES`]: the command window is
+    /// cut by it ([`SessionConfig::window`]).
+    pub unsolicited_bytes: u32,
     /// What this session and all others of the target may hold together.
     pub memory: Arc<Memory>,
     /// Whether the status of a read always comes in a SCSI Response (RFC 7143 §11.4), never in the
@@ -44,7 +47,7 @@ impl SessionConfig {
     /// asked for, cut so that every command in it may bring FirstBurstLength unsolicited.
     #[must_use]
     pub fn window(&self, parameters: &SessionParameters) -> u32 {
-        let bound = UNSOLICITED_BYTES / parameters.first_burst_bytes.max(1);
+        let bound = self.unsolicited_bytes / parameters.first_burst_bytes.max(1);
         self.command_window.min(bound).max(1)
     }
 }
@@ -53,9 +56,8 @@ impl SessionConfig {
 /// few large writes cannot take all memory. One task is always let through, however large.
 pub(super) const SOLICITED_BYTES: u32 = 64 * 1024 * 1024;
 
-/// Bound on the bytes of unsolicited data: the command window is cut by it
-/// ([`SessionConfig::window`]).
-pub(super) const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
+/// The usual bound on the bytes of unsolicited data of one session.
+pub const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 
 /// A session in full feature phase, with one connection or several.
 ///
@@ -84,7 +86,7 @@ pub(super) const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 /// does that with [`Session::end`], and keeps the result until the stores have answered.
 ///
 /// Memory is bounded: tasks by the command window, unsolicited data by FirstBurstLength times the
-/// window (256 MiB at most), solicited data by 64 MiB or one task, what waits for a socket by
+/// window ([`SessionConfig::unsolicited_bytes`] at most), solicited data by 64 MiB or one task, what waits for a socket by
 /// 4 MiB and one PDU for each connection; and all of these, over all sessions, by
 /// [`SessionConfig::memory`].
 #[derive(Debug)]

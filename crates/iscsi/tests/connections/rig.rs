@@ -9,7 +9,9 @@ use wansan_iscsi::login::{
 };
 use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice};
 use wansan_iscsi::sequence::Sn;
-use wansan_iscsi::target::{Close, Handshake, Memory, Session, SessionConfig, Work};
+use wansan_iscsi::target::{
+    Close, Handshake, Memory, Session, SessionConfig, UNSOLICITED_BYTES, Work,
+};
 use wansan_iscsi::wire::{BHS_BYTES, LoginResponse, Receiver, Stage, Transmitter};
 use wansan_trace::{Instant, Kinds, Recorder, TaskTag};
 
@@ -97,6 +99,7 @@ fn config(command_window: u32) -> SessionConfig {
     SessionConfig {
         device: Arc::new(TargetDevice::new(vec![unit]).unwrap()),
         command_window,
+        unsolicited_bytes: UNSOLICITED_BYTES,
         memory: Memory::new(1 << 30),
         separate_status: false,
         join_sends: true,

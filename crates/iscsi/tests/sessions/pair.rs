@@ -8,7 +8,7 @@ use wansan_iscsi::initiator::{self, Command, Completion, LoginSettings, Transfer
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, Wanted};
 use wansan_iscsi::login::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions};
 use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, MediumOperation, TargetDevice, cdb};
-use wansan_iscsi::target::{self, Close, Memory, SessionConfig, Work};
+use wansan_iscsi::target::{self, Close, Memory, SessionConfig, UNSOLICITED_BYTES, Work};
 use wansan_iscsi::text::send_targets::TargetRecord;
 use wansan_iscsi::wire::{Lun, ScsiStatus, TaskAttribute};
 use wansan_trace::{Instant, Kinds, Recorder};
@@ -122,6 +122,7 @@ impl Pair {
         let config = SessionConfig {
             device,
             command_window,
+            unsolicited_bytes: UNSOLICITED_BYTES,
             memory: Arc::clone(memory),
             separate_status: false,
             join_sends: true,

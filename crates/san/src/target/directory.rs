@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::login::chap::TargetAccounts;
 use wansan_iscsi::scsi::TargetDevice;
-use wansan_iscsi::target::{Memory, SessionConfig};
+use wansan_iscsi::target::{Memory, SessionConfig, UNSOLICITED_BYTES};
 use wansan_iscsi::text::send_targets::is_iscsi_name;
 
 use super::mailbox::{Mail, Mailbox};
@@ -256,6 +256,7 @@ fn session(device: TargetDevice, spec: &TargetSpec, memory: &Arc<Memory>) -> Ses
     SessionConfig {
         device: Arc::new(device),
         command_window: spec.command_window,
+        unsolicited_bytes: UNSOLICITED_BYTES,
         memory: Arc::clone(memory),
         separate_status: spec.sending.separate_status,
         join_sends: spec.sending.join_sends,
