@@ -57,6 +57,8 @@ pub enum Rule {
     Answer,
     /// Numbers of commands, statuses and data (RFC 7143 §4.2.2).
     Numbers,
+    /// Commands of a session are delivered in CmdSN order (RFC 7143 §4.2.2.1).
+    Order,
     /// The other end broke the protocol, or said so of this one (RFC 7143).
     Protocol,
     /// Two COMPARE AND WRITE have replaced the same content (SBC-3 5.2).
@@ -74,7 +76,16 @@ struct Managed {
     changes: Vec<(u8, u32)>,
     /// Attempts that are over when it is answered.
     ends: Vec<u32>,
-    is_over: bool,
+    /// When it was answered, or its session was lost; [`NEVER`] before.
+    over: u64,
+}
+
+impl Managed {
+    /// Whether it is a reset of the unit that was under way at some time from `from` to `to`.
+    fn resets(&self, unit: u8, from: u64, to: u64) -> bool {
+        let resets = matches!(self.function, Function::UnitReset | Function::TargetReset);
+        resets && self.units.contains(&unit) && self.sent < to && self.over > from
+    }
 }
 
 /// A session of an initiator.
@@ -369,7 +380,7 @@ impl Oracle {
     pub(crate) fn sent(&mut self, command: u32, session: u32, cmd_sn: u32, now: u64) -> u32 {
         let nexus = self.sessions[session as usize].nexus;
         let unit = self.commands.get(command).unit;
-        let covers = |managed: &Managed| !managed.is_over && managed.units.contains(&unit);
+        let covers = |managed: &Managed| managed.over == NEVER && managed.units.contains(&unit);
         let may_be_aborted = self.managed.iter().any(covers);
         let first = self.commands.get(command).sent == NEVER;
         let attempt = self.commands.send(Attempt {

@@ -60,7 +60,7 @@ impl Oracle {
                         let session = attempt.nexus.session as usize;
                         self.units[usize::from(attempt.unit)].attentions[session].reported(
                             attention,
-                            attempt.sent,
+                            (attempt.sent, attempt.cmd_sn),
                             now,
                         );
                     }
@@ -121,6 +121,7 @@ impl Oracle {
             nexus,
             unit,
             sent,
+            cmd_sn,
             ..
         } = *attempt;
         let scsi = &self.commands.get(command).scsi;
@@ -139,16 +140,20 @@ impl Oracle {
         }
         // BUSY may come before anything is looked at.
         goes_before |= verdict == Verdict::Busy;
-        let others = self.sessions[nexus.session as usize].open.iter();
-        let is_other = |open: &&u32| {
-            let open = &self.commands.attempts[**open as usize];
-            open.command != command && open.unit == unit && open.sent < now
+        // Of what is under way, only commands before it in CmdSN order can have reported what it had
+        // to report: they are delivered in that order (RFC 7143 §4.2.2.1).
+        let mut others = self.sessions[nexus.session as usize].open.iter();
+        let is_before = |open: &u32| {
+            let open = &self.commands.attempts[*open as usize];
+            let before = (open.cmd_sn.wrapping_sub(cmd_sn) as i32) < 0;
+            open.command != command && open.unit == unit && before
         };
-        let alone = others.filter(is_other).count() == 0;
+        let is_first = !others.any(is_before);
         let attentions = &mut self.units[usize::from(unit)].attentions[nexus.session as usize];
         if let Some(attention) = reported {
-            let owes_reset = alone && attention != Attention::Reset && attentions.owes_reset(sent);
-            if !attentions.reported(attention, sent, now) {
+            let owes_reset =
+                is_first && attention != Attention::Reset && attentions.owes_reset(sent);
+            if !attentions.reported(attention, (sent, cmd_sn), now) {
                 self.violate_command(Rule::Attention, command, || {
                     format!("was answered with {attention:?}, which nothing has established")
                 });
@@ -158,11 +163,18 @@ impl Oracle {
                 });
             }
         } else if !goes_before
-            && alone
+            && is_first
             && let Some(owed) = attentions.owed(sent)
         {
             self.violate_command(Rule::Attention, command, || {
                 format!("was answered with {verdict:?}, though {owed:?} was to be reported")
+            });
+        } else if !goes_before && let Some(owed) = attentions.overtaken(sent, cmd_sn) {
+            self.violate_command(Rule::Order, command, || {
+                format!(
+                    "was answered with {verdict:?}, though {owed:?} was to be reported, which a \
+                     later command of its session has done"
+                )
             });
         }
     }
@@ -212,8 +224,13 @@ impl Oracle {
 
     /// A change was made: sets what others are told, and ends what it aborts.
     fn change_done(&mut self, unit: u8, nexus: Nexus, sent: u64, done: &possible::Done, now: u64) {
+        // A reset that comes between a change of mode parameters and its end has taken it back, and
+        // says so itself (SAM-5 6.3.3).
+        let mut managed = self.managed.iter();
+        let is_reset = managed.any(|managed| managed.resets(unit, sent, now));
         for &one in &done.may_tell {
-            if done.must_tell.contains(&one) {
+            let may_be_taken_back = is_reset && one.1 == Attention::ModeParameters;
+            if done.must_tell.contains(&one) && !may_be_taken_back {
                 self.tell(unit, one, nexus, |attentions, attention| {
                     attentions.must(attention, sent, now);
                 });

@@ -43,11 +43,25 @@ struct Occasion {
     blurred: bool,
 }
 
+/// A condition that was reported.
+#[derive(Debug, Clone, Copy)]
+struct Reported {
+    attention: Attention,
+    /// CmdSN of the command that reported it.
+    cmd_sn: u32,
+    /// It was pending since then, and for sure until it was reported.
+    pending: u64,
+}
+
 /// What one nexus has to report at one unit.
 #[derive(Debug, Default)]
 pub(crate) struct Attentions {
     occasions: Vec<Occasion>,
+    reported: Vec<Reported>,
 }
+
+/// Reports that are remembered for each nexus; fewer only let more through.
+const REMEMBERED: usize = 8;
 
 impl Attentions {
     /// Something that may establish `attention` is under way since `from`.
@@ -78,16 +92,36 @@ impl Attentions {
     /// The nexus came up anew: what was pending may be gone.
     pub(crate) fn clear(&mut self) {
         self.occasions.clear();
+        self.reported.clear();
     }
 
-    /// A command that was sent at `sent` reports `attention` at `now`. Says whether anything
-    /// explains it.
+    /// A command that was sent at `sent` with that CmdSN reports `attention` at `now`. Says whether
+    /// anything explains it.
     ///
     /// Occasions before the report are one condition (SAM-5 5.14.2). Those that may have come
     /// before it or after it may be reported again, but need not be.
-    pub(crate) fn reported(&mut self, attention: Attention, sent: u64, now: u64) -> bool {
+    pub(crate) fn reported(
+        &mut self,
+        attention: Attention,
+        (sent, cmd_sn): (u64, u32),
+        now: u64,
+    ) -> bool {
         let same = |one: &Occasion| one.attention == attention && one.from < now;
         let surely = |one: &Occasion| same(one) && one.by.is_some_and(|by| by < sent);
+        let pending = self
+            .occasions
+            .iter()
+            .filter(|one| surely(one) && !one.blurred);
+        if let Some(pending) = pending.filter_map(|one| one.by).min() {
+            if self.reported.len() == REMEMBERED {
+                self.reported.remove(0);
+            }
+            self.reported.push(Reported {
+                attention,
+                cmd_sn,
+                pending,
+            });
+        }
         if self.occasions.iter().any(surely) {
             self.occasions.retain(|one| !surely(one));
         } else if let Some(place) = self.occasions.iter().rposition(same) {
@@ -105,6 +139,14 @@ impl Attentions {
     pub(crate) fn owed(&self, sent: u64) -> Option<Attention> {
         let due = |one: &&Occasion| one.by.is_some_and(|by| by < sent) && !one.blurred;
         self.occasions.iter().find(due).map(|one| one.attention)
+    }
+
+    /// A condition that a command sent at `sent` with that CmdSN had to report, and which a later one
+    /// has reported: commands are delivered in CmdSN order (RFC 7143 §4.2.2.1).
+    pub(crate) fn overtaken(&self, sent: u64, cmd_sn: u32) -> Option<Attention> {
+        let later =
+            |one: &&Reported| one.pending < sent && (cmd_sn.wrapping_sub(one.cmd_sn) as i32) < 0;
+        self.reported.iter().find(later).map(|one| one.attention)
     }
 
     /// Whether a reset had to be reported to a command sent at `sent`: it goes before all others.

@@ -74,7 +74,7 @@ impl Oracle {
             sent: now,
             changes,
             ends,
-            is_over: false,
+            over: NEVER,
         });
         self.managed.len() as u32 - 1
     }
@@ -82,12 +82,12 @@ impl Oracle {
     /// A function was answered; `complete` when it was carried out.
     pub(crate) fn managed_answered(&mut self, number: u32, complete: bool, link: usize, now: u64) {
         let managed = &mut self.managed[number as usize];
-        if managed.is_over {
+        if managed.over != NEVER {
             let function = managed.function;
             self.violate(Rule::Answer, || format!("{function:?} was answered twice"));
             return;
         }
-        managed.is_over = true;
+        managed.over = now;
         let (nexus, sent, function) = (managed.nexus, managed.sent, managed.function);
         let ends = std::mem::take(&mut managed.ends);
         let changes = std::mem::take(&mut managed.changes);
@@ -160,7 +160,7 @@ impl Oracle {
             view.is_gone = true;
         }
         for managed in &mut self.managed {
-            managed.is_over = true;
+            managed.over = managed.over.min(now);
         }
         self.changes.clear();
         for unit in &mut self.units {
