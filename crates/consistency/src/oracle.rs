@@ -61,6 +61,9 @@ pub enum Rule {
     Order,
     /// The other end broke the protocol, or said so of this one (RFC 7143).
     Protocol,
+    /// What a command returns of its unit's state is what held while it was under way (SPC-4 6.13,
+    /// 7.5).
+    Contents,
     /// Two COMPARE AND WRITE have replaced the same content (SBC-3 5.2).
     Atomic,
 }
@@ -594,4 +597,5 @@ impl Unit {
 }
 
 mod answers;
+mod contents;
 mod management;

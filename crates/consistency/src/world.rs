@@ -12,7 +12,7 @@ use wansan_trace::{Instant, Recorder};
 
 use self::links::{Far, Link, Near};
 use self::ports::Port;
-pub(crate) use self::ports::out_of;
+pub(crate) use self::ports::{out_of, port_of};
 use crate::history::{Disaster, History, Keys};
 use crate::medium::{Landing, Medium};
 use crate::observer::Event;

@@ -330,7 +330,9 @@ impl Oracle {
         let effect = self.commands.get(command).effect.clone();
         let at = usize::from(unit);
         match (verdict, effect) {
-            (Verdict::Good, Effect::None) => {}
+            (Verdict::Good, Effect::None) => {
+                self.judge_contents(attempt, data.unwrap_or_default());
+            }
             (Verdict::Good, Effect::Read(blocks)) => {
                 let data = data.unwrap_or_default();
                 for (lba, block) in blocks.lbas().zip(data.chunks(BLOCK_BYTES)) {

@@ -118,7 +118,7 @@ pub(crate) struct Applied {
 const REGISTRATIONS_PREEMPTED: Attention = Attention::RegistrationsPreempted;
 const RESERVATIONS_RELEASED: Attention = Attention::ReservationsReleased;
 
-const fn is_all_registrants(kind: u8) -> bool {
+pub(crate) const fn is_all_registrants(kind: u8) -> bool {
     matches!(kind, 7 | 8)
 }
 
@@ -157,14 +157,14 @@ impl Rights {
         fresh
     }
 
-    fn key_of(&self, port: Port) -> Option<u64> {
+    pub(super) fn key_of(&self, port: Port) -> Option<u64> {
         let mut registered = self.registrations.iter();
         registered
             .find(|(one, _)| *one == port)
             .map(|(_, key)| *key)
     }
 
-    fn holds(&self, port: Port) -> bool {
+    pub(super) fn holds(&self, port: Port) -> bool {
         self.reservation.is_some_and(|(kind, holder)| {
             holder == port || is_all_registrants(kind) && self.key_of(port).is_some()
         })

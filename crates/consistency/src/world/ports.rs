@@ -718,6 +718,14 @@ impl World<'_> {
     }
 }
 
+/// The initiator port that a TransportID of iSCSI names (SPC-4 7.6.4.6), by its number.
+pub(crate) fn port_of(transport_id: &[u8]) -> Option<u16> {
+    let text = std::str::from_utf8(transport_id.get(4..)?).ok()?;
+    let (_, isid) = text.trim_end_matches('\0').split_once(",i,0x")?;
+    let isid = u64::from_str_radix(isid, 16).ok()?.to_be_bytes();
+    Some(u16::from(isid[7]) * RENEWALS + u16::from(isid[5]))
+}
+
 /// PERSISTENT RESERVE OUT as the oracle has it.
 pub(crate) fn out_of(out: &ReserveOut, to: u16) -> Out {
     Out {

@@ -108,8 +108,11 @@ impl World<'_> {
             self.say(|| format!("#{command} was answered with {status:?} {sense:?}"));
         }
         let known = self.oracle.commands.get(command);
-        let needs_data = matches!(known.effect, Effect::Read(_) | Effect::Status { .. })
-            || known.scsi == Scsi::RequestSense;
+        let asks = matches!(
+            known.scsi,
+            Scsi::RequestSense | Scsi::ReserveIn { .. } | Scsi::ModeSense
+        );
+        let needs_data = matches!(known.effect, Effect::Read(_) | Effect::Status { .. }) || asks;
         if needs_data && answered.status == ScsiStatus::Good {
             self.ports[port]
                 .with_data
