@@ -16,6 +16,7 @@ use wansan_iscsi::wire::ScsiStatus;
 use self::attentions::{Attention, Attentions};
 use self::blocks::{Bits, Block, NEVER, Wrong};
 use self::commands::{Attempt, Commands};
+use self::copies::Copies;
 use self::possible::Possible;
 use self::rights::{Change, Class, Nexus, Out, Outcome, Port, Rights, Told, class_of};
 use crate::command::{Blocks, Content, Effect, word, writer};
@@ -48,8 +49,8 @@ pub enum Rule {
     Rights,
     /// Commands are in conflict with reservations as the tables say (SPC-4 5.13.1).
     Conflict,
-    /// A unit attention is reported once to each nexus that it concerns, and to no other
-    /// (SAM-5 5.14).
+    /// A unit attention is reported once to each nexus that it concerns, and to no other; a reset
+    /// before all others, which have no order among each other (SAM-5 5.14).
     Attention,
     /// A command has the outcome that its unit's state asks for (SBC-3, SPC-4).
     Outcome,
@@ -132,6 +133,7 @@ pub(crate) struct Oracle {
     units: Vec<Unit>,
     sessions: Vec<SessionView>,
     managed: Vec<Managed>,
+    copies: Copies,
     next_change: u32,
     /// Changes under way, with the attempt that makes each.
     changes: Vec<(u32, u8, u32)>,
@@ -213,6 +215,7 @@ impl Oracle {
             units: units.collect(),
             sessions: Vec::new(),
             managed: Vec::new(),
+            copies: Copies::default(),
             next_change: 0,
             changes: Vec::new(),
             violation: None,
@@ -402,7 +405,7 @@ impl Oracle {
         self.sessions[session as usize].open.push(attempt);
         match first {
             true => self.write_begins(command, now),
-            false => self.write_begins_again(command),
+            false => self.write_begins_again(command, now),
         }
         let scsi = &self.commands.get(command).scsi;
         let change = match scsi {
@@ -470,15 +473,18 @@ impl Oracle {
 
     fn write_begins(&mut self, command: u32, now: u64) {
         let oldest = self.oldest_open();
+        self.copy_begins(command, now);
         let unit = self.commands.get(command).unit;
         match self.commands.get(command).effect.clone() {
             Effect::Write { unit, blocks, .. } => {
+                self.copies.written(unit, blocks, command, &self.commands);
                 for lba in blocks.lbas() {
                     let block = &mut self.units[usize::from(unit)].blocks[lba as usize];
                     block.sent(command, now, oldest, &self.commands);
                 }
             }
             Effect::CompareAndWrite { blocks, .. } => {
+                self.copies.written(unit, blocks, command, &self.commands);
                 for lba in blocks.lbas() {
                     let block = &mut self.units[usize::from(unit)].blocks[lba as usize];
                     block.sent(command, now, oldest, &self.commands);
@@ -493,15 +499,18 @@ impl Oracle {
     }
 
     /// A command is sent again: what was lost of it is written again.
-    fn write_begins_again(&mut self, command: u32) {
+    fn write_begins_again(&mut self, command: u32, now: u64) {
+        self.copy_begins(command, now);
         let unit = self.commands.get(command).unit;
         match self.commands.get(command).effect {
             Effect::Write { unit, blocks, .. } => {
+                self.copies.written(unit, blocks, command, &self.commands);
                 for lba in blocks.lbas() {
                     self.units[usize::from(unit)].blocks[lba as usize].resent(command);
                 }
             }
             Effect::CompareAndWrite { blocks, .. } => {
+                self.copies.written(unit, blocks, command, &self.commands);
                 for lba in blocks.lbas() {
                     self.units[usize::from(unit)].blocks[lba as usize].resent(command);
                 }
@@ -598,4 +607,5 @@ impl Unit {
 
 mod answers;
 mod contents;
+pub(crate) mod copies;
 mod management;

@@ -60,7 +60,14 @@ impl Copied {
         let text = std::fs::read_to_string(root.join(switch)).expect("the bottom crate");
         changed.insert(switch, text + SWITCH);
         let listed = Command::new("git")
-            .args(["ls-files", "-z", "--", "Cargo.toml", "Cargo.lock", "crates"])
+            .args([
+                "ls-files",
+                "-z",
+                "--cached",
+                "--others",
+                "--exclude-standard",
+            ])
+            .args(["--", "Cargo.toml", "Cargo.lock", "crates"])
             .current_dir(root)
             .output()
             .expect("git");

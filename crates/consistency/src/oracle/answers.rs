@@ -1,42 +1,7 @@
 //! What answers may say.
 
 use super::*;
-use crate::command::ANY_LBA;
 use crate::medium::word_of;
-
-/// Whether a command may have left `found` in a block.
-fn may_leave(commands: &Commands, command: u32, lba: u32, found: u64, now: u64) -> bool {
-    if command == blocks::NOBODY {
-        return found == 0;
-    }
-    match &commands.get(command).effect {
-        Effect::Write {
-            content: Content::Own,
-            ..
-        }
-        | Effect::CompareAndWrite { .. } => found == word(command, lba),
-        Effect::Write {
-            content: Content::Same,
-            ..
-        } => found == word(command, ANY_LBA),
-        Effect::Write {
-            content: Content::Zero,
-            ..
-        } => found == 0,
-        // Anything that anybody has written may have been where it was copied from.
-        Effect::Write {
-            content: Content::Copied { .. },
-            ..
-        } => match writer(found) {
-            None => true,
-            Some(origin) => commands
-                .commands
-                .get(origin as usize)
-                .is_some_and(|origin| origin.sent < now && !origin.refused),
-        },
-        _ => false,
-    }
-}
 
 impl Oracle {
     /// An attempt was answered; `data` is what came with it.
@@ -508,12 +473,15 @@ impl Oracle {
 
     fn judge_word(&mut self, attempt: &Attempt, unit: u8, lba: u32, found: u64, now: u64) {
         let Oracle {
-            commands, units, ..
+            commands,
+            copies,
+            units,
+            ..
         } = self;
         let unit_view = &mut units[usize::from(unit)];
         let survives = unit_view.survives;
         let block = &mut unit_view.blocks[lba as usize];
-        let is_candidate = |command| may_leave(commands, command, lba, found, now);
+        let is_candidate = |command| copies.may_leave(commands, command, lba, found);
         if let Err(wrong) = block.read(attempt.sent, now, commands, survives, is_candidate) {
             self.read_violates(attempt, lba, found, wrong, now);
         }
@@ -568,13 +536,16 @@ impl Oracle {
     /// A difference must have been possible in one of the blocks.
     fn judge_miscompare(&mut self, attempt: &Attempt, blocks: Blocks, words: &[u64], now: u64) {
         let Oracle {
-            commands, units, ..
+            commands,
+            copies,
+            units,
+            ..
         } = self;
         let unit = attempt.unit;
         let differs = blocks.lbas().zip(words).any(|(lba, expected)| {
             let block = &units[usize::from(unit)].blocks[lba as usize];
             block.may_hold(attempt.sent, now, commands, |command| {
-                commands.copies(command) || !may_leave(commands, command, lba, *expected, now)
+                commands.copies(command) || !copies.may_leave(commands, command, lba, *expected)
             })
         });
         if !differs {

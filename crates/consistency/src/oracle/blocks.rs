@@ -264,6 +264,15 @@ impl Block {
         })
     }
 
+    /// The commands whose content a read that is sent now may return.
+    pub(crate) fn readable(&self, now: u64, commands: &Commands) -> impl Iterator<Item = u32> {
+        let readable = move |writer: &&Writer| self.judge(writer, now, commands).is_ok();
+        self.writers
+            .iter()
+            .filter(readable)
+            .map(|writer| writer.command)
+    }
+
     fn judge(&self, writer: &Writer, sent: u64, commands: &Commands) -> Result<(), Wrong> {
         let end = commands.end(writer.command);
         let mut later = self.writers.iter();

@@ -182,6 +182,7 @@ impl Oracle {
     pub(crate) fn data_lost(&mut self, unit: u8, now: u64) {
         self.units[usize::from(unit)].write_back_failed(&self.commands, now);
         self.commands.forget_acknowledgements(unit);
+        self.copies_read_again(unit, now);
     }
 
     /// Nothing moves any more: every task of a session that is up has its answer.
