@@ -26,7 +26,7 @@ help:
 	@echo 'make test    the whole test suite; no root needed'
 	@echo 'make test-faults   100 rounds of each kind of fault, every block and byte verified; FAULT_ROUNDS=1000 for more'
 	@echo 'make test-consistency  a whole target with many initiators in virtual time, held to what the standards allow; SEEDS=1000000'
-	@echo 'make test-oracle   whether that sees: faults put back one by one, each built'
+	@echo 'make test-oracle   whether that sees: faults put back one by one into a copy of the tree; minutes'
 	@echo 'make test-kernels  the Linux kernel at the other end, in a virtual machine; minutes'
 	@echo 'make conformance   libiscsi'"'"'s suite on our target and on tgtd, as a page of Markdown'
 	@echo 'make fuzz    peers that send anything, a minute for each; FUZZ_SECONDS=3600 for longer'

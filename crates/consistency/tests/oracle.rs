@@ -95,8 +95,11 @@ impl Copied {
     fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO"));
         command
-            .args(["test", "--locked", "--package", "wansan-consistency"])
-            .args(["--test", "simulation"])
+            .args(["test", "--release", "--locked"])
+            .args(["--package", "wansan-consistency", "--test", "simulation"])
+            // It is built for these runs alone, which take seconds each.
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
+            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
             .env("CARGO_TARGET_DIR", &self.build)
             .current_dir(&self.tree);
         command
