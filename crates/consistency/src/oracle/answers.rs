@@ -178,6 +178,11 @@ impl Oracle {
                 return;
             }
         };
+        // A command that failed has changed nothing, and nobody has to report anything.
+        for attentions in &mut self.units[usize::from(unit)].attentions {
+            attentions.never(attempt.sent);
+        }
+        let possible = &mut self.units[usize::from(unit)].possible;
         if !possible.refused(change, outcome, attempt.sent, now) {
             self.violate_command(Rule::Conflict, attempt.command, || {
                 format!(

@@ -82,6 +82,12 @@ impl Attentions {
         }
     }
 
+    /// What may have established conditions since `from` has not happened.
+    pub(crate) fn never(&mut self, from: u64) {
+        self.occasions
+            .retain(|one| one.from != from || one.by.is_some());
+    }
+
     /// A command has no answer to see that may have reported what is pending.
     pub(crate) fn blur(&mut self) {
         for occasion in &mut self.occasions {
