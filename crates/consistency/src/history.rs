@@ -237,6 +237,13 @@ pub enum Scsi {
     ReserveOut(ReserveOut),
 }
 
+impl Scsi {
+    /// Whether it is a PREEMPT AND ABORT.
+    pub(crate) const fn aborts_others(&self) -> bool {
+        matches!(self, Scsi::ReserveOut(out) if out.action == 5)
+    }
+}
+
 /// PERSISTENT RESERVE OUT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReserveOut {

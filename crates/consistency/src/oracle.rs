@@ -324,7 +324,7 @@ impl Oracle {
             let attempt = &mut self.commands.attempts[attempt as usize];
             attempt.over = true;
             let scsi = &self.commands.commands[attempt.command as usize].scsi;
-            if matches!(scsi, Scsi::ReserveOut(out) if out.action == 5) {
+            if scsi.aborts_others() {
                 self.units[usize::from(attempt.unit)].may_have_aborted = true;
             }
         }
@@ -364,7 +364,7 @@ impl Oracle {
             let unit = &mut self.units[usize::from(unit)];
             unit.possible.abandon(change, now);
             let scsi = &self.commands.get(attempt.command).scsi;
-            unit.may_have_aborted |= matches!(scsi, Scsi::ReserveOut(out) if out.action == 5);
+            unit.may_have_aborted |= scsi.aborts_others();
         }
     }
 
@@ -501,18 +501,21 @@ impl Oracle {
     /// A command is sent again: what was lost of it is written again.
     fn write_begins_again(&mut self, command: u32, now: u64) {
         self.copy_begins(command, now);
-        let unit = self.commands.get(command).unit;
+        let (unit, sent) = (
+            self.commands.get(command).unit,
+            self.commands.get(command).sent,
+        );
         match self.commands.get(command).effect {
             Effect::Write { unit, blocks, .. } => {
                 self.copies.written(unit, blocks, command, &self.commands);
                 for lba in blocks.lbas() {
-                    self.units[usize::from(unit)].blocks[lba as usize].resent(command);
+                    self.units[usize::from(unit)].blocks[lba as usize].resent(command, sent);
                 }
             }
             Effect::CompareAndWrite { blocks, .. } => {
                 self.copies.written(unit, blocks, command, &self.commands);
                 for lba in blocks.lbas() {
-                    self.units[usize::from(unit)].blocks[lba as usize].resent(command);
+                    self.units[usize::from(unit)].blocks[lba as usize].resent(command, sent);
                 }
             }
             Effect::Or { lba, .. } => self.units[usize::from(unit)].bits_at(lba).resent(command),

@@ -218,6 +218,9 @@ impl Oracle {
                 self.commands.attempts[number].may_be_aborted = true;
                 self.commands.attempts[number].preempted = true;
                 let session = attempt.nexus.session as usize;
+                // It may have been a PREEMPT AND ABORT itself, which has ended tasks before it ended.
+                let scsi = &self.commands.get(attempt.command).scsi;
+                self.units[usize::from(unit)].may_have_aborted |= scsi.aborts_others();
                 // SPC-4 5.13.11.5: with TAS 0 their nexus hears that commands were cleared.
                 self.units[usize::from(unit)].attentions[session]
                     .may(Attention::CommandsCleared, sent);

@@ -158,11 +158,12 @@ impl Block {
         }
     }
 
-    /// The command is sent again.
-    pub(crate) fn resent(&mut self, command: u32) {
+    /// The command is sent again; it was first sent at `sent`, and may be forgotten since.
+    pub(crate) fn resent(&mut self, command: u32, sent: u64) {
         let mut writers = self.writers.iter_mut();
-        if let Some(writer) = writers.find(|writer| writer.command == command) {
-            writer.forgotten = 0;
+        match writers.find(|writer| writer.command == command) {
+            Some(writer) => writer.forgotten = 0,
+            None => self.writers.push(Writer::new(command, sent)),
         }
     }
 
