@@ -118,7 +118,8 @@ impl Attentions {
             .occasions
             .iter()
             .filter(|one| surely(one) && !one.blurred);
-        if let Some(pending) = pending.filter_map(|one| one.by).min() {
+        // An earlier one may have been reported by a command whose answer is still to come.
+        if let Some(pending) = pending.filter_map(|one| one.by).max() {
             if self.reported.len() == REMEMBERED {
                 self.reported.remove(0);
             }
