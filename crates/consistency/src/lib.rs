@@ -5,7 +5,11 @@
 //! the target. A seed generates one ([`History::of_seed`]); [`History::run`] carries it out. The
 //! machines are the real ones ([`wansan_iscsi::target`], [`wansan_iscsi::initiator`]), and the seed
 //! of the schedule decides which bytes move when and what the stores do when.
+//!
+//! [`History::run_against`] carries it out against a target in a process of its own, over TCP, with the same
+//! initiators and the same oracle. Then the seed decides what is tried, and the machine when it happens.
 
+mod arguments;
 mod command;
 mod generate;
 pub mod history;
@@ -21,5 +25,6 @@ mod world;
 
 pub use history::History;
 pub use medium::FailureRates;
+pub use oracle::kept::{Kept, Ledger};
 pub use oracle::{Rule, Violation};
-pub use world::Outcome;
+pub use world::{Ending, Outcome, Served};

@@ -17,6 +17,8 @@ pub(crate) enum Event {
         referenced: u32,
         cmd_sn: u32,
     },
+    /// Logout Request for one connection.
+    Remove { cid: u16 },
     /// SCSI Response, or Data-In with status.
     Answer { tag: u32, answered: Answered },
     /// Task Management Function Response.
@@ -114,6 +116,11 @@ fn be32(header: &[u8], at: usize) -> u32 {
 }
 
 impl Observer {
+    /// The last ExpCmdSN that the target has sent.
+    pub(crate) fn exp_cmd_sn(&self) -> Option<u32> {
+        self.window.map(|(exp_cmd_sn, _)| exp_cmd_sn.0)
+    }
+
     /// Bytes that the initiator has sent.
     pub(crate) fn forth(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
         let data_sns = &mut self.data_sns;
@@ -138,6 +145,11 @@ impl Observer {
                             cmd_sn: be32(header, 24),
                         });
                     }
+                }
+                // §11.14.1: 0 closes the session.
+                0x06 if header[1] & 0x7f != 0 => {
+                    let cid = u16::from_be_bytes([header[20], header[21]]);
+                    events.push(Event::Remove { cid });
                 }
                 _ => {}
             }

@@ -69,6 +69,12 @@ pub enum Rule {
     Atomic,
 }
 
+/// Changes of one unit that are under way at once.
+const CHANGES: usize = 3;
+
+/// Ways in which one unit may stand at once.
+const WAYS: usize = 256;
+
 /// A task management function under way.
 #[derive(Debug)]
 struct Managed {
@@ -128,6 +134,7 @@ struct Unit {
 }
 
 /// The oracle.
+#[derive(Debug)]
 pub(crate) struct Oracle {
     pub(crate) commands: Commands,
     units: Vec<Unit>,
@@ -137,6 +144,8 @@ pub(crate) struct Oracle {
     next_change: u32,
     /// Changes under way, with the attempt that makes each.
     changes: Vec<(u32, u8, u32)>,
+    /// A read may find a block as a write that is under way has left it so far.
+    tears_blocks: bool,
     pub(crate) violation: Option<Violation>,
 }
 
@@ -198,7 +207,7 @@ impl Answered {
 }
 
 impl Oracle {
-    pub(crate) fn new(setup: &Setup) -> Oracle {
+    pub(crate) fn new(setup: &Setup, tears_blocks: bool) -> Oracle {
         let units = setup.units.iter().map(|unit| Unit {
             blocks: (0..unit.blocks).map(|_| Block::new()).collect(),
             bits: (0..BIT_BLOCKS).map(|_| Bits::default()).collect(),
@@ -218,6 +227,7 @@ impl Oracle {
             copies: Copies::default(),
             next_change: 0,
             changes: Vec::new(),
+            tears_blocks,
             violation: None,
         }
     }
@@ -320,13 +330,9 @@ impl Oracle {
     pub(crate) fn session_lost(&mut self, session: u32, now: u64) {
         let view = &mut self.sessions[session as usize];
         view.is_lost = true;
-        for attempt in view.open.drain(..) {
-            let attempt = &mut self.commands.attempts[attempt as usize];
-            attempt.over = true;
-            let scsi = &self.commands.commands[attempt.command as usize].scsi;
-            if scsi.aborts_others() {
-                self.units[usize::from(attempt.unit)].may_have_aborted = true;
-            }
+        for attempt in std::mem::take(&mut view.open) {
+            self.commands.attempts[attempt as usize].over = true;
+            self.may_have_aborted(attempt);
         }
         self.nexus_lost(session, now);
     }
@@ -334,6 +340,11 @@ impl Oracle {
     /// The target has noticed that a session is over.
     pub(crate) fn session_gone(&mut self, session: u32, now: u64) {
         self.sessions[session as usize].is_gone = true;
+        self.nexus_lost(session, now);
+    }
+
+    /// The session is over at the target from now on, or will be.
+    pub(crate) fn session_ends(&mut self, session: u32, now: u64) {
         self.nexus_lost(session, now);
     }
 
@@ -377,9 +388,31 @@ impl Oracle {
         self.sessions[session].open.retain(|open| *open != number);
     }
 
+    /// Nobody will ever say what has become of an attempt, or may yet.
+    pub(crate) fn unsure(&mut self, number: u32) {
+        self.superseded(number);
+        self.may_have_aborted(number);
+    }
+
+    /// Notes that an attempt has no answer: if it is a PREEMPT AND ABORT, it may have ended tasks.
+    fn may_have_aborted(&mut self, number: u32) {
+        let attempt = &self.commands.attempts[number as usize];
+        let scsi = &self.commands.get(attempt.command).scsi;
+        if scsi.aborts_others() {
+            self.units[usize::from(attempt.unit)].may_have_aborted = true;
+        }
+    }
+
     /// Changes of a unit's state that are under way.
     pub(crate) fn changes_under_way(&self, unit: u8) -> usize {
         self.units[usize::from(unit)].possible.pending()
+    }
+
+    /// Whether another change of a unit's state may begin: the oracle looks at each order of those that are
+    /// under way, and remembers both outcomes of those that nobody has answered.
+    pub(crate) fn may_change(&self, unit: u8) -> bool {
+        let possible = &self.units[usize::from(unit)].possible;
+        possible.pending() < CHANGES && possible.ways() < WAYS
     }
 
     /// A command is sent: the first byte of its PDU leaves.
@@ -611,4 +644,5 @@ impl Unit {
 mod answers;
 mod contents;
 pub(crate) mod copies;
+pub(crate) mod kept;
 mod management;

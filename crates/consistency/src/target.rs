@@ -87,14 +87,14 @@ pub(crate) struct Seated {
     pub(crate) leads: bool,
 }
 
-/// The logical units of a setup.
-pub(crate) fn units(setup: &Setup) -> Vec<LogicalUnit> {
+/// The logical units of a setup, of that target.
+pub(crate) fn units(setup: &Setup, target: &str) -> Vec<LogicalUnit> {
     let units = setup.units.iter().zip(0..).map(|(unit, number)| {
         let size_bytes = u64::from(unit.blocks) * BLOCK_BYTES as u64;
         let geometry = Geometry::new(size_bytes, BLOCK_BYTES as u32, 0);
         LogicalUnit {
             identity: Identity {
-                target_name: TARGET.to_owned(),
+                target_name: target.to_owned(),
                 portal_group_tag: 1,
                 number,
             },
@@ -117,7 +117,7 @@ impl Target {
         kept: &[String],
         last_serial: u32,
     ) -> Result<Target, String> {
-        let device = TargetDevice::new(units(setup)).map_err(|error| error.to_string())?;
+        let device = TargetDevice::new(units(setup, TARGET)).map_err(|error| error.to_string())?;
         for (place, text) in kept.iter().enumerate() {
             if !device.restore(place, text) {
                 return Err(format!(

@@ -289,6 +289,16 @@ impl Block {
         }
     }
 
+    /// Commands whose content may be there after a power loss now: nothing durable has replaced it.
+    pub(crate) fn survivors(&self, commands: &Commands) -> Vec<u32> {
+        let is_replaced = |writer: &Writer| {
+            let end = commands.end(writer.command);
+            self.writers.iter().any(|x| x.durable && x.sent > end)
+        };
+        let left = self.writers.iter().filter(|writer| !is_replaced(writer));
+        left.map(|writer| writer.command).collect()
+    }
+
     /// Whether something may have been copied to it.
     pub(crate) fn has_copies(&self, commands: &Commands) -> bool {
         self.writers
@@ -332,6 +342,12 @@ impl Bits {
         for (_, writer) in &mut self.writers {
             writer.flushed(sent, commands);
         }
+    }
+
+    /// The bits that a power loss does not take away.
+    pub(crate) fn durable(&self) -> Vec<u32> {
+        let durable = self.writers.iter().filter(|(_, writer)| writer.durable);
+        durable.map(|(bit, _)| *bit).collect()
     }
 
     pub(crate) fn power_lost(&mut self, now: u64) {

@@ -185,17 +185,25 @@ impl Oracle {
         self.copies_read_again(unit, now);
     }
 
-    /// Nothing moves any more: every task of a session that is up has its answer.
-    pub(crate) fn at_rest(&mut self, session: u32) {
+    /// A task of a session that must be answered yet.
+    fn owed(&self, session: u32) -> Option<&Attempt> {
         let open = self.sessions[session as usize].open.iter();
-        let missing = open
-            .map(|open| self.commands.attempts[*open as usize])
+        open.map(|open| &self.commands.attempts[*open as usize])
             .find(|attempt| {
                 !attempt.may_be_aborted && !self.units[usize::from(attempt.unit)].may_have_aborted
-            });
-        if let Some(attempt) = missing {
-            self.violate_command(Rule::Answer, attempt.command, || {
-                format!("sent at {} was never answered", attempt.sent)
+            })
+    }
+
+    /// Whether some task of a session must be answered yet.
+    pub(crate) fn is_owed(&self, session: u32) -> bool {
+        self.owed(session).is_some()
+    }
+
+    /// Nothing moves any more: every task of a session that is up has its answer.
+    pub(crate) fn at_rest(&mut self, session: u32) {
+        if let Some(&Attempt { command, sent, .. }) = self.owed(session) {
+            self.violate_command(Rule::Answer, command, || {
+                format!("sent at {sent} was never answered")
             });
         }
     }

@@ -77,6 +77,11 @@ impl Possible {
         self.pending.len()
     }
 
+    /// In how many ways it may stand now.
+    pub(crate) fn ways(&self) -> usize {
+        self.now().len()
+    }
+
     fn enter(&mut self, now: u64, ways: Vec<Way>) {
         self.epochs.push((now, ways));
     }

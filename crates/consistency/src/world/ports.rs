@@ -7,14 +7,13 @@ use wansan_iscsi::initiator::{
 use wansan_iscsi::wire::{Lun, TaskAttribute, TaskManagementFunction};
 use wansan_trace::TaskTag;
 
-use super::links::Near;
-use super::{Far, World};
+use super::links::{Link, Near};
+use super::{TargetSide, World};
 use crate::command::{Effect, Surroundings, build, key};
 use crate::history::{Function, ReserveOut, Script, Scsi, Step};
 use crate::medium::{BLOCK_BYTES, word_of};
 use crate::oracle::rights::Out;
 use crate::oracle::{Answered, Rule};
-use crate::target::TARGET;
 
 /// A session of an initiator, through all the sessions that follow one another.
 pub(crate) struct Port {
@@ -35,8 +34,10 @@ pub(crate) struct Port {
     pub(super) sent: Vec<(u32, u32, u32)>,
     /// Answers whose data the session still has.
     pub(super) with_data: Vec<(u32, u32, usize, Answered)>,
-    /// Functions: tag, and the oracle's number.
-    pub(super) managing: Vec<(u32, u32)>,
+    /// Functions: tag, the oracle's number, and the connection.
+    pub(super) managing: Vec<(u32, u32, usize)>,
+    /// CIDs of connections of the session that the target was asked to log out.
+    pub(super) removed: Vec<u16>,
     /// What the functions are that were asked for.
     pub(super) functions: Vec<(u32, Function, u8)>,
     /// Its place in ISIDs that it goes through.
@@ -58,9 +59,6 @@ pub(super) enum State {
 /// Commands that a session holds at once.
 const TASKS: usize = 40;
 
-/// Changes of one unit that are under way at once: the oracle looks at each order of them.
-const CHANGES: usize = 3;
-
 /// ISIDs of each port.
 const RENEWALS: u16 = 16;
 
@@ -73,14 +71,14 @@ fn name(host: u8) -> String {
 }
 
 impl Port {
-    pub(crate) fn new(script: &Script, number: usize) -> Port {
+    pub(crate) fn new(script: &Script, number: usize, target: &str) -> Port {
         Port {
             host: script.host,
             number: number as u16 * RENEWALS,
             login: LoginSettings {
                 initiator: name(script.host),
                 isid: isid(number, 0),
-                target: Some(TARGET.to_owned()),
+                target: Some(target.to_owned()),
                 chap: None,
                 wanted: super::wanted(&script.keys),
             },
@@ -93,6 +91,7 @@ impl Port {
             sent: Vec::new(),
             with_data: Vec::new(),
             managing: Vec::new(),
+            removed: Vec::new(),
             functions: Vec::new(),
             renewals: 0,
             failures: 0,
@@ -115,7 +114,8 @@ impl Port {
         }
     }
 
-    fn place(&mut self, cid: u16) -> Option<usize> {
+    /// Its place in the session.
+    pub(super) fn place(&mut self, cid: u16) -> Option<usize> {
         let connections = self.session.as_mut()?.connections();
         connections
             .iter()
@@ -135,7 +135,7 @@ fn lun(unit: u8) -> Lun {
     Lun::single_level(u16::from(unit)).unwrap_or_default()
 }
 
-impl World<'_> {
+impl<T: TargetSide> World<'_, T> {
     /// Lets a port do the next thing of its script; says whether there was one.
     pub(super) fn advance(&mut self, port: usize) -> bool {
         let script = &self.history.sessions[port];
@@ -185,7 +185,7 @@ impl World<'_> {
         for cid in 0..most {
             let up = session.connections().iter();
             let mut up = up.map(|connection| connection.id().0);
-            let logs_in = |link: &super::Link| {
+            let logs_in = |link: &Link<T::Wire>| {
                 link.port == port
                     && matches!(&link.near, Near::Login { handshake, .. } if handshake.cid() == cid)
             };
@@ -232,7 +232,7 @@ impl World<'_> {
                         | Scsi::StartStop { .. }
                         | Scsi::ReserveOut(_)
                 );
-                if changes && self.oracle.changes_under_way(*unit) >= CHANGES {
+                if changes && !self.oracle.may_change(*unit) {
                     return false;
                 }
                 self.submit(port, *unit, scsi);
@@ -273,15 +273,18 @@ impl World<'_> {
                 let asked = session.and_then(|session| session.logout(now, &mut self.trace));
                 if let Some(tag) = asked {
                     this.state = State::LoggingOut(tag.0);
+                    let session = this.oracle_session;
+                    T::logs_out(self, session);
                     self.say(|| format!("port {port} logs out"));
                 }
             }
             Step::Sleep(seconds) => {
-                self.pass(u64::from(*seconds) * 1_000_000_000);
+                T::pass(self, u64::from(*seconds) * 1_000_000_000);
             }
         }
         self.ports[port].cursor += 1;
         self.steps += 1;
+        self.heard += 1;
         self.pump(port);
         self.incidents();
         true
@@ -388,10 +391,6 @@ impl World<'_> {
         };
         let cid = handshake.cid();
         link.near = Near::Session(cid);
-        let serial = match link.far {
-            Far::Session { serial, .. } => Some(serial),
-            _ => None,
-        };
         let script = &self.history.sessions[port];
         let this = &mut self.ports[port];
         let taken = match (&mut this.session, leads) {
@@ -411,26 +410,24 @@ impl World<'_> {
             self.drop_near_end(at, &[]);
             return;
         }
+        let mut begun = None;
         if leads {
             this.state = State::Up;
             let time = self.now;
             let (host, number, previous) = (this.host, this.number, this.previous);
             let session = this.session.as_ref();
             let recovery = session.map_or(0, |one| one.parameters().error_recovery_level);
-            let mut over = serial
-                .and_then(|serial| self.predecessors.get(serial as usize).cloned())
-                .unwrap_or_default();
+            let mut over = T::sessions_over(self, at);
             over.extend(previous.filter(|previous| !over.contains(previous)));
             let session = self
                 .oracle
                 .session_began(host, number, recovery, over, time);
             self.ports[port].oracle_session = session;
             self.ports[port].previous = Some(session);
-            if let Some(serial) = serial {
-                self.sessions[serial as usize] = Some(session);
-            }
+            begun = Some(session);
             self.say(|| format!("port {port} begins session {session}"));
         }
+        T::logged_in(self, at, begun);
         self.session_receives(port, cid);
         self.pump(port);
     }
@@ -487,7 +484,7 @@ impl World<'_> {
 
     /// The place among the links of a connection that is up.
     fn link_of(&self, port: usize, cid: u16) -> Option<usize> {
-        let of = |link: &super::Link| {
+        let of = |link: &Link<T::Wire>| {
             link.port == port && matches!(link.near, Near::Session(one) if one == cid)
         };
         self.links.iter().position(of)
@@ -584,11 +581,12 @@ impl World<'_> {
         this.sent.clear();
         this.with_data.clear();
         this.functions.clear();
+        this.removed.clear();
         let managing = std::mem::take(&mut this.managing);
         let session = this.oracle_session;
         if was_up && session != u32::MAX {
             let time = self.now;
-            for (_, number) in managing {
+            for (_, number, _) in managing {
                 self.oracle.managed_lost(number, time);
             }
             self.oracle.session_lost(session, time);
@@ -654,7 +652,7 @@ impl World<'_> {
                 let sent = this.sent.iter().position(|(one, ..)| *one == tag);
                 if let Some(place) = sent {
                     let (_, _, attempt) = this.sent.remove(place);
-                    self.oracle.superseded(attempt);
+                    self.oracle.unsure(attempt);
                 }
             }
         }

@@ -2,16 +2,17 @@
 
 use wansan_iscsi::wire::{ScsiStatus, TaskManagementResult};
 
-use super::World;
 use super::ports::State;
+use super::{TargetSide, World};
 use crate::command::Effect;
 use crate::history::Scsi;
 use crate::observer::Event;
 use crate::oracle::{Answered, Rule};
 
-impl World<'_> {
+impl<T: TargetSide> World<'_, T> {
     /// Something was seen on a connection of the port.
     pub(super) fn observed(&mut self, port: usize, link: usize, event: Event, now: u64) {
+        self.heard += 1;
         match event {
             Event::Command { tag, cmd_sn } => self.command_seen(port, link, tag, cmd_sn, now),
             Event::Manage {
@@ -29,7 +30,7 @@ impl World<'_> {
                 let number = self
                     .oracle
                     .managed_sent(session, function, unit, (task, cmd_sn), now);
-                self.ports[port].managing.push((tag, number));
+                self.ports[port].managing.push((tag, number, link));
                 self.say(|| {
                     format!(
                         "session {session} sends {function:?} for unit {unit} on {link}, {task:?}"
@@ -39,12 +40,16 @@ impl World<'_> {
             Event::Answer { tag, answered } => self.answer_seen(port, link, tag, answered, now),
             Event::Managed { tag, result } => {
                 let this = &mut self.ports[port];
-                let of = this.managing.iter().position(|(one, _)| *one == tag);
+                let of = this.managing.iter().position(|(one, ..)| *one == tag);
                 let Some(place) = of else { return };
-                let (_, number) = this.managing.swap_remove(place);
+                let (_, number, _) = this.managing.swap_remove(place);
                 let complete = result == TaskManagementResult::Complete.to_wire();
                 self.say(|| format!("port {port} hears that its function ended with {result}"));
                 self.oracle.managed_answered(number, complete, link, now);
+            }
+            Event::Remove { cid } => {
+                self.say(|| format!("port {port} asks for the logout of connection {cid}"));
+                self.ports[port].removed.push(cid);
             }
             Event::LoggedOut { tag, result } => {
                 // Not that of a lost connection, for recovery.

@@ -1,0 +1,338 @@
+//! A target in a process of its own, over TCP. What initiators send is noted before it goes to a socket,
+//! what they receive after it has come from one: so every command was under way at least as long as the
+//! oracle takes it to have been, whatever the machine is busy with.
+//!
+//! Nobody sees blocks change on these mediums. What changes one too late shows in a later read, or in the
+//! units' content, which is compared whenever the target is down. Nor does the target say here when a
+//! session is over, so only the next session of its port tells.
+//!
+//! The initiators keep their virtual time, so waiting after BUSY takes none, and [`Step::Sleep`] does not
+//! make the target's timers run. Stores fail in the simulation only.
+//!
+//! [`Step::Sleep`]: crate::history::Step::Sleep
+
+mod links;
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use self::links::{Leftover, Wire};
+use super::links::Near;
+use super::ports::State;
+use super::{Outcome, TargetSide, World};
+use crate::history::Disaster;
+use crate::medium::BLOCK_BYTES;
+use crate::oracle::Rule;
+use crate::oracle::kept::{Kept, Ledger};
+
+/// How a target's process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// It is asked to end (SIGTERM).
+    Terminated,
+    /// It is killed (SIGKILL).
+    Killed,
+}
+
+/// A target in a process of its own.
+///
+/// It serves what a history's [`Setup`](crate::history::Setup) says, in units that keep their content while
+/// it is down.
+pub trait Served {
+    /// Its iSCSI name.
+    fn name(&self) -> &str;
+
+    /// Where it listens: the same before and after it was started again.
+    fn address(&self) -> SocketAddr;
+
+    /// Ends it, and waits until it has ended.
+    ///
+    /// # Errors
+    /// When it does not end.
+    fn stop(&mut self, ending: Ending) -> Result<(), String>;
+
+    /// Starts it again, and waits until it listens.
+    ///
+    /// # Errors
+    /// When it does not.
+    fn start(&mut self) -> Result<(), String>;
+
+    /// What is in a unit, all of it, while the target is down.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn content(&mut self, unit: usize) -> Result<Vec<u8>, String>;
+
+    /// How many answers and other events it wants between two calls of [`Served::mark`]; `None` for no calls.
+    fn events_between_marks(&self) -> Option<u64> {
+        None
+    }
+
+    /// From now on the mediums must hold what is `kept`, even when the power is lost.
+    ///
+    /// # Errors
+    /// When it cannot note that.
+    fn mark(&mut self, kept: Kept) -> Result<(), String> {
+        drop(kept);
+        Ok(())
+    }
+}
+
+/// How long nothing moves before waits end that nothing has to answer.
+const QUIET: Duration = Duration::from_millis(10);
+
+/// How long an answer may take that has to come, and a connection.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a run may take.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// The process, and what goes to it beside the connections that the initiators have.
+pub(super) struct Sockets<'s> {
+    served: &'s mut dyn Served,
+    leftovers: Vec<Leftover>,
+    /// When the oracle heard of something last, and how much it had heard of by then. Bytes alone mean
+    /// nothing: the target asks idle connections whether they are there.
+    heard: (Instant, u64),
+    /// How much it had heard of at the last mark.
+    marked: u64,
+    /// Why the process could not be started, stopped or looked at.
+    failure: Option<String>,
+}
+
+impl<'s> Sockets<'s> {
+    pub(super) fn new(served: &'s mut dyn Served) -> Sockets<'s> {
+        Sockets {
+            served,
+            leftovers: Vec::new(),
+            heard: (Instant::now(), 0),
+            marked: 0,
+            failure: None,
+        }
+    }
+
+    fn fail(&mut self, result: Result<(), String>) {
+        if let Err(why) = result {
+            self.failure.get_or_insert(why);
+        }
+    }
+}
+
+impl TargetSide for Sockets<'_> {
+    type Wire = Wire;
+
+    // Linux copies out of the page cache while another thread copies into it.
+    const TEARS_BLOCKS: bool = true;
+
+    fn connect(world: &mut World<'_, Self>) -> Result<Wire, String> {
+        let address = world.side.served.address();
+        TcpStream::connect_timeout(&address, PATIENCE)
+            .and_then(Wire::new)
+            .map_err(|error| error.to_string())
+    }
+
+    fn near_end_dropped(world: &mut World<'_, Self>, at: usize, pending: &[u8]) {
+        world.leave_behind(at, pending);
+    }
+
+    fn sessions_over(_: &World<'_, Self>, _: usize) -> Vec<u32> {
+        Vec::new()
+    }
+
+    fn logged_in(world: &mut World<'_, Self>, at: usize, _: Option<u32>) {
+        let link = &mut world.links[at];
+        let Near::Session(cid) = link.near else {
+            return;
+        };
+        let port = &mut world.ports[link.port];
+        let place = port.place(cid);
+        if let (Some(session), Some(place)) = (&port.session, place)
+            && let Some(parameters) = session.connection_parameters(place)
+        {
+            link.observer.digests = (parameters.header_digest, parameters.data_digest);
+            link.observer.recovery = session.parameters().error_recovery_level;
+        }
+    }
+
+    fn logs_out(world: &mut World<'_, Self>, session: u32) {
+        // Others may see that it is over before its own answer has come.
+        let now = world.now;
+        world.oracle.session_ends(session, now);
+    }
+
+    fn strike(world: &mut World<'_, Self>, disaster: Disaster) {
+        // A power loss needs a machine of its own: here what was written is in the page cache, and stays.
+        let ending = match disaster {
+            Disaster::Kill if world.random.one_in(3) => Ending::Terminated,
+            Disaster::Kill | Disaster::PowerLoss => Ending::Killed,
+        };
+        world.stop(ending);
+        let started = world.side.served.start();
+        world.side.fail(started);
+    }
+
+    fn pass(world: &mut World<'_, Self>, ns: u64) {
+        world.tick();
+        world.clock_ns += ns;
+        for port in 0..world.ports.len() {
+            world.pump(port);
+        }
+    }
+}
+
+impl World<'_, Sockets<'_>> {
+    /// Carries the history out.
+    pub(super) fn run(mut self) -> Result<(Outcome, Ledger), String> {
+        let began = Instant::now();
+        let mut fruitless = 0;
+        let mut has_passed = false;
+        while self.oracle.violation.is_none() && self.side.failure.is_none() {
+            if began.elapsed() > LIMIT {
+                self.oracle
+                    .violate(Rule::Answer, || "the run never comes to rest".to_owned());
+                break;
+            }
+            self.mark();
+            let tries = 8 + 2 * self.links.len();
+            if self.turn() || fruitless >= tries && self.sweep() {
+                fruitless = 0;
+                has_passed = false;
+                continue;
+            }
+            fruitless += 1;
+            if fruitless <= tries || self.bytes_come(QUIET)? {
+                continue;
+            }
+            if !std::mem::replace(&mut has_passed, true) {
+                // Commands that were answered with BUSY are tried again within that time.
+                Sockets::pass(&mut self, 12_000_000_000);
+                fruitless = tries;
+            } else if !self.rest() {
+                break;
+            }
+        }
+        self.stop(Ending::Terminated);
+        match self.side.failure {
+            Some(failure) => Err(failure),
+            None => {
+                let outcome = Outcome {
+                    commands: self.commands,
+                    violation: self.oracle.violation.take(),
+                    told: self.told.take().unwrap_or_default(),
+                    fingerprint: self.fingerprint,
+                };
+                Ok((outcome, Ledger::new(self.oracle)))
+            }
+        }
+    }
+
+    /// Says what must be on the mediums, when it is time.
+    fn mark(&mut self) {
+        let between = self.side.served.events_between_marks();
+        if between.is_some_and(|events| self.heard >= self.side.marked + events) {
+            self.side.marked = self.heard;
+            let now = self.tick();
+            let marked = self.side.served.mark(self.oracle.kept(now));
+            self.side.fail(marked);
+        }
+    }
+
+    /// Does one thing, chosen by the schedule; says whether there was anything to do.
+    fn turn(&mut self) -> bool {
+        self.tick();
+        self.links.retain(|link| !matches!(link.near, Near::Gone));
+        match self.random.below(16) {
+            0..6 if !self.links.is_empty() => {
+                let link = self.random.below(self.links.len());
+                self.forth(link)
+            }
+            6..12 if !self.links.is_empty() => {
+                let link = self.random.below(self.links.len());
+                self.back(link)
+            }
+            12..15 => {
+                let port = self.random.below(self.ports.len());
+                self.advance(port)
+            }
+            _ => self.send_leftovers(false),
+        }
+    }
+
+    /// Tries everything; says whether there was anything to do.
+    fn sweep(&mut self) -> bool {
+        let mut any = self.send_leftovers(true);
+        for port in 0..self.ports.len() {
+            self.tick();
+            any |= self.advance(port);
+        }
+        for link in 0..self.links.len() {
+            self.tick();
+            any |= self.forth(link);
+            any |= self.back(link);
+        }
+        any
+    }
+
+    /// Nothing moves: gives up what hangs, once no answer has to come any more. Says whether to go on.
+    fn rest(&mut self) -> bool {
+        if self.side.heard.1 != self.heard {
+            self.side.heard = (Instant::now(), self.heard);
+        }
+        let awaits = (0..self.ports.len()).any(|port| self.awaits(port));
+        if awaits && self.side.heard.0.elapsed() < PATIENCE {
+            return true;
+        }
+        let mut any = false;
+        for port in 0..self.ports.len() {
+            any |= self.give_up(port);
+        }
+        any
+    }
+
+    /// Whether the target owes the port an answer.
+    fn awaits(&self, port: usize) -> bool {
+        let this = &self.ports[port];
+        match this.state {
+            State::Down => false,
+            State::Leading | State::LoggingOut(_) => true,
+            State::Up => {
+                let owes = |link: &super::Link<Wire>| {
+                    // What becomes of a function whose connection is lost, nobody says.
+                    let manages = |(_, _, on): &(u32, u32, usize)| *on == link.id;
+                    link.port == port
+                        && (matches!(link.near, Near::Login { .. })
+                            || this.managing.iter().any(manages))
+                };
+                self.links.iter().any(owes) || self.oracle.is_owed(this.oracle_session)
+            }
+        }
+    }
+
+    /// Ends the process, and holds the units' content to what a read of every block may return.
+    fn stop(&mut self, ending: Ending) {
+        self.tick();
+        self.say(|| format!("the target is {ending:?}"));
+        let stopped = self.side.served.stop(ending);
+        self.side.fail(stopped);
+        self.side.leftovers.clear();
+        for port in 0..self.ports.len() {
+            self.port_lost(port);
+        }
+        self.links.clear();
+        self.side.leftovers.clear();
+        let now = self.tick();
+        self.oracle.restarted(false, now);
+        let sent = self.tick();
+        let now = self.tick();
+        for unit in 0..self.seen.len() {
+            match self.side.served.content(unit) {
+                Ok(content) => {
+                    for (lba, block) in (0..).zip(content.chunks(BLOCK_BYTES)) {
+                        self.oracle.audited(unit as u8, lba, block, sent, now);
+                    }
+                }
+                Err(why) => self.side.fail(Err(why)),
+            }
+        }
+    }
+}
