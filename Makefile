@@ -24,7 +24,7 @@ PAGE_SOURCES := $(shell find web/src web/test) \
 help:
 	@echo 'make demo    build everything, then run $(DEMO_PLAN)'
 	@echo 'make test    the whole test suite; no root needed'
-	@echo 'make test-faults   100 rounds of each kind of fault, every block and byte verified; FAULT_ROUNDS=1000 for more'
+	@echo 'make test-faults   100 rounds of each kind of fault, every block and byte verified, and 1,000 histories of many initiators; FAULT_ROUNDS=1000 for as many of each'
 	@echo 'make test-consistency  a whole target with many initiators in virtual time, held to what the standards allow; SEEDS=1000000'
 	@echo 'make test-oracle   whether that sees: faults put back one by one into a copy of the tree; minutes'
 	@echo 'make test-kernels  the Linux kernel at the other end, in a virtual machine; minutes'
@@ -55,7 +55,7 @@ test: web
 
 test-faults: web
 	@setup/need build
-	@WANSAN_FAULT_ROUNDS=$(or $(FAULT_ROUNDS),100) cargo test --locked --package wansan --package wansan-relay \
+	@WANSAN_FAULT_ROUNDS=$(or $(FAULT_ROUNDS),100) WANSAN_FAULT_HISTORIES=$(or $(FAULT_ROUNDS),1000) cargo test --locked --package wansan --package wansan-relay \
 		$(EBPF) --test faults
 
 test-consistency:

@@ -1,12 +1,15 @@
 //! Faults: what a caller of the initiator has written is on the target's disk, whatever happens to
 //! the connections, to the path, to single bytes and to the target.
 //!
+//! And histories of many initiators, whose target is killed as well, are held to what the standards allow.
+//!
 //! Each kind of fault is a test of several rounds. A round has a world of its own (`wansan target`,
 //! a proxy, the initiator in this process) and a seed that says all about it; one that fails prints
 //! its seed and the command that runs it again. `WANSAN_FAULT_ROUNDS` is how many rounds of each
-//! kind there are, `WANSAN_FAULT_SEED` the first seed.
+//! kind there are, `WANSAN_FAULT_HISTORIES` how many histories, `WANSAN_FAULT_SEED` the first seed.
 
 mod caller;
+mod histories;
 mod kinds;
 mod model;
 mod proxy;
@@ -32,7 +35,10 @@ static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// A kind of fault as a test.
 struct Test {
     name: &'static str,
-    kind: Kind,
+    /// Runs the round of a seed.
+    run: Box<dyn Fn(u64) -> Result<Outcome, String> + Send + Sync>,
+    /// What a round does.
+    done: &'static str,
     /// Rounds in the ordinary suite.
     rounds: u64,
     /// Rounds side by side: those that mostly wait do not need the processor.
@@ -57,15 +63,28 @@ fn main() -> ExitCode {
     let mut trials = vec![trial("model_finds_what_is_wrong", || {
         model::finds_what_is_wrong().map_err(Stop::Failed)
     })];
+    let rounds_of = |wanted: Option<u64>, usual: u64| match seed {
+        Some(_) => wanted.unwrap_or(1),
+        None => wanted.unwrap_or(usual),
+    };
     for (name, kind, usual_rounds, at_once) in tests {
         let test = Test {
             name,
-            kind,
-            rounds: rounds.unwrap_or(if seed.is_some() { 1 } else { usual_rounds }),
+            run: Box::new(move |seed| round::run(kind, seed)),
+            done: "writes",
+            rounds: rounds_of(rounds, usual_rounds),
             at_once,
         };
         trials.push(in_rounds(test, first_seed));
     }
+    let histories = Test {
+        name: "histories_of_many_initiators",
+        run: Box::new(histories::run),
+        done: "commands",
+        rounds: rounds_of(number("WANSAN_FAULT_HISTORIES").or(rounds), 30),
+        at_once: 4,
+    };
+    trials.push(in_rounds(histories, first_seed));
     let status = run(trials);
     for line in TOLD.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         println!("{line}");
@@ -95,7 +114,7 @@ fn in_rounds(test: Test, first_seed: u64) -> Trial {
                             return;
                         }
                         let seed = first_seed + round;
-                        let outcome = round::run(test.kind, seed);
+                        let outcome = (test.run)(seed);
                         let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
                         outcomes.push((seed, outcome));
                     }
@@ -123,7 +142,7 @@ fn judge(
         match outcome {
             Ok(outcome) => {
                 well += 1;
-                all.writes += outcome.writes;
+                all.done += outcome.done;
                 all.faults += outcome.faults;
             }
             Err(failure) => {
@@ -136,8 +155,8 @@ fn judge(
         }
     }
     let told = format!(
-        "{}: {well} of {} rounds went well, seeds from {first_seed}, {} writes, {} faults",
-        test.name, test.rounds, all.writes, all.faults
+        "{}: {well} of {} rounds went well, seeds from {first_seed}, {} {}, {} faults",
+        test.name, test.rounds, all.done, test.done, all.faults
     );
     TOLD.lock()
         .unwrap_or_else(PoisonError::into_inner)

@@ -22,8 +22,8 @@ const STALL_LIMIT: Duration = Duration::from_secs(150);
 /// What a round that went well amounts to.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// Writes that were acknowledged.
-    pub(crate) writes: u64,
+    /// Writes that were acknowledged, or commands that were sent.
+    pub(crate) done: u64,
     /// Faults that struck.
     pub(crate) faults: u64,
 }
@@ -61,7 +61,7 @@ fn run_in(
     let mut caller = Caller::new(initiator, model, caller_random);
     let is_abandoned = plan.is_abandoned;
     let faults = suffer(world, &mut caller, plan)?;
-    let writes = caller.done;
+    let done = caller.done;
     if is_abandoned {
         world.restart(Duration::ZERO)?;
     } else {
@@ -79,7 +79,7 @@ fn run_in(
         Initiator::connect(&url, &other, Recorder::off()).map_err(|error| error.to_string())?;
     check_all(&mut initiator, &model)?;
     let _ = initiator.logout();
-    Ok(Outcome { writes, faults })
+    Ok(Outcome { done, faults })
 }
 
 /// Goes through the plan with a caller that never stops; gives how many faults have struck.

@@ -15,7 +15,7 @@ use crate::proxy::Proxy;
 use crate::terms::Terms;
 
 /// The binary under test.
-const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
+pub(crate) const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
 
 /// A target behind a proxy.
 pub(crate) struct World {
