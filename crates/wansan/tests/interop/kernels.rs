@@ -9,6 +9,7 @@ mod cpio;
 mod files;
 mod guest;
 mod highspeed;
+mod histories;
 mod image;
 mod lio;
 mod lost_data;
@@ -35,6 +36,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         highspeed::trials(),
         lost_data::trials(),
         power_loss::trials(),
+        histories::trials(),
     ]
     .into_iter()
     .flatten()

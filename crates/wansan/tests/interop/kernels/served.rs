@@ -74,10 +74,20 @@ impl Served {
         Ok(())
     }
 
+    /// Where the target is reached.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Starts the target on `unit`, as `--lun` takes it.
     pub(super) fn start(&mut self, unit: &str) -> Result<(), Stop> {
+        self.start_with(&format!("--lun {unit}"))
+    }
+
+    /// Starts the target with these arguments, its units among them.
+    pub(super) fn start_with(&mut self, arguments: &str) -> Result<(), Stop> {
         self.guest.run(&format!(
-            "wansan target --json --listen 0.0.0.0:{PORT} --name {TARGET_NAME} --lun {unit} \
+            "wansan target --json --listen 0.0.0.0:{PORT} --name {TARGET_NAME} {arguments} \
              >/run/target 2>&1 & echo $! >/run/target.pid"
         ))?;
         self.guest.run(
@@ -90,9 +100,14 @@ impl Served {
 
     /// Kills the target (SIGKILL) and waits until it has let go of its disk.
     pub(super) fn kill(&mut self) -> Result<(), Stop> {
-        self.guest.run(
-            "pid=$(cat /run/target.pid); kill -9 $pid; while [ -d /proc/$pid ]; do sleep 0.1; done",
-        )?;
+        self.end("KILL")
+    }
+
+    /// Sends the target a signal that ends it, and waits until it has let go of its disk.
+    pub(super) fn end(&mut self, signal: &str) -> Result<(), Stop> {
+        self.guest.run(&format!(
+            "pid=$(cat /run/target.pid); kill -{signal} $pid; while [ -d /proc/$pid ]; do sleep 0.1; done"
+        ))?;
         Ok(())
     }
 
