@@ -1,6 +1,6 @@
 //! A setup as arguments of `wansan target`.
 
-use crate::history::{Setup, UnitSetup};
+use crate::history::Setup;
 
 impl Setup {
     /// The arguments for what the target does, but for its name, where it listens, and its units.
@@ -28,22 +28,24 @@ impl Setup {
         ]
     }
 
-    /// How long operations of the stores take, as options of `--lun`; empty where they take no longer than
-    /// they do. Files alone are too fast for much to meet on its way.
+    /// Whether the first unit's store takes its time. Files alone are too fast for much to meet on its way.
     #[must_use]
-    pub fn service_time(&self) -> String {
-        let workers = self.workers;
-        match self.slow {
-            0..200 => String::new(),
-            200..500 => format!(",service-time=200us,servers={workers}"),
-            _ => format!(",service-time=1ms,servers={workers}"),
-        }
+    pub const fn is_slow(&self) -> bool {
+        self.slow >= 200
     }
 
-    /// `--lun` of a unit with its data in the file or device at `path`.
+    /// `--lun` of the unit at that place with its data in the file or device at `path`.
+    ///
+    /// A slow setup has one slow unit: a service time that all units shared would keep their operations in
+    /// order, and an EXTENDED COPY from the slow unit reaches the others late.
     #[must_use]
-    pub fn lun(&self, unit: &UnitSetup, path: &str) -> String {
-        let thin = if unit.thin { ",thin" } else { "" };
-        format!("--lun=file:{path}{thin}{}", self.service_time())
+    pub fn lun(&self, place: usize, path: &str) -> String {
+        let thin = if self.units[place].thin { ",thin" } else { "" };
+        let service = match self.slow {
+            200..500 if place == 0 => format!(",service-time=200us,servers={}", self.workers),
+            500.. if place == 0 => format!(",service-time=3ms,servers={}", self.workers),
+            _ => String::new(),
+        };
+        format!("--lun=file:{path}{thin}{service}")
     }
 }

@@ -79,12 +79,12 @@ impl Process {
         };
         let folders = [memory.map_err(failed)?, disk];
         setup.failures = FailureRates::default();
-        let is_memory = setup.service_time().is_empty();
+        let is_slow = setup.is_slow();
         let mut paths = Vec::new();
         for (number, unit) in setup.units.iter_mut().enumerate() {
             let folder = folders[usize::from(unit.write_cache)].path();
             // A memory that takes its time counts as a disk.
-            unit.write_cache = !is_memory || !is_tmpfs(folder)?;
+            unit.write_cache = is_slow && number == 0 || !is_tmpfs(folder)?;
             unit.keeps_reservations = true;
             let path = folder.join(format!("unit-{number}"));
             let size_bytes = u64::from(unit.blocks) * BLOCK_BYTES;
@@ -93,8 +93,8 @@ impl Process {
             paths.push(path);
         }
         let mut arguments = setup.arguments();
-        for (unit, path) in setup.units.iter().zip(&paths) {
-            arguments.push(setup.lun(unit, &path.display().to_string()));
+        for (place, path) in paths.iter().enumerate() {
+            arguments.push(setup.lun(place, &path.display().to_string()));
         }
         let mut process = Process {
             arguments,

@@ -148,8 +148,8 @@ struct Disks<'a> {
 impl<'a> Disks<'a> {
     fn start(guest: &'a mut Guest, setup: &Setup) -> Result<Disks<'a>, Stop> {
         let mut arguments = setup.arguments();
-        for (number, unit) in setup.units.iter().enumerate() {
-            arguments.push(setup.lun(unit, &format!("/dev/mapper/logged-{number}")));
+        for number in 0..setup.units.len() {
+            arguments.push(setup.lun(number, &format!("/dev/mapper/logged-{number}")));
         }
         let mut disks = Disks {
             guest,
