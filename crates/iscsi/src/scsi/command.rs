@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::answer::Reply;
-use super::nexus::{Access, Nexus};
+use super::nexus::{Access, Nexus, State};
 use super::opcode as op;
 use super::{
     AdditionalSense, Cdb, LogicalUnit, MediumOperation, Sense, TargetDevice, UnitChange, block,
@@ -23,6 +23,23 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Changes what the device's initiators share. When it is not as the nexus has last seen it, the
+    /// right to the command may be gone: the answer is BUSY, and the initiator's next try is checked
+    /// anew.
+    pub(super) fn change<T>(
+        &self,
+        change: impl FnOnce(&mut State) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        let seen = self.nexus.version();
+        self.device.common().change(|state, version| {
+            if version == seen {
+                change(state)
+            } else {
+                Err(Refused::Busy)
+            }
+        })
+    }
+
     /// Has the cache written for change `number` of the unit, which is then over.
     pub(super) fn flush_for(&self, number: u64) -> Reply {
         let change = UnitChange::new(Arc::clone(self.device.common()), self.place, number);

@@ -144,7 +144,7 @@ impl TargetDevice {
 
     /// Carries out [`StoreOperation::Deferred`] of the unit at `place`, whose Data-Out is `data`;
     /// the initiator had announced `announced_bytes` of it. Fewer bytes than the command takes
-    /// come when fewer were announced.
+    /// come when fewer were announced. `nexus` must be fresh.
     pub fn execute(
         &self,
         place: usize,
@@ -153,9 +153,12 @@ impl TargetDevice {
         nexus: &mut Nexus,
     ) -> Executed {
         let executed = self.units.get(place).map(|unit| {
-            let Run::WithData { run, .. } = find(unit, cdb)?.run else {
+            let command = find(unit, cdb)?;
+            let Run::WithData { run, .. } = command.run else {
                 return Err(MISTAKE.into());
             };
+            // What holds may have changed since the command came, while its data was on the way.
+            check(command, unit, place, nexus)?;
             let mut call = Call {
                 device: self,
                 place,
@@ -185,7 +188,7 @@ impl TargetDevice {
         let Some(reservations) = Reservations::from_text(text) else {
             return false;
         };
-        self.common.change(|state| {
+        self.common.change(|state, _| {
             if let Some(unit) = state.units.get_mut(place) {
                 unit.reservations = reservations;
             }
@@ -201,7 +204,7 @@ impl TargetDevice {
             let unit = state.units.get(old_place)?;
             Some(unit.inherited())
         });
-        self.common.change(|state| {
+        self.common.change(|state, _| {
             if let (Some(unit), Some(inherited)) = (state.units.get_mut(place), inherited) {
                 *unit = inherited;
             }
@@ -229,7 +232,7 @@ impl TargetDevice {
     }
 
     fn end_tasks(&self, place: usize, by: NexusId, change: impl FnOnce(&mut State)) -> Fence {
-        let fence = self.common.change(|state| {
+        let fence = self.common.change(|state, _| {
             change(state);
             state.abort(place, |known| known.id != by);
             state.fence(place, |other| other != by)

@@ -203,7 +203,7 @@ fn select(call: &mut Call<'_>, descriptor_bytes: usize, long: bool, list: &[u8])
     let (descriptor, mut pages) = list.split_at_checked(descriptor_bytes).ok_or(short)?;
     check_descriptor(call.unit, descriptor, long)?;
     let (unit, place, own) = (call.unit, call.place, call.nexus.id());
-    let (change, fence) = call.device.common().change(|state| {
+    let (change, fence) = call.change(|state| {
         state.check_unchanging(place)?;
         let current = state.units[place].mode;
         let mut wanted = current;

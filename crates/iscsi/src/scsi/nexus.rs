@@ -262,9 +262,10 @@ impl Common {
     }
 
     /// Changes the state, and lets all nexuses know that something has changed.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    /// `change` is given the version from before it, too.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State, u64) -> T) -> T {
         let mut state = self.lock();
-        let changed = change(&mut state);
+        let changed = change(&mut state, self.version.load(Ordering::Relaxed));
         // `SeqCst`: see the fence's module.
         self.version.fetch_add(1, Ordering::SeqCst);
         changed
@@ -312,7 +313,7 @@ impl Nexus {
     /// fence that [`Nexus::take_fence`] gives: the initiator may repeat what it thinks lost, and an
     /// old write must not land after a new one (RFC 7143 §6.3.5).
     pub(super) fn new(common: &Arc<Common>, port: InitiatorPort) -> Nexus {
-        let (id, units, fence) = common.change(|state| {
+        let (id, units, fence) = common.change(|state, _| {
             state.last_id += 1;
             let id = NexusId(state.last_id);
             let units = state.units.len();
@@ -363,6 +364,11 @@ impl Nexus {
     /// What holds at the unit at `place`, as of the last [`Nexus::refresh`].
     pub(super) fn view(&self, place: usize) -> View {
         self.views[place]
+    }
+
+    /// Which version of the common state it has seen.
+    pub(super) const fn version(&self) -> u64 {
+        self.version
     }
 
     /// Fetches what has changed, if anything has.

@@ -74,7 +74,7 @@ impl ReservationChange {
     /// command is answered; only the first call counts.
     pub fn end(&self, kept: bool) {
         let place = self.place;
-        let effects = self.common.change(|state| {
+        let effects = self.common.change(|state, _| {
             let unit = &mut state.units[place];
             let replaced = unit.replaced.take_if(|one| one.version == self.version)?;
             if !kept {

@@ -45,7 +45,7 @@ fn list_length() -> Refused {
 /// RESERVE (6): the unit is this nexus's alone. Not beside persistent reservations (SPC-4 5.12.3).
 pub(super) fn reserve_6(call: &mut Call<'_>) -> Outcome {
     let (place, id) = (call.place, call.nexus.id());
-    let fence = call.device.common().change(|state| {
+    let fence = call.change(|state| {
         check_settled(state, place)?;
         let reservations = &mut state.units[place].reservations;
         let free = reservations.exclusive.is_none_or(|holder| holder == id);
@@ -62,7 +62,7 @@ pub(super) fn reserve_6(call: &mut Call<'_>) -> Outcome {
 /// RELEASE (6): what another nexus has reserved stays so, which is no error.
 pub(super) fn release_6(call: &mut Call<'_>) -> Outcome {
     let (place, id) = (call.place, call.nexus.id());
-    call.device.common().change(|state| {
+    call.change(|state| {
         check_settled(state, place)?;
         let reservations = &mut state.units[place].reservations;
         if !reservations.registrations.is_empty() {
@@ -142,7 +142,7 @@ pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) ->
     };
     let mut effects = Effects::of(call.nexus.id(), takes_rights);
     let aborts = action == PREEMPT_AND_ABORT;
-    let (kept, fence) = call.device.common().change(|state| {
+    let (kept, fence) = call.change(|state| {
         check_settled(state, place)?;
         let unit = &mut state.units[place];
         let reservations = &mut unit.reservations;

@@ -65,7 +65,7 @@ impl UnitChange {
     /// The cache was written, or it could not be and the change has not happened. To be called before
     /// the command is answered; only the first call counts.
     pub fn end(&self, written: bool) {
-        self.common.change(|state| {
+        self.common.change(|state, _| {
             let unit = &mut state.units[self.place];
             let changing = unit.changing.take_if(|one| one.number == self.number);
             let Some(Changing {

@@ -29,7 +29,7 @@ pub(super) fn start_stop(call: &mut Call<'_>, _: Delivery) -> Outcome {
     }
     let flushes = stops && flags & 0x04 == 0 && call.unit.write_cache && !call.unit.read_only;
     let (place, own) = (call.place, call.nexus.id());
-    let (change, fence) = call.device.common().change(|state| {
+    let (change, fence) = call.change(|state| {
         state.check_unchanging(place)?;
         let change = flushes.then(|| state.begin_change(place, own));
         state.units[place].stopped = stops;
