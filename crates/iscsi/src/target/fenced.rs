@@ -21,23 +21,37 @@ impl Core {
             answer,
             progress,
         }));
+        if self.fenced.len() >= self.tasks.len() {
+            // Some have been aborted.
+            self.fenced.retain(|tag| self.tasks.contains_key(tag));
+        }
         self.fenced.push(tag);
+    }
+
+    /// Applies the changes of other sessions: the tasks that they have aborted end without an answer
+    /// (SAM-5 5.3.1: TAS is 0). Says whether there were any changes.
+    ///
+    /// To be called before each command: one that comes after the unit attention for such a change
+    /// is not among those that have been aborted.
+    pub(super) fn refresh(&mut self, now: Instant, trace: &mut Recorder) -> bool {
+        let units = self.nexus.take_aborts();
+        if units.is_empty() {
+            return false;
+        }
+        let tasks = self.tasks.iter();
+        let hit = tasks.filter(|(_, task)| units.contains(&task.unit));
+        let hit: Vec<TaskTag> = hit.map(|(tag, _)| *tag).collect();
+        self.abort(&hit, now, trace);
+        true
     }
 }
 
 impl Session {
-    /// Takes in what other sessions have changed: tasks that they have aborted end without an
-    /// answer (SAM-5 5.3.1: TAS is 0).
+    /// Applies the changes of other sessions.
     pub(super) fn refresh(&mut self, now: Instant, trace: &mut Recorder) {
-        let units = self.core.nexus.take_aborts();
-        if units.is_empty() {
-            return;
+        if self.core.refresh(now, trace) {
+            self.management_done(now, trace);
         }
-        let tasks = self.core.tasks.iter();
-        let hit = tasks.filter(|(_, task)| units.contains(&task.unit));
-        let hit: Vec<TaskTag> = hit.map(|(tag, _)| *tag).collect();
-        self.core.abort(&hit, now, trace);
-        self.management_done(now, trace);
     }
 
     /// Goes on with the tasks whose fence is down.
@@ -61,7 +75,7 @@ impl Session {
             };
             match answer {
                 Some(answer) => core.answer_task(link, tag, &answer, now, trace),
-                None => link.ready.push_back(tag),
+                None => core.queue(link, tag),
             }
         }
     }

@@ -333,6 +333,7 @@ impl Core {
     ) -> Result<(), Close> {
         let command = ScsiCommand::parse(bhs)?;
         let tag = command.task_tag;
+        self.refresh(now, trace);
         if command.immediate && self.tasks.len() >= self.max_tasks() {
             self.reject(
                 link,
@@ -463,6 +464,7 @@ impl Core {
         trace: &mut Recorder,
     ) {
         trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Enter);
+        self.refresh(now, trace);
         let answer = self.execute(tag);
         let mut fence = self.nexus.take_fence();
         if !fence.is_down() {
@@ -470,7 +472,16 @@ impl Core {
         } else if let Some(answer) = answer {
             self.answer_task(link, tag, &answer, now, trace);
         } else {
-            link.ready.push_back(tag);
+            self.queue(link, tag);
+        }
+    }
+
+    /// Queues a task for the store. A change that others wait for goes first, as they get BUSY until
+    /// it is over.
+    pub(super) fn queue(&self, link: &mut Link, tag: TaskTag) {
+        match self.tasks.get(&tag) {
+            Some(task) if task.is_change() => link.ready.push_front(tag),
+            _ => link.ready.push_back(tag),
         }
     }
 

@@ -32,6 +32,13 @@ pub(super) struct Place {
     pub(super) at_store_bytes: usize,
 }
 
+impl Place {
+    /// Whether the initiator has logged its connection out, which has not left yet.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.farewell != Farewell::None
+    }
+}
+
 /// What the initiator has said of a connection's end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Farewell {

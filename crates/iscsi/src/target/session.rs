@@ -209,7 +209,7 @@ impl Session {
         let connection = self.connections.get(place).and_then(Option::as_ref);
         connection.is_some_and(|connection| {
             let ready = !connection.link.ready.is_empty() && !connection.link.is_lost();
-            !connection.pending().is_empty() || ready && self.core.asks_stores()
+            !connection.pending().is_empty() || ready && self.core.asks_stores(place)
         })
     }
 
@@ -314,9 +314,11 @@ impl Session {
 }
 
 impl Core {
-    /// Whether the stores may be given work now.
-    pub(super) fn asks_stores(&self) -> bool {
-        self.predecessors.is_none() && !self.nexus.is_replaced() && self.left_behind.is_empty()
+    /// Whether the stores may be given work of the connection at `place` now: not once it is logged
+    /// out, as its tasks are suspended then (RFC 7143 §11.14).
+    pub(super) fn asks_stores(&self, place: usize) -> bool {
+        let is_free = self.predecessors.is_none() && self.left_behind.is_empty();
+        is_free && !self.nexus.is_replaced() && !self.places[place].is_leaving()
     }
 }
 

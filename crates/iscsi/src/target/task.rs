@@ -67,6 +67,19 @@ impl Task {
         matches!(self.operation, StoreOperation::Read { .. })
     }
 
+    /// Whether its store completes a change of what initiators share.
+    pub(super) fn is_change(&self) -> bool {
+        match &self.stage {
+            Stage::Ready(progress) => progress.medium.as_ref().is_some_and(|medium| {
+                matches!(
+                    **medium,
+                    MediumOperation::KeepReservations(_) | MediumOperation::FlushFor(_)
+                )
+            }),
+            _ => false,
+        }
+    }
+
     /// What the change of reservations that was kept for the task has to wait for, if anything.
     pub(super) fn take_fence(&mut self) -> Option<Fence> {
         let Stage::AtStore(progress) = &mut self.stage else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::session::{Core, Session, link_at};
-use super::task::{Repeat, Stage};
+use super::task::{Repeat, Stage, Task};
 use crate::scsi::{Answer, MediumOperation, Sense, StoreOperation, Ticket};
 use crate::wire::{BHS_BYTES, DataIn, RESERVED_TAG, Residual, ScsiStatus};
 
@@ -60,18 +60,20 @@ pub enum Work {
 const SHORT_READ_BYTES: u32 = 64 << 10;
 
 impl Session {
-    /// The next piece of work for a task of the connection at `place`. Reads wait while the
-    /// connection has enough to send.
+    /// The next piece of work for a task of the connection at `place`. All but changes that others
+    /// wait for waits while the connection has enough to send.
     pub fn poll_work(&mut self, place: usize, now: Instant, trace: &mut Recorder) -> Option<Work> {
         loop {
             self.refresh(now, trace);
-            if !self.core.asks_stores() {
+            if !self.core.asks_stores(place) {
                 return None;
             }
             let link = &mut self.connections.get_mut(place)?.as_mut()?.link;
             let at_store_bytes = self.core.places[place].at_store_bytes;
             link.settle(&mut self.core.share, at_store_bytes);
-            if !link.has_room(at_store_bytes) {
+            let is_change = |tag| self.core.tasks.get(tag).is_some_and(Task::is_change);
+            let goes_first = !link.is_lost() && link.ready.front().is_some_and(is_change);
+            if !goes_first && !link.has_room(at_store_bytes) {
                 return None;
             }
             let tag = link.ready.pop_front()?;

@@ -1,6 +1,7 @@
 //! Both ends of a session against each other, without sockets, and peers that break the rules.
 
 mod combinations;
+mod fences;
 mod management;
 mod memory;
 mod misbehaviour;

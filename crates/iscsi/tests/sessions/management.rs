@@ -13,11 +13,11 @@ use wansan_trace::TaskTag;
 
 use super::pair::{Pair, TARGET, copy};
 
-fn pair() -> Pair {
+pub(crate) fn pair() -> Pair {
     Pair::new(Wanted::default(), Wanted::default(), 16, 11)
 }
 
-fn manage(pair: &mut Pair, function: TaskManagementFunction, lun: u16) {
+pub(crate) fn manage(pair: &mut Pair, function: TaskManagementFunction, lun: u16) {
     let now = pair.now();
     let lun = Lun::single_level(lun).unwrap();
     pair.initiator
@@ -432,7 +432,7 @@ fn a_logout_for_recovery_is_answered_when_the_store_is_done() {
 }
 
 /// PERSISTENT RESERVE OUT for exclusive access.
-fn reserve_out(pair: &mut Pair, action: u8, key: u64, action_key: u64, user: u64) {
+pub(crate) fn reserve_out(pair: &mut Pair, action: u8, key: u64, action_key: u64, user: u64) {
     let mut cdb = [0; 16];
     cdb[..9].copy_from_slice(&[0x5f, action, 3, 0, 0, 0, 0, 0, 24]);
     let mut list = vec![0; 24];
