@@ -71,6 +71,11 @@ impl Session {
         });
         self.core.places[place].cid = Some(connection.id());
         self.core.places[place].farewell = Farewell::None;
+        if self.core.is_closing {
+            // It was logging in when the session was logged out.
+            self.core.places[place].farewell = Farewell::Closed;
+            self.core.ends.push_back((place, Close::LoggedOut));
+        }
         self.connections[place] = Some(connection);
         place
     }
@@ -311,6 +316,7 @@ impl Core {
             self.send_logout(link, request.task_tag, result, now, trace);
             return Ok(());
         }
+        self.is_closing |= request.reason == LogoutReason::CloseSession;
         let mut waiting = Management {
             request: request.task_tag,
             place: here,

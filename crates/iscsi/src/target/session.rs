@@ -129,6 +129,8 @@ pub(super) struct Core {
     pub(super) predecessors: Option<Fence>,
     /// Tasks that wait for a fence.
     pub(super) fenced: Vec<TaskTag>,
+    /// The initiator has logged the session out: connections that join it are closed.
+    pub(super) is_closing: bool,
     /// Connections that are to be closed.
     pub(super) ends: VecDeque<(usize, Close)>,
     /// Writes that wait for room in the bound on solicited data, oldest first.
@@ -179,6 +181,7 @@ impl Session {
                 left_behind: Vec::new(),
                 predecessors,
                 fenced: Vec::new(),
+                is_closing: false,
                 ends: VecDeque::new(),
                 waiting_for_grant: VecDeque::new(),
                 management: Vec::new(),
