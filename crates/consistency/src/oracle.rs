@@ -619,7 +619,8 @@ impl Oracle {
                 && !rights.protected
                 && rights.conflicts(Class::Writing, nexus) != Some(true)
         };
-        if !possible.may(may) {
+        // Rights end with the answer of what takes them: until then what is at the store may land.
+        if !possible.ever(possible.unsettled_since(now), may) {
             self.violate_command(Rule::Rights, command, || {
                 format!("changed block {lba} at {now}, when its nexus had no right to write")
             });

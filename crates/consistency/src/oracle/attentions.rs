@@ -114,12 +114,12 @@ impl Attentions {
     ) -> bool {
         let same = |one: &Occasion| one.attention == attention && one.from < now;
         let surely = |one: &Occasion| same(one) && one.by.is_some_and(|by| by < sent);
-        let pending = self
-            .occasions
-            .iter()
-            .filter(|one| surely(one) && !one.blurred);
+        let mut occasions = self.occasions.iter();
+        let is_clear = occasions.any(|one| surely(one) && !one.blurred);
         // An earlier one may have been reported by a command whose answer is still to come.
-        if let Some(pending) = pending.filter_map(|one| one.by).max() {
+        let occasions = self.occasions.iter().filter(|one| same(one));
+        let last = occasions.map(|one| one.by.unwrap_or(u64::MAX)).max();
+        if let Some(pending) = last.filter(|by| is_clear && *by < sent) {
             if self.reported.len() == REMEMBERED {
                 self.reported.remove(0);
             }

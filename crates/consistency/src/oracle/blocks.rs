@@ -35,6 +35,13 @@ impl Writer {
         }
     }
 
+    /// The command is sent again. What is on the medium of the first time does not keep the second from
+    /// being lost.
+    fn resent(&mut self) {
+        self.forgotten = 0;
+        self.durable = false;
+    }
+
     /// The command was answered with GOOD; when it is `durable`, its data is on the medium whatever
     /// was lost before.
     fn acknowledged(&mut self, durable: bool, now: u64) {
@@ -162,7 +169,7 @@ impl Block {
     pub(crate) fn resent(&mut self, command: u32, sent: u64) {
         let mut writers = self.writers.iter_mut();
         match writers.find(|writer| writer.command == command) {
-            Some(writer) => writer.forgotten = 0,
+            Some(writer) => writer.resent(),
             None => self.writers.push(Writer::new(command, sent)),
         }
     }
@@ -329,7 +336,7 @@ impl Bits {
     pub(crate) fn resent(&mut self, command: u32) {
         for (_, writer) in &mut self.writers {
             if writer.command == command {
-                writer.forgotten = 0;
+                writer.resent();
             }
         }
     }

@@ -11,6 +11,7 @@ struct Pending {
     change: u32,
     what: Change,
     nexus: Nexus,
+    since: u64,
 }
 
 /// A change that has happened, but whose answer is not there.
@@ -95,6 +96,12 @@ impl Possible {
             .any(|(_, ways)| ways.iter().any(|way| test(&way.rights)))
     }
 
+    /// Since when something is under way that has no answer; `now` when nothing is.
+    pub(crate) fn unsettled_since(&self, now: u64) -> u64 {
+        let pending = self.pending.iter().map(|pending| pending.since);
+        pending.min().unwrap_or(now)
+    }
+
     /// Whether `test` holds of something that is possible now.
     pub(crate) fn may(&self, mut test: impl FnMut(&Rights) -> bool) -> bool {
         self.now().iter().any(|way| test(&way.rights))
@@ -106,6 +113,7 @@ impl Possible {
             change,
             what,
             nexus,
+            since: now,
         });
         let mut ways = self.now().to_vec();
         self.close(&mut ways);
