@@ -241,15 +241,14 @@ impl TargetDevice {
         fence
     }
 
-    /// Sets what is called, from any thread, when sessions of this device have something to look
-    /// at: [`Session::review`](crate::target::Session::review) is to be called for each of them. It
+    /// Sets what is called, from any thread, when sessions of this device must be
+    /// reviewed: [`Session::review`](crate::target::Session::review) is to be called for each of them. It
     /// is called rarely, and must not call back. Only the first one counts.
     pub fn set_bell(&self, bell: impl Fn() + Send + Sync + 'static) {
         self.common.set_bell(Box::new(bell));
     }
 
-    /// Whether what was decided when a command came may still be done now that a store is to be asked:
-    /// a reservation applies to commands that were there before it (SPC-4 5.13.1), and nothing is
+    /// Rechecks a decoded command before it goes to the store: a reservation applies to commands that were there before it (SPC-4 5.13.1), and nothing is
     /// written once a unit is write protected or stopped. `medium` is what a deferred command has
     /// come to. `nexus` must be fresh.
     pub(crate) fn recheck(
@@ -263,7 +262,7 @@ impl TargetDevice {
         let checked = match (operation, medium) {
             (StoreOperation::Read { .. }, _) => check_view(view, Access::Reading, true, false),
             (StoreOperation::Write { .. }, _) => check_view(view, Access::Full, true, true),
-            // A flush harms nobody, and a kept reservation has been decided on.
+            // Flushes are always allowed; a reservation change was checked when it was made.
             (StoreOperation::Flush { .. }, _) | (_, Some(MediumOperation::KeepReservations(_))) => {
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! What answers wait for: operations of other I_T nexuses that are at stores.
+//! Fences: they delay an answer until other nexuses' operations at the stores have finished.
 //!
 //! A command that ends the tasks of another nexus, or takes a right away from it, may be answered
 //! only when nothing of that nexus can land any more (SAM-5 7.1, SPC-4 5.13.11.5). Each nexus counts
@@ -28,7 +28,7 @@ pub(super) struct Batch {
 pub(super) struct Batches {
     /// What begins now is counted in this one.
     current: Arc<Batch>,
-    /// Those that fences have waited for, until they have drained: later fences wait for them, too.
+    /// Fenced batches that have not drained; later fences wait for them as well.
     earlier: Vec<Arc<Batch>>,
 }
 
@@ -37,7 +37,7 @@ impl Batches {
         &self.current
     }
 
-    /// Has `fence` wait for all there are. What begins from now on is counted in a new one.
+    /// Adds all current operations to `fence` and starts a new batch.
     pub(super) fn fence_off(&mut self, fence: &mut Fence) {
         self.earlier.retain(|batch| batch.is_busy());
         self.earlier.push(std::mem::take(&mut self.current));
@@ -77,8 +77,8 @@ impl Fence {
         self.awaited.append(&mut other.awaited);
     }
 
-    /// Whether nothing is waited for any more. Not to be asked before the change of the device's
-    /// state that has raised the fence is complete.
+    /// Whether everything awaited has finished. Call only after the change of the device's state
+    /// that has raised the fence is complete.
     pub(crate) fn is_down(&mut self) -> bool {
         self.awaited.retain(|batch| batch.is_busy());
         self.awaited.is_empty()
@@ -88,7 +88,7 @@ impl Fence {
 /// Names the batch that counts an operation.
 type BatchNumber = u32;
 
-/// A batch as its owner has it.
+/// The owner's side of a batch.
 #[derive(Debug, Default)]
 struct Counted {
     number: BatchNumber,

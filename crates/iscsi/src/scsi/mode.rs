@@ -217,7 +217,7 @@ fn select(call: &mut Call<'_>, descriptor_bytes: usize, long: bool, list: &[u8])
             // What another command has set may still wait for the stores.
             return Ok((None, state.fence(place, |_| true)));
         }
-        // SPC-4 7.5.8: with SWP nothing is written after the cache has been; SBC-3 6.5.5: so with WCE.
+        // Setting SWP flushes the cache first (SPC-4 7.5.8); clearing WCE does the same (SBC-3 6.5.5).
         let protects = wanted.write_protected && !current.write_protected;
         let clears = current.write_cache && !wanted.write_cache;
         let flushes = unit.write_cache && (protects || clears);

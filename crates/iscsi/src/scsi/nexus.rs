@@ -113,7 +113,7 @@ pub(super) struct Known {
     replaced: bool,
 }
 
-/// A nexus that is lost, of which operations are at stores.
+/// A lost nexus with operations still outstanding at the stores.
 #[derive(Debug)]
 struct Gone {
     id: NexusId,
@@ -127,7 +127,7 @@ struct Gone {
 pub(super) struct State {
     last_id: u64,
     pub(super) nexuses: Vec<Known>,
-    /// No more than there are operations at stores.
+    /// Bounded by the number of outstanding operations at the stores.
     gone: Vec<Gone>,
     pub(super) units: Vec<UnitState>,
 }
@@ -155,8 +155,8 @@ impl State {
         }
     }
 
-    /// Has the tasks of every nexus that `hit` picks aborted at the unit at `place`. They end
-    /// without an answer (TAS is 0).
+    /// Aborts the tasks of every nexus selected by `hit` at the unit at `place`. They end without
+    /// an answer (TAS is 0).
     pub(super) fn abort(&mut self, place: usize, hit: impl Fn(&Known) -> bool) {
         for nexus in self.nexuses.iter_mut().filter(|nexus| hit(nexus)) {
             if !nexus.aborts.contains(&place) {
@@ -179,8 +179,9 @@ impl State {
         fence
     }
 
-    /// A fence for what the initiator of `port` has left at stores: everything of its nexuses that
-    /// are gone, and of the one that a new session of `port` replaces, which asks no store any more.
+    /// A fence for everything that the initiator of `port` still has outstanding at the stores: by
+    /// nexuses that are gone, and by the one that a new session of `port` replaces, which starts
+    /// nothing more.
     fn succeed(&mut self, port: &InitiatorPort) -> Fence {
         let mut fence = Fence::default();
         for nexus in self.nexuses.iter_mut().filter(|nexus| nexus.port == *port) {
@@ -211,7 +212,7 @@ impl State {
     }
 }
 
-/// Called when sessions have something to look at.
+/// Called when sessions must be reviewed.
 type Bell = Box<dyn Fn() + Send + Sync>;
 
 /// The common state and its version.
@@ -463,7 +464,7 @@ impl Nexus {
         }
     }
 
-    /// The batches that have operations, with the units' places. They are not this one's any more.
+    /// The batches that have operations, with the units' places. Ownership moves to the caller.
     fn take_busy(&mut self) -> Vec<(usize, Arc<Batch>)> {
         let operations = std::mem::take(&mut self.operations);
         let units = operations.iter().enumerate();
@@ -498,8 +499,8 @@ impl Drop for Nexus {
     }
 }
 
-/// Operations of a session that has ended which are at stores. To be dropped when the stores have
-/// answered them: others may wait for that.
+/// Store operations left behind by an ended session. Drop it when they complete: others may wait
+/// for that.
 #[derive(Debug)]
 #[must_use = "dropping it says that the stores have answered"]
 pub struct Remains {

@@ -19,7 +19,7 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// None yet, of a command of `own`.
+    /// No effects yet, for a command sent by `own`.
     pub(super) const fn of(own: NexusId, takes_rights: bool) -> Effects {
         Effects {
             own,
@@ -39,13 +39,13 @@ impl Effects {
         self.aborted = ports;
     }
 
-    /// Whether any tasks are aborted: their sessions have to look.
+    /// Whether any tasks are aborted, so that their sessions must be reviewed.
     pub(super) const fn aborts(&self) -> bool {
         !self.aborted.is_empty()
     }
 
-    /// Brings them about at the unit at `place`. The command is answered when the fence is down.
-    pub(super) fn come_true(&self, state: &mut State, place: usize) -> Fence {
+    /// Applies the effects at the unit at `place`. The command is answered when the fence is down.
+    pub(super) fn apply(&self, state: &mut State, place: usize) -> Fence {
         let among = |ports: &[InitiatorPort], nexus: &Known| {
             nexus.id != self.own && ports.contains(&nexus.port)
         };

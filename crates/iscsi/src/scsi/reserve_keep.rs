@@ -12,7 +12,7 @@ use super::reserve_effects::Effects;
 /// report unit attentions only when it is over: kept, or taken back because it could not be. So
 /// memory and what is kept never say different things.
 ///
-/// One that is dropped before it has come to its end is taken back.
+/// One that is dropped before completion is rolled back.
 #[derive(Debug)]
 pub struct ReservationChange {
     common: Arc<Common>,
@@ -81,7 +81,7 @@ impl ReservationChange {
                 unit.reservations = replaced.before;
                 return None;
             }
-            let fence = replaced.effects.come_true(state, place);
+            let fence = replaced.effects.apply(state, place);
             *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = fence;
             Some(replaced.effects)
         });

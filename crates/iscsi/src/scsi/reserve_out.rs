@@ -98,8 +98,8 @@ impl Request {
     }
 }
 
-/// PERSISTENT RESERVE OUT. One that takes rights away is answered once nothing is at the store that had
-/// them, and one that has changed what outlives a restart once that has been written.
+/// PERSISTENT RESERVE OUT. One that takes rights away is answered after the operations of the nexuses
+/// that lost them have finished, and one that changes what outlives a restart after that was written.
 pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) -> Outcome {
     let bytes = list_bytes(call)?;
     let list = delivery.data;
@@ -163,7 +163,7 @@ pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) ->
         }?;
         let text = reservations.to_text();
         if text == text_before {
-            return Ok((None, effects.come_true(state, place)));
+            return Ok((None, effects.apply(state, place)));
         }
         unit.kept_version += 1;
         unit.replaced = Some(Replaced::new(unit.kept_version, before, effects));
@@ -172,7 +172,7 @@ pub(super) fn persistent_reserve_out(call: &mut Call<'_>, delivery: Delivery) ->
     let Some((version, text)) = kept else {
         call.nexus.wait_for(fence);
         if aborts {
-            // Sessions that are silent let their tasks go.
+            // Idle sessions must drop aborted tasks, too.
             call.device.common().ring();
         }
         return Ok(Reply::DONE);
@@ -243,7 +243,7 @@ fn check_key(
 }
 
 /// Registered nexuses report that the reservation that let them through is gone (SPC-4 5.13.11.1).
-fn tell_released(reservations: &Reservations, kind: Kind, effects: &mut Effects) {
+fn report_released(reservations: &Reservations, kind: Kind, effects: &mut Effects) {
     if kind.admits_registrants() {
         let registered = reservations.registrations.iter();
         let ports = registered.map(|one| one.port.clone()).collect();
@@ -271,7 +271,7 @@ fn register(
         }
         let (_, released) = reservations.unregister(|one| one.port == *port);
         if let Some(kind) = released {
-            tell_released(reservations, kind, effects);
+            report_released(reservations, kind, effects);
         }
     } else {
         let new = request.others.iter().chain([port]);
@@ -329,7 +329,7 @@ fn release(
     }
     let kind = held.kind;
     reservations.reservation = None;
-    tell_released(reservations, kind, effects);
+    report_released(reservations, kind, effects);
     Ok(())
 }
 
@@ -394,7 +394,7 @@ fn preempt(
     if let (Some(held), Some(kind)) = (held, kind)
         && held.kind != kind
     {
-        tell_released(reservations, held.kind, effects);
+        report_released(reservations, held.kind, effects);
     }
     Ok(())
 }

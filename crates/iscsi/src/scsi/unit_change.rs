@@ -7,11 +7,11 @@ use super::UnitAttention;
 use super::command::Refused;
 use super::nexus::{Common, ModeParameters, NexusId, State};
 
-/// A change on its way. It holds at once, so that nothing more is written meanwhile, but the command
+/// A pending change. It holds at once, so that nothing more is written meanwhile, but the command
 /// is answered, and others may change the unit further, only when it is over. When the cache could
 /// not be written the command fails, and nothing has changed (SPC-4 6.11).
 ///
-/// One that is dropped before its end is taken back.
+/// One that is dropped before completion is rolled back.
 #[derive(Debug)]
 pub struct UnitChange {
     common: Arc<Common>,
@@ -38,7 +38,7 @@ impl State {
         }
     }
 
-    /// Notes that `by` changes the unit at `place`. To be called before that has happened.
+    /// Notes that `by` changes the unit at `place`. Call before changing the state.
     pub(super) fn begin_change(&mut self, place: usize, by: NexusId) -> u64 {
         let unit = &mut self.units[place];
         unit.changes += 1;

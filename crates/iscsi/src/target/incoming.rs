@@ -180,7 +180,7 @@ impl Core {
         Ok(())
     }
 
-    /// Books the memory of a PDU with so much data that is to wait behind a gap in CmdSN. The bounds
+    /// Charges memory for a PDU with so much data that is to wait behind a gap in CmdSN. The bounds
     /// are what the whole command window may bring unsolicited: FirstBurstLength for each command,
     /// in PDUs as short as the shortest MaxRecvDataSegmentLength.
     fn charge_held(&mut self, data_bytes: usize) -> Result<(), Close> {
@@ -439,7 +439,7 @@ impl Core {
         let layout = self.layout(link);
         let mut task = Task::new(place, link, command, (unit, FLUSH_NOTHING), 0, layout, now);
         if !command.final_ {
-            // Unsolicited data follows, which nobody wants: it passes first.
+            // Unsolicited data follows and is discarded before the answer.
             task.stage = Stage::Refused(match answer.status {
                 ScsiStatus::Good => Sense::NONE.into(),
                 status => Refusal {

@@ -34,7 +34,7 @@ pub(super) struct Management {
     pub(super) missing: Option<(Lun, Sn)>,
 }
 
-/// What is answered.
+/// The kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ManagementKind {
     /// A task management function.

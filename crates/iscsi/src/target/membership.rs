@@ -343,7 +343,7 @@ impl Core {
         Ok(())
     }
 
-    /// Tasks of these connections that a store may still change the medium for.
+    /// Tasks on these connections whose writes may still reach the medium.
     fn landing(&self, places: Range<usize>) -> Vec<TaskTag> {
         let lands = |task: &Task| match task.stage {
             Stage::AtStore(_) => !task.reads(),

@@ -84,7 +84,7 @@ impl Core {
                 self.continue_write(link, tag, now, trace);
             }
             Stage::Refused(_) => self.answer_refused(link, tag, now, trace),
-            // The store's answer, or the fall of the fence, will find the task where it is now.
+            // The store's answer, or the fence completing, will find the task where it is now.
             Stage::AtStore(_) | Stage::Aborted | Stage::Fenced(_) => {}
         }
     }

@@ -81,8 +81,8 @@ pub const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 /// [`Session::leave`]; the session [`is over`](Session::is_over) with its last one.
 /// [`Session::rest`] and [`Session::expire`] are called about once a second.
 ///
-/// A session whose initiator has left operations at stores, with a session that has ended, takes
-/// commands and asks nothing of the stores until those operations are over. So whoever ends a session
+/// While operations of its initiator's ended sessions are outstanding, a session accepts commands
+/// and sends none to the stores. So whoever ends a session
 /// does that with [`Session::end`], and keeps the result until the stores have answered.
 ///
 /// Memory is bounded: tasks by the command window, unsolicited data by FirstBurstLength times the
@@ -216,7 +216,7 @@ impl Session {
         })
     }
 
-    /// Takes in what other sessions of the device have done: ends the tasks that they have aborted,
+    /// Applies changes made by other sessions of the device: ends the tasks that they have aborted,
     /// and goes on with what has waited for their operations. Connections that [`Session::is_busy`]
     /// names go on.
     pub fn review(&mut self, now: Instant, trace: &mut Recorder) {

@@ -56,7 +56,7 @@ impl CommandWindow {
         if self.max.lt(open) { open } else { self.max }
     }
 
-    /// Commands that it takes when it is empty.
+    /// The window's size in commands.
     pub(super) fn size(&self) -> u32 {
         self.size
     }

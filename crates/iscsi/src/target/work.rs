@@ -93,7 +93,7 @@ impl Session {
             }
             let others = medium.map(|operation| operation.other_units(unit));
             let others = others.unwrap_or_default();
-            // As it is now: WCE may have been cleared since the command came.
+            // Use the current value: WCE may have been cleared since the command came.
             let through = |unit| device.writes_through(unit, &self.core.nexus);
             let write_through = match medium {
                 Some(operation) => operation.written_units(unit).into_iter().any(through),
@@ -487,8 +487,8 @@ impl Session {
         self.go_on(answered, trace);
     }
 
-    /// Goes on with what a task has held up that has left the store: functions, logouts, and writes
-    /// that wait for room.
+    /// Resumes work that waited for a finished task: functions, logouts, and writes that wait for
+    /// room.
     fn go_on(&mut self, now: Instant, trace: &mut Recorder) {
         if self.core.management.is_empty() {
             self.grant_waiting(now, trace);
