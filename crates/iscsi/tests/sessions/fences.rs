@@ -124,9 +124,14 @@ fn an_initiator_that_does_not_read_holds_up_no_change_of_others() {
     let mut pair = pair();
     let mut other = pair.beside("other", 12);
     (0..8).for_each(|n| other.read(0, 1024, n));
-    (0..3).for_each(|_| drop(other.towards_target().unwrap()));
+    let bring_commands = |other: &mut Pair| {
+        for _ in 0..3 {
+            other.towards_target().unwrap();
+        }
+    };
+    bring_commands(&mut other);
     select_write_cache(&mut other, false, 9);
-    (0..3).for_each(|_| drop(other.towards_target().unwrap()));
+    bring_commands(&mut other);
     let pending = other.target.connection(0).unwrap().pending().len();
     assert!(pending > 1 << 20, "{pending} bytes wait for the socket");
     pair.submit([0; 16], Transfer::None, 1);
