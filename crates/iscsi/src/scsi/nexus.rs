@@ -312,7 +312,9 @@ pub struct Nexus {
 impl Nexus {
     /// A nexus of `port`, in place of one that was there. Its first operation must wait for the
     /// fence that [`Nexus::take_fence`] gives: the initiator may repeat what it thinks lost, and an
-    /// old write must not land after a new one (RFC 7143 §6.3.5).
+    /// old write must not land after a new one (RFC 7143 §6.3.5). Those of a port are to be made in
+    /// the order in which their sessions replace each other: one that is made asks no store any more
+    /// once another one is.
     pub(super) fn new(common: &Arc<Common>, port: InitiatorPort) -> Nexus {
         let (id, units, fence) = common.change(|state, _| {
             state.last_id += 1;

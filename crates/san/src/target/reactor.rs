@@ -349,17 +349,23 @@ impl Reactor {
         let Phase::Login(handshake) = login else {
             return;
         };
-        Logins::count(&self.context.shared.logins.done);
         let at = match joined {
             Some(number) => {
                 let connection = handshake.into_connection(&accepted);
                 self.sessions.join(number, connection, slot)
             }
-            None => target.map(|target| {
-                let session = handshake.into_session(accepted, target.session.clone(), targets);
-                self.sessions.begin(session, target, slot)
+            None => target.and_then(|target| {
+                let config = target.session.clone();
+                let make = || handshake.into_session(accepted, config, targets);
+                let session = self.context.shared.registry.make(id, make)?;
+                Some(self.sessions.begin(session, target, slot))
             }),
         };
+        let logins = &self.context.shared.logins;
+        Logins::count(match at {
+            Some(_) => &logins.done,
+            None => &logins.failed,
+        });
         if let Some(at) = at {
             peer.phase = Phase::Session(at);
             if let Some(served) = self.sessions.get_mut(at.session) {
@@ -373,6 +379,9 @@ impl Reactor {
                     peer.begin_stamps(id, connection, sending.nagle);
                 }
             }
+        } else {
+            // Its initiator has begun anew on another connection before this session was made.
+            self.drop_peer(slot);
         }
         // After the new one has come, or the session might end with its only connection.
         if let Some(old) = old {

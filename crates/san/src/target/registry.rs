@@ -93,6 +93,19 @@ impl Registry {
         Some((session, replaced))
     }
 
+    /// Has the session that was entered as `session` made by `make`, unless another one has replaced
+    /// it already: then it never begins. No session is entered while one is made, so those of a nexus
+    /// are made in the order in which they were entered, and a device that takes the one that is made
+    /// last for the one that lives is right.
+    pub(super) fn make<T>(&self, session: SessionId, make: impl FnOnce() -> T) -> Option<T> {
+        let state = self.lock();
+        let lives = state
+            .sessions
+            .values()
+            .any(|known| known.session == session);
+        lives.then(make)
+    }
+
     /// The number of the thread that owns a session.
     pub(super) fn owner(&self, session: SessionId) -> Option<usize> {
         let state = self.lock();
@@ -186,6 +199,23 @@ mod tests {
             registry.enter(nexus("a"), 0).unwrap().1.map(|r| r.session),
             Some(second)
         );
+    }
+
+    #[test]
+    fn the_sessions_of_a_nexus_are_made_in_the_order_in_which_they_were_entered() {
+        let registry = Registry::default();
+        let (first, _) = registry.enter(nexus("a"), 0).unwrap();
+        let (other, _) = registry.enter(nexus("b"), 0).unwrap();
+        // The first one's thread is slow: meanwhile the second one is entered, and made.
+        let (second, _) = registry.enter(nexus("a"), 1).unwrap();
+        let mut made = Vec::new();
+        for session in [second, first, other] {
+            registry.make(session, || {
+                assert!(registry.state.try_lock().is_err(), "one may be entered");
+                made.push(session);
+            });
+        }
+        assert_eq!(made, [second, other]);
     }
 
     #[test]
