@@ -3,9 +3,11 @@
 //! A [`Pool`] owns the threads; each reactor opens a [`QueuePair`] on it: operations go in with an
 //! owned buffer, completions come back with it, and a descriptor becomes readable when there are
 //! any. A queue pair is bounded in operations and in bytes, counted from submission until the
-//! completion is drained, so a slow store pushes back instead of filling memory.
+//! completion is drained, so a slow store pushes back instead of filling memory. When a queue pair
+//! is gone, no store is at work for it any more.
 
 use core::cmp::Ordering;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +16,7 @@ use std::thread::{self, JoinHandle};
 
 use core::num::NonZeroU64;
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use wansan_trace::{Instant, clock};
 
 use super::{MediumJob, Store, StoreError};
@@ -136,6 +138,8 @@ impl Pool {
             done: Arc::new(CompletionQueue {
                 completions: Mutex::default(),
                 event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+                underway: AtomicUsize::new(0),
+                awaited: AtomicBool::new(false),
             }),
             drained: Vec::new(),
             bounds,
@@ -159,7 +163,8 @@ impl Drop for Pool {
 }
 
 /// One reactor's submission and completion queue. Its descriptor ([`AsFd`]) is readable while
-/// completions wait.
+/// completions wait. Dropping it drops the operations that no worker has begun, and waits for the
+/// others.
 #[derive(Debug)]
 pub struct QueuePair {
     line: Arc<Line>,
@@ -199,7 +204,7 @@ impl QueuePair {
             token,
             store: Arc::clone(store),
             operation,
-            done: Arc::clone(&self.done),
+            done: Underway::new(&self.done),
         };
         self.line.push(task).map_err(|task| task.operation)?;
         self.load = load;
@@ -224,6 +229,13 @@ impl QueuePair {
     }
 }
 
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        self.line.withdraw(&self.done);
+        self.done.wait_until_idle();
+    }
+}
+
 impl AsFd for QueuePair {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.done.event.as_fd()
@@ -235,26 +247,70 @@ impl AsFd for QueuePair {
 struct CompletionQueue {
     completions: Mutex<Vec<Completion>>,
     event: OwnedFd,
+    /// Operations that have been submitted and are not over.
+    underway: AtomicUsize,
+    /// The reactor waits until there are none.
+    awaited: AtomicBool,
 }
 
 impl CompletionQueue {
+    fn signal(&self) {
+        // Adding 1 to an eventfd fails only at 2^64 - 1, far beyond any queue's bound.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+
+    fn clear(&self) {
+        // EAGAIN says it was clear already.
+        let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
+    }
+
+    /// Nothing is submitted any more.
+    fn wait_until_idle(&self) {
+        // Marked before it is looked how many there are, as whoever ends one counts it first and
+        // looks at the mark then: one of the two sees the other.
+        self.awaited.store(true, SeqCst);
+        while self.underway.load(SeqCst) > 0 {
+            // An interrupted wait only looks once more.
+            let _ = poll(&mut [PollFd::new(&self.event, PollFlags::IN)], None);
+            self.clear();
+        }
+    }
+
     fn put(&self, completion: Completion) {
         let mut completions = lock(&self.completions);
         completions.push(completion);
         let was_empty = completions.len() == 1;
         drop(completions);
         if was_empty {
-            // Adding 1 to an eventfd fails only at 2^64 - 1, far beyond any queue's bound.
-            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+            self.signal();
         }
     }
 
     /// Swaps what has come in with the empty `into`.
     fn take(&self, into: &mut Vec<Completion>) {
         // Clearing the event first: whoever puts one from here on sets it again.
-        // EAGAIN says it was clear already.
-        let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
+        self.clear();
         core::mem::swap(&mut *lock(&self.completions), into);
+    }
+}
+
+/// Counts one operation as under way until it is dropped: after its completion was put, or when the
+/// operation itself was dropped, also by a worker that panics.
+struct Underway(Arc<CompletionQueue>);
+
+impl Underway {
+    fn new(queue: &Arc<CompletionQueue>) -> Underway {
+        queue.underway.fetch_add(1, SeqCst);
+        Underway(Arc::clone(queue))
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.0.underway.fetch_sub(1, SeqCst);
+        if self.0.awaited.load(SeqCst) {
+            self.0.signal();
+        }
     }
 }
 
@@ -270,14 +326,15 @@ struct Task {
     token: u64,
     store: Arc<dyn Store>,
     operation: Operation,
-    done: Arc<CompletionQueue>,
+    /// The last field, so that it goes after the operation and the store.
+    done: Underway,
 }
 
 impl Task {
     fn run(mut self) {
         let began = self.began.unwrap_or_else(clock::now);
         let result = self.operation.run(&*self.store);
-        self.done.put(Completion {
+        self.done.0.put(Completion {
             token: self.token,
             result,
             operation: self.operation,
@@ -358,6 +415,18 @@ impl Line {
             self.changed.notify_one();
         }
         Ok(())
+    }
+
+    /// Drops what no worker has begun of what is to be completed into `queue`.
+    fn withdraw(&self, queue: &Arc<CompletionQueue>) {
+        let mut state = self.lock();
+        let all = std::mem::take(&mut state.waiting).into_iter();
+        let (withdrawn, rest): (Vec<Task>, Vec<Task>) =
+            all.partition(|task| Arc::ptr_eq(&task.done.0, queue));
+        state.waiting = rest.into();
+        // Dropped without the lock: stores and what waits for them may be told.
+        drop(state);
+        drop(withdrawn);
     }
 
     fn work(&self) {

@@ -51,8 +51,11 @@ pub(super) struct Reactor {
     /// False during a pause in accepting connections.
     listens: bool,
     pub(super) peers: Vec<Option<Peer>>,
-    pub(super) sessions: Sessions,
+    /// Before the sessions, as its queue pair waits until no store is at work for them any more: a
+    /// session that is gone lets answers of others go out which say that nothing of it lands later.
+    /// So it is when this thread stops, and when it panics.
     pub(super) context: Context,
+    pub(super) sessions: Sessions,
     /// The thread that gets the next connection.
     next_thread: usize,
     /// Connections that have had their turn and want another.
@@ -143,6 +146,7 @@ impl Reactor {
         }
     }
 
+    /// The order in which the rest of it is dropped matters: that of its fields.
     fn into_records(mut self) -> Recorder {
         for peer in self.peers.iter_mut().flatten() {
             peer.finish_stamps(&mut self.context.trace);

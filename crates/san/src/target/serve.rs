@@ -95,6 +95,7 @@ pub(super) struct Context {
     pub(super) number: usize,
     pub(super) shared: Arc<Shared>,
     pub(super) trace: Recorder,
+    /// Before `lingering`, for the sake of what stores are at work on when it is dropped.
     pub(super) queue_pair: QueuePair,
     /// Operations that found the queue pair full. The command windows of the sessions that live
     /// bound them.

@@ -1,7 +1,7 @@
 //! Queue pairs are bounded, and service times are kept.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -203,6 +203,7 @@ fn slow_operations_do_not_hold_up_others() {
 }
 
 /// A store that counts how many of its reads run at once, and holds each until all workers are in.
+/// A read of anything but the start is a mistake that it panics at.
 struct Gate {
     inside: AtomicUsize,
     most: AtomicUsize,
@@ -214,7 +215,8 @@ impl Store for Gate {
         1 << 20
     }
 
-    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<(), crate::store::StoreError> {
+    fn read_at(&self, offset: u64, _: &mut [u8]) -> Result<(), crate::store::StoreError> {
+        assert_eq!(offset, 0, "this test has a store panic");
         let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(inside, Ordering::SeqCst);
         while self.most.load(Ordering::SeqCst) < self.workers {
@@ -260,11 +262,7 @@ impl Store for Gate {
 
 #[test]
 fn all_workers_work_at_once_and_no_more() {
-    let gate = Arc::new(Gate {
-        inside: AtomicUsize::new(0),
-        most: AtomicUsize::new(0),
-        workers: 3,
-    });
+    let gate = gate(3);
     let store: Arc<dyn Store> = gate.clone();
     let pool = Pool::start(3).expect("threads");
     let mut queue_pair = pool.queue_pair(BOUNDS).expect("a descriptor");
@@ -273,4 +271,57 @@ fn all_workers_work_at_once_and_no_more() {
     }
     wait_for(&mut queue_pair, 30);
     assert_eq!(gate.most.load(Ordering::SeqCst), 3);
+}
+
+fn gate(workers: usize) -> Arc<Gate> {
+    Arc::new(Gate {
+        inside: AtomicUsize::new(0),
+        most: AtomicUsize::new(0),
+        workers,
+    })
+}
+
+#[test]
+fn a_queue_pair_that_is_gone_has_nothing_at_its_stores() {
+    let gate = gate(2);
+    let store: Arc<dyn Store> = gate.clone();
+    // The only worker stays in the first read until this test opens the gate.
+    let pool = Pool::start(1).expect("a thread");
+    let mut other = pool.queue_pair(BOUNDS).expect("a descriptor");
+    let mut queue_pair = pool.queue_pair(BOUNDS).expect("a descriptor");
+    queue_pair.submit(0, &store, read(1)).expect("room");
+    queue_pair.submit(1, &store, read(1)).expect("room");
+    other.submit(2, &store, read(1)).expect("room");
+    while gate.inside.load(Ordering::SeqCst) == 0 {
+        thread::yield_now();
+    }
+    let (gone, is_gone) = mpsc::channel();
+    let dropping = thread::spawn(move || {
+        drop(queue_pair);
+        let _ = gone.send(());
+    });
+    let early = is_gone.recv_timeout(Duration::from_millis(100));
+    // Before anything can fail, as the pool waits for its worker.
+    gate.most.fetch_max(2, Ordering::SeqCst);
+    assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout));
+    is_gone.recv().expect("gone in the end");
+    dropping.join().expect("no panic");
+    // What was only waiting was dropped, and what is another one's is done.
+    assert_eq!(wait_for(&mut other, 1)[0].token, 2);
+    drop((other, pool));
+    assert_eq!(Arc::strong_count(&store), 2, "the gate and the store");
+}
+
+#[test]
+fn a_worker_that_panics_holds_no_queue_pair_up() {
+    let gate = gate(1);
+    let store: Arc<dyn Store> = gate.clone();
+    let pool = Pool::start(2).expect("threads");
+    let mut queue_pair = pool.queue_pair(BOUNDS).expect("a descriptor");
+    let buffer = vec![0];
+    let mistake = Operation::Read { offset: 1, buffer };
+    queue_pair.submit(0, &store, mistake).expect("room");
+    queue_pair.submit(1, &store, read(1)).expect("room");
+    wait_for(&mut queue_pair, 1);
+    drop(queue_pair);
 }
