@@ -134,7 +134,12 @@ impl Reactor {
                         }
                     }
                     STORES => self.stores_answered(),
-                    slot => self.serve(slot as u16, event.read),
+                    slot => {
+                        self.serve(slot as u16, event.read);
+                        if event.gone {
+                            self.hung_up(slot as u16);
+                        }
+                    }
                 }
             }
             for slot in again {
@@ -476,6 +481,20 @@ impl Reactor {
         }
     }
 
+    /// Ends a connection that is closed in both directions while it is neither to hear nor to say
+    /// anything, as after a logout that waits for the stores: neither reading nor writing would find
+    /// that out, and the poller would report it for ever.
+    fn hung_up(&mut self, slot: u16) {
+        let Some(Some(peer)) = self.peers.get(usize::from(slot)) else {
+            return;
+        };
+        // The poller reports time stamps of what was sent, too, as an error.
+        if peer.interest == (false, false) && peer.is_hung_up() {
+            let error = peer.stream.take_error().ok().flatten();
+            self.end(slot, &error.map_or(End::Closed, End::Socket));
+        }
+    }
+
     /// Does what serving the connection at `served_slot` has left to do for others of its session,
     /// and closes those that are to be closed.
     fn follow_up(&mut self, number: u16, served_slot: u16) {
@@ -675,3 +694,6 @@ impl Reactor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use wansan_iscsi::login::Accepted;
 use wansan_iscsi::target::{Connection, Handshake, Remains, Session, Work};
@@ -329,6 +330,14 @@ impl Peer {
             addresses: portals.clone(),
         });
         records.collect()
+    }
+
+    /// Whether the connection is closed in both directions.
+    pub(super) fn is_hung_up(&self) -> bool {
+        // Hanging up is reported unasked.
+        let mut fds = [PollFd::new(&self.stream, PollFlags::empty())];
+        let polled = poll(&mut fds, Some(&Timespec::default()));
+        polled.is_ok() && fds[0].revents().contains(PollFlags::HUP)
     }
 
     /// In [`Phase::Closing`]: sends the rest and says that nothing more will come. The socket stays
