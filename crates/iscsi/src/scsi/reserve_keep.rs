@@ -10,7 +10,8 @@ use super::reserve_effects::Effects;
 /// What a command has changed of a unit's reservations. What it takes away is gone at once, but the
 /// command is answered, others may change the reservations further, and other nexuses lose tasks and
 /// report unit attentions only when it is over: kept, or taken back because it could not be. So
-/// memory and what is kept never say different things.
+/// memory and what is kept say the same whenever no change is under way, as far as whoever keeps it
+/// restores what was kept before when it fails.
 ///
 /// One that is dropped before completion is rolled back.
 #[derive(Debug)]

@@ -47,26 +47,48 @@ impl ReservationFile {
     /// May block. The unit makes one change at a time.
     ///
     /// # Errors
-    /// When it cannot be written; the file is then as before, unless the folder's own entry could
-    /// not be brought to the medium: then it may be either, after a crash of the machine.
+    /// When it cannot be brought to the medium. What was kept before is then put back, so that it is
+    /// read when the unit is served again, unless that fails, too. After a crash of the machine it
+    /// may be either.
     pub fn keep(&self, text: &str) -> io::Result<()> {
+        self.keep_with(text, File::sync_all)
+    }
+
+    /// [`ReservationFile::keep`] with what brings the folder's entry to the medium.
+    fn keep_with(
+        &self,
+        text: &str,
+        sync_folder: impl FnOnce(&File) -> io::Result<()>,
+    ) -> io::Result<()> {
         let folder = match self.path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        if text.is_empty() {
-            match fs::remove_file(&self.path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        } else {
-            let new = with_suffix(&self.path, ".new");
-            let mut file = File::create(&new)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&new, &self.path)?;
+        // While nothing has changed yet.
+        let folder = File::open(folder)?;
+        let before = self.read()?;
+        self.put(text)?;
+        let synced = sync_folder(&folder);
+        if synced.is_err() {
+            // That it has failed is the error, whatever comes of this.
+            let _ = self.put(&before);
         }
-        File::open(folder)?.sync_all()
+        synced
+    }
+
+    /// Has `text` in the file, or no file when it is empty. When this fails, it is as before.
+    fn put(&self, text: &str) -> io::Result<()> {
+        if text.is_empty() {
+            return match fs::remove_file(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+        }
+        let new = with_suffix(&self.path, ".new");
+        let mut file = File::create(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, &self.path)
     }
 }
 
@@ -93,6 +115,21 @@ mod tests {
         file.keep("").expect("removed");
         assert!(!file.path().exists());
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn what_was_kept_before_is_put_back_when_the_folder_fails() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let file = ReservationFile::beside(&folder.path().join("disk.img"));
+        let fails = |_: &File| Err(io::ErrorKind::Other.into());
+        file.keep_with("one", fails).expect_err("the folder fails");
+        assert_eq!(file.read().expect("read"), "");
+        assert!(!file.path().exists());
+        file.keep("one").expect("written");
+        for text in ["two", ""] {
+            file.keep_with(text, fails).expect_err("the folder fails");
+            assert_eq!(file.read().expect("read"), "one");
+        }
     }
 
     #[test]
