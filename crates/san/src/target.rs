@@ -260,7 +260,7 @@ impl Target {
             listeners.push(listener);
         }
         let memory = Memory::new(SESSIONS_BYTES);
-        let (directory, opened) = Directory::new(&config.offer, &Before::nothing(), &memory)?;
+        let (directory, unsettled) = Directory::new(&config.offer, &Before::nothing(), &memory)?;
         let pool = Arc::new(Pool::start(STORE_THREADS)?);
         let mailboxes = (0..config.threads.max(1))
             .map(|_| Mailbox::new().map(Arc::new))
@@ -294,7 +294,7 @@ impl Target {
                 .spawn(move || reactor.run())?;
             target.threads.push((Arc::clone(mailbox), thread));
         }
-        for opened in opened {
+        for opened in unsettled.opened {
             opened.keep();
         }
         Ok(target)
@@ -317,7 +317,7 @@ impl Target {
         let old = self.shared.directory();
         let is_in_use = |name: &str| self.shared.registry.has_sessions(name);
         let before = old.before(&is_in_use);
-        let (new, opened) = Directory::new(offer, &before, &self.shared.memory)?;
+        let (new, unsettled) = Directory::new(offer, &before, &self.shared.memory)?;
         new.set_bells(&self.shared.mailboxes);
         let changes = new.changes(&old);
         let mut directory = self
@@ -331,8 +331,9 @@ impl Target {
                 name: name.to_owned(),
             });
         }
+        unsettled.inherit(&is_in_use)?;
         *directory = Arc::new(new);
-        for opened in opened {
+        for opened in unsettled.opened {
             opened.keep();
         }
         Ok(changes)

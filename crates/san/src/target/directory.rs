@@ -15,9 +15,9 @@ use wansan_iscsi::target::{Memory, SessionConfig, UNSOLICITED_BYTES};
 use wansan_iscsi::text::send_targets::is_iscsi_name;
 
 use super::mailbox::{Mail, Mailbox};
-use super::opening::{Before, check_files};
+use super::opening::{Before, Unsettled, check_files};
 use super::{Access, Sending, TargetError};
-use crate::store::{LunSpec, OpenedStore, Store};
+use crate::store::{LunSpec, Store};
 
 /// One target: its name, its logical units, and who may use them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,16 +116,15 @@ pub(super) struct Directory {
 
 impl Directory {
     /// Makes the directory of `offer`. What is open [`Before`] stays so, with all that is in it; all
-    /// other stores are opened. Their files stay only if each of the second result is
-    /// [kept](OpenedStore::keep).
+    /// other stores are opened. Sessions may begin once the rest is settled.
     pub(super) fn new(
         offer: &Offer,
         before: &Before<'_>,
         memory: &Arc<Memory>,
-    ) -> Result<(Directory, Vec<OpenedStore>), TargetError> {
+    ) -> Result<(Directory, Unsettled), TargetError> {
         check_offer(offer, before)?;
         let mut targets = BTreeMap::new();
-        let mut opened = Vec::new();
+        let mut unsettled = Unsettled::default();
         for spec in &offer.targets {
             let known = before.target(&spec.name);
             let known = known.filter(|known| known.spec.luns == spec.luns);
@@ -146,7 +145,7 @@ impl Directory {
                 }
                 None => {
                     let units = before.open(spec)?;
-                    opened.extend(units.opened);
+                    unsettled.append(units.unsettled);
                     Arc::new(ServedTarget {
                         spec: spec.clone(),
                         session: session(units.device, spec, memory),
@@ -166,7 +165,7 @@ impl Directory {
             sending: Sending::default(),
         };
         let discovery = Arc::new(ServedTarget {
-            session: session(TargetDevice::new(Vec::new())?, &spec, memory),
+            session: session(Arc::new(TargetDevice::new(Vec::new())?), &spec, memory),
             spec,
             stores: Arc::new([]),
         });
@@ -182,7 +181,7 @@ impl Directory {
             targets,
             discovery,
         };
-        Ok((directory, opened))
+        Ok((directory, unsettled))
     }
 
     /// Has the devices tell all threads when sessions have something to look at.
@@ -252,9 +251,9 @@ impl Directory {
 /// A session that only asks for targets has one question at a time.
 const DISCOVERY_WINDOW: u32 = 8;
 
-fn session(device: TargetDevice, spec: &TargetSpec, memory: &Arc<Memory>) -> SessionConfig {
+fn session(device: Arc<TargetDevice>, spec: &TargetSpec, memory: &Arc<Memory>) -> SessionConfig {
     SessionConfig {
-        device: Arc::new(device),
+        device,
         command_window: spec.command_window,
         unsolicited_bytes: UNSOLICITED_BYTES,
         memory: Arc::clone(memory),

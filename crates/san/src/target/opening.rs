@@ -25,11 +25,72 @@ pub(super) struct Before<'a> {
 
 /// A target's units.
 pub(super) struct Units {
-    pub(super) device: TargetDevice,
+    pub(super) device: Arc<TargetDevice>,
     /// By the places of the units in the device.
     pub(super) stores: Arc<[Arc<dyn Store>]>,
-    /// Those of the stores that were not open before.
+    pub(super) unsettled: Unsettled,
+}
+
+/// What of new settings is not settled before they take the place of the old ones.
+#[derive(Default)]
+pub(super) struct Unsettled {
+    /// Stores that were not open before. Their files stay only if each is [kept](OpenedStore::keep).
     pub(super) opened: Vec<OpenedStore>,
+    heirs: Vec<Heir>,
+}
+
+impl Unsettled {
+    pub(super) fn append(&mut self, mut other: Unsettled) {
+        self.opened.append(&mut other.opened);
+        self.heirs.append(&mut other.heirs);
+    }
+
+    /// Has all units whose stores were open before go on from where they are now. To be called when
+    /// nobody can log in until the new settings hold: what an initiator changes of the old units
+    /// after this is lost.
+    ///
+    /// # Errors
+    /// When somebody has logged in to the old ones meanwhile.
+    pub(super) fn inherit(&self, is_in_use: &dyn Fn(&str) -> bool) -> Result<(), TargetError> {
+        self.heirs
+            .iter()
+            .try_for_each(|heir| heir.inherit(is_in_use))
+    }
+}
+
+/// A unit of a new device whose store was open before.
+struct Heir {
+    target: String,
+    spec: LunSpec,
+    device: Arc<TargetDevice>,
+    place: usize,
+    store: Arc<dyn Store>,
+    holder: Arc<ServedTarget>,
+    held_place: usize,
+    /// It is the same unit of the same target.
+    is_same: bool,
+}
+
+impl Heir {
+    fn inherit(&self, is_in_use: &dyn Fn(&str) -> bool) -> Result<(), TargetError> {
+        let name = &self.holder.spec.name;
+        if is_in_use(name) {
+            let name = name.clone();
+            return Err(match name == self.target {
+                true => TargetError::InUse { name },
+                false => TargetError::Held {
+                    spec: self.spec.to_string(),
+                    name,
+                },
+            });
+        }
+        if self.is_same {
+            let old = &self.holder.session.device;
+            self.device.inherit(self.place, old, self.held_place);
+            return Ok(());
+        }
+        restore_reservations(&self.device, self.place, &self.spec, &*self.store)
+    }
 }
 
 impl Before<'_> {
@@ -50,7 +111,7 @@ impl Before<'_> {
     pub(super) fn open(&self, target: &TargetSpec) -> Result<Units, TargetError> {
         let mut units = Vec::new();
         let mut stores = Vec::new();
-        let mut opened = Vec::new();
+        let mut unsettled = Unsettled::default();
         let mut held = Vec::new();
         for (&number, spec) in &target.luns {
             let holder = self.holder(target, number, spec)?;
@@ -62,7 +123,7 @@ impl Before<'_> {
                         source,
                     })?;
                     let store = Arc::clone(new.store());
-                    opened.push(new);
+                    unsettled.opened.push(new);
                     store
                 }
             };
@@ -70,25 +131,28 @@ impl Before<'_> {
             stores.push(store);
             held.push(holder);
         }
-        let device = TargetDevice::new(units)?;
+        let device = Arc::new(TargetDevice::new(units)?);
         // The device has its units in the order of their numbers, as they are here.
         for (place, (&number, spec)) in target.luns.iter().enumerate() {
-            match &held[place] {
-                Some((holder, at)) if holder.is_unit(*at, &target.name, number) => {
-                    device.inherit(place, &holder.session.device, *at);
-                }
-                _ => restore_reservations(&device, place, &*stores[place]).map_err(|source| {
-                    TargetError::Open {
-                        spec: spec.to_string(),
-                        source,
-                    }
-                })?,
-            }
+            let Some((holder, held_place)) = held[place] else {
+                restore_reservations(&device, place, spec, &*stores[place])?;
+                continue;
+            };
+            unsettled.heirs.push(Heir {
+                target: target.name.clone(),
+                spec: spec.clone(),
+                device: Arc::clone(&device),
+                place,
+                store: Arc::clone(&stores[place]),
+                holder: Arc::clone(holder),
+                held_place,
+                is_same: holder.is_unit(held_place, &target.name, number),
+            });
         }
         Ok(Units {
             device,
             stores: stores.into(),
-            opened,
+            unsettled,
         })
     }
 
@@ -98,11 +162,11 @@ impl Before<'_> {
         target: &TargetSpec,
         number: u16,
         spec: &LunSpec,
-    ) -> Result<Option<(&ServedTarget, usize)>, TargetError> {
+    ) -> Result<Option<(&Arc<ServedTarget>, usize)>, TargetError> {
         for holder in &self.targets {
             for (place, held) in holder.spec.luns.values().enumerate() {
                 if held == spec && holder.is_unit(place, &target.name, number) {
-                    return Ok(Some((&**holder, place)));
+                    return Ok(Some((holder, place)));
                 }
                 if !exclude_each_other(held, spec) {
                     continue;
@@ -120,7 +184,7 @@ impl Before<'_> {
                         held: held.to_string(),
                     });
                 }
-                return Ok(Some((&**holder, place)));
+                return Ok(Some((holder, place)));
             }
         }
         Ok(None)
@@ -195,14 +259,18 @@ fn unit(
 fn restore_reservations(
     device: &TargetDevice,
     place: usize,
+    spec: &LunSpec,
     store: &dyn Store,
-) -> Result<(), OpenError> {
+) -> Result<(), TargetError> {
     let Some(file) = store.reservations() else {
         return Ok(());
     };
-    let unusable = |why: String| OpenError::Reservations {
-        path: file.path().to_owned(),
-        why,
+    let unusable = |why: String| TargetError::Open {
+        spec: spec.to_string(),
+        source: OpenError::Reservations {
+            path: file.path().to_owned(),
+            why,
+        },
     };
     let text = file.read().map_err(|error| unusable(error.to_string()))?;
     match device.restore(place, &text) {

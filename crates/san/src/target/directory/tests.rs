@@ -1,6 +1,10 @@
 use std::path::Path;
 
+use wansan_iscsi::scsi::{Answer, Decoded, Executed, InitiatorPort};
+use wansan_iscsi::wire::Lun;
+
 use super::*;
+use crate::store::MediumJob;
 
 const A: &str = "iqn.2026-01.net.example:a";
 const B: &str = "iqn.2026-01.net.example:b";
@@ -26,8 +30,9 @@ fn directory(targets: &[TargetSpec], before: &Before<'_>) -> Result<Directory, T
         targets: targets.to_vec(),
         discovery: Discovery::default(),
     };
-    let (directory, opened) = Directory::new(&offer, before, &Memory::new(1 << 20))?;
-    for opened in opened {
+    let (directory, unsettled) = Directory::new(&offer, before, &Memory::new(1 << 20))?;
+    unsettled.inherit(before.is_in_use)?;
+    for opened in unsettled.opened {
         opened.keep();
     }
     Ok(directory)
@@ -164,4 +169,83 @@ fn settings_that_are_refused_leave_everything_as_it_was() {
     assert_eq!(first_byte(&first, A, 0), 9);
     let again = directory(&[target(A, &[(0, &file)])], &first.before(NOBODY)).unwrap();
     assert_eq!(first_byte(&again, A, 0), 9);
+}
+
+fn nexus(device: &TargetDevice) -> wansan_iscsi::scsi::Nexus {
+    device.nexus(InitiatorPort {
+        name: "iqn.2026-01.net.example:initiator".to_owned(),
+        isid: [0x80, 0, 0, 0, 0, 1],
+    })
+}
+
+/// An initiator logs in, registers `key` at LUN 0, to be kept where that can be, and logs out.
+fn register(target: &ServedTarget, key: u64) {
+    let (device, store) = (&target.session.device, &target.stores[0]);
+    let mut nexus = nexus(device);
+    let mut cdb = [0; 16];
+    // PERSISTENT RESERVE OUT, REGISTER AND IGNORE EXISTING KEY
+    (cdb[0], cdb[1], cdb[8]) = (0x5f, 6, 24);
+    let mut list = [[0; 8], key.to_be_bytes(), [0; 8]].concat();
+    list[20] = u8::from(store.reservations().is_some()); // APTPL
+    let Decoded::Store { unit, .. } = device.decode(Lun::default(), &cdb, &mut nexus) else {
+        panic!("refused");
+    };
+    match device.execute(unit, &cdb, (list, 24), &mut nexus) {
+        Executed::Answer(answer) => assert_eq!(answer, Answer::good(Vec::new())),
+        Executed::Medium(operation) => {
+            let stores = Arc::clone(&target.stores);
+            MediumJob::new(operation, &stores, 0, false).run().unwrap();
+        }
+    }
+}
+
+/// The first key that is registered at LUN 0.
+fn key(device: &TargetDevice) -> Option<u64> {
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[8]) = (0x5e, 255); // PERSISTENT RESERVE IN, READ KEYS
+    match device.decode(Lun::default(), &cdb, &mut nexus(device)) {
+        Decoded::Answer(Answer { data, .. }) => {
+            let key = data.get(8..16)?;
+            Some(u64::from_be_bytes(key.try_into().unwrap()))
+        }
+        Decoded::Store { .. } => None,
+    }
+}
+
+#[test]
+fn what_an_initiator_changes_while_stores_are_opened_is_inherited() {
+    let first = start(&[target(A, &[(0, "memory:1MiB")])]);
+    let old = first.target(A).unwrap();
+    register(old, 1);
+    let offer = Offer {
+        targets: vec![target(A, &[(0, "memory:1MiB"), (1, "memory:1MiB")])],
+        discovery: Discovery::default(),
+    };
+    let before = first.before(NOBODY);
+    let (second, unsettled) = Directory::new(&offer, &before, &Memory::new(1 << 20)).unwrap();
+    // Until the new settings hold, initiators find the old ones.
+    register(old, 2);
+    let refused = unsettled.inherit(EVERYBODY).unwrap_err().to_string();
+    assert!(refused.contains("logged in"), "{refused}");
+    unsettled.inherit(NOBODY).unwrap();
+    assert_eq!(key(&second.target(A).unwrap().session.device), Some(2));
+}
+
+#[test]
+fn a_file_that_moves_takes_along_what_was_reserved_while_stores_were_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = in_folder(folder.path(), "f");
+    let first = start(&[target(A, &[(0, &file)])]);
+    let offer = Offer {
+        targets: vec![target(B, &[(0, &file)])],
+        discovery: Discovery::default(),
+    };
+    let before = first.before(NOBODY);
+    let (second, unsettled) = Directory::new(&offer, &before, &Memory::new(1 << 20)).unwrap();
+    register(first.target(A).unwrap(), 3);
+    // Nor does it move when the old target got a session meanwhile.
+    let refused = unsettled.inherit(&|name| name == A).unwrap_err();
+    assert!(matches!(refused, TargetError::Held { .. }), "{refused}");
+    unsettled.inherit(NOBODY).unwrap();
+    assert_eq!(key(&second.target(B).unwrap().session.device), Some(3));
 }
