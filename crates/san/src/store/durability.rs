@@ -159,8 +159,8 @@ impl SyncOrder {
         Ok(number)
     }
 
-    /// The sync with that number has returned from the kernel, and may have `lost` data. Gives what
-    /// to ask for its [verdict](Self::verdict) with.
+    /// The sync with that number has returned from the kernel, and may have `lost` data. Returns
+    /// the value to pass to [`verdict`](Self::verdict).
     pub fn returned(&mut self, number: u64, lost: bool) -> u64 {
         self.lost |= lost;
         self.numbers.retain(|other| *other != number);

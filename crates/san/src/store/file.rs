@@ -33,8 +33,8 @@ const TMPFS_MAGIC: i128 = 0x0102_1994;
 #[derive(Debug)]
 pub struct FileStore {
     file: File,
-    /// The same file, opened a second time: an open file description that is told of write-back
-    /// errors which `file` has used up.
+    /// The same file, opened a second time: an open file description that still reports write-back
+    /// errors already consumed on `file`.
     witness: File,
     size_bytes: u64,
     on_tmpfs: bool,
@@ -43,7 +43,7 @@ pub struct FileStore {
     nowait: AtomicBool,
     calls: Box<dyn SyncCalls>,
     syncs: Syncs,
-    /// Held shared by whoever writes, and alone by [`Store::update`]. Reading takes it never, and
+    /// Held shared by whoever writes, and alone by [`Store::update`]. Reads do not take it, and
     /// writing goes through a system call anyway, beside which it is nothing.
     writing: RwLock<()>,
     /// Beside a regular file that is written.
@@ -211,7 +211,7 @@ impl FileStore {
         }
     }
 
-    /// Lets nothing be written once data has been lost, and keeps [`Store::update`] out.
+    /// Refuses writes after data loss and excludes [`Store::update`].
     fn begin_write(&self) -> Result<RwLockReadGuard<'_, ()>, StoreError> {
         self.syncs.check()?;
         // It guards the order of writes, not data that a panic could leave half changed.

@@ -21,7 +21,7 @@ pub(super) enum Mail {
     Connection(TcpStream, Seat),
     /// Serve this connection, which wants to join a session of yours, from where its login stands.
     Joining(Box<Peer>),
-    /// Sessions have something to look at that others have done.
+    /// Sessions must be reviewed, as others have changed something.
     Review,
     /// End this session: its initiator has begun anew (RFC 7143 §6.3.5).
     EndSession(SessionId),

@@ -235,7 +235,7 @@ impl Reactor {
         false
     }
 
-    /// Lets every session take in what other sessions have done.
+    /// Applies changes made by other sessions.
     fn review(&mut self) {
         let now = clock::now();
         for (_, served) in self.sessions.iter_mut() {

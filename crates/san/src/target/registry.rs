@@ -44,7 +44,7 @@ pub(super) struct Registry {
 #[derive(Debug)]
 struct State {
     sessions: HashMap<Nexus, Known>,
-    /// Those that have ended, or were pushed out, and are not quiet yet.
+    /// Those that have ended, or were pushed out, and have outstanding operations.
     ended: HashMap<SessionId, Nexus>,
     last_tsih: u16,
 }
