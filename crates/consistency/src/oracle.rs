@@ -82,12 +82,18 @@ struct Managed {
     function: Function,
     units: Vec<u8>,
     sent: u64,
+    cmd_sn: u32,
+    /// The attempt that ABORT TASK is for.
+    task: Option<u32>,
     /// The change of each unit that it makes.
     changes: Vec<(u8, u32)>,
     /// Attempts that are over when it is answered.
     ends: Vec<u32>,
-    /// When it was answered, or its session was lost; [`NEVER`] before.
+    /// When it was answered, or its session was over at the target; [`NEVER`] before.
     over: u64,
+    answered: bool,
+    /// Its answer says that nothing was done.
+    refused: bool,
 }
 
 impl Managed {
@@ -96,6 +102,22 @@ impl Managed {
         let resets = matches!(self.function, Function::UnitReset | Function::TargetReset);
         resets && self.units.contains(&unit) && self.sent < to && self.over > from
     }
+
+    /// Whether it affects tasks of other sessions than its own.
+    const fn affects_others(&self) -> bool {
+        matches!(
+            self.function,
+            Function::ClearTaskSet | Function::UnitReset | Function::TargetReset
+        )
+    }
+}
+
+/// A PREEMPT AND ABORT that may have ended tasks.
+#[derive(Debug)]
+struct Preempt {
+    attempt: u32,
+    /// The ports whose tasks it may have ended, when its answer says so; any but its own otherwise.
+    ports: Option<Vec<Port>>,
 }
 
 /// A session of an initiator.
@@ -127,8 +149,8 @@ struct Unit {
     keeps_reservations: bool,
     /// What is on the medium after the last power loss stays there: nothing was lost since.
     survives: bool,
-    /// A PREEMPT AND ABORT has no answer: nobody says whether it has ended tasks.
-    may_have_aborted: bool,
+    /// Each PREEMPT AND ABORT that was carried out, or that has no answer which says otherwise.
+    preempts: Vec<Preempt>,
     /// Words that COMPARE AND WRITE has replaced, by block.
     replaced: Vec<(u32, u64)>,
 }
@@ -216,7 +238,7 @@ impl Oracle {
             write_cache: unit.write_cache,
             keeps_reservations: unit.keeps_reservations,
             survives: false,
-            may_have_aborted: false,
+            preempts: Vec::new(),
             replaced: Vec::new(),
         });
         Oracle {
@@ -332,7 +354,6 @@ impl Oracle {
         view.is_lost = true;
         for attempt in std::mem::take(&mut view.open) {
             self.commands.attempts[attempt as usize].over = true;
-            self.may_have_aborted(attempt);
         }
         self.nexus_lost(session, now);
     }
@@ -340,6 +361,7 @@ impl Oracle {
     /// The target has noticed that a session is over.
     pub(crate) fn session_gone(&mut self, session: u32, now: u64) {
         self.sessions[session as usize].is_gone = true;
+        self.functions_over(session, now);
         self.nexus_lost(session, now);
     }
 
@@ -350,6 +372,7 @@ impl Oracle {
 
     /// Nothing of a session can be carried out any more.
     pub(crate) fn session_fenced(&mut self, session: u32, now: u64) {
+        self.functions_over(session, now);
         for number in 0..self.commands.attempts.len() {
             let attempt = &self.commands.attempts[number];
             if attempt.nexus.session == session && attempt.ended == NEVER {
@@ -372,10 +395,7 @@ impl Oracle {
         let mut changes = self.changes.iter();
         if let Some(place) = changes.position(|(_, _, made_by)| *made_by == number) {
             let (change, unit, _) = self.changes.swap_remove(place);
-            let unit = &mut self.units[usize::from(unit)];
-            unit.possible.abandon(change, now);
-            let scsi = &self.commands.get(attempt.command).scsi;
-            unit.may_have_aborted |= scsi.aborts_others();
+            self.units[usize::from(unit)].possible.abandon(change, now);
         }
     }
 
@@ -391,21 +411,6 @@ impl Oracle {
     /// Nobody will ever say what has become of an attempt, or may yet.
     pub(crate) fn unsure(&mut self, number: u32) {
         self.superseded(number);
-        self.may_have_aborted(number);
-    }
-
-    /// Notes that an attempt has no answer: if it is a PREEMPT AND ABORT, it may have ended tasks.
-    fn may_have_aborted(&mut self, number: u32) {
-        let attempt = &self.commands.attempts[number as usize];
-        let scsi = &self.commands.get(attempt.command).scsi;
-        if scsi.aborts_others() {
-            self.units[usize::from(attempt.unit)].may_have_aborted = true;
-        }
-    }
-
-    /// Changes of a unit's state that are under way.
-    pub(crate) fn changes_under_way(&self, unit: u8) -> usize {
-        self.units[usize::from(unit)].possible.pending()
     }
 
     /// Whether another change of a unit's state may begin: the oracle looks at each order of those that are
@@ -419,8 +424,6 @@ impl Oracle {
     pub(crate) fn sent(&mut self, command: u32, session: u32, cmd_sn: u32, now: u64) -> u32 {
         let nexus = self.sessions[session as usize].nexus;
         let unit = self.commands.get(command).unit;
-        let covers = |managed: &Managed| managed.over == NEVER && managed.units.contains(&unit);
-        let may_be_aborted = self.managed.iter().any(covers);
         let first = self.commands.get(command).sent == NEVER;
         let attempt = self.commands.send(Attempt {
             command,
@@ -431,8 +434,6 @@ impl Oracle {
             arrived: NEVER,
             ended: NEVER,
             over: false,
-            preempted: false,
-            may_be_aborted,
             silenced_on: None,
         });
         self.sessions[session as usize].open.push(attempt);
@@ -441,6 +442,13 @@ impl Oracle {
             false => self.write_begins_again(command, now),
         }
         let scsi = &self.commands.get(command).scsi;
+        if scsi.aborts_others() {
+            let preempts = &mut self.units[usize::from(unit)].preempts;
+            preempts.push(Preempt {
+                attempt,
+                ports: None,
+            });
+        }
         let change = match scsi {
             Scsi::Reserve6 => Some(Change::Reserve6),
             Scsi::Release6 => Some(Change::Release6),

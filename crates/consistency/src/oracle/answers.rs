@@ -48,6 +48,8 @@ impl Oracle {
             self.first_answer(attempt.nexus.session, now);
         }
         self.judge_attentions(&attempt, verdict, data, now);
+        let preempts = &mut self.units[usize::from(attempt.unit)].preempts;
+        preempts.retain(|one| one.attempt != number);
         if self
             .changes
             .iter()
@@ -156,7 +158,7 @@ impl Oracle {
         let outcome = match verdict {
             Verdict::Good => {
                 match possible.done(change, now) {
-                    Some(done) => self.change_done(unit, attempt.nexus, attempt.sent, &done, now),
+                    Some(done) => self.change_done(unit, number, &done, now),
                     None => self.violate_command(Rule::Conflict, attempt.command, || {
                         "was answered with GOOD, which no order of what was under way explains"
                             .to_owned()
@@ -193,7 +195,8 @@ impl Oracle {
     }
 
     /// A change was made: sets what others are told, and ends what it aborts.
-    fn change_done(&mut self, unit: u8, nexus: Nexus, sent: u64, done: &possible::Done, now: u64) {
+    fn change_done(&mut self, unit: u8, made_by: u32, done: &possible::Done, now: u64) {
+        let Attempt { nexus, sent, .. } = self.commands.attempts[made_by as usize];
         // A reset that comes between a change of mode parameters and its end has taken it back, and
         // says so itself (SAM-5 6.3.3).
         let mut managed = self.managed.iter();
@@ -209,18 +212,17 @@ impl Oracle {
         if done.may_abort.is_empty() {
             return;
         }
+        self.units[usize::from(unit)].preempts.push(Preempt {
+            attempt: made_by,
+            ports: Some(done.may_abort.clone()),
+        });
         for number in 0..self.commands.attempts.len() {
             let attempt = self.commands.attempts[number];
             let hit = attempt.unit == unit
                 && done.may_abort.contains(&attempt.nexus.port)
                 && attempt.ended == NEVER;
             if hit {
-                self.commands.attempts[number].may_be_aborted = true;
-                self.commands.attempts[number].preempted = true;
                 let session = attempt.nexus.session as usize;
-                // It may have been a PREEMPT AND ABORT itself, which has ended tasks before it ended.
-                let scsi = &self.commands.get(attempt.command).scsi;
-                self.units[usize::from(unit)].may_have_aborted |= scsi.aborts_others();
                 // SPC-4 5.13.11.5: with TAS 0 their nexus hears that commands were cleared.
                 self.units[usize::from(unit)].attentions[session]
                     .may(Attention::CommandsCleared, sent);

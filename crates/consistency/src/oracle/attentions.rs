@@ -58,6 +58,8 @@ struct Reported {
 pub(crate) struct Attentions {
     occasions: Vec<Occasion>,
     reported: Vec<Reported>,
+    /// When what was reported for sure began, and the CmdSN of the command that reported it.
+    traced: Vec<(u64, u32)>,
 }
 
 /// Reports that are remembered for each nexus; fewer only let more through.
@@ -99,6 +101,7 @@ impl Attentions {
     pub(crate) fn clear(&mut self) {
         self.occasions.clear();
         self.reported.clear();
+        self.traced.clear();
     }
 
     /// A command that was sent at `sent` with that CmdSN reports `attention` at `now`. Says whether
@@ -129,6 +132,7 @@ impl Attentions {
                 pending,
             });
         }
+        self.trace(attention, (sent, cmd_sn), now);
         if self.occasions.iter().any(surely) {
             self.occasions.retain(|one| !surely(one));
         } else if let Some(place) = self.occasions.iter().rposition(same) {
@@ -140,6 +144,41 @@ impl Attentions {
             one.blurred = true;
         }
         true
+    }
+
+    /// Notes which occasions a report is of for sure: all that were pending when its command was sent,
+    /// as they are one condition, or the only one that there is.
+    fn trace(&mut self, attention: Attention, (sent, cmd_sn): (u64, u32), now: u64) {
+        let same = |one: &&Occasion| one.attention == attention && one.from < now;
+        let surely = |one: &&Occasion| same(one) && one.by.is_some_and(|by| by < sent);
+        let mut traced: Vec<u64> = self
+            .occasions
+            .iter()
+            .filter(surely)
+            .map(|one| one.from)
+            .collect();
+        if traced.is_empty() {
+            let mut all = self.occasions.iter().filter(same);
+            let first = all.next().filter(|one| !one.blurred);
+            traced.extend(first.map(|one| one.from));
+            if all.any(|one| Some(one.from) != first.map(|first| first.from)) {
+                return;
+            }
+        }
+        for from in traced {
+            if self.traced.len() == REMEMBERED {
+                self.traced.remove(0);
+            }
+            self.traced.push((from, cmd_sn));
+        }
+    }
+
+    /// Whether what began at `from` was reported to a command before the one with that CmdSN, which
+    /// came to the unit after it then: commands are delivered in CmdSN order (RFC 7143 §4.2.2.1).
+    pub(crate) fn came_after(&self, from: u64, cmd_sn: u32) -> bool {
+        let before = |reported: u32| (reported.wrapping_sub(cmd_sn) as i32) < 0;
+        let mut traced = self.traced.iter();
+        traced.any(|(began, reported)| *began == from && before(*reported))
     }
 
     /// A condition that a command sent at `sent` had to report, as nothing else can have.

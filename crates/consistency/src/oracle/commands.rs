@@ -46,10 +46,6 @@ pub(crate) struct Attempt {
     pub(crate) ended: u64,
     /// It has, or will have, no answer to see.
     pub(crate) over: bool,
-    /// PREEMPT AND ABORT has ended it, or a later command of its nexus.
-    pub(crate) preempted: bool,
-    /// Something that may have ended it without an answer.
-    pub(crate) may_be_aborted: bool,
     /// The connection on which a function was answered that has ended it: no answer may follow
     /// there. One that comes on another connection may have left before; RFC 7143 §4.2.3.3 d wants
     /// targets to wait for its acknowledgement, which is a rule of its own.

@@ -18,12 +18,8 @@ impl Oracle {
             Function::TargetReset => (0..self.units.len() as u8).collect(),
             _ => vec![unit],
         };
-        let others = matches!(
-            function,
-            Function::ClearTaskSet | Function::UnitReset | Function::TargetReset
-        );
         let mut ends = Vec::new();
-        for (number, attempt) in (0..).zip(&mut self.commands.attempts) {
+        for (number, attempt) in (0..).zip(&self.commands.attempts) {
             if attempt.ended != NEVER || !units.contains(&attempt.unit) {
                 continue;
             }
@@ -36,9 +32,6 @@ impl Oracle {
                 // Those of others that the target had taken in before the function was sent.
                 _ => before || !own && attempt.arrived < now,
             };
-            if hit || others {
-                attempt.may_be_aborted = true;
-            }
             if hit {
                 ends.push(number);
             }
@@ -72,9 +65,13 @@ impl Oracle {
             function,
             units,
             sent: now,
+            cmd_sn,
+            task,
             changes,
             ends,
             over: NEVER,
+            answered: false,
+            refused: false,
         });
         self.managed.len() as u32 - 1
     }
@@ -82,12 +79,15 @@ impl Oracle {
     /// A function was answered; `complete` when it was carried out.
     pub(crate) fn managed_answered(&mut self, number: u32, complete: bool, link: usize, now: u64) {
         let managed = &mut self.managed[number as usize];
-        if managed.over != NEVER {
+        if managed.answered {
             let function = managed.function;
             self.violate(Rule::Answer, || format!("{function:?} was answered twice"));
             return;
         }
-        managed.over = now;
+        // The session may have ended at the target while the answer was on its way.
+        managed.over = managed.over.min(now);
+        managed.answered = true;
+        managed.refused = !complete;
         let (nexus, sent, function) = (managed.nexus, managed.sent, managed.function);
         let ends = std::mem::take(&mut managed.ends);
         let changes = std::mem::take(&mut managed.changes);
@@ -99,15 +99,7 @@ impl Oracle {
             // A task that is not there was answered, or another function has ended it.
             if let (Function::AbortTask, [task]) = (function, &ends[..]) {
                 let attempt = self.commands.attempts[*task as usize];
-                let others = (0..)
-                    .zip(&self.managed)
-                    .filter(|(other, _)| *other != number);
-                let mut others = others.map(|(_, other)| other);
-                let was_hit = others.any(|other| other.units.contains(&attempt.unit));
-                let may_be_preempted = attempt.preempted
-                    || self.changes_under_way(attempt.unit) > 0
-                    || self.units[usize::from(attempt.unit)].may_have_aborted;
-                if !attempt.over && !was_hit && !may_be_preempted {
+                if !attempt.over && !self.may_be_ended(&attempt) {
                     self.violate_command(Rule::Answer, attempt.command, || {
                         "has no answer, and is said not to exist".to_owned()
                     });
@@ -148,6 +140,14 @@ impl Oracle {
         }
     }
 
+    /// A session is over at the target: its functions can affect nothing any more.
+    pub(super) fn functions_over(&mut self, session: u32, now: u64) {
+        let own = |managed: &&mut Managed| managed.nexus.session == session;
+        for managed in self.managed.iter_mut().filter(own) {
+            managed.over = managed.over.min(now);
+        }
+    }
+
     /// The target was started again.
     pub(crate) fn restarted(&mut self, power_lost: bool, now: u64) {
         for number in 0..self.commands.attempts.len() {
@@ -165,6 +165,7 @@ impl Oracle {
         self.changes.clear();
         for unit in &mut self.units {
             unit.possible.restart(unit.write_cache, now);
+            unit.preempts.clear();
             for attentions in &mut unit.attentions {
                 attentions.clear();
             }
@@ -189,9 +190,56 @@ impl Oracle {
     fn owed(&self, session: u32) -> Option<&Attempt> {
         let open = self.sessions[session as usize].open.iter();
         open.map(|open| &self.commands.attempts[*open as usize])
-            .find(|attempt| {
-                !attempt.may_be_aborted && !self.units[usize::from(attempt.unit)].may_have_aborted
-            })
+            .find(|attempt| !self.may_be_ended(attempt))
+    }
+
+    /// Whether something may have ended an attempt without an answer.
+    fn may_be_ended(&self, attempt: &Attempt) -> bool {
+        self.may_be_aborted(attempt) || self.may_be_preempted(attempt)
+    }
+
+    /// Whether a function may have ended an attempt without an answer.
+    ///
+    /// Those of its own session end what has a lower CmdSN, and ABORT TASK one task (RFC 7143
+    /// §11.5.1). CLEAR TASK SET and resets of others end what the unit has received when they are
+    /// carried out (SAM-5 7.5, 7.7), which is before their answer and before their session is over.
+    fn may_be_aborted(&self, attempt: &Attempt) -> bool {
+        self.managed.iter().any(|managed| {
+            if managed.refused || managed.over <= attempt.sent {
+                return false;
+            }
+            if let Function::AbortTask = managed.function {
+                let of = |task: u32| self.commands.attempts[task as usize].command;
+                return managed.task.map(of) == Some(attempt.command);
+            }
+            if !managed.units.contains(&attempt.unit) {
+                return false;
+            }
+            if managed.nexus.session == attempt.nexus.session {
+                return (attempt.cmd_sn.wrapping_sub(managed.cmd_sn) as i32) < 0;
+            }
+            managed.affects_others() && !self.came_after(attempt, managed.sent)
+        })
+    }
+
+    /// Whether a PREEMPT AND ABORT may have ended an attempt without an answer (SPC-4 5.13.11.5).
+    fn may_be_preempted(&self, attempt: &Attempt) -> bool {
+        let mut preempts = self.units[usize::from(attempt.unit)].preempts.iter();
+        preempts.any(|preempt| {
+            let by = &self.commands.attempts[preempt.attempt as usize];
+            let port = attempt.nexus.port;
+            let is_hit = match &preempt.ports {
+                Some(ports) => ports.contains(&port),
+                None => by.nexus.port != port,
+            };
+            is_hit && attempt.sent < by.ended && !self.came_after(attempt, by.sent)
+        })
+    }
+
+    /// Whether an attempt has come to its unit after what began at `began` elsewhere had happened there.
+    fn came_after(&self, attempt: &Attempt, began: u64) -> bool {
+        let attentions = &self.units[usize::from(attempt.unit)].attentions;
+        attentions[attempt.nexus.session as usize].came_after(began, attempt.cmd_sn)
     }
 
     /// Whether some task of a session must be answered yet.
@@ -259,8 +307,6 @@ impl Oracle {
             arrived: sent,
             ended: NEVER,
             over: false,
-            preempted: false,
-            may_be_aborted: false,
             silenced_on: None,
         };
         self.judge_block(&attempt, unit, lba, block, now);
