@@ -247,6 +247,20 @@ impl Oracle {
         self.owed(session).is_some()
     }
 
+    /// Nothing moves any more: a function whose connection is up has its answer.
+    pub(crate) fn function_at_rest(&mut self, number: u32) {
+        let Managed {
+            function,
+            nexus,
+            sent,
+            ..
+        } = self.managed[number as usize];
+        self.violate(Rule::Answer, || {
+            let session = nexus.session;
+            format!("{function:?} of session {session}, sent at {sent}, was never answered")
+        });
+    }
+
     /// Nothing moves any more: every task of a session that is up has its answer.
     pub(crate) fn at_rest(&mut self, session: u32) {
         if let Some(&Attempt { command, sent, .. }) = self.owed(session) {

@@ -686,6 +686,7 @@ impl<T: TargetSide> World<'_, T> {
     /// A session whose tasks may have been aborted, or whose script is over, is given up when nothing
     /// moves any more. Says whether there was anything to give up.
     pub(super) fn give_up(&mut self, port: usize) -> bool {
+        self.requests_at_rest(port);
         let this = &mut self.ports[port];
         let session = this.oracle_session;
         match this.state {
@@ -712,6 +713,39 @@ impl<T: TargetSide> World<'_, T> {
                 true
             }
             State::Down => false,
+        }
+    }
+}
+
+impl<T: TargetSide> World<'_, T> {
+    /// Nothing moves any more: every login, logout and function of the port has its answer (RFC 7143
+    /// §6.3, §11.6, §11.15), unless its connection is lost.
+    fn requests_at_rest(&mut self, port: usize) {
+        for link in self.links.iter().filter(|link| link.port == port) {
+            let this = &self.ports[port];
+            match &link.near {
+                Near::Login { handshake, .. } => {
+                    let (id, cid) = (link.id, handshake.cid());
+                    self.oracle.violate(Rule::Answer, || {
+                        format!(
+                            "the login of port {port} with CID {cid} on {id} was never answered"
+                        )
+                    });
+                }
+                Near::Session(_) => {
+                    for (_, number, on) in &this.managing {
+                        if *on == link.id {
+                            self.oracle.function_at_rest(*number);
+                        }
+                    }
+                    if let State::LoggingOut(_) = this.state {
+                        self.oracle.violate(Rule::Answer, || {
+                            format!("the logout of port {port} was never answered")
+                        });
+                    }
+                }
+                Near::Gone => {}
+            }
         }
     }
 }
