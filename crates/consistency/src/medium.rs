@@ -97,7 +97,7 @@ impl Medium {
     pub(crate) fn begin_read(&self, offset: u64, bytes: usize) -> Result<(), StoreError> {
         let cache = &mut self.lock().cache;
         let rate = cache.rates.read;
-        if cache.random.per_mille(rate) {
+        if cache.fails(rate) {
             return Err(StoreError::Machine {
                 operated: Operated::Read,
                 offset,
@@ -130,7 +130,7 @@ impl Medium {
         Ok(Sync {
             number,
             dirty: file.cache.dirty(),
-            full: writes && file.cache.random.per_mille(rate),
+            full: writes && file.cache.fails(rate),
         })
     }
 
@@ -179,6 +179,12 @@ impl Medium {
         self.lock().cache.losses()
     }
 
+    /// How many operations have failed, and whether data was lost since the target started.
+    pub(crate) fn faults(&self) -> (u64, bool) {
+        let cache = &self.lock().cache;
+        (cache.faults, cache.has_lost)
+    }
+
     /// The target starts again: after a power loss, any part of what was not flushed is gone.
     pub(crate) fn restart(&self, power_lost: bool) {
         let file = &mut *self.lock();
@@ -198,7 +204,7 @@ impl File {
             return Err(StoreError::Lost);
         }
         let rate = self.cache.rates.no_space;
-        if self.cache.random.per_mille(rate) {
+        if self.cache.fails(rate) {
             return Err(StoreError::NoSpace { offset, bytes });
         }
         Ok(())

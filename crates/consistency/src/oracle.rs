@@ -149,11 +149,29 @@ struct Unit {
     keeps_reservations: bool,
     /// What is on the medium after the last power loss stays there: nothing was lost since.
     survives: bool,
+    /// When an operation on the medium failed last; 0 if none has.
+    failed: u64,
+    /// The medium has lost data since the target started.
+    has_lost: bool,
     /// Each PREEMPT AND ABORT that was carried out, or that has no answer which says otherwise.
     preempts: Vec<Preempt>,
     /// Words that COMPARE AND WRITE has replaced, by block.
     replaced: Vec<(u32, u64)>,
 }
+
+/// How much of a target is seen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View {
+    /// A read may find a block as a write that is under way has left it so far.
+    pub(crate) tears_blocks: bool,
+    /// Nothing is under way at the target when a command that was answered with BUSY is tried again
+    /// after the longest waits.
+    pub(crate) rests_when_busy: bool,
+}
+
+/// How often a command may be answered with BUSY one time after the other: the initiator tries again as
+/// often, for half a minute, and all but the first few times when nothing moves any more.
+const BUSY_TRIES: u8 = 20;
 
 /// The oracle.
 #[derive(Debug)]
@@ -166,8 +184,8 @@ pub(crate) struct Oracle {
     next_change: u32,
     /// Changes under way, with the attempt that makes each.
     changes: Vec<(u32, u8, u32)>,
-    /// A read may find a block as a write that is under way has left it so far.
-    tears_blocks: bool,
+    /// How much of the target is seen.
+    view: View,
     pub(crate) violation: Option<Violation>,
 }
 
@@ -183,7 +201,7 @@ pub(crate) struct Answered {
 enum Verdict {
     Good,
     Conflict,
-    /// BUSY, TASK SET FULL: allowed at any time, nothing was done (SAM-5 5.3.1).
+    /// BUSY, TASK SET FULL: nothing was done, and the unit takes the command later (SAM-5 5.3.1).
     Busy,
     Attention(Attention),
     NotReady,
@@ -229,7 +247,7 @@ impl Answered {
 }
 
 impl Oracle {
-    pub(crate) fn new(setup: &Setup, tears_blocks: bool) -> Oracle {
+    pub(crate) fn new(setup: &Setup, view: View) -> Oracle {
         let units = setup.units.iter().map(|unit| Unit {
             blocks: (0..unit.blocks).map(|_| Block::new()).collect(),
             bits: (0..BIT_BLOCKS).map(|_| Bits::default()).collect(),
@@ -238,6 +256,8 @@ impl Oracle {
             write_cache: unit.write_cache,
             keeps_reservations: unit.keeps_reservations,
             survives: false,
+            failed: 0,
+            has_lost: false,
             preempts: Vec::new(),
             replaced: Vec::new(),
         });
@@ -249,7 +269,7 @@ impl Oracle {
             copies: Copies::default(),
             next_change: 0,
             changes: Vec::new(),
-            tears_blocks,
+            view,
             violation: None,
         }
     }

@@ -32,6 +32,9 @@ pub(crate) struct PageCache {
     failure: Errno,
     /// How many of them were reported, by open file description.
     reported: [u64; DESCRIPTIONS],
+    /// Operations that have failed, and whether data was lost among them since the file was opened.
+    pub(crate) faults: u64,
+    pub(crate) has_lost: bool,
     pub(crate) rates: FailureRates,
     pub(crate) random: Random,
     landings: Vec<Landing>,
@@ -55,6 +58,8 @@ impl PageCache {
             failures: 0,
             failure: Errno::IO,
             reported: [0; DESCRIPTIONS],
+            faults: 0,
+            has_lost: false,
             rates,
             random: Random::new(seed),
             landings: Vec::new(),
@@ -130,10 +135,19 @@ impl PageCache {
     /// The error that is to be reported to an open file description.
     fn report(&mut self, description: usize) -> Result<(), Errno> {
         let reported = std::mem::replace(&mut self.reported[description], self.failures);
-        match reported < self.failures {
-            true => Err(self.failure),
-            false => Ok(()),
+        if reported == self.failures {
+            return Ok(());
         }
+        self.faults += 1;
+        self.has_lost = true;
+        Err(self.failure)
+    }
+
+    /// Whether an operation fails that does so `rate` times in 1000.
+    pub(crate) fn fails(&mut self, rate: u16) -> bool {
+        let fails = self.random.per_mille(rate);
+        self.faults += u64::from(fails);
+        fails
     }
 
     /// How often data that was written has been lost.
@@ -143,6 +157,7 @@ impl PageCache {
 
     /// The file is opened again, after a power loss with any part of what was not on the disk gone.
     pub(crate) fn reopen(&mut self, power_lost: bool) {
+        self.has_lost = false;
         // An error that nobody has seen is reported to who opens the file.
         let seen = self.reported.iter().max().copied().unwrap_or_default();
         self.reported = [seen.max(self.failures.saturating_sub(1)); DESCRIPTIONS];

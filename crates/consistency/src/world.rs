@@ -21,7 +21,7 @@ pub use self::sockets::{Ending, Served};
 use crate::history::{Disaster, History, Keys};
 use crate::observer::Event;
 use crate::oracle::kept::Ledger;
-use crate::oracle::{Oracle, Violation};
+use crate::oracle::{Oracle, View, Violation};
 use crate::random::Random;
 use crate::target::{TARGET, units};
 
@@ -46,8 +46,8 @@ trait TargetSide: Sized {
     /// What leads from an initiator's end of a connection to the target.
     type Wire;
 
-    /// Whether a read may meet a write of the same block half way.
-    const TEARS_BLOCKS: bool;
+    /// How much of it is seen.
+    const VIEW: View;
 
     /// Begins a connection.
     fn connect(world: &mut World<'_, Self>) -> Result<Self::Wire, String>;
@@ -183,7 +183,7 @@ impl<'a, T: TargetSide> World<'a, T> {
                 .map(|unit| vec![0; usize::from(unit.blocks)])
                 .collect(),
             bits: vec![0; setup.units.len()],
-            oracle: Oracle::new(setup, T::TEARS_BLOCKS),
+            oracle: Oracle::new(setup, T::VIEW),
             steps: 0,
             next_incident: 0,
             commands: 0,

@@ -48,6 +48,7 @@ impl Oracle {
             self.first_answer(attempt.nexus.session, now);
         }
         self.judge_attentions(&attempt, verdict, data, now);
+        self.judge_passing(&attempt, verdict);
         let preempts = &mut self.units[usize::from(attempt.unit)].preempts;
         preempts.retain(|one| one.attempt != number);
         if self
@@ -74,6 +75,36 @@ impl Oracle {
         for old in std::mem::take(&mut view.predecessors) {
             self.session_fenced(old, now);
         }
+    }
+
+    /// What answers may not say for ever, or without a cause.
+    fn judge_passing(&mut self, attempt: &Attempt, verdict: Verdict) {
+        let known = self.commands.get_mut(attempt.command);
+        match verdict {
+            Verdict::Busy => known.busy += 1,
+            _ => known.busy = 0,
+        }
+        if self.view.rests_when_busy && known.busy >= BUSY_TRIES {
+            self.violate_command(Rule::Outcome, attempt.command, || {
+                format!("was answered with BUSY {BUSY_TRIES} times, at last with nothing under way")
+            });
+        } else if verdict == Verdict::Medium && !self.may_have_failed(attempt) {
+            self.violate_command(Rule::Outcome, attempt.command, || {
+                "says that the medium has failed, which it has not".to_owned()
+            });
+        }
+    }
+
+    /// Whether the medium has failed an operation since an attempt was sent, or has lost data before.
+    fn may_have_failed(&self, attempt: &Attempt) -> bool {
+        let written = match self.commands.get(attempt.command).effect {
+            Effect::Write { unit, .. } => unit,
+            _ => attempt.unit,
+        };
+        [attempt.unit, written].into_iter().any(|unit| {
+            let unit = &self.units[usize::from(unit)];
+            unit.has_lost || unit.failed > attempt.sent
+        })
     }
 
     fn judge_attentions(
@@ -474,7 +505,9 @@ impl Oracle {
         let words = block.as_chunks::<8>().0;
         if words.iter().any(|word| *word != found.to_be_bytes()) {
             let mut words = words.iter().map(|word| u64::from_be_bytes(*word));
-            if self.tears_blocks && words.all(|word| self.may_hold(attempt, unit, lba, word, now)) {
+            if self.view.tears_blocks
+                && words.all(|word| self.may_hold(attempt, unit, lba, word, now))
+            {
                 return;
             }
             self.violate_command(Rule::Read, attempt.command, || {

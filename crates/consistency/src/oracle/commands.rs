@@ -26,6 +26,8 @@ pub(crate) struct Command {
     /// How often it was sent since it was last refused, and altogether.
     pub(crate) tries: u32,
     pub(crate) total_tries: u32,
+    /// How often it was answered with BUSY since anything else, in one session.
+    pub(crate) busy: u8,
     /// Where REGISTER AND MOVE goes.
     pub(crate) moved_to: Port,
     /// Who has sent it last.
@@ -74,6 +76,7 @@ impl Commands {
             refused: false,
             tries: 0,
             total_tries: 0,
+            busy: 0,
             nexus: Nexus {
                 port: 0,
                 session: 0,
@@ -146,6 +149,9 @@ impl Commands {
         command.tries += 1;
         command.total_tries += 1;
         command.end = NEVER;
+        if command.nexus != attempt.nexus {
+            command.busy = 0;
+        }
         command.nexus = attempt.nexus;
         command.refused = false;
         self.attempts.push(attempt);

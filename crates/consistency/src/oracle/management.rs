@@ -179,6 +179,17 @@ impl Oracle {
         }
     }
 
+    /// An operation on the medium of a unit has failed.
+    pub(crate) fn medium_failed(&mut self, unit: u8, now: u64) {
+        self.units[usize::from(unit)].failed = now;
+    }
+
+    /// Whether the medium of a unit has lost data since the target started: then all that is to be
+    /// written fails.
+    pub(crate) fn medium_has_lost(&mut self, unit: u8, has_lost: bool) {
+        self.units[usize::from(unit)].has_lost = has_lost;
+    }
+
     /// The medium of a unit has lost what was written, but for what is durable.
     pub(crate) fn data_lost(&mut self, unit: u8, now: u64) {
         self.units[usize::from(unit)].write_back_failed(&self.commands, now);

@@ -11,7 +11,7 @@ use self::links::Wire;
 use super::{Outcome, TURNS_PER_STEP, TargetSide, World, wanted};
 use crate::history::{Disaster, Setup};
 use crate::medium::{Landing, Medium};
-use crate::oracle::Rule;
+use crate::oracle::{Rule, View};
 use crate::random::Random;
 use crate::store_queue::StoreQueue;
 use crate::target::{Target, Told};
@@ -23,6 +23,8 @@ pub(crate) struct Simulated {
     mediums: Vec<Arc<Medium>>,
     /// How often each medium had lost data when the oracle heard of it last.
     losses: Vec<u64>,
+    /// How many operations had failed by then.
+    faults: Vec<u64>,
     /// The session of the oracle for each serial number at the target.
     sessions: Vec<Option<u32>>,
     /// Sessions of the initiator that were over when that one was let in, by serial number.
@@ -50,6 +52,7 @@ impl Simulated {
             target: Target::start(setup, wanted(&setup.keys), &stores.kept, 0).ok(),
             stores,
             losses: vec![0; mediums.len()],
+            faults: vec![0; mediums.len()],
             mediums,
             sessions: vec![None],
             predecessors: vec![Vec::new()],
@@ -63,7 +66,10 @@ impl Simulated {
 impl TargetSide for Simulated {
     type Wire = Wire;
 
-    const TEARS_BLOCKS: bool = false;
+    const VIEW: View = View {
+        tears_blocks: false,
+        rests_when_busy: true,
+    };
 
     fn connect(world: &mut World<'_, Simulated>) -> Result<Wire, String> {
         let keys = &world.history.setup.keys;
@@ -238,6 +244,13 @@ impl World<'_, Simulated> {
                 self.oracle.data_lost(unit as u8, now);
             }
             self.side.losses[unit] = losses;
+            let (faults, has_lost) = self.side.mediums[unit].faults();
+            if faults > self.side.faults[unit] {
+                let now = self.now;
+                self.oracle.medium_failed(unit as u8, now);
+            }
+            self.side.faults[unit] = faults;
+            self.oracle.medium_has_lost(unit as u8, has_lost);
         }
     }
 

@@ -22,8 +22,8 @@ use super::ports::State;
 use super::{Outcome, TargetSide, World};
 use crate::history::Disaster;
 use crate::medium::BLOCK_BYTES;
-use crate::oracle::Rule;
 use crate::oracle::kept::{Kept, Ledger};
+use crate::oracle::{Rule, View};
 
 /// How a target's process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,8 +121,12 @@ impl<'s> Sockets<'s> {
 impl TargetSide for Sockets<'_> {
     type Wire = Wire;
 
-    // Linux copies out of the page cache while another thread copies into it.
-    const TEARS_BLOCKS: bool = true;
+    const VIEW: View = View {
+        // Linux copies out of the page cache while another thread copies into it.
+        tears_blocks: true,
+        // The waits take no time, while a store may need any.
+        rests_when_busy: false,
+    };
 
     fn connect(world: &mut World<'_, Self>) -> Result<Wire, String> {
         let address = world.side.served.address();
