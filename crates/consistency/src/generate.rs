@@ -43,16 +43,20 @@ impl History {
             ]),
         };
         let setup = setup(random, theme);
-        let hosts = random.between(1, 3);
-        let count = random.between(hosts, 4);
-        let steps = random.pick(&[20, 60, 150]);
-        let mut sessions: Vec<Script> = (0..count)
-            .map(|number| script(random, &setup, (number % hosts) as u8, theme))
+        let hosts = hosts(random);
+        let steps = match hosts.len() {
+            0..=4 => random.pick(&[20, 60, 150]),
+            5..=8 => random.pick(&[20, 60]),
+            _ => 20,
+        };
+        let mut sessions: Vec<Script> = hosts
+            .iter()
+            .map(|host| script(random, &setup, *host, theme))
             .collect();
         let maker = Maker {
             setup: &setup,
             theme,
-            sessions: count as u8,
+            sessions: hosts.len() as u8,
             reserves: theme != Theme::Rights || !random.one_in(3),
         };
         for (number, script) in sessions.iter_mut().enumerate() {
@@ -82,6 +86,24 @@ impl History {
             schedule: random.bits(),
         }
     }
+}
+
+/// The host of each session: 1 to 4 hosts with 1 to 4 sessions each, mostly few.
+fn hosts(random: &mut Random) -> Vec<u8> {
+    let is_crowd = random.one_in(6);
+    let count = match is_crowd {
+        true => random.between(2, 4),
+        false => random.pick(&[1, 2, 2, 3]),
+    };
+    let mut hosts = Vec::new();
+    for host in 0..count as u8 {
+        let sessions = match is_crowd {
+            true => random.between(1, 4),
+            false => random.pick(&[1, 1, 1, 2]),
+        };
+        hosts.extend(std::iter::repeat_n(host, sessions));
+    }
+    hosts
 }
 
 fn setup(random: &mut Random, theme: Theme) -> Setup {
