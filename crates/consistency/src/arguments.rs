@@ -3,7 +3,7 @@
 use crate::history::Setup;
 
 impl Setup {
-    /// The arguments for what the target does, but for its name, where it listens, and its units.
+    /// All arguments but the target's name, its address and its units.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
         let keys = &self.keys;
@@ -23,12 +23,12 @@ impl Setup {
                 "--header-digest={}",
                 if keys.digests { "accept" } else { "never" }
             ),
-            // Initiators are asked for nothing when it ends: they are to see connections break.
+            // When it ends, it does not ask initiators to log out: connections are to break.
             "--drain=0s".to_owned(),
         ]
     }
 
-    /// Whether the first unit's store takes its time. Files alone are too fast for much to meet on its way.
+    /// Whether the first unit's store is slow. Plain files are so fast that few operations overlap.
     #[must_use]
     pub const fn is_slow(&self) -> bool {
         self.slow >= 200

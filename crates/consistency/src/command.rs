@@ -1,4 +1,4 @@
-//! Commands as bytes, and what they mean for the medium.
+//! Commands as CDBs and data, and their effect on the medium.
 
 use wansan_iscsi::initiator::Transfer;
 use wansan_iscsi::scsi::Identity;
@@ -6,14 +6,14 @@ use wansan_iscsi::scsi::Identity;
 use crate::history::{BIT_BLOCKS, ReserveOut, Scsi, Setup};
 use crate::medium::BLOCK_BYTES;
 
-/// What a block says that a command has written: the command, and the block's LBA.
+/// The word that a command writes to a block: the number of the command, and the block's LBA.
 ///
-/// A block is its word again and again, so that one that is torn inside shows.
+/// The word fills the whole block, so that a torn block shows.
 pub(crate) const fn word(command: u32, lba: u32) -> u64 {
     (command as u64 + 1) << 16 | lba as u64
 }
 
-/// The command whose word it is; `None` for zeros.
+/// The command that wrote a word; `None` for zeros.
 pub(crate) const fn writer(word: u64) -> Option<u32> {
     match word >> 16 {
         0 => None,
@@ -21,7 +21,7 @@ pub(crate) const fn writer(word: u64) -> Option<u32> {
     }
 }
 
-/// In place of the LBA in what WRITE SAME writes.
+/// The LBA in the word of WRITE SAME.
 pub(crate) const ANY_LBA: u32 = 0xffff;
 
 /// A run of blocks of a unit.
@@ -37,7 +37,7 @@ impl Blocks {
     }
 }
 
-/// What blocks hold after a write.
+/// The content of blocks after a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     /// [`word`] of each block.
@@ -46,18 +46,18 @@ pub(crate) enum Content {
     Same,
     /// Zeros.
     Zero,
-    /// What another run of blocks held, of the unit in the first place.
+    /// The content of another run of blocks.
     Copied { unit: u8, from: u32 },
 }
 
-/// What a command does on the medium.
+/// The effect of a command on the medium.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Nothing: it asks, or changes the unit's state.
+    /// None: it reads or changes the unit's state.
     None,
-    /// Sends the blocks back.
+    /// Returns the blocks.
     Read(Blocks),
-    /// Reads the blocks, and says whether they are these words.
+    /// Compares the blocks with these words.
     Verify(Blocks, Vec<u64>),
     /// Writes the blocks of a unit.
     Write {
@@ -67,7 +67,7 @@ pub(crate) enum Effect {
         /// On the medium when it is answered.
         durable: bool,
     },
-    /// If the blocks are these words, writes them.
+    /// Writes the blocks if they hold these words.
     CompareAndWrite {
         blocks: Blocks,
         expected: Vec<u64>,
@@ -75,9 +75,9 @@ pub(crate) enum Effect {
     },
     /// Sets a bit of a block.
     Or { lba: u32, bit: u32, durable: bool },
-    /// Brings blocks to the medium.
+    /// Flushes blocks to the medium.
     Flush { blocks: Blocks, immediate: bool },
-    /// Says which blocks from `lba` on are deallocated.
+    /// Returns which blocks from `lba` on are deallocated.
     Status { lba: u32 },
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Built {
     pub(crate) effect: Effect,
 }
 
-/// What building a command takes from around it.
+/// The context in which a command is built.
 pub(crate) struct Surroundings<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) identities: &'a [Identity],
@@ -97,7 +97,7 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) number: u32,
     /// Number of the ORWRITE among those of the unit.
     pub(crate) bit: u32,
-    /// What was last seen in the unit's blocks.
+    /// The last word read from each of the unit's blocks.
     pub(crate) seen: &'a [u64],
     /// The initiator port of each session.
     pub(crate) ports: &'a [(String, [u8; 6])],
@@ -445,7 +445,7 @@ fn reserve_out(cdb: &mut [u8; 16], out: ReserveOut, around: &Surroundings<'_>) -
     if out.action == 7 {
         // REGISTER AND MOVE: flags, the relative target port, and a TransportID.
         let port = out.action_key.saturating_sub(1);
-        // In a history that was made smaller, that session may be missing.
+        // In a shrunk history that session may be missing.
         let place = usize::from(port).min(around.ports.len() - 1);
         let (name, isid) = &around.ports[place];
         list[17] = u8::from(out.unregister) << 1 | u8::from(out.persist);

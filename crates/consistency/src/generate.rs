@@ -9,12 +9,12 @@ use crate::history::{
 use crate::medium::{BLOCK_BYTES, FailureRates};
 use crate::random::Random;
 
-/// What a history is mostly about. Each has its own mix, so that rare meetings become likely.
+/// The main subject of a history. Each has its own mix of steps, so that rare interleavings become likely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Theme {
     /// Reads and writes, with connections that are lost.
     Data,
-    /// Data whose durability counts.
+    /// Flushes and power losses.
     Flushes,
     /// Task management.
     Management,
@@ -142,7 +142,7 @@ fn setup(random: &mut Random, theme: Theme) -> Setup {
     }
 }
 
-/// The window is what the bound on unsolicited data lets it be, and FirstBurstLength comes in short
+/// The bound on unsolicited data limits the command window, and FirstBurstLength takes several short
 /// PDUs.
 fn bursts(random: &mut Random) -> Setup {
     let unit = UnitSetup {
@@ -191,7 +191,7 @@ fn script(random: &mut Random, setup: &Setup, host: u8, theme: Theme) -> Script 
     let mut keys = match random.one_in(2) {
         _ if theme == Theme::Bursts => setup.keys,
         true => keys(random),
-        // What the target wants is then mostly what is in force.
+        // Negotiation then mostly results in the target's values.
         false => Keys {
             connections: random.between(1, 4) as u16,
             ..setup.keys
@@ -217,7 +217,7 @@ struct Maker<'a> {
     setup: &'a Setup,
     theme: Theme,
     sessions: u8,
-    /// Otherwise registrations come and go, and nothing else keeps a preempted nexus from writing.
+    /// Otherwise nothing but the loss of its registration keeps a preempted nexus from writing.
     reserves: bool,
 }
 

@@ -1,20 +1,20 @@
-//! What a run is made of: plain data that a seed generates and that can be made smaller.
+//! The input of a run: plain data that a seed generates and that can be shrunk.
 
 use serde::{Deserialize, Serialize};
 use wansan_iscsi::target::UNSOLICITED_BYTES;
 
 use crate::medium::FailureRates;
 
-/// All that determines a run.
+/// The whole input of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
     /// The target.
     pub setup: Setup,
     /// The initiators' sessions.
     pub sessions: Vec<Script>,
-    /// What happens to the target, in the order of [`Incident::after`].
+    /// Restarts of the target, in the order of [`Incident::after`].
     pub incidents: Vec<Incident>,
-    /// Seed of the schedule: which bytes move when, and what the stores do when.
+    /// Seed of the schedule: when bytes move and when stores work.
     pub schedule: u64,
 }
 
@@ -36,7 +36,7 @@ pub struct Setup {
     pub slow: u16,
     /// How often stores fail.
     pub failures: FailureRates,
-    /// What the target negotiates for.
+    /// The target's login parameters.
     pub keys: Keys,
 }
 
@@ -57,7 +57,7 @@ pub struct UnitSetup {
     pub keeps_reservations: bool,
 }
 
-/// What an end negotiates for (RFC 7143 §13).
+/// Login parameters of one end (RFC 7143 §13).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keys {
     /// ErrorRecoveryLevel.
@@ -80,54 +80,54 @@ pub struct Keys {
     pub digests: bool,
 }
 
-/// One session of an initiator, and what it does one after the other. When it is lost or logged
-/// out, and something is left to do, another one follows.
+/// One session of an initiator, with its steps in order. When it is lost or logged out before the last
+/// step, another session continues.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Script {
-    /// Which initiator: sessions of one have the same iSCSI name.
+    /// The initiator: its sessions have the same iSCSI name.
     pub host: u8,
-    /// What it negotiates for.
+    /// Its login parameters.
     pub keys: Keys,
     /// Which connection takes a command: the one with the least data under way, or the one with the
     /// fewest commands.
     #[serde(default)]
     pub least_bytes: bool,
-    /// Commands under way at once, at most.
+    /// Commands in flight at most.
     pub depth: u8,
-    /// After a loss, what was under way is sent again by the session itself.
+    /// After a loss, the initiator resends the commands that were in flight.
     pub replays: bool,
-    /// What it does.
+    /// Its steps.
     pub steps: Vec<Step>,
 }
 
-/// One thing that an initiator does.
+/// One step of an initiator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// Sends a command to the unit.
     Do(u8, Scsi),
-    /// Waits until nothing is under way.
+    /// Waits until no command is in flight.
     Await,
     /// Sends a task management function for the unit.
     Manage(u8, Function),
-    /// The connection with that CID, if there is one, carries nothing towards the target for so many
-    /// turns.
+    /// Stalls the connection with that CID, if there is one: for so many turns it carries no bytes
+    /// towards the target.
     Stall(u16, u8),
     /// Loses the connection with that CID, if there is one.
     Cut(u16),
-    /// Loses all connections, and goes on in a session that takes the place of this one.
+    /// Loses all connections, and continues in a session that reinstates this one.
     Reinstate,
-    /// Loses all connections, and goes on in a session with another ISID.
+    /// Loses all connections, and continues in a session with another ISID.
     Renew,
-    /// Logs out, and goes on in a new session.
+    /// Logs out, and continues in a new session.
     Logout,
-    /// Is silent for this many seconds, and so are all others.
+    /// Virtual time advances by so many seconds for all.
     Sleep(u8),
 }
 
 /// Task management functions (RFC 7143 §11.5.1). TASK REASSIGN is the session's own to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Function {
-    /// ABORT TASK of the oldest command under way.
+    /// ABORT TASK of the oldest command in flight.
     AbortTask,
     /// ABORT TASK SET.
     AbortTaskSet,
@@ -171,7 +171,7 @@ pub enum Scsi {
         blocks: u16,
         compare: bool,
     },
-    /// With `compare`, the data is what was last seen there.
+    /// With `compare`, the data is what was last read there.
     Verify {
         lba: u16,
         blocks: u16,
@@ -181,7 +181,7 @@ pub enum Scsi {
         lba: u16,
         blocks: u16,
     },
-    /// 0 blocks are all up to the end.
+    /// 0 blocks mean all up to the end.
     Synchronize {
         lba: u16,
         blocks: u16,
@@ -196,7 +196,7 @@ pub enum Scsi {
         lba: u16,
         blocks: u16,
     },
-    /// Compares with what was last seen there.
+    /// Compares with the data last read there.
     CompareAndWrite {
         lba: u16,
         blocks: u8,
@@ -261,21 +261,21 @@ pub struct ReserveOut {
     pub unregister: bool,
 }
 
-/// Something that happens to the target.
+/// A restart of the target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incident {
-    /// After how many steps of all scripts together.
+    /// After so many steps of all scripts together.
     pub after: u32,
-    /// What.
+    /// Its kind.
     pub what: Disaster,
 }
 
-/// What can happen to the target.
+/// Kinds of restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Disaster {
-    /// The process is killed and started again.
+    /// The process is killed and restarted.
     Kill,
-    /// The power is lost and comes back.
+    /// The power is lost and restored.
     PowerLoss,
 }
 

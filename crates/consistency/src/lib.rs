@@ -1,13 +1,13 @@
-//! A machine that tries to catch the target breaking its word: a whole target with many initiators,
-//! in one thread and in virtual time, and an oracle that knows what the standards allow.
+//! A simulation of a whole iSCSI target with many initiators, in one thread and in virtual time, and an
+//! oracle that checks every answer against the standards.
 //!
-//! A [`History`] is plain data: the target, its units, what each initiator does and what happens to
-//! the target. A seed generates one ([`History::of_seed`]); [`History::run`] carries it out. The
-//! machines are the real ones ([`wansan_iscsi::target`], [`wansan_iscsi::initiator`]), and the seed
-//! of the schedule decides which bytes move when and what the stores do when.
+//! A [`History`] is plain data: the target, its logical units, the steps of each initiator, and the
+//! restarts of the target. A seed generates one ([`History::of_seed`]); [`History::run`] executes it. The
+//! state machines are those of the product ([`wansan_iscsi::target`], [`wansan_iscsi::initiator`]). The
+//! seed of the schedule decides when bytes move and when stores work.
 //!
-//! [`History::run_against`] carries it out against a target in a process of its own, over TCP, with the same
-//! initiators and the same oracle. Then the seed decides what is tried, and the machine when it happens.
+//! [`History::run_against`] executes it against a target process over TCP, with the same initiators and
+//! the same oracle. The seed then decides the steps, and the machine their timing.
 
 mod arguments;
 mod command;

@@ -26,8 +26,8 @@ pub struct FailureRates {
 
 /// The store of a unit.
 ///
-/// As a [`Store`] it carries an operation out at one instant, and none that brings data to the disk
-/// while another one [does](Medium::syncs); who wants it torn moves blocks one by one with
+/// As a [`Store`] it executes an operation at one instant, and a sync only while no other one
+/// [runs](Medium::syncs). To tear an operation, a caller moves blocks one by one with
 /// [`Medium::land`] and [`Medium::fetch`], and takes the steps of a sync one after the other with
 /// [`Medium::begin_sync`], [`Medium::flush_now`] or [`Medium::write_now`], [`Medium::returned`] and
 /// [`Medium::verdict`].
@@ -39,7 +39,7 @@ pub(crate) struct Medium {
     file: Mutex<File>,
 }
 
-/// A block that has changed, and what it says now.
+/// A block that has changed, with its first word now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Landing {
     pub(crate) lba: u32,
@@ -56,7 +56,7 @@ struct File {
 #[derive(Debug, Clone)]
 pub(crate) struct Sync {
     number: u64,
-    /// What is to be on the disk when it succeeds.
+    /// The blocks that it has to write to the disk.
     dirty: Vec<u32>,
     /// The file system has no room for what it writes.
     pub(crate) full: bool,
@@ -134,7 +134,7 @@ impl Medium {
         })
     }
 
-    /// What a flush comes to in the kernel.
+    /// The kernel's result of a flush.
     pub(crate) fn flush_now(&self, sync: &Sync) -> Result<(), SyncError> {
         durability::sync(&Opened {
             dirty: sync.dirty.clone(),
@@ -142,7 +142,7 @@ impl Medium {
         })
     }
 
-    /// What a write with FUA comes to in the kernel, when its blocks have landed.
+    /// The kernel's result of a write with FUA whose blocks have landed.
     pub(crate) fn write_now(
         &self,
         sync: &Sync,
@@ -158,13 +158,13 @@ impl Medium {
         durability::write_synced(&opened, offset, bytes)
     }
 
-    /// A sync has returned from the kernel. Gives what to ask for its verdict with.
+    /// A sync has returned from the kernel. Returns the argument for [`Medium::verdict`].
     pub(crate) fn returned(&self, sync: &Sync, result: &Result<(), SyncError>) -> u64 {
         let lost = matches!(result, Err(SyncError::Lost(_)));
         self.lock().order.returned(sync.number, lost)
     }
 
-    /// Whether a sync that has returned is to be believed; `None` as long as nobody knows.
+    /// The verdict on a sync that has returned; `None` while earlier ones are in the kernel.
     pub(crate) fn verdict(&self, begun: u64) -> Option<Result<(), StoreError>> {
         self.lock().order.verdict(begun)
     }
@@ -185,14 +185,14 @@ impl Medium {
         (cache.faults, cache.has_lost)
     }
 
-    /// The target starts again: after a power loss, any part of what was not flushed is gone.
+    /// The target restarts: after a power loss, any part of what was not flushed is lost.
     pub(crate) fn restart(&self, power_lost: bool) {
         let file = &mut *self.lock();
         file.order = SyncOrder::default();
         file.cache.reopen(power_lost);
     }
 
-    /// What has changed since the last call.
+    /// Takes the changes since the last call.
     pub(crate) fn take_landings(&self, into: &mut Vec<Landing>) {
         self.lock().cache.take_landings(into);
     }
@@ -210,7 +210,7 @@ impl File {
         Ok(())
     }
 
-    /// Carries out a sync at one instant.
+    /// Executes a sync at one instant.
     fn sync(
         &mut self,
         call: impl FnOnce(&Opened<'_>) -> Result<(), SyncError>,
@@ -251,7 +251,7 @@ pub(crate) fn word_of(block: &[u8]) -> u64 {
     u64::from_be_bytes(word)
 }
 
-/// The blocks of a range of bytes, which has whole ones.
+/// The blocks of a range of bytes, which begins and ends at block boundaries.
 fn blocks_of(offset: u64, bytes: usize) -> core::ops::Range<usize> {
     let first = offset as usize / BLOCK_BYTES;
     first..first + bytes / BLOCK_BYTES
@@ -312,7 +312,7 @@ impl Store for Medium {
     fn extent_at(&self, offset: u64) -> Result<Extent, StoreError> {
         let file = self.lock();
         let first = offset as usize / BLOCK_BYTES;
-        // Blocks of zeros count as deallocated, however they came to be.
+        // Blocks of zeros count as deallocated, whoever wrote the zeros.
         let is_allocated = |lba: usize| word_of(file.cache.block(lba)) != 0;
         let allocated = is_allocated(first);
         let mut rest = first..self.blocks;

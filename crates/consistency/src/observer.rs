@@ -1,4 +1,4 @@
-//! What an observer of a connection's byte streams sees, apart from either end's machines.
+//! Reads a connection's byte streams independently of the product's parsers at either end.
 
 use wansan_iscsi::scsi::Sense;
 use wansan_iscsi::sequence::Sn;
@@ -6,7 +6,7 @@ use wansan_iscsi::wire::{RESERVED_TAG, ScsiStatus};
 
 use crate::oracle::Answered;
 
-/// Something that a PDU says.
+/// An event that a PDU means.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     /// SCSI Command.
@@ -25,9 +25,9 @@ pub(crate) enum Event {
     Managed { tag: u32, result: u8 },
     /// Logout Response; 0 is success.
     LoggedOut { tag: u32, result: u8 },
-    /// Reject, and why.
+    /// Reject, with its reason.
     Reject { reason: u8 },
-    /// The rules of numbers are broken.
+    /// A sequence number is wrong.
     Wrong(String),
 }
 
@@ -43,8 +43,8 @@ struct Framer {
 }
 
 impl Framer {
-    /// Takes `bytes` up to the end of a PDU at which `pdu`, called with each header and the data of
-    /// answers, says to stop. Gives how many are left.
+    /// Calls `pdu` with each header, and the data of SCSI Responses, until it returns true. Returns how
+    /// many bytes are left.
     fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -70,7 +70,7 @@ impl Framer {
                 };
                 self.rest = ahs + 4 * usize::from(header_digest) + data.next_multiple_of(4);
                 self.rest += 4 * usize::from(data_digest && data > 0);
-                // A header digest stands before the data; answers are read without.
+                // A header digest precedes the data.
                 self.keep = match code {
                     0x21 => 4 * usize::from(header_digest) + data,
                     _ => 0,
@@ -135,7 +135,7 @@ impl Observer {
                 0x02 => {
                     let referenced = be32(header, 20);
                     if header[1] & 0x7f == 8 {
-                        // TASK REASSIGN: DataSN goes on where the initiator says (§11.5.6).
+                        // TASK REASSIGN: DataSN continues at ExpDataSN (§11.5.6).
                         data_sns.retain(|(one, _)| *one != referenced);
                         data_sns.push((referenced, be32(header, 36)));
                     } else {
@@ -157,8 +157,8 @@ impl Observer {
         });
     }
 
-    /// Bytes that the initiator has received, up to the end of the first PDU that says something.
-    /// Gives how many are left.
+    /// Bytes that the initiator has received, up to the end of the first PDU that is an event. Returns
+    /// how many are left.
     pub(crate) fn back(&mut self, bytes: &[u8], events: &mut Vec<Event>) -> usize {
         let Observer {
             back,
@@ -183,7 +183,7 @@ impl Observer {
             if code == 0x23 {
                 *stat_sn = Some(found.next());
             } else if has_status && let Some(expected) = *stat_sn {
-                // §4.2.2.2: StatSN counts by one; what was lost is sent again with its own.
+                // §4.2.2.2: StatSN counts by one; a retransmitted status has its own.
                 is_new = found == expected;
                 if is_new {
                     *stat_sn = Some(expected.next());

@@ -1,8 +1,8 @@
-//! What the standards allow, told what an observer of all initiators sees.
+//! The oracle: checks what the initiators observe against the standards.
 //!
-//! It does not know how the target works. It is told when commands and functions are sent and
-//! answered, when sessions begin and end, and when a block changes on a medium; and it states for
-//! each answer whether any order of what was under way explains it.
+//! It does not know how the target works. Its input is when commands and functions are sent and
+//! answered, when sessions begin and end, and when a block changes on a medium. It checks for each
+//! answer whether any order of the commands in flight explains it.
 
 pub(crate) mod attentions;
 pub(crate) mod blocks;
@@ -18,13 +18,13 @@ use self::blocks::{Bits, Block, NEVER, Wrong};
 use self::commands::{Attempt, Commands};
 use self::copies::Copies;
 use self::possible::Possible;
-use self::rights::{Change, Class, Nexus, Out, Outcome, Port, Rights, Told, class_of};
+use self::rights::{Change, Class, Established, Nexus, Out, Outcome, Port, Rights, class_of};
 use crate::command::{Blocks, Content, Effect, word, writer};
 use crate::history::{BIT_BLOCKS, Function, Scsi, Setup};
 use crate::medium::BLOCK_BYTES;
 use crate::world::out_of;
 
-/// Something that the standards do not allow.
+/// A violation of the standards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The rule that was broken.
@@ -36,12 +36,12 @@ pub struct Violation {
 /// The oracle's rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// A read returns what a write that is not over yet, or the last one that is, has left; after a
-    /// power loss, what a write that SYNCHRONIZE CACHE, FUA or a cleared WCE has brought to the
-    /// medium has left, or a later one (SBC-3 4.10, 4.15).
+    /// A read returns the data of the last completed write or of one in flight; after a power loss, that
+    /// of the last write made durable by SYNCHRONIZE CACHE, FUA or a cleared WCE, or of a later one
+    /// (SBC-3 4.10, 4.15).
     Read,
-    /// A command that has ended, by its answer or by that of what has ended it, changes the medium
-    /// no more (SAM-5 5.6, RFC 7143 §11.5.1, §11.14, §6.3.5).
+    /// A command changes the medium no more after its answer, or after the answer of whatever ended it
+    /// (SAM-5 5.6, RFC 7143 §11.5.1, §11.14, §6.3.5).
     Landing,
     /// A command that was refused changes nothing (SAM-5 5.3.1).
     Refused,
@@ -49,30 +49,30 @@ pub enum Rule {
     Rights,
     /// Commands are in conflict with reservations as the tables say (SPC-4 5.13.1).
     Conflict,
-    /// A unit attention is reported once to each nexus that it concerns, and to no other; a reset
-    /// before all others, which have no order among each other (SAM-5 5.14).
+    /// Each nexus that a unit attention is established for reports it once, and no other nexus does; a
+    /// reset goes first, and all others have no order (SAM-5 5.14).
     Attention,
-    /// A command has the outcome that its unit's state asks for (SBC-3, SPC-4).
+    /// The state of its unit explains how a command ends (SBC-3, SPC-4).
     Outcome,
-    /// Each task has one answer, or none when it was aborted (SAM-5 5.3, RFC 7143 §11.4, §11.6).
+    /// Each task has one answer, or none when it was aborted; each function, login and logout has one
+    /// (SAM-5 5.3, RFC 7143 §6.3, §11.4, §11.6, §11.15).
     Answer,
-    /// Numbers of commands, statuses and data (RFC 7143 §4.2.2).
+    /// CmdSN, StatSN, DataSN and R2TSN (RFC 7143 §4.2.2).
     Numbers,
     /// Commands of a session are delivered in CmdSN order (RFC 7143 §4.2.2.1).
     Order,
-    /// The other end broke the protocol, or said so of this one (RFC 7143).
+    /// One end broke the protocol, as the other one reports (RFC 7143).
     Protocol,
-    /// What a command returns of its unit's state is what held while it was under way (SPC-4 6.13,
-    /// 7.5).
+    /// A command returns a state that its unit had while it was in flight (SPC-4 6.13, 7.5).
     Contents,
-    /// Two COMPARE AND WRITE have replaced the same content (SBC-3 5.2).
+    /// No two COMPARE AND WRITE replace the same content (SBC-3 5.2).
     Atomic,
 }
 
-/// Changes of one unit that are under way at once.
+/// Changes of one unit's state in flight at most.
 const CHANGES: usize = 3;
 
-/// Ways in which one unit may stand at once.
+/// Possible states of one unit at most.
 const WAYS: usize = 256;
 
 /// A task management function under way.
@@ -85,9 +85,9 @@ struct Managed {
     cmd_sn: u32,
     /// The attempt that ABORT TASK is for.
     task: Option<u32>,
-    /// The change of each unit that it makes.
+    /// Its change of each unit's state.
     changes: Vec<(u8, u32)>,
-    /// Attempts that are over when it is answered.
+    /// Attempts that end with its answer.
     ends: Vec<u32>,
     /// When it was answered, or its session was over at the target; [`NEVER`] before.
     over: u64,
@@ -97,7 +97,7 @@ struct Managed {
 }
 
 impl Managed {
-    /// Whether it is a reset of the unit that was under way at some time from `from` to `to`.
+    /// Whether it is a reset of the unit that was in flight at some time from `from` to `to`.
     fn resets(&self, unit: u8, from: u64, to: u64) -> bool {
         let resets = matches!(self.function, Function::UnitReset | Function::TargetReset);
         resets && self.units.contains(&unit) && self.sent < to && self.over > from
@@ -116,7 +116,7 @@ impl Managed {
 #[derive(Debug)]
 struct Preempt {
     attempt: u32,
-    /// The ports whose tasks it may have ended, when its answer says so; any but its own otherwise.
+    /// The ports whose tasks it may have ended; without an answer, any but its own.
     ports: Option<Vec<Port>>,
 }
 
@@ -129,11 +129,11 @@ struct SessionView {
     recovery: u8,
     /// Attempts without an answer.
     open: Vec<u32>,
-    /// The initiator has given it up.
+    /// The initiator has dropped it.
     is_lost: bool,
-    /// The target has noticed that it is over.
+    /// The target has ended it.
     is_gone: bool,
-    /// Sessions of the same initiator that were over at the target before this one began.
+    /// Sessions of the same initiator that had ended at the target before this one began.
     predecessors: Vec<u32>,
 }
 
@@ -147,13 +147,13 @@ struct Unit {
     attentions: Vec<Attentions>,
     write_cache: bool,
     keeps_reservations: bool,
-    /// What is on the medium after the last power loss stays there: nothing was lost since.
+    /// No data was lost since the last power loss.
     survives: bool,
     /// When an operation on the medium failed last; 0 if none has.
     failed: u64,
     /// The medium has lost data since the target started.
     has_lost: bool,
-    /// Each PREEMPT AND ABORT that was carried out, or that has no answer which says otherwise.
+    /// Each PREEMPT AND ABORT that ended with GOOD or has no answer.
     preempts: Vec<Preempt>,
     /// Words that COMPARE AND WRITE has replaced, by block.
     replaced: Vec<(u32, u64)>,
@@ -162,15 +162,14 @@ struct Unit {
 /// How much of a target is seen.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View {
-    /// A read may find a block as a write that is under way has left it so far.
+    /// A read may return a block that a write in flight has changed in part.
     pub(crate) tears_blocks: bool,
-    /// Nothing is under way at the target when a command that was answered with BUSY is tried again
-    /// after the longest waits.
+    /// The target is idle whenever an initiator retries after one of the long waits for BUSY.
     pub(crate) rests_when_busy: bool,
 }
 
-/// How often a command may be answered with BUSY one time after the other: the initiator tries again as
-/// often, for half a minute, and all but the first few times when nothing moves any more.
+/// Consecutive BUSY answers to a command that are too many. The initiator retries as often, over half a
+/// minute, and in virtual time all but the first few retries find the target idle.
 const BUSY_TRIES: u8 = 20;
 
 /// The oracle.
@@ -182,7 +181,7 @@ pub(crate) struct Oracle {
     managed: Vec<Managed>,
     copies: Copies,
     next_change: u32,
-    /// Changes under way, with the attempt that makes each.
+    /// Changes in flight: number, unit and attempt.
     changes: Vec<(u32, u8, u32)>,
     /// How much of the target is seen.
     view: View,
@@ -196,7 +195,7 @@ pub(crate) struct Answered {
     pub(crate) sense: Option<Sense>,
 }
 
-/// What an answer says.
+/// The meaning of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Good,
@@ -208,7 +207,7 @@ enum Verdict {
     Protected,
     Illegal,
     Miscompare,
-    /// The medium failed: part of it may have been done.
+    /// The medium failed: the command may have been executed in part.
     Medium,
     /// COPY TARGET DEVICE NOT REACHABLE and the like.
     Unreachable,
@@ -293,15 +292,14 @@ impl Oracle {
         }
     }
 
-    /// The sessions of an initiator that are over at the target.
+    /// The sessions of an initiator that have ended at the target.
     pub(crate) fn gone_sessions(&self, host: u8) -> Vec<u32> {
         let gone = |(_, other): &(u32, &SessionView)| other.host == host && other.is_gone;
         let sessions = (0..).zip(&self.sessions).filter(gone);
         sessions.map(|(number, _)| number).collect()
     }
 
-    /// A session has begun, whose first answer says that its `predecessors` are over; gives its
-    /// number.
+    /// A session has begun; its first answer implies the end of its `predecessors`. Returns its number.
     pub(crate) fn session_began(
         &mut self,
         host: u8,
@@ -350,8 +348,7 @@ impl Oracle {
         number
     }
 
-    /// The nexus of the session is no more: what RESERVE (6) had reserved for it is free, if only
-    /// when the target finds out.
+    /// The nexus of the session is lost: the target releases its RESERVE (6) now or when it notices.
     fn nexus_lost(&mut self, session: u32, now: u64) {
         let nexus = self.sessions[session as usize].nexus;
         for unit in &mut self.units {
@@ -362,13 +359,13 @@ impl Oracle {
                 let change = self.next_change;
                 self.next_change += 1;
                 unit.possible.begin(change, Change::NexusLoss, nexus, now);
-                // It may have happened or not for ever, which nothing asks to be settled.
+                // Both outcomes stay possible, as no answer decides.
                 unit.possible.abandon(change, now);
             }
         }
     }
 
-    /// The initiator has given up a session.
+    /// The initiator has dropped a session.
     pub(crate) fn session_lost(&mut self, session: u32, now: u64) {
         let view = &mut self.sessions[session as usize];
         view.is_lost = true;
@@ -378,19 +375,19 @@ impl Oracle {
         self.nexus_lost(session, now);
     }
 
-    /// The target has noticed that a session is over.
+    /// The target has ended a session.
     pub(crate) fn session_gone(&mut self, session: u32, now: u64) {
         self.sessions[session as usize].is_gone = true;
         self.functions_over(session, now);
         self.nexus_lost(session, now);
     }
 
-    /// The session is over at the target from now on, or will be.
+    /// The target ends the session now or later.
     pub(crate) fn session_ends(&mut self, session: u32, now: u64) {
         self.nexus_lost(session, now);
     }
 
-    /// Nothing of a session can be carried out any more.
+    /// No command of a session can be executed any more.
     pub(crate) fn session_fenced(&mut self, session: u32, now: u64) {
         self.functions_over(session, now);
         for number in 0..self.commands.attempts.len() {
@@ -401,7 +398,7 @@ impl Oracle {
         }
     }
 
-    /// A session was logged out: what it had under way is over (RFC 7143 §11.14).
+    /// A session was logged out: its tasks have ended (RFC 7143 §11.14).
     pub(crate) fn logged_out(&mut self, session: u32, now: u64) {
         self.session_fenced(session, now);
     }
@@ -419,8 +416,8 @@ impl Oracle {
         }
     }
 
-    /// The initiator has sent the command of an attempt anew, as a new task with the same tag: nobody
-    /// waits for the old one's answer.
+    /// The initiator has resent the command of an attempt as a new task with the same tag: the old task
+    /// will have no answer.
     pub(crate) fn superseded(&mut self, number: u32) {
         let attempt = &mut self.commands.attempts[number as usize];
         attempt.over = true;
@@ -428,13 +425,13 @@ impl Oracle {
         self.sessions[session].open.retain(|open| *open != number);
     }
 
-    /// Nobody will ever say what has become of an attempt, or may yet.
+    /// An attempt will have no answer, and may or may not have been executed.
     pub(crate) fn unsure(&mut self, number: u32) {
         self.superseded(number);
     }
 
-    /// Whether another change of a unit's state may begin: the oracle looks at each order of those that are
-    /// under way, and remembers both outcomes of those that nobody has answered.
+    /// Whether another change of a unit's state may begin: the oracle checks each order of those in
+    /// flight, and keeps both outcomes of those without an answer.
     pub(crate) fn may_change(&self, unit: u8) -> bool {
         let possible = &self.units[usize::from(unit)].possible;
         possible.pending() < CHANGES && possible.ways() < WAYS
@@ -503,30 +500,30 @@ impl Oracle {
     ) -> u32 {
         let change = self.next_change;
         self.next_change += 1;
-        let told = self.units[usize::from(unit)]
+        let established = self.units[usize::from(unit)]
             .possible
             .begin(change, what, nexus, now);
         self.changes.push((change, unit, made_by));
-        for one in told {
-            self.tell(unit, one, nexus, |attentions, attention| {
+        for one in established {
+            self.note_established(unit, one, nexus, |attentions, attention| {
                 attentions.may(attention, now);
             });
         }
         change
     }
 
-    /// Applies `note` to the attentions of the sessions that `told` names.
-    fn tell(
+    /// Applies `note` to the attentions of the sessions that one is established for.
+    fn note_established(
         &mut self,
         unit: u8,
-        (port, attention): Told,
+        (port, attention): Established,
         by: Nexus,
         mut note: impl FnMut(&mut Attentions, Attention),
     ) {
         let attentions = self.units[usize::from(unit)].attentions.iter_mut();
         for (view, attentions) in self.sessions.iter().zip(attentions) {
-            let is_told = port == Port::MAX || view.nexus.port == port;
-            if is_told && view.nexus.session != by.session {
+            let is_hit = port == Port::MAX || view.nexus.port == port;
+            if is_hit && view.nexus.session != by.session {
                 note(attentions, attention);
             }
         }
@@ -559,7 +556,7 @@ impl Oracle {
         }
     }
 
-    /// A command is sent again: what was lost of it is written again.
+    /// A command is resent: it may write again what was lost.
     fn write_begins_again(&mut self, command: u32, now: u64) {
         self.copy_begins(command, now);
         let (unit, sent) = (
@@ -584,14 +581,14 @@ impl Oracle {
         }
     }
 
-    /// When the oldest command that may still be answered was sent.
+    /// When the oldest open attempt was sent.
     fn oldest_open(&self) -> u64 {
         let open = self.sessions.iter().flat_map(|view| view.open.first());
         let sent = open.map(|attempt| self.commands.attempts[*attempt as usize].sent);
         sent.min().unwrap_or(NEVER)
     }
 
-    /// The target has taken in what a session has sent before `exp_cmd_sn`.
+    /// The target has received the commands of a session before `exp_cmd_sn`.
     pub(crate) fn arrived(&mut self, session: u32, exp_cmd_sn: u32, now: u64) {
         for attempt in &self.sessions[session as usize].open {
             let attempt = &mut self.commands.attempts[*attempt as usize];
@@ -601,7 +598,7 @@ impl Oracle {
         }
     }
 
-    /// A block has changed on the medium.
+    /// A block has changed on the medium: checks who may change it.
     pub(crate) fn landed(&mut self, unit: u8, lba: u32, found: u64, now: u64) {
         let Some(command) = writer(found) else { return };
         if command as usize >= self.commands.commands.len() {

@@ -1,4 +1,4 @@
-//! A file in a kernel's page cache, in front of a disk that fails.
+//! A model of a file in Linux's page cache, on a disk that fails.
 
 use wansan_san::store::durability::SyncedFile;
 
@@ -17,9 +17,9 @@ const WITNESS: usize = 1;
 
 /// Blocks in the cache and on the disk.
 ///
-/// The kernel may write a block back at any time. When that fails, it forgets as Linux does: the block
-/// counts as clean and may be read from the disk again, and each open file description has the error
-/// reported to it once (Documentation/core-api/errseq.rst).
+/// The kernel may write a block back at any time. A failed write-back is handled as in Linux: the block
+/// counts as clean and may be read from the disk again, and each open file description reports the error
+/// once (Documentation/core-api/errseq.rst).
 #[derive(Debug)]
 pub(crate) struct PageCache {
     /// What reads return.
@@ -40,7 +40,7 @@ pub(crate) struct PageCache {
     landings: Vec<Landing>,
 }
 
-/// How a block in the cache stands to the disk.
+/// The state of a block in the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Clean,
@@ -76,7 +76,7 @@ impl PageCache {
 
     /// Writes a block into the cache.
     pub(crate) fn land(&mut self, lba: usize, block: &[u8]) {
-        // Each version of a block may be the one that survives.
+        // Any version of a block may be the one that survives a power loss.
         if self.states[lba] == State::Dirty && self.random.one_in(4) {
             self.write_back(&[lba as u32], self.rates.flush / 8);
         }
@@ -101,14 +101,14 @@ impl PageCache {
         self.states[lba] = State::Clean;
     }
 
-    /// The blocks that are to be written back.
+    /// The dirty blocks.
     pub(crate) fn dirty(&self) -> Vec<u32> {
         let states = self.states.iter().zip(0..);
         let dirty = states.filter(|(state, _)| **state == State::Dirty);
         dirty.map(|(_, lba)| lba).collect()
     }
 
-    /// Writes those of `blocks` back that are dirty, which fails `rate` times in 1000.
+    /// Writes the dirty ones among `blocks` back, which fails `rate` times in 1000.
     fn write_back(&mut self, blocks: &[u32], rate: u16) {
         let is_dirty = |lba: &&u32| self.states[**lba as usize] == State::Dirty;
         let dirty: Vec<usize> = blocks
@@ -132,7 +132,7 @@ impl PageCache {
         }
     }
 
-    /// The error that is to be reported to an open file description.
+    /// Reports an error to an open file description, if there is a new one.
     fn report(&mut self, description: usize) -> Result<(), Errno> {
         let reported = std::mem::replace(&mut self.reported[description], self.failures);
         if reported == self.failures {
@@ -143,22 +143,22 @@ impl PageCache {
         Err(self.failure)
     }
 
-    /// Whether an operation fails that does so `rate` times in 1000.
+    /// Decides whether an operation fails, `rate` times in 1000.
     pub(crate) fn fails(&mut self, rate: u16) -> bool {
         let fails = self.random.per_mille(rate);
         self.faults += u64::from(fails);
         fails
     }
 
-    /// How often data that was written has been lost.
+    /// How often written data was lost.
     pub(crate) fn losses(&self) -> u64 {
         self.failures
     }
 
-    /// The file is opened again, after a power loss with any part of what was not on the disk gone.
+    /// Reopens the file; after a power loss, any part of what was not on the disk is lost.
     pub(crate) fn reopen(&mut self, power_lost: bool) {
         self.has_lost = false;
-        // An error that nobody has seen is reported to who opens the file.
+        // An unreported error is reported to the next one that opens the file.
         let seen = self.reported.iter().max().copied().unwrap_or_default();
         self.reported = [seen.max(self.failures.saturating_sub(1)); DESCRIPTIONS];
         if !power_lost {
@@ -174,25 +174,25 @@ impl PageCache {
         self.reported = [self.failures; DESCRIPTIONS];
     }
 
-    /// What has changed since the last call.
+    /// Takes the changes since the last call.
     pub(crate) fn take_landings(&mut self, into: &mut Vec<Landing>) {
         into.append(&mut self.landings);
     }
 }
 
-/// The file as system calls see it.
+/// The system calls on the file.
 pub(crate) struct Opened<'a> {
     pub(crate) cache: RefCell<&'a mut PageCache>,
-    /// The blocks that a sync has to bring to the disk: those that were dirty when it began.
+    /// The blocks that a sync has to write to the disk: those that were dirty when it began.
     pub(crate) dirty: Vec<u32>,
-    /// The file system has no room for what is written.
+    /// The file system has no room for the write.
     pub(crate) full: bool,
-    /// What is written has landed in the cache before, block by block.
+    /// The write has already landed in the cache, block by block.
     pub(crate) landed: bool,
 }
 
 impl<'a> Opened<'a> {
-    /// For a call that is carried out at one instant.
+    /// For a call that executes at one instant.
     pub(crate) fn now(cache: &'a mut PageCache) -> Opened<'a> {
         Opened {
             dirty: cache.dirty(),

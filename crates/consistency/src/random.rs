@@ -10,7 +10,7 @@ pub(crate) struct Random(Pcg64Mcg);
 impl Random {
     /// The source of `seed`.
     pub(crate) fn new(seed: u64) -> Random {
-        // Near seeds give unlike streams only if their bits are spread first.
+        // Close seeds give different streams only if their bits are spread first.
         let spread = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Random(Pcg64Mcg::seed_from_u64(spread))
     }

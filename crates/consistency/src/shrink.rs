@@ -1,15 +1,15 @@
-//! Smaller histories that break the same rule.
+//! Shrinks histories that break a rule.
 
 use crate::history::{History, Keys, Setup};
 use crate::medium::FailureRates;
 use crate::oracle::Rule;
 
-/// Schedules that are tried for each smaller history: one that is smaller runs otherwise.
+/// Schedules that are tried for each smaller history, as it runs differently from the larger one.
 const SCHEDULES: u64 = 12;
 
 impl History {
-    /// A history as small as can be found that breaks `rule`, beginning with this one, which does.
-    /// Runs no more than about `runs` histories.
+    /// The smallest history that it finds that still breaks `rule`, as this one does. Runs about `runs`
+    /// histories at most.
     #[must_use]
     pub fn shrink(&self, rule: Rule, runs: usize) -> History {
         let mut shrinker = Shrinker {
@@ -61,7 +61,7 @@ impl Shrinker {
         false
     }
 
-    /// Sessions keep their places, as keys and copies name them: they do nothing instead.
+    /// Empties scripts. Sessions keep their places, as reservation keys refer to them.
     fn drop_sessions(&mut self) {
         for place in 0..self.best.sessions.len() {
             let mut smaller = self.best.clone();
@@ -107,7 +107,7 @@ impl Shrinker {
         }
     }
 
-    /// The plainest setup and keys with which it happens.
+    /// Replaces the setup and login parameters by plain ones.
     fn simplify(&mut self) {
         const PLAIN: Keys = Keys {
             recovery: 0,

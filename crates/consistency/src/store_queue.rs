@@ -1,4 +1,4 @@
-//! What the target has asked of its stores: operations that wait, run block by block, and are done.
+//! The stores' operations: queued, running block by block, and completed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) enum Job {
     },
 }
 
-/// What a store has answered.
+/// The result of an operation.
 pub(crate) enum Done {
     Read(Result<Vec<u8>, Sense>),
     Status(Result<(), Sense>),
@@ -46,22 +46,22 @@ struct Running {
     asker: Asker,
     unit: usize,
     job: Job,
-    /// Blocks that have been moved, in this order: from the front, from the back or from within.
+    /// The order in which it moves its blocks, and how many it has moved.
     order: Order,
     moved: usize,
     sync: Syncing,
-    /// Turns that it stands still for.
+    /// Turns for which it stalls.
     stalls: u32,
 }
 
-/// How far an operation is that brings data to the disk.
+/// The state of a sync.
 enum Syncing {
-    /// It brings none there.
+    /// It is no sync.
     Never,
     Begun(Sync),
-    /// The kernel has decided what comes of it, and the call has not returned.
+    /// The kernel has its result, and the call has not returned.
     Decided(Sync, Result<(), SyncError>),
-    /// It has succeeded; others that began before that may know better.
+    /// It has succeeded, unless one that began before it returned has lost data.
     Returned(u64),
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct StoreQueue {
     done: Vec<(Asker, Done)>,
     workers: usize,
     slow: u16,
-    /// What is kept of each unit's persistent reservations.
+    /// The saved persistent reservations of each unit.
     pub(crate) kept: Vec<String>,
 }
 
@@ -118,21 +118,21 @@ impl StoreQueue {
         self.waiting.push_back((asker, unit, job));
     }
 
-    /// Takes out what a session that has ended still waited to ask; says how much that was.
+    /// Removes the queued operations of a session that has ended; returns how many.
     pub(crate) fn withdraw(&mut self, session: u32) -> usize {
         let before = self.waiting.len();
         self.waiting.retain(|(asker, ..)| asker.session != session);
         before - self.waiting.len()
     }
 
-    /// The process has ended: nothing is done any more.
+    /// The process has ended: drops all operations.
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
         self.running.clear();
         self.done.clear();
     }
 
-    /// An answer, if there is one.
+    /// Takes the result of an operation, if there is one.
     pub(crate) fn answer(&mut self, random: &mut Random) -> Option<(Asker, Done)> {
         if self.done.is_empty() {
             return None;
@@ -141,7 +141,7 @@ impl StoreQueue {
         Some(self.done.swap_remove(place))
     }
 
-    /// Begins an operation, or goes on with one. Says whether anything was to do.
+    /// Begins or continues an operation. Returns whether there was one.
     pub(crate) fn work(&mut self, random: &mut Random) -> bool {
         if self.running.len() < self.workers
             && (self.running.is_empty() || random.one_in(2))
@@ -190,7 +190,7 @@ impl StoreQueue {
                 running.synced(medium, random).map(Done::status)
             }
             Job::Flush => running.synced(medium, random).map(Done::status),
-            // A thread would wait for the other syncs, but this is carried out at one instant.
+            // A thread would wait for the other syncs, but this executes at one instant.
             Job::Medium { operation, fua }
                 if syncs(operation, *fua) && self.mediums.iter().any(|medium| medium.syncs()) =>
             {
@@ -268,7 +268,7 @@ impl StoreQueue {
     ) -> Result<Vec<u8>, Sense> {
         let unit = self.running[place].unit;
         if let MediumOperation::KeepReservations(change) = &*operation {
-            // The file beside the store; an error there is one of the store's too.
+            // The file beside the store, on the same disk.
             let kept = self.mediums[unit].begin_write(0, 0);
             change.end(kept.is_ok());
             if kept.is_ok() {
@@ -292,7 +292,7 @@ impl Done {
 }
 
 impl Running {
-    /// Takes the next step of bringing data to the disk; gives the result after the last one.
+    /// Takes the next step of a sync; returns the result after the last one.
     fn synced(&mut self, medium: &Medium, random: &mut Random) -> Option<Result<(), StoreError>> {
         match std::mem::replace(&mut self.sync, Syncing::Never) {
             Syncing::Never => return Some(Ok(())),
@@ -326,7 +326,7 @@ impl Running {
     }
 }
 
-/// Whether an operation brings data to the disk, when all that it writes has to go there if `fua`.
+/// Whether an operation syncs; with `fua` each write does.
 fn syncs(operation: &MediumOperation, fua: bool) -> bool {
     match operation {
         MediumOperation::FlushFor(_) | MediumOperation::WriteAndVerify { .. } => true,
@@ -336,7 +336,7 @@ fn syncs(operation: &MediumOperation, fua: bool) -> bool {
     }
 }
 
-/// How far an operation gets in this turn.
+/// How many blocks an operation has moved after this turn.
 fn further(moved: usize, blocks: usize, random: &mut Random) -> usize {
     match random.one_in(2) {
         true => blocks,
@@ -344,7 +344,7 @@ fn further(moved: usize, blocks: usize, random: &mut Random) -> usize {
     }
 }
 
-/// What is left in the place of an operation that is carried out.
+/// A placeholder for an operation that was taken out to execute.
 const NOTHING: MediumOperation = MediumOperation::PreFetch {
     offset_bytes: 0,
     len_bytes: 0,

@@ -1,5 +1,5 @@
 //! The target: its session machines, and around them what the driver of `wansan_san::target` decides:
-//! which session a login means, which one it replaces, and when sessions hear of each other.
+//! which session a login joins, which one it replaces, and when sessions see each other's changes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -42,22 +42,22 @@ pub(crate) struct Served {
 struct Lingering {
     serial: u32,
     at_stores: usize,
-    /// What others may wait for until then.
+    /// What other sessions may wait for until then.
     _remains: Remains,
 }
 
-/// What one thread tells another.
+/// A message from one thread to another.
 #[derive(PartialEq, Eq)]
 enum Mail {
-    /// Sessions have something to look at that others have done.
+    /// Other sessions have changed the device.
     Review,
     EndSession(u32),
 }
 
-/// What the world has to hear of.
+/// What the target reports to the world.
 #[derive(Debug)]
-pub(crate) enum Told {
-    /// The connection is closed by the target; these bytes are still on their way.
+pub(crate) enum Report {
+    /// The target has closed the connection; these bytes are still in transit.
     Closed(LinkId, Vec<u8>, Option<Close>),
     /// The session has ended at the target.
     SessionOver(u32),
@@ -76,7 +76,7 @@ pub(crate) struct Target {
     mailboxes: Vec<VecDeque<Mail>>,
     /// The device has rung.
     bell: Arc<AtomicBool>,
-    pub(crate) told: VecDeque<Told>,
+    pub(crate) reports: VecDeque<Report>,
     next_owner: usize,
 }
 
@@ -146,7 +146,7 @@ impl Target {
             last_tsih: last_serial as u16,
             last_serial,
             mailboxes: (0..setup.threads.max(1)).map(|_| VecDeque::new()).collect(),
-            told: VecDeque::new(),
+            reports: VecDeque::new(),
             next_owner: 0,
         })
     }
@@ -265,7 +265,7 @@ impl Target {
         }
     }
 
-    /// Serves a session: handles what has come at `place`, asks the stores, and tells others.
+    /// Serves a session: handles what `place` has received, and submits work to the stores.
     pub(crate) fn serve(
         &mut self,
         serial: u32,
@@ -312,7 +312,7 @@ impl Target {
         let rest = served.session.leave(place, now, trace);
         let link = served.links.get_mut(place).and_then(Option::take);
         if let Some(link) = link {
-            self.told.push_back(Told::Closed(link, rest, why));
+            self.reports.push_back(Report::Closed(link, rest, why));
         }
         if self.sessions[at].session.is_over() {
             self.end(at);
@@ -342,7 +342,7 @@ impl Target {
     fn end(&mut self, at: usize) {
         let served = self.sessions.swap_remove(at);
         let id = served.session.id();
-        self.told.push_back(Told::SessionOver(served.serial));
+        self.reports.push_back(Report::SessionOver(served.serial));
         self.known.retain(|_, (known, _)| *known != id);
         self.lingering.push(Lingering {
             serial: served.serial,
@@ -437,7 +437,7 @@ impl Target {
                             if self.sessions[at].links[place].is_some() {
                                 let rest = self.sessions[at].session.leave(place, now, trace);
                                 if let Some(link) = self.sessions[at].links[place].take() {
-                                    self.told.push_back(Told::Closed(link, rest, None));
+                                    self.reports.push_back(Report::Closed(link, rest, None));
                                 }
                             }
                         }
@@ -449,7 +449,7 @@ impl Target {
         woken
     }
 
-    /// What is due about once a second.
+    /// Runs the timers, about once a second.
     pub(crate) fn tick(&mut self, now: Instant, trace: &mut Recorder) {
         for served in &mut self.sessions {
             served.session.rest();

@@ -1,6 +1,6 @@
-//! Initiators and their target, in one thread: what the initiators do and what the oracle hears of it.
-//! The target, and the way to it, is on a side of its own: [`Simulated`] in virtual time, or
-//! [`Sockets`] to one in a process of its own.
+//! Runs a history: the initiators, and the events that the oracle checks, in one thread. The target and
+//! its connections are behind [`TargetSide`]: [`Simulated`] in virtual time, or [`Sockets`] to a target
+//! process.
 
 mod links;
 mod ports;
@@ -25,50 +25,51 @@ use crate::oracle::{Oracle, View, Violation};
 use crate::random::Random;
 use crate::target::{TARGET, units};
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// SCSI commands and task management functions that were sent.
     pub commands: u64,
-    /// What broke a rule, if anything did.
+    /// The first violation of a rule.
     pub violation: Option<Violation>,
-    /// What happened, when it was asked for.
-    pub told: Vec<String>,
-    /// A number that all that happened determines.
+    /// The log of a run that was to be logged.
+    pub log: Vec<String>,
+    /// A hash of all events: equal runs have the same.
     pub fingerprint: u64,
 }
 
-/// Turns that a run may take, for each step of its history.
+/// Turns of a run at most, for each step of its history.
 const TURNS_PER_STEP: usize = 20_000;
 
-/// A target, and what carries bytes to it.
+/// A target, and the connections to it.
 trait TargetSide: Sized {
-    /// What leads from an initiator's end of a connection to the target.
+    /// The path of a connection from the initiator's end to the target.
     type Wire;
 
-    /// How much of it is seen.
+    /// What the oracle can observe of the target.
     const VIEW: View;
 
-    /// Begins a connection.
+    /// Opens a connection.
     fn connect(world: &mut World<'_, Self>) -> Result<Self::Wire, String>;
 
-    /// The initiator's end of a connection is gone, with `pending` yet to be sent.
+    /// The initiator's end of a connection is closed, with `pending` unsent.
     fn near_end_dropped(world: &mut World<'_, Self>, at: usize, pending: &[u8]);
 
-    /// Sessions of the initiator that were surely over when the target let in the one that the
+    /// Sessions of the initiator that had certainly ended when the target admitted the one that this
     /// connection leads.
     fn sessions_over(world: &World<'_, Self>, at: usize) -> Vec<u32>;
 
-    /// The initiator has ended the login of a connection, which `leads` that session of the oracle.
+    /// The initiator has completed the login of a connection; `leads` is the oracle's session if it is the
+    /// leading connection.
     fn logged_in(world: &mut World<'_, Self>, at: usize, leads: Option<u32>);
 
-    /// The initiator asks for the logout of that session of the oracle.
+    /// The initiator requests the logout of that session of the oracle.
     fn logs_out(world: &mut World<'_, Self>, session: u32);
 
-    /// Something happens to the target.
+    /// Kills the target, or cuts its power, and restarts it.
     fn strike(world: &mut World<'_, Self>, disaster: Disaster);
 
-    /// Time passes without any bytes.
+    /// Virtual time passes in which no bytes move.
     fn pass(world: &mut World<'_, Self>, ns: u64);
 }
 
@@ -77,29 +78,29 @@ struct World<'a, T: TargetSide> {
     history: &'a History,
     random: Random,
     clock_ns: u64,
-    /// Counts what happens, for the oracle.
+    /// The number of the current event, the oracle's time.
     now: u64,
     trace: Recorder,
     links: Vec<Link<T::Wire>>,
     next_link: usize,
     ports: Vec<Port>,
     identities: Vec<Identity>,
-    /// What was last seen in each block of each unit.
+    /// The last word read from each block of each unit.
     seen: Vec<Vec<u64>>,
     bits: Vec<u32>,
     oracle: Oracle,
     steps: u32,
     next_incident: usize,
     commands: u64,
-    /// How much was seen on connections and done by scripts.
-    heard: u64,
+    /// Events on connections and steps of scripts so far.
+    progress: u64,
     events: Vec<Event>,
-    told: Option<Vec<String>>,
+    log: Option<Vec<String>>,
     fingerprint: u64,
     side: T,
 }
 
-/// What `keys` are to negotiation.
+/// `keys` as login parameters.
 fn wanted(keys: &Keys) -> Wanted {
     let digest = || match keys.digests {
         true => vec![DigestKind::Crc32c, DigestKind::None],
@@ -130,23 +131,23 @@ impl History {
         self.simulate(false)
     }
 
-    /// Runs it in virtual time, and tells what happens.
+    /// Runs it in virtual time and logs every event.
     #[must_use]
-    pub fn tell(&self) -> Outcome {
+    pub fn run_logged(&self) -> Outcome {
         self.simulate(true)
     }
 
-    fn simulate(&self, tells: bool) -> Outcome {
+    fn simulate(&self, logs: bool) -> Outcome {
         let mut random = Random::new(self.schedule);
         let side = Simulated::new(&self.setup, &mut random);
-        World::new(self, TARGET, side, random, tells).run()
+        World::new(self, TARGET, side, random, logs).run()
     }
 
-    /// Runs it against a target in another process, over sockets, and tells what happens. The target
-    /// has just been started, and its units are blank. Gives what was written where, too.
+    /// Runs it against a target process over sockets and logs every event. The target has just been
+    /// started, and its units are blank. Also returns which commands wrote which blocks.
     ///
     /// # Errors
-    /// When the target cannot be stopped, started or looked at.
+    /// When the target cannot be stopped or started, or its units cannot be read.
     pub fn run_against(&self, served: &mut dyn Served) -> Result<(Outcome, Ledger), String> {
         let target = served.name().to_owned();
         let random = Random::new(self.schedule);
@@ -160,7 +161,7 @@ impl<'a, T: TargetSide> World<'a, T> {
         target: &str,
         side: T,
         random: Random,
-        tells: bool,
+        logs: bool,
     ) -> World<'a, T> {
         let setup = &history.setup;
         let scripts = history.sessions.iter().zip(0..);
@@ -187,20 +188,20 @@ impl<'a, T: TargetSide> World<'a, T> {
             steps: 0,
             next_incident: 0,
             commands: 0,
-            heard: 0,
+            progress: 0,
             events: Vec::new(),
-            told: tells.then(Vec::new),
+            log: logs.then(Vec::new),
             fingerprint: 0,
             side,
         }
     }
 
-    /// The time for the machines.
+    /// The virtual time of the state machines.
     fn instant(&self) -> Instant {
         Instant::from_ns(self.clock_ns)
     }
 
-    /// Something happens: no two things happen at once.
+    /// Advances to the next event: no two events have the same number.
     fn tick(&mut self) -> u64 {
         self.now += 1;
         self.clock_ns += 1_000;
@@ -209,8 +210,8 @@ impl<'a, T: TargetSide> World<'a, T> {
 
     fn say(&mut self, line: impl FnOnce() -> String) {
         let now = self.now;
-        if let Some(told) = &mut self.told {
-            told.push(format!("{now:>7} {}", line()));
+        if let Some(log) = &mut self.log {
+            log.push(format!("{now:>7} {}", line()));
         }
     }
 
@@ -219,7 +220,7 @@ impl<'a, T: TargetSide> World<'a, T> {
             (self.fingerprint.rotate_left(5) ^ what ^ self.now).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
 
-    /// Steps have been taken: something may happen to the target now.
+    /// Strikes the target if enough steps have been taken.
     fn incidents(&mut self) {
         while let Some(incident) = self.history.incidents.get(self.next_incident)
             && incident.after <= self.steps

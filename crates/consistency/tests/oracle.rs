@@ -1,9 +1,9 @@
-//! Whether the oracle sees: faults that were mended, or invented, are put back one by one.
+//! Checks the oracle: puts faults, mended or invented ones, back one by one.
 //!
 //! `make test-oracle` runs it. Each row of `faults.json` replaces a piece of source text in a copy of
 //! the tree, where `FAULT` stands for whether the fault is on. The copy is built once, with all
-//! faults; each run has one of them on and goes through seeds until it shows. A row whose text is not
-//! there any more is an error: the fault has to be put back otherwise.
+//! faults; each run has one of them on and runs seeds until one breaks a rule. A row whose text is no
+//! longer in the tree is an error: the row has to be rewritten.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use std::thread;
 
 use serde::Deserialize;
 
-/// Seeds within which each fault has to show.
+/// Seeds within which each fault must break a rule.
 const SEEDS: u64 = 10_000;
 
-/// Runs that making a history smaller may take.
+/// Runs that shrinking a history may take.
 const SHRINKING_RUNS: u64 = 2_000;
 
-/// What the copy has at the end of its bottom crate: which fault is on.
+/// Appended to the bottom crate of the copy: which fault is on.
 const SWITCH: &str = r#"
 /// Whether the fault with that number is on.
 #[must_use]
@@ -37,7 +37,7 @@ struct Fault {
     file: PathBuf,
     old: String,
     new: String,
-    /// The rules of the oracle that may be the first to see it.
+    /// The rules of the oracle, one of which it must break first.
     rules: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl Copied {
         copied
     }
 
-    /// Writes a file if it differs, so that what is the same is not built again.
+    /// Writes a file if it differs, so that cargo does not rebuild unchanged files.
     fn write(&self, name: &Path, content: &[u8]) {
         let path = self.tree.join(name);
         if std::fs::read(&path).is_ok_and(|known| known == content) {
@@ -97,7 +97,7 @@ impl Copied {
         command
             .args(["test", "--release", "--locked"])
             .args(["--package", "wansan-consistency", "--test", "simulation"])
-            // It is built for these runs alone, which take seconds each.
+            // A fast build: the runs take seconds each.
             .env("CARGO_PROFILE_RELEASE_LTO", "off")
             .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
             .env("CARGO_TARGET_DIR", &self.build)
@@ -111,8 +111,7 @@ impl Copied {
         assert!(built.status.success(), "{errors}");
     }
 
-    /// Runs the seeds, with a fault on those that are not among `except`; without one, only lists
-    /// those that break a rule.
+    /// Runs the seeds but for `except` with a fault; without one, lists those that break a rule.
     fn run(&self, fault: Option<usize>, except: &[&str]) -> Output {
         let mut command = self.command();
         command
@@ -151,7 +150,7 @@ fn changed<'a>(root: &Path, faults: &'a [Fault]) -> BTreeMap<&'a Path, String> {
     files
 }
 
-/// What the run said of the first rule that was broken, from the line that names the seed.
+/// The run's report of the first violation, from the line that names the seed.
 fn report(output: &Output) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stderr);
     let begin = text
@@ -161,7 +160,7 @@ fn report(output: &Output) -> Option<String> {
     Some(text[begin..end].to_owned())
 }
 
-/// Whether the run shows the fault, and the line that says how.
+/// Whether the run has seen the fault, and the line that reports it.
 fn is_seen(fault: &Fault, output: &Output) -> (bool, String) {
     let Some(report) = report(output) else {
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -181,7 +180,7 @@ fn every_fault_is_seen() {
     let faults: Vec<Fault> = serde_json::from_str(text).expect("a table of faults");
     let copied = Copied::new(&root, &faults);
     copied.build();
-    // What breaks a rule without a fault shows none.
+    // A seed that breaks a rule without a fault proves nothing about faults.
     let clean = copied.run(None, &[]);
     let listed = String::from_utf8_lossy(&clean.stdout);
     assert!(

@@ -1,11 +1,11 @@
-//! Histories by seeds, and those that have once broken a rule.
+//! Runs histories of seeds, and those that once broke a rule.
 //!
 //! `WANSAN_CONSISTENCY_SEEDS` sets how many seeds are run, `WANSAN_CONSISTENCY_FIRST` with which they
 //! begin, `WANSAN_CONSISTENCY_STOP` ends the run with the first that breaks a rule, and
-//! `WANSAN_CONSISTENCY_LIST` lists all such seeds and makes no history smaller,
-//! `WANSAN_CONSISTENCY_SHRINK` bounds the runs that making one smaller takes,
+//! `WANSAN_CONSISTENCY_LIST` lists all such seeds and shrinks no history,
+//! `WANSAN_CONSISTENCY_SHRINK` bounds the runs that shrinking one takes,
 //! `WANSAN_CONSISTENCY_EXCEPT` leaves seeds out, and `WANSAN_CONSISTENCY_HISTORY` names a file with
-//! one history to run instead, whose course is told.
+//! one history to run and log instead.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use wansan_consistency::{History, Violation};
 
-/// Seeds of one run of the suite: about a minute of one processor in the release profile.
+/// Seeds of one run of the suite: about a minute of one core in the release profile.
 const SEEDS: u64 = 50_000;
 
-/// Runs that making one history smaller may take.
+/// Runs that shrinking one history may take.
 const SHRINKING_RUNS: u64 = 20_000;
 
 fn number(name: &str) -> Option<u64> {
@@ -29,13 +29,13 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
-/// How long this process has run on processors.
+/// The processor time of this process.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The history as lines: what surrounds it first, then each session with its steps.
+/// The history as lines: its setup, then each session with its steps.
 fn in_words(history: &History) -> String {
     let mut text = format!("{}\n", serde_json::to_string(&history.setup).unwrap());
     for (number, script) in history.sessions.iter().enumerate() {
@@ -59,11 +59,11 @@ fn in_words(history: &History) -> String {
     text
 }
 
-/// Makes a history smaller that breaks a rule, and says how to run it again.
+/// Shrinks a history that breaks a rule, and reports how to rerun it.
 fn report(seed: u64, history: &History, violation: &Violation) -> String {
     let runs = number("WANSAN_CONSISTENCY_SHRINK").unwrap_or(SHRINKING_RUNS);
     let small = history.shrink(violation.rule, runs as usize);
-    let outcome = small.tell();
+    let outcome = small.run_logged();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let file = folder.join(format!("consistency-{seed}.json"));
     std::fs::write(&file, serde_json::to_string_pretty(&small).unwrap()).unwrap();
@@ -74,7 +74,7 @@ fn report(seed: u64, history: &History, violation: &Violation) -> String {
         violation.rule,
         violation.what,
         in_words(&small),
-        outcome.told.join("\n"),
+        outcome.log.join("\n"),
         what.unwrap_or_default(),
         file.display()
     )
@@ -85,8 +85,8 @@ fn seeds_break_no_rule() {
     if let Some(file) = std::env::var_os("WANSAN_CONSISTENCY_HISTORY") {
         let text = std::fs::read_to_string(file).expect("a file with a history");
         let history: History = serde_json::from_str(&text).expect("a history");
-        let outcome = history.tell();
-        println!("{}{}", in_words(&history), outcome.told.join("\n"));
+        let outcome = history.run_logged();
+        println!("{}{}", in_words(&history), outcome.log.join("\n"));
         assert_eq!(outcome.violation, None);
         return;
     }
@@ -126,7 +126,7 @@ fn seeds_break_no_rule() {
             );
             reports.push(String::new());
         } else if !rules.contains(&violation.rule) {
-            // One of each rule is enough to begin with.
+            // One report for each rule is enough.
             rules.push(violation.rule);
             let report = report(first + done, &history, &violation);
             eprintln!("{report}");
@@ -149,13 +149,13 @@ fn seeds_break_no_rule() {
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..200 {
         let once = History::of_seed(seed).run();
-        let again = History::of_seed(seed).tell();
+        let again = History::of_seed(seed).run_logged();
         assert_eq!(once.fingerprint, again.fingerprint, "seed {seed}");
         assert_eq!(once.commands, again.commands, "seed {seed}");
     }
 }
 
-/// Files in `kept`: histories that have once broken a rule, each named after what it found.
+/// Files in `kept`: histories that once broke a rule, each named after what it found.
 #[test]
 fn histories_that_were_kept_break_no_rule() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kept");
@@ -166,7 +166,7 @@ fn histories_that_were_kept_break_no_rule() {
     for file in files {
         let text = std::fs::read_to_string(&file).expect("text");
         let mut history: History = serde_json::from_str(&text).expect("a history");
-        // Its own schedule, and some more: what it met may be met otherwise by now.
+        // Its own schedule, and others: changes of the code shift events.
         let own = history.schedule;
         for schedule in [own, 1, 2, 3, 4, 5, 6, 7] {
             history.schedule = schedule;

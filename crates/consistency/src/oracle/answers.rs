@@ -1,4 +1,4 @@
-//! What answers may say.
+//! Checks answers.
 
 use super::*;
 use crate::medium::word_of;
@@ -17,10 +17,10 @@ impl Oracle {
         let command = attempt.command;
         if attempt.over {
             let why = match attempt.silenced_on {
-                // At error recovery level 2 a status that was lost with its connection is sent again
-                // when the task has moved (RFC 7143 §7.2.2), even after the function.
+                // At error recovery level 2 a status that was lost with its connection is resent when
+                // the task has been reassigned (RFC 7143 §7.2.2), even after the function.
                 Some(on) if on != link || self.recovers(&attempt) => {
-                    // What it reports is reported all the same.
+                    // Its unit attention counts as reported.
                     if let Verdict::Attention(attention) = answered.verdict() {
                         let session = attempt.nexus.session as usize;
                         self.units[usize::from(attempt.unit)].attentions[session].reported(
@@ -38,8 +38,8 @@ impl Oracle {
             return;
         }
         let verdict = answered.verdict();
-        // What never asks the medium may be answered before what an older session has left there is
-        // over.
+        // A command that needs no medium may be answered before the operations of an older session have
+        // left the stores.
         let asks_nothing = matches!(
             self.commands.get(command).effect,
             Effect::None | Effect::Status { .. }
@@ -68,8 +68,7 @@ impl Oracle {
         self.sessions[attempt.nexus.session as usize].recovery == 2
     }
 
-    /// A session is at work on the medium: what sessions of its initiator had under way that were over
-    /// before it began is over.
+    /// A session has used the medium: the tasks of its predecessors have ended.
     fn first_answer(&mut self, session: u32, now: u64) {
         let view = &mut self.sessions[session as usize];
         for old in std::mem::take(&mut view.predecessors) {
@@ -77,7 +76,7 @@ impl Oracle {
         }
     }
 
-    /// What answers may not say for ever, or without a cause.
+    /// BUSY must end, and a failure of the medium needs a cause.
     fn judge_passing(&mut self, attempt: &Attempt, verdict: Verdict) {
         let known = self.commands.get_mut(attempt.command);
         match verdict {
@@ -86,16 +85,16 @@ impl Oracle {
         }
         if self.view.rests_when_busy && known.busy >= BUSY_TRIES {
             self.violate_command(Rule::Outcome, attempt.command, || {
-                format!("was answered with BUSY {BUSY_TRIES} times, at last with nothing under way")
+                format!("was answered with BUSY {BUSY_TRIES} times, at last by an idle target")
             });
         } else if verdict == Verdict::Medium && !self.may_have_failed(attempt) {
             self.violate_command(Rule::Outcome, attempt.command, || {
-                "says that the medium has failed, which it has not".to_owned()
+                "reports a failed medium, though no operation of it has failed".to_owned()
             });
         }
     }
 
-    /// Whether the medium has failed an operation since an attempt was sent, or has lost data before.
+    /// Whether an operation of the medium failed since an attempt was sent, or data was lost before.
     fn may_have_failed(&self, attempt: &Attempt) -> bool {
         let written = match self.commands.get(attempt.command).effect {
             Effect::Write { unit, .. } => unit,
@@ -136,10 +135,10 @@ impl Oracle {
                     Attention::of_sense(sense.additional.code, sense.additional.qualifier)
                 });
         }
-        // BUSY may come before anything is looked at.
+        // BUSY may precede all checks.
         goes_before |= verdict == Verdict::Busy;
-        // Of what is under way, only commands before it in CmdSN order can have reported what it had
-        // to report: they are delivered in that order (RFC 7143 §4.2.2.1).
+        // Of the commands in flight, only those with a lower CmdSN can have reported what it had to
+        // report: they are delivered in that order (RFC 7143 §4.2.2.1).
         let mut others = self.sessions[nexus.session as usize].open.iter();
         let is_before = |open: &u32| {
             let open = &self.commands.attempts[*open as usize];
@@ -191,7 +190,7 @@ impl Oracle {
                 match possible.done(change, now) {
                     Some(done) => self.change_done(unit, number, &done, now),
                     None => self.violate_command(Rule::Conflict, attempt.command, || {
-                        "was answered with GOOD, which no order of what was under way explains"
+                        "was answered with GOOD, which no order of the commands in flight explains"
                             .to_owned()
                     }),
                 }
@@ -211,7 +210,7 @@ impl Oracle {
                 return;
             }
         };
-        // A command that failed has changed nothing, and nobody has to report anything.
+        // A command that failed has changed nothing and establishes nothing.
         for attentions in &mut self.units[usize::from(unit)].attentions {
             attentions.never(attempt.sent);
         }
@@ -219,23 +218,23 @@ impl Oracle {
         if !possible.refused(change, outcome, attempt.sent, now) {
             self.violate_command(Rule::Conflict, attempt.command, || {
                 format!(
-                    "was answered with {verdict:?}, which no order of what was under way explains"
+                    "was answered with {verdict:?}, which no order of the commands in flight explains"
                 )
             });
         }
     }
 
-    /// A change was made: sets what others are told, and ends what it aborts.
+    /// A change was made: establishes unit attentions, and ends the tasks that it aborts.
     fn change_done(&mut self, unit: u8, made_by: u32, done: &possible::Done, now: u64) {
         let Attempt { nexus, sent, .. } = self.commands.attempts[made_by as usize];
-        // A reset that comes between a change of mode parameters and its end has taken it back, and
-        // says so itself (SAM-5 6.3.3).
+        // A reset between a change of mode parameters and its answer reverts it, and establishes a unit
+        // attention of its own (SAM-5 6.3.3).
         let mut managed = self.managed.iter();
         let is_reset = managed.any(|managed| managed.resets(unit, sent, now));
-        for &one in &done.may_tell {
+        for &one in &done.may_establish {
             let may_be_taken_back = is_reset && one.1 == Attention::ModeParameters;
-            if done.must_tell.contains(&one) && !may_be_taken_back {
-                self.tell(unit, one, nexus, |attentions, attention| {
+            if done.must_establish.contains(&one) && !may_be_taken_back {
+                self.note_established(unit, one, nexus, |attentions, attention| {
                     attentions.must(attention, sent, now);
                 });
             }
@@ -254,7 +253,7 @@ impl Oracle {
                 && attempt.ended == NEVER;
             if hit {
                 let session = attempt.nexus.session as usize;
-                // SPC-4 5.13.11.5: with TAS 0 their nexus hears that commands were cleared.
+                // SPC-4 5.13.11.5: with TAS 0 their nexus reports COMMANDS CLEARED.
                 self.units[usize::from(unit)].attentions[session]
                     .may(Attention::CommandsCleared, sent);
                 if attempt.arrived < sent && done.aborted.contains(&attempt.nexus.port) {
@@ -325,7 +324,7 @@ impl Oracle {
         }
     }
 
-    /// What an answer says of the medium.
+    /// Checks an answer against the medium, and records its effect.
     fn judge_effect(&mut self, attempt: &Attempt, verdict: Verdict, data: Option<&[u8]>, now: u64) {
         let Attempt {
             command,
@@ -518,7 +517,7 @@ impl Oracle {
         self.judge_word(attempt, unit, lba, found, now);
     }
 
-    /// Whether a block may hold a word while writes of it are under way.
+    /// Whether a block may hold a word while writes to it are in flight.
     fn may_hold(&self, attempt: &Attempt, unit: u8, lba: u32, word: u64, now: u64) -> bool {
         let (commands, copies) = (&self.commands, &self.copies);
         let block = &self.units[usize::from(unit)].blocks[lba as usize];
@@ -555,7 +554,7 @@ impl Oracle {
             Some(_) => format!("{found:#x}"),
         };
         let why = match wrong {
-            Wrong::FromNowhere => "which nobody had written there".to_owned(),
+            Wrong::FromNowhere => "which no command had written there".to_owned(),
             Wrong::Stale { by } => format!("which was written over by {}", self.describe(by)),
             Wrong::Returned { by } => format!(
                 "which could not land any more when an earlier read saw {}",

@@ -1,4 +1,4 @@
-//! Unit attentions: which each nexus must see once, and that it sees no other (SAM-5 5.14).
+//! Unit attentions: each nexus must report each of its conditions once, and no others (SAM-5 5.14).
 
 /// A unit attention condition, by additional sense code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,7 +39,7 @@ struct Occasion {
     from: u64,
     /// It was established by then, if it had to be; otherwise it may not have been at all.
     by: Option<u64>,
-    /// Nothing says whether it was reported: a command that may have taken it has no answer.
+    /// A command without an answer may have reported it.
     blurred: bool,
 }
 
@@ -53,12 +53,12 @@ struct Reported {
     pending: u64,
 }
 
-/// What one nexus has to report at one unit.
+/// The conditions of one nexus at one unit.
 #[derive(Debug, Default)]
 pub(crate) struct Attentions {
     occasions: Vec<Occasion>,
     reported: Vec<Reported>,
-    /// When what was reported for sure began, and the CmdSN of the command that reported it.
+    /// Occasions that were certainly reported, by their `from`, and the CmdSN of the reporting command.
     traced: Vec<(u64, u32)>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Attentions {
 const REMEMBERED: usize = 8;
 
 impl Attentions {
-    /// Something that may establish `attention` is under way since `from`.
+    /// A command or function that may establish `attention` is in flight since `from`.
     pub(crate) fn may(&mut self, attention: Attention, from: u64) {
         self.occasions.push(Occasion {
             attention,
@@ -76,7 +76,7 @@ impl Attentions {
         });
     }
 
-    /// What may have established `attention` since `from` has done so by `by`.
+    /// The one in flight since `from` has established `attention` by `by`.
     pub(crate) fn must(&mut self, attention: Attention, from: u64, by: u64) {
         let mut same = self.occasions.iter_mut();
         if let Some(found) = same.find(|one| (one.attention, one.from) == (attention, from)) {
@@ -84,20 +84,20 @@ impl Attentions {
         }
     }
 
-    /// What may have established conditions since `from` has not happened.
+    /// The one in flight since `from` has established nothing.
     pub(crate) fn never(&mut self, from: u64) {
         self.occasions
             .retain(|one| one.from != from || one.by.is_some());
     }
 
-    /// A command has no answer to see that may have reported what is pending.
+    /// A command without an answer may have reported the pending conditions.
     pub(crate) fn blur(&mut self) {
         for occasion in &mut self.occasions {
             occasion.blurred = true;
         }
     }
 
-    /// The nexus came up anew: what was pending may be gone.
+    /// The nexus is new: pending conditions may be gone.
     pub(crate) fn clear(&mut self) {
         self.occasions.clear();
         self.reported.clear();
@@ -146,8 +146,8 @@ impl Attentions {
         true
     }
 
-    /// Notes which occasions a report is of for sure: all that were pending when its command was sent,
-    /// as they are one condition, or the only one that there is.
+    /// Records which occasions a report is certainly of: all that were pending when its command was sent,
+    /// as they are one condition, or otherwise the only one.
     fn trace(&mut self, attention: Attention, (sent, cmd_sn): (u64, u32), now: u64) {
         let same = |one: &&Occasion| one.attention == attention && one.from < now;
         let surely = |one: &&Occasion| same(one) && one.by.is_some_and(|by| by < sent);
@@ -173,8 +173,8 @@ impl Attentions {
         }
     }
 
-    /// Whether what began at `from` was reported to a command before the one with that CmdSN, which
-    /// came to the unit after it then: commands are delivered in CmdSN order (RFC 7143 §4.2.2.1).
+    /// Whether a command with a lower CmdSN has reported the occasion since `from`. Then the command with
+    /// this CmdSN reached the unit after it: they are delivered in CmdSN order (RFC 7143 §4.2.2.1).
     pub(crate) fn came_after(&self, from: u64, cmd_sn: u32) -> bool {
         let before = |reported: u32| (reported.wrapping_sub(cmd_sn) as i32) < 0;
         let mut traced = self.traced.iter();

@@ -1,6 +1,6 @@
-//! What a read of a block may return: the writes of a block are intervals, from when they are sent to
-//! when they can land no more, and so are the reads. Commands of the task attribute SIMPLE that are
-//! under way together may be carried out in any order (SAM-5 8.6), those that follow one another not.
+//! What a read of a block may return. Reads and writes of a block are intervals, from when they are sent
+//! to when they can execute no more. Commands with the task attribute SIMPLE that overlap may execute in
+//! any order (SAM-5 8.6), others execute in sequence.
 
 use super::commands::Commands;
 
@@ -12,14 +12,14 @@ pub(crate) const NEVER: u64 = u64::MAX;
 struct Writer {
     command: u32,
     sent: u64,
-    /// From when on nobody may see what was there before it: it was acknowledged, or was seen.
+    /// From when on no read may return older content: it was acknowledged or read.
     visible: u64,
-    /// A power loss does not take it away.
+    /// It survives a power loss.
     durable: bool,
     /// When it may have been lost last, by a power loss or a failed write-back; 0 if never.
     forgotten: u64,
-    /// When it had been acknowledged, if a failed write-back may have lost it since: a flush that is
-    /// answered with GOOD says that it has not.
+    /// When it had been acknowledged, if a failed write-back may have lost it since: a flush that ends
+    /// with GOOD proves that it was not lost.
     claimed: u64,
 }
 
@@ -53,8 +53,8 @@ impl Writer {
         self.durable |= durable;
     }
 
-    /// A flush that was sent at `sent` was answered with GOOD: what was acknowledged before that is
-    /// on the medium (SBC-3 5.21).
+    /// A flush that was sent at `sent` ended with GOOD: writes acknowledged before it are on the medium
+    /// (SBC-3 5.21).
     fn flushed(&mut self, sent: u64, commands: &Commands) {
         let acknowledged = match self.forgotten {
             0 => commands.acknowledged(self.command),
@@ -67,7 +67,7 @@ impl Writer {
         }
     }
 
-    /// It may be gone, if it is not durable.
+    /// It may be lost unless it is durable.
     fn forget(&mut self, claimed: u64, now: u64) {
         if !self.durable {
             self.visible = NEVER;
@@ -76,7 +76,7 @@ impl Writer {
         }
     }
 
-    /// A write-back has failed: it may be gone, if it is not durable, and nobody may say otherwise.
+    /// A write-back has failed: it may be lost unless it is durable.
     fn write_back_failed(&mut self, commands: &Commands, now: u64) {
         let claimed = match self.forgotten {
             0 => commands.acknowledged(self.command),
@@ -94,32 +94,32 @@ struct Seen {
     answered: u64,
 }
 
-/// The command number of what was there at first.
+/// The command number of the initial content.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// Reads that are remembered for each block; fewer only let more through.
 const REMEMBERED: usize = 8;
 
-/// What is known of a block.
+/// A block: the commands that may have written it, and reads of it.
 #[derive(Debug)]
 pub(crate) struct Block {
     writers: Vec<Writer>,
     seen: Vec<Seen>,
 }
 
-/// Why what a read has returned is not allowed.
+/// Why a read may not return what it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrong {
     /// No command that was sent by then has written it.
     FromNowhere,
-    /// What it returned was written over before it was sent.
+    /// It returned content that was overwritten before it was sent.
     Stale {
-        /// The command that had written over it.
+        /// The command that had overwritten it.
         by: u32,
     },
-    /// An earlier read had seen something else, and what this one returned had no time left to land.
+    /// An earlier read had returned other content, after which this content cannot have landed.
     Returned {
-        /// What the earlier read had seen.
+        /// The command whose content the earlier read had returned.
         by: u32,
     },
 }
@@ -144,7 +144,7 @@ impl Block {
         self.writers.push(Writer::new(command, now));
     }
 
-    /// Forgets what no read that is still to come can return, not even after a power loss.
+    /// Drops writers whose content no later read can return, not even after a power loss.
     fn prune(&mut self, oldest_read: u64, commands: &Commands) {
         let covers = |x: &Writer| x.durable && x.visible < oldest_read;
         let newest = self
@@ -165,7 +165,7 @@ impl Block {
         }
     }
 
-    /// The command is sent again; it was first sent at `sent`, and may be forgotten since.
+    /// The command is resent; it was first sent at `sent`, and may have been dropped since.
     pub(crate) fn resent(&mut self, command: u32, sent: u64) {
         let mut writers = self.writers.iter_mut();
         match writers.find(|writer| writer.command == command) {
@@ -174,8 +174,8 @@ impl Block {
         }
     }
 
-    /// Whether a command that has not carried out its write has been seen all the same. It is no
-    /// writer from now on.
+    /// The command was refused: it is no writer any more. Returns whether a read has returned its content
+    /// nevertheless.
     pub(crate) fn refused(&mut self, command: u32) -> bool {
         self.writers.retain(|writer| writer.command != command);
         self.seen.iter().any(|seen| seen.command == command)
@@ -188,7 +188,7 @@ impl Block {
         }
     }
 
-    /// After a power loss, what was acknowledged may be gone, but for what is durable.
+    /// After a power loss, acknowledged content may be lost unless it is durable.
     pub(crate) fn power_lost(&mut self, now: u64) {
         for writer in &mut self.writers {
             writer.forget(NEVER, now);
@@ -196,7 +196,7 @@ impl Block {
         self.seen.clear();
     }
 
-    /// The same after a write-back has failed, but a flush that succeeds says that it is not gone.
+    /// The same after a failed write-back, but a later flush that succeeds proves that it is not lost.
     pub(crate) fn write_back_failed(&mut self, commands: &Commands, now: u64) {
         for writer in &mut self.writers {
             writer.write_back_failed(commands, now);
@@ -204,16 +204,15 @@ impl Block {
         self.seen.clear();
     }
 
-    /// The target was started again: its flushes say nothing of what may have been lost before.
+    /// The target was restarted: its flushes prove nothing about earlier losses.
     pub(crate) fn restarted(&mut self) {
         for writer in &mut self.writers {
             writer.claimed = NEVER;
         }
     }
 
-    /// Whether a read from `sent` to `now` may return what one of `candidates` has written; notes
-    /// that it did when there is one only. With `survives`, what was there after the last power loss
-    /// was not lost otherwise.
+    /// Whether a read from `sent` to `now` may return the content of a candidate; records it when there is
+    /// only one. With `survives`, no data was lost since the last power loss.
     pub(crate) fn read(
         &mut self,
         sent: u64,
@@ -238,11 +237,11 @@ impl Block {
             }
         }
         let place = found.ok_or(wrong)?;
-        // A read that was under way at a loss may have seen what is lost now.
+        // A read that overlaps a loss may have returned content that is lost now.
         if !many && self.writers[place].forgotten < sent {
             let writer = &mut self.writers[place];
             writer.visible = writer.visible.min(now);
-            // What is there after a power loss stays there.
+            // What has survived a power loss is durable.
             writer.durable |= writer.forgotten > 0 && survives;
             let command = writer.command;
             if self.seen.len() == REMEMBERED {
@@ -257,7 +256,7 @@ impl Block {
         Ok(())
     }
 
-    /// Whether a read from `sent` to `now` may return what a command that `is_candidate` has written.
+    /// Whether a read from `sent` to `now` may return the content of a candidate.
     pub(crate) fn may_hold(
         &self,
         sent: u64,
@@ -272,7 +271,7 @@ impl Block {
         })
     }
 
-    /// The commands whose content a read that is sent now may return.
+    /// The commands whose content a read sent now may return.
     pub(crate) fn readable(&self, now: u64, commands: &Commands) -> impl Iterator<Item = u32> {
         let readable = move |writer: &&Writer| self.judge(writer, now, commands).is_ok();
         self.writers
@@ -296,7 +295,7 @@ impl Block {
         }
     }
 
-    /// Commands whose content may be there after a power loss now: nothing durable has replaced it.
+    /// Commands whose content may survive a power loss now: no durable write has replaced it.
     pub(crate) fn survivors(&self, commands: &Commands) -> Vec<u32> {
         let is_replaced = |writer: &Writer| {
             let end = commands.end(writer.command);
@@ -351,7 +350,7 @@ impl Bits {
         }
     }
 
-    /// The bits that a power loss does not take away.
+    /// The durable bits.
     pub(crate) fn durable(&self) -> Vec<u32> {
         let durable = self.writers.iter().filter(|(_, writer)| writer.durable);
         durable.map(|(bit, _)| *bit).collect()

@@ -1,11 +1,11 @@
-//! What is known of each command, however often it was sent.
+//! Commands, and the attempts to execute them.
 
 use super::blocks::{NEVER, NOBODY};
 use super::rights::{Nexus, Port};
 use crate::command::{Content, Effect};
 use crate::history::Scsi;
 
-/// A command that an initiator wants carried out.
+/// A command of an initiator.
 #[derive(Debug)]
 pub(crate) struct Command {
     pub(crate) unit: u8,
@@ -13,28 +13,28 @@ pub(crate) struct Command {
     pub(crate) effect: Effect,
     /// When it was sent first; [`NEVER`] before.
     pub(crate) sent: u64,
-    /// How often it was sent and may still be carried out.
+    /// Attempts that may still be executed.
     live: u32,
-    /// When it could be carried out no more.
+    /// When it could be executed no more.
     end: u64,
     /// When it was answered with GOOD.
     acknowledged: u64,
     /// One of its blocks has landed.
     pub(crate) landed: bool,
-    /// It was answered, and that says that nothing was done.
+    /// It was refused: nothing was done.
     pub(crate) refused: bool,
     /// How often it was sent since it was last refused, and altogether.
     pub(crate) tries: u32,
     pub(crate) total_tries: u32,
-    /// How often it was answered with BUSY since anything else, in one session.
+    /// Consecutive BUSY answers in one session.
     pub(crate) busy: u8,
     /// Where REGISTER AND MOVE goes.
     pub(crate) moved_to: Port,
-    /// Who has sent it last.
+    /// The nexus that sent it last.
     pub(crate) nexus: Nexus,
 }
 
-/// One time that a command was sent.
+/// One attempt to execute a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attempt {
     pub(crate) command: u32,
@@ -42,15 +42,15 @@ pub(crate) struct Attempt {
     pub(crate) unit: u8,
     pub(crate) cmd_sn: u32,
     pub(crate) sent: u64,
-    /// When the target had taken it in.
+    /// When the target had received it.
     pub(crate) arrived: u64,
-    /// When it could be carried out no more.
+    /// When it could be executed no more.
     pub(crate) ended: u64,
-    /// It has, or will have, no answer to see.
+    /// It has its answer, or will have none.
     pub(crate) over: bool,
-    /// The connection on which a function was answered that has ended it: no answer may follow
-    /// there. One that comes on another connection may have left before; RFC 7143 §4.2.3.3 d wants
-    /// targets to wait for its acknowledgement, which is a rule of its own.
+    /// The connection of the answer to the function that ended it: no answer may follow there. On another
+    /// connection one may have been in transit; RFC 7143 §4.2.3.3 d has targets wait for its
+    /// acknowledgement, which is not checked here.
     pub(crate) silenced_on: Option<usize>,
 }
 
@@ -108,7 +108,7 @@ impl Commands {
         }
     }
 
-    /// Whether a command copies blocks, so that what it leaves is not its own.
+    /// Whether a command copies blocks, so that it leaves words of other commands.
     pub(crate) fn copies(&self, command: u32) -> bool {
         let copied = |effect: &Effect| {
             matches!(
@@ -122,7 +122,7 @@ impl Commands {
         command != NOBODY && copied(&self.get(command).effect)
     }
 
-    /// Acknowledgements of what the unit had to keep mean nothing any more: what is sent again has
+    /// Acknowledgements of the unit's writes are void after a loss of data: a command that is resent has
     /// to be acknowledged again.
     pub(crate) fn forget_acknowledgements(&mut self, unit: u8) {
         for command in &mut self.commands {
@@ -141,7 +141,7 @@ impl Commands {
         command.acknowledged = command.acknowledged.min(now);
     }
 
-    /// A command is sent; gives the number of the attempt.
+    /// A command is sent; returns the number of the attempt.
     pub(crate) fn send(&mut self, attempt: Attempt) -> u32 {
         let command = self.get_mut(attempt.command);
         command.sent = command.sent.min(attempt.sent);
@@ -158,7 +158,7 @@ impl Commands {
         self.attempts.len() as u32 - 1
     }
 
-    /// An attempt can be carried out no more.
+    /// An attempt can be executed no more.
     pub(crate) fn end_attempt(&mut self, attempt: u32, now: u64) {
         let attempt = &mut self.attempts[attempt as usize];
         if attempt.ended != NEVER {

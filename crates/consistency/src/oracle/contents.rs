@@ -1,5 +1,5 @@
-//! What PERSISTENT RESERVE IN and MODE SENSE say of a unit: one of the states that were possible while
-//! they were under way (SPC-4 6.13 and 7.5, SBC-3 6.5.5).
+//! Checks the data of PERSISTENT RESERVE IN and MODE SENSE: one of the states that were possible while
+//! they were in flight (SPC-4 6.13 and 7.5, SBC-3 6.5.5).
 
 use super::*;
 use crate::world::port_of;
@@ -9,7 +9,7 @@ const READ_KEYS: u8 = 0;
 const READ_RESERVATION: u8 = 1;
 const REPORT_CAPABILITIES: u8 = 2;
 
-/// What is behind PRGENERATION and ADDITIONAL LENGTH, if all of it is there.
+/// The list behind PRGENERATION and ADDITIONAL LENGTH, if it is complete.
 fn body(data: &[u8]) -> Option<(u32, &[u8])> {
     let generation = be32(data, 0)?;
     let length = be32(data, 4)? as usize;
@@ -26,7 +26,7 @@ fn be64(data: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(bytes.try_into().ok()?))
 }
 
-/// A registration as READ FULL STATUS has it: key, TYPE for a holder, and the port.
+/// A registration in READ FULL STATUS: key, TYPE for a holder, and the port.
 type Described = (u64, Option<u8>, Port);
 
 /// The full status descriptors (SPC-4 6.13.5); `None` if they are malformed.
@@ -120,7 +120,7 @@ impl Rights {
 }
 
 impl Oracle {
-    /// Holds what came with a command's GOOD to what was possible while it was under way.
+    /// Checks the data of a command that ended with GOOD against the states possible in flight.
     pub(super) fn judge_contents(&mut self, attempt: &Attempt, data: &[u8]) {
         let Attempt {
             command,
@@ -131,7 +131,7 @@ impl Oracle {
         let view = &self.units[usize::from(unit)];
         let keeps = view.keeps_reservations;
         let explained = match self.commands.get(command).scsi {
-            // A list that was cut says too little.
+            // A truncated list cannot be checked.
             Scsi::ReserveIn { action } => {
                 let is_cut = action != REPORT_CAPABILITIES && body(data).is_none();
                 let mut reads = |rights: &Rights| rights.reads_as(action, keeps, data);

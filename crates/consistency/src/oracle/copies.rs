@@ -1,11 +1,11 @@
-//! What EXTENDED COPY may leave: what a read of its source while it was under way could have returned
-//! (SPC-4 6.4).
+//! The content that EXTENDED COPY may write: what a read of its source could have returned while it was
+//! in flight (SPC-4 6.4).
 
 use super::commands::Commands;
 use super::*;
 use crate::command::ANY_LBA;
 
-/// Copies, and what was in their sources.
+/// Copies, and the content of their sources.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     /// By command.
@@ -18,7 +18,7 @@ struct Copy {
     unit: u8,
     from: u32,
     to: u32,
-    /// The commands that may have left what it read, by block.
+    /// The commands that may have written what it read, by block.
     sources: Vec<Vec<u32>>,
 }
 
@@ -38,7 +38,7 @@ impl Copy {
 }
 
 impl Copies {
-    /// A write of the blocks is sent: copies under way may read it.
+    /// A write of the blocks is sent: copies in flight may read it.
     pub(super) fn written(&mut self, unit: u8, blocks: Blocks, command: u32, commands: &Commands) {
         let mut known = self.known.iter_mut();
         while let Some(copy) = known.find(|copy| commands.end(copy.command) == NEVER) {
@@ -59,7 +59,7 @@ impl Copies {
         self.reaches(commands, (command, lba), found, &mut Vec::new())
     }
 
-    /// The same, but for what was looked at already.
+    /// The same, without the copies that were checked already.
     fn reaches(
         &self,
         commands: &Commands,
@@ -101,7 +101,7 @@ impl Copies {
 }
 
 impl Oracle {
-    /// A copy is sent: it may read what is in its source from now on.
+    /// A copy is sent: it may read the content of its source from now on.
     pub(super) fn copy_begins(&mut self, command: u32, now: u64) {
         let Effect::Write {
             blocks,
@@ -132,7 +132,7 @@ impl Oracle {
         }
     }
 
-    /// The medium of a unit has lost data: copies from it may read what was there before.
+    /// The medium of a unit has lost data: copies from it may read older content.
     pub(super) fn copies_read_again(&mut self, unit: u8, now: u64) {
         for place in 0..self.copies.known.len() {
             let copy = &self.copies.known[place];

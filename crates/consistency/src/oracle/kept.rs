@@ -1,10 +1,10 @@
-//! What mediums may hold when the power is lost, by what had been answered until then: for those who have
-//! the mediums, and see them at any later time.
+//! The content that mediums may hold after a power loss, given the answers until then. For callers that
+//! have the mediums and check them later.
 
 use super::blocks::NEVER;
 use super::*;
 
-/// What had been answered at one time, as far as it says what must be on the mediums.
+/// What the mediums must hold at one time, as follows from the answers until then.
 #[derive(Debug)]
 pub struct Kept {
     at: u64,
@@ -19,7 +19,7 @@ struct KeptUnit {
     bits: Vec<Vec<u32>>,
 }
 
-/// Knows of a run that is over what was written where.
+/// Which commands of a run wrote which blocks.
 #[derive(Debug)]
 pub struct Ledger {
     oracle: Oracle,
@@ -28,7 +28,7 @@ pub struct Ledger {
 }
 
 impl Oracle {
-    /// What must be on the mediums by now.
+    /// What the mediums must hold now.
     pub(crate) fn kept(&self, now: u64) -> Kept {
         let units = self.units.iter().map(|unit| KeptUnit {
             blocks: (unit.blocks.iter())
@@ -67,10 +67,10 @@ impl Ledger {
         Ledger { oracle, writers }
     }
 
-    /// Whether a block of the medium may be this after `kept`, when the power is lost.
+    /// Checks a block of the medium after a power loss at some time after `kept`.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of what is wrong with it.
     pub fn check(&self, kept: &Kept, unit: usize, lba: u32, block: &[u8]) -> Result<(), String> {
         let first_bits = self.oracle.units[unit].blocks.len() as u32 - u32::from(BIT_BLOCKS);
         let words = block.as_chunks::<8>().0;

@@ -3,8 +3,8 @@
 use super::*;
 
 impl Oracle {
-    /// A task management function is sent, with that CmdSN; gives its number. `task` is the attempt
-    /// that ABORT TASK is for.
+    /// A task management function is sent. Returns its number. `task` is the attempt that ABORT TASK
+    /// names.
     pub(crate) fn managed_sent(
         &mut self,
         session: u32,
@@ -29,7 +29,7 @@ impl Oracle {
             let hit = match function {
                 Function::AbortTask => Some(number) == task,
                 Function::AbortTaskSet => before,
-                // Those of others that the target had taken in before the function was sent.
+                // Those of others that the target had received before the function was sent.
                 _ => before || !own && attempt.arrived < now,
             };
             if hit {
@@ -76,7 +76,7 @@ impl Oracle {
         self.managed.len() as u32 - 1
     }
 
-    /// A function was answered; `complete` when it was carried out.
+    /// A function was answered; `complete` when it was executed.
     pub(crate) fn managed_answered(&mut self, number: u32, complete: bool, link: usize, now: u64) {
         let managed = &mut self.managed[number as usize];
         if managed.answered {
@@ -84,7 +84,7 @@ impl Oracle {
             self.violate(Rule::Answer, || format!("{function:?} was answered twice"));
             return;
         }
-        // The session may have ended at the target while the answer was on its way.
+        // The session may have ended at the target while the answer was in transit.
         managed.over = managed.over.min(now);
         managed.answered = true;
         managed.refused = !complete;
@@ -96,7 +96,7 @@ impl Oracle {
             for (unit, change) in changes {
                 self.units[usize::from(unit)].possible.abandon(change, now);
             }
-            // A task that is not there was answered, or another function has ended it.
+            // The task has been answered, or something else has ended it.
             if let (Function::AbortTask, [task]) = (function, &ends[..]) {
                 let attempt = self.commands.attempts[*task as usize];
                 if !attempt.over && !self.may_be_ended(&attempt) {
@@ -123,7 +123,7 @@ impl Oracle {
             if found.nexus.session == session && !found.over {
                 self.commands.attempts[attempt as usize].silenced_on = Some(link);
                 self.close_attempt(attempt, now);
-                // It may have been answered with a unit attention on its way.
+                // An answer in transit may have reported a unit attention.
                 let unit = &mut self.units[usize::from(found.unit)];
                 unit.attentions[session as usize].blur();
             } else {
@@ -132,7 +132,7 @@ impl Oracle {
         }
     }
 
-    /// The session that had sent a function is lost: nobody will say what has become of it.
+    /// The session of a function is lost: the function will have no answer.
     pub(crate) fn managed_lost(&mut self, number: u32, now: u64) {
         let changes = std::mem::take(&mut self.managed[number as usize].changes);
         for (unit, change) in changes {
@@ -140,7 +140,7 @@ impl Oracle {
         }
     }
 
-    /// A session is over at the target: its functions can affect nothing any more.
+    /// A session has ended at the target: its functions can end no more tasks.
     pub(super) fn functions_over(&mut self, session: u32, now: u64) {
         let own = |managed: &&mut Managed| managed.nexus.session == session;
         for managed in self.managed.iter_mut().filter(own) {
@@ -148,7 +148,7 @@ impl Oracle {
         }
     }
 
-    /// The target was started again.
+    /// The target was restarted.
     pub(crate) fn restarted(&mut self, power_lost: bool, now: u64) {
         for number in 0..self.commands.attempts.len() {
             self.commands.end_attempt(number as u32, now);
@@ -184,36 +184,35 @@ impl Oracle {
         self.units[usize::from(unit)].failed = now;
     }
 
-    /// Whether the medium of a unit has lost data since the target started: then all that is to be
-    /// written fails.
+    /// Whether the medium of a unit has lost data since the target started: then all writes fail.
     pub(crate) fn medium_has_lost(&mut self, unit: u8, has_lost: bool) {
         self.units[usize::from(unit)].has_lost = has_lost;
     }
 
-    /// The medium of a unit has lost what was written, but for what is durable.
+    /// The medium of a unit has lost written data that was not durable.
     pub(crate) fn data_lost(&mut self, unit: u8, now: u64) {
         self.units[usize::from(unit)].write_back_failed(&self.commands, now);
         self.commands.forget_acknowledgements(unit);
         self.copies_read_again(unit, now);
     }
 
-    /// A task of a session that must be answered yet.
+    /// A task of a session that is owed an answer.
     fn owed(&self, session: u32) -> Option<&Attempt> {
         let open = self.sessions[session as usize].open.iter();
         open.map(|open| &self.commands.attempts[*open as usize])
             .find(|attempt| !self.may_be_ended(attempt))
     }
 
-    /// Whether something may have ended an attempt without an answer.
+    /// Whether an attempt may have been ended without an answer.
     fn may_be_ended(&self, attempt: &Attempt) -> bool {
         self.may_be_aborted(attempt) || self.may_be_preempted(attempt)
     }
 
     /// Whether a function may have ended an attempt without an answer.
     ///
-    /// Those of its own session end what has a lower CmdSN, and ABORT TASK one task (RFC 7143
-    /// §11.5.1). CLEAR TASK SET and resets of others end what the unit has received when they are
-    /// carried out (SAM-5 7.5, 7.7), which is before their answer and before their session is over.
+    /// A function of its own session ends tasks with a lower CmdSN, and ABORT TASK one task (RFC 7143
+    /// §11.5.1). CLEAR TASK SET and resets of other sessions end the tasks that the unit has received
+    /// when they execute (SAM-5 7.5, 7.7), which is before their answer and before their session ends.
     fn may_be_aborted(&self, attempt: &Attempt) -> bool {
         self.managed.iter().any(|managed| {
             if managed.refused || managed.over <= attempt.sent {
@@ -247,18 +246,18 @@ impl Oracle {
         })
     }
 
-    /// Whether an attempt has come to its unit after what began at `began` elsewhere had happened there.
+    /// Whether an attempt reached its unit after the event of another session that was sent at `began`.
     fn came_after(&self, attempt: &Attempt, began: u64) -> bool {
         let attentions = &self.units[usize::from(attempt.unit)].attentions;
         attentions[attempt.nexus.session as usize].came_after(began, attempt.cmd_sn)
     }
 
-    /// Whether some task of a session must be answered yet.
+    /// Whether some task of a session is owed an answer.
     pub(crate) fn is_owed(&self, session: u32) -> bool {
         self.owed(session).is_some()
     }
 
-    /// Nothing moves any more: a function whose connection is up has its answer.
+    /// At rest: a function on a connection that is up has no answer.
     pub(crate) fn function_at_rest(&mut self, number: u32) {
         let Managed {
             function,
@@ -272,7 +271,7 @@ impl Oracle {
         });
     }
 
-    /// Nothing moves any more: every task of a session that is up has its answer.
+    /// At rest: every task of a session that is up must have its answer.
     pub(crate) fn at_rest(&mut self, session: u32) {
         if let Some(&Attempt { command, sent, .. }) = self.owed(session) {
             self.violate_command(Rule::Answer, command, || {
@@ -283,7 +282,7 @@ impl Oracle {
 }
 
 impl Unit {
-    /// What was acknowledged may be gone, but for what is durable.
+    /// Acknowledged data may be lost unless it is durable.
     fn power_lost(&mut self, now: u64) {
         for block in &mut self.blocks {
             block.power_lost(now);
@@ -295,7 +294,7 @@ impl Unit {
         self.survives = true;
     }
 
-    /// The same, if no flush says otherwise.
+    /// The same, unless a later flush succeeds.
     fn write_back_failed(&mut self, commands: &Commands, now: u64) {
         for block in &mut self.blocks {
             block.write_back_failed(commands, now);
@@ -318,7 +317,7 @@ impl Unit {
 }
 
 impl Oracle {
-    /// A block is on the medium as it is: judged as a read of it would be.
+    /// Checks a block of the medium as a read of it.
     pub(crate) fn audited(&mut self, unit: u8, lba: u32, block: &[u8], sent: u64, now: u64) {
         let attempt = Attempt {
             command: blocks::NOBODY,

@@ -1,10 +1,10 @@
-//! What may hold at a unit, as changes under way may have happened or not.
+//! The possible states of a unit, as changes in flight may have happened or not.
 
 use std::collections::HashSet;
 
-use super::rights::{Applied, Change, Nexus, Outcome, Port, Rights, Told};
+use super::rights::{Applied, Change, Established, Nexus, Outcome, Port, Rights};
 
-/// A change under way.
+/// A change in flight.
 #[derive(Debug, Clone)]
 struct Pending {
     /// Its number.
@@ -14,44 +14,44 @@ struct Pending {
     since: u64,
 }
 
-/// A change that has happened, but whose answer is not there.
+/// A change that has happened, but has no answer yet.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Happened {
     change: u32,
-    told: Vec<Told>,
+    established: Vec<Established>,
     aborted: Vec<Port>,
 }
 
-/// One way in which it may stand.
+/// One possible state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Way {
     rights: Rights,
-    /// By number: two orders of the same changes that come to the same are one way, or there would
-    /// be more ways than anything can look at.
+    /// By number: two orders of the same changes with the same result are one state, which bounds their
+    /// number.
     happened: Vec<Happened>,
 }
 
 impl Way {
-    /// Where `change` stands among what has happened, or where it belongs.
+    /// The place of `change` among those that have happened, or where to insert it.
     fn place_of(&self, change: u32) -> Result<usize, usize> {
         self.happened
             .binary_search_by_key(&change, |one| one.change)
     }
 }
 
-/// What may hold at a unit, now and earlier.
+/// The possible states of a unit, now and earlier.
 #[derive(Debug)]
 pub(crate) struct Possible {
-    /// From when on which ways were possible; the last one is now. Never empty.
+    /// Which states were possible from when on; the last epoch is now. Never empty.
     epochs: Vec<(u64, Vec<Way>)>,
     pending: Vec<Pending>,
 }
 
-/// What a change that was answered with GOOD has surely done, and what it may have done.
+/// The certain and the possible effects of a change that was answered with GOOD.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
-    pub(crate) must_tell: Vec<Told>,
-    pub(crate) may_tell: Vec<Told>,
+    pub(crate) must_establish: Vec<Established>,
+    pub(crate) may_establish: Vec<Established>,
     /// Ports whose tasks were aborted, and those whose tasks may have been.
     pub(crate) aborted: Vec<Port>,
     pub(crate) may_abort: Vec<Port>,
@@ -73,12 +73,12 @@ impl Possible {
         self.epochs.last().map_or(&[], |(_, ways)| ways)
     }
 
-    /// How many changes are under way.
+    /// How many changes are in flight.
     pub(crate) fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// In how many ways it may stand now.
+    /// How many states are possible now.
     pub(crate) fn ways(&self) -> usize {
         self.now().len()
     }
@@ -87,7 +87,7 @@ impl Possible {
         self.epochs.push((now, ways));
     }
 
-    /// Whether `test` holds of something that was possible at some time since `since`.
+    /// Whether `test` accepts a state that was possible at some time since `since`.
     pub(crate) fn ever(&self, since: u64, mut test: impl FnMut(&Rights) -> bool) -> bool {
         let first = self.epochs.iter().rposition(|(from, _)| *from <= since);
         let since = &self.epochs[first.unwrap_or(0)..];
@@ -96,19 +96,25 @@ impl Possible {
             .any(|(_, ways)| ways.iter().any(|way| test(&way.rights)))
     }
 
-    /// Since when something is under way that has no answer; `now` when nothing is.
+    /// Since when a change without an answer is in flight; `now` when none is.
     pub(crate) fn unsettled_since(&self, now: u64) -> u64 {
         let pending = self.pending.iter().map(|pending| pending.since);
         pending.min().unwrap_or(now)
     }
 
-    /// Whether `test` holds of something that is possible now.
+    /// Whether `test` accepts a state that is possible now.
     pub(crate) fn may(&self, mut test: impl FnMut(&Rights) -> bool) -> bool {
         self.now().iter().any(|way| test(&way.rights))
     }
 
-    /// A change begins. Gives what it may tell others.
-    pub(crate) fn begin(&mut self, change: u32, what: Change, nexus: Nexus, now: u64) -> Vec<Told> {
+    /// A change begins. Returns the unit attentions that it may establish.
+    pub(crate) fn begin(
+        &mut self,
+        change: u32,
+        what: Change,
+        nexus: Nexus,
+        now: u64,
+    ) -> Vec<Established> {
         self.pending.push(Pending {
             change,
             what,
@@ -117,19 +123,23 @@ impl Possible {
         });
         let mut ways = self.now().to_vec();
         self.close(&mut ways);
-        let mut told: Vec<Told> = Vec::new();
+        let mut established: Vec<Established> = Vec::new();
         for happened in ways.iter().flat_map(|way| &way.happened) {
-            for one in happened.told.iter().filter(|_| happened.change == change) {
-                if !told.contains(one) {
-                    told.push(*one);
+            for one in happened
+                .established
+                .iter()
+                .filter(|_| happened.change == change)
+            {
+                if !established.contains(one) {
+                    established.push(*one);
                 }
             }
         }
         self.enter(now, ways);
-        told
+        established
     }
 
-    /// Adds every way that changes under way can lead to.
+    /// Adds every state that changes in flight can lead to.
     fn close(&self, ways: &mut Vec<Way>) {
         let mut known: HashSet<Way> = ways.iter().cloned().collect();
         let mut place = 0;
@@ -144,7 +154,7 @@ impl Possible {
                 };
                 let Applied {
                     rights,
-                    told,
+                    established,
                     aborted,
                 } = applied;
                 let mut happened = way.happened.clone();
@@ -153,7 +163,7 @@ impl Possible {
                     at,
                     Happened {
                         change,
-                        told,
+                        established,
                         aborted,
                     },
                 );
@@ -166,7 +176,7 @@ impl Possible {
         }
     }
 
-    /// A change was answered with GOOD. `None` when nothing explains that.
+    /// A change was answered with GOOD. `None` when no possible state explains that.
     pub(crate) fn done(&mut self, change: u32, now: u64) -> Option<Done> {
         let mut done = Done::default();
         let mut first = true;
@@ -178,17 +188,18 @@ impl Possible {
             let mut way = way.clone();
             let happened = way.happened.remove(place);
             if first {
-                done.must_tell.clone_from(&happened.told);
+                done.must_establish.clone_from(&happened.established);
                 done.aborted.clone_from(&happened.aborted);
                 first = false;
             } else {
-                done.must_tell.retain(|one| happened.told.contains(one));
+                done.must_establish
+                    .retain(|one| happened.established.contains(one));
                 done.aborted.retain(|one| happened.aborted.contains(one));
             }
             done.may_abort.extend(&happened.aborted);
-            for one in happened.told {
-                if !done.may_tell.contains(&one) {
-                    done.may_tell.push(one);
+            for one in happened.established {
+                if !done.may_establish.contains(&one) {
+                    done.may_establish.push(one);
                 }
             }
             if !ways.contains(&way) {
@@ -203,8 +214,8 @@ impl Possible {
         Some(done)
     }
 
-    /// A change was answered otherwise, and has not happened. With an `outcome` that reservations
-    /// explain, it must be possible since `since`. Says whether anything explains that.
+    /// A change was refused and has not happened. An `outcome` must follow from a state that was possible
+    /// since `since`. Returns whether it does.
     pub(crate) fn refused(
         &mut self,
         change: u32,
@@ -232,7 +243,7 @@ impl Possible {
         true
     }
 
-    /// Nobody will ever say whether a change has happened; it will not happen any more.
+    /// A change will have no answer: it has happened, or never will.
     pub(crate) fn abandon(&mut self, change: u32, now: u64) {
         let before = self.pending.len();
         self.pending.retain(|one| one.change != change);
@@ -250,7 +261,7 @@ impl Possible {
         self.enter(now, ways);
     }
 
-    /// The target starts again: what was not answered may have been kept or not.
+    /// The target restarts: changes without an answer have happened or not.
     pub(crate) fn restart(&mut self, write_cache: bool, now: u64) {
         let mut ways: Vec<Way> = Vec::new();
         for way in self.now() {
@@ -266,7 +277,7 @@ impl Possible {
         self.enter(now, ways);
     }
 
-    /// Forgets what was possible before `since`.
+    /// Drops the states that were possible only before `since`.
     pub(crate) fn forget(&mut self, since: u64) {
         if self.epochs.len() > 16 {
             let first = self.epochs.iter().rposition(|(from, _)| *from <= since);

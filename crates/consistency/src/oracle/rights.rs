@@ -1,5 +1,5 @@
-//! What the standards say of a unit's reservations, mode parameters and power: who may do what, and
-//! what each change makes of it (SPC-4 5.13 and 6.13, SPC-2 5.5, SBC-3 clause 4).
+//! The state of a unit: reservations, mode parameters and power. Which commands it allows, and how
+//! commands change it (SPC-4 5.13 and 6.13, SPC-2 5.5, SBC-3 clause 4).
 
 use super::attentions::Attention;
 use crate::history::Scsi;
@@ -7,7 +7,7 @@ use crate::history::Scsi;
 /// An initiator port, by its number in the run.
 pub(crate) type Port = u16;
 
-/// What holds at a unit.
+/// The state of a unit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Rights {
     /// Registered ports and their keys, by port.
@@ -18,7 +18,7 @@ pub(crate) struct Rights {
     pub(crate) generation: u32,
     /// APTPL was asked for.
     pub(crate) persists: bool,
-    /// The session that RESERVE (6) has reserved the unit for.
+    /// The session that holds the unit by RESERVE (6).
     pub(crate) exclusive: Option<u32>,
     /// WCE.
     pub(crate) write_cache: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Rights {
     pub(crate) stopped: bool,
 }
 
-/// How a command stands to reservations (SPC-4 table 66, SBC-3 table 15).
+/// Classes of commands by their conflicts with reservations (SPC-4 table 66, SBC-3 table 15).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Never in conflict.
@@ -37,13 +37,13 @@ pub(crate) enum Class {
     AnyPersistent,
     /// In conflict with exclusive access, too.
     Reading,
-    /// In conflict with all reservations that do not let its nexus through.
+    /// In conflict with all reservations that do not give its nexus full access.
     Writing,
     /// The standards that the target follows disagree, or it depends on the parameter list.
     Unsure,
 }
 
-/// Something that changes what holds at a unit.
+/// A change of the state of a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Change {
     Reserve6,
@@ -82,13 +82,13 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    /// Whether it wants reservations kept that cannot be.
+    /// Whether it asks for APTPL where the unit cannot keep reservations.
     fn asks_too_much(&self) -> bool {
         matches!(self.action, 0 | 6 | 7) && self.persist && !self.can_persist
     }
 }
 
-/// Who asks.
+/// An I_T nexus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nexus {
     pub(crate) port: Port,
@@ -100,18 +100,18 @@ pub(crate) struct Nexus {
 pub(crate) enum Outcome {
     Conflict,
     Illegal,
-    /// Either: no standard says what is looked at first.
+    /// Either: the standards do not order the checks.
     Either,
 }
 
-/// The port whose sessions report an attention.
-pub(crate) type Told = (Port, Attention);
+/// A unit attention, and the port whose sessions report it.
+pub(crate) type Established = (Port, Attention);
 
-/// A change that was carried out: what holds now, who is told, and whose tasks are aborted.
+/// The result of a change: the new state, the unit attentions, and the ports whose tasks are aborted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Applied {
     pub(crate) rights: Rights,
-    pub(crate) told: Vec<Told>,
+    pub(crate) established: Vec<Established>,
     pub(crate) aborted: Vec<Port>,
 }
 
@@ -132,7 +132,7 @@ const fn is_write_exclusive(kind: u8) -> bool {
 }
 
 impl Rights {
-    /// What holds after the power came on.
+    /// The state after power on.
     pub(crate) fn initial(write_cache: bool) -> Rights {
         Rights {
             registrations: Vec::new(),
@@ -146,7 +146,7 @@ impl Rights {
         }
     }
 
-    /// What holds after a restart (SPC-4 5.13.5): what APTPL keeps.
+    /// The state after a restart: reservations stay with APTPL (SPC-4 5.13.5).
     pub(crate) fn restarted(&self, write_cache: bool) -> Rights {
         let mut fresh = Rights::initial(write_cache);
         if self.persists {
@@ -196,10 +196,10 @@ impl Rights {
         }
     }
 
-    /// What comes of a change.
+    /// Applies a change.
     pub(crate) fn apply(&self, change: &Change, nexus: Nexus) -> Result<Applied, Outcome> {
         let mut rights = self.clone();
-        let mut told = Vec::new();
+        let mut established = Vec::new();
         let mut aborted = Vec::new();
         match change {
             Change::Reset { write_cache } => {
@@ -243,7 +243,7 @@ impl Rights {
                     return Err(Outcome::Illegal);
                 }
                 if (self.write_cache, self.protected) != (*write_cache, *protected) {
-                    told.push((Port::MAX, Attention::ModeParameters));
+                    established.push((Port::MAX, Attention::ModeParameters));
                 }
                 rights.write_cache = *write_cache;
                 rights.protected = *protected;
@@ -267,12 +267,12 @@ impl Rights {
                         false => Outcome::Conflict,
                     });
                 }
-                rights.reserve_out(out, nexus, &mut told, &mut aborted)?;
+                rights.reserve_out(out, nexus, &mut established, &mut aborted)?;
             }
         }
         Ok(Applied {
             rights,
-            told,
+            established,
             aborted,
         })
     }
@@ -281,7 +281,7 @@ impl Rights {
         &mut self,
         out: &Out,
         nexus: Nexus,
-        told: &mut Vec<Told>,
+        established: &mut Vec<Established>,
         aborted: &mut Vec<Port>,
     ) -> Result<(), Outcome> {
         let port = nexus.port;
@@ -302,7 +302,7 @@ impl Rights {
                 }
                 match (out.action_key, own) {
                     (0, None) => return Ok(()),
-                    (0, Some(_)) => self.remove(&[port], nexus, told),
+                    (0, Some(_)) => self.remove(&[port], nexus, established),
                     (key, _) => self.register(port, key),
                 }
                 self.persists = out.persist;
@@ -323,18 +323,18 @@ impl Rights {
                     return Err(Outcome::Illegal);
                 }
                 self.reservation = None;
-                self.tell_registrants(kind, port, told);
+                self.establish_released(kind, port, established);
                 return Ok(());
             }
             3 => {
                 for (other, _) in std::mem::take(&mut self.registrations) {
                     if other != port {
-                        told.push((other, Attention::ReservationsPreempted));
+                        established.push((other, Attention::ReservationsPreempted));
                     }
                 }
                 self.reservation = None;
             }
-            4 | 5 => self.preempt(out, nexus, told, aborted)?,
+            4 | 5 => self.preempt(out, nexus, established, aborted)?,
             _ => {
                 let Some((kind, holder)) = self.reservation else {
                     return Err(Outcome::Conflict);
@@ -367,8 +367,8 @@ impl Rights {
         }
     }
 
-    /// SPC-4 5.13.11.3: a registration that goes takes the reservation with it that it holds alone.
-    fn remove(&mut self, gone: &[Port], nexus: Nexus, told: &mut Vec<Told>) {
+    /// SPC-4 5.13.11.3: removing the registration of the only holder releases the reservation.
+    fn remove(&mut self, gone: &[Port], nexus: Nexus, established: &mut Vec<Established>) {
         self.registrations.retain(|(one, _)| !gone.contains(one));
         let Some((kind, holder)) = self.reservation else {
             return;
@@ -381,14 +381,14 @@ impl Rights {
         }
         if gone.contains(&holder) {
             self.reservation = None;
-            self.tell_registrants(kind, nexus.port, told);
+            self.establish_released(kind, nexus.port, established);
         }
     }
 
-    fn tell_registrants(&self, kind: u8, own: Port, told: &mut Vec<Told>) {
+    fn establish_released(&self, kind: u8, own: Port, established: &mut Vec<Established>) {
         if admits_registrants(kind) {
             let others = self.registrations.iter().filter(|(one, _)| *one != own);
-            told.extend(others.map(|(other, _)| (*other, RESERVATIONS_RELEASED)));
+            established.extend(others.map(|(other, _)| (*other, RESERVATIONS_RELEASED)));
         }
     }
 
@@ -397,7 +397,7 @@ impl Rights {
         &mut self,
         out: &Out,
         nexus: Nexus,
-        told: &mut Vec<Told>,
+        established: &mut Vec<Established>,
         aborted: &mut Vec<Port>,
     ) -> Result<(), Outcome> {
         let port = nexus.port;
@@ -427,7 +427,7 @@ impl Rights {
         if takes {
             self.reservation = Some((out.kind, port));
             if let Some((kind, _)) = held.filter(|(kind, _)| *kind != out.kind) {
-                self.tell_registrants(kind, port, told);
+                self.establish_released(kind, port, established);
             }
         } else if let Some((kind, holder)) = held
             && is_all_registrants(kind)
@@ -435,7 +435,7 @@ impl Rights {
         {
             self.reservation = Some((kind, port));
         }
-        told.extend(gone.iter().map(|one| (*one, REGISTRATIONS_PREEMPTED)));
+        established.extend(gone.iter().map(|one| (*one, REGISTRATIONS_PREEMPTED)));
         if out.action == 5 {
             *aborted = gone;
         }
@@ -443,7 +443,7 @@ impl Rights {
     }
 }
 
-/// How a command stands to reservations.
+/// The class of a command.
 pub(crate) fn class_of(scsi: &Scsi) -> Class {
     match scsi {
         Scsi::Inquiry | Scsi::ReportLuns | Scsi::RequestSense => Class::Always,

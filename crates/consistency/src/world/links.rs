@@ -1,4 +1,4 @@
-//! Connections, as the initiators have them.
+//! The initiators' ends of connections.
 
 use wansan_iscsi::initiator;
 use wansan_trace::{Instant, Recorder};
@@ -11,13 +11,13 @@ use crate::target::LinkId;
 
 /// A TCP connection.
 pub(crate) struct Link<W> {
-    /// Its number among all that there were.
+    /// Its number among all connections of the run.
     pub(crate) id: LinkId,
     pub(crate) port: usize,
     pub(crate) near: Near,
-    /// Turns for which it carries nothing towards the target.
+    /// Turns for which it still carries no bytes towards the target.
     pub(super) stalls: u8,
-    /// What leads to the target.
+    /// The path to the target.
     pub(crate) wire: W,
     pub(crate) observer: Observer,
 }
@@ -72,8 +72,8 @@ impl Near {
         }
     }
 
-    /// Gives the initiator's end what it has room for of `bytes`, up to the end of the first PDU that
-    /// says something; says how many that are. `None` when nobody is there.
+    /// Passes `bytes` to the initiator's end as far as it has room, up to the end of the first PDU that
+    /// is an event. Returns how many; `None` when that end is closed.
     pub(super) fn give(
         &mut self,
         port: &mut Port,
@@ -121,7 +121,7 @@ impl<T: TargetSide> World<'_, T> {
         });
     }
 
-    /// The initiator's end of a connection has been given `bytes` more.
+    /// The initiator's end of a connection has received `bytes` more.
     pub(super) fn near_end_receives(
         &mut self,
         at: usize,
@@ -150,7 +150,7 @@ impl<T: TargetSide> World<'_, T> {
         }
     }
 
-    /// Tells the oracle what was seen on a connection.
+    /// Reports the events of a connection to the oracle.
     pub(super) fn observe(&mut self, at: usize) {
         let (port, id) = (self.links[at].port, self.links[at].id);
         let mut events = std::mem::take(&mut self.events);
@@ -167,7 +167,7 @@ impl<T: TargetSide> World<'_, T> {
         self.events = events;
     }
 
-    /// The initiator's end of a connection is gone, with `pending` yet to be sent.
+    /// Closes the initiator's end of a connection, with `pending` unsent.
     pub(super) fn drop_near_end(&mut self, at: usize, pending: &[u8]) {
         self.links[at].near = Near::Gone;
         T::near_end_dropped(self, at, pending);

@@ -1,4 +1,4 @@
-//! Initiators: what each session does next, and what it makes of answers and losses.
+//! Initiator ports: the steps of their scripts, completions, and lost connections.
 
 use wansan_iscsi::initiator::{
     Command, Completion, Event as SessionEvent, Handshake, HandshakeError, LoginSettings, Schedule,
@@ -15,7 +15,7 @@ use crate::medium::{BLOCK_BYTES, word_of};
 use crate::oracle::rights::Out;
 use crate::oracle::{Answered, Rule};
 
-/// A session of an initiator, through all the sessions that follow one another.
+/// An initiator port with its session, and those that follow it.
 pub(crate) struct Port {
     pub(crate) host: u8,
     /// Its number among the initiator ports.
@@ -25,38 +25,38 @@ pub(crate) struct Port {
     pub(super) state: State,
     /// The oracle's number of the session.
     pub(crate) oracle_session: u32,
-    /// The one before it.
+    /// The oracle's number of the session before it.
     previous: Option<u32>,
     cursor: usize,
-    /// Commands that were submitted and are not completed.
+    /// Commands that were submitted and are not completed: tag and command.
     pub(super) submitted: Vec<(u32, u32)>,
     /// Commands on the wire: tag, CmdSN and attempt.
     pub(super) sent: Vec<(u32, u32, u32)>,
-    /// Answers whose data the session still has.
+    /// Responses whose data the session still holds.
     pub(super) with_data: Vec<(u32, u32, usize, Answered)>,
-    /// Functions: tag, the oracle's number, and the connection.
+    /// Task management functions without a response: tag, the oracle's number, and the connection.
     pub(super) managing: Vec<(u32, u32, usize)>,
-    /// CIDs of connections of the session that the target was asked to log out.
+    /// CIDs of connections for which a Logout Request was sent.
     pub(super) removed: Vec<u16>,
-    /// What the functions are that were asked for.
+    /// Functions that the session has not sent yet: tag, function and unit.
     pub(super) functions: Vec<(u32, Function, u8)>,
-    /// Its place in ISIDs that it goes through.
+    /// How often it has changed its ISID, modulo [`RENEWALS`].
     renewals: u8,
     failures: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// No session, or one that waits for another to take its place.
+    /// No session, or one to be reinstated.
     Down,
     /// A connection logs in.
     Leading,
     Up,
-    /// A Logout Request with that tag waits for its answer.
+    /// A Logout Request with that tag has no response yet.
     LoggingOut(u32),
 }
 
-/// Commands that a session holds at once.
+/// Tasks of a session at once.
 const TASKS: usize = 40;
 
 /// ISIDs of each port.
@@ -114,7 +114,7 @@ impl Port {
         }
     }
 
-    /// Its place in the session.
+    /// The place of the connection with that CID in the session.
     pub(super) fn place(&mut self, cid: u16) -> Option<usize> {
         let connections = self.session.as_mut()?.connections();
         connections
@@ -122,7 +122,7 @@ impl Port {
             .position(|connection| connection.id().0 == cid)
     }
 
-    /// Takes the ISID after this one.
+    /// Switches to the next ISID.
     fn renew(&mut self, number: usize) {
         self.renewals = (self.renewals + 1) % RENEWALS as u8;
         self.number = number as u16 * RENEWALS + u16::from(self.renewals);
@@ -136,7 +136,7 @@ fn lun(unit: u8) -> Lun {
 }
 
 impl<T: TargetSide> World<'_, T> {
-    /// Lets a port do the next thing of its script; says whether there was one.
+    /// Takes the next step of a port's script if it can; returns whether it did.
     pub(super) fn advance(&mut self, port: usize) -> bool {
         let script = &self.history.sessions[port];
         let done = self.ports[port].cursor >= script.steps.len();
@@ -147,7 +147,7 @@ impl<T: TargetSide> World<'_, T> {
         }
     }
 
-    /// Begins a session, or one that takes the place of the lost one.
+    /// Opens the leading connection of a session, which reinstates the lost one if there is one.
     fn lead(&mut self, port: usize) -> bool {
         let this = &mut self.ports[port];
         if this.failures > 60 {
@@ -171,7 +171,7 @@ impl<T: TargetSide> World<'_, T> {
         }
     }
 
-    /// Begins another connection of the session, if one is missing.
+    /// Opens another connection of the session, if it has fewer than it wants.
     fn join(&mut self, port: usize) -> bool {
         let wanted = self.history.sessions[port].keys.connections;
         let this = &mut self.ports[port];
@@ -255,11 +255,15 @@ impl<T: TargetSide> World<'_, T> {
                 self.cut(port, cid);
             }
             Step::Reinstate => {
-                self.say(|| format!("port {port} loses all, and comes back"));
+                self.say(|| {
+                    format!("port {port} loses all connections and reinstates its session")
+                });
                 self.lose_session(port, false);
             }
             Step::Renew => {
-                self.say(|| format!("port {port} loses all, and comes back with another ISID"));
+                self.say(|| {
+                    format!("port {port} loses all connections and logs in with another ISID")
+                });
                 self.lose_session(port, true);
                 self.ports[port].renew(port);
             }
@@ -284,7 +288,7 @@ impl<T: TargetSide> World<'_, T> {
         }
         self.ports[port].cursor += 1;
         self.steps += 1;
-        self.heard += 1;
+        self.progress += 1;
         self.pump(port);
         self.incidents();
         true
@@ -373,7 +377,7 @@ impl<T: TargetSide> World<'_, T> {
         self.complete(port);
     }
 
-    /// Turns what a session may send into bytes.
+    /// Encodes the PDUs that a session may send.
     pub(super) fn pump(&mut self, port: usize) {
         let now = self.instant();
         if let Some(session) = &mut self.ports[port].session {
@@ -406,7 +410,7 @@ impl<T: TargetSide> World<'_, T> {
             }
         };
         if taken.is_err() {
-            // It belongs to a session that is no more.
+            // Its session has ended.
             self.drop_near_end(at, &[]);
             return;
         }
@@ -443,7 +447,7 @@ impl<T: TargetSide> World<'_, T> {
         self.attempt_over(port, leads);
     }
 
-    /// An attempt to log in is over without success.
+    /// A login has failed.
     fn attempt_over(&mut self, port: usize, leads: bool) {
         if leads {
             self.ports[port].state = State::Down;
@@ -460,10 +464,10 @@ impl<T: TargetSide> World<'_, T> {
         }
     }
 
-    /// The initiator finds its end of a connection dead.
+    /// The initiator finds a connection closed.
     pub(super) fn near_end_lost(&mut self, at: usize) {
         let port = self.links[at].port;
-        self.say(|| format!("port {port} finds a connection dead"));
+        self.say(|| format!("port {port} finds a connection closed"));
         match self.links[at].near {
             Near::Gone => {}
             Near::Login { leads, .. } => {
@@ -490,7 +494,7 @@ impl<T: TargetSide> World<'_, T> {
         self.links.iter().position(of)
     }
 
-    /// The connection with that CID carries nothing for a while, if there is one.
+    /// Stalls the connection with that CID, if there is one.
     fn stall(&mut self, port: usize, cid: u16, turns: u8) {
         if let Some(at) = self.link_of(port, cid) {
             self.say(|| format!("port {port}'s connection {cid} stalls for {turns} turns"));
@@ -498,7 +502,7 @@ impl<T: TargetSide> World<'_, T> {
         }
     }
 
-    /// The connection with that CID is cut, if there is one.
+    /// Cuts the connection with that CID, if there is one.
     fn cut(&mut self, port: usize, cid: u16) {
         if let Some(at) = self.link_of(port, cid) {
             self.cut_link(at);
@@ -520,8 +524,8 @@ impl<T: TargetSide> World<'_, T> {
         self.drop_near_end(at, &pending);
     }
 
-    /// A connection of the session is gone: the session goes on without it at error recovery
-    /// level 2, and is lost otherwise.
+    /// A connection of the session is lost: at error recovery level 2 the session continues without it,
+    /// otherwise it is lost too.
     fn lose_connection(&mut self, port: usize, cid: u16) {
         let now = self.instant();
         let Some(place) = self.ports[port].place(cid) else {
@@ -536,7 +540,7 @@ impl<T: TargetSide> World<'_, T> {
         }
     }
 
-    /// All connections are cut.
+    /// Cuts all connections of the port.
     fn lose_session(&mut self, port: usize, for_good: bool) {
         for at in 0..self.links.len() {
             if self.links[at].port == port && !matches!(self.links[at].near, Near::Gone) {
@@ -549,7 +553,7 @@ impl<T: TargetSide> World<'_, T> {
         self.port_lost(port);
     }
 
-    /// The port has no session any more.
+    /// The session of the port is lost.
     pub(super) fn port_lost(&mut self, port: usize) {
         let now = self.instant();
         for at in 0..self.links.len() {
@@ -593,7 +597,7 @@ impl<T: TargetSide> World<'_, T> {
         }
     }
 
-    /// Handles what has come on a connection of the port's session.
+    /// Handles what a connection of the port's session has received.
     pub(super) fn session_receives(&mut self, port: usize, cid: u16) {
         let now = self.instant();
         let Some(place) = self.ports[port].place(cid) else {
@@ -630,7 +634,7 @@ impl<T: TargetSide> World<'_, T> {
         self.pump(port);
     }
 
-    /// Takes what the session has completed.
+    /// Handles the commands that the session has completed.
     fn complete(&mut self, port: usize) {
         let now = self.instant();
         loop {
@@ -648,7 +652,7 @@ impl<T: TargetSide> World<'_, T> {
                 let (_, attempt, link, answered) = this.with_data.swap_remove(place);
                 self.answered_with_data((attempt, link), &answered, completion);
             } else if completion.outcome == Err(TaskError::Unsure) {
-                // The target has let the task go, and the command is none to send twice.
+                // The target has dropped the task, and the command is not one to send twice.
                 let sent = this.sent.iter().position(|(one, ..)| *one == tag);
                 if let Some(place) = sent {
                     let (_, _, attempt) = this.sent.remove(place);
@@ -683,8 +687,8 @@ impl<T: TargetSide> World<'_, T> {
             .answered(attempt, answered, Some(&data), link, now);
     }
 
-    /// A session whose tasks may have been aborted, or whose script is over, is given up when nothing
-    /// moves any more. Says whether there was anything to give up.
+    /// At rest, gives up a session that waits for tasks that may have been aborted, after the oracle has
+    /// checked what it is owed. Returns whether it gave up anything.
     pub(super) fn give_up(&mut self, port: usize) -> bool {
         self.requests_at_rest(port);
         let this = &mut self.ports[port];
@@ -697,11 +701,11 @@ impl<T: TargetSide> World<'_, T> {
                 if done && in_flight == 0 || self.oracle.violation.is_some() {
                     return false;
                 }
-                self.say(|| format!("port {port} gives up what hangs"));
+                self.say(|| format!("port {port} gives up its session"));
                 if done {
                     self.ports[port].session = None;
                 } else if in_flight == 0 {
-                    // The step cannot be taken: other sessions' changes are in its way.
+                    // The step cannot be taken, as other sessions' changes are pending.
                     self.ports[port].cursor += 1;
                     return true;
                 }
@@ -718,8 +722,8 @@ impl<T: TargetSide> World<'_, T> {
 }
 
 impl<T: TargetSide> World<'_, T> {
-    /// Nothing moves any more: every login, logout and function of the port has its answer (RFC 7143
-    /// §6.3, §11.6, §11.15), unless its connection is lost.
+    /// Checks at rest that every login, logout and function of the port has its response (RFC 7143 §6.3,
+    /// §11.6, §11.15), unless its connection is lost.
     fn requests_at_rest(&mut self, port: usize) {
         for link in self.links.iter().filter(|link| link.port == port) {
             let this = &self.ports[port];
@@ -758,7 +762,7 @@ pub(crate) fn port_of(transport_id: &[u8]) -> Option<u16> {
     Some(u16::from(isid[7]) * RENEWALS + u16::from(isid[5]))
 }
 
-/// PERSISTENT RESERVE OUT as the oracle has it.
+/// The oracle's form of a PERSISTENT RESERVE OUT.
 pub(crate) fn out_of(out: &ReserveOut, to: u16) -> Out {
     Out {
         action: out.action,

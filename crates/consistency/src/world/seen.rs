@@ -1,4 +1,4 @@
-//! What is seen on the connections of a port, on its way to the oracle.
+//! Passes the events of a port's connections to the oracle.
 
 use wansan_iscsi::wire::{ScsiStatus, TaskManagementResult};
 
@@ -10,9 +10,9 @@ use crate::observer::Event;
 use crate::oracle::{Answered, Rule};
 
 impl<T: TargetSide> World<'_, T> {
-    /// Something was seen on a connection of the port.
+    /// An event on a connection of the port.
     pub(super) fn observed(&mut self, port: usize, link: usize, event: Event, now: u64) {
-        self.heard += 1;
+        self.progress += 1;
         match event {
             Event::Command { tag, cmd_sn } => self.command_seen(port, link, tag, cmd_sn, now),
             Event::Manage {
@@ -44,7 +44,7 @@ impl<T: TargetSide> World<'_, T> {
                 let Some(place) = of else { return };
                 let (_, number, _) = this.managing.swap_remove(place);
                 let complete = result == TaskManagementResult::Complete.to_wire();
-                self.say(|| format!("port {port} hears that its function ended with {result}"));
+                self.say(|| format!("port {port} receives the response {result} to its function"));
                 self.oracle.managed_answered(number, complete, link, now);
             }
             Event::Remove { cid } => {
@@ -52,7 +52,7 @@ impl<T: TargetSide> World<'_, T> {
                 self.ports[port].removed.push(cid);
             }
             Event::LoggedOut { tag, result } => {
-                // Not that of a lost connection, for recovery.
+                // Not the logout of a lost connection for recovery.
                 if result == 0 && self.ports[port].state == State::LoggingOut(tag) {
                     let session = self.ports[port].oracle_session;
                     self.say(|| format!("session {session} is logged out"));
@@ -73,7 +73,7 @@ impl<T: TargetSide> World<'_, T> {
         let known = this.sent.iter().position(|(one, ..)| *one == tag);
         if let Some(place) = known {
             if this.sent[place].1 == cmd_sn {
-                return; // Sent again on another connection: the same task.
+                return; // Retransmitted on another connection: the same task.
             }
             let (_, _, attempt) = this.sent.remove(place);
             self.oracle.superseded(attempt);
@@ -85,7 +85,7 @@ impl<T: TargetSide> World<'_, T> {
         let (command, session) = (*command, this.oracle_session);
         let attempt = self.oracle.sent(command, session, cmd_sn, now);
         self.ports[port].sent.push((tag, cmd_sn, attempt));
-        if self.told.is_some() {
+        if self.log.is_some() {
             let known = self.oracle.commands.get(command);
             let (unit, scsi) = (known.unit, known.scsi.clone());
             self.say(|| {
@@ -99,15 +99,13 @@ impl<T: TargetSide> World<'_, T> {
         let Some(place) = this.sent.iter().position(|(one, ..)| *one == tag) else {
             let session = this.oracle_session;
             self.oracle.violate(Rule::Answer, || {
-                format!(
-                    "session {session} was sent an answer for task {tag:#x}, which is not there"
-                )
+                format!("session {session} was sent an answer for task {tag:#x}, which is unknown")
             });
             return;
         };
         let (_, _, attempt) = this.sent.remove(place);
         let command = self.oracle.commands.attempts[attempt as usize].command;
-        if self.told.is_some() {
+        if self.log.is_some() {
             let (status, sense) = (answered.status, answered.sense);
             let sense = sense.map(|sense| (sense.key, sense.additional));
             self.say(|| format!("#{command} was answered with {status:?} {sense:?}"));

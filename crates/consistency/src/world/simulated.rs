@@ -1,5 +1,5 @@
-//! The simulated target: the real session machines with stores of the simulation, in one thread and in
-//! virtual time.
+//! The simulated target: the product's session machines on simulated stores, in one thread and in virtual
+//! time.
 
 mod links;
 
@@ -14,23 +14,23 @@ use crate::medium::{Landing, Medium};
 use crate::oracle::{Rule, View};
 use crate::random::Random;
 use crate::store_queue::StoreQueue;
-use crate::target::{Target, Told};
+use crate::target::{Report, Target};
 
 /// The target, with its stores and their mediums.
 pub(crate) struct Simulated {
     target: Option<Target>,
     stores: StoreQueue,
     mediums: Vec<Arc<Medium>>,
-    /// How often each medium had lost data when the oracle heard of it last.
+    /// How often each medium had lost data at the last report to the oracle.
     losses: Vec<u64>,
-    /// How many operations had failed by then.
+    /// How many operations of each medium had failed by then.
     faults: Vec<u64>,
-    /// The session of the oracle for each serial number at the target.
+    /// The oracle's session, by serial number at the target.
     sessions: Vec<Option<u32>>,
-    /// Sessions of the initiator that were over when that one was let in, by serial number.
+    /// Sessions of the initiator that had ended when this one was admitted, by serial number.
     predecessors: Vec<Vec<u32>>,
     exp_cmd_sns: Vec<u32>,
-    /// One turn in so many of those for mail has a thread read it.
+    /// A thread reads its mail in one of so many turns for mail.
     mail_pace: usize,
     landings: Vec<Landing>,
 }
@@ -94,7 +94,7 @@ impl TargetSide for Simulated {
     }
 
     fn logs_out(_: &mut World<'_, Simulated>, _: u32) {
-        // The target says itself when the session is over.
+        // The target reports the end of the session.
     }
 
     fn strike(world: &mut World<'_, Simulated>, disaster: Disaster) {
@@ -107,7 +107,7 @@ impl TargetSide for Simulated {
 }
 
 impl World<'_, Simulated> {
-    /// Carries the history out.
+    /// Executes the history.
     pub(crate) fn run(mut self) -> Outcome {
         let bound = TURNS_PER_STEP * (self.history.steps() + 20);
         let mut fruitless = 0;
@@ -142,18 +142,18 @@ impl World<'_, Simulated> {
         }
         self.audit();
         if self.oracle.violation.is_none() {
-            // What was said to be on the medium outlives the power.
+            // What was acknowledged as durable survives a power loss.
             self.restart(Disaster::PowerLoss);
         }
         Outcome {
             commands: self.commands,
             violation: self.oracle.violation.take(),
-            told: self.told.take().unwrap_or_default(),
+            log: self.log.take().unwrap_or_default(),
             fingerprint: self.fingerprint,
         }
     }
 
-    /// Does one thing, chosen by the schedule; says whether there was anything to do.
+    /// Takes one action that the schedule chooses; returns whether anything moved.
     fn turn(&mut self) -> bool {
         self.tick();
         let choice = self.random.below(16);
@@ -177,7 +177,7 @@ impl World<'_, Simulated> {
         }
     }
 
-    /// Tries everything; says whether there was anything to do.
+    /// Tries every action; returns whether anything moved.
     fn sweep(&mut self) -> bool {
         let mut any = self.read_mail();
         for port in 0..self.ports.len() {
@@ -199,10 +199,10 @@ impl World<'_, Simulated> {
         any | self.stores_answer()
     }
 
-    /// Nothing moves: lets time pass, then gives up what hangs. Says whether to go on.
+    /// Nothing moves: lets time pass, then gives up sessions that wait. Returns whether to continue.
     fn rest(&mut self, rests: usize) -> bool {
         if rests < 3 {
-            // Commands that were told BUSY are tried again within that time.
+            // Initiators retry commands that were answered with BUSY within that time.
             self.let_time_pass(4_000_000_000);
             return true;
         }
@@ -221,7 +221,7 @@ impl World<'_, Simulated> {
         worked
     }
 
-    /// Tells the oracle what has changed on the mediums.
+    /// Reports changes and failures of the mediums to the oracle.
     fn look_at_mediums(&mut self) {
         for unit in 0..self.side.mediums.len() {
             self.side.mediums[unit].take_landings(&mut self.side.landings);
@@ -283,11 +283,11 @@ impl World<'_, Simulated> {
         for serial in woken {
             self.serve(serial, None);
         }
-        self.hear_target();
+        self.take_reports();
         true
     }
 
-    /// Lets a session at the target work.
+    /// Serves a session at the target.
     fn serve(&mut self, serial: u32, place: Option<usize>) {
         let now = self.instant();
         let Some(target) = &mut self.side.target else {
@@ -306,23 +306,23 @@ impl World<'_, Simulated> {
                 self.oracle.arrived(*number, exp_cmd_sn, self.now);
             }
         }
-        self.hear_target();
+        self.take_reports();
     }
 
-    /// Takes note of what the target says of its connections and sessions.
-    fn hear_target(&mut self) {
-        while let Some(told) = self
+    /// Handles the target's reports of its connections and sessions.
+    fn take_reports(&mut self) {
+        while let Some(report) = self
             .side
             .target
             .as_mut()
-            .and_then(|target| target.told.pop_front())
+            .and_then(|target| target.reports.pop_front())
         {
-            match told {
-                Told::Closed(id, rest, why) => self.closed_by_target(id, &rest, why),
-                Told::SessionOver(serial) => {
+            match report {
+                Report::Closed(id, rest, why) => self.closed_by_target(id, &rest, why),
+                Report::SessionOver(serial) => {
                     if let Some(Some(session)) = self.side.sessions.get(serial as usize).copied() {
                         let now = self.now;
-                        self.say(|| format!("session {session} is over at the target"));
+                        self.say(|| format!("session {session} has ended at the target"));
                         self.oracle.session_gone(session, now);
                     }
                 }
@@ -333,7 +333,7 @@ impl World<'_, Simulated> {
         }
     }
 
-    /// Holds the mediums to what a read of every block may return.
+    /// Checks every block of the mediums as a read of it.
     fn audit(&mut self) {
         self.tick();
         self.look_at_mediums();
@@ -349,7 +349,7 @@ impl World<'_, Simulated> {
         }
     }
 
-    /// The target and its stores are struck, and start again.
+    /// Kills the target, or cuts the power of it and its stores, and restarts it.
     fn restart(&mut self, disaster: Disaster) {
         let power_lost = disaster == Disaster::PowerLoss;
         self.tick();
@@ -377,7 +377,7 @@ impl World<'_, Simulated> {
         self.audit();
     }
 
-    /// Time passes, in which the target's timers run.
+    /// Virtual time passes, in which the target's timers run.
     fn let_time_pass(&mut self, ns: u64) {
         self.tick();
         self.clock_ns += ns;
@@ -385,7 +385,7 @@ impl World<'_, Simulated> {
         if let Some(target) = &mut self.side.target {
             target.tick(now, &mut self.trace);
         }
-        self.hear_target();
+        self.take_reports();
         for port in 0..self.ports.len() {
             self.pump(port);
         }

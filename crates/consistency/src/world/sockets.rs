@@ -1,13 +1,13 @@
-//! A target in a process of its own, over TCP. What initiators send is noted before it goes to a socket,
-//! what they receive after it has come from one: so every command was under way at least as long as the
-//! oracle takes it to have been, whatever the machine is busy with.
+//! A target process over TCP. The oracle processes PDUs to the target before they are written to a socket,
+//! and PDUs from it after they were read from one. So no command is in flight longer than the oracle
+//! assumes, whatever else the machine does.
 //!
-//! Nobody sees blocks change on these mediums. What changes one too late shows in a later read, or in the
-//! units' content, which is compared whenever the target is down. Nor does the target say here when a
-//! session is over, so only the next session of its port tells.
+//! The oracle does not see blocks change on these mediums. A late write shows in a later read, or in the
+//! units' content, which is checked whenever the target is down. Nor does the target report the end of a
+//! session here; the next session of the same port implies it.
 //!
-//! The initiators keep their virtual time, so waiting after BUSY takes none, and [`Step::Sleep`] does not
-//! make the target's timers run. Stores fail in the simulation only.
+//! The initiators keep virtual time: a wait after BUSY takes no real time, and [`Step::Sleep`] does not run
+//! the target's timers. Stores fail in the simulation only.
 //!
 //! [`Step::Sleep`]: crate::history::Step::Sleep
 
@@ -28,21 +28,21 @@ use crate::oracle::{Rule, View};
 /// How a target's process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// It is asked to end (SIGTERM).
+    /// By SIGTERM.
     Terminated,
-    /// It is killed (SIGKILL).
+    /// By SIGKILL.
     Killed,
 }
 
-/// A target in a process of its own.
+/// A target process.
 ///
-/// It serves what a history's [`Setup`](crate::history::Setup) says, in units that keep their content while
-/// it is down.
+/// It serves a history's [`Setup`](crate::history::Setup), in units that keep their content while it is
+/// down.
 pub trait Served {
     /// Its iSCSI name.
     fn name(&self) -> &str;
 
-    /// Where it listens: the same before and after it was started again.
+    /// Where it listens: the same before and after a restart.
     fn address(&self) -> SocketAddr;
 
     /// Ends it, and waits until it has ended.
@@ -57,46 +57,46 @@ pub trait Served {
     /// When it does not.
     fn start(&mut self) -> Result<(), String>;
 
-    /// What is in a unit, all of it, while the target is down.
+    /// The whole content of a unit, while the target is down.
     ///
     /// # Errors
     /// When it cannot be read.
     fn content(&mut self, unit: usize) -> Result<Vec<u8>, String>;
 
-    /// How many answers and other events it wants between two calls of [`Served::mark`]; `None` for no calls.
+    /// Events between two calls of [`Served::mark`]; `None` for no calls.
     fn events_between_marks(&self) -> Option<u64> {
         None
     }
 
-    /// From now on the mediums must hold what is `kept`, even when the power is lost.
+    /// From now on the mediums must hold `kept`, even after a power loss.
     ///
     /// # Errors
-    /// When it cannot note that.
+    /// When it cannot record that.
     fn mark(&mut self, kept: Kept) -> Result<(), String> {
         drop(kept);
         Ok(())
     }
 }
 
-/// How long nothing moves before waits end that nothing has to answer.
+/// How long nothing must move before virtual time passes.
 const QUIET: Duration = Duration::from_millis(10);
 
-/// How long an answer may take that has to come, and a connection.
+/// How long a response that is owed, or a connection, may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a run may take.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// The process, and what goes to it beside the connections that the initiators have.
+/// The process, and connections to it that the initiators have given up.
 pub(super) struct Sockets<'s> {
     served: &'s mut dyn Served,
     leftovers: Vec<Leftover>,
-    /// When the oracle heard of something last, and how much it had heard of by then. Bytes alone mean
-    /// nothing: the target asks idle connections whether they are there.
-    heard: (Instant, u64),
-    /// How much it had heard of at the last mark.
+    /// When the last event was, and how many there were by then. Bytes alone do not count: the target
+    /// sends NOP-Ins on idle connections.
+    last_progress: (Instant, u64),
+    /// How many events there were at the last mark.
     marked: u64,
-    /// Why the process could not be started, stopped or looked at.
+    /// Why the process could not be started or stopped, or a unit not read.
     failure: Option<String>,
 }
 
@@ -105,7 +105,7 @@ impl<'s> Sockets<'s> {
         Sockets {
             served,
             leftovers: Vec::new(),
-            heard: (Instant::now(), 0),
+            last_progress: (Instant::now(), 0),
             marked: 0,
             failure: None,
         }
@@ -124,7 +124,7 @@ impl TargetSide for Sockets<'_> {
     const VIEW: View = View {
         // Linux copies out of the page cache while another thread copies into it.
         tears_blocks: true,
-        // The waits take no time, while a store may need any.
+        // The waits take no real time, but stores do.
         rests_when_busy: false,
     };
 
@@ -159,13 +159,13 @@ impl TargetSide for Sockets<'_> {
     }
 
     fn logs_out(world: &mut World<'_, Self>, session: u32) {
-        // Others may see that it is over before its own answer has come.
+        // Other sessions may see its end before its own response is received.
         let now = world.now;
         world.oracle.session_ends(session, now);
     }
 
     fn strike(world: &mut World<'_, Self>, disaster: Disaster) {
-        // A power loss needs a machine of its own: here what was written is in the page cache, and stays.
+        // Only a virtual machine can lose its power: here all writes stay in the page cache.
         let ending = match disaster {
             Disaster::Kill if world.random.one_in(3) => Ending::Terminated,
             Disaster::Kill | Disaster::PowerLoss => Ending::Killed,
@@ -185,7 +185,7 @@ impl TargetSide for Sockets<'_> {
 }
 
 impl World<'_, Sockets<'_>> {
-    /// Carries the history out.
+    /// Executes the history.
     pub(super) fn run(mut self) -> Result<(Outcome, Ledger), String> {
         let began = Instant::now();
         let mut fruitless = 0;
@@ -208,7 +208,7 @@ impl World<'_, Sockets<'_>> {
                 continue;
             }
             if !std::mem::replace(&mut has_passed, true) {
-                // Commands that were answered with BUSY are tried again within that time.
+                // Initiators retry commands that were answered with BUSY within that time.
                 Sockets::pass(&mut self, 12_000_000_000);
                 fruitless = tries;
             } else if !self.rest() {
@@ -222,7 +222,7 @@ impl World<'_, Sockets<'_>> {
                 let outcome = Outcome {
                     commands: self.commands,
                     violation: self.oracle.violation.take(),
-                    told: self.told.take().unwrap_or_default(),
+                    log: self.log.take().unwrap_or_default(),
                     fingerprint: self.fingerprint,
                 };
                 Ok((outcome, Ledger::new(self.oracle)))
@@ -230,18 +230,18 @@ impl World<'_, Sockets<'_>> {
         }
     }
 
-    /// Says what must be on the mediums, when it is time.
+    /// Marks what the mediums must hold, when a mark is due.
     fn mark(&mut self) {
         let between = self.side.served.events_between_marks();
-        if between.is_some_and(|events| self.heard >= self.side.marked + events) {
-            self.side.marked = self.heard;
+        if between.is_some_and(|events| self.progress >= self.side.marked + events) {
+            self.side.marked = self.progress;
             let now = self.tick();
             let marked = self.side.served.mark(self.oracle.kept(now));
             self.side.fail(marked);
         }
     }
 
-    /// Does one thing, chosen by the schedule; says whether there was anything to do.
+    /// Takes one action that the schedule chooses; returns whether anything moved.
     fn turn(&mut self) -> bool {
         self.tick();
         self.links.retain(|link| !matches!(link.near, Near::Gone));
@@ -262,7 +262,7 @@ impl World<'_, Sockets<'_>> {
         }
     }
 
-    /// Tries everything; says whether there was anything to do.
+    /// Tries every action; returns whether anything moved.
     fn sweep(&mut self) -> bool {
         let mut any = self.send_leftovers(true);
         for port in 0..self.ports.len() {
@@ -277,13 +277,14 @@ impl World<'_, Sockets<'_>> {
         any
     }
 
-    /// Nothing moves: gives up what hangs, once no answer has to come any more. Says whether to go on.
+    /// Nothing moves: gives up sessions that wait, once no response is owed or it is overdue. Returns
+    /// whether to continue.
     fn rest(&mut self) -> bool {
-        if self.side.heard.1 != self.heard {
-            self.side.heard = (Instant::now(), self.heard);
+        if self.side.last_progress.1 != self.progress {
+            self.side.last_progress = (Instant::now(), self.progress);
         }
         let awaits = (0..self.ports.len()).any(|port| self.awaits(port));
-        if awaits && self.side.heard.0.elapsed() < PATIENCE {
+        if awaits && self.side.last_progress.0.elapsed() < PATIENCE {
             return true;
         }
         let mut any = false;
@@ -293,7 +294,7 @@ impl World<'_, Sockets<'_>> {
         any
     }
 
-    /// Whether the target owes the port an answer.
+    /// Whether the target owes the port a response.
     fn awaits(&self, port: usize) -> bool {
         let this = &self.ports[port];
         match this.state {
@@ -301,7 +302,7 @@ impl World<'_, Sockets<'_>> {
             State::Leading | State::LoggingOut(_) => true,
             State::Up => {
                 let owes = |link: &super::Link<Wire>| {
-                    // What becomes of a function whose connection is lost, nobody says.
+                    // A function whose connection is lost gets no response.
                     let manages = |(_, _, on): &(u32, u32, usize)| *on == link.id;
                     link.port == port
                         && (matches!(link.near, Near::Login { .. })
@@ -312,7 +313,7 @@ impl World<'_, Sockets<'_>> {
         }
     }
 
-    /// Ends the process, and holds the units' content to what a read of every block may return.
+    /// Ends the process, and checks every block of the units as a read of it.
     fn stop(&mut self, ending: Ending) {
         self.tick();
         self.say(|| format!("the target is {ending:?}"));

@@ -45,7 +45,7 @@ pub(crate) fn run(seed: u64) -> Result<Outcome, String> {
                 "{:?}: {}\n{}\n  with {:?}",
                 violation.rule,
                 violation.what,
-                outcome.told.join("\n"),
+                outcome.log.join("\n"),
                 history.setup
             );
             Err(said(failure, &process))

@@ -1,4 +1,4 @@
-//! Connections to the simulated target: bytes on their way, and what its end makes of them.
+//! Connections to the simulated target: bytes in transit, and the target's end.
 
 use std::collections::VecDeque;
 
@@ -9,14 +9,14 @@ use crate::oracle::Rule;
 use crate::target::LinkId;
 use crate::world::links::Near;
 
-/// The way from an initiator's end to the target's, and that end.
+/// The path from an initiator's end to the target's, and that end.
 pub(crate) struct Wire {
     far: Far,
-    /// Bytes on their way to the target from an initiator's end that is gone.
+    /// Bytes in transit to the target from an initiator's end that is closed.
     stale: VecDeque<u8>,
-    /// One turn in so many moves them.
+    /// They move in one of so many turns.
     pace: usize,
-    /// Bytes on their way to the initiator from a target's end that is closed.
+    /// Bytes in transit to the initiator from a target's end that is closed.
     rest: VecDeque<u8>,
 }
 
@@ -27,13 +27,13 @@ enum Far {
         serial: u32,
         place: usize,
     },
-    /// The target has closed it; what is left is still on its way.
+    /// The target has closed it; the rest is still in transit.
     Closing,
     Gone,
 }
 
 impl Wire {
-    /// One to a target's end that waits for a login.
+    /// A path to a target's end that waits for a login.
     pub(super) fn new(far: target::Handshake) -> Wire {
         Wire {
             far: Far::Login(Some(Box::new(far))),
@@ -166,8 +166,8 @@ impl World<'_, Simulated> {
                     let port = &self.ports[port];
                     self.side.predecessors[serial] = self.oracle.gone_sessions(port.host);
                 }
-                self.hear_target();
-                // Commands may have come behind the login.
+                self.take_reports();
+                // Commands may follow the login at once.
                 self.serve(seated.serial, Some(seated.place));
             }
             Err(_) => {
@@ -181,7 +181,7 @@ impl World<'_, Simulated> {
         }
     }
 
-    /// The target finds its end of a connection dead.
+    /// The target finds a connection closed.
     fn target_hangs_up(&mut self, at: usize) {
         let now = self.instant();
         let far = std::mem::replace(&mut self.links[at].wire.far, Far::Gone);
@@ -189,7 +189,7 @@ impl World<'_, Simulated> {
             target.hang_up(serial, place, now, &mut self.trace);
             self.serve(serial, None);
         }
-        self.hear_target();
+        self.take_reports();
     }
 
     /// The target has closed a connection.
@@ -230,8 +230,7 @@ impl World<'_, Simulated> {
         };
         let id = self.links[at].id;
         let mut moved = 0;
-        // Up to each PDU that says something, so that both ends and the oracle hear of everything in
-        // the same order.
+        // Event by event, so that both ends and the oracle process all events in the same order.
         while part > 0 && self.links.get(at).is_some_and(|link| link.id == id) {
             let bytes = self.piece_back(at, part);
             if bytes == 0 {
@@ -242,7 +241,7 @@ impl World<'_, Simulated> {
         }
         if let Some(Far::Session { serial, place }) = self.links.get(at).map(|link| &link.wire.far)
         {
-            // What waited for room may go on.
+            // Work that waited for room may continue.
             self.serve(*serial, Some(*place));
         }
         moved > 0
@@ -262,7 +261,7 @@ impl World<'_, Simulated> {
         }
     }
 
-    /// Moves up to `most` bytes towards the initiator; says how many.
+    /// Moves up to `most` bytes towards the initiator; returns how many.
     fn piece_back(&mut self, at: usize, most: usize) -> usize {
         let now = self.instant();
         let link = &mut self.links[at];
@@ -309,7 +308,7 @@ impl World<'_, Simulated> {
         bytes
     }
 
-    /// The initiator's end of a connection is gone; some of what it had to send is on its way.
+    /// The initiator's end of a connection is closed; some of its unsent bytes stay in transit.
     pub(super) fn keep_on_its_way(&mut self, at: usize, pending: &[u8]) {
         let kept = match self.random.one_in(2) {
             true => self.random.below(pending.len() + 1),

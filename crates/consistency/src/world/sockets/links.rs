@@ -1,4 +1,4 @@
-//! Connections to a target in a process of its own.
+//! Connections to a target process.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -11,25 +11,25 @@ use crate::oracle::Rule;
 use crate::world::links::Near;
 use crate::world::ports::State;
 
-/// Bytes that are read from a socket at once.
+/// Bytes of one read from a socket.
 const READ_BYTES: usize = 65_536;
 
-/// A socket, with what was taken from the initiator's end for it and from it for the initiator's end.
+/// A socket, with bytes in both directions between it and the initiator's end.
 pub(in crate::world) struct Wire {
     stream: TcpStream,
     outgoing: Vec<u8>,
     incoming: Vec<u8>,
-    /// Bytes of `incoming` that the initiator's end has.
+    /// Bytes of `incoming` that the initiator's end has received.
     given: usize,
     /// The socket takes no more.
     is_shut: bool,
 }
 
-/// A connection whose initiator's end is gone, with bytes that come to the target later all the same.
+/// A connection whose initiator's end is closed, with bytes that still reach the target later.
 pub(super) struct Leftover {
     stream: TcpStream,
     bytes: Vec<u8>,
-    /// One turn in so many sends them.
+    /// They are sent in one of so many turns.
     pace: usize,
 }
 
@@ -46,21 +46,21 @@ impl Wire {
         })
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much as the socket takes.
     fn send(&mut self) {
         match self.stream.write(&self.outgoing) {
             Ok(bytes) => drop(self.outgoing.drain(..bytes)),
             Err(error) if is_for_later(&error) => {}
             Err(_) => {
-                // Reading gives what had come before, and then the end.
+                // Reads return what was received before, then the end.
                 self.is_shut = true;
                 self.outgoing.clear();
             }
         }
     }
 
-    /// Reads what has come, up to `most` bytes, when nothing is left from before. Says whether the
-    /// connection goes on.
+    /// Reads up to `most` bytes, once all earlier ones are consumed. Returns whether the connection is
+    /// still open.
     fn read(&mut self, most: usize) -> bool {
         if self.given < self.incoming.len() {
             return true;
@@ -119,7 +119,7 @@ impl World<'_, Sockets<'_>> {
             link.near
                 .take(&mut self.ports[port], &mut taken, seen, time);
             link.wire.outgoing = taken;
-            // The oracle hears of it before the target can.
+            // The oracle processes it before the target can.
             self.observe(at);
         }
         let wire = &mut self.links[at].wire;
@@ -144,8 +144,7 @@ impl World<'_, Sockets<'_>> {
             return true;
         }
         let mut has_moved = false;
-        // Up to each PDU that says something, so that both ends and the oracle hear of everything in
-        // the same order.
+        // Event by event, so that both ends and the oracle process all events in the same order.
         loop {
             let now = self.instant();
             let link = &mut self.links[at];
@@ -174,7 +173,7 @@ impl World<'_, Sockets<'_>> {
         }
     }
 
-    /// What the target has taken in, by the last ExpCmdSN that it has sent.
+    /// The target has received all commands before the last ExpCmdSN that it has sent.
     fn target_counts(&mut self, at: usize) {
         let link = &self.links[at];
         if let (Near::Session(_), Some(exp_cmd_sn)) = (&link.near, link.observer.exp_cmd_sn()) {
@@ -184,7 +183,7 @@ impl World<'_, Sockets<'_>> {
         }
     }
 
-    /// The target has closed a connection that the initiator has.
+    /// The target has closed a connection that the initiator still has open.
     fn target_hung_up(&mut self, at: usize) {
         let link = &self.links[at];
         let port = link.port;
@@ -194,13 +193,15 @@ impl World<'_, Sockets<'_>> {
         if goes_on {
             let id = link.id;
             self.oracle.violate(Rule::Protocol, || {
-                format!("the target closed connection {id} of port {port}, which nothing had ended")
+                format!(
+                    "the target closed connection {id} of port {port}, which no request had ended"
+                )
             });
         }
         self.near_end_lost(at);
     }
 
-    /// The initiator's end of a connection is gone: some of what it had to send comes to the target later.
+    /// The initiator's end of a connection is closed: some of its unsent bytes reach the target later.
     pub(super) fn leave_behind(&mut self, at: usize, pending: &[u8]) {
         let kept = match self.random.one_in(2) {
             true => self.random.below(pending.len() + 1),
@@ -223,7 +224,7 @@ impl World<'_, Sockets<'_>> {
         self.observe(at);
     }
 
-    /// Sends some of what was left behind, or all of it, and closes its connections.
+    /// Sends some or all leftover bytes, and closes their connections.
     pub(super) fn send_leftovers(&mut self, all: bool) -> bool {
         let before = self.side.leftovers.len();
         let random = &mut self.random;
@@ -231,14 +232,14 @@ impl World<'_, Sockets<'_>> {
             if !all && !random.one_in(leftover.pace) {
                 return true;
             }
-            // What the socket does not take at once is lost with it.
+            // Bytes that the socket does not take at once are lost.
             let _ = leftover.stream.write(&leftover.bytes);
             false
         });
         self.side.leftovers.len() < before
     }
 
-    /// Waits until a connection has something to do, `most` at longest; says whether one has.
+    /// Waits up to `most` until a connection is readable or writable; returns whether one is.
     pub(super) fn bytes_come(&self, most: Duration) -> Result<bool, String> {
         let mut sockets: Vec<PollFd<'_>> = (self.links.iter())
             .map(|link| {

@@ -91,7 +91,7 @@ fn run(guest: &mut Guest, seed: u64, all: &mut Replayed) -> Result<(), Stop> {
             "{:?}: {}\n{}",
             violation.rule,
             violation.what,
-            outcome.told.join("\n")
+            outcome.log.join("\n")
         )));
     }
     for (number, unit) in setup.units.iter().enumerate() {
@@ -104,7 +104,7 @@ fn run(guest: &mut Guest, seed: u64, all: &mut Replayed) -> Result<(), Stop> {
         };
         log.replay(&ledger, &notes, all)
             .map_err(|stop| match stop {
-                Stop::Failed(what) => Stop::Failed(format!("{what}\n{}", outcome.told.join("\n"))),
+                Stop::Failed(what) => Stop::Failed(format!("{what}\n{}", outcome.log.join("\n"))),
                 other => other,
             })?;
     }
