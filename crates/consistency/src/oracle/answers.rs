@@ -26,6 +26,7 @@ impl Oracle {
                         self.units[usize::from(attempt.unit)].attentions[session].reported(
                             attention,
                             (attempt.sent, attempt.cmd_sn),
+                            Some(attempt.cmd_sn.wrapping_sub(1 << 30)),
                             now,
                         );
                     }
@@ -139,18 +140,19 @@ impl Oracle {
         goes_before |= verdict == Verdict::Busy;
         // Of the commands in flight, only those with a lower CmdSN can have reported what it had to
         // report: they are delivered in that order (RFC 7143 §4.2.2.1).
-        let mut others = self.sessions[nexus.session as usize].open.iter();
-        let is_before = |open: &u32| {
-            let open = &self.commands.attempts[*open as usize];
-            let before = (open.cmd_sn.wrapping_sub(cmd_sn) as i32) < 0;
-            open.command != command && open.unit == unit && before
-        };
-        let is_first = !others.any(is_before);
+        let others = self.sessions[nexus.session as usize].open.iter();
+        let first = others
+            .map(|open| &self.commands.attempts[*open as usize])
+            .filter(|open| open.command != command && open.unit == unit)
+            .map(|open| open.cmd_sn)
+            .min_by_key(|open| open.wrapping_sub(cmd_sn) as i32)
+            .filter(|first| (first.wrapping_sub(cmd_sn) as i32) < 0);
+        let is_first = first.is_none();
         let attentions = &mut self.units[usize::from(unit)].attentions[nexus.session as usize];
         if let Some(attention) = reported {
             let owes_reset =
                 is_first && attention != Attention::Reset && attentions.owes_reset(sent);
-            if !attentions.reported(attention, (sent, cmd_sn), now) {
+            if !attentions.reported(attention, (sent, cmd_sn), first, now) {
                 self.violate_command(Rule::Attention, command, || {
                     format!("was answered with {attention:?}, which nothing has established")
                 });

@@ -49,6 +49,8 @@ struct Reported {
     attention: Attention,
     /// CmdSN of the command that reported it.
     cmd_sn: u32,
+    /// Commands up to that CmdSN had to report it before.
+    up_to: u32,
     /// It was pending since then, and for sure until it was reported.
     pending: u64,
 }
@@ -113,22 +115,31 @@ impl Attentions {
         &mut self,
         attention: Attention,
         (sent, cmd_sn): (u64, u32),
+        first: Option<u32>,
         now: u64,
     ) -> bool {
         let same = |one: &Occasion| one.attention == attention && one.from < now;
         let surely = |one: &Occasion| same(one) && one.by.is_some_and(|by| by < sent);
-        let mut occasions = self.occasions.iter();
-        let is_clear = occasions.any(|one| surely(one) && !one.blurred);
+        // Unless all are certain, the report may be of one that was established after an earlier command
+        // without an answer yet has reported the others. No command before `first` can have done so.
+        let is_sure = self.occasions.iter().all(|one| !same(one) || surely(one));
+        let up_to = match first {
+            Some(first) if !is_sure => first,
+            _ => cmd_sn,
+        };
+        let pending = self
+            .occasions
+            .iter()
+            .filter(|one| surely(one) && !one.blurred);
         // An earlier one may have been reported by a command whose answer is still to come.
-        let occasions = self.occasions.iter().filter(|one| same(one));
-        let last = occasions.map(|one| one.by.unwrap_or(u64::MAX)).max();
-        if let Some(pending) = last.filter(|by| is_clear && *by < sent) {
+        if let Some(pending) = pending.filter_map(|one| one.by).max() {
             if self.reported.len() == REMEMBERED {
                 self.reported.remove(0);
             }
             self.reported.push(Reported {
                 attention,
                 cmd_sn,
+                up_to,
                 pending,
             });
         }
@@ -190,8 +201,10 @@ impl Attentions {
     /// A condition that a command sent at `sent` with that CmdSN had to report, and which a later one
     /// has reported: commands are delivered in CmdSN order (RFC 7143 §4.2.2.1).
     pub(crate) fn overtaken(&self, sent: u64, cmd_sn: u32) -> Option<Attention> {
-        let later =
-            |one: &&Reported| one.pending < sent && (cmd_sn.wrapping_sub(one.cmd_sn) as i32) < 0;
+        let later = |one: &&Reported| {
+            let before = (cmd_sn.wrapping_sub(one.cmd_sn) as i32) < 0;
+            one.pending < sent && before && (cmd_sn.wrapping_sub(one.up_to) as i32) <= 0
+        };
         self.reported.iter().find(later).map(|one| one.attention)
     }
 
