@@ -90,20 +90,15 @@ impl History {
 
 /// The host of each session: 1 to 4 hosts with 1 to 4 sessions each, mostly few.
 fn hosts(random: &mut Random) -> Vec<u8> {
-    let is_crowd = random.one_in(6);
-    let count = match is_crowd {
-        true => random.between(2, 4),
-        false => random.pick(&[1, 2, 2, 3]),
-    };
-    let mut hosts = Vec::new();
-    for host in 0..count as u8 {
-        let sessions = match is_crowd {
-            true => random.between(1, 4),
-            false => random.pick(&[1, 1, 1, 2]),
-        };
-        hosts.extend(std::iter::repeat_n(host, sessions));
+    if !random.one_in(6) {
+        let hosts = random.between(1, 3);
+        let sessions = random.between(hosts, 4);
+        return (0..sessions).map(|number| (number % hosts) as u8).collect();
     }
+    let hosts = 0..random.between(1, 4) as u8;
     hosts
+        .flat_map(|host| std::iter::repeat_n(host, random.between(1, 4)))
+        .collect()
 }
 
 fn setup(random: &mut Random, theme: Theme) -> Setup {
