@@ -111,13 +111,18 @@ fn setup(random: &mut Random, theme: Theme) -> Setup {
         })
         .collect();
     let fails = match theme {
-        Theme::Flushes => random.one_in(2),
+        Theme::Flushes | Theme::Rights => random.one_in(2),
         _ => random.one_in(6),
+    };
+    // Reservations are often written, and seldom at a moment that matters to others.
+    let no_space = match theme {
+        Theme::Rights => [50, 200, 400],
+        _ => [0, 20, 100],
     };
     let failures = match fails {
         true => FailureRates {
             read: random.pick(&[0, 10]),
-            no_space: random.pick(&[0, 20, 100]),
+            no_space: random.pick(&no_space),
             flush: random.pick(&[0, 50, 200]),
         },
         false => FailureRates::default(),

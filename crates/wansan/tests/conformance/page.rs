@@ -164,7 +164,7 @@ impl Results {
             page,
             "What wansan fails because of a defect in libiscsi",
             self.ours(),
-            |test| defect_behind(test),
+            defect_behind,
         );
         list(page, "What tgtd fails", self.tgtd(), failed);
     }
