@@ -190,7 +190,7 @@ fn lba_status_begins_where_it_is_asked_for() {
             let data = session.get(&status, 24);
             let mut expected = u64::from(lba).to_be_bytes().to_vec();
             expected.extend(u32::from(PHYSICAL - lba % PHYSICAL).to_be_bytes());
-            expected.push(u8::from(lba / PHYSICAL % 2 == 0));
+            expected.push(u8::from((lba / PHYSICAL).is_multiple_of(2)));
             assert_eq!(data[8..21], expected, "{lun}: LBA {lba}");
         }
         session.leave();
