@@ -121,19 +121,20 @@ pub(crate) fn by_hand() -> Result<(), Stop> {
             && shown["options"]["max_ssthresh"] == 100,
         || shown.to_string(),
     )?;
-    let marks = wansan_tcp::ece::EceSignal::load();
-    let marks = marks.map_err(|error| Stop::Failed(error.to_string()))?;
-    let listed = asked(&["cc", "list", "--json"])?;
-    let of = |name: &str| {
-        let mut all = listed.as_array().into_iter().flatten();
-        all.find(|control| control["name"] == name)
-            .cloned()
-            .unwrap_or_default()
-    };
-    require(of("wansan_hstcp")["state"] == "kept", || listed.to_string())?;
-    require(of("reno")["state"] == "kernel", || listed.to_string())?;
-    require(of(marks.name())["state"] == "held", || listed.to_string())?;
-    drop(marks);
+    {
+        let marks = wansan_tcp::ece::EceSignal::load();
+        let marks = marks.map_err(|error| Stop::Failed(error.to_string()))?;
+        let listed = asked(&["cc", "list", "--json"])?;
+        let of = |name: &str| {
+            let mut all = listed.as_array().into_iter().flatten();
+            all.find(|control| control["name"] == name)
+                .cloned()
+                .unwrap_or_default()
+        };
+        require(of("wansan_hstcp")["state"] == "kept", || listed.to_string())?;
+        require(of("reno")["state"] == "kernel", || listed.to_string())?;
+        require(of(marks.name())["state"] == "held", || listed.to_string())?;
+    }
     refused(&["cc", "load", "wansan_hstcp"], "loaded already")?;
 
     // What root has loaded, anybody's plan can use.
