@@ -35,8 +35,7 @@ impl Writer {
         }
     }
 
-    /// The command is sent again. What is on the medium of the first time does not keep the second from
-    /// being lost.
+    /// The command is retransmitted. That its first write is durable does not make the second durable.
     fn resent(&mut self) {
         self.forgotten = 0;
         self.durable = false;

@@ -4,14 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use wansan_iscsi::initiator::Transfer;
 use wansan_iscsi::keys::Wanted;
-use wansan_iscsi::sequence::Sn;
-use wansan_iscsi::wire::{
-    BHS_BYTES, LogoutReason, LogoutRequest, Opcode, ScsiStatus, TaskManagementFunction, Transmitter,
-};
-use wansan_trace::TaskTag;
+use wansan_iscsi::wire::{BHS_BYTES, Opcode, ScsiStatus, TaskManagementFunction};
 
-use super::management::{manage, pair, reserve_out};
-use super::pair::{Pair, copy};
+use super::management::{log_out_for_recovery, manage, pair, reserve_out};
+use super::pair::Pair;
 
 /// MODE SELECT (6) of the caching page, with that WCE.
 fn select_write_cache(pair: &mut Pair, wce: bool, user: u64) {
@@ -118,7 +114,7 @@ fn a_reservation_applies_to_mode_selects_whose_data_is_still_to_come() {
     assert_eq!(statuses(&mut other), [ScsiStatus::ReservationConflict]);
 }
 
-/// The unit is BUSY for all other changes until the flush that the change has asked for is over.
+/// Until the change's cache flush completes, the unit answers all other changes with BUSY.
 #[test]
 fn an_initiator_that_does_not_read_holds_up_no_change_of_others() {
     let mut pair = pair();
@@ -159,21 +155,7 @@ fn a_logout_for_recovery_suspends_what_the_stores_were_not_asked() {
         pair.write(1, vec![8; 512], 2);
         pair.bring();
         let now = pair.now();
-        let request = LogoutRequest {
-            immediate: true,
-            reason: LogoutReason::RemoveForRecovery,
-            cid: 0,
-            task_tag: TaskTag(0x7777),
-            cmd_sn: pair.target.window().exp_cmd_sn,
-            exp_stat_sn: Sn(0),
-        };
-        let mut bhs = [0; BHS_BYTES];
-        request.emit(&mut bhs);
-        let mut transmitter = Transmitter::new();
-        transmitter.push(&bhs, &[]);
-        let connection = pair.target.connection(0).unwrap();
-        let bytes = copy(transmitter.pending(), connection.space());
-        connection.filled(bytes);
+        log_out_for_recovery(&mut pair);
         pair.target.receive(0, now, &mut pair.trace);
         assert!(pair.target.poll_work(0, now, &mut pair.trace).is_none());
         if at_store {

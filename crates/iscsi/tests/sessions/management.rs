@@ -403,24 +403,7 @@ fn a_logout_for_recovery_is_answered_when_the_store_is_done() {
     pair.write(0, vec![7; 512], 1);
     pair.settle();
     let now = pair.now();
-    let (request, bhs) = {
-        let request = LogoutRequest {
-            immediate: true,
-            reason: LogoutReason::RemoveForRecovery,
-            cid: 0,
-            task_tag: TaskTag(0x7777),
-            cmd_sn: pair.target.window().exp_cmd_sn,
-            exp_stat_sn: Sn(0),
-        };
-        let mut bhs = [0; BHS_BYTES];
-        request.emit(&mut bhs);
-        (request, bhs)
-    };
-    let mut transmitter = Transmitter::new();
-    transmitter.push(&bhs, &[]);
-    let connection = pair.target.connection(0).unwrap();
-    let bytes = copy(transmitter.pending(), connection.space());
-    connection.filled(bytes);
+    let request = log_out_for_recovery(&mut pair);
     pair.target.receive(0, now, &mut pair.trace);
     assert!(pair.target.connection(0).unwrap().pending().is_empty());
     let work = pair.held.remove(0);
@@ -432,6 +415,26 @@ fn a_logout_for_recovery_is_answered_when_the_store_is_done() {
 }
 
 /// PERSISTENT RESERVE OUT for exclusive access.
+/// Brings a logout of the only connection, for recovery, to the target's buffer.
+pub(crate) fn log_out_for_recovery(pair: &mut Pair) -> LogoutRequest {
+    let request = LogoutRequest {
+        immediate: true,
+        reason: LogoutReason::RemoveForRecovery,
+        cid: 0,
+        task_tag: TaskTag(0x7777),
+        cmd_sn: pair.target.window().exp_cmd_sn,
+        exp_stat_sn: Sn(0),
+    };
+    let mut bhs = [0; BHS_BYTES];
+    request.emit(&mut bhs);
+    let mut transmitter = Transmitter::new();
+    transmitter.push(&bhs, &[]);
+    let connection = pair.target.connection(0).unwrap();
+    let bytes = copy(transmitter.pending(), connection.space());
+    connection.filled(bytes);
+    request
+}
+
 pub(crate) fn reserve_out(pair: &mut Pair, action: u8, key: u64, action_key: u64, user: u64) {
     let mut cdb = [0; 16];
     cdb[..9].copy_from_slice(&[0x5f, action, 3, 0, 0, 0, 0, 0, 24]);

@@ -424,7 +424,7 @@ impl Line {
         let (withdrawn, rest): (Vec<Task>, Vec<Task>) =
             all.partition(|task| Arc::ptr_eq(&task.done.0, queue));
         state.waiting = rest.into();
-        // Dropped without the lock: stores and what waits for them may be told.
+        // Dropped without the lock: this may notify stores and their waiters.
         drop(state);
         drop(withdrawn);
     }
