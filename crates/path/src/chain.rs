@@ -10,13 +10,11 @@ use crate::change::{Change, ChangeError};
 use crate::counters::{Counters, Deeds, ElementCounters, Tally};
 use crate::element::{Element, Way};
 use crate::limit::Limit;
+use crate::link::UNLIMITED;
 use crate::packet::{Departure, Fate, Packet, Transit};
-use crate::rate::Rate;
 use crate::sighting::{Passage, Sighting};
 use crate::sink::{Drops, Sink};
 
-/// The rate at which an unlimited link is taken to fill the lines behind it.
-const UNLIMITED_BITS_PER_S: u64 = 100_000_000_000;
 /// The largest packet of any link.
 const LARGEST_PACKET_BYTES: u32 = 1 << 16;
 
@@ -239,17 +237,25 @@ impl<T> Chain<T> {
         })
     }
 
-    /// Widens the lines so that they hold all that the link before them can put there.
+    /// Widens the lines so that they hold all that the link before them can put there: what it sent
+    /// at the fastest rate that it ever had, for the longest that a packet stays in them and in the
+    /// lines before, which may let go at one moment what came at several.
     pub(crate) fn make_room(&mut self) {
-        let mut filled_at = Rate::from_bits_per_s(UNLIMITED_BITS_PER_S);
+        let mut filled_at = UNLIMITED;
+        let mut burst_bytes = 0;
+        let mut stay = Duration::ZERO;
         for Stage { element, .. } in &mut self.stages {
             if let Element::Link(link) = element {
-                filled_at = link.capacity().fastest().or(filled_at);
+                filled_at = link.fastest();
+                burst_bytes = link.burst_bytes();
+                stay = Duration::ZERO;
             }
-            let Some((rate, stay)) = filled_at.zip(element.longest_stay()) else {
+            let Some(longest) = element.longest_stay() else {
                 continue;
             };
-            let limit = Limit::bandwidth_delay(rate, stay, LARGEST_PACKET_BYTES);
+            stay = stay.saturating_add(longest);
+            let limit = Limit::bandwidth_delay(filled_at, stay, LARGEST_PACKET_BYTES);
+            let limit = Limit::bytes(limit.bytes.saturating_add(burst_bytes));
             match element {
                 Element::Reorder(reorder) => reorder.widen(limit),
                 Element::Delay(delay) => delay.widen(limit),

@@ -20,6 +20,8 @@ use crate::probability::Random;
 pub struct Delay<T> {
     delay: Duration,
     jitter: Option<Jitter>,
+    /// The longest delay that any packet could ever have.
+    longest: Duration,
     random: Random,
     line: Line<T>,
     /// The latest moment at which any packet leaves.
@@ -34,6 +36,7 @@ impl<T> Delay<T> {
         Delay {
             delay,
             jitter: None,
+            longest: delay,
             random: Random::new(0, "delay"),
             line: Line::new(limit),
             last_due: Instant::ZERO,
@@ -91,7 +94,14 @@ impl<T> Delay<T> {
             .map_or(Ok(()), |jitter| jitter.check(delay))?;
         self.delay = delay;
         self.jitter = jitter;
+        self.longest = self.longest.max(self.reach().1);
         Ok(())
+    }
+
+    /// The longest that any packet could ever stay. After a change to a shorter delay it still
+    /// holds, since no packet leaves before the one in front.
+    pub(crate) fn longest_stay(&self) -> Duration {
+        self.longest
     }
 
     pub(crate) fn widen(&mut self, limit: Limit) {

@@ -166,11 +166,11 @@ impl<T> Element<T> {
         }
     }
 
-    /// The longest that it holds a packet, if that does not depend on the load.
+    /// The longest that it ever holds a packet, if that does not depend on the load.
     pub(crate) fn longest_stay(&self) -> Option<Duration> {
         match self {
-            Element::Reorder(reorder) => Some(reorder.by()),
-            Element::Delay(delay) => Some(delay.reach().1),
+            Element::Reorder(reorder) => Some(reorder.longest_stay()),
+            Element::Delay(delay) => Some(delay.longest_stay()),
             _ => None,
         }
     }

@@ -7,8 +7,16 @@ use crate::counters::Tally;
 use crate::limit::Limit;
 use crate::packet::{Fate, Transit};
 use crate::queue::{Idle, Queue};
-use crate::rate::Moment;
+use crate::rate::{Moment, Rate};
 use crate::sink::Sink;
+
+/// The rate at which an unlimited link is taken to fill the lines behind it.
+pub(crate) const UNLIMITED: Rate = Rate::from_bits_per_s(100_000_000_000).unwrap();
+
+/// The greatest rate at which a link of that capacity fills the lines behind it.
+fn filling(capacity: &Capacity) -> Rate {
+    capacity.fastest().unwrap_or(UNLIMITED)
+}
 
 /// Sends one packet at a time, as fast as its [`Capacity`] allows; the others wait in a [`Queue`].
 ///
@@ -17,6 +25,8 @@ use crate::sink::Sink;
 #[derive(Debug)]
 pub struct Link<T> {
     capacity: Capacity,
+    /// The greatest rate that it ever had, [`UNLIMITED`] included.
+    fastest: Rate,
     /// When a trace of rates began.
     begun: Option<Instant>,
     queue: Queue<T>,
@@ -33,8 +43,10 @@ impl<T> Link<T> {
     /// An idle link.
     #[must_use]
     pub fn new(capacity: impl Into<Capacity>, queue: impl Into<Queue<T>>) -> Self {
+        let capacity = capacity.into();
         Link {
-            capacity: capacity.into(),
+            fastest: filling(&capacity),
+            capacity,
             begun: None,
             queue: queue.into(),
             sending: None,
@@ -74,7 +86,21 @@ impl<T> Link<T> {
             self.free_at.rounded_up().into()
         };
         self.begun = Some(now);
+        self.fastest = self.fastest.max(filling(&capacity));
         self.capacity = capacity;
+    }
+
+    /// The greatest rate at which it ever filled the lines behind it.
+    pub(crate) fn fastest(&self) -> Rate {
+        self.fastest
+    }
+
+    /// What it lets go at one moment, in bytes: all that waited when it became unlimited.
+    pub(crate) fn burst_bytes(&self) -> u64 {
+        match self.capacity {
+            Capacity::Unlimited => self.held().bytes,
+            _ => 0,
+        }
     }
 
     pub(crate) fn set_limit(&mut self, limit: Limit) {

@@ -14,8 +14,11 @@ pub struct Rate(NonZeroU64);
 impl Rate {
     /// `bits_per_s` bits per second (1 Gbit/s is 10^9), or nothing when that is zero.
     #[must_use]
-    pub fn from_bits_per_s(bits_per_s: u64) -> Option<Self> {
-        NonZeroU64::new(bits_per_s).map(Rate)
+    pub const fn from_bits_per_s(bits_per_s: u64) -> Option<Self> {
+        match NonZeroU64::new(bits_per_s) {
+            Some(rate) => Some(Rate(rate)),
+            None => None,
+        }
     }
 
     /// Bits per second.

@@ -15,6 +15,8 @@ use crate::probability::{Probability, Random};
 pub struct Reorder<T> {
     share: Probability,
     by: Duration,
+    /// The longest that it ever was.
+    longest: Duration,
     random: Random,
     line: Line<T>,
 }
@@ -27,6 +29,7 @@ impl<T> Reorder<T> {
         Reorder {
             share,
             by,
+            longest: by,
             random: Random::new(seed, "reorder"),
             line: Line::new(limit),
         }
@@ -48,6 +51,12 @@ impl<T> Reorder<T> {
     pub(crate) fn set(&mut self, share: Probability, by: Duration) {
         self.share = share;
         self.by = by;
+        self.longest = self.longest.max(by);
+    }
+
+    /// The longest that any packet was ever held back.
+    pub(crate) fn longest_stay(&self) -> Duration {
+        self.longest
     }
 
     pub(crate) fn widen(&mut self, limit: Limit) {

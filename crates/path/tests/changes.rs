@@ -437,3 +437,75 @@ fn a_smaller_queue_loses_nothing_that_waits() {
     ];
     assert_eq!(fates, expected);
 }
+
+/// Lets 1,000 packets come from `from_us` on, `gap_ns` apart, and counts all that are delivered
+/// then or were before.
+fn delivered_after_a_thousand(chain: &mut Chain<usize>, from_us: u64, gap_ns: u64) -> u64 {
+    for number in 0..1_000 {
+        let now = at_us(from_us) + Duration::from_nanos(gap_ns * number as u64);
+        while chain.poll(now).is_some() {}
+        chain.enqueue(now, Packet::new(1_500, number));
+    }
+    while chain.poll(Instant::FAR_FUTURE).is_some() {}
+    chain.counters(Instant::FAR_FUTURE).delivered.packets
+}
+
+#[test]
+fn a_shorter_delay_holds_a_faster_link_behind_what_came_before() {
+    let effects = Effects {
+        capacity: byte_per_us(),
+        delay: Duration::from_millis(20),
+        ..Effects::default()
+    };
+    let mut chain = effects.chain(0).unwrap();
+    chain.enqueue(Instant::ZERO, Packet::new(1_000, 0));
+    let fast = Rate::from_bits_per_s(8_000_000_000).unwrap();
+    let at = at_us(1_000);
+    chain.apply(at, Change::Delay(Duration::ZERO)).unwrap();
+    chain.apply(at, Change::Rate(fast.into())).unwrap();
+    // All 1.5 MB wait on the line until the first packet leaves it, at 21 ms.
+    assert_eq!(delivered_after_a_thousand(&mut chain, 1_000, 1_500), 1_001);
+}
+
+#[test]
+fn what_was_held_back_finds_room_beside_what_was_not() {
+    let millisecond = Duration::from_millis(1);
+    let effects = Effects {
+        capacity: Rate::from_bits_per_s(8_000_000_000).unwrap().into(),
+        reorder_share: Probability::new(1.0).unwrap(),
+        reorder_by: millisecond,
+        delay: millisecond,
+        ..Effects::default()
+    };
+    let mut chain = effects.chain(0).unwrap();
+    for number in 0..500 {
+        let now = Instant::from_ns(1_500 * number as u64);
+        while chain.poll(now).is_some() {}
+        chain.enqueue(now, Packet::new(1_500, number));
+    }
+    let none_held_back = Change::Reorder {
+        share: Probability::NEVER,
+        by: Duration::ZERO,
+    };
+    chain.apply(at_us(752), none_held_back).unwrap();
+    assert_eq!(delivered_after_a_thousand(&mut chain, 752, 1_500), 1_500);
+}
+
+#[test]
+fn a_link_without_a_rate_lets_all_that_waits_go_at_once() {
+    let effects = Effects {
+        capacity: byte_per_us(),
+        queue_limit: Limit::packets(1_000),
+        delay: Duration::from_micros(1),
+        ..Effects::default()
+    };
+    let mut chain = effects.chain(0).unwrap();
+    for number in 0..1_000 {
+        chain.enqueue(Instant::ZERO, Packet::new(1_500, number));
+    }
+    let unlimited = Change::Rate(Capacity::Unlimited);
+    chain.apply(Instant::ZERO, unlimited).unwrap();
+    let departures = departures_us(&mut chain);
+    assert!(departures.iter().all(|left| left.1 == Fate::Delivered));
+    assert_eq!(departures.len(), 1_000);
+}
