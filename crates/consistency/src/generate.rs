@@ -224,6 +224,11 @@ struct Maker<'a> {
 impl Maker<'_> {
     fn steps(&self, random: &mut Random, number: u8, count: usize) -> Vec<Step> {
         let mut steps = Vec::with_capacity(count);
+        if self.theme == Theme::Rights && !random.one_in(4) {
+            // Without a registration, most of what follows would conflict.
+            let units = 0..self.setup.units.len() as u8;
+            steps.extend(units.map(|unit| Step::Do(unit, register(number + 1, random.one_in(2)))));
+        }
         while steps.len() < count {
             if self.theme == Theme::Bursts && random.one_in(8) {
                 self.burst(random, &mut steps);
@@ -401,21 +406,16 @@ impl Maker<'_> {
 
     fn rights(&self, random: &mut Random, number: u8) -> Scsi {
         let own = number + 1;
-        let other = random.below(usize::from(self.sessions)) as u8 + 1;
-        let out = |action, kind, key, action_key, persist| {
-            Scsi::ReserveOut(ReserveOut {
-                action,
-                kind,
-                key,
-                action_key,
-                persist,
-                unregister: key & 1 == 1,
-            })
+        // Mostly another session's key, where there is one.
+        let others = usize::from(self.sessions - 1).max(1);
+        let other = match random.one_in(8) {
+            true => own,
+            false => (usize::from(number) + 1 + random.below(others)) as u8 % self.sessions + 1,
         };
         let kind = random.pick(&[1, 3, 5, 6, 7, 8]);
         let persist = random.one_in(2);
         match random.below(30) {
-            0..7 => out(6, 0, 0, own, persist),
+            0..7 => register(own, persist),
             7 => out(6, 0, 0, 0, persist),
             8 => out(0, 0, 0, own, persist),
             9 => out(0, 0, own, own, persist),
@@ -445,4 +445,21 @@ impl Maker<'_> {
             },
         }
     }
+}
+
+/// PERSISTENT RESERVE OUT.
+fn out(action: u8, kind: u8, key: u8, action_key: u8, persist: bool) -> Scsi {
+    Scsi::ReserveOut(ReserveOut {
+        action,
+        kind,
+        key,
+        action_key,
+        persist,
+        unregister: key & 1 == 1,
+    })
+}
+
+/// REGISTER AND IGNORE EXISTING KEY.
+fn register(key: u8, persist: bool) -> Scsi {
+    out(6, 0, 0, key, persist)
 }

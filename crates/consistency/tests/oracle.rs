@@ -15,7 +15,7 @@ use std::thread;
 use serde::Deserialize;
 
 /// Seeds within which each fault must break a rule.
-const SEEDS: u64 = 30_000;
+const SEEDS: u64 = 10_000;
 
 /// Runs that shrinking a history may take.
 const SHRINKING_RUNS: u64 = 2_000;
