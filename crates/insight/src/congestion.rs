@@ -49,6 +49,7 @@ pub fn cuts<'a>(records: &'a [&'a Tcp]) -> impl Iterator<Item = (u64, Cut)> + 'a
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wansan_trace::congestion::CongestionState;
     use wansan_trace::{Instant, SessionId};
 
     /// Samples 10 ms apart: state, window, threshold, retransmits.
@@ -56,7 +57,7 @@ mod tests {
         let sample = |(i, &(congestion_state, cwnd_packets, ssthresh_packets, retransmits))| Tcp {
             time: Instant::from_ns(10 * i as u64),
             session: SessionId(1),
-            congestion_state,
+            congestion_state: CongestionState(congestion_state),
             cwnd_packets,
             ssthresh_packets,
             mss_bytes: 1448,

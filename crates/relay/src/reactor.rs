@@ -135,14 +135,14 @@ impl Reactor {
         if !self.timed.is_empty() || !self.listens {
             deadline = deadline.min(self.next_short_tick);
         }
-        if self.trace.keeps_tcp() && !self.flows.is_empty() {
+        if self.trace.tcp.is_kept() && !self.flows.is_empty() {
             deadline = deadline.min(self.next_tcp_sample);
         }
         deadline
     }
 
     fn look_at_the_time(&mut self, now: Instant) {
-        if self.trace.keeps_tcp() && now >= self.next_tcp_sample {
+        if self.trace.tcp.is_kept() && now >= self.next_tcp_sample {
             self.next_tcp_sample = now + self.shared.tcp_interval;
             self.sample(now);
         }

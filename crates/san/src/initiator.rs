@@ -269,7 +269,7 @@ impl Initiator {
 
     /// Begins what is to be known of sockets that are new.
     fn look_at_new_lines(&mut self, now: Instant) {
-        if self.trace.keeps_stamps() {
+        if self.trace.stamp.is_kept() {
             let id = self.session.id();
             for (line, connection) in self.lines.iter_mut().zip(self.session.connections()) {
                 line.begin_stamps(id, connection);
@@ -542,7 +542,7 @@ impl Initiator {
     }
 
     fn sample_tcp(&mut self, now: Instant) {
-        if self.trace.keeps_tcp() && now >= self.next_tcp_sample {
+        if self.trace.tcp.is_kept() && now >= self.next_tcp_sample {
             self.next_tcp_sample = now + self.to.config.tcp_interval;
             let id = self.session.id();
             for (line, connection) in self.lines.iter().zip(self.session.connections()) {

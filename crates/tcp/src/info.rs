@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use wansan_trace::event::{Ecn, Seen, Tcp, TcpEvent};
-use wansan_trace::{ConnectionId, Instant, NameId, SessionId};
+use wansan_trace::congestion::CongestionState;
+use wansan_trace::event::{Ecn, Tcp};
+use wansan_trace::{ConnectionId, Instant, SessionId};
 
 /// Bytes of `struct tcp_info` that are kept; newer kernels have more, older ones less.
 const INFO_BYTES: usize = 256;
@@ -211,8 +212,7 @@ impl TcpInfo {
             time,
             session,
             connection,
-            event: TcpEvent::Sample,
-            congestion_state: self.bytes[1],
+            congestion_state: CongestionState(self.bytes[1]),
             cwnd_packets: self.cwnd_packets(),
             ssthresh_packets: self.ssthresh_packets(),
             mss_bytes: self.mss_bytes(),
@@ -230,11 +230,8 @@ impl TcpInfo {
             retransmits: self.u32_at(100),
             delivered_ce: self.delivered_ce().unwrap_or_default(),
             timeouts: u32::from(self.u16_at(242)),
-            unread_bytes: 0,
-            ece_signals: 0,
             ecn: self.ecn(),
-            ends: NameId::NONE,
-            seen: Seen::Sampled,
+            ..Tcp::BLANK
         }
     }
 }

@@ -175,7 +175,7 @@ impl Stamping {
 
     /// Asks TCP what it holds the newest bytes for, or those that leave no room, if it does.
     fn ask(&mut self, socket: impl AsFd, trace: &mut Recorder) {
-        if !trace.keeps_tcp() || !self.calls.holds() && !self.is_full {
+        if !trace.tcp.is_kept() || !self.calls.holds() && !self.is_full {
             self.asked = None;
             return;
         }

@@ -7,21 +7,55 @@
 //! between two samples, cannot be told: what is found here is the least that happened. Time-outs are
 //! counted by kernels from 6.7 on, so none of them is missed there.
 
+use serde::Serializer;
+
 use crate::event::{Tcp, TcpEvent};
+use crate::field::{Field, Json};
+use crate::file::Cell;
 
-/// Congestion states of Linux (`tcp_ca_state`), by what [`Tcp::congestion_state`] says of them.
-pub const STATES: [&str; 5] = ["open", "disorder", "cwr", "recovery", "loss"];
+/// A congestion state of Linux (`tcp_ca_state`), by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CongestionState(pub u8);
 
-/// Nothing is wrong.
-pub const OPEN: u8 = 0;
-/// Something came out of order.
-pub const DISORDER: u8 = 1;
-/// The window is being reduced without a loss.
-pub const CWR: u8 = 2;
-/// Fast recovery.
-pub const RECOVERY: u8 = 3;
-/// After a retransmission time-out.
-pub const LOSS: u8 = 4;
+impl CongestionState {
+    /// Nothing is wrong.
+    pub const OPEN: CongestionState = CongestionState(0);
+    /// Something came out of order.
+    pub const DISORDER: CongestionState = CongestionState(1);
+    /// The window is being reduced without a loss.
+    pub const CWR: CongestionState = CongestionState(2);
+    /// Fast recovery.
+    pub const RECOVERY: CongestionState = CongestionState(3);
+    /// After a retransmission time-out.
+    pub const LOSS: CongestionState = CongestionState(4);
+
+    const NAMES: &[&str] = &["open", "disorder", "cwr", "recovery", "loss", "unknown"];
+
+    /// Its name on screens and in JSON; `unknown` of one that Linux has added since.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let known = Self::NAMES.get(usize::from(self.0));
+        known.copied().unwrap_or("unknown")
+    }
+}
+
+/// In files it is the kernel's number.
+impl Field for CongestionState {
+    const BLANK: Self = CongestionState::OPEN;
+    const PARTS: [u32; 3] = u8::PARTS;
+    #[inline]
+    fn parts(self) -> [u64; 3] {
+        self.0.parts()
+    }
+    fn of_parts(parts: [u64; 3]) -> Self {
+        CongestionState(u8::of_parts(parts))
+    }
+    const CELL: Cell = u8::CELL;
+    const JSON: Option<Json> = Some(Json::Names(Self::NAMES));
+    fn serialize<S: Serializer>(self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
 
 /// The cut of the window between two samples that follow each other: [`TcpEvent::Cwr`],
 /// [`TcpEvent::Recovery`] or [`TcpEvent::Loss`], the gravest that shows.
@@ -32,9 +66,9 @@ pub fn between(before: &Tcp, after: &Tcp) -> Option<TcpEvent> {
     }
     let another_threshold = after.ssthresh_packets != before.ssthresh_packets;
     let state = match after.congestion_state {
-        CWR => Some(TcpEvent::Cwr),
-        RECOVERY => Some(TcpEvent::Recovery),
-        LOSS => Some(TcpEvent::Loss),
+        CongestionState::CWR => Some(TcpEvent::Cwr),
+        CongestionState::RECOVERY => Some(TcpEvent::Recovery),
+        CongestionState::LOSS => Some(TcpEvent::Loss),
         _ => None,
     };
     if let Some(cut) = state {
@@ -43,7 +77,7 @@ pub fn between(before: &Tcp, after: &Tcp) -> Option<TcpEvent> {
         return begun.then_some(cut);
     }
     // On the way out of an episode the threshold may be set back (RFC 4015 §3).
-    let was_open = before.congestion_state <= DISORDER;
+    let was_open = before.congestion_state <= CongestionState::DISORDER;
     let slow_start = before.cwnd_packets < before.ssthresh_packets;
     let fell = after.ssthresh_packets < before.cwnd_packets;
     if !was_open || !another_threshold || (slow_start && !fell) {
@@ -59,7 +93,8 @@ pub fn between(before: &Tcp, after: &Tcp) -> Option<TcpEvent> {
 /// Whether a cut was taken back between two samples: the threshold rose out of an episode.
 #[must_use]
 pub fn undone(before: &Tcp, after: &Tcp) -> bool {
-    before.congestion_state >= CWR && after.ssthresh_packets > before.ssthresh_packets
+    before.congestion_state >= CongestionState::CWR
+        && after.ssthresh_packets > before.ssthresh_packets
 }
 
 /// Sees a sender go back to slow start (RFC 5681 §3.1): below its threshold after it had left that
@@ -75,7 +110,7 @@ impl SlowStarts {
     /// Takes in a sample; `counts` says whether a return is counted that it shows.
     pub fn see(&mut self, tcp: &Tcp, counts: bool) {
         // While a loss is mended, or a window is cut, it may be below the threshold for a moment.
-        if [CWR, RECOVERY].contains(&tcp.congestion_state) {
+        if [CongestionState::CWR, CongestionState::RECOVERY].contains(&tcp.congestion_state) {
             return;
         }
         let is_in = tcp.cwnd_packets < tcp.ssthresh_packets;
@@ -101,7 +136,7 @@ impl SlowStarts {
 mod tests {
     use super::*;
 
-    fn sample(congestion_state: u8, cwnd_packets: u32, ssthresh_packets: u32) -> Tcp {
+    fn sample(congestion_state: CongestionState, cwnd_packets: u32, ssthresh_packets: u32) -> Tcp {
         Tcp {
             congestion_state,
             cwnd_packets,
@@ -112,20 +147,23 @@ mod tests {
 
     #[test]
     fn a_counted_time_out_is_seen_after_it_has_passed() {
-        let before = sample(OPEN, 20, 15);
+        let before = sample(CongestionState::OPEN, 20, 15);
         let after = Tcp {
             timeouts: 1,
-            ..sample(OPEN, 3, 10)
+            ..sample(CongestionState::OPEN, 3, 10)
         };
         assert_eq!(between(&before, &after), Some(TcpEvent::Loss));
     }
 
     #[test]
     fn a_threshold_that_is_set_back_is_an_undo() {
-        let cut = sample(RECOVERY, 12, 10);
-        assert!(undone(&cut, &sample(OPEN, 20, 18)));
-        assert!(!undone(&cut, &sample(OPEN, 10, 10)));
-        assert!(!undone(&sample(OPEN, 20, 10), &sample(OPEN, 20, 15)));
+        let cut = sample(CongestionState::RECOVERY, 12, 10);
+        assert!(undone(&cut, &sample(CongestionState::OPEN, 20, 18)));
+        assert!(!undone(&cut, &sample(CongestionState::OPEN, 10, 10)));
+        assert!(!undone(
+            &sample(CongestionState::OPEN, 20, 10),
+            &sample(CongestionState::OPEN, 20, 15)
+        ));
     }
 
     #[test]
@@ -137,19 +175,19 @@ mod tests {
             (starts.has_left(), starts.returns())
         };
         // The first slow start is no return.
-        assert_eq!(see(OPEN, 10, i32::MAX as u32), (false, 0));
-        assert_eq!(see(OPEN, 400, i32::MAX as u32), (false, 0));
+        assert_eq!(see(CongestionState::OPEN, 10, i32::MAX as u32), (false, 0));
+        assert_eq!(see(CongestionState::OPEN, 400, i32::MAX as u32), (false, 0));
         // Recovery: below the threshold for a moment, and at it afterwards.
-        assert_eq!(see(RECOVERY, 150, 200), (false, 0));
-        assert_eq!(see(OPEN, 200, 200), (true, 0));
-        assert_eq!(see(CWR, 60, 100), (true, 0));
-        assert_eq!(see(OPEN, 101, 100), (true, 0));
-        assert_eq!(see(LOSS, 3, 100), (true, 0));
-        assert_eq!(see(OPEN, 101, 100), (true, 0));
+        assert_eq!(see(CongestionState::RECOVERY, 150, 200), (false, 0));
+        assert_eq!(see(CongestionState::OPEN, 200, 200), (true, 0));
+        assert_eq!(see(CongestionState::CWR, 60, 100), (true, 0));
+        assert_eq!(see(CongestionState::OPEN, 101, 100), (true, 0));
+        assert_eq!(see(CongestionState::LOSS, 3, 100), (true, 0));
+        assert_eq!(see(CongestionState::OPEN, 101, 100), (true, 0));
         // A time-out.
-        assert_eq!(see(LOSS, 1, 50), (true, 1));
-        assert_eq!(see(OPEN, 20, 50), (true, 1));
-        assert_eq!(see(OPEN, 51, 50), (true, 1));
-        assert_eq!(see(LOSS, 1, 25), (true, 2));
+        assert_eq!(see(CongestionState::LOSS, 1, 50), (true, 1));
+        assert_eq!(see(CongestionState::OPEN, 20, 50), (true, 1));
+        assert_eq!(see(CongestionState::OPEN, 51, 50), (true, 1));
+        assert_eq!(see(CongestionState::LOSS, 1, 25), (true, 2));
     }
 }

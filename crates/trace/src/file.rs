@@ -19,7 +19,6 @@
 
 mod checksum;
 mod column;
-mod kind;
 mod merge;
 mod reader;
 mod writer;
@@ -30,14 +29,15 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub use column::Names;
+pub(crate) use column::name_of_column;
+pub use column::{Cell, Column, Habit, Names, Vocabulary};
 pub use merge::{merge_parts, read_folder};
 pub use reader::Reader;
 
+use crate::log::Words;
 use crate::log::by_time;
-use crate::{NameId, Recorder, event};
-use column::{Column, Vocabulary};
-use kind::Columns;
+use crate::recorder::{Recorded, Visitor, visit_kinds};
+use crate::{Instant, NameId, Recorder};
 use writer::Writer;
 
 const SCHEMA_KEY: &str = "wansan.schema";
@@ -52,9 +52,19 @@ const SCHEMA_VERSION: u32 = 1;
 pub type Dropped = BTreeMap<String, u64>;
 
 /// A record kind that has files: the record types of [`crate::event`], and no others.
-pub trait Kind: Columns {
+pub trait Kind: Copy + 'static {
     /// The file's name without `.parquet`.
     const NAME: &'static str;
+    /// A record to fill, column by column.
+    const BLANK: Self;
+    /// When it happened.
+    fn time(&self) -> Instant;
+    /// The id of its path, its ends or its program, for kinds that have one.
+    fn name_mut(&mut self) -> Option<&mut NameId> {
+        None
+    }
+    /// The columns in file order, without `host`, which all kinds have.
+    fn columns() -> Vec<Column<Self>>;
 }
 
 /// A record and the host that wrote it. Ids of paths in the record are of the same [`Names`].
@@ -148,12 +158,16 @@ impl FileError {
 
 /// The columns of a kind with `host` first.
 fn all_columns<T: Kind>() -> Vec<Column<T>> {
-    let host = column::text(
-        "host",
-        Vocabulary::Word,
-        |row: &Row<T>| row.host.0,
-        |row, code| row.host = NameId(code),
-    );
+    let host = Column {
+        name: "host",
+        cell: Cell::Text(Vocabulary::Word),
+        habit: Habit::Repeats,
+        may_lack: false,
+        json: None,
+        may_be_null: false,
+        get: |row: &Row<T>, _| Some(row.host.0.into()),
+        set: |row, code, _| row.host = NameId(code as u16),
+    };
     std::iter::once(host).chain(T::columns()).collect()
 }
 
@@ -180,16 +194,33 @@ pub fn check_host(host: &str) -> Result<(), FileError> {
 /// [`FileError`] when `host` is not fit for a file name or a file cannot be written.
 pub fn write_part(folder: &Path, host: &str, recorders: &[Recorder]) -> Result<(), FileError> {
     check_host(host)?;
-    write_kind::<event::Crossing>(folder, host, recorders)?;
-    write_kind::<event::Pdu>(folder, host, recorders)?;
-    write_kind::<event::Tcp>(folder, host, recorders)?;
-    write_kind::<event::Stamp>(folder, host, recorders)?;
-    write_kind::<event::Packet>(folder, host, recorders)?;
-    write_kind::<event::Path>(folder, host, recorders)?;
-    write_kind::<event::Thread>(folder, host, recorders)
+    let part = Part {
+        folder,
+        host,
+        recorders,
+    };
+    visit_kinds(&part)
 }
 
-fn write_kind<T: Kind>(folder: &Path, host: &str, recorders: &[Recorder]) -> Result<(), FileError> {
+/// What one program recorded.
+struct Part<'a> {
+    folder: &'a Path,
+    host: &'a str,
+    recorders: &'a [Recorder],
+}
+
+impl Visitor for Part<'_> {
+    type Error = FileError;
+    fn visit<T: Recorded>(&self) -> Result<(), FileError> {
+        write_kind::<T>(self.folder, self.host, self.recorders)
+    }
+}
+
+fn write_kind<T: Recorded>(
+    folder: &Path,
+    host: &str,
+    recorders: &[Recorder],
+) -> Result<(), FileError> {
     if !recorders.iter().any(|recorder| T::log(recorder).is_kept()) {
         return Ok(());
     }
@@ -203,7 +234,7 @@ fn write_kind<T: Kind>(folder: &Path, host: &str, recorders: &[Recorder]) -> Res
     let logs: Vec<_> = recorders.iter().map(T::log).collect();
     let records = by_time(&logs).flat_map(|(log, kept)| {
         let recorder = &recorders[log];
-        T::unfold(kept).map(move |record| (record, recorder))
+        kept.unfold().map(move |record| (record, recorder))
     });
     for (mut record, recorder) in records {
         if let Some(name) = record.name_mut() {

@@ -4,13 +4,15 @@
 //! - [`clock`]: the one place that reads that clock;
 //! - [`ids`]: sessions, connections, tasks and names;
 //! - [`layer`]: the layers of one I/O, from the application down to the store;
-//! - [`event`]: the record kinds `io`, `pdu`, `tcp`, `stamp`, `packet`, `path` and
-//!   `thread`;
+//! - [`event`]: the record kinds, a table for each, from which the struct, the row in memory, the
+//!   columns in files and the JSON follow;
+//! - [`field`]: the types that a record's fields may have;
 //! - [`congestion`]: what congestion control did between two samples of TCP_INFO;
 //! - [`log`]: one kind's records in memory;
 //! - [`passage`]: layers that a task crossed at one moment, as the recorder keeps them;
 //! - [`recorder`]: the bounded, never-blocking store of records of one thread;
 //! - [`file`]: the Parquet files of a run folder;
+//! - [`typescript`]: the records as types of the pages;
 //! - [`units`]: quantities as people write them (`16ms`, `1Gbit/s`, `512KiB`).
 //!
 //! Everything but [`clock`], [`file`] and the supply of memory in [`log`] is pure.
@@ -18,13 +20,17 @@
 pub mod clock;
 pub mod congestion;
 pub mod event;
+pub mod field;
 pub mod file;
 pub mod ids;
 pub mod layer;
 pub mod log;
+mod named;
 pub mod passage;
+mod record;
 pub mod recorder;
 pub mod time;
+pub mod typescript;
 pub mod units;
 
 pub use ids::{ConnectionId, NameId, SessionId, TaskTag};

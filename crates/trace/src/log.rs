@@ -54,7 +54,7 @@ impl<T: Words> Log<T> {
     #[cold]
     fn push_to_next(&mut self, supply: &mut Supply, record: &T) {
         let Some(memory) = supply.take() else {
-            self.dropped += record.records();
+            self.dropped += record.unfold().count() as u64;
             return;
         };
         let mut next = Block::new(memory);

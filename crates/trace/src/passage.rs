@@ -1,6 +1,7 @@
 //! Layers that a task crossed at one moment, as one record in memory.
 
 use crate::event::Crossing;
+use crate::record::packed;
 use crate::{ConnectionId, Direction, Instant, Layer, SessionId, TaskTag};
 
 /// Neighbouring layers crossed by one task at one moment, in one direction.
@@ -64,6 +65,17 @@ impl Passage {
         })
     }
 }
+
+packed!(
+    Passage {
+        time: Instant,
+        session: SessionId,
+        task: TaskTag,
+        connection: ConnectionId,
+        first: Layer,
+        steps: i8,
+    } unfolds to Crossing by Passage::crossings
+);
 
 fn sign(direction: Direction) -> i8 {
     match direction {

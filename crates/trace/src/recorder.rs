@@ -1,147 +1,142 @@
 //! The bounded store of one thread's records.
 
 use crate::event::{Crossing, Packet, Path, Pdu, Stamp, Tcp, Thread};
-use crate::log::{BLOCK_BYTES, Log, Supply};
+use crate::file::Kind;
+use crate::log::{BLOCK_BYTES, Log, Supply, Words};
 use crate::passage::Passage;
 use crate::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
-/// Which kinds of record are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Kinds {
+/// A record kind of a recorder.
+pub(crate) trait Recorded: Kind {
+    /// What a recorder keeps in memory: one or more records of one moment.
+    type Kept: Words<Record = Self>;
+    /// What a recorder keeps of this kind.
+    fn log(recorder: &Recorder) -> &Log<Self::Kept>;
+}
+
+/// What is done for each kind.
+pub(crate) trait Visitor {
+    /// Why it may fail.
+    type Error;
+    /// Does it for one kind.
+    fn visit<T: Recorded>(&self) -> Result<(), Self::Error>;
+}
+
+/// The table of kinds: the name of each, what is kept in memory, and the record of files if that is
+/// another.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident: $kept:ident $(of $record:ident)?),* $(,)?) => {
+        /// Which kinds of record are kept.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        pub struct Kinds {
+            $($(#[$doc])* pub $kind: bool),*
+        }
+
+        impl Kinds {
+            /// Nothing.
+            pub const NONE: Kinds = Kinds { $($kind: false),* };
+            /// Everything.
+            pub const ALL: Kinds = Kinds { $($kind: true),* };
+            /// How many there are.
+            const COUNT: usize = [$(stringify!($kind)),*].len();
+        }
+
+        /// The records of one thread.
+        ///
+        /// Recording never blocks and never fails: the memory is bounded, and what comes after the
+        /// bound is counted as dropped, kind by kind. A recorder that is [off](Recorder::off) costs a
+        /// branch. The thread that owns the recorder hands it to [`crate::file`] when its work is
+        /// done.
+        #[derive(Debug)]
+        pub struct Recorder {
+            $($(#[$doc])* pub $kind: Log<$kept>,)*
+            names: Vec<String>,
+            supply: Supply,
+        }
+
+        impl Recorder {
+            /// A recorder that keeps `kinds` in at most `budget_bytes` of memory for all kinds
+            /// together.
+            #[must_use]
+            pub fn new(kinds: Kinds, budget_bytes: usize) -> Self {
+                let is_off = kinds == Kinds::NONE;
+                Recorder {
+                    $($kind: Log::new(kinds.$kind),)*
+                    names: Vec::new(),
+                    supply: Supply::new(if is_off { 0 } else { budget_bytes }),
+                }
+            }
+
+            /// Records lost in all kinds together.
+            #[must_use]
+            pub fn dropped(&self) -> u64 {
+                [$(self.$kind.dropped()),*].iter().sum()
+            }
+
+            $(push!($kind $kept $(of $record)?);)*
+        }
+
+        $(recorded!($kind $kept $(of $record)?);)*
+
+        /// Calls the visitor for each kind, until it fails.
+        pub(crate) fn visit_kinds<V: Visitor>(visitor: &V) -> Result<(), V::Error> {
+            $(visitor.visit::<<$kept as Words>::Record>()?;)*
+            Ok(())
+        }
+    };
+}
+
+/// Takes in a record of a kind that is kept as it is.
+macro_rules! push {
+    ($kind:ident $kept:ident) => {
+        #[doc = concat!("Takes in a `", stringify!($kind), "` record.")]
+        #[inline]
+        pub fn $kind(&mut self, record: $kept) {
+            self.$kind.push(&mut self.supply, &record);
+        }
+    };
+    ($kind:ident $kept:ident of $record:ident) => {};
+}
+
+macro_rules! recorded {
+    ($kind:ident $record:ident) => {
+        recorded!($kind $record of $record);
+    };
+    ($kind:ident $kept:ident of $record:ident) => {
+        impl Recorded for $record {
+            type Kept = $kept;
+            fn log(recorder: &Recorder) -> &Log<$kept> {
+                &recorder.$kind
+            }
+        }
+    };
+}
+
+kinds! {
     /// Layer crossings.
-    pub io: bool,
+    io: Passage of Crossing,
     /// Every PDU.
-    pub pdu: bool,
+    pdu: Pdu,
     /// TCP_INFO samples and events.
-    pub tcp: bool,
+    tcp: Tcp,
     /// The kernel's times of what goes through sockets.
-    pub stamp: bool,
+    stamp: Stamp,
     /// Every packet at the observation points.
-    pub packet: bool,
+    packet: Packet,
     /// Path samples.
-    pub path: bool,
+    path: Path,
     /// Samples of programs' threads.
-    pub thread: bool,
-}
-
-impl Kinds {
-    /// Nothing.
-    pub const NONE: Kinds = Kinds {
-        io: false,
-        pdu: false,
-        tcp: false,
-        stamp: false,
-        packet: false,
-        path: false,
-        thread: false,
-    };
-    /// Everything.
-    pub const ALL: Kinds = Kinds {
-        io: true,
-        pdu: true,
-        tcp: true,
-        stamp: true,
-        packet: true,
-        path: true,
-        thread: true,
-    };
-}
-
-/// The records of one thread.
-///
-/// Recording never blocks and never fails: the memory is bounded, and what comes after the bound
-/// is counted as dropped, kind by kind. A recorder that is [off](Recorder::off) costs a branch.
-/// The thread that owns the recorder hands it to [`crate::file`] when its work is done.
-#[derive(Debug)]
-pub struct Recorder {
-    /// Layer crossings.
-    pub io: Log<Passage>,
-    /// PDUs.
-    pub pdu: Log<Pdu>,
-    /// TCP samples and events.
-    pub tcp: Log<Tcp>,
-    /// The kernel's times of what went through sockets.
-    pub stamp: Log<Stamp>,
-    /// Packets.
-    pub packet: Log<Packet>,
-    /// Path samples.
-    pub path: Log<Path>,
-    /// Samples of programs' threads.
-    pub thread: Log<Thread>,
-    names: Vec<String>,
-    supply: Supply,
+    thread: Thread,
 }
 
 impl Recorder {
     /// The least memory that a recorder takes for each kind it keeps.
-    pub const MIN_BYTES: usize = 7 * BLOCK_BYTES;
-
-    /// A recorder that keeps `kinds` in at most `budget_bytes` of memory for all kinds together.
-    #[must_use]
-    pub fn new(kinds: Kinds, budget_bytes: usize) -> Self {
-        Recorder {
-            io: Log::new(kinds.io),
-            pdu: Log::new(kinds.pdu),
-            tcp: Log::new(kinds.tcp),
-            stamp: Log::new(kinds.stamp),
-            packet: Log::new(kinds.packet),
-            path: Log::new(kinds.path),
-            thread: Log::new(kinds.thread),
-            names: Vec::new(),
-            supply: Supply::new(if kinds == Kinds::NONE {
-                0
-            } else {
-                budget_bytes
-            }),
-        }
-    }
+    pub const MIN_BYTES: usize = Kinds::COUNT * BLOCK_BYTES;
 
     /// A recorder that keeps nothing.
     #[must_use]
     pub fn off() -> Self {
         Recorder::new(Kinds::NONE, 0)
-    }
-
-    /// Whether layer crossings are kept: callers that would have to look at a clock first may ask.
-    #[must_use]
-    pub fn keeps_io(&self) -> bool {
-        self.io.is_kept()
-    }
-
-    /// Whether PDUs are kept.
-    #[must_use]
-    pub fn keeps_pdus(&self) -> bool {
-        self.pdu.is_kept()
-    }
-
-    /// Whether TCP samples are kept.
-    #[must_use]
-    pub fn keeps_tcp(&self) -> bool {
-        self.tcp.is_kept()
-    }
-
-    /// Whether the kernel's times of what goes through sockets are kept.
-    #[must_use]
-    pub fn keeps_stamps(&self) -> bool {
-        self.stamp.is_kept()
-    }
-
-    /// Whether packets are kept.
-    #[must_use]
-    pub fn keeps_packets(&self) -> bool {
-        self.packet.is_kept()
-    }
-
-    /// Whether path samples are kept.
-    #[must_use]
-    pub fn keeps_paths(&self) -> bool {
-        self.path.is_kept()
-    }
-
-    /// Whether samples of programs' threads are kept.
-    #[must_use]
-    pub fn keeps_threads(&self) -> bool {
-        self.thread.is_kept()
     }
 
     /// The id of `name` in this recorder. Names are never forgotten: they are for things that a
@@ -189,54 +184,6 @@ impl Recorder {
             direction,
         };
         self.io.cross(&mut self.supply, record);
-    }
-
-    /// Records a PDU.
-    #[inline]
-    pub fn pdu(&mut self, record: Pdu) {
-        self.pdu.push(&mut self.supply, &record);
-    }
-
-    /// Records a TCP sample or event.
-    #[inline]
-    pub fn tcp(&mut self, record: Tcp) {
-        self.tcp.push(&mut self.supply, &record);
-    }
-
-    /// Records the kernel's times of a call on a socket.
-    #[inline]
-    pub fn stamp(&mut self, record: Stamp) {
-        self.stamp.push(&mut self.supply, &record);
-    }
-
-    /// Records a packet.
-    #[inline]
-    pub fn packet(&mut self, record: Packet) {
-        self.packet.push(&mut self.supply, &record);
-    }
-
-    /// Records a path sample.
-    #[inline]
-    pub fn path(&mut self, record: Path) {
-        self.path.push(&mut self.supply, &record);
-    }
-
-    /// Records a sample of a program's thread.
-    #[inline]
-    pub fn thread(&mut self, record: Thread) {
-        self.thread.push(&mut self.supply, &record);
-    }
-
-    /// Records lost in all kinds together.
-    #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.io.dropped()
-            + self.pdu.dropped()
-            + self.tcp.dropped()
-            + self.stamp.dropped()
-            + self.packet.dropped()
-            + self.path.dropped()
-            + self.thread.dropped()
     }
 }
 

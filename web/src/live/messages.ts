@@ -1,18 +1,10 @@
 /** What `wansan watch --web` sends on /events; docs/watch.md has the lines in full. */
 
+import type { Tcp } from "../records";
+
 /** The present state of one connection, in a frame. */
-export interface Now {
+export interface Now extends Tcp {
   connection: string;
-  cwnd_packets: number;
-  ssthresh_packets: number | null;
-  in_flight_packets: number;
-  srtt_ns: number;
-  min_rtt_ns: number;
-  rwnd_bytes: number;
-  delivery_bytes_per_s: number;
-  congestion_state: number;
-  retransmits: number;
-  ecn: string;
   /** Shares of time: busy, stopped by the peer's window, stopped by a full send buffer. */
   shares: [number, number, number] | null;
 }

@@ -5,8 +5,6 @@ import { formatFixed, formatShare } from "../report/units";
 import type { Now } from "./messages";
 import type { Connection, Store } from "./store";
 
-const STATES = ["open", "disorder", "cwr", "recovery", "loss"];
-
 /** What rows are sorted by: numbers the greatest first, words in the order of the alphabet. */
 type Key = number | string;
 
@@ -38,7 +36,7 @@ const DELIVERY = number("delivery Mbit/s", (now) => now.delivery_bytes_per_s, (r
 const COLUMNS: Column[] = [
   ENDS,
   words("control", ({ begin }) => begin.congestion_control),
-  words("state", ({ now }) => (now === null ? "" : (STATES[now.congestion_state] ?? "unknown"))),
+  words("state", ({ now }) => now?.congestion_state ?? ""),
   number("cwnd", (now) => now.cwnd_packets),
   number("ssthresh", (now) => now.ssthresh_packets),
   number("in flight", (now) => now.in_flight_packets),

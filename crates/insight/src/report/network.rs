@@ -16,8 +16,6 @@ const MAX_CONNECTIONS: usize = 16;
 const MAX_DETAILED: usize = 4;
 /// Most cuts of one end's window that are shown.
 const MAX_CUTS: usize = 300;
-/// The slow-start threshold while none is set.
-const NO_THRESHOLD: u32 = i32::MAX as u32;
 /// Most directions of paths that are shown.
 const MAX_PATHS: usize = 16;
 /// An end that has sent less than this share of the busiest end's bytes does not fill its window,
@@ -95,9 +93,7 @@ pub(super) fn connections(tcp: &Table<Tcp>, axis: &TimeAxis) -> (Vec<ConnectionS
             ConnectionSamples {
                 name: format!("{here} to {peer}{cid}"),
                 cwnd_packets: extremes(axis, records, |record| Some(record.cwnd_packets)),
-                ssthresh_packets: detail(&|record| {
-                    Some(record.ssthresh_packets).filter(|packets| *packets < NO_THRESHOLD)
-                }),
+                ssthresh_packets: detail(&|record| record.threshold_packets()),
                 in_flight_packets: detail(&|record| Some(record.in_flight_packets)),
                 cuts_left_out: cuts.len().saturating_sub(MAX_CUTS),
                 cuts: cuts.into_iter().take(MAX_CUTS).collect(),
@@ -267,7 +263,7 @@ mod tests {
             time: Instant::from_ns(time_ns),
             session: SessionId(1),
             cwnd_packets,
-            ssthresh_packets: NO_THRESHOLD,
+            ssthresh_packets: i32::MAX as u32,
             mss_bytes: 1448,
             ..Tcp::BLANK
         }

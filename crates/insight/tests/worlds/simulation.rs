@@ -9,6 +9,7 @@ use std::path::Path;
 use rand_core::Rng;
 use rand_pcg::Pcg32;
 use wansan_insight::{Observed, Run};
+use wansan_trace::congestion::CongestionState;
 use wansan_trace::event::{self, Pdu, PduDirection, Tcp, TcpEvent};
 use wansan_trace::{
     ConnectionId, Direction, Instant, Kinds, Layer, Recorder, SessionId, TaskTag, file,
@@ -596,7 +597,7 @@ impl Simulation {
                 session: session_id(session),
                 connection: ConnectionId(1),
                 event: TcpEvent::Sample,
-                congestion_state: 0,
+                congestion_state: CongestionState::OPEN,
                 cwnd_packets: held.under_way.max(10) as u32,
                 ssthresh_packets: i32::MAX as u32,
                 mss_bytes: 1448,

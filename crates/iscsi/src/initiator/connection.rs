@@ -190,7 +190,7 @@ impl Link {
     pub(super) fn push(&mut self, bhs: &Bhs, data: &[u8], now: Instant, trace: &mut Recorder) {
         let offset = self.transmitter.queued_end();
         self.transmitter.push(bhs, data);
-        if trace.keeps_pdus() {
+        if trace.pdu.is_kept() {
             let mut record =
                 pdu_record(now, self.session, self.id, PduDirection::Sent, bhs, offset);
             record.data_bytes = data.len() as u32;

@@ -28,7 +28,7 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) -> Result<(), SessionError> {
-        if trace.keeps_pdus() {
+        if trace.pdu.is_kept() {
             let (id, from) = (link.id, PduDirection::Received);
             trace.pdu(pdu_record(
                 now,

@@ -236,7 +236,7 @@ impl Link {
         now: Instant,
         trace: &mut Recorder,
     ) {
-        if trace.keeps_pdus() {
+        if trace.pdu.is_kept() {
             let mut record =
                 pdu_record(now, self.session, self.id, PduDirection::Sent, bhs, offset);
             record.data_bytes = data_bytes as u32;

@@ -100,7 +100,7 @@ impl Core {
         trace: &mut Recorder,
     ) -> Result<(), Close> {
         link.pinged = false;
-        if trace.keeps_pdus() {
+        if trace.pdu.is_kept() {
             let (id, from) = (link.id, PduDirection::Received);
             trace.pdu(pdu_record(
                 now,

@@ -354,7 +354,7 @@ impl Driver {
     }
 
     fn leave(&mut self, direction: usize, departure: Departure<Frame>) {
-        if self.recorder.keeps_packets() {
+        if self.recorder.packet.is_kept() {
             self.record(direction, &departure);
         }
         if let Some(tap) = &self.directions[direction].tap {
@@ -428,7 +428,7 @@ impl Driver {
         for direction in &mut self.directions {
             let counters = direction.chain.counters(now);
             direction.throughput.sample(direction.chain.sent());
-            if self.recorder.keeps_paths() {
+            if self.recorder.path.is_kept() {
                 direction.record(now, &counters, &mut self.recorder);
             }
         }

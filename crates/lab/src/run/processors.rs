@@ -40,7 +40,7 @@ impl Processors {
 
     /// Watches the program `what` on `node` from now on.
     pub(super) fn watch(&mut self, node: &str, what: &str, role: Role, process: u32) {
-        if self.recorder.keeps_threads() {
+        if self.recorder.thread.is_kept() {
             let name = self.recorder.name(&format!("{node} {what}"));
             self.programs.push(Program {
                 name,

@@ -95,7 +95,7 @@ impl Sender {
     /// # Errors
     /// [`StreamError`] when a stream breaks, the receiver talks nonsense, or no mark came back.
     pub fn run(&mut self, mut tell: impl FnMut(Progress)) -> Result<StreamReport, StreamError> {
-        if self.trace.keeps_tcp() {
+        if self.trace.tcp.is_kept() {
             for flow in &mut self.flows {
                 flow.ends = self.trace.name(&flow.ends_name());
             }
@@ -174,7 +174,7 @@ impl Sender {
             let Some(mut record) = flow.sample(now) else {
                 continue;
             };
-            if self.trace.keeps_tcp() {
+            if self.trace.tcp.is_kept() {
                 record.ends = flow.ends;
                 self.trace.tcp(record);
             }

@@ -113,7 +113,7 @@ impl Reactor {
             let now = clock::now();
             self.look_at_the_time(now);
             let mut deadline = self.next_tick;
-            if self.context.trace.keeps_tcp() && !self.peers.is_empty() {
+            if self.context.trace.tcp.is_kept() && !self.peers.is_empty() {
                 deadline = deadline.min(self.next_tcp_sample);
             }
             let again = std::mem::take(&mut self.again);
@@ -382,7 +382,7 @@ impl Reactor {
                 peer.delayed_ack = sending.delayed_ack;
                 // A socket that refuses is dead, which the next read says.
                 let _ = sending.prepare(&peer.stream);
-                if self.context.trace.keeps_stamps()
+                if self.context.trace.stamp.is_kept()
                     && let Some(connection) = served.session.connection(at.place)
                 {
                     peer.begin_stamps(id, connection, sending.nagle);
@@ -627,7 +627,7 @@ impl Reactor {
 
     /// Does what is due: TCP samples, pings, and the end of what takes too long.
     fn look_at_the_time(&mut self, now: Instant) {
-        if self.context.trace.keeps_tcp() && now >= self.next_tcp_sample {
+        if self.context.trace.tcp.is_kept() && now >= self.next_tcp_sample {
             self.next_tcp_sample = now + self.context.shared.tcp_interval;
             for peer in self.peers.iter_mut().flatten() {
                 if let Phase::Session(at) = peer.phase

@@ -413,7 +413,7 @@ impl Context {
         let Served {
             session, target, ..
         } = served;
-        let recorded = self.trace.keeps_io();
+        let recorded = self.trace.io.is_kept();
         let mut answered = asked;
         let mut time = || {
             if recorded {

@@ -222,12 +222,18 @@ fn told(before: &Tcp, after: &Tcp, counts_ce: bool) -> [Option<TcpEvent>; 3] {
 mod tests {
     use super::*;
     use crate::TcpInfo;
-    use wansan_trace::congestion::{CWR, OPEN, RECOVERY};
+    use wansan_trace::congestion::CongestionState;
 
     /// TCP_INFO with these at their offsets.
-    fn info(state: u8, cwnd: u32, ssthresh: u32, delivered_ce: u32, retrans: u32) -> TcpInfo {
+    fn info(
+        state: CongestionState,
+        cwnd: u32,
+        ssthresh: u32,
+        delivered_ce: u32,
+        retrans: u32,
+    ) -> TcpInfo {
         let mut bytes = [0; 256];
-        bytes[1] = state;
+        bytes[1] = state.0;
         for (at, value) in [
             (80, cwnd),
             (76, ssthresh),
@@ -265,37 +271,40 @@ mod tests {
 
     #[test]
     fn cwr_is_told_by_what_was_counted() {
-        let quiet = info(OPEN, 100, 90, 3, 0);
+        let quiet = info(CongestionState::OPEN, 100, 90, 3, 0);
         for (after, event) in [
-            (info(CWR, 90, 50, 9, 0), TcpEvent::CwrByEce),
-            (info(CWR, 90, 50, 3, 0), TcpEvent::CwrByDevice),
+            (info(CongestionState::CWR, 90, 50, 9, 0), TcpEvent::CwrByEce),
+            (
+                info(CongestionState::CWR, 90, 50, 3, 0),
+                TcpEvent::CwrByDevice,
+            ),
         ] {
             assert_eq!(events(&[quiet.clone(), after]), [TcpEvent::Begin, event]);
         }
         // A tail loss probe, or an older kernel: nobody knows.
-        let probed = events(&[quiet.clone(), info(CWR, 90, 50, 3, 1)]);
+        let probed = events(&[quiet.clone(), info(CongestionState::CWR, 90, 50, 3, 1)]);
         assert_eq!(probed[1..], [TcpEvent::Retransmit, TcpEvent::Cwr]);
         let old = |info: &TcpInfo| {
             let mut bytes = [0; 192];
             bytes[1] = if info.cwnd_packets() == 100 {
-                OPEN
+                CongestionState::OPEN.0
             } else {
-                CWR
+                CongestionState::CWR.0
             };
             bytes[80..84].copy_from_slice(&info.cwnd_packets().to_ne_bytes());
             bytes[76..80].copy_from_slice(&50_u32.to_ne_bytes());
             TcpInfo::parse(&bytes)
         };
-        let seen = events(&[old(&quiet), old(&info(CWR, 90, 50, 3, 0))]);
+        let seen = events(&[old(&quiet), old(&info(CongestionState::CWR, 90, 50, 3, 0))]);
         assert_eq!(seen, [TcpEvent::Begin, TcpEvent::Cwr]);
     }
 
     #[test]
     fn recovery_and_what_takes_it_back() {
         let seen = events(&[
-            info(OPEN, 100, 90, 0, 0),
-            info(RECOVERY, 60, 50, 0, 2),
-            info(OPEN, 100, 90, 0, 2),
+            info(CongestionState::OPEN, 100, 90, 0, 0),
+            info(CongestionState::RECOVERY, 60, 50, 0, 2),
+            info(CongestionState::OPEN, 100, 90, 0, 2),
         ]);
         use TcpEvent::{Begin, Recovery, Retransmit, Undo};
         assert_eq!(seen, [Begin, Retransmit, Recovery, Undo]);
@@ -304,8 +313,8 @@ mod tests {
     #[test]
     fn what_is_not_seen_any_more_has_ended() {
         let mut tracker = Tracker::new(true);
-        let one = || sighting(1, info(OPEN, 10, 9, 0, 0));
-        let two = || sighting(2, info(OPEN, 10, 9, 0, 0));
+        let one = || sighting(1, info(CongestionState::OPEN, 10, 9, 0, 0));
+        let two = || sighting(2, info(CongestionState::OPEN, 10, 9, 0, 0));
         assert_eq!(tracker.all(Instant::from_ns(1), vec![one(), two()]), 0);
         assert_eq!(tracker.take().0.len(), 2);
         tracker.all(Instant::from_ns(2), vec![two()]);

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use super::Row;
 use crate::NameId;
+use crate::field::Json;
 
 /// The words that string columns of one file use, each kept once.
 #[derive(Debug, Clone, Default)]
@@ -45,7 +46,7 @@ impl Names {
         Some(NameId(id))
     }
 
-    fn intern_address(&mut self, address: SocketAddr) -> Option<u16> {
+    pub(crate) fn intern_address(&mut self, address: SocketAddr) -> Option<u16> {
         if let Some(&id) = self.address_ids.get(&address) {
             return Some(id);
         }
@@ -54,11 +55,16 @@ impl Names {
         self.address_ids.insert(address, id);
         Some(id)
     }
+
+    /// The address with that code.
+    pub(crate) fn address(&self, code: u16) -> SocketAddr {
+        self.addresses[usize::from(code)]
+    }
 }
 
 /// Where the strings of a column come from. In memory a string is a code of 16 bits.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Vocabulary {
+pub enum Vocabulary {
     /// One of these; the code is the place.
     Fixed(&'static [&'static str]),
     /// A host or path; the code is its [`NameId`].
@@ -93,7 +99,7 @@ impl Vocabulary {
 
 /// How the values of an integer column usually follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Habit {
+pub enum Habit {
     /// They grow in small steps: differences are stored.
     Grows,
     /// Few different ones: a dictionary is stored.
@@ -102,144 +108,46 @@ pub(super) enum Habit {
     Varies,
 }
 
-/// How to get a column's value from a row and back.
-pub(super) enum Cells<T> {
+/// What a column holds.
+#[derive(Debug, Clone, Copy)]
+pub enum Cell {
     /// 64 bits; `u64::MAX` stands as −1 in the file.
-    Int64 {
-        get: fn(&T) -> u64,
-        set: fn(&mut T, u64),
-    },
-    /// Unsigned integer of `bits` (8, 16 or 32).
-    UInt {
-        bits: i8,
-        get: fn(&T) -> u32,
-        /// Called with values below 2^bits only.
-        set: fn(&mut T, u32),
-    },
-    /// String.
-    Text {
-        vocabulary: Vocabulary,
-        get: fn(&Row<T>) -> u16,
-        set: fn(&mut Row<T>, u16),
-    },
-    /// Address and port: kept in the row as it is, so it needs the file's names both ways.
-    Address {
-        get: fn(&T) -> SocketAddr,
-        set: fn(&mut T, SocketAddr),
-    },
+    Int64,
+    /// An unsigned integer of so many bits: 8, 16 or 32.
+    Uint(i8),
+    /// A string, dictionary-encoded.
+    Text(Vocabulary),
 }
 
 /// One column of a kind's file.
 pub struct Column<T> {
     /// Its name: snake case, unit last.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// Its values.
-    pub(super) cells: Cells<T>,
+    pub(crate) cell: Cell,
     /// How they follow each other.
-    pub(super) habit: Habit,
-    /// Whether older files lack it; there it reads as in a blank record.
-    pub(super) may_lack: bool,
+    pub(crate) habit: Habit,
+    /// Whether files of earlier versions lack it; there it reads as in a blank record.
+    pub(crate) may_lack: bool,
+    /// What its field is in JSON.
+    pub(crate) json: Option<Json>,
+    /// Whether that may be `null`.
+    pub(crate) may_be_null: bool,
+    /// The number or code that stands for a row; `None` when the file has too many names.
+    pub(crate) get: fn(&Row<T>, &mut Names) -> Option<u64>,
+    /// Takes a number that fits, or a code of the file's names, into a row.
+    pub(crate) set: fn(&mut Row<T>, u64, &Names),
 }
 
-impl<T> Column<T> {
-    /// One that was added to its kind later: older files lack it.
-    pub(super) fn added(self) -> Self {
-        Column {
-            may_lack: true,
-            ..self
+/// The name of a field's column.
+macro_rules! name_of_column {
+    ($field:ident: $type:ty) => {
+        if <$type as $crate::field::Field>::IS_TIME {
+            concat!(stringify!($field), "_ns")
+        } else {
+            stringify!($field)
         }
-    }
-
-    pub(super) fn vocabulary(&self) -> Option<Vocabulary> {
-        match self.cells {
-            Cells::Text { vocabulary, .. } => Some(vocabulary),
-            Cells::Address { .. } => Some(Vocabulary::Address),
-            Cells::Int64 { .. } | Cells::UInt { .. } => None,
-        }
-    }
-
-    /// The code of a row's string in `names`; `None` when the file has too many addresses, or when
-    /// the column holds integers.
-    pub(super) fn code_of(&self, row: &Row<T>, names: &mut Names) -> Option<u16> {
-        match self.cells {
-            Cells::Text { get, .. } => Some(get(row)),
-            Cells::Address { get, .. } => names.intern_address(get(&row.record)),
-            Cells::Int64 { .. } | Cells::UInt { .. } => None,
-        }
-    }
-
-    /// Puts the string with that code into a row.
-    pub(super) fn set_code(&self, row: &mut Row<T>, code: u16, names: &Names) {
-        match self.cells {
-            Cells::Text { set, .. } => set(row, code),
-            Cells::Address { set, .. } => {
-                set(&mut row.record, names.addresses[usize::from(code)]);
-            }
-            Cells::Int64 { .. } | Cells::UInt { .. } => {}
-        }
-    }
+    };
 }
 
-/// A 64-bit integer column.
-pub(super) const fn int64<T>(
-    name: &'static str,
-    habit: Habit,
-    get: fn(&T) -> u64,
-    set: fn(&mut T, u64),
-) -> Column<T> {
-    Column {
-        name,
-        cells: Cells::Int64 { get, set },
-        habit,
-        may_lack: false,
-    }
-}
-
-/// An unsigned integer column of at most 32 bits.
-pub(super) const fn uint<T>(
-    name: &'static str,
-    bits: i8,
-    habit: Habit,
-    get: fn(&T) -> u32,
-    set: fn(&mut T, u32),
-) -> Column<T> {
-    Column {
-        name,
-        cells: Cells::UInt { bits, get, set },
-        habit,
-        may_lack: false,
-    }
-}
-
-/// A string column.
-pub(super) const fn text<T>(
-    name: &'static str,
-    vocabulary: Vocabulary,
-    get: fn(&Row<T>) -> u16,
-    set: fn(&mut Row<T>, u16),
-) -> Column<T> {
-    Column {
-        name,
-        cells: Cells::Text {
-            vocabulary,
-            get,
-            set,
-        },
-        habit: Habit::Repeats,
-        may_lack: false,
-    }
-}
-
-/// An address column.
-pub(super) const fn address<T>(
-    name: &'static str,
-    get: fn(&T) -> SocketAddr,
-    set: fn(&mut T, SocketAddr),
-) -> Column<T> {
-    Column {
-        name,
-        cells: Cells::Address { get, set },
-        habit: Habit::Repeats,
-        may_lack: false,
-    }
-}
+pub(crate) use name_of_column;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use super::column::Names;
 use super::writer::Writer;
 use super::{Dropped, FileError, Kind, Reader, Row, Table, merged_path, read};
-use crate::{NameId, event};
+use crate::NameId;
+use crate::recorder::{Recorded, Visitor, visit_kinds};
 
 /// Joins `FOLDER/<kind>.<host>.part.parquet` of all hosts into `FOLDER/<kind>.parquet`, sorted by
 /// time, and removes the parts. Kinds without parts get no file. Parts are removed only when
@@ -18,13 +19,18 @@ use crate::{NameId, event};
 /// [`FileError`] when a part cannot be read, is damaged or not sorted, or a file cannot be
 /// written; the parts of that kind are kept then.
 pub fn merge_parts(folder: &Path) -> Result<(), FileError> {
-    merge_kind::<event::Crossing>(folder)?;
-    merge_kind::<event::Pdu>(folder)?;
-    merge_kind::<event::Tcp>(folder)?;
-    merge_kind::<event::Stamp>(folder)?;
-    merge_kind::<event::Packet>(folder)?;
-    merge_kind::<event::Path>(folder)?;
-    merge_kind::<event::Thread>(folder)
+    visit_kinds(&Merge { folder })
+}
+
+struct Merge<'a> {
+    folder: &'a Path,
+}
+
+impl Visitor for Merge<'_> {
+    type Error = FileError;
+    fn visit<T: Recorded>(&self) -> Result<(), FileError> {
+        merge_kind::<T>(self.folder)
+    }
 }
 
 /// All records of a kind in a folder, sorted by time: those of the merged file, or of the hosts'

@@ -12,7 +12,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::all_columns;
 use super::checksum::{check, guarded};
-use super::column::{Cells, Column, Names};
+use super::column::{Cell, Column, Names, Vocabulary};
 use super::{
     CHECKSUM_KEY, DROPPED_KEY, Dropped, FileError, KIND_KEY, Kind, Row, SCHEMA_KEY, SCHEMA_VERSION,
 };
@@ -179,41 +179,38 @@ fn fill<T: Kind>(
 ) -> Result<(), String> {
     let told = |error: ParquetError| one_line(&error);
     let count = rows.len();
-    let got = match (&column.cells, reader) {
-        (Cells::Int64 { set, .. }, ColumnReader::Int64ColumnReader(reader)) => {
+    let got = match (column.cell, reader) {
+        (Cell::Int64, ColumnReader::Int64ColumnReader(reader)) => {
             values.int64.clear();
             let (got, _, _) = reader
                 .read_records(count, None, None, &mut values.int64)
                 .map_err(told)?;
             for (row, &value) in rows.iter_mut().zip(&values.int64) {
-                set(&mut row.record, value as u64);
+                (column.set)(row, value as u64, names);
             }
             got
         }
-        (Cells::UInt { bits, set, .. }, ColumnReader::Int32ColumnReader(reader)) => {
+        (Cell::Uint(bits), ColumnReader::Int32ColumnReader(reader)) => {
             values.int32.clear();
             let (got, _, _) = reader
                 .read_records(count, None, None, &mut values.int32)
                 .map_err(told)?;
-            let most = u32::MAX >> (32 - i32::from(*bits));
+            let most = u32::MAX >> (32 - i32::from(bits));
             for (row, &value) in rows.iter_mut().zip(&values.int32) {
                 let value = value as u32;
                 if value > most {
                     return Err(format!("{value} does not fit in {bits} bits"));
                 }
-                set(&mut row.record, value);
+                (column.set)(row, value.into(), names);
             }
             got
         }
-        (
-            Cells::Text { .. } | Cells::Address { .. },
-            ColumnReader::ByteArrayColumnReader(reader),
-        ) => {
+        (Cell::Text(vocabulary), ColumnReader::ByteArrayColumnReader(reader)) => {
             values.text.clear();
             let (got, _, _) = reader
                 .read_records(count, None, None, &mut values.text)
                 .map_err(told)?;
-            set_texts(column, &values.text, rows, names)?;
+            set_texts(column, vocabulary, &values.text, rows, names)?;
             got
         }
         _ => return Err("it has another type".to_owned()),
@@ -229,15 +226,13 @@ fn fill<T: Kind>(
 /// are known by their address alone.
 fn set_texts<T: Kind>(
     column: &Column<T>,
+    vocabulary: Vocabulary,
     texts: &[ByteArray],
     rows: &mut [Row<T>],
     names: &mut Names,
 ) -> Result<(), String> {
     /// More different strings than this in a batch are looked up one by one.
     const SEEN: usize = 32;
-    let Some(vocabulary) = column.vocabulary() else {
-        return Err("it has another type".to_owned());
-    };
     let mut seen: Vec<(*const u8, usize, u16)> = Vec::with_capacity(SEEN);
     for (row, text) in rows.iter_mut().zip(texts) {
         let bytes = text.data();
@@ -262,7 +257,7 @@ fn set_texts<T: Kind>(
                 code
             }
         };
-        column.set_code(row, code, names);
+        (column.set)(row, code.into(), names);
     }
     Ok(())
 }
@@ -324,10 +319,10 @@ fn find_columns<T>(
     columns
         .iter()
         .map(|column| {
-            let wanted = match column.cells {
-                Cells::Int64 { .. } => Physical::INT64,
-                Cells::UInt { .. } => Physical::INT32,
-                Cells::Text { .. } | Cells::Address { .. } => Physical::BYTE_ARRAY,
+            let wanted = match column.cell {
+                Cell::Int64 => Physical::INT64,
+                Cell::Uint(_) => Physical::INT32,
+                Cell::Text(_) => Physical::BYTE_ARRAY,
             };
             let place = there
                 .iter()

@@ -2,6 +2,8 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
+use crate::congestion::CongestionState;
+use crate::event;
 use crate::event::{
     Crossing, Ecn, Packet, Pdu, PduDirection, Role, Seen, Stamp, Tcp, TcpEvent, Thread, Verdict,
 };
@@ -73,7 +75,7 @@ fn tcp(ns: u64) -> Tcp {
         session: SessionId(7),
         connection: ConnectionId(1),
         event: TcpEvent::Retransmit,
-        congestion_state: 3,
+        congestion_state: CongestionState::RECOVERY,
         cwnd_packets: 10,
         ssthresh_packets: i32::MAX as u32,
         mss_bytes: 1448,

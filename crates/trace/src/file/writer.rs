@@ -14,7 +14,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type};
 
 use super::checksum::Summed;
-use super::column::{Cells, Column, Habit, Names};
+use super::column::{Cell, Column, Habit, Names, Vocabulary};
 use super::{CHECKSUM_KEY, VERSION_KEY, all_columns};
 use super::{DROPPED_KEY, Dropped, FileError, KIND_KEY, Kind, Row, SCHEMA_KEY, SCHEMA_VERSION};
 
@@ -107,35 +107,43 @@ fn write_rows<T: Kind>(
         let Some(mut writer) = group.next_column()? else {
             return Err(ParquetError::General("schema has too few columns".into()));
         };
-        match (writer.untyped(), &column.cells) {
-            (ColumnWriter::Int64ColumnWriter(writer), Cells::Int64 { get, .. }) => {
+        let value = |row: &Row<T>, names: &mut Names| {
+            (column.get)(row, names).ok_or_else(|| {
+                let message = "more than 65,536 different values in column ".to_owned();
+                ParquetError::General(message + column.name)
+            })
+        };
+        match (writer.untyped(), column.cell) {
+            (ColumnWriter::Int64ColumnWriter(writer), Cell::Int64) => {
                 let mut values = Vec::with_capacity(CHUNK_VALUES);
                 for chunk in rows.chunks(CHUNK_VALUES) {
                     values.clear();
-                    // Same bits: u64::MAX ("unlimited") reads as -1.
-                    values.extend(chunk.iter().map(|row| get(&row.record) as i64));
+                    for row in chunk {
+                        // Same bits: u64::MAX ("unlimited") reads as -1.
+                        values.push(value(row, names)? as i64);
+                    }
                     writer.write_batch(&values, None, None)?;
                 }
             }
-            (ColumnWriter::Int32ColumnWriter(writer), Cells::UInt { get, .. }) => {
+            (ColumnWriter::Int32ColumnWriter(writer), Cell::Uint(_)) => {
                 let mut values = Vec::with_capacity(CHUNK_VALUES);
                 for chunk in rows.chunks(CHUNK_VALUES) {
                     values.clear();
-                    // Same bits: the column's annotation says that they are unsigned.
-                    values.extend(chunk.iter().map(|row| get(&row.record) as i32));
+                    for row in chunk {
+                        // Same bits: the column's annotation says that they are unsigned.
+                        values.push(value(row, names)? as i32);
+                    }
                     writer.write_batch(&values, None, None)?;
                 }
             }
-            (
-                ColumnWriter::ByteArrayColumnWriter(writer),
-                Cells::Text { .. } | Cells::Address { .. },
-            ) => {
+            (ColumnWriter::ByteArrayColumnWriter(writer), Cell::Text(vocabulary)) => {
                 let mut texts = Texts::default();
                 let mut values = Vec::with_capacity(CHUNK_VALUES);
                 for chunk in rows.chunks(CHUNK_VALUES) {
                     values.clear();
                     for row in chunk {
-                        values.push(texts.of(column, row, names)?);
+                        let code = value(row, names)? as u16;
+                        values.push(texts.of(vocabulary, code, names));
                     }
                     writer.write_batch(&values, None, None)?;
                 }
@@ -155,26 +163,14 @@ struct Texts {
 }
 
 impl Texts {
-    fn of<T>(
-        &mut self,
-        column: &Column<T>,
-        row: &Row<T>,
-        names: &mut Names,
-    ) -> Result<ByteArray, ParquetError> {
-        let (Some(vocabulary), Some(code)) = (column.vocabulary(), column.code_of(row, names))
-        else {
-            return Err(ParquetError::General(format!(
-                "more than 65,536 different values in column {}",
-                column.name
-            )));
-        };
+    fn of(&mut self, vocabulary: Vocabulary, code: u16, names: &Names) -> ByteArray {
         let place = usize::from(code);
         if place >= self.by_code.len() {
             self.by_code.resize(place + 1, None);
         }
         let text = self.by_code[place]
             .get_or_insert_with(|| ByteArray::from(vocabulary.text(code, names).into_bytes()));
-        Ok(text.clone())
+        text.clone()
     }
 }
 
@@ -183,12 +179,10 @@ fn schema<T>(columns: &[Column<T>]) -> Type {
     let fields = columns
         .iter()
         .map(|column| {
-            let (physical, converted) = match column.cells {
-                Cells::Int64 { .. } => (Physical::INT64, ConvertedType::NONE),
-                Cells::UInt { bits, .. } => (Physical::INT32, unsigned(bits)),
-                Cells::Text { .. } | Cells::Address { .. } => {
-                    (Physical::BYTE_ARRAY, ConvertedType::UTF8)
-                }
+            let (physical, converted) = match column.cell {
+                Cell::Int64 => (Physical::INT64, ConvertedType::NONE),
+                Cell::Uint(bits) => (Physical::INT32, unsigned(bits)),
+                Cell::Text(_) => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
             };
             let field = Type::primitive_type_builder(column.name, physical)
                 .with_repetition(Repetition::REQUIRED)

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use proptest::prelude::*;
 
 use super::*;
+use crate::congestion::CongestionState;
 use crate::event::{Ecn, Packet, Path, Pdu, PduDirection, Seen, Tcp, TcpEvent, Verdict};
 use crate::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
@@ -20,7 +21,7 @@ fn pdu() -> impl Strategy<Value = Pdu> {
         time: Instant::from_ns(n[0]),
         session: SessionId(n[1]),
         connection: ConnectionId(n[2] as u16),
-        direction: [PduDirection::Sent, PduDirection::Received][n[3] as usize % 2],
+        direction: PduDirection::ALL[n[3] as usize % 2],
         opcode: n[4] as u8,
         flags: n[5] as u8,
         task: TaskTag(n[6] as u32),
@@ -42,7 +43,7 @@ fn tcp() -> impl Strategy<Value = Tcp> {
         session: SessionId(n[1]),
         connection: ConnectionId(n[2] as u16),
         event: TcpEvent::ALL[n[3] as usize % TcpEvent::ALL.len()],
-        congestion_state: n[4] as u8,
+        congestion_state: CongestionState(n[4] as u8),
         cwnd_packets: n[5] as u32,
         ssthresh_packets: n[6] as u32,
         mss_bytes: n[7] as u32,
@@ -92,12 +93,7 @@ fn packet() -> impl Strategy<Value = Packet> {
         window: n[9] as u16,
         flags: n[10] as u8,
         ecn: n[11] as u8,
-        verdict: [
-            Verdict::Delivered,
-            Verdict::DroppedByQueue,
-            Verdict::DroppedByLoss,
-            Verdict::DroppedByOutage,
-        ][n[12] as usize % 4],
+        verdict: Verdict::ALL[n[12] as usize % Verdict::ALL.len()],
     })
 }
 

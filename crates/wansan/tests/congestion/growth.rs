@@ -2,6 +2,7 @@
 
 use wansan_peers::trial::{Stop, require};
 use wansan_tcp::control::HighSpeed;
+use wansan_trace::congestion::CongestionState;
 use wansan_trace::event::Tcp;
 
 use super::lab::{Kept, Scene};
@@ -58,7 +59,7 @@ fn grown(control: &'static str, increase: &dyn Fn(f64) -> f64) -> Result<(f64, f
 
 /// Congestion avoidance: no loss is being mended, and the window has come to `ssthresh`.
 fn avoids(sample: &Tcp) -> bool {
-    sample.congestion_state == 0
+    sample.congestion_state == CongestionState::OPEN
         && sample.ssthresh_packets < 1 << 20
         && sample.cwnd_packets >= sample.ssthresh_packets
 }

@@ -2,12 +2,10 @@
 
 use wansan_peers::trial::{Stop, require};
 use wansan_tcp::control::HighSpeed;
+use wansan_trace::congestion::CongestionState;
 use wansan_trace::event::Tcp;
 
 use super::lab::Scene;
-
-/// Congestion states of the records: Open.
-const OPEN: u8 = 0;
 
 /// Two losses: the first ends slow start, at about 300 segments; the second comes while the window
 /// grows by its law. `ssthresh` is then what the law leaves of the window.
@@ -73,7 +71,10 @@ pub(crate) fn response() -> Result<(), Stop> {
         let timeouts = &ran.cell["cwnd"]["loss_events"];
         println!("a loss in {every} packets: {found:.1} segments, {expected:.1} by RFC 3649 §5");
         require((found / expected - 1.0).abs() < 0.15, || {
-            let states = ran.samples.iter().filter(|s| s.congestion_state != OPEN);
+            let states = ran
+                .samples
+                .iter()
+                .filter(|s| s.congestion_state != CongestionState::OPEN);
             format!(
                 "a loss in {every} packets gives a mean window of {found:.1} segments, where RFC \
                  3649 §5 has {expected:.1} ({timeouts} time-outs, {} of {} samples outside Open)",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wansan_lab::world::World;
 use wansan_path::{Change, Effects, Listed, LossModel, Probability};
-use wansan_trace::congestion::OPEN;
+use wansan_trace::congestion::CongestionState;
 use wansan_trace::event::{Ecn, TcpEvent};
 
 use crate::world::{
@@ -185,7 +185,9 @@ pub(crate) fn a_late_path(sight: Sight) -> Result<(), String> {
         return Err(told.summary());
     };
     let before = &told.records[..cut];
-    let open = before.iter().rfind(|r| r.congestion_state == OPEN);
+    let open = before
+        .iter()
+        .rfind(|r| r.congestion_state == CongestionState::OPEN);
     let open = open.ok_or_else(|| told.summary())?;
     let (cut, undo) = (&told.records[cut], &told.records[undo]);
     check(

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use wansan_trace::Instant;
-use wansan_trace::congestion::{CWR, LOSS, RECOVERY};
+use wansan_trace::congestion::CongestionState;
 use wansan_trace::event::{Tcp, TcpEvent};
 
 use super::super::traced::{Traced, What};
@@ -51,7 +51,7 @@ pub(super) fn decode(bytes: &[u8], callers: &Callers) -> Option<Traced> {
     let acked_bytes = fields.u64()?;
     let pacing_bytes_per_s = fields.u64()?;
     let kind = fields.u32()?;
-    let congestion_state = u8::try_from(fields.u32()?).ok()?;
+    let congestion_state = CongestionState(u8::try_from(fields.u32()?).ok()?);
     let state = Tcp {
         congestion_state,
         acked_bytes,
@@ -67,8 +67,6 @@ pub(super) fn decode(bytes: &[u8], callers: &Callers) -> Option<Traced> {
         retransmits: fields.u32()?,
         delivered_ce: fields.u32()?,
         timeouts: fields.u32()?,
-        unread_bytes: 0,
-        ece_signals: 0,
         ..Tcp::BLANK
     };
     let what = match kind {
@@ -88,13 +86,13 @@ pub(super) fn decode(bytes: &[u8], callers: &Callers) -> Option<Traced> {
     })
 }
 
-fn entered(state: u8, more: &mut Fields<'_>, callers: &Callers) -> Option<TcpEvent> {
+fn entered(state: CongestionState, more: &mut Fields<'_>, callers: &Callers) -> Option<TcpEvent> {
     let ece = more.u64()? != 0;
     let frames = std::iter::from_fn(|| more.u64());
     Some(match state {
-        CWR => callers.cause(frames, ece),
-        RECOVERY => TcpEvent::Recovery,
-        LOSS => TcpEvent::Loss,
+        CongestionState::CWR => callers.cause(frames, ece),
+        CongestionState::RECOVERY => TcpEvent::Recovery,
+        CongestionState::LOSS => TcpEvent::Loss,
         _ => TcpEvent::Change,
     })
 }

@@ -23,10 +23,7 @@ const GAUGES: [Row; 11] = [
     (
         "ssthresh_packets",
         "Slow-start threshold in segments, once one is set",
-        |tcp| {
-            let threshold = tcp.ssthresh_packets;
-            (threshold < i32::MAX as u32).then(|| f64::from(threshold))
-        },
+        |tcp| tcp.threshold_packets().map(f64::from),
     ),
     ("in_flight_packets", "Segments on their way", |tcp| {
         Some(f64::from(tcp.in_flight_packets))
@@ -42,13 +39,13 @@ const GAUGES: [Row; 11] = [
     (
         "pacing_bytes_per_second",
         "Pacing rate, where there is one",
-        |tcp| (tcp.pacing_bytes_per_s != u64::MAX).then_some(tcp.pacing_bytes_per_s as f64),
+        |tcp| tcp.pacing_rate_bytes_per_s().map(|rate| rate as f64),
     ),
     connection::DELIVERY,
     (
         "congestion_state",
         "0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss",
-        |tcp| Some(f64::from(tcp.congestion_state)),
+        |tcp| Some(f64::from(tcp.congestion_state.0)),
     ),
     (
         "ecn",

@@ -6,16 +6,12 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 use wansan_tcp::watch::{Batch, Ending, Unseen, Way};
-use wansan_trace::congestion::STATES;
 use wansan_trace::event::{Tcp, TcpEvent};
 use wansan_trace::time::duration_ns;
 
 use super::board::{Board, Entry};
 use super::sink::Sink;
 use crate::commands::{is_heard, tell_json, tell_json_heard};
-
-/// The threshold while none is set.
-const NO_THRESHOLD: u32 = i32::MAX as u32;
 
 /// One line.
 #[derive(Serialize)]
@@ -31,31 +27,29 @@ pub(super) enum Line<'l> {
         #[serde(flatten)]
         place: Place<'l>,
         #[serde(flatten)]
-        state: State,
+        tcp: &'l Tcp,
     },
     Sample {
         #[serde(flatten)]
         place: Place<'l>,
         #[serde(flatten)]
-        state: State,
+        tcp: &'l Tcp,
         /// `None` in a connection's first sample.
         busy_share: Option<f64>,
         rwnd_limited_share: Option<f64>,
         sndbuf_limited_share: Option<f64>,
     },
     Event {
-        event: &'static str,
-        seen: &'static str,
         #[serde(flatten)]
         place: Place<'l>,
         #[serde(flatten)]
-        state: State,
+        tcp: &'l Tcp,
     },
     End {
         #[serde(flatten)]
         place: Place<'l>,
         #[serde(flatten)]
-        state: State,
+        tcp: &'l Tcp,
     },
     /// A network device has gone.
     DeviceGone { time_ns: u64, device: &'l str },
@@ -74,63 +68,10 @@ pub(super) enum Line<'l> {
 /// Which connection.
 #[derive(Serialize)]
 pub(super) struct Place<'l> {
-    time_ns: u64,
     connection: String,
     local: SocketAddr,
     remote: SocketAddr,
     congestion_control: &'l str,
-}
-
-/// What the kernel knows of it.
-#[derive(Serialize)]
-pub(super) struct State {
-    congestion_state: &'static str,
-    cwnd_packets: u32,
-    ssthresh_packets: Option<u32>,
-    in_flight_packets: u32,
-    mss_bytes: u32,
-    srtt_ns: u64,
-    min_rtt_ns: u64,
-    rwnd_bytes: u32,
-    unsent_bytes: u32,
-    acked_bytes: u64,
-    pacing_bytes_per_s: Option<u64>,
-    delivery_bytes_per_s: u64,
-    busy_ns: u64,
-    rwnd_limited_ns: u64,
-    sndbuf_limited_ns: u64,
-    retransmits: u32,
-    timeouts: u32,
-    ecn: &'static str,
-    delivered_ce: u32,
-}
-
-impl State {
-    fn of(tcp: &Tcp) -> State {
-        let state = usize::from(tcp.congestion_state);
-        let threshold = tcp.ssthresh_packets;
-        State {
-            congestion_state: STATES.get(state).copied().unwrap_or("unknown"),
-            cwnd_packets: tcp.cwnd_packets,
-            ssthresh_packets: Some(threshold).filter(|packets| *packets < NO_THRESHOLD),
-            in_flight_packets: tcp.in_flight_packets,
-            mss_bytes: tcp.mss_bytes,
-            srtt_ns: tcp.srtt_ns,
-            min_rtt_ns: tcp.min_rtt_ns,
-            rwnd_bytes: tcp.rwnd_bytes,
-            unsent_bytes: tcp.unsent_bytes,
-            acked_bytes: tcp.acked_bytes,
-            pacing_bytes_per_s: Some(tcp.pacing_bytes_per_s).filter(|rate| *rate != u64::MAX),
-            delivery_bytes_per_s: tcp.delivery_bytes_per_s,
-            busy_ns: tcp.busy_ns,
-            rwnd_limited_ns: tcp.rwnd_limited_ns,
-            sndbuf_limited_ns: tcp.sndbuf_limited_ns,
-            retransmits: tcp.retransmits,
-            timeouts: tcp.timeouts,
-            ecn: tcp.ecn.name(),
-            delivered_ce: tcp.delivered_ce,
-        }
-    }
 }
 
 impl<'l> Line<'l> {
@@ -148,32 +89,25 @@ impl<'l> Line<'l> {
     }
 
     /// A record of a connection.
-    pub(super) fn record(tcp: &Tcp, entry: &'l Entry) -> Line<'l> {
+    pub(super) fn record(tcp: &'l Tcp, entry: &'l Entry) -> Line<'l> {
         let connection = &entry.begun.connection;
         let place = Place {
-            time_ns: tcp.time.ns(),
             connection: format!("{:x}", connection.cookie),
             local: connection.local,
             remote: connection.remote,
             congestion_control: &entry.begun.congestion_control,
         };
-        let state = State::of(tcp);
         match tcp.event {
-            TcpEvent::Begin => Line::Begin { place, state },
-            TcpEvent::End => Line::End { place, state },
+            TcpEvent::Begin => Line::Begin { place, tcp },
+            TcpEvent::End => Line::End { place, tcp },
             TcpEvent::Sample => Line::Sample {
                 place,
-                state,
+                tcp,
                 busy_share: entry.shares.map(|shares| shares.busy),
                 rwnd_limited_share: entry.shares.map(|shares| shares.rwnd_limited),
                 sndbuf_limited_share: entry.shares.map(|shares| shares.sndbuf_limited),
             },
-            event => Line::Event {
-                event: event.name(),
-                seen: tcp.seen.name(),
-                place,
-                state,
-            },
+            _ => Line::Event { place, tcp },
         }
     }
 

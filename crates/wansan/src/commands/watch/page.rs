@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde::Serialize;
 use wansan_tcp::watch::{Batch, Ending, Unseen, Way};
-use wansan_trace::event::TcpEvent;
+use wansan_trace::event::{Tcp, TcpEvent};
 
 use super::board::{Board, Entry};
 use super::line::Line;
@@ -45,39 +45,22 @@ struct Audience {
     viewers: Vec<SyncSender<Arc<str>>>,
 }
 
-/// The present state of a connection, in short.
+/// The present state of a connection.
 #[derive(Serialize)]
-struct Now {
+struct Now<'b> {
     connection: String,
-    cwnd_packets: u32,
-    ssthresh_packets: Option<u32>,
-    in_flight_packets: u32,
-    srtt_ns: u64,
-    min_rtt_ns: u64,
-    rwnd_bytes: u32,
-    delivery_bytes_per_s: u64,
-    congestion_state: u8,
-    retransmits: u32,
-    ecn: &'static str,
+    #[serde(flatten)]
+    tcp: &'b Tcp,
+    /// Shares of the time between the last two samples: busy, stopped by the peer's window, stopped by
+    /// a full send buffer.
     shares: Option<[f64; 3]>,
 }
 
-impl Now {
-    fn of(entry: &Entry) -> Now {
-        let tcp = &entry.last;
-        let threshold = tcp.ssthresh_packets;
+impl Now<'_> {
+    fn of(entry: &Entry) -> Now<'_> {
         Now {
             connection: format!("{:x}", entry.cookie()),
-            cwnd_packets: tcp.cwnd_packets,
-            ssthresh_packets: (threshold < i32::MAX as u32).then_some(threshold),
-            in_flight_packets: tcp.in_flight_packets,
-            srtt_ns: tcp.srtt_ns,
-            min_rtt_ns: tcp.min_rtt_ns,
-            rwnd_bytes: tcp.rwnd_bytes,
-            delivery_bytes_per_s: tcp.delivery_bytes_per_s,
-            congestion_state: tcp.congestion_state,
-            retransmits: tcp.retransmits,
-            ecn: tcp.ecn.name(),
+            tcp: &entry.last,
             shares: entry
                 .shares
                 .map(|s| [s.busy, s.rwnd_limited, s.sndbuf_limited]),
@@ -86,10 +69,10 @@ impl Now {
 }
 
 #[derive(Serialize)]
-struct Frame {
+struct Frame<'b> {
     kind: &'static str,
     time_ns: u64,
-    connections: Vec<Now>,
+    connections: Vec<Now<'b>>,
 }
 
 /// Serves the page.

@@ -7,7 +7,6 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, TableState};
-use wansan_trace::congestion::STATES;
 use wansan_trace::event::TcpEvent;
 
 use super::history::{Histories, History, sign};
@@ -246,11 +245,9 @@ fn row(entry: &Entry, histories: &Histories) -> [String; 15] {
         let shares = entry.shares.as_ref();
         shares.map_or_else(String::new, |shares| format!("{:.0}%", of(shares) * 100.0))
     };
-    let threshold = match tcp.ssthresh_packets {
-        packets if packets < i32::MAX as u32 => packets.to_string(),
-        _ => "-".to_owned(),
-    };
-    let state = STATES.get(usize::from(tcp.congestion_state));
+    let threshold = tcp
+        .threshold_packets()
+        .map_or_else(|| "-".to_owned(), |packets| packets.to_string());
     let marks: String = histories
         .of
         .get(&entry.cookie())
@@ -268,7 +265,7 @@ fn row(entry: &Entry, histories: &Histories) -> [String; 15] {
         connection.local.to_string(),
         connection.remote.to_string(),
         escaped(&entry.begun.congestion_control),
-        state.copied().unwrap_or("unknown").to_owned(),
+        tcp.congestion_state.name().to_owned(),
         tcp.cwnd_packets.to_string(),
         threshold,
         tcp.in_flight_packets.to_string(),

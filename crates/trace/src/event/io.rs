@@ -1,0 +1,23 @@
+//! I/Os at the boundaries of layers.
+
+use crate::record::record;
+use crate::{ConnectionId, Direction, Instant, Layer, SessionId, TaskTag};
+
+record! {
+    /// `io`: one I/O crossed one layer's boundary.
+    Crossing in "io" {
+        /// When.
+        time: Instant => Grows,
+        /// The session that carries the I/O.
+        session: SessionId => Repeats,
+        /// The I/O's task in that session.
+        task: TaskTag => Varies,
+        /// The connection that carries the task; above [`Layer::Window`] the connection may not be
+        /// chosen yet, and this is 0 then.
+        connection: ConnectionId => Repeats,
+        /// The layer.
+        layer: Layer => Repeats,
+        /// Into it or out of it.
+        direction: Direction => Repeats,
+    }
+}

@@ -1,0 +1,146 @@
+//! TCP's own view of a connection.
+
+use core::net::SocketAddr;
+
+use crate::congestion::CongestionState;
+use crate::named::named;
+use crate::record::record;
+use crate::{ConnectionId, Instant, NameId, SessionId};
+
+/// The least slow-start threshold that means that none is set.
+const NO_THRESHOLD: u32 = i32::MAX as u32;
+
+/// The pacing rate without a limit.
+const UNPACED: u64 = u64::MAX;
+
+named! {
+    /// What made a `tcp` record.
+    TcpEvent {
+        /// Taken because it was time for it.
+        Sample = "sample",
+        /// The congestion window was reduced without a loss (ECE or a full local queue).
+        Cwr = "cwr",
+        /// Fast recovery began.
+        Recovery = "recovery",
+        /// A retransmission time-out.
+        Loss = "loss",
+        /// A segment was sent again.
+        Retransmit = "retransmit",
+        /// As [`TcpEvent::Cwr`], and known to be because the peer echoed a mark (ECE, RFC 3168 §6.1.2).
+        CwrByEce = "cwr_by_ece",
+        /// As [`TcpEvent::Cwr`], and known to be because a queue of the sending host was full.
+        CwrByDevice = "cwr_by_device",
+        /// A cut was taken back, as what looked lost had only been late (RFC 4015 §3).
+        Undo = "undo",
+        /// The congestion window or the slow-start threshold became another.
+        Change = "change",
+        /// The connection was there for the first time.
+        Begin = "begin",
+        /// The connection was there for the last time.
+        End = "end",
+    }
+}
+
+named! {
+    /// How a `tcp` record came to be known.
+    Seen {
+        /// The kernel was asked: an event is told from what two samples differ in, and its time is that
+        /// of the latter.
+        Sampled = "sampled",
+        /// The kernel told it in the moment when it happened.
+        Traced = "traced",
+    }
+}
+
+named! {
+    /// What a connection makes of ECN (RFC 3168).
+    Ecn {
+        /// It was not negotiated, or not recorded.
+        Off = "off",
+        /// It was negotiated, and nothing that came was marked as capable of it yet.
+        Negotiated = "negotiated",
+        /// Packets that are capable of it have come.
+        Seen = "seen",
+    }
+}
+
+record! {
+    /// `tcp`: the kernel's view of one connection (TCP_INFO of Linux).
+    Tcp in "tcp" named by ends {
+        /// When.
+        time: Instant => Grows,
+        /// The session; of a connection that was watched from outside, the socket's cookie.
+        session: SessionId => Repeats,
+        /// The connection.
+        connection: ConnectionId => Repeats,
+        /// Why it was recorded.
+        event: TcpEvent => Repeats,
+        /// Congestion state: 0 Open, 1 Disorder, 2 CWR, 3 Recovery, 4 Loss.
+        congestion_state: CongestionState => Repeats,
+        /// Congestion window, in segments.
+        cwnd_packets: u32 => Repeats,
+        /// Slow-start threshold, in segments (2^31 − 1 while none is set).
+        ssthresh_packets: u32 => Repeats none NO_THRESHOLD,
+        /// Sending maximum segment size, in bytes.
+        mss_bytes: u32 => Repeats,
+        /// Segments sent and not acknowledged.
+        in_flight_packets: u32 => Repeats,
+        /// Smoothed round-trip time.
+        srtt_ns: u64 => Varies,
+        /// Least round-trip time seen.
+        min_rtt_ns: u64 => Repeats,
+        /// Window that the peer advertises for what this end sends.
+        rwnd_bytes: u32 => Repeats,
+        /// Bytes in the send buffer that were not sent yet.
+        unsent_bytes: u32 => Varies,
+        /// Bytes that the peer has acknowledged since the connection began.
+        acked_bytes: u64 => Varies,
+        /// Pacing rate, bytes per second (`u64::MAX`: unlimited).
+        pacing_bytes_per_s: u64 => Varies none UNPACED,
+        /// Delivery rate last measured, bytes per second.
+        delivery_bytes_per_s: u64 => Varies,
+        /// Cumulative time with data to send.
+        busy_ns: u64 => Varies,
+        /// Part of it stopped by the peer's window.
+        rwnd_limited_ns: u64 => Varies,
+        /// Part of it stopped by a full send buffer of ours.
+        sndbuf_limited_ns: u64 => Varies,
+        /// Segments sent again since the connection began.
+        retransmits: u32 => Repeats,
+        /// Segments that the peer acknowledged with ECE since the connection began.
+        delivered_ce: u32 => Repeats; added,
+        /// Times that a retransmission time-out began a recovery; 0 on kernels before 6.7.
+        timeouts: u32 => Repeats; added,
+        /// Of a relay's: bytes that have arrived and were not passed on, in the receive queue and in the
+        /// relay's own memory; 0 of others.
+        unread_bytes: u32 => Repeats; added,
+        /// Of a relay's: times that ECE to the peer began because more waited than may; 0 of others.
+        ece_signals: u32 => Repeats; added,
+        /// ECN.
+        ecn: Ecn => Repeats; added,
+        /// Both ends as [`Tcp::ends_name`] writes them, or [`NameId::NONE`] where they were not recorded.
+        ends: NameId => Repeats; added,
+        /// How it came to be known.
+        seen: Seen => Repeats; added,
+    }
+}
+
+impl Tcp {
+    /// The slow-start threshold in segments, once one is set.
+    #[must_use]
+    pub fn threshold_packets(&self) -> Option<u32> {
+        Some(self.ssthresh_packets).filter(|packets| *packets < NO_THRESHOLD)
+    }
+
+    /// The pacing rate in bytes per second, where one is set.
+    #[must_use]
+    pub fn pacing_rate_bytes_per_s(&self) -> Option<u64> {
+        Some(self.pacing_bytes_per_s).filter(|rate| *rate < UNPACED)
+    }
+
+    /// How records name the two ends of a connection: the recording end first.
+    #[must_use]
+    pub fn ends_name(local: SocketAddr, remote: SocketAddr) -> String {
+        format!("{local} > {remote}")
+    }
+}

@@ -1,0 +1,53 @@
+//! Types that are one of a few names.
+
+/// Defines an enum with its names: `ALL`, `name`, `from_name`, and what a record's field needs. In
+/// memory a value is its place; in files, in JSON and on screens it is its name.
+macro_rules! named {
+    ($(#[$meta:meta])* $type:ident { $($(#[$doc:meta])* $value:ident = $name:literal),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum $type {
+            $($(#[$doc])* $value),*
+        }
+
+        impl $type {
+            const NAMES: &[&str] = &[$($name),*];
+
+            /// Every value in the order of definition.
+            pub const ALL: [$type; Self::NAMES.len()] = [$($type::$value),*];
+
+            /// Its name in files and on screens.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                Self::NAMES[self as usize]
+            }
+
+            /// The value with that name.
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|value| value.name() == name)
+            }
+        }
+
+        impl $crate::field::Field for $type {
+            const BLANK: Self = Self::ALL[0];
+            const PARTS: [u32; 3] = [u8::BITS, 0, 0];
+            #[inline]
+            fn parts(self) -> [u64; 3] {
+                [self as u64, 0, 0]
+            }
+            fn of_parts([place, ..]: [u64; 3]) -> Self {
+                Self::ALL[usize::from(place as u8)]
+            }
+            const CELL: $crate::file::Cell =
+                $crate::file::Cell::Text($crate::file::Vocabulary::Fixed(Self::NAMES));
+            const JSON: Option<$crate::field::Json> = Some($crate::field::Json::Names(Self::NAMES));
+            fn serialize<S: serde::Serializer>(self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+    };
+}
+
+pub(crate) use named;

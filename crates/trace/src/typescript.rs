@@ -1,0 +1,54 @@
+//! The types of records for the pages, which are written in TypeScript.
+
+use std::fmt::Write;
+
+use crate::field::Json;
+use crate::file::Kind;
+
+/// An interface of that name with the fields that a record has in JSON.
+#[must_use]
+pub fn interface<T: Kind>(name: &str) -> String {
+    let mut text = format!("export interface {name} {{\n");
+    for column in T::columns() {
+        let Some(json) = column.json else {
+            continue;
+        };
+        let json = match json {
+            Json::Number => "number".to_owned(),
+            Json::Bool => "boolean".to_owned(),
+            Json::Text => "string".to_owned(),
+            Json::Names(names) => {
+                let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+                names.join(" | ")
+            }
+        };
+        let or_null = if column.may_be_null { " | null" } else { "" };
+        let _ = writeln!(text, "  {}: {json}{or_null};", column.name);
+    }
+    text + "}\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Tcp;
+
+    /// The page's copy of the types; `WANSAN_UPDATE=1` writes it.
+    #[test]
+    fn the_pages_know_the_records() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/src/records.ts");
+        let text = format!(
+            "/** Records as JSON has them. Generated from crates/trace/src/event by `WANSAN_UPDATE=1 cargo \
+             test -p wansan-trace`. */\n\n{}",
+            interface::<Tcp>("Tcp")
+        );
+        if std::env::var_os("WANSAN_UPDATE").is_some() {
+            std::fs::write(path, &text).expect("written");
+        }
+        let there = std::fs::read_to_string(path).expect("the page's types");
+        assert!(
+            there == text,
+            "{path} is out of date: WANSAN_UPDATE=1 writes it"
+        );
+    }
+}
