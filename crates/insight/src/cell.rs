@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use wansan_trace::event::{Crossing, Packet, Path as PathSample, Pdu, Stamp, Tcp, Thread};
+use wansan_trace::event::{
+    Connection, Crossing, Packet, Path as PathSample, Pdu, Stamp, Tcp, Thread,
+};
 use wansan_trace::file::{self, FileError, Kind, Table};
 
 use crate::below;
@@ -58,13 +60,15 @@ pub struct Cell {
     pub io_dropped: file::Dropped,
     /// PDUs.
     pub pdu: Option<Table<Pdu>>,
+    /// The TCP connections of sessions.
+    pub connection: Option<Table<Connection>>,
     /// TCP samples and events.
     pub tcp: Option<Table<Tcp>>,
     /// The kernel's times of what went through sockets.
     pub stamp: Option<Table<Stamp>>,
     /// Packets.
     pub packet: Option<Table<Packet>>,
-    /// The TCP connections of the sessions' connections, where packets and PDUs tell them.
+    /// The TCP connections of the sessions' connections, where their packets passed.
     pub carriers: Vec<Carrier>,
     /// Path samples.
     pub path: Option<Table<PathSample>>,
@@ -84,8 +88,11 @@ impl Cell {
         let mut joined = join(&io.rows);
         let pdu = file::read_folder::<Pdu>(folder)?;
         let packet = file::read_folder::<Packet>(folder)?;
-        let carriers = match (&pdu, &packet) {
-            (Some(pdus), Some(packets)) => wire::derive(&mut joined, &pdus.rows, packets),
+        let connection = file::read_folder::<Connection>(folder)?;
+        let carriers = match (&pdu, &packet, &connection) {
+            (Some(pdus), Some(packets), Some(connections)) => {
+                wire::derive(&mut joined, &pdus.rows, packets, &connections.rows)
+            }
             _ => Vec::new(),
         };
         let stamp = file::read_folder::<Stamp>(folder)?;
@@ -96,6 +103,7 @@ impl Cell {
             joined,
             io_dropped: io.dropped,
             pdu,
+            connection,
             tcp: file::read_folder(folder)?,
             stamp,
             packet,
@@ -131,6 +139,7 @@ impl Cell {
         [
             (Crossing::NAME, Some(&self.io_dropped)),
             of(self.pdu.as_ref()),
+            of(self.connection.as_ref()),
             of(self.tcp.as_ref()),
             of(self.stamp.as_ref()),
             of(self.packet.as_ref()),

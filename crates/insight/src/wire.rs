@@ -4,17 +4,15 @@
 //! gives its place in the same stream. The earliest packet that went on and that covers the place
 //! is the crossing.
 //!
-//! Records do not say which addresses a session's connection has. It is told by fit: every sampled
-//! request must pass the observation point after its PDU was queued for sending, and every answer
-//! before its PDU was received. Several flows may fit when sessions run in step, so the flows are
-//! shared out such that every connection has one, those with the shortest median time from
-//! queueing to passing first. When that is not possible, nobody gets crossings: half a layer would
-//! be taken for the whole.
+//! Which flow a session's connection has, `connection` records say: those of the initiator, or those of
+//! the target where the initiator's connection ends at a relay before it passes the observation point.
+//! When that leaves a connection without a flow, nobody gets crossings: half a layer would be taken for
+//! the whole.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
-use wansan_trace::event::{Packet, Pdu, PduDirection, Verdict};
+use wansan_trace::event::{Connection, Packet, Pdu, PduDirection, Role, Verdict};
 use wansan_trace::file::{Row, Table};
 use wansan_trace::{ConnectionId, Layer, SessionId, TaskTag};
 
@@ -30,10 +28,6 @@ const ANSWERS: [u8; 2] = [SCSI_RESPONSE, DATA_IN];
 const SYN: u8 = 0x02;
 /// TCP flags.
 const ACK: u8 = 0x10;
-/// Places of a connection that are looked at to find its flow.
-const SAMPLES: usize = 64;
-/// This share of the samples must fit.
-const FITTING_SHARE: f64 = 0.9;
 /// A crossing that falls outside its neighbours by more than this is not believed.
 const DISORDER_NS: u64 = 1_000_000;
 
@@ -48,6 +42,9 @@ pub struct Carrier {
     pub initiator: SocketAddr,
     /// The target's end.
     pub target: SocketAddr,
+    /// By how much the windows are shifted that the initiator and the target announce (RFC 7323 §2.2),
+    /// if it is known.
+    pub shifts: [Option<u32>; 2],
     /// What is known of its beginning, where records of packets do not tell it.
     pub begin: Option<Begin>,
 }
@@ -58,48 +55,120 @@ pub struct Carrier {
 pub struct Begin {
     /// Sequence numbers of the first bytes that they send.
     pub first: [u32; 2],
-    /// By how much the windows that they announce are shifted (RFC 7323 §2.2), if it is known.
-    pub shifts: [Option<u32>; 2],
     /// The longest payloads that they send, in bytes; 0 when that is not known.
     pub mss_bytes: [u64; 2],
     /// Where the times of the packets at both ends are from.
     pub times: Times,
 }
 
-/// Adds the crossings of the wire to the I/Os that have none yet, and tells by which TCP
-/// connections they went.
-pub fn derive(joined: &mut Joined, pdus: &[Row<Pdu>], packets: &Table<Packet>) -> Vec<Carrier> {
+/// Adds the crossings of the wire to the I/Os that have none yet, and tells by which TCP connections
+/// they went. Of a connection that was made anew, the TCP connection with most commands is told.
+pub fn derive(
+    joined: &mut Joined,
+    pdus: &[Row<Pdu>],
+    packets: &Table<Packet>,
+    connections: &[Row<Connection>],
+) -> Vec<Carrier> {
     let flows = flows(packets);
-    let mut connections = connections(pdus);
-    let fits = assign(&mut connections, &flows);
+    let logins = Logins::of(connections);
+    let commands = commands(pdus, &logins);
+    let carried: Option<Vec<(Carrier, &Flow)>> = commands
+        .iter()
+        .map(|commands| logins.carrier(commands, &flows))
+        .collect();
+    let Some(carried) = carried else {
+        return Vec::new();
+    };
+    let mut of_session: HashMap<SessionId, Vec<usize>> = HashMap::new();
+    for (place, commands) in commands.iter().enumerate() {
+        of_session.entry(commands.session).or_default().push(place);
+    }
     for task in &mut joined.tasks {
         if task.passed(Layer::Wire) {
             continue;
         }
-        let place = connections
-            .iter()
-            .position(|c| c.session == task.session && c.requests_of.contains_key(&task.tag));
-        let Some(place) = place else { continue };
-        let Some(flow) = fits[place] else { continue };
-        let (enter_ns, leave_ns) = crossings(task, &connections[place], &flows[flow]);
+        // Of a connection that was made anew, the last one that can have carried it.
+        let places = of_session.get(&task.session).into_iter().flatten().rev();
+        let passed = places.filter_map(|&place| {
+            let (enter_ns, leave_ns) = crossings(task, &commands[place], carried[place].1);
+            Some((enter_ns?, leave_ns))
+        });
+        let Some((enter_ns, leave_ns)) = { passed }.next() else {
+            continue;
+        };
         // Half a passage of an I/O that is done would count as lost records.
         let done = task.leave_ns(Layer::Socket).is_some();
-        if enter_ns.is_some() && (leave_ns.is_some() || !done) {
-            task.set(Layer::Wire, enter_ns, leave_ns);
+        if leave_ns.is_some() || !done {
+            task.set(Layer::Wire, Some(enter_ns), leave_ns);
         }
     }
     joined.take_stock();
-    let carrier = |(connection, fit): (&Connection, Option<usize>)| {
-        let flow = &flows[fit?];
-        Some(Carrier {
-            session: connection.session,
-            connection: connection.id,
-            initiator: flow.initiator,
-            target: flow.target,
-            begin: None,
-        })
-    };
-    connections.iter().zip(fits).filter_map(carrier).collect()
+    let mut busiest: BTreeMap<(SessionId, ConnectionId), (usize, Carrier)> = BTreeMap::new();
+    for (commands, (carrier, _)) in commands.iter().zip(carried) {
+        let count = commands.requests_of.len();
+        let known = busiest.entry((carrier.session, carrier.connection));
+        let known = known.or_insert((count, carrier));
+        if known.0 < count {
+            *known = (count, carrier);
+        }
+    }
+    busiest.into_values().map(|(_, carrier)| carrier).collect()
+}
+
+/// The TCP connections of each session's connections, in the order in which they were made, as the
+/// initiator and as the target recorded them.
+#[derive(Default)]
+struct Logins(BTreeMap<(SessionId, ConnectionId), [Vec<Connection>; 2]>);
+
+impl Logins {
+    fn of(connections: &[Row<Connection>]) -> Logins {
+        let mut logins = Logins::default();
+        for record in connections.iter().map(|row| row.record) {
+            let end = match record.role {
+                Role::Initiator => 0,
+                Role::Target => 1,
+                _ => continue,
+            };
+            let of = logins.0.entry((record.session, record.connection));
+            of.or_default()[end].push(record);
+        }
+        for of_end in logins.0.values_mut().flatten() {
+            of_end.sort_by_key(|record| record.time);
+        }
+        logins
+    }
+
+    /// The place of the TCP connection that carried a PDU, as the end knew it that recorded both.
+    fn place(&self, pdu: &Pdu, by_initiator: bool) -> Option<usize> {
+        let both = self.0.get(&(pdu.session, pdu.connection))?;
+        let of_end = &both[usize::from(!by_initiator)];
+        let after = of_end.partition_point(|record| record.time <= pdu.time);
+        after.checked_sub(1)
+    }
+
+    /// Which flow carried the commands.
+    fn carrier<'f>(&self, commands: &Commands, flows: &'f Flows) -> Option<(Carrier, &'f Flow)> {
+        let both = self.0.get(&(commands.session, commands.id))?;
+        let views = both.iter().filter_map(|of_end| of_end.get(commands.login));
+        let found = views.filter_map(|record| {
+            let own = (record.local, u32::from(record.local_window_scale));
+            let peer = (record.remote, u32::from(record.remote_window_scale));
+            let [initiator, target] = match record.role {
+                Role::Initiator => [own, peer],
+                _ => [peer, own],
+            };
+            let carrier = Carrier {
+                session: commands.session,
+                connection: commands.id,
+                initiator: initiator.0,
+                target: target.0,
+                shifts: [Some(initiator.1), Some(target.1)],
+                begin: None,
+            };
+            Some((carrier, flows.get(&(initiator.0, target.0))?))
+        });
+        { found }.next()
+    }
 }
 
 /// One direction of a TCP connection: which stretch of the stream passed when.
@@ -152,18 +221,19 @@ impl Stream {
     }
 }
 
+/// Flows by the end that sent the SYN, and the other.
+type Flows = BTreeMap<(SocketAddr, SocketAddr), Flow>;
+
 /// Both directions of a TCP connection.
+#[derive(Default)]
 struct Flow {
-    /// The end that sent the SYN, and the other.
-    initiator: SocketAddr,
-    target: SocketAddr,
     requests: Stream,
     answers: Stream,
 }
 
 /// The flows whose SYN was seen, from the end that sent it.
-fn flows(packets: &Table<Packet>) -> Vec<Flow> {
-    let mut flows: BTreeMap<(SocketAddr, SocketAddr), Flow> = BTreeMap::new();
+fn flows(packets: &Table<Packet>) -> Flows {
+    let mut flows = Flows::new();
     for packet in packets.rows.iter().map(|row| &row.record) {
         if packet.verdict != Verdict::Delivered {
             continue;
@@ -171,12 +241,7 @@ fn flows(packets: &Table<Packet>) -> Vec<Flow> {
         let ahead = (packet.source, packet.destination);
         let back = (packet.destination, packet.source);
         if packet.flags & (SYN | ACK) == SYN {
-            let flow = flows.entry(ahead).or_insert_with(|| Flow {
-                initiator: packet.source,
-                target: packet.destination,
-                requests: Stream::default(),
-                answers: Stream::default(),
-            });
+            let flow = flows.entry(ahead).or_default();
             flow.requests.see(packet);
         } else if let Some(flow) = flows.get_mut(&ahead) {
             flow.requests.see(packet);
@@ -184,172 +249,69 @@ fn flows(packets: &Table<Packet>) -> Vec<Flow> {
             flow.answers.see(packet);
         }
     }
-    let mut flows: Vec<Flow> = flows.into_values().collect();
-    for flow in &mut flows {
+    for flow in flows.values_mut() {
         flow.requests.segments.sort_unstable();
         flow.answers.segments.sort_unstable();
     }
     flows
 }
 
-/// What one end recorded of one connection.
-struct Connection {
+/// What one end recorded of the commands of one TCP connection.
+struct Commands {
     session: SessionId,
     id: ConnectionId,
-    /// Whether the initiator recorded it; else the target did.
-    by_initiator: bool,
+    /// The place of the TCP connection among those of the session's connection.
+    login: usize,
     /// Time of the PDU and place of the request's last header byte, by time.
     requests_of: HashMap<TaskTag, Vec<(u64, u64)>>,
     /// Time of the PDU and place of the answer's first byte, by time.
     answers_of: HashMap<TaskTag, Vec<(u64, u64)>>,
-    request_samples: Vec<(u64, u64)>,
-    answer_samples: Vec<(u64, u64)>,
 }
 
-/// The connections that carried commands; of two views of one, the initiator's.
-fn connections(pdus: &[Row<Pdu>]) -> Vec<Connection> {
-    let mut found: BTreeMap<(SessionId, ConnectionId, bool), Connection> = BTreeMap::new();
+/// The commands of each TCP connection; of two views of one, the initiator's.
+fn commands(pdus: &[Row<Pdu>], logins: &Logins) -> Vec<Commands> {
+    let mut found: BTreeMap<(SessionId, ConnectionId, usize, bool), Commands> = BTreeMap::new();
     for pdu in pdus.iter().map(|row| &row.record) {
         let request = pdu.opcode == SCSI_COMMAND;
         if !request && !ANSWERS.contains(&pdu.opcode) {
             continue;
         }
         let by_initiator = request == (pdu.direction == PduDirection::Sent);
-        let connection = found
-            .entry((pdu.session, pdu.connection, by_initiator))
-            .or_insert_with(|| Connection {
+        let Some(login) = logins.place(pdu, by_initiator) else {
+            continue;
+        };
+        let commands = found
+            .entry((pdu.session, pdu.connection, login, !by_initiator))
+            .or_insert_with(|| Commands {
                 session: pdu.session,
                 id: pdu.connection,
-                by_initiator,
+                login,
                 requests_of: HashMap::new(),
                 answers_of: HashMap::new(),
-                request_samples: Vec::new(),
-                answer_samples: Vec::new(),
             });
-        let time_ns = pdu.time.ns();
-        if request {
-            let place = pdu.stream_offset + BHS_BYTES - 1;
-            connection.request_samples.push((time_ns, place));
-            let uses = connection.requests_of.entry(pdu.task).or_default();
-            uses.push((time_ns, place));
+        let (of, place) = if request {
+            (&mut commands.requests_of, pdu.stream_offset + BHS_BYTES - 1)
         } else {
-            let place = pdu.stream_offset;
-            connection.answer_samples.push((time_ns, place));
-            let uses = connection.answers_of.entry(pdu.task).or_default();
-            uses.push((time_ns, place));
+            (&mut commands.answers_of, pdu.stream_offset)
+        };
+        let uses = of.entry(pdu.task).or_default();
+        uses.push((pdu.time.ns(), place));
+    }
+    // The initiator's view comes first of two.
+    let mut kept: Vec<Commands> = Vec::new();
+    for commands in found.into_values() {
+        let same = |kept: &Commands| {
+            (kept.session, kept.id, kept.login) == (commands.session, commands.id, commands.login)
+        };
+        if !kept.last().is_some_and(same) {
+            kept.push(commands);
         }
     }
-    let both: Vec<_> = found.keys().copied().collect();
-    found
-        .into_iter()
-        .filter(|((session, id, by_initiator), _)| {
-            *by_initiator || !both.contains(&(*session, *id, true))
-        })
-        .map(|(_, mut connection)| {
-            thin_out(&mut connection.request_samples);
-            thin_out(&mut connection.answer_samples);
-            connection
-        })
-        .collect()
-}
-
-/// Keeps [`SAMPLES`] of them, evenly spread.
-fn thin_out(samples: &mut Vec<(u64, u64)>) {
-    let step = samples.len().div_ceil(SAMPLES).max(1);
-    *samples = samples.iter().copied().step_by(step).collect();
-}
-
-/// The flow of each connection, each flow once: a perfect matching by augmenting paths (Kuhn 1955),
-/// which tries the flows that fit best first. All `None` when there is no such matching.
-fn assign(connections: &mut [Connection], flows: &[Flow]) -> Vec<Option<usize>> {
-    let fits: Vec<Vec<usize>> = connections
-        .iter()
-        .map(|connection| {
-            let mut fits: Vec<(u64, usize)> = flows
-                .iter()
-                .enumerate()
-                .filter_map(|(f, flow)| Some((lag_ns(connection, flow)?, f)))
-                .collect();
-            fits.sort_unstable();
-            fits.into_iter().map(|(_, f)| f).collect()
-        })
-        .collect();
-    match_all(&fits, flows.len()).unwrap_or_else(|| vec![None; connections.len()])
-}
-
-/// Gives each entry of `fits` one of the flows that it lists, no flow twice.
-fn match_all(fits: &[Vec<usize>], flows: usize) -> Option<Vec<Option<usize>>> {
-    let mut owner = vec![None; flows];
-    for c in 0..fits.len() {
-        let mut tried = vec![false; flows];
-        if !find_flow(c, fits, &mut owner, &mut tried) {
-            return None;
-        }
-    }
-    let mut assigned = vec![None; fits.len()];
-    for (f, c) in owner.into_iter().enumerate() {
-        if let Some(c) = c {
-            assigned[c] = Some(f);
-        }
-    }
-    Some(assigned)
-}
-
-/// Finds a flow for `c`, moving other connections to other flows where that makes room.
-fn find_flow(
-    c: usize,
-    fits: &[Vec<usize>],
-    owner: &mut [Option<usize>],
-    tried: &mut [bool],
-) -> bool {
-    for &f in &fits[c] {
-        if std::mem::replace(&mut tried[f], true) {
-            continue;
-        }
-        let free = owner[f].is_none_or(|other: usize| find_flow(other, fits, owner, tried));
-        if free {
-            owner[f] = Some(c);
-            return true;
-        }
-    }
-    false
-}
-
-/// The median time between the PDU and its passing, if the flow fits the connection.
-fn lag_ns(connection: &Connection, flow: &Flow) -> Option<u64> {
-    // What the recording end sends passes later, what it receives passed earlier.
-    let (sent, received) = if connection.by_initiator {
-        (
-            (&connection.request_samples, &flow.requests),
-            (&connection.answer_samples, &flow.answers),
-        )
-    } else {
-        (
-            (&connection.answer_samples, &flow.answers),
-            (&connection.request_samples, &flow.requests),
-        )
-    };
-    let later = sent.0.iter().map(|&(pdu_ns, place)| {
-        let passed_ns = sent.1.passed_ns(place)?;
-        passed_ns.checked_sub(pdu_ns)
-    });
-    let earlier = received.0.iter().map(|&(pdu_ns, place)| {
-        let passed_ns = received.1.passed_ns(place)?;
-        pdu_ns.checked_sub(passed_ns)
-    });
-    let samples = sent.0.len() + received.0.len();
-    let mut lags_ns: Vec<u64> = later.chain(earlier).flatten().collect();
-    let needed = (samples as f64 * FITTING_SHARE).ceil() as usize;
-    if lags_ns.is_empty() || lags_ns.len() < needed {
-        return None;
-    }
-    let middle = lags_ns.len() / 2;
-    let (_, median_ns, _) = lags_ns.select_nth_unstable(middle);
-    Some(*median_ns)
+    kept
 }
 
 /// When an I/O's request and answer passed.
-fn crossings(task: &Task, connection: &Connection, flow: &Flow) -> (Option<u64>, Option<u64>) {
+fn crossings(task: &Task, commands: &Commands, flow: &Flow) -> (Option<u64>, Option<u64>) {
     let above = [Layer::TcpInitiator, Layer::Socket, Layer::Window];
     let below = [Layer::TcpTarget, Layer::Target, Layer::Device];
     let done_ns = above.iter().find_map(|layer| task.leave_ns(*layer));
@@ -368,9 +330,9 @@ fn crossings(task: &Task, connection: &Connection, flow: &Flow) -> (Option<u64>,
         Some(found.1)
     };
     let begun_ns = above.iter().find_map(|layer| task.enter_ns(*layer));
-    let enter_ns = newest(connection.requests_of.get(&task.tag))
+    let enter_ns = newest(commands.requests_of.get(&task.tag))
         .and_then(|place| flow.requests.passed_ns(place));
-    let leave_ns = first(connection.answers_of.get(&task.tag), begun_ns.unwrap_or(0))
+    let leave_ns = first(commands.answers_of.get(&task.tag), begun_ns.unwrap_or(0))
         .and_then(|place| flow.answers.passed_ns(place));
     let enter_below = below.iter().find_map(|layer| task.enter_ns(*layer));
     (
@@ -387,20 +349,4 @@ fn between(ns: u64, least_ns: Option<u64>, most_ns: Option<u64>) -> Option<u64> 
     let most_ns = most_ns.unwrap_or(u64::MAX).max(least_ns);
     let inside_ns = ns.clamp(least_ns, most_ns);
     (inside_ns.abs_diff(ns) <= DISORDER_NS).then_some(inside_ns)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_moves_on_so_that_another_has_a_flow() {
-        // Both fit flow 0, only the first fits flow 1: taking the best first would leave one out.
-        assert_eq!(
-            match_all(&[vec![0, 1], vec![0]], 2),
-            Some(vec![Some(1), Some(0)])
-        );
-        assert_eq!(match_all(&[vec![0], vec![0]], 2), None);
-        assert_eq!(match_all(&[vec![]], 1), None);
-    }
 }

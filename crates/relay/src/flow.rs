@@ -62,6 +62,8 @@ pub(crate) struct Flow {
     is_abandoned: bool,
     /// Which of the target's addresses is tried.
     place: usize,
+    /// Its connections have been recorded.
+    pub(crate) is_recorded: bool,
     /// It waits for another turn in its thread's list.
     pub(crate) is_queued: bool,
     ends: Arc<Ends>,
@@ -131,6 +133,7 @@ impl Flow {
             is_connecting: true,
             is_abandoned: false,
             place: attempt.place,
+            is_recorded: false,
             is_queued: false,
             ends: Arc::clone(ends),
             own_end: attempt.own_end,

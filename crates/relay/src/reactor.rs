@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use wansan_tcp::TcpInfo;
 use wansan_tcp::poller::{Poller, Ready};
-use wansan_tcp::queues;
+use wansan_tcp::{connection, queues};
+use wansan_trace::event::Role;
 use wansan_trace::{ConnectionId, Instant, Recorder, SessionId, clock};
 
 use crate::complaints::Complaints;
@@ -168,10 +169,16 @@ impl Reactor {
 
     /// Records what TCP says of every connection.
     fn sample(&mut self, now: Instant) {
-        for (_, flow) in self.flows.iter() {
+        for flow in self.flows.iter_mut() {
+            let is_new = !flow.is_recorded && flow.sides[TARGET].is_connected();
+            flow.is_recorded |= is_new;
             for (side, place) in flow.sides.iter().zip(0..) {
+                let ids = (SessionId(flow.number), ConnectionId(place));
+                if is_new {
+                    connection::record(side, now, ids, Role::Relay, &mut self.trace);
+                }
                 if let Ok(info) = TcpInfo::of(side) {
-                    let mut record = info.record(now, SessionId(flow.number), ConnectionId(place));
+                    let mut record = info.record(now, ids.0, ids.1);
                     let held = flow.directions[usize::from(place)].held_bytes() as u64;
                     let unread = queues::received_bytes(side).unwrap_or(0) + held;
                     record.unread_bytes = u32::try_from(unread).unwrap_or(u32::MAX);

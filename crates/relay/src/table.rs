@@ -96,9 +96,10 @@ impl<T> Table<T> {
         place.thing.take().map(|thing| *thing)
     }
 
-    /// All things.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        self.from(0)
+    /// All things, to change them.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        let things = self.places.iter_mut();
+        things.filter_map(|place| place.thing.as_deref_mut())
     }
 
     /// The first thing in that place or behind it.
@@ -139,7 +140,7 @@ mod tests {
         assert_eq!(table.remove(first), None);
         assert_eq!(table.get_mut(second), Some(&mut 'b'));
         assert_eq!(Key::from_number(second.number()), second);
-        assert!(table.iter().map(|(key, _)| key).eq([second]));
+        assert!(table.from(0).map(|(key, _)| key).eq([second]));
         table.remove(second);
         assert!(table.is_empty());
     }

@@ -269,11 +269,9 @@ impl Initiator {
 
     /// Begins what is to be known of sockets that are new.
     fn look_at_new_lines(&mut self, now: Instant) {
-        if self.trace.stamp.is_kept() {
-            let id = self.session.id();
-            for (line, connection) in self.lines.iter_mut().zip(self.session.connections()) {
-                line.begin_stamps(id, connection);
-            }
+        let id = self.session.id();
+        for (line, connection) in self.lines.iter_mut().zip(self.session.connections()) {
+            line.begin_records(id, connection, now, &mut self.trace);
         }
         self.look_at_tcp(now);
     }

@@ -193,6 +193,20 @@ impl TcpInfo {
         (self.known >= DELIVERED_CE + 4).then(|| self.u32_at(DELIVERED_CE))
     }
 
+    /// By how much windows are shifted (RFC 7323 §2.2): those that this end announces, and those that
+    /// the peer does.
+    #[must_use]
+    pub fn window_scales(&self) -> (u8, u8) {
+        let both = self.bytes[6];
+        // Bit fields of a byte: the first is the lower half on little-endian machines.
+        let (of_peer, own) = if cfg!(target_endian = "little") {
+            (both & 0xf, both >> 4)
+        } else {
+            (both >> 4, both & 0xf)
+        };
+        (own, of_peer)
+    }
+
     /// What the connection makes of ECN.
     #[must_use]
     pub fn ecn(&self) -> Ecn {

@@ -20,6 +20,7 @@
 pub mod address;
 pub mod buffers;
 pub mod congestion;
+pub mod connection;
 pub mod control;
 pub mod delays;
 pub mod descriptors;

@@ -1,5 +1,6 @@
 //! The record kinds, a table for each.
 
+mod connection;
 mod io;
 mod packet;
 mod path;
@@ -8,6 +9,7 @@ mod stamp;
 mod tcp;
 mod thread;
 
+pub use connection::Connection;
 pub use io::Crossing;
 pub use packet::{Packet, Verdict};
 pub use path::Path;

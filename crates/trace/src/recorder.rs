@@ -1,6 +1,6 @@
 //! The bounded store of one thread's records.
 
-use crate::event::{Crossing, Packet, Path, Pdu, Stamp, Tcp, Thread};
+use crate::event::{Connection, Crossing, Packet, Path, Pdu, Stamp, Tcp, Thread};
 use crate::file::Kind;
 use crate::log::{BLOCK_BYTES, Log, Supply, Words};
 use crate::passage::Passage;
@@ -117,6 +117,8 @@ kinds! {
     io: Passage of Crossing,
     /// Every PDU.
     pdu: Pdu,
+    /// The TCP connections of sessions.
+    connection: Connection,
     /// TCP_INFO samples and events.
     tcp: Tcp,
     /// The kernel's times of what goes through sockets.

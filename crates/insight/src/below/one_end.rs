@@ -256,6 +256,7 @@ mod tests {
             joined: join(&table(crossings.to_vec()).rows),
             io_dropped: Dropped::new(),
             pdu: Some(table(pdus)),
+            connection: None,
             tcp: Some(table(vec![sample])),
             stamp: Some(table(stamps)),
             packet: None,

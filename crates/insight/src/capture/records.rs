@@ -82,6 +82,7 @@ pub(super) fn cell(sessions: &[Session<'_>]) -> (Cell, Vec<u64>) {
         joined: join(&crossings),
         io_dropped: BTreeMap::new(),
         pdu: Some(table(pdus)),
+        connection: None,
         tcp: None,
         stamp: None,
         packet: Some(table(packets)),
@@ -118,9 +119,9 @@ impl Records {
             connection: session.cid,
             initiator: connection.ends[initiator],
             target: connection.ends[target],
+            shifts: shifts(connection, initiator),
             begin: Some(Begin {
                 first: streams.map(|stream| stream.base.unwrap_or(0)),
-                shifts: shifts(connection, initiator),
                 mss_bytes,
                 times: match connection.has_begun {
                     true => Times::ByHandshake,

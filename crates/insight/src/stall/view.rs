@@ -35,14 +35,13 @@ pub fn conversations(cell: &Cell) -> Vec<Conversation> {
         };
         let of_flow =
             |carrier: &&Carrier| carrier.session == session && carrier.connection == connection;
-        let begin = cell
-            .carriers
-            .iter()
-            .find(of_flow)
-            .and_then(|carrier| carrier.begin);
+        let Some(carrier) = cell.carriers.iter().find(of_flow) else {
+            continue;
+        };
+        let begin = carrier.begin;
         let ends = match begin {
             Some(begin) => Ends::begun(&begin),
-            None => Ends::of(cell, session, connection, &seen),
+            None => Ends::of(cell, session, connection),
         };
         let times = begin.map_or(Times::Seen, |begin| begin.times);
         let off_ns = match times {
@@ -50,12 +49,9 @@ pub fn conversations(cell: &Cell) -> Vec<Conversation> {
             Times::ByAcknowledgements => least_round_trip_ns(&seen) / 2,
         };
         let scales = [
+            (carrier.shifts[0], least_shift(&seen, Way::ToTarget, off_ns)),
             (
-                ends.initiator_shift,
-                least_shift(&seen, Way::ToTarget, off_ns),
-            ),
-            (
-                ends.target_shift,
+                carrier.shifts[1],
                 least_shift(&seen, Way::ToInitiator, off_ns),
             ),
         ];
@@ -170,9 +166,6 @@ struct Ends {
     request_mss_bytes: u64,
     answer_mss_bytes: u64,
     windows: Vec<Sampled>,
-    /// Shift of the windows in what the initiator sends.
-    initiator_shift: Option<u32>,
-    target_shift: Option<u32>,
 }
 
 impl Ends {
@@ -182,17 +175,10 @@ impl Ends {
             request_mss_bytes: begin.mss_bytes[0],
             answer_mss_bytes: begin.mss_bytes[1],
             windows: Vec::new(),
-            initiator_shift: begin.shifts[0],
-            target_shift: begin.shifts[1],
         }
     }
 
-    fn of(
-        cell: &Cell,
-        session: SessionId,
-        connection: ConnectionId,
-        seen: &[(Segment, u16)],
-    ) -> Ends {
+    fn of(cell: &Cell, session: SessionId, connection: ConnectionId) -> Ends {
         let (Some(tcp), Some(pdus)) = (&cell.tcp, &cell.pdu) else {
             return Ends::default();
         };
@@ -219,11 +205,9 @@ impl Ends {
                 .map_or(0, |sample| u64::from(sample.mss_bytes));
             let way = if sends(host, true) {
                 ends.request_mss_bytes = mss;
-                ends.target_shift = shift(&samples, seen, Way::ToInitiator);
                 Way::ToTarget
             } else if sends(host, false) {
                 ends.answer_mss_bytes = mss;
-                ends.initiator_shift = shift(&samples, seen, Way::ToTarget);
                 Way::ToInitiator
             } else {
                 continue;
@@ -279,29 +263,4 @@ fn least_shift(seen: &[(Segment, u16)], way: Way, off_ns: u64) -> u32 {
         }
     }
     least
-}
-
-/// By how much the windows are shifted that come this way (RFC 7323 §2.2), told from what their
-/// receiver took them for: the shift that explains most samples.
-fn shift(samples: &[&Tcp], seen: &[(Segment, u16)], way: Way) -> Option<u32> {
-    let mut came: Vec<(u64, u16)> = seen
-        .iter()
-        .filter(|(segment, _)| segment.way == way)
-        .filter_map(|(segment, window)| Some((segment.arrived_ns?, *window)))
-        .collect();
-    came.sort_unstable();
-    let mut votes = [0_u32; MOST_SHIFT as usize + 1];
-    for sample in samples {
-        let after = came.partition_point(|(at_ns, _)| *at_ns <= sample.time.ns());
-        let Some((_, window)) = after.checked_sub(1).map(|place| came[place]) else {
-            continue;
-        };
-        let fits = (0..=MOST_SHIFT)
-            .find(|shift| window > 0 && u64::from(window) << shift == u64::from(sample.rwnd_bytes));
-        if let Some(shift) = fits {
-            votes[shift as usize] += 1;
-        }
-    }
-    let most = (0..=MOST_SHIFT).max_by_key(|shift| votes[*shift as usize])?;
-    (votes[most as usize] > 0).then_some(most)
 }

@@ -8,7 +8,7 @@ use wansan_insight::stall::view::conversations;
 use wansan_insight::traffic::{Traffic, Way};
 use wansan_insight::transfer::stretch;
 use wansan_insight::{Cell, Window, summarise};
-use wansan_trace::event::{Packet, Pdu, PduDirection, Tcp, Verdict};
+use wansan_trace::event::{Connection, Packet, Pdu, PduDirection, Role, Tcp, Verdict};
 use wansan_trace::{
     ConnectionId, Direction, Instant, Kinds, Layer, Recorder, SessionId, TaskTag, file,
 };
@@ -38,11 +38,19 @@ struct World {
 impl World {
     fn new() -> World {
         let recorder = || Recorder::new(Kinds::ALL, 16 << 20);
-        World {
+        let mut world = World {
             initiator: recorder(),
             target: recorder(),
             emulator: recorder(),
-        }
+        };
+        world.initiator.connection(Connection {
+            session: SessionId(1),
+            role: Role::Initiator,
+            local: "10.0.0.1:40000".parse().unwrap(),
+            remote: "10.0.0.2:3260".parse().unwrap(),
+            ..Connection::BLANK
+        });
+        world
     }
 
     /// A packet on `path`; between the routers it is inside a tunnel.

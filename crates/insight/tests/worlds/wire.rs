@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use wansan_insight::Cell;
-use wansan_trace::event::{Packet, Pdu, PduDirection, Verdict};
+use wansan_trace::event::{Connection, Packet, Pdu, PduDirection, Role, Verdict};
 use wansan_trace::{
     ConnectionId, Direction, Instant, Kinds, Layer, Recorder, SessionId, TaskTag, file,
 };
@@ -23,6 +23,8 @@ struct World {
     client: SocketAddr,
     server: SocketAddr,
     session: SessionId,
+    /// The first task of the TCP connection that is there.
+    first_tag: u32,
 }
 
 impl World {
@@ -34,10 +36,24 @@ impl World {
             client: SocketAddr::from(([10, 0, 0, number], 40_000)),
             server: SocketAddr::from(([10, 0, 1, 1], 3260)),
             session: SessionId::new([0, 0, 0, 0, 0, number], 1),
+            first_tag: 0,
         };
-        world.packet(0, true, ISS, 0, SYN, Verdict::Delivered);
-        world.packet(1, false, ISS, 0, SYN | ACK, Verdict::Delivered);
+        world.log_in(0);
         world
+    }
+
+    /// A TCP connection comes, or another in its place.
+    fn log_in(&mut self, ns: u64) {
+        self.initiator.connection(Connection {
+            time: Instant::from_ns(ns),
+            session: self.session,
+            role: Role::Initiator,
+            local: self.client,
+            remote: self.server,
+            ..Connection::BLANK
+        });
+        self.packet(ns, true, ISS, 0, SYN, Verdict::Delivered);
+        self.packet(ns + 1, false, ISS, 0, SYN | ACK, Verdict::Delivered);
     }
 
     fn packet(&mut self, ns: u64, up: bool, seq: u32, bytes: u16, flags: u8, verdict: Verdict) {
@@ -89,8 +105,9 @@ impl World {
 
     /// One read that starts at `ns`. Its request is lost once when `lost`.
     fn read(&mut self, ns: u64, tag: u32, lost: bool) {
-        let request = u64::from(tag) * 48;
-        let answer = u64::from(tag) * u64::from(ANSWER_BYTES);
+        let before = u64::from(tag - self.first_tag);
+        let request = before * 48;
+        let answer = before * u64::from(ANSWER_BYTES);
         let seq = |offset: u64| (ISS + 1).wrapping_add(offset as u32);
         for layer in [Layer::App, Layer::Socket] {
             self.cross(ns, tag, layer, Direction::Enter);
@@ -122,37 +139,77 @@ impl World {
     }
 }
 
+/// Writes what the worlds recorded, and reads it.
+fn read(worlds: Vec<World>) -> Cell {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, world) in worlds.into_iter().enumerate() {
+        let hosts = [("initiator", world.initiator), ("emulator", world.emulator)];
+        for (host, recorder) in hosts {
+            file::write_part(folder.path(), &format!("{host}-{number}"), &[recorder]).unwrap();
+        }
+    }
+    file::merge_parts(folder.path()).unwrap();
+    Cell::read(folder.path()).unwrap()
+}
+
+fn assert_crossings(cell: &Cell, lost: TaskTag) {
+    assert_eq!(cell.joined.layers, [Layer::App, Layer::Socket, Layer::Wire]);
+    for task in &cell.joined.tasks {
+        let (sent_ns, answered_ns) = task.both_ns(Layer::Socket).unwrap();
+        let lost_ns = if task.tag == lost { 200 } else { 0 };
+        let expected = (sent_ns + TO_WIRE_NS + lost_ns, answered_ns - TO_WIRE_NS);
+        assert_eq!(task.both_ns(Layer::Wire), Some(expected), "{task:?}");
+    }
+}
+
 #[test]
 fn each_connection_gets_the_crossings_of_its_own_flow() {
-    let folder = tempfile::tempdir().unwrap();
-    for number in 0..2u8 {
+    let worlds = (0..2u8).map(|number| {
         let mut world = World::new(number);
         for tag in 0..40 {
             // The two do the same, a microsecond apart.
             let ns = 1_000 + u64::from(tag) * 20_000 + u64::from(number) * 1_000;
             world.read(ns, tag, tag == 7);
         }
-        file::write_part(
-            folder.path(),
-            &format!("initiator-{number}"),
-            &[world.initiator],
-        )
-        .unwrap();
-        file::write_part(
-            folder.path(),
-            &format!("emulator-{number}"),
-            &[world.emulator],
-        )
-        .unwrap();
-    }
-    file::merge_parts(folder.path()).unwrap();
-    let cell = Cell::read(folder.path()).unwrap();
-    assert_eq!(cell.joined.layers, [Layer::App, Layer::Socket, Layer::Wire]);
+        world
+    });
+    let cell = read(worlds.collect());
     assert_eq!(cell.joined.tasks.len(), 80);
-    for task in &cell.joined.tasks {
-        let (sent_ns, answered_ns) = task.both_ns(Layer::Socket).unwrap();
-        let lost_ns = if task.tag == TaskTag(7) { 200 } else { 0 };
-        let expected = (sent_ns + TO_WIRE_NS + lost_ns, answered_ns - TO_WIRE_NS);
-        assert_eq!(task.both_ns(Layer::Wire), Some(expected), "{task:?}");
+    assert_crossings(&cell, TaskTag(7));
+}
+
+/// The second TCP connection counts its bytes from 0 again.
+#[test]
+fn a_connection_that_was_made_anew_keeps_the_crossings_of_both() {
+    let mut world = World::new(0);
+    for tag in 0..10 {
+        world.read(1_000 + u64::from(tag) * 20_000, tag, tag == 7);
     }
+    world.client.set_port(40_001);
+    world.log_in(300_000);
+    world.first_tag = 10;
+    for tag in 10..40 {
+        world.read(310_000 + u64::from(tag) * 20_000, tag, false);
+    }
+    let busiest = world.client;
+    let cell = read(vec![world]);
+    assert_eq!(cell.joined.tasks.len(), 40);
+    assert_crossings(&cell, TaskTag(7));
+    let [carrier] = cell.carriers[..] else {
+        panic!("{:?}", cell.carriers);
+    };
+    assert_eq!(carrier.initiator, busiest);
+}
+
+#[test]
+fn without_the_flow_of_one_connection_nobody_gets_crossings() {
+    let mut worlds: Vec<World> = (0..2u8).map(World::new).collect();
+    for world in &mut worlds {
+        world.read(1_000, 0, false);
+    }
+    let unseen = Recorder::new(Kinds::ALL, 16 << 20);
+    worlds[1].emulator = unseen;
+    let cell = read(worlds);
+    assert_eq!(cell.joined.layers, [Layer::App, Layer::Socket]);
+    assert!(cell.carriers.is_empty());
 }

@@ -49,6 +49,8 @@ pub(super) struct Flow {
     pub(super) tally: Tally,
     /// Its ends as records name them.
     pub(super) ends: NameId,
+    /// Its connection has been recorded.
+    pub(super) is_recorded: bool,
     starts: SlowStarts,
     retransmits: u64,
 }
@@ -178,6 +180,7 @@ impl Flow {
                 one_way: Latencies::new(),
             },
             ends: NameId::NONE,
+            is_recorded: false,
             starts: SlowStarts::default(),
             retransmits: 0,
         })

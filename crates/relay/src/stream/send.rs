@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use wansan_tcp::connection;
 use wansan_tcp::poller::Poller;
+use wansan_trace::event::Role;
 use wansan_trace::{Instant, Recorder, clock};
 
 use super::error::StreamError;
@@ -174,6 +176,10 @@ impl Sender {
             let Some(mut record) = flow.sample(now) else {
                 continue;
             };
+            if !std::mem::replace(&mut flow.is_recorded, true) {
+                let ids = (record.session, record.connection);
+                connection::record(&*flow, now, ids, Role::Stream, &mut self.trace);
+            }
             if self.trace.tcp.is_kept() {
                 record.ends = flow.ends;
                 self.trace.tcp(record);

@@ -9,7 +9,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use wansan_iscsi::initiator::Connection;
-use wansan_tcp::{DelayedAck, Stamping, TcpInfo, stamps};
+use wansan_tcp::{DelayedAck, Stamping, TcpInfo, connection, stamps};
+use wansan_trace::event::Role;
 use wansan_trace::{Instant, Recorder, SessionId, clock};
 
 use super::InitiatorError;
@@ -24,6 +25,7 @@ pub(super) struct Line {
     delayed_ack: DelayedAck,
     /// What TCP had acknowledged of what was sent when it was last asked.
     acked_bytes: u64,
+    is_recorded: bool,
     /// The kernel's times of what goes through the socket, if they are recorded.
     stamping: Option<Stamping>,
 }
@@ -44,16 +46,27 @@ impl Line {
             is_blocked: false,
             delayed_ack,
             acked_bytes: 0,
+            is_recorded: false,
             stamping: None,
         })
     }
 
-    /// Has the kernel stamp what goes through the socket from now on. A kernel that cannot leaves the
-    /// records without stamps.
-    pub(super) fn begin_stamps(&mut self, session: SessionId, connection: &Connection) {
-        if self.stamping.is_none() {
+    /// Records the connection, once, and has the kernel stamp what goes through the socket from now
+    /// on if stamps are kept. A kernel that cannot leaves the records without stamps.
+    pub(super) fn begin_records(
+        &mut self,
+        session: SessionId,
+        connection: &Connection,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        if std::mem::replace(&mut self.is_recorded, true) {
+            return;
+        }
+        let ids = (session, connection.id());
+        connection::record(&self.stream, now, ids, Role::Initiator, trace);
+        if trace.stamp.is_kept() {
             let ends = (connection.sent_bytes(), connection.received_bytes());
-            let ids = (session, connection.id());
             // Nagle's algorithm is off on every socket of an initiator.
             self.stamping = Stamping::begin(&self.stream, ids, false, ends.0, ends.1).ok();
         }

@@ -382,10 +382,9 @@ impl Reactor {
                 peer.delayed_ack = sending.delayed_ack;
                 // A socket that refuses is dead, which the next read says.
                 let _ = sending.prepare(&peer.stream);
-                if self.context.trace.stamp.is_kept()
-                    && let Some(connection) = served.session.connection(at.place)
-                {
-                    peer.begin_stamps(id, connection, sending.nagle);
+                if let Some(connection) = served.session.connection(at.place) {
+                    let trace = &mut self.context.trace;
+                    peer.begin_records(id, connection, sending.nagle, trace);
                 }
             }
         } else {

@@ -10,7 +10,8 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use wansan_iscsi::login::Accepted;
 use wansan_iscsi::target::{Connection, Handshake, Remains, Session, Work};
 use wansan_iscsi::text::send_targets::{TargetAddress, TargetRecord};
-use wansan_tcp::{DelayedAck, Stamping, stamps};
+use wansan_tcp::{DelayedAck, Stamping, connection, stamps};
+use wansan_trace::event::Role;
 use wansan_trace::{Instant, Recorder, SessionId, TaskTag, clock};
 
 use super::directory::ServedTarget;
@@ -274,17 +275,21 @@ impl Peer {
         Ok(Turn::Again)
     }
 
-    /// Has the kernel stamp what goes through the socket from now on. A kernel that cannot leaves the
-    /// records without stamps.
-    pub(super) fn begin_stamps(
+    /// Records the connection, and has the kernel stamp what goes through the socket from now on if
+    /// stamps are kept. A kernel that cannot leaves the records without stamps.
+    pub(super) fn begin_records(
         &mut self,
         session: SessionId,
         connection: &Connection,
         nagle: bool,
+        trace: &mut Recorder,
     ) {
-        let ends = (connection.sent_bytes(), connection.received_bytes());
         let ids = (session, connection.id());
-        self.stamping = Stamping::begin(&self.stream, ids, nagle, ends.0, ends.1).ok();
+        connection::record(&self.stream, clock::now(), ids, Role::Target, trace);
+        if trace.stamp.is_kept() {
+            let ends = (connection.sent_bytes(), connection.received_bytes());
+            self.stamping = Stamping::begin(&self.stream, ids, nagle, ends.0, ends.1).ok();
+        }
     }
 
     /// Takes the stamps of what was sent: those that wait wake the poller.

@@ -13,6 +13,10 @@ named! {
         Target = "target",
         /// It encrypts and decrypts what a router forwards.
         Vpn = "vpn",
+        /// It joins pairs of connections.
+        Relay = "relay",
+        /// It sends streams and measures them.
+        Stream = "stream",
     }
 }
 

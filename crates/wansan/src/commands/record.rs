@@ -149,6 +149,7 @@ impl RecordArgs {
             pdu: self.record_kinds.contains(&Kind::Pdu),
             tcp: self.record_kinds.contains(&Kind::Tcp),
             stamp: self.record_kinds.contains(&Kind::Stamp),
+            connection: true,
             ..Kinds::NONE
         }
     }

@@ -356,6 +356,7 @@ pub(crate) fn run(args: &RelayArgs) -> Result<ExitCode> {
         max_flows: args.flows as usize,
         memory_bytes: usize::try_from(args.memory).unwrap_or(usize::MAX),
         kinds: Kinds {
+            connection: args.record.is_asked(),
             tcp: args.record.is_asked(),
             ..Kinds::NONE
         },

@@ -222,6 +222,7 @@ impl LoadArgs {
 
     fn kinds(&self) -> Kinds {
         Kinds {
+            connection: self.record.is_asked(),
             tcp: self.record.is_asked(),
             ..Kinds::NONE
         }

@@ -1,0 +1,84 @@
+//! What a socket says of its connection, as a record.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use rustix::net::{getpeername, getsockname};
+use wansan_trace::event::{Connection, Role};
+use wansan_trace::{ConnectionId, Instant, Recorder, SessionId};
+
+use crate::{TcpInfo, congestion};
+
+/// Records the connection of a socket, if such records are kept. A socket whose peer has gone already
+/// says nothing any more, and is left out.
+pub fn record(
+    socket: impl AsFd,
+    time: Instant,
+    (session, connection): (SessionId, ConnectionId),
+    role: Role,
+    trace: &mut Recorder,
+) {
+    if !trace.connection.is_kept() {
+        return;
+    }
+    let told = (|| -> io::Result<_> {
+        let socket = socket.as_fd();
+        let address = |found: rustix::net::SocketAddrAny| {
+            SocketAddr::try_from(found).map_err(|_| io::Error::from(Errno::AFNOSUPPORT))
+        };
+        let info = TcpInfo::of(socket)?;
+        let (local_window_scale, remote_window_scale) = info.window_scales();
+        let record = Connection {
+            time,
+            session,
+            connection,
+            role,
+            local: address(getsockname(socket)?)?,
+            remote: address(getpeername(socket)?.ok_or(Errno::NOTCONN)?)?,
+            mss_bytes: info.mss_bytes(),
+            local_window_scale,
+            remote_window_scale,
+            ..Connection::BLANK
+        };
+        Ok((record, congestion::of(socket)?))
+    })();
+    if let Ok((record, congestion_control)) = told {
+        let congestion_control = trace.name(&congestion_control);
+        trace.connection(Connection {
+            congestion_control,
+            ..record
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use wansan_trace::Kinds;
+
+    #[test]
+    fn both_ends_record_the_same_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let mut trace = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
+        let ids = (SessionId(1), ConnectionId(2));
+        record(&near, Instant::ZERO, ids, Role::Initiator, &mut trace);
+        record(&far, Instant::ZERO, ids, Role::Target, &mut trace);
+        let kept: Vec<Connection> = trace.connection.iter().collect();
+        let [near, far] = kept[..] else {
+            panic!("{kept:?}");
+        };
+        assert_eq!((near.local, near.remote), (far.remote, far.local));
+        assert_eq!(near.local_window_scale, far.remote_window_scale);
+        assert_eq!(far.local_window_scale, near.remote_window_scale);
+        assert!(near.mss_bytes > 500, "{near:?}");
+        assert!(!trace.name_of(near.congestion_control).is_empty());
+        let mut off = Recorder::off();
+        record(&listener, Instant::ZERO, ids, Role::Target, &mut off);
+        assert!(off.connection.is_empty());
+    }
+}
