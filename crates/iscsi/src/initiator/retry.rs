@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use wansan_trace::{Instant, Recorder, TaskTag};
 
-use super::session::Core;
+use super::session::{Core, Request};
 use super::task::Answer;
 use crate::scsi::{Sense, SenseKey};
-use crate::wire::ScsiStatus;
+use crate::wire::{ScsiStatus, TaskManagementFunction};
 
 /// Times that one command is tried again at most.
 const MAX_RETRIES: u8 = 20;
@@ -32,6 +32,11 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) -> bool {
+        // An ABORT TASK under way is about this try: its answer would end the next one, too, which the
+        // target may yet execute.
+        if self.is_being_aborted(tag) {
+            return false;
+        }
         let Some(task) = self.tasks.get_mut(tag) else {
             return false;
         };
@@ -56,6 +61,20 @@ impl Core {
             self.delayed.push((now + wait, tag));
         }
         true
+    }
+
+    fn is_being_aborted(&self, tag: TaskTag) -> bool {
+        let aborts = |request: &Request| {
+            matches!(
+                request,
+                Request::Manage {
+                    function: TaskManagementFunction::AbortTask,
+                    referenced,
+                    ..
+                } if *referenced == tag
+            )
+        };
+        self.requests.iter().any(|(_, request)| aborts(request))
     }
 
     /// Puts delayed commands whose time has come back on the queue, before all others.
