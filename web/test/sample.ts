@@ -311,6 +311,7 @@ export function emptyRun(): ReportData {
     gain: null,
     expectations: [],
     paper: null,
+    load: "initiators",
     cells: [],
     manifest: { seed: 7 },
   };
@@ -368,6 +369,7 @@ export function sampleRun(): ReportData {
     ],
     paper: null,
     cells: [...planned, ...advised],
+    load: "initiators",
     manifest: {
       plan: { title: "Many parallel reads", world: { kind: "netns" }, target: { command_window: 100, lun: ["memory:1GiB"] } },
       host: { kernel: "6.18.1", cpus: 2, sysctls: { "net.ipv4.tcp_congestion_control": "cubic", "net.ipv4.tcp_ecn": 2 } },

@@ -53,10 +53,22 @@ pub struct ReportData {
     pub expectations: Vec<Expectation>,
     /// Numbers that the rebuilt paper gives, beside ours.
     pub paper: Option<PaperReport>,
+    /// Whose throughput and latency a cell's own numbers are.
+    pub load: Load,
     /// The cells in the order in which they ran.
     pub cells: Vec<CellReport>,
     /// The manifest as it is.
     pub manifest: Value,
+}
+
+/// What a run loaded its network with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Load {
+    /// I/Os of initiators.
+    Initiators,
+    /// Streams, as there are no initiators.
+    Streams,
 }
 
 /// A fact of the page's heading.
@@ -127,6 +139,8 @@ pub struct PaperReport {
     pub figure: Option<String>,
     /// What it says without a number that could stand beside ours.
     pub remarks: Vec<String>,
+    /// How the plan's experiment differs from the paper's.
+    pub differs: Vec<String>,
     /// Its numbers.
     pub known: Vec<KnownReport>,
 }

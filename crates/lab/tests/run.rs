@@ -133,6 +133,17 @@ fn plan(behaviour: &str, more: &str) -> Plan {
     Plan::parse(Path::new("trial.toml"), &text).expect("the trial's plan is right")
 }
 
+/// What a plan rebuilds.
+const PAPER: &str = "[paper]\ntitle = \"A paper\"\ndiffers = [\"Ours is short.\"]\n";
+
+/// The data that a report's page shows.
+fn page_data(page: &Path) -> Result<serde_json::Value, String> {
+    let text = std::fs::read_to_string(page).map_err(|error| error.to_string())?;
+    let data = text.split(r#"<script id="run-data" type="application/json">"#);
+    let data = data.last().and_then(|rest| rest.split("</script>").next());
+    serde_json::from_str(data.unwrap_or_default()).map_err(|error| error.to_string())
+}
+
 fn check(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
 }
@@ -165,7 +176,7 @@ impl Lab<'_> {
     fn whole(&self) -> Result<(), String> {
         let mut seen = Seen::default();
         let outcome =
-            run(&plan("well", ""), &self.options, &mut seen).map_err(|e| e.to_string())?;
+            run(&plan("well", PAPER), &self.options, &mut seen).map_err(|e| e.to_string())?;
         check((seen.phases, seen.cells, seen.found) == (1, 2, 1), || {
             "a call is missing".into()
         })?;
@@ -209,7 +220,20 @@ impl Lab<'_> {
         )?;
         check(!results["finding"].is_null(), || {
             "there is no finding".into()
-        })
+        })?;
+        let page = page_data(&outcome.folder.join("report.html"))?;
+        check(page["paper"]["differs"][0] == "Ours is short.", || {
+            page["paper"].to_string()
+        })?;
+        check(page["load"] == "initiators", || page["load"].to_string())?;
+        let measures = page["cells"][1]["measures"].as_array();
+        let nested = measures.into_iter().flatten();
+        let mut nested = nested.filter(|measure| measure["metric"] == "in_flight.app");
+        let app = &results["cells"][1]["in_flight"]["app"];
+        check(
+            nested.next().is_some_and(|found| found["value"] == *app),
+            || page["cells"][1]["measures"].to_string(),
+        )
     }
 
     fn delays(&self) -> Result<(), String> {

@@ -7,7 +7,7 @@ import { colour, lineStyle } from "../chart/theme";
 import type { Cell, Known, ReportData } from "./data";
 import { figure } from "./dom";
 import type { Shown } from "./inflight";
-import type { MeasureSpec } from "./measures";
+import { type MeasureSpec, subject } from "./measures";
 import { isOf, knownOf } from "./paper";
 import { longName, spread, type Spread, type Sweep } from "./sweep";
 import type { Selection } from "./selection";
@@ -32,7 +32,7 @@ export function measureFigure(sweep: Sweep, measure: MeasureSpec, data: ReportDa
   const y = { label: measure.label, format: formatNumber, least: [0, apart ? 0 : least] as [number, number] };
   const right = apart ? { right: { label: "the paper's", format: formatNumber, top: least } } : {};
   const { chart, legend } = draw(sweep, lines, { known, ...right }, y, title, selection, group);
-  const root = figure("curves", title, `All initiators together.${repeats}${papers} Click a point to see its cell below.`, legend, chart.root);
+  const root = figure("curves", title, `${subject(measure.metric, data.load)}${repeats}${papers} Click a point to see its cell below.`.trim(), legend, chart.root);
   return { root, destroy: () => chart.destroy() };
 }
 

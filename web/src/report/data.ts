@@ -23,9 +23,13 @@ export interface ReportData {
   expectations: Expectation[];
   /** Numbers that the rebuilt paper gives, beside ours. */
   paper: Paper | null;
+  /** Whose throughput and latency a cell's own numbers are. */
+  load: Load;
   cells: Cell[];
   manifest: Json;
 }
+
+export type Load = "initiators" | "streams";
 
 export interface Fact {
   label: string;
@@ -68,9 +72,10 @@ export interface Paper {
   title: string;
   /** Which of its figures or tables. */
   figure: string | null;
-  /** What it says without a number; a run of an older wansan has none. */
-  remarks?: string[];
-  differs?: string[];
+  /** What it says without a number. */
+  remarks: string[];
+  /** How the plan's experiment differs from the paper's. */
+  differs: string[];
   known: Known[];
 }
 
@@ -329,6 +334,7 @@ export function readData(text: string): ReportData {
     gain: given.gain ?? null,
     expectations: given.expectations ?? [],
     paper: given.paper ?? null,
+    load: given.load ?? "initiators",
     cells: (given.cells ?? []).map(readCell),
     manifest: given.manifest ?? null,
   };

@@ -1,6 +1,6 @@
 /** The numbers of cells, as a reader chooses among them: named, scaled to a unit, and written. */
 
-import type { Cell } from "./data";
+import type { Cell, Load } from "./data";
 import { formatNumber } from "./units";
 
 /** A measure of cells in one unit. */
@@ -13,6 +13,14 @@ export interface MeasureSpec {
   /** From the number in results.json to the unit. */
   factor: number;
   of: (cell: Cell) => number | null;
+}
+
+/** What a cell has one number of for all that loads the network. */
+const OF_ALL = ["iops", "bytes_per_s", "latency_p50_ns", "latency_p99_ns"];
+
+/** Whose numbers these are, as a sentence; nothing where the measure's name says it. */
+export function subject(metric: string, load: Load): string {
+  return OF_ALL.includes(metric) ? `All ${load} together.` : "";
 }
 
 const NAMES: Record<string, string> = {
@@ -30,7 +38,7 @@ const DURATIONS: [number, string][] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]];
 
 /** The measures that any of the cells has, the usual ones first. */
 export function measuresOf(cells: Cell[]): MeasureSpec[] {
-  const found = new Set(cells.flatMap((cell) => ["iops", "bytes_per_s", "latency_p50_ns", "latency_p99_ns"].filter((name) => valueOf(cell, name) !== null)));
+  const found = new Set(cells.flatMap((cell) => OF_ALL.filter((name) => valueOf(cell, name) !== null)));
   for (const cell of cells) {
     cell.measures.forEach(({ metric }) => found.add(metric));
   }
@@ -84,7 +92,7 @@ function unitOf(metric: string, greatest: number): [string, number] {
 
 function words(metric: string): string {
   return metric
-    .replace(/^routers\.([^.]+)\./, "router $1: ")
+    .replace(/^(router|stream|relay)s\.([^.]+)\./, "$1 $2: ")
     .replace(/_(ns|bytes|s_per_gib|ns_per_byte)$/, "")
     .replace(/bytes_per_s$/, "throughput")
     .replaceAll("_", " ")

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::changes;
 use super::problems::problems;
 use super::{
-    CellCharts, CellReport, Expectation, Fact, FindingText, GainPoint, KnownReport, Measure,
+    CellCharts, CellReport, Expectation, Fact, FindingText, GainPoint, KnownReport, Load, Measure,
     PaperReport, ReportData,
 };
 
@@ -49,6 +49,7 @@ pub fn data(run: &RunRecord<'_>) -> ReportData {
             .map(expectation)
             .collect(),
         paper: present(results, "paper").map(paper),
+        load: load(results),
         cells,
         manifest: run.manifest.clone(),
     }
@@ -83,30 +84,52 @@ fn cell_report(place: u64, cell: &Value, charts: &BTreeMap<u64, CellCharts>) -> 
     }
 }
 
-/// What identifies a cell and is no number of it.
-const NO_MEASURES: [&str; 4] = ["cell", "repeat", "measured_from_ns", "measured_to_ns"];
+/// Initiators have results in each cell that did not fail before they began.
+fn load(results: &Value) -> Load {
+    let mut cells = list(results, "cells").iter();
+    let streams_only = |cell: &Value| {
+        list(cell, "initiators").is_empty()
+            && present(cell, "streams").is_some_and(|streams| *streams != json!({}))
+    };
+    match cells.any(streams_only) {
+        true => Load::Streams,
+        false => Load::Initiators,
+    }
+}
 
-/// The cell's own numbers, and those of each router in it.
+/// What identifies a cell and is no number of it.
+const NO_MEASURES: [&str; 5] = [
+    "cell",
+    "repeat",
+    "measured_from_ns",
+    "measured_to_ns",
+    "parameters",
+];
+
+/// The cell's numbers by their dotted names, and those of each router in it.
 fn measures(cell: &Value) -> Vec<Measure> {
-    let mut found = numbers(cell, "");
-    found.retain(|measure| !NO_MEASURES.contains(&measure.metric.as_str()));
+    let mut found = Vec::new();
+    let members = cell.as_object().into_iter().flatten();
+    for (name, value) in members.filter(|(name, _)| !NO_MEASURES.contains(&name.as_str())) {
+        numbers(value, name.clone(), &mut found);
+    }
     for router in list(cell, "routers") {
         let name = text(router, "router").unwrap_or_default();
-        found.extend(numbers(router, &format!("routers.{name}.")));
+        numbers(router, format!("routers.{name}"), &mut found);
     }
     found
 }
 
-/// The members of an object that are numbers.
-fn numbers(value: &Value, before: &str) -> Vec<Measure> {
-    let members = value.as_object().into_iter().flatten();
-    let number = |(name, value): (&String, &Value)| {
-        Some(Measure {
-            metric: format!("{before}{name}"),
-            value: value.as_f64()?,
-        })
-    };
-    members.filter_map(number).collect()
+/// The numbers at and below a value.
+fn numbers(value: &Value, metric: String, found: &mut Vec<Measure>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                numbers(value, format!("{metric}.{name}"), found);
+            }
+        }
+        value => found.extend(value.as_f64().map(|value| Measure { metric, value })),
+    }
 }
 
 fn paper(paper: &Value) -> PaperReport {
@@ -114,6 +137,7 @@ fn paper(paper: &Value) -> PaperReport {
         title: text(paper, "title").unwrap_or_default(),
         figure: text(paper, "figure"),
         remarks: texts(paper, "remarks"),
+        differs: texts(paper, "differs"),
         known: list(paper, "known").iter().filter_map(known).collect(),
     }
 }
@@ -240,7 +264,6 @@ fn real(value: &Value, name: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn run<'a>(
         manifest: &'a Value,
@@ -312,6 +335,24 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_streams_and_relays_reach_the_page_by_their_names() {
+        let results = json!({"cells": [{"cell": 0, "initiators": [], "bytes_per_s": 5.0,
+            "parameters": {"relay.near.bound": 3},
+            "streams": {"up": {"bytes_per_s": 5.0, "host": "a"}},
+            "relays": {"near": {"fallbacks": {"no_ecn": 1}}}}]});
+        let report = run(&Value::Null, &results, &BTreeMap::new());
+        assert_eq!(report.load, Load::Streams);
+        let measures = report.cells[0].measures.iter();
+        let measures: Vec<_> = measures.map(|m| (m.metric.as_str(), m.value)).collect();
+        let expected = [
+            ("bytes_per_s", 5.0),
+            ("relays.near.fallbacks.no_ecn", 1.0),
+            ("streams.up.bytes_per_s", 5.0),
+        ];
+        assert_eq!(measures, expected);
+    }
+
+    #[test]
     fn a_papers_numbers_and_every_measure_reach_the_page() {
         let results = json!({
             "cells": [
@@ -320,7 +361,7 @@ mod tests {
                  "routers": [{"router": "far", "vpn": "ipsec", "cpu_s_per_gib": 7.5}]},
                 {"cell": 1, "failure": "no target", "iops": 0.0},
             ],
-            "paper": {"title": "P", "figure": null, "remarks": ["All meet."], "known": [
+            "paper": {"title": "P", "figure": null, "remarks": ["All meet."], "differs": ["Ours waits."], "known": [
                 {"about": "a", "metric": "cells.iops", "where": {"case": "none"},
                  "relative_to": null, "value": 4.0, "ours": 2.0, "ratio": 0.5},
                 {"about": "no number"},
@@ -334,6 +375,7 @@ mod tests {
         assert_eq!(
             measures(0),
             [
+                ("in_flight.app", 3.0),
                 ("iops", 2.0),
                 ("packet_gap_p50_ns", 900.0),
                 ("routers.far.cpu_s_per_gib", 7.5)
@@ -342,6 +384,7 @@ mod tests {
         assert_eq!(measures(1), []);
         let paper = report.paper.as_ref().unwrap();
         assert_eq!(paper.remarks, ["All meet."]);
+        assert_eq!(paper.differs, ["Ours waits."]);
         assert_eq!(paper.known.len(), 1);
         assert!(!paper.known[0].relative);
         assert_eq!(paper.known[0].of["case"], "none");
