@@ -19,11 +19,13 @@ PACKAGES := web/node_modules/.package-lock.json
 PAGE_SOURCES := $(shell find web/src web/test) \
 	web/build.mjs web/sources.mjs web/package.json web/tsconfig.json
 
-.PHONY: help setup build web demo test test-consistency test-oracle test-faults test-kernels conformance fuzz check bench clean
+.PHONY: help setup build web demo test test-all test-papers test-consistency test-oracle test-faults test-kernels conformance fuzz check bench clean
 
 help:
 	@echo 'make demo    build everything, then run $(DEMO_PLAN)'
 	@echo 'make test    the whole test suite; no root needed'
+	@echo 'make test-all     every test there is, these as well; what a release needs'
+	@echo 'make test-papers  the quick forms of all plans that rebuild papers, with their effects and without; ten minutes'
 	@echo 'make test-faults   100 rounds of each kind of fault, every block and byte verified, and 1,000 histories of many initiators; FAULT_ROUNDS=1000 for as many of each'
 	@echo 'make test-consistency  a whole target with many initiators in virtual time, held to what the standards allow, a million histories; SEEDS=N for another number'
 	@echo 'make test-oracle   checks that the oracle detects known faults, put back one by one into a copy of the tree; minutes'
@@ -52,6 +54,12 @@ web: $(PAGE)
 test: web
 	@setup/need build test
 	@setup/run-tests
+
+test-all: test test-papers test-faults test-consistency test-oracle test-kernels
+
+test-papers: web
+	@setup/need build test
+	@cargo test --locked --package wansan $(EBPF) --test limits -- --ignored
 
 test-faults: web
 	@setup/need build

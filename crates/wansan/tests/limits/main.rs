@@ -4,14 +4,14 @@
 //! real programs over the real kernel's TCP must lead to it. Without the effect that a paper is about, its
 //! quick form has to fail.
 //!
-//! Each plan is run as root, where the suite is root, and as an ordinary user. What a machine does
-//! not allow is counted as ignored, with the reason.
+//! Papers take ten minutes: `make test-papers` runs them, and an ordinary run only the [`CANARIES`].
+//! What a machine does not allow is counted as ignored, with the reason.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use wansan_arms::{Arm, arms, open_to_all};
+use wansan_arms::{Arm, one_arm, open_to_all};
 use wansan_tcp::control::Law;
 use wansan_tcp::ebpf::{self, EbpfError};
 
@@ -36,43 +36,65 @@ fn main() -> ExitCode {
         .chain(plans("plans/congestion"))
         .map(|plan| Trial::test(format!("{} is right", name(&plan)), move || is_right(&plan)))
         .collect();
-    for plan in plans("plans/papers") {
-        let title = format!("{} in its quick form", name(&plan));
-        let test = {
-            let plan = plan.clone();
-            move || has_its_shape(&plan, &["--quick"], Arm::of_suite())
-        };
-        trials.push(with_controls(&plan, title, test));
+    trials.extend(papers(&arguments));
+    let arm = one_arm(makes_a_world);
+    for plan in plans("plans/topologies") {
+        let name = name(&plan);
+        let has_tunnels = text(&plan).contains("vpn = ");
+        // An ordinary user seldom may make the devices of tunnels.
+        let arm = if has_tunnels { Arm::of_suite() } else { arm };
+        let test = move || has_its_shape(&plan, &[], arm);
+        trials.push(match has_tunnels {
+            true => arm.tunnel_trial(name, test),
+            false => arm.trial(name, test),
+        });
     }
-    for without in &WITHOUT_EFFECT {
+    for plan in plans("plans/limits")
+        .into_iter()
+        .chain(plans("plans/checks"))
+    {
+        let name = name(&plan);
+        let test = move || comes_out_as_expected(&plan, arm);
+        trials.push(arm.trial(name, test));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Quick forms of papers that an ordinary run has as well.
+const CANARIES: [&str; 3] = ["p1-fig16", "p2-command-window", "relay-latency"];
+
+/// The quick forms of papers, with their effects and without.
+fn papers(arguments: &Arguments) -> Vec<Trial> {
+    let with_effect = plans("plans/papers").into_iter().map(|plan| {
+        let name = name(&plan);
+        let title = format!("{name} in its quick form");
+        let is_canary = CANARIES.contains(&name.as_str());
+        let of_plan = plan.clone();
+        let test = move || has_its_shape(&plan, &["--quick"], Arm::of_suite());
+        (is_canary, with_controls(&of_plan, title, test))
+    });
+    let without_effect = WITHOUT_EFFECT.iter().map(|without| {
         let plan = repository(&format!("plans/papers/{}.toml", without.plan));
         let title = format!("{} without {} fails", without.plan, without.effect);
         let text = text(&plan);
         let test = move || without.fails(&text, Arm::of_suite());
-        trials.push(with_controls(&plan, title, test));
+        (false, with_controls(&plan, title, test))
+    });
+    let all: Vec<(bool, Trial)> = with_effect.chain(without_effect).collect();
+    if arguments.ignored {
+        let possible = all.into_iter().map(|(_, trial)| trial);
+        let possible = possible.filter(|trial| !trial.has_ignored_flag());
+        return possible
+            .map(|trial| trial.with_ignored_flag(true))
+            .collect();
     }
-    for arm in arms(makes_a_world) {
-        let mut runs = plans("plans/limits");
-        for plan in plans("plans/topologies") {
-            let name = name(&plan);
-            let has_tunnels = text(&plan).contains("vpn = ");
-            let test = move || has_its_shape(&plan, &[], arm);
-            trials.push(match has_tunnels {
-                true => arm.tunnel_trial(name, test),
-                false => arm.trial(name, test),
-            });
-        }
-        // Long ones, and no different for another user: once.
-        if !arm.is_root() {
-            runs.extend(plans("plans/checks"));
-        }
-        for plan in runs {
-            let name = name(&plan);
-            let test = move || comes_out_as_expected(&plan, arm);
-            trials.push(arm.trial(name, test));
-        }
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let others = all.iter().filter(|(is_canary, _)| !is_canary).count();
+    println!("not run {others} papers' plans: they take ten minutes: make test-papers");
+    let trials = all.into_iter().map(|(is_canary, trial)| {
+        let ignored = trial.has_ignored_flag() || !is_canary;
+        trial.with_ignored_flag(ignored)
+    });
+    trials.collect()
 }
 
 /// A file or folder of the repository.

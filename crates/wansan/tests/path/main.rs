@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed};
 use serde_json::Value;
-use wansan_arms::{Arm, arms, open_to_all};
+use wansan_arms::{Arm, one_arm, open_to_all};
 use wansan_trace::{event, file};
 
 /// Longest wait for something that a lab does.
@@ -63,12 +63,10 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Worlds side by side would take each other's processor time.
     arguments.test_threads = Some(1);
-    let mut trials = Vec::new();
-    for arm in arms(|arm| Lab::new(arm)?.runs_at_all()) {
-        for (name, test) in TESTS {
-            trials.push(arm.trial(name, move || test(&Lab::new(arm)?)));
-        }
-    }
+    let arm = one_arm(|arm| Lab::new(arm)?.runs_at_all());
+    let trials = TESTS
+        .map(|(name, test)| arm.trial(name, move || test(&Lab::new(arm)?)))
+        .into();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use wansan_arms::{Arm, ROLE, arms, end};
+use wansan_arms::{Arm, ROLE, end, one_arm};
 use wansan_lab::world::isolate;
 use wansan_peers::program::find;
 
@@ -150,17 +150,16 @@ fn main() -> ExitCode {
         .into_iter()
         .map(|(name, test)| Trial::test(name, test))
         .collect();
-    for arm in arms(|arm| {
+    let arm = one_arm(|arm| {
         find("nft").map_err(|missing| missing.to_string())?;
         find("ip").map_err(|missing| missing.to_string())?;
         arm.plays(&["isolate"])
-    }) {
-        for (name, _) in ROLES {
-            trials.push(arm.trial(name, move || arm.plays(&[name])));
-        }
-        for (name, _) in MEASURING {
-            trials.push(arm.trial(name, move || alone(arm, name)));
-        }
+    });
+    for (name, _) in ROLES {
+        trials.push(arm.trial(name, move || arm.plays(&[name])));
+    }
+    for (name, _) in MEASURING {
+        trials.push(arm.trial(name, move || alone(arm, name)));
     }
     let missing = wansan_tcp::ebpf::available().err();
     if let Some(missing) = &missing {

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Output};
 
 use libtest_mimic::{Arguments, Failed};
 use serde_json::Value;
-use wansan_arms::{Arm, arms, open_to_all};
+use wansan_arms::{Arm, one_arm, open_to_all};
 
 /// How often a case is run until it shows what it must: what else uses the processors holds packets up.
 const TRIES: u32 = 3;
@@ -155,12 +155,11 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Worlds side by side would take each other's processor time.
     arguments.test_threads = Some(1);
-    let mut trials = Vec::new();
-    for arm in arms(|arm| Lab::new(arm)?.run(&CASES[0]).map(|_| ())) {
-        for case in &CASES {
-            trials.push(arm.trial(case.name, move || shows(case, arm)));
-        }
-    }
+    let arm = one_arm(|arm| Lab::new(arm)?.run(&CASES[0]).map(|_| ()));
+    let mut trials: Vec<_> = CASES
+        .iter()
+        .map(|case| arm.trial(case.name, move || shows(case, arm)))
+        .collect();
     let root = Arm::of_suite();
     for (name, test) in captured::TESTS {
         trials.push(root.trial(name, move || test(&Lab::new(root)?)));
