@@ -342,7 +342,7 @@ export function sampleRun(): ReportData {
     finding: {
       limit: "command_window",
       sentence:
-        "The command window holds this SAN back: of 112 I/Os that each session wants in flight MaxCmdSN lets in 100, and an I/O spends 11 % of its latency waiting for a CmdSN.",
+        "The command window limits throughput: the queue depth is 112 per session, the window 100; 11 % of the 36.0 ms latency is spent waiting for a CmdSN slot.",
       evidence: [
         "The iSCSI queue holds 112.0 I/Os of a session on average, the command window 100.0: it is the first layer with fewer than the one above.",
         "MaxCmdSN − ExpCmdSN + 1 was 0 for 96 % of the measured time in all four sessions.",

@@ -46,7 +46,7 @@ const WAITING_BATCHES: usize = 1024;
 
 /// What to watch.
 #[derive(Debug, Clone, Default)]
-pub struct Wish {
+pub struct WatchConfig {
     /// Which connections; all when there is none.
     pub filter: Option<Expression>,
     /// Only those of this process, until it ends.
@@ -178,7 +178,7 @@ impl Watch {
     ///
     /// # Errors
     /// [`WatchError`] says what is missing.
-    pub fn start(wish: Wish) -> Result<Watch, WatchError> {
+    pub fn start(wish: WatchConfig) -> Result<Watch, WatchError> {
         let (give, batches) = sync_channel(WAITING_BATCHES);
         let (ready, began) = sync_channel(1);
         let stop = Arc::new(AtomicBool::new(false));

@@ -43,30 +43,30 @@ const INTERRUPTED: u8 = 130;
 
 /// Writes text to standard output, with what would act on a terminal escaped. A reader that has
 /// gone away has seen what it wanted: no error.
-pub(crate) fn tell(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
-    tell_heard(write).map(|_| ())
+pub(crate) fn print_text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    try_print(write).map(|_| ())
 }
 
-/// As [`tell`]; `false` when the reader has gone away, so that nothing more needs to be said.
-pub(crate) fn tell_heard(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<bool> {
+/// As [`print_text`]; `false` when the reader has gone away, so that nothing more needs to be said.
+pub(crate) fn try_print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<bool> {
     let mut out = Escaping(io::stdout().lock());
     heard(write(&mut out).and_then(|()| out.flush()))
 }
 
-/// Writes JSON and a line's end to standard output, as [`tell`] writes text.
-pub(crate) fn tell_json(json: &str) -> Result<()> {
-    tell_json_heard(json).map(|_| ())
+/// Writes JSON and a line's end to standard output, as [`print_text`] writes text.
+pub(crate) fn print_json(json: &str) -> Result<()> {
+    try_print_json(json).map(|_| ())
 }
 
-/// As [`tell_json`]; `false` when the reader has gone away, so that nothing more needs to be said.
-pub(crate) fn tell_json_heard(json: &str) -> Result<bool> {
+/// As [`print_json`]; `false` when the reader has gone away, so that nothing more needs to be said.
+pub(crate) fn try_print_json(json: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     heard(writeln!(out, "{}", escaped_json(json.trim_end())).and_then(|()| out.flush()))
 }
 
 /// Whether somebody may still read standard output: `false` once it is a pipe, a socket or a terminal
 /// whose other end has gone. Nothing is written to find out.
-pub(crate) fn is_heard() -> bool {
+pub(crate) fn is_read() -> bool {
     let out = io::stdout();
     // Errors and hang-ups are told unasked.
     let mut polled = [PollFd::new(&out, PollFlags::empty())];

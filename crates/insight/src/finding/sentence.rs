@@ -13,61 +13,62 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
     let from = if cells > finding.binds_in_cells.len() {
         let in_flight = total.layers.first().map_or(0.0, |held| held.in_flight_mean);
         let in_flight = in_flight / sessions.max(1) as f64;
-        format!("From {in_flight:.0} in flight per session on, ")
+        format!("From {in_flight:.0} I/Os in flight per session on, ")
     } else {
         String::new()
     };
     let said = match finding.limit {
         Limit::CommandWindow => format!(
-            "commands wait for the command window: {wanted} wanted in, {got} got in{each}; {share} \
-             of the latency of {latency} is spent waiting for a CmdSN slot"
+            "the command window limits throughput: the queue depth is {wanted}{each}, the window \
+             {got}; {share} of the {latency} latency is spent waiting for a CmdSN slot"
         ),
         Limit::Store => format!(
-            "I/Os wait for the store: {wanted} wanted in, {got} got in{each}; {share} of the \
-             latency of {latency} is the store's"
+            "the backing store limits throughput: {wanted} I/Os are ready for it{each} and it \
+             serves {got} at a time; {share} of the {latency} latency is spent in the store"
         ),
         Limit::RouteLockstep => format!(
-            "the routes are in lockstep: a fast connection has {got} commands on their way where it \
-             could have {wanted}, as it waits for a slower one; {share} of the latency of {latency} \
-             is the slower one's"
+            "the slower route limits the faster one: a fast connection has {got} commands in \
+             flight where it could have {wanted}; {share} of the {latency} latency is spent waiting \
+             for the slower route"
         ),
         Limit::PathRate => format!(
-            "the path is full: {wanted} I/Os are between the ends{each}, where an empty path would \
-             hold {got}; {share} of the latency of {latency} is spent waiting for the link"
+            "the path's rate limits throughput: {wanted} I/Os are in flight between the \
+             ends{each}, where an idle path would hold {got}; {share} of the {latency} latency is \
+             spent queued for the link"
         ),
         Limit::Encryption => format!(
-            "data wait for a router's encryption: its VPN has something to do all of the time; {share} \
-             of the latency of {latency} is spent between the ends"
+            "encryption limits throughput: a router's VPN is busy all the time; {share} of the \
+             {latency} latency is spent between the ends"
         ),
         Limit::ReceiveWindow => format!(
-            "data wait for the receiver's TCP window: {share} of the latency of {latency} is spent \
+            "the TCP receive window limits throughput: {share} of the {latency} latency is spent \
              waiting between the ends"
         ),
         Limit::SendBuffer => format!(
-            "data wait for room in the sender's TCP buffer: {share} of the latency of {latency} is \
-             spent waiting between the ends"
+            "the TCP send buffer limits throughput: {share} of the {latency} latency is spent \
+             waiting between the ends"
         ),
         Limit::CongestionWindow => format!(
-            "data wait for the sender's congestion window: {share} of the latency of {latency} is \
+            "the TCP congestion window limits throughput: {share} of the {latency} latency is \
              spent waiting between the ends"
         ),
         Limit::R2tRoundTrips => format!(
-            "writes wait for their data to be asked for: the target has {wanted} of them and all \
-             data of {got}{each}; {share} of the latency of {latency} passes between an R2T and \
-             the first of its data"
+            "R2T round trips limit writes: the target has {wanted} write commands and all data of \
+             {got}{each}; {share} of the {latency} latency passes between an R2T and the first of \
+             its data"
         ),
         Limit::Stalls => format!(
-            "I/Os stand still for {share} of the latency of {latency}, each by itself: {}",
+            "stalls of single I/Os take {share} of the {latency} latency: {}",
             stalls::in_words(&observed.summary)
         ),
         Limit::TooFewIos => format!(
-            "too few I/Os are asked for: {wanted} in flight{each} and nothing waits; the latency \
-             of {latency} is the way there and back"
+            "too few I/Os in flight limit throughput: the queue depth is {wanted}{each} and nothing \
+             queues; the {latency} latency is the round trip"
         ),
-        Limit::Nothing if total.ios == 0 => "no I/O was completed in the measured time".to_owned(),
+        Limit::Nothing if total.ios == 0 => "no I/O completed in the measured time".to_owned(),
         Limit::Nothing => format!(
-            "nothing binds: {got} in flight{each} on average at a latency of {latency}, and no \
-             recorded limit holds them back"
+            "no recorded limit binds: {got} I/Os in flight{each} on average at a latency of \
+             {latency}"
         ),
     };
     let advice = match &finding.advice {

@@ -59,7 +59,7 @@ fn a_sweep_over_the_command_window_names_it_and_predicts_the_gain() {
     assert!(
         finding
             .sentence
-            .contains("112 wanted in, 100 got in per session"),
+            .contains("the queue depth is 112 per session, the window 100"),
         "{}",
         finding.sentence
     );

@@ -13,7 +13,7 @@ use super::events::Events;
 use super::process::ProcessError;
 use super::traced::Traced;
 use super::tracker::Tracker;
-use super::{Batch, Ending, Namespace, Unseen, WatchError, Way, Wish};
+use super::{Batch, Ending, Namespace, Unseen, WatchConfig, WatchError, Way};
 use crate::diag::{Diag, Sighting};
 
 /// New connections are looked for this often, or at each interval when that is longer: it makes the
@@ -28,7 +28,7 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 
 /// One network namespace's connections, asked about on a grid of times.
 pub(super) struct Sampler {
-    wish: Wish,
+    wish: WatchConfig,
     diag: Diag,
     devices: Devices,
     /// What the kernel tells by itself, or why it does not.
@@ -44,7 +44,7 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Enters the namespace and opens what is needed there.
-    pub(super) fn open(wish: Wish) -> Result<Sampler, WatchError> {
+    pub(super) fn open(wish: WatchConfig) -> Result<Sampler, WatchError> {
         let sockets = match wish.process {
             Some(process) => process.sockets()?,
             None => HashSet::new(),

@@ -15,7 +15,7 @@ use super::held::{self, end_when_told, wait_to_begin};
 use super::initiator::InitiatorArgs;
 use super::quantity::{bytes_within, time_span};
 use super::record::{RecordArgs, TcpInterval};
-use super::{remark, tell, tell_json};
+use super::{print_json, print_text, remark};
 
 /// Arguments of `wansan bench`.
 #[derive(Debug, Args)]
@@ -65,7 +65,7 @@ pub(crate) struct BenchArgs {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     count: Option<u64>,
-    /// What of the beginning is not measured
+    /// Warm-up, excluded from results
     #[arg(
         long,
         value_name = "TIME",
@@ -178,9 +178,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     report.records_dropped = dropped;
     written?;
     if args.json {
-        tell_json(&serde_json::to_string(&report)?)?;
+        print_json(&serde_json::to_string(&report)?)?;
     } else {
-        tell(|out| print(out, &report))?;
+        print_text(|out| print(out, &report))?;
     }
     if report.corrupt > 0 || report.errors > 0 {
         let first = report.first_error.as_deref().unwrap_or_default();

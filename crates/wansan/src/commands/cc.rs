@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use wansan_tcp::control::{self, Law};
 
-use super::{tell, tell_json};
+use super::{print_json, print_text};
 use status::{Counted, Report};
 
 /// Arguments of `wansan cc`.
@@ -78,7 +78,7 @@ fn unload(args: &NameArgs) -> Result<()> {
     let name = args.name.name();
     let still = counted.of(name);
     if args.json {
-        return tell_json(&serde_json::to_string_pretty(&Report {
+        return print_json(&serde_json::to_string_pretty(&Report {
             name,
             done: "unloaded",
             connections: still.map(|users| users.connections),
@@ -100,5 +100,5 @@ fn unload(args: &NameArgs) -> Result<()> {
             if many == 1 { "s" } else { "" },
         ),
     };
-    tell(|out| writeln!(out, "{name} is unloaded{users}{defaults}"))
+    print_text(|out| writeln!(out, "{name} is unloaded{users}{defaults}"))
 }

@@ -27,7 +27,7 @@ use wansan_trace::Layer;
 const STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-use super::{tell, tell_json};
+use super::{print_json, print_text};
 
 /// Arguments of `wansan explain`.
 #[derive(Debug, Args)]
@@ -122,9 +122,9 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         advised,
     };
     if args.json {
-        tell_json(&serde_json::to_string_pretty(&explanation)?)?;
+        print_json(&serde_json::to_string_pretty(&explanation)?)?;
     } else {
-        tell(|out| print(out, &explanation))?;
+        print_text(|out| print(out, &explanation))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::{INTERRUPTED, remark, tell_json};
+use super::{INTERRUPTED, print_json, remark};
 
 /// Ends the program at SIGINT, SIGTERM or SIGHUP, and takes the folder that was made for records
 /// along if there are none in it yet.
@@ -34,7 +34,7 @@ pub(super) fn end_when_told(made: Option<PathBuf>) -> Result<()> {
 /// Says that the load could begin, and waits to be told to.
 pub(super) fn wait_to_begin(json: bool) -> Result<()> {
     if json {
-        tell_json(r#"{"event":"ready"}"#)?;
+        print_json(r#"{"event":"ready"}"#)?;
     } else {
         remark("ready: begins at a line on standard input");
     }

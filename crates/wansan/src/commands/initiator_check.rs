@@ -18,7 +18,7 @@ use wansan_trace::units::{format_bytes, format_rate, parse_rate};
 
 use super::initiator::InitiatorArgs;
 use super::quantity::time_span;
-use super::{tell, tell_json};
+use super::{print_json, print_text};
 
 /// Arguments of `wansan initiator-check`.
 #[derive(Debug, Args)]
@@ -135,9 +135,9 @@ pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
     };
     let _ = initiator.logout();
     if args.json {
-        tell_json(&serde_json::to_string(&checked)?)?;
+        print_json(&serde_json::to_string(&checked)?)?;
     } else {
-        tell(|out| print(out, &checked))?;
+        print_text(|out| print(out, &checked))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -22,7 +22,7 @@ use wansan_lab::record::{CellResult, Results};
 use wansan_lab::run::{Observer, Options, RunError};
 use wansan_lab::{run, world};
 
-use super::{INTERRUPTED, remark, tell, tell_json};
+use super::{INTERRUPTED, print_json, print_text, remark};
 
 /// Arguments of `wansan lab`.
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ enum LabCommand {
     Run(RunArgs),
     /// Check a plan and list its cells without running them
     Check(CheckArgs),
-    /// List the runs that there are
+    /// List runs
     List(list::ListArgs),
     /// Print a run as it was printed when it ended
     Show(show::ShowArgs),
@@ -106,9 +106,9 @@ fn check(args: &CheckArgs) -> Result<ExitCode> {
         .collect();
     if args.json {
         let listed: Vec<_> = cells.iter().map(|cell| &cell.parameters).collect();
-        tell_json(&serde_json::to_string_pretty(&listed)?)?;
+        print_json(&serde_json::to_string_pretty(&listed)?)?;
     } else {
-        tell(|out| {
+        print_text(|out| {
             writeln!(out, "{}: {}", plan.name(), plan.document().title)?;
             for cell in &cells {
                 writeln!(out, "cell {:3}  {}", cell.cell, text::parameters(cell))?;
@@ -158,11 +158,11 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
     };
     console.bar.finish_and_clear();
     if args.json {
-        tell_json(&std::fs::read_to_string(
+        print_json(&std::fs::read_to_string(
             outcome.folder.join("results.json"),
         )?)?;
     } else {
-        tell(|out| conclude(out, &outcome.results, &outcome.folder))?;
+        print_text(|out| conclude(out, &outcome.results, &outcome.folder))?;
     }
     if outcome.as_expected() {
         Ok(ExitCode::SUCCESS)
@@ -203,7 +203,7 @@ fn conclude(out: &mut dyn Write, results: &Results, folder: &Path) -> io::Result
 
 /// Prints while the run goes on, and goes on without a reader: results are kept in files.
 fn say(text: &str) {
-    let _ = tell(|out| writeln!(out, "{text}"));
+    let _ = print_text(|out| writeln!(out, "{text}"));
 }
 
 /// Tells a person at a terminal, or a log, how a run gets on.

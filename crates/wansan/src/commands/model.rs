@@ -20,7 +20,7 @@ use wansan_lab::record::{CellResult, StoredRun};
 use wansan_trace::time::duration_ns;
 use wansan_trace::units;
 
-use super::{tell, tell_json};
+use super::{print_json, print_text};
 
 /// Columns stand apart by spaces; one line below the header.
 const STYLE: TableStyle =
@@ -108,9 +108,9 @@ fn routes(args: &RoutesArgs) -> Result<ExitCode> {
         judgement,
     };
     if args.json {
-        tell_json(&serde_json::to_string_pretty(&routes)?)?;
+        print_json(&serde_json::to_string_pretty(&routes)?)?;
     } else {
-        tell(|out| print(out, &routes))?;
+        print_text(|out| print(out, &routes))?;
     }
     Ok(ExitCode::SUCCESS)
 }

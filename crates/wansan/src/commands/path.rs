@@ -10,7 +10,7 @@ use wansan_lab::record::{ElementResult, PathResult};
 use wansan_lab::run::control::{self, Answer, Request, Shown};
 
 use super::grid::{grid, right};
-use super::{tell, tell_json};
+use super::{print_json, print_text};
 
 /// Where run folders are made when nobody says otherwise.
 const RUNS: &str = "runs";
@@ -81,9 +81,9 @@ fn show(args: &ShowArgs) -> Result<ExitCode> {
         bail!("the lab has answered another question: it is of another version");
     };
     if args.json {
-        tell_json(&serde_json::to_string_pretty(&shown)?)?;
+        print_json(&serde_json::to_string_pretty(&shown)?)?;
     } else {
-        tell(|out| out.write_all(in_words(&shown).as_bytes()))?;
+        print_text(|out| out.write_all(in_words(&shown).as_bytes()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -94,9 +94,9 @@ fn set(args: &SetArgs) -> Result<ExitCode> {
         bail!("the lab has answered another question: it is of another version");
     };
     if args.json {
-        tell_json(&serde_json::to_string_pretty(&changes)?)?;
+        print_json(&serde_json::to_string_pretty(&changes)?)?;
     } else {
-        tell(|out| {
+        print_text(|out| {
             changes
                 .iter()
                 .try_for_each(|change| writeln!(out, "{change}"))

@@ -22,7 +22,7 @@ use wansan_trace::{Kinds, Recorder};
 use self::sides::{InArgs, OutArgs};
 use super::quantity::{bytes_within, time_span};
 use super::record::{RecordPlace, TcpInterval};
-use super::{one_line, remark, service, tell, tell_json};
+use super::{one_line, print_json, print_text, remark, service};
 
 /// Arguments of `wansan relay`.
 #[derive(Debug, Args)]
@@ -203,7 +203,7 @@ impl RelayArgs {
             return Ok(standing.change(relay, needed)?);
         }
         for rules in needed.iter().filter(|_| !self.json) {
-            tell(|out| write!(out, "{}", rules.script()))?;
+            print_text(|out| write!(out, "{}", rules.script()))?;
         }
         Ok(())
     }
@@ -236,9 +236,9 @@ impl RelayArgs {
                 "changed": changes.changed,
             });
             add_places(&mut event, relay, &rules);
-            return tell_json(&event.to_string());
+            return print_json(&event.to_string());
         }
-        tell(|out| {
+        print_text(|out| {
             writeln!(out, "reloaded: {changes}")?;
             write_places(out, relay, &listeners)
         })
@@ -258,9 +258,9 @@ impl RelayArgs {
                 listening["metrics"] = metrics.to_string().into();
             }
             add_places(&mut listening, relay, rules);
-            return tell_json(&listening.to_string());
+            return print_json(&listening.to_string());
         }
-        tell(|out| {
+        print_text(|out| {
             write_places(out, relay, configs)?;
             match metrics {
                 Some(metrics) => writeln!(out, "metrics at http://{metrics}/metrics"),
@@ -286,9 +286,9 @@ impl RelayArgs {
                 "failed": meter.failed, "cut_off": left, "onward_bytes": meter.onward_bytes,
                 "back_bytes": meter.back_bytes, "ece_signals": meter.ece_signals, "fallbacks": fallbacks,
             });
-            return tell_json(&event.to_string());
+            return print_json(&event.to_string());
         }
-        tell(|out| {
+        print_text(|out| {
             writeln!(
                 out,
                 "{} flows: {} finished, {} lost, {} not connected, {left} cut off; {} B onward, {} B back",

@@ -18,7 +18,7 @@ use wansan_trace::{Kinds, Recorder};
 use super::held::{self, end_when_told, wait_to_begin};
 use super::quantity::{bytes_within, socket_buffer, time_span};
 use super::record::{RecordPlace, TcpInterval};
-use super::{remark, tell, tell_json};
+use super::{print_json, print_text, remark};
 
 /// Arguments of `wansan stream`.
 #[derive(Debug, Args)]
@@ -89,7 +89,7 @@ struct LoadArgs {
     /// How much each stream sends, instead of a time
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = some_bytes)]
     bytes: Option<u64>,
-    /// What of the beginning is not measured
+    /// Warm-up, excluded from results
     #[arg(
         long,
         value_name = "TIME",
@@ -276,9 +276,9 @@ fn measure(args: &LoadArgs, to: &str) -> Result<ExitCode> {
     recording.write(&[sender.into_records()])?;
     let report = report?;
     if args.json {
-        tell_json(&serde_json::to_string(&report)?)?;
+        print_json(&serde_json::to_string(&report)?)?;
     } else {
-        tell(|out| print(out, &report))?;
+        print_text(|out| print(out, &report))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -358,9 +358,9 @@ fn take(args: &ReceiveArgs) -> Result<ExitCode> {
     let address = receiver.address();
     if args.json {
         let event = serde_json::json!({ "event": "listening", "address": address.to_string() });
-        tell_json(&event.to_string())?;
+        print_json(&event.to_string())?;
     } else {
-        tell(|out| writeln!(out, "takes streams at {address}"))?;
+        print_text(|out| writeln!(out, "takes streams at {address}"))?;
     }
     signals.forever().next();
     tell_end(args, receiver.stop())?;
@@ -374,9 +374,9 @@ fn tell_end(args: &ReceiveArgs, counts: ReceiveCounts) -> Result<()> {
             "lost": counts.lost, "refused": counts.refused, "marks": counts.marks,
             "bytes": counts.bytes,
         });
-        return tell_json(&event.to_string());
+        return print_json(&event.to_string());
     }
-    tell(|out| {
+    print_text(|out| {
         writeln!(
             out,
             "{} streams: {} finished, {} lost; {} connections refused; {} B, {} marks",

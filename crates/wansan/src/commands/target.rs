@@ -20,7 +20,7 @@ use super::sending::SendingArgs;
 use super::service;
 use super::session::SessionArgs;
 use super::target_file::{self, TargetFile};
-use super::{metrics, one_line, remark, tell, tell_json};
+use super::{metrics, one_line, print_json, print_text, remark};
 
 /// Commands of one session in hand at once, unless told otherwise.
 pub(super) const DEFAULT_COMMAND_WINDOW: u32 = 1024;
@@ -183,9 +183,9 @@ impl TargetArgs {
                     "event": "reloaded", "added": changes.added, "removed": changes.removed,
                     "changed": changes.changed,
                 });
-                tell_json(&event.to_string())
+                print_json(&event.to_string())
             }
-            Ok(changes) => tell(|out| writeln!(out, "reloaded: {changes}")),
+            Ok(changes) => print_text(|out| writeln!(out, "reloaded: {changes}")),
             Err(error) => {
                 remark(&format!(
                     "wansan target: not reloaded, nothing has changed: {}",
@@ -252,9 +252,9 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
         if let Some(metrics) = metrics {
             listening["metrics"] = metrics.to_string().into();
         }
-        tell_json(&listening.to_string())?;
+        print_json(&listening.to_string())?;
     } else {
-        tell(|out| {
+        print_text(|out| {
             for spec in &config.offer.targets {
                 let (portals, luns) = (addresses.join(", "), spec.luns.len());
                 writeln!(out, "{} at {portals}, {luns} LUN(s)", spec.name)?;

@@ -20,7 +20,7 @@ use clap::{ArgGroup, Args};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use wansan_tcp::expression::{Expression, ExpressionError};
 use wansan_tcp::watch::{
-    EVENT_BYTES, Ending, LEAST_INTERVAL, Namespace, Next, Process, Watch, Way, Wish,
+    EVENT_BYTES, Ending, LEAST_INTERVAL, Namespace, Next, Process, Watch, WatchConfig, Way,
 };
 use wansan_trace::units;
 
@@ -98,8 +98,8 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 impl WatchArgs {
-    fn wish(&self) -> Result<Wish> {
-        Ok(Wish {
+    fn config(&self) -> Result<WatchConfig> {
+        Ok(WatchConfig {
             filter: self.filter()?,
             process: self.pid.map(|id| Process { id }),
             namespace: self.netns.as_deref().map(Namespace::named),
@@ -131,7 +131,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         let stop = until_told()?;
         return relay::watch(address, args.interval, args.json, &stop);
     }
-    let wish = args.wish()?;
+    let config = args.config()?;
     let records = args.record.is_asked();
     let elsewhere = args.json || args.web.is_some() || args.prometheus.is_some();
     let on_screen = !elsewhere && std::io::stdout().is_terminal();
@@ -142,9 +142,9 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         );
     }
     let stop = until_told()?;
-    let interval = wish.interval;
+    let interval = config.interval;
     let recording = args.record.prepare("watch")?;
-    let watch = Watch::start(wish)?;
+    let watch = Watch::start(config)?;
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     if args.json {
         sinks.push(Box::new(line::Lines::default()));

@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use wansan_tcp::watch::{Ending, Namespace, Next, Process, Watch, Wish};
+use wansan_tcp::watch::{Ending, Namespace, Next, Process, Watch, WatchConfig};
 use wansan_trace::event::TcpEvent;
 
 use crate::world::{LONG, PORT, Sight, Told, build, check, emulate, path, under_way};
@@ -39,7 +39,7 @@ pub(crate) fn events_without_room(sight: Sight) -> Result<(), String> {
     let world = build(false)?;
     world.nodes()[1].namespace().run(move || {
         let pairs = Pairs::listen()?;
-        let watch = sight.watch(Wish {
+        let watch = sight.watch(WatchConfig {
             event_bytes: Some(4096),
             ..sight.wish()
         })?;
@@ -62,7 +62,7 @@ pub(crate) fn records_without_takers(sight: Sight) -> Result<(), String> {
         let _pairs = pairs.connect(1)?;
         // Longer each time, until as many batches wait as may.
         for seconds in [2, 4, 8, 16, 32] {
-            let watch = sight.watch(Wish {
+            let watch = sight.watch(WatchConfig {
                 interval: Duration::from_millis(1),
                 ..sight.wish()
             })?;
@@ -85,7 +85,7 @@ pub(crate) fn two_hundred(sight: Sight) -> Result<(), String> {
         let pairs = Pairs::listen()?;
         // Some before the watch begins, the others after.
         let before = pairs.connect(PAIRS / 2)?;
-        let watch = sight.watch(Wish {
+        let watch = sight.watch(WatchConfig {
             interval: Duration::from_millis(20),
             ..sight.wish()
         })?;
@@ -127,7 +127,7 @@ pub(crate) fn a_process_ends(sight: Sight) -> Result<(), String> {
         .stdin(Stdio::piped())
         .spawn()
         .map_err(|error| error.to_string())?;
-    let watch = sight.watch(Wish {
+    let watch = sight.watch(WatchConfig {
         filter: None,
         process: Some(Process { id: child.id() }),
         ..sight.wish()
@@ -146,7 +146,7 @@ pub(crate) fn a_namespace_goes(sight: Sight) -> Result<(), String> {
     let path = folder.path().join("blue");
     std::os::unix::fs::symlink("/proc/thread-self/ns/net", &path).map_err(|e| e.to_string())?;
     let name = path.to_str().ok_or("no name for the namespace")?;
-    let watch = sight.watch(Wish {
+    let watch = sight.watch(WatchConfig {
         namespace: Some(Namespace::named(name)),
         ..sight.wish()
     })?;

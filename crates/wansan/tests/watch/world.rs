@@ -10,7 +10,7 @@ use wansan_lab::emulator::{Config, Direction, Emulator, Port, Route};
 use wansan_lab::world::{TcpSettings, Topology, World};
 use wansan_path::{Capacity, Change, Effects, Limit};
 use wansan_tcp::expression::Expression;
-use wansan_tcp::watch::{Batch, EVENT_BYTES, Next, Unseen, Watch, Way, Wish};
+use wansan_tcp::watch::{Batch, EVENT_BYTES, Next, Unseen, Watch, WatchConfig, Way};
 use wansan_trace::event::{Tcp, TcpEvent};
 use wansan_trace::{Kinds, Recorder, clock};
 
@@ -47,17 +47,17 @@ impl Sight {
     }
 
     /// All connections of [`PORT`], as often as can be.
-    pub(crate) fn wish(self) -> Wish {
-        Wish {
+    pub(crate) fn wish(self) -> WatchConfig {
+        WatchConfig {
             filter: Some(Expression::port(PORT)),
             interval: INTERVAL,
             event_bytes: (self == Sight::Traced).then_some(EVENT_BYTES),
-            ..Wish::default()
+            ..WatchConfig::default()
         }
     }
 
     /// A watch in the calling thread's network namespace.
-    pub(crate) fn watch(self, wish: Wish) -> Result<Watch, String> {
+    pub(crate) fn watch(self, wish: WatchConfig) -> Result<Watch, String> {
         let watch = Watch::start(wish).map_err(|error| error.to_string())?;
         match (self, watch.way()) {
             (Sight::Traced, Way::Traced) | (Sight::Sampled, Way::Sampled { .. }) => Ok(watch),
@@ -237,7 +237,7 @@ pub(crate) fn under_way(
 /// tenth of a second where it is sampled; gives what was told until the connection's end.
 pub(crate) fn watched(
     world: &World,
-    wish: Wish,
+    wish: WatchConfig,
     sight: Sight,
     bytes: usize,
 ) -> Result<Told, String> {

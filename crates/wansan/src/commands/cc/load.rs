@@ -8,7 +8,7 @@ use wansan_tcp::control::{self, Counting, Growth, HighSpeed, Law, Options};
 
 use super::law;
 use super::status::{Counted, Report};
-use crate::commands::{tell, tell_json};
+use crate::commands::{print_json, print_text};
 
 #[derive(Debug, Args)]
 pub(super) struct LoadArgs {
@@ -110,14 +110,14 @@ pub(super) fn run(args: &LoadArgs) -> Result<()> {
     control.keep()?;
     if args.json {
         let users = Counted::now().of(name);
-        return tell_json(&serde_json::to_string_pretty(&Report {
+        return print_json(&serde_json::to_string_pretty(&Report {
             name,
             done: "loaded",
             connections: users.map(|users| users.connections),
             namespaces: users.map(|users| users.namespaces),
         })?);
     }
-    tell(|out| {
+    print_text(|out| {
         writeln!(
             out,
             "{name} is loaded, until `wansan cc unload {name}` or the machine's restart"

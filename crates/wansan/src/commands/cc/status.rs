@@ -10,7 +10,7 @@ use wansan_tcp::{congestion, ece};
 use wansan_trace::units::format_number;
 
 use crate::commands::grid::{grid, right};
-use crate::commands::{remark, tell, tell_json};
+use crate::commands::{print_json, print_text, remark};
 
 /// Windows at which `show` says what HighSpeed TCP's law makes of them, in segments.
 const WINDOWS: [f64; 6] = [38.0, 100.0, 1_000.0, 10_000.0, 83_000.0, 200_000.0];
@@ -72,7 +72,7 @@ pub(super) fn list(json: bool) -> Result<()> {
     }
     let listed = listed(known.as_deref().unwrap_or_default(), &Counted::now())?;
     if json {
-        return tell_json(&serde_json::to_string_pretty(&listed)?);
+        return print_json(&serde_json::to_string_pretty(&listed)?);
     }
     let mut table = grid(["name", "law", "state", "any process", "connections"]);
     for control in &listed {
@@ -86,7 +86,7 @@ pub(super) fn list(json: bool) -> Result<()> {
         ]);
     }
     right(&mut table, [4]);
-    tell(|out| writeln!(out, "{table}"))
+    print_text(|out| writeln!(out, "{table}"))
 }
 
 /// Ours, then the kernel's own.
@@ -162,7 +162,7 @@ pub(super) fn show(law: Law, json: bool) -> Result<()> {
     let status = control::show(law)?;
     let connections = Counted::now().connections(law.name());
     if json {
-        return tell_json(&serde_json::to_string_pretty(&Shown {
+        return print_json(&serde_json::to_string_pretty(&Shown {
             name: law.name(),
             law: law.source(),
             state: in_word(status.state),
@@ -170,7 +170,7 @@ pub(super) fn show(law: Law, json: bool) -> Result<()> {
             options: status.options.map(|options| shown(law, &options)),
         })?);
     }
-    tell(|out| out.write_all(in_words(&status, connections).as_bytes()))
+    print_text(|out| out.write_all(in_words(&status, connections).as_bytes()))
 }
 
 fn shown(law: Law, options: &Options) -> ShownOptions {

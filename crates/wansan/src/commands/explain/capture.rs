@@ -13,7 +13,7 @@ use wansan_insight::capture::{
 };
 
 use super::stalls;
-use crate::commands::{tell, tell_json};
+use crate::commands::{print_json, print_text};
 
 /// Everything that is printed with `--json`.
 #[derive(Serialize)]
@@ -46,9 +46,9 @@ pub(super) fn explain(file: &Path, json: bool) -> Result<ExitCode> {
         summary,
     };
     if json {
-        tell_json(&serde_json::to_string_pretty(&explanation)?)?;
+        print_json(&serde_json::to_string_pretty(&explanation)?)?;
     } else {
-        tell(|out| print(out, file, &explanation))?;
+        print_text(|out| print(out, file, &explanation))?;
     }
     Ok(ExitCode::SUCCESS)
 }

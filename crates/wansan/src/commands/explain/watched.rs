@@ -14,7 +14,7 @@ use wansan_insight::window::Window;
 use wansan_trace::event::Tcp;
 use wansan_trace::file::{Dropped, Table};
 
-use crate::commands::{tell, tell_json};
+use crate::commands::{print_json, print_text};
 
 /// Everything that is printed with `--json`.
 #[derive(Serialize)]
@@ -33,9 +33,9 @@ pub(super) fn explain(folder: &Path, table: &Table<Tcp>, json: bool) -> Result<E
         dropped: &table.dropped,
     };
     if json {
-        tell_json(&serde_json::to_string_pretty(&explanation)?)?;
+        print_json(&serde_json::to_string_pretty(&explanation)?)?;
     } else {
-        tell(|out| print(out, folder, &explanation))?;
+        print_text(|out| print(out, folder, &explanation))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -77,9 +77,9 @@ pub(super) fn explain_cells(cells: &[CellTcp<'_>], json: bool) -> Result<ExitCod
         })
         .collect();
     if json {
-        tell_json(&serde_json::to_string_pretty(&cells)?)?;
+        print_json(&serde_json::to_string_pretty(&cells)?)?;
     } else {
-        tell(|out| cells.iter().try_for_each(|cell| print_cell(out, cell)))?;
+        print_text(|out| cells.iter().try_for_each(|cell| print_cell(out, cell)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

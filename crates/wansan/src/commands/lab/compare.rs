@@ -13,7 +13,7 @@ use wansan_lab::record::{
 
 use super::text;
 use crate::commands::grid::{grid, right};
-use crate::commands::{tell, tell_json};
+use crate::commands::{print_json, print_text};
 
 #[derive(Debug, Args)]
 pub(super) struct CompareArgs {
@@ -42,9 +42,9 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
     }
     let comparison = record::compare(&first, &second)?;
     if args.json {
-        tell_json(&serde_json::to_string_pretty(&comparison)?)?;
+        print_json(&serde_json::to_string_pretty(&comparison)?)?;
     } else {
-        tell(|out| out.write_all(page(&comparison).as_bytes()))?;
+        print_text(|out| out.write_all(page(&comparison).as_bytes()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use wansan_lab::record::{CellTable, StoredRun};
 
-use crate::commands::tell_json;
+use crate::commands::print_json;
 
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
@@ -66,7 +66,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode> {
             "run": run.name(), "file": args.out, "rows": run.results.cells.len(),
             "columns": columns,
         });
-        tell_json(&said.to_string())?;
+        print_json(&said.to_string())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `wansan lab list`: the runs that there are.
+//! `wansan lab list`: lists runs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use wansan_lab::record::{self, StoredRun};
 use wansan_lab::run::control;
 
 use crate::commands::grid::{grid, right};
-use crate::commands::{remark, tell, tell_json};
+use crate::commands::{print_json, print_text, remark};
 
 #[derive(Debug, Args)]
 pub(super) struct ListArgs {
@@ -54,11 +54,11 @@ pub(super) fn run(args: &ListArgs) -> Result<ExitCode> {
         }
     }
     if args.json {
-        tell_json(&serde_json::to_string_pretty(&listed)?)?;
+        print_json(&serde_json::to_string_pretty(&listed)?)?;
     } else if listed.is_empty() {
-        tell(|out| writeln!(out, "no runs in {}", args.runs.display()))?;
+        print_text(|out| writeln!(out, "no runs in {}", args.runs.display()))?;
     } else {
-        tell(|out| writeln!(out, "{}", table(&listed)))?;
+        print_text(|out| writeln!(out, "{}", table(&listed)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use wansan_lab::plan::Phase;
 use wansan_lab::record::StoredRun;
 
 use super::{conclude, text};
-use crate::commands::{tell, tell_json};
+use crate::commands::{print_json, print_text};
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
@@ -27,10 +27,10 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode> {
     let run = StoredRun::find(&args.runs, &args.run)?;
     if args.json {
         let results = std::fs::read_to_string(run.folder.join("results.json"))?;
-        tell_json(&results)?;
+        print_json(&results)?;
         return Ok(ExitCode::SUCCESS);
     }
-    tell(|out| {
+    print_text(|out| {
         let results = &run.results;
         let quick = if results.quick { " (quick form)" } else { "" };
         writeln!(out, "{}{quick}\n", results.title)?;

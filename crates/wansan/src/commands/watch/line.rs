@@ -11,7 +11,7 @@ use wansan_trace::time::duration_ns;
 
 use super::board::{Board, Entry};
 use super::sink::Sink;
-use crate::commands::{is_heard, tell_json, tell_json_heard};
+use crate::commands::{is_read, print_json, try_print_json};
 
 /// One line.
 #[derive(Serialize)]
@@ -139,22 +139,22 @@ pub(super) struct Lines {
 
 impl Sink for Lines {
     fn began(&mut self, way: &Way, interval: Duration) -> Result<()> {
-        tell_json(&serde_json::to_string(&Line::watch(way, interval))?)
+        print_json(&serde_json::to_string(&Line::watch(way, interval))?)
     }
 
     fn batch(&mut self, batch: &Batch) -> Result<bool> {
         let text = lines(&mut self.board, &mut self.unseen, batch)?;
-        Ok(text.is_empty() || tell_json_heard(&text)?)
+        Ok(text.is_empty() || try_print_json(&text)?)
     }
 
     /// As long as nothing happens, nothing is written that would tell.
     fn idle(&mut self) -> Result<bool> {
-        Ok(is_heard())
+        Ok(is_read())
     }
 
     fn ended(&mut self, over: Option<&Ending>) -> Result<()> {
         let why = over.map_or_else(|| "told to end".to_owned(), ToString::to_string);
-        tell_json(&serde_json::to_string(&Line::Over { why })?)
+        print_json(&serde_json::to_string(&Line::Over { why })?)
     }
 }
 

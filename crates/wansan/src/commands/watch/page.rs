@@ -160,7 +160,7 @@ fn speak(mut stream: TcpStream, greeting: &str, messages: &Receiver<Arc<str>>) -
 }
 
 impl Audience {
-    fn tell(&mut self, text: String) {
+    fn send(&mut self, text: String) {
         if text.is_empty() {
             return;
         }
@@ -212,7 +212,7 @@ impl Sink for Page {
             self.unseen = batch.unseen;
             text.push_str(&message(&Line::unseen(batch.time.ns(), &self.unseen))?);
         }
-        audience.tell(text);
+        audience.send(text);
         Ok(true)
     }
 
@@ -228,14 +228,14 @@ impl Sink for Page {
                 time_ns: self.board.time.ns(),
                 connections: self.board.entries.values().map(Now::of).collect(),
             };
-            audience.tell(message(&frame)?);
+            audience.send(message(&frame)?);
         }
         Ok(true)
     }
 
     fn ended(&mut self, over: Option<&Ending>) -> Result<()> {
         let why = over.map_or_else(|| "told to end".to_owned(), ToString::to_string);
-        locked(&self.audience).tell(message(&Line::Over { why })?);
+        locked(&self.audience).send(message(&Line::Over { why })?);
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 
 use self::told::Told;
-use crate::commands::{is_heard, remark, tell_heard, tell_json_heard};
+use crate::commands::{is_read, remark, try_print, try_print_json};
 
 /// A relay is asked no more often.
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
@@ -53,8 +53,8 @@ pub(super) fn watch(
         };
         for line in lines {
             let heard = match json {
-                true => tell_json_heard(&line)?,
-                false => tell_heard(|out| writeln!(out, "{line}"))?,
+                true => try_print_json(&line)?,
+                false => try_print(|out| writeln!(out, "{line}"))?,
             };
             if !heard {
                 return Ok(ExitCode::SUCCESS);
@@ -63,7 +63,7 @@ pub(super) fn watch(
         before = Some(told);
         let next = last + interval.max(LEAST_INTERVAL);
         while Instant::now() < next {
-            if stop.load(Ordering::Relaxed) || !is_heard() {
+            if stop.load(Ordering::Relaxed) || !is_read() {
                 return Ok(ExitCode::SUCCESS);
             }
             thread::sleep(Duration::from_millis(20));
