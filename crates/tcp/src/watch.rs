@@ -178,7 +178,7 @@ impl Watch {
     ///
     /// # Errors
     /// [`WatchError`] says what is missing.
-    pub fn start(wish: WatchConfig) -> Result<Watch, WatchError> {
+    pub fn start(config: WatchConfig) -> Result<Watch, WatchError> {
         let (give, batches) = sync_channel(WAITING_BATCHES);
         let (ready, began) = sync_channel(1);
         let stop = Arc::new(AtomicBool::new(false));
@@ -186,7 +186,7 @@ impl Watch {
         let thread = std::thread::Builder::new()
             .name("watch".to_owned())
             // Namespaces are entered by threads, so this one opens everything itself.
-            .spawn(move || match Sampler::open(wish) {
+            .spawn(move || match Sampler::open(config) {
                 Ok(mut sampler) => {
                     let way = sampler.way();
                     if ready.send(Ok(way)).is_ok() {

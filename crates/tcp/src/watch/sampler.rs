@@ -28,7 +28,7 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 
 /// One network namespace's connections, asked about on a grid of times.
 pub(super) struct Sampler {
-    wish: WatchConfig,
+    config: WatchConfig,
     diag: Diag,
     devices: Devices,
     /// What the kernel tells by itself, or why it does not.
@@ -44,27 +44,27 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Enters the namespace and opens what is needed there.
-    pub(super) fn open(wish: WatchConfig) -> Result<Sampler, WatchError> {
-        let sockets = match wish.process {
+    pub(super) fn open(config: WatchConfig) -> Result<Sampler, WatchError> {
+        let sockets = match config.process {
             Some(process) => process.sockets()?,
             None => HashSet::new(),
         };
-        let of_process = wish.process.map(|p| Namespace::of_process(p.id));
-        if let Some(namespace) = wish.namespace.as_ref().or(of_process.as_ref()) {
+        let of_process = config.process.map(|p| Namespace::of_process(p.id));
+        if let Some(namespace) = config.namespace.as_ref().or(of_process.as_ref()) {
             namespace.enter()?;
         }
         let devices = Devices::open().map_err(WatchError::Devices)?;
         let mut diag = Diag::open()?;
         // A kernel or a filter that does not work is told before anything else.
-        diag.dump(wish.filter.as_ref())?;
-        let events = match wish.event_bytes {
+        diag.dump(config.filter.as_ref())?;
+        let events = match config.event_bytes {
             Some(bytes) => Events::open(bytes).map_err(|error| error.to_string()),
             None => Err("tracing was not asked for".to_owned()),
         };
         let now = clock::now();
         Ok(Sampler {
             tracker: Tracker::new(events.is_err()),
-            wish,
+            config,
             diag,
             devices,
             events,
@@ -119,12 +119,12 @@ impl Sampler {
     }
 
     fn take(&mut self, traced: &[Traced]) {
-        let wish = &self.wish;
+        let config = &self.config;
         for event in traced {
             self.tracker.traced(event, |local, remote| {
                 // Whose socket it is shows when all connections are looked through.
-                wish.process.is_none()
-                    && wish
+                config.process.is_none()
+                    && config
                         .filter
                         .as_ref()
                         .is_none_or(|filter| filter.matches(local, remote))
@@ -137,9 +137,9 @@ impl Sampler {
         if time >= self.discovery_due {
             self.discover(time)?;
             // Whose socket it is, no event tells.
-            let told = self.events.is_ok() && self.wish.process.is_none();
+            let told = self.events.is_ok() && self.config.process.is_none();
             let least = if told { DISCOVERY_WHEN_TOLD } else { DISCOVERY };
-            self.discovery_due = self.due + self.wish.interval.max(least);
+            self.discovery_due = self.due + self.config.interval.max(least);
             return Ok(());
         }
         let known = self.tracker.connections();
@@ -167,7 +167,7 @@ impl Sampler {
 
     /// Steps to the next time on the grid that is still to come.
     fn advance(&mut self) {
-        let interval_ns = wansan_trace::time::duration_ns(self.wish.interval).max(1);
+        let interval_ns = wansan_trace::time::duration_ns(self.config.interval).max(1);
         let late_ns = (clock::now() - self.due).as_nanos() as u64;
         let steps = late_ns / interval_ns + 1;
         self.unseen.samples += steps - 1;
@@ -177,12 +177,12 @@ impl Sampler {
     /// Looks through all connections.
     fn discover(&mut self, time: Instant) -> Result<(), Ending> {
         // This thread is in it, so it is there as long as the watch is: only its name can go.
-        if let Some(namespace) = self.wish.namespace.as_ref().filter(|n| n.has_gone()) {
+        if let Some(namespace) = self.config.namespace.as_ref().filter(|n| n.has_gone()) {
             let path = namespace.path().to_owned();
             return Err(Ending::NamespaceGone { path });
         }
-        let mut found = self.diag.dump(self.wish.filter.as_ref())?;
-        if let Some(process) = self.wish.process {
+        let mut found = self.diag.dump(self.config.filter.as_ref())?;
+        if let Some(process) = self.config.process {
             match process.sockets() {
                 Ok(sockets) => self.sockets = sockets,
                 Err(ProcessError::Unknown { id }) => return Err(Ending::ProcessEnded { id }),
