@@ -18,7 +18,7 @@
 //! - [`BelowSocket`] puts a cell into numbers.
 //!
 //! An I/O whose stamps or PDUs are not all there, or contradict each other, is not split: the reason
-//! is counted. The rules are in `docs/below-the-socket.md`.
+//! is counted. The rules are in `docs/internals/below-the-socket.md`.
 
 mod chain;
 mod crossings;

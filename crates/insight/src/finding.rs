@@ -1,4 +1,4 @@
-//! What holds the load back, and what to change. `docs/finding.md` says how it is decided.
+//! What holds the load back, and what to change. `docs/internals/finding.md` says how it is decided.
 
 mod advice;
 mod encryption;

@@ -1,5 +1,5 @@
 //! Closed forms of the throughput of one session over two routes of unequal delay, fitted to
-//! measured grids. `docs/model.md` has the equations and where they come from.
+//! measured grids. `docs/internals/model.md` has the equations and where they come from.
 //!
 //! - [`grid`]: what was measured;
 //! - [`published`]: the form of Chishima, Yamaguchi and Oguchi (2008, chapter 6);

@@ -11,7 +11,7 @@
 //!   other connections;
 //! - [`StallUse`] puts the stalls of a cell into numbers.
 //!
-//! The rules are in `docs/stalls.md`. They come from RFC 896 and RFC 1122 §4.2.3 (Nagle's algorithm,
+//! The rules are in `docs/internals/stalls.md`. They come from RFC 896 and RFC 1122 §4.2.3 (Nagle's algorithm,
 //! delayed acknowledgements, windows), RFC 5681 (slow start, idle connections) and RFC 6298
 //! (retransmission timeouts), not from what one kernel does.
 

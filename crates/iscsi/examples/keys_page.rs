@@ -1,4 +1,4 @@
-//! Prints `docs/keys.md` from the table of keys.
+//! Prints `docs/reference/keys.md` from the table of keys.
 
 fn main() {
     print!("{}", wansan_iscsi::keys::page::page());

@@ -7,7 +7,7 @@
 //! - [`parameters`] are the settings before and after: [`Wanted`] is what this end would like, an
 //!   [`Offer`](negotiation::Offer) is what it said, [`SessionParameters`] and
 //!   [`ConnectionParameters`] are in force;
-//! - [`page`] prints the table as `docs/keys.md`.
+//! - [`page`] prints the table as `docs/reference/keys.md`.
 
 pub mod full_feature;
 pub mod negotiation;

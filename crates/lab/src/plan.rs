@@ -38,7 +38,7 @@
 //! equals = "command_window"
 //! ```
 //!
-//! What a path does to packets, and which keys say it, is in `docs/emulator.md`.
+//! What a path does to packets, and which keys say it, is in `docs/internals/emulator.md`.
 //!
 //! An axis of the sweep may set several parameters alike (`"path.a.delay + path.b.delay" = […]`),
 //! or go through named sets of values:
@@ -65,7 +65,7 @@
 //! ```
 //!
 //! Connections can be split by relays, and streams measured beside sessions or instead of them; then
-//! the plan needs no target (`docs/stream.md`):
+//! the plan needs no target (`docs/how-to/measure-a-path.md`):
 //!
 //! ```toml
 //! [[relay]]

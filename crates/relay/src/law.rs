@@ -12,7 +12,7 @@ use crate::error::RelayError;
 use crate::flow::{CLIENT, TARGET};
 use crate::settings::{EceSettings, ListenerConfig};
 
-/// By what the backlog is held to a time (docs/relay-control.md).
+/// By what the backlog is held to a time (docs/internals/relay-control.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Law {
     /// Nothing: the kernel's buffers grow as they do.

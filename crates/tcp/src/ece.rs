@@ -11,7 +11,7 @@
 //! Only a connection with ECN can have it, which its client has to offer (`net.ipv4.tcp_ecn=1` there)
 //! and the accepting host to take up (`net.ipv4.tcp_ecn` 1 or 2, the kernel's usual one, there). What
 //! such a socket sends itself is governed by Reno (RFC 5681), as `reno` of the kernel, and all of it
-//! is ECN-capable (docs/relay-control.md).
+//! is ECN-capable (docs/internals/relay-control.md).
 
 use wansan_trace::Instant;
 
@@ -41,7 +41,7 @@ pub struct Order {
     pub going_bytes: u64,
     /// How fast they go, in bytes per second.
     pub drain_bytes_per_s: u64,
-    /// When more waits, it is signalled, in bytes, by the law of docs/relay-control.md; 0: never.
+    /// When more waits, it is signalled, in bytes, by the law of docs/internals/relay-control.md; 0: never.
     pub bound_bytes: u64,
     /// What has to be left to wait at the lowest point after a signal, in bytes: where it would be
     /// less, nothing is signalled.

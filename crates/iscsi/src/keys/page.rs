@@ -1,11 +1,11 @@
-//! The table as a page for people: `docs/keys.md`.
+//! The table as a page for people: `docs/reference/keys.md`.
 
 use core::fmt::Write;
 
 use super::parameters::Wanted;
 use super::table::{Key, KeyName, LoginStages, Rule, Scope, Senders, TABLE, Use};
 
-/// The text of `docs/keys.md`; `cargo run -p wansan-iscsi --example keys_page` prints it.
+/// The text of `docs/reference/keys.md`; `cargo run -p wansan-iscsi --example keys_page` prints it.
 #[must_use]
 pub fn page() -> String {
     let mut page = String::from(
@@ -16,7 +16,7 @@ pub fn page() -> String {
          the two:\n\
          \n\
          ```sh\n\
-         cargo run -p wansan-iscsi --example keys_page > docs/keys.md\n\
+         cargo run -p wansan-iscsi --example keys_page > docs/reference/keys.md\n\
          ```\n\
          \n\
          *Sent*: by I (initiator) or T (target); IO = in the login of any connection, LO = of a \
@@ -143,9 +143,9 @@ mod tests {
     #[test]
     fn the_page_in_docs_is_what_the_table_prints() {
         assert!(
-            super::page() == include_str!("../../../../docs/keys.md"),
-            "docs/keys.md is out of date; run: \
-             cargo run -p wansan-iscsi --example keys_page > docs/keys.md"
+            super::page() == include_str!("../../../../docs/reference/keys.md"),
+            "docs/reference/keys.md is out of date; run: \
+             cargo run -p wansan-iscsi --example keys_page > docs/reference/keys.md"
         );
     }
 }

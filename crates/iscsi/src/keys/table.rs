@@ -195,7 +195,7 @@ pub struct Key {
     pub rule: Rule,
     /// Irrelevant when SessionType=Discovery.
     pub irrelevant_in_discovery: bool,
-    /// What it means, for docs/keys.md.
+    /// What it means, for docs/reference/keys.md.
     pub meaning: &'static str,
 }
 

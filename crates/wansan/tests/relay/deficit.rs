@@ -1,4 +1,4 @@
-//! The smallest backlog that a cut of the sender does not use up, as docs/relay-control.md has it: a
+//! The smallest backlog that a cut of the sender does not use up, as docs/internals/relay-control.md has it: a
 //! receiver drains at a set rate and asks its sender by ECE to slow down whenever so much waits.
 
 use std::collections::VecDeque;

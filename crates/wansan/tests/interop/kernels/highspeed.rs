@@ -65,7 +65,7 @@ kinds = ["io", "tcp"]
 memory = "16MiB"
 "#;
 
-/// The kernel's module counts an ACK as one packet, however many it acknowledges (docs/congestion-control.md),
+/// The kernel's module counts an ACK as one packet, however many it acknowledges (docs/internals/congestion-control.md),
 /// so its window is below the law's by as much as ACKs stretch, which the run has counted.
 fn beside_the_kernels() -> Result<(), Stop> {
     ebpf::available().map_err(|reason| Stop::NotRun(reason.to_string()))?;
