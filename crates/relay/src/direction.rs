@@ -3,7 +3,7 @@
 //!
 //! What comes is read into a piece of memory and written from there. Where a whole piece came at
 //! once, the next bytes go through a pipe by splice(2) instead, which moves references to the
-//! packets' memory and copies nothing (docs/how-to/relay-connections.md has what each costs). What the receiving side
+//! packets' memory and copies nothing (docs/internals/relay.md has what each costs). What the receiving side
 //! does not take is held up to a bound, the pipe's bytes before those in pieces. Where the relay may
 //! take no more memory it holds nothing: it looks at bytes without taking them from the socket, and
 //! takes as many as the other side took.

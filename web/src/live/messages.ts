@@ -1,4 +1,4 @@
-/** What `wansan watch --web` sends on /events; docs/how-to/watch-connections.md has the lines in full. */
+/** What `wansan watch --web` sends on /events; docs/reference/watch.md has the lines in full. */
 
 import type { Tcp } from "../records";
 

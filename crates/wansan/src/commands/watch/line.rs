@@ -1,4 +1,4 @@
-//! What is seen as lines of JSON; docs/how-to/watch-connections.md says what they hold.
+//! What is seen as lines of JSON; docs/reference/watch.md says what they hold.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_document_says_what_every_line_holds() {
-        let document = include_str!("../../../../../docs/how-to/watch-connections.md");
+        let document = include_str!("../../../../../docs/reference/watch.md");
         let section = document
             .split("\n## ")
             .find(|s| s.starts_with("Lines of JSON"));
