@@ -233,6 +233,11 @@ impl TargetDevice {
 
     fn end_tasks(&self, place: usize, by: NexusId, change: impl FnOnce(&mut State)) -> Fence {
         let fence = self.common.change(|state, _| {
+            // A function of a session that another one has replaced, and whose end its thread has not
+            // seen yet, must not end tasks of the new one (RFC 7143 §6.3.5).
+            if state.is_replaced(by) {
+                return Fence::default();
+            }
             change(state);
             state.abort(place, |known| known.id != by);
             state.fence(place, |other| other != by)

@@ -197,6 +197,12 @@ impl State {
         fence
     }
 
+    /// Whether another session has taken the place of this nexus.
+    pub(super) fn is_replaced(&self, id: NexusId) -> bool {
+        let mut nexuses = self.nexuses.iter();
+        nexuses.any(|nexus| nexus.id == id && nexus.replaced)
+    }
+
     /// What holds at the unit at `place` for a nexus.
     fn view(&self, place: usize, id: NexusId, port: &InitiatorPort) -> View {
         let unit = &self.units[place];
