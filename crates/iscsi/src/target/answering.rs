@@ -8,7 +8,7 @@ use super::answered::{Outcome, Told};
 use super::connection::Link;
 use super::incoming::FLUSH_NOTHING;
 use super::layout::Layout;
-use super::session::Core;
+use super::session::{Core, Session};
 use super::task::{Refusal, Repeat, Stage, Task};
 use crate::scsi::{Answer, Sense};
 use crate::text::exchange::Message;
@@ -319,6 +319,12 @@ impl Core {
         self.send_nop(link, task_tag, transfer_tag, link.stat_sn, &[], now, trace);
     }
 
+    /// Tells ExpCmdSN and MaxCmdSN, and wants no answer (§11.19).
+    fn send_window(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
+        let (task_tag, transfer_tag) = (RESERVED_TASK_TAG, RESERVED_TAG);
+        self.send_nop(link, task_tag, transfer_tag, link.stat_sn, &[], now, trace);
+    }
+
     pub(super) fn send_pong(
         &mut self,
         link: &mut Link,
@@ -479,5 +485,20 @@ impl Core {
         let mut bhs = [0; BHS_BYTES];
         reject.emit(&mut bhs);
         self.push_answer(link, &bhs, rejected, None, now, trace);
+    }
+}
+
+impl Session {
+    /// Tells the initiator that a window that was closed has opened. Where tasks end without an answer
+    /// no other PDU says so, and the initiator would wait until it has a reason to ask.
+    pub(super) fn announce_window(&mut self, was_closed: bool, now: Instant, trace: &mut Recorder) {
+        let Session { core, connections } = self;
+        let mut links = connections.iter_mut().flatten().map(|one| &mut one.link);
+        if was_closed
+            && !core.window.is_closed()
+            && let Some(link) = links.find(|link| link.lost_until.is_none())
+        {
+            core.send_window(link, now, trace);
+        }
     }
 }

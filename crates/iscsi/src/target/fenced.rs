@@ -49,8 +49,10 @@ impl Core {
 impl Session {
     /// Applies the changes of other sessions.
     pub(super) fn refresh(&mut self, now: Instant, trace: &mut Recorder) {
+        let was_closed = self.core.window.is_closed();
         if self.core.refresh(now, trace) {
             self.management_done(now, trace);
+            self.announce_window(was_closed, now, trace);
         }
     }
 

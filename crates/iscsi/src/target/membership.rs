@@ -139,6 +139,7 @@ impl Session {
         };
         let cid = link.id;
         let rest = link.transmitter.pending().to_vec();
+        let was_closed = self.core.window.is_closed();
         self.core.places[place].cid = None;
         let farewell = self.core.places[place].farewell;
         if self.core.parameters.error_recovery_level < 2 || farewell == Farewell::Closed {
@@ -159,6 +160,7 @@ impl Session {
         }
         // Functions may have waited for tasks, and writes for memory.
         self.management_done(now, trace);
+        self.announce_window(was_closed, now, trace);
         rest
     }
 

@@ -520,9 +520,11 @@ impl Session {
             .get(&task)
             .is_some_and(|task| matches!(task.stage, Stage::Aborted));
         if aborted {
+            let was_closed = self.core.window.is_closed();
             self.core.end_silently(task, answered, trace);
             self.core.left_behind.retain(|left| *left != task);
             self.management_done(answered, trace);
+            self.announce_window(was_closed, answered, trace);
         }
         aborted
     }
