@@ -422,7 +422,10 @@ impl Oracle {
         let attempt = &mut self.commands.attempts[number as usize];
         attempt.over = true;
         let session = attempt.nexus.session as usize;
+        let unit = usize::from(attempt.unit);
         self.sessions[session].open.retain(|open| *open != number);
+        // An answer that was lost may have reported a unit attention.
+        self.units[unit].attentions[session].blur();
     }
 
     /// An attempt will have no answer, and may or may not have been executed.
