@@ -23,25 +23,25 @@ enum Command {
     Target(commands::target::TargetArgs),
     /// Load a disk over iSCSI and measure it
     Bench(commands::bench::BenchArgs),
-    /// Log in to a disk, and say what was negotiated and what of it hurts on a long path
+    /// Log in to a disk and report which negotiated values limit it on a long path
     InitiatorCheck(commands::initiator_check::InitiatorCheckArgs),
-    /// Split TCP connections, each side with a TCP of its own
+    /// Relay TCP: split each connection in two, with separate TCP settings per side
     Relay(commands::relay::RelayArgs),
-    /// Measure TCP streams: throughput, latency by marks in them, fairness
+    /// Measure TCP streams: throughput, latency (by in-band marks), fairness
     Stream(commands::stream::StreamArgs),
-    /// Watch TCP connections: windows, round trips, what limits them, congestion events
+    /// Watch TCP connections: windows, RTTs, what limits them, congestion events
     Watch(commands::watch::WatchArgs),
-    /// Run experiments in networks of this one computer
+    /// Run experiments on networks emulated on this computer
     Lab(commands::lab::LabArgs),
-    /// Give the kernel congestion controls of our own
+    /// Load wansan's TCP congestion control algorithms into the kernel
     Cc(commands::cc::CcArgs),
-    /// Look at the paths of a lab that runs, and change them
+    /// Show or change the paths of a running lab
     Path(commands::path::PathArgs),
-    /// Say again what held a run back, from its files
+    /// Explain what limited a run, from its records
     Explain(commands::explain::ExplainArgs),
-    /// Fit closed forms of throughput to a run, and say which is nearer to it
+    /// Fit closed-form throughput models to a run and compare their errors
     Model(commands::model::ModelArgs),
-    /// Serve one router's ends of WireGuard tunnels, told on standard input; the lab starts it
+    /// Run one router's WireGuard endpoints, configured on standard input; started by the lab
     #[command(hide = true)]
     Wireguard,
 }

@@ -20,10 +20,10 @@ use super::{print_json, print_text, remark};
 /// Arguments of `wansan bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// What to do; a mix is seven reads to three writes
+    /// Operation; a mix is 70 % reads and 30 % writes
     #[arg(long, value_enum, default_value = "read")]
     op: Op,
-    /// In which order
+    /// Access pattern
     #[arg(long, value_enum, default_value = "random")]
     pattern: Order,
     /// Size of one I/O
@@ -35,7 +35,7 @@ pub(crate) struct BenchArgs {
         value_parser = block
     )]
     block: u32,
-    /// I/Os to keep in flight
+    /// I/Os to keep in flight (queue depth)
     #[arg(
         long,
         value_name = "N",
@@ -44,8 +44,8 @@ pub(crate) struct BenchArgs {
         value_parser = clap::value_parser!(u32).range(1..=65_536)
     )]
     parallel: u32,
-    /// Ask for the next I/Os only when all of the last are done, as one read() after the other of
-    /// a raw device does
+    /// Submit I/Os in batches: the next only when all of the last are done, like back-to-back
+    /// read() calls on a raw device
     #[arg(long, conflicts_with = "rate")]
     batch: bool,
     /// How long to measure [default: 5s]
@@ -57,7 +57,7 @@ pub(crate) struct BenchArgs {
         conflicts_with = "count"
     )]
     time: Option<Duration>,
-    /// How many I/Os to measure, instead of a time
+    /// Number of I/Os to measure, instead of a time
     #[arg(
         long,
         value_name = "N",
@@ -74,8 +74,8 @@ pub(crate) struct BenchArgs {
         value_parser = units::parse_duration
     )]
     warmup: Duration,
-    /// How long the I/Os under way at the end may go without any connection, beside an attempt to come
-    /// back, before they are given up [default: as long as --replacement-timeout]
+    /// How long I/Os still in flight at the end may wait without any connection, not counting a
+    /// reconnect attempt, before they are abandoned [default: --replacement-timeout]
     #[arg(
         long,
         value_name = "TIME",
@@ -83,19 +83,19 @@ pub(crate) struct BenchArgs {
         value_parser = units::parse_duration
     )]
     drain: Option<Duration>,
-    /// Ask for this many I/Os per second, evenly spaced, instead of as many as come back
+    /// Submit this many I/Os per second, evenly spaced, instead of one for each completed
     #[arg(long, value_name = "IOPS", allow_hyphen_values = true, value_parser = rate)]
     rate: Option<f64>,
-    /// Seed of the order and of the content
+    /// Seed of the access order and of the data written
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Compare what is read: reads with what `--op write --verify` with the same seed and block has
-    /// left, writes and mixes with what they have written themselves. WRITES DESTROY what is on the
-    /// disk, as always
+    /// Verify the data read: reads against what `--op write --verify` wrote with the same seed and
+    /// block size, writes and mixes against their own writes. WRITES DESTROY the data on the disk,
+    /// as always
     #[arg(long)]
     verify: bool,
-    /// Say when it is logged in, and begin when standard input has a line or ends: so several can
-    /// begin together
+    /// Report when logged in, and start on a line or end of file on standard input, so that several
+    /// can start together
     #[arg(long)]
     hold: bool,
     #[command(flatten)]

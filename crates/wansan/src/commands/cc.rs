@@ -21,29 +21,29 @@ pub(crate) struct CcArgs {
 
 #[derive(Debug, Subcommand)]
 enum CcCommand {
-    /// Print which congestion controls there are, the kernel's own too
+    /// List congestion controls, wansan's and the kernel's
     List(ListArgs),
-    /// Load one into the kernel, where it stays until it is unloaded
+    /// Load one of wansan's into the kernel, where it stays until unloaded
     Load(load::LoadArgs),
-    /// Take one that was loaded from the kernel; connections that use it keep it until they close
+    /// Unload one of wansan's; connections that use it keep it until they close
     Unload(NameArgs),
-    /// Print what one of ours was loaded with, and who uses it
+    /// Show the parameters of one of wansan's, and how many connections use it
     Show(NameArgs),
 }
 
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// Print an object for each
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 struct NameArgs {
-    /// Which: wansan_reno, wansan_hstcp, wansan_scal or wansan_vegas
+    /// Congestion control: wansan_reno, wansan_hstcp, wansan_scal or wansan_vegas
     #[arg(value_parser = law)]
     name: Law,
-    /// Print an object
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -9,23 +9,23 @@ use serde::Deserialize;
 use wansan_iscsi::login::chap::{Account, Algorithm, InitiatorAccounts, TargetAccounts};
 use wansan_san::secret_file::{read_account, read_accounts};
 
-/// Who proves what. The same names mean the same on both ends.
+/// CHAP in both directions. The same options mean the same at both ends.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "CHAP (RFC 7143 §12.1.3)")]
 pub(super) struct ChapArgs {
-    /// The name that the initiator proves to be its own
+    /// CHAP name with which the initiator authenticates itself
     #[arg(long, value_name = "NAME", requires = "chap_secret_file")]
     pub(super) chap_user: Option<String>,
-    /// A file with that name's secret, 12 bytes or more, which only its owner can read
+    /// File with that name's secret, at least 12 bytes, readable only by its owner
     #[arg(long, value_name = "PATH", requires = "chap_user")]
     pub(super) chap_secret_file: Option<PathBuf>,
-    /// The name that the target has to prove to be its own, if it has to
+    /// Mutual CHAP: name with which the target must authenticate itself
     #[arg(long, value_name = "NAME", requires = "target_chap_secret_file")]
     pub(super) target_chap_user: Option<String>,
-    /// A file with that name's secret, which must be another
+    /// File with that name's secret, which must differ from the initiator's
     #[arg(long, value_name = "PATH", requires = "target_chap_user")]
     pub(super) target_chap_secret_file: Option<PathBuf>,
-    /// Hash functions that are allowed; the initiator offers them in this order
+    /// Hash algorithms to allow; the initiator offers them in this order
     #[arg(
         long = "chap-algorithms",
         value_name = "LIST",

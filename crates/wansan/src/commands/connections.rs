@@ -13,7 +13,7 @@ use wansan_trace::units;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connections (RFC 7143 §4.2.1)")]
 pub(super) struct ConnectionArgs {
-    /// Connections of the session (MC/S), all to the portal of the URL
+    /// Connections in the session (MC/S), all to the portal in the URL
     #[arg(
         long,
         value_name = "N",
@@ -23,16 +23,16 @@ pub(super) struct ConnectionArgs {
         conflicts_with = "route"
     )]
     connections: u16,
-    /// One connection of the session: from which address, and port, to which portal; give it once
-    /// for each. 0.0.0.0 and [::] leave the address to the kernel. The URL still names the target
+    /// Source address and portal of one connection of the session; repeat for each connection. With
+    /// 0.0.0.0 or [::] the kernel picks the source address. The URL still names the target
     #[arg(long, value_name = "SRC[:PORT]→DST[:PORT]")]
     route: Vec<Route>,
-    /// Which connection takes the next command: the next in turn, the one with the fewest commands
-    /// under way, or the one with the least data under way
+    /// Which connection carries the next command: the next in turn, the one with the fewest
+    /// commands in flight, or the one with the fewest bytes in flight
     #[arg(long, value_name = "HOW", default_value = "least-in-flight")]
     schedule: Sharing,
-    /// What is recovered without a new session: nothing, lost PDUs, or lost PDUs and connections.
-    /// The target may grant less
+    /// ErrorRecoveryLevel to offer, that is what is recovered without a new session: 0 nothing, 1
+    /// lost PDUs, 2 lost PDUs and connections. The target may agree to less
     #[arg(
         long,
         value_name = "LEVEL",
@@ -41,8 +41,7 @@ pub(super) struct ConnectionArgs {
         value_parser = clap::value_parser!(u8).range(0..=2)
     )]
     error_recovery_level: u8,
-    /// How long a session that has lost its way to the target may take to come back before its
-    /// I/Os fail; 0s for not at all
+    /// How long to try to re-establish a lost session before its I/Os fail; 0s does not try
     #[arg(
         long,
         value_name = "TIME",

@@ -32,12 +32,12 @@ use super::{print_json, print_text};
 /// Arguments of `wansan explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// A run (its folder, its plan's name for the newest one, or the beginning of its own), one of its
-    /// cells' folders, what `--record` of target, bench or watch has filled, or a capture of iSCSI
-    /// connections (pcap or pcapng)
+    /// A run (its folder, a prefix of its name, or its plan's name for the newest), the folder of
+    /// one of its cells, a folder written by `--record` of target, bench or watch, or a capture of
+    /// iSCSI connections (pcap or pcapng)
     #[arg(value_name = "RUN|FOLDER|CAPTURE")]
     place: PathBuf,
-    /// Where run folders are
+    /// Directory of run folders
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
     /// Print the finding and all numbers as JSON

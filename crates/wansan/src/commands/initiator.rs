@@ -27,10 +27,10 @@ pub(super) struct InitiatorArgs {
         default_value = "iqn.2026-01.net.wansan:bench"
     )]
     initiator_name: String,
-    /// TCP congestion control of the connections, by the kernel's name for it
+    /// TCP congestion control of the connections, by its kernel name
     #[arg(long, value_name = "NAME")]
     congestion_control: Option<String>,
-    /// How long login may take, and logout
+    /// Time limit for login, and for logout
     #[arg(
         long,
         value_name = "TIME",

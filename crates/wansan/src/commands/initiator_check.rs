@@ -23,13 +23,13 @@ use super::{print_json, print_text};
 /// Arguments of `wansan initiator-check`.
 #[derive(Debug, Args)]
 pub(crate) struct InitiatorCheckArgs {
-    /// Judge for a path of this round-trip time [default: the measured one, but 50ms at least]
+    /// Round-trip time of the path to check for [default: the measured one, but at least 50ms]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time_span)]
     rtt: Option<Duration>,
-    /// Judge for a path of this rate
+    /// Rate of the path to check for
     #[arg(long, value_name = "RATE", default_value = "1Gbit/s", allow_hyphen_values = true, value_parser = rate)]
     rate: u64,
-    /// Print what was found as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -33,17 +33,17 @@ pub(crate) struct LabArgs {
 
 #[derive(Debug, Subcommand)]
 enum LabCommand {
-    /// Run a plan: build its worlds, measure every cell, say what holds the system back
+    /// Run a plan: build its networks, measure every cell, report what limits the SAN
     Run(RunArgs),
     /// Check a plan and list its cells without running them
     Check(CheckArgs),
     /// List runs
     List(list::ListArgs),
-    /// Print a run as it was printed when it ended
+    /// Print the results of a run again
     Show(show::ShowArgs),
-    /// Compare two runs cell by cell: differences, and whether they are more than chance
+    /// Compare two runs cell by cell, with confidence intervals of the differences
     Compare(compare::CompareArgs),
-    /// Write a run's cells as a table for other tools
+    /// Export a run's cells as CSV or Parquet
     Export(export::ExportArgs),
 }
 
@@ -51,13 +51,13 @@ enum LabCommand {
 struct RunArgs {
     /// The plan, a TOML file
     plan: PathBuf,
-    /// Run its quick form, as its [quick] says: fewer cells, less time
+    /// Run the plan's quick form, as its [quick] table says: fewer cells, less time
     #[arg(long)]
     quick: bool,
-    /// Where run folders are made
+    /// Directory for run folders
     #[arg(long, value_name = "DIR", default_value = "runs")]
     out: PathBuf,
-    /// Print the content of results.json instead of tables
+    /// Print results.json instead of tables
     #[arg(long)]
     json: bool,
 }
@@ -66,7 +66,7 @@ struct RunArgs {
 struct CheckArgs {
     /// The plan, a TOML file
     plan: PathBuf,
-    /// List the cells of its quick form
+    /// List the cells of the plan's quick form
     #[arg(long)]
     quick: bool,
     /// Print the cells as JSON

@@ -35,16 +35,16 @@ pub(crate) struct ModelArgs {
 
 #[derive(Debug, Subcommand)]
 enum ModelCommand {
-    /// Throughput over two routes of unequal delay: the published form and ours, beside a run that
+    /// Throughput over two routes of unequal delay: fit the published model and ours to a run that
     /// sweeps both delays
     Routes(RoutesArgs),
 }
 
 #[derive(Debug, Args)]
 struct RoutesArgs {
-    /// A run folder, a plan's name (its newest run), or the beginning of a run's name
+    /// A run folder, a plan's name (its newest run), or a prefix of a run's name
     run: String,
-    /// Where run folders are
+    /// Directory of run folders
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
     /// Print all numbers as JSON

@@ -24,34 +24,34 @@ pub(crate) struct PathArgs {
 
 #[derive(Debug, Subcommand)]
 enum PathCommand {
-    /// Print what each direction of each path does, element by element
+    /// Print settings and counters of each path, element by element
     Show(ShowArgs),
-    /// Change paths: all statements at once, or none
+    /// Change paths, all statements atomically
     Set(SetArgs),
 }
 
 #[derive(Debug, Args)]
 struct ShowArgs {
-    /// The run: its folder, its plan's name, or the beginning of its own; the newest one under ./runs
-    /// that runs when left out
+    /// The run: its folder, its plan's name, or a prefix of its own [default: the newest active run
+    /// under ./runs]
     #[arg(long)]
     run: Option<String>,
-    /// Print an object instead of tables
+    /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 struct SetArgs {
-    /// What to change, each in quotes: "upper.delay = 32ms", "upper.back.loss = 1%", "upper down",
-    /// "upper up"
+    /// Changes, each in quotes: "upper.delay = 32ms", "upper.back.loss = 1%", "upper down", "upper
+    /// up"
     #[arg(required = true, value_name = "STATEMENT")]
     statements: Vec<String>,
-    /// The run: its folder, its plan's name, or the beginning of its own; the newest one under ./runs
-    /// that runs when left out
+    /// The run: its folder, its plan's name, or a prefix of its own [default: the newest active run
+    /// under ./runs]
     #[arg(long)]
     run: Option<String>,
-    /// Print an object for each change
+    /// Print one JSON object per change
     #[arg(long)]
     json: bool,
 }

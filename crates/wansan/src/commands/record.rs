@@ -13,13 +13,15 @@ use super::quantity::time_span;
 /// Where to record, and how much.
 #[derive(Debug, Args)]
 pub(super) struct RecordPlace {
-    /// Record into this folder, as Parquet files
+    /// Write trace records to this folder, as Parquet files
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
-    /// The name of this host in the records [default: the program's part: target, initiator, relay, sender or watch]
+    /// This host's name in the records [default: the program's role: target, initiator, relay,
+    /// sender or watch]
     #[arg(long, value_name = "NAME", requires = "record", value_parser = host)]
     host: Option<String>,
-    /// Memory for the records of one thread; what comes after it is counted as dropped
+    /// Memory for the records of each thread; once it is full, further records are dropped and
+    /// counted
     #[arg(
         long,
         value_name = "BYTES",
@@ -34,7 +36,7 @@ pub(super) struct RecordPlace {
 /// How often TCP is asked.
 #[derive(Debug, Args)]
 pub(super) struct TcpInterval {
-    /// How often TCP's own view of each connection is looked at, to be recorded
+    /// Interval at which TCP_INFO of each connection is sampled for the records
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time_span, allow_hyphen_values = true)]
     tcp_interval: Duration,
 }
@@ -51,8 +53,7 @@ impl TcpInterval {
 pub(super) struct RecordArgs {
     #[command(flatten)]
     place: RecordPlace,
-    /// Which records to keep, of io, pdu, tcp, stamp (the kernel's times of what goes through the
-    /// sockets)
+    /// Kinds of records to keep: io, pdu, tcp, stamp (the kernel's socket timestamps)
     #[arg(
         long,
         value_name = "KINDS",

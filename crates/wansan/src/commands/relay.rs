@@ -27,7 +27,7 @@ use super::{one_line, print_json, print_text, remark, service};
 /// Arguments of `wansan relay`.
 #[derive(Debug, Args)]
 pub(crate) struct RelayArgs {
-    /// Relay what this file says, instead of what the other arguments do; SIGHUP has it read again
+    /// Read listeners from this file instead of the other options; SIGHUP reloads it
     #[arg(
         long,
         value_name = "RELAY.TOML",
@@ -37,20 +37,20 @@ pub(crate) struct RelayArgs {
         ]
     )]
     config: Option<PathBuf>,
-    /// Where to listen; port 0 takes a free one
+    /// Listen address; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "config")]
     listen: Option<String>,
-    /// Where flows go; with --transparent which ones are taken, ADDRESS[/PREFIX]:PORT
+    /// Target of the flows; with --transparent, destinations to intercept: ADDRESS[/PREFIX]:PORT
     #[arg(long, value_name = "HOST:PORT", required_unless_present = "config")]
     to: Option<String>,
-    /// Take connections that are routed through this host, and go on in the client's name (TPROXY)
+    /// Intercept connections routed through this host and keep the client's address (TPROXY)
     #[arg(long)]
     transparent: bool,
     /// Install the nftables table and the policy route that transparent listeners need, and remove
-    /// them at the end, instead of printing the commands
+    /// them on exit, instead of printing the commands
     #[arg(long)]
     setup: bool,
-    /// What may be held of each direction of a flow, beside what the kernel's queues hold
+    /// Relay buffer per direction of a flow, in addition to the kernel's socket buffers
     #[arg(
         long,
         value_name = "BYTES",
@@ -59,21 +59,20 @@ pub(crate) struct RelayArgs {
         value_parser = buffer
     )]
     buffer: u32,
-    /// How long bytes may wait in the relay and its sockets' queues [default: as long as they do]
+    /// Bound on the queueing delay in the relay and its sockets' queues [default: none]
     #[arg(long, value_name = "TIME", value_parser = time_span, allow_hyphen_values = true)]
     latency: Option<Duration>,
-    /// By what they are held to --latency: none, window, ece-bound, ece-red or arrival [default:
-    /// arrival where programs can be loaded into the kernel, else window]
+    /// Control law that enforces --latency: none, window, ece-bound, ece-red or arrival [default:
+    /// arrival where eBPF programs can be loaded, else window]
     #[arg(long, value_name = "LAW")]
     law: Option<Law>,
-    /// How long one attempt to connect may take
+    /// Time limit for one connection attempt to the target
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time_span, allow_hyphen_values = true)]
     connect_timeout: Duration,
-    /// Networks that clients may connect from, or single addresses; give it once for each
-    /// [default: all]
+    /// Networks or addresses that clients may connect from; repeat for each [default: all]
     #[arg(long = "allow-network", value_name = "ADDRESS/PREFIX")]
     networks: Vec<Network>,
-    /// Flows at once; more wait in the kernel's queue
+    /// Most concurrent flows; further connections wait in the kernel's accept queue
     #[arg(
         long,
         value_name = "N",
@@ -82,7 +81,7 @@ pub(crate) struct RelayArgs {
         value_parser = clap::value_parser!(u32).range(1..=1_000_000)
     )]
     flows: u32,
-    /// What may be held of all flows together; beyond it, flows go on and nothing is held
+    /// Buffer memory for all flows together; once it is used up, flows continue unbuffered
     #[arg(
         long,
         value_name = "BYTES",
@@ -91,7 +90,7 @@ pub(crate) struct RelayArgs {
         value_parser = parse_bytes
     )]
     memory: u64,
-    /// Threads that carry flows [default: one per core]
+    /// Worker threads that carry flows [default: one per core]
     #[arg(
         long,
         value_name = "N",
@@ -99,7 +98,7 @@ pub(crate) struct RelayArgs {
         value_parser = clap::value_parser!(u16).range(1..=1024)
     )]
     threads: Option<u16>,
-    /// How long flows may take to end by themselves at the end; 0s to reset them at once
+    /// On shutdown, how long to wait for flows to finish; 0s resets them at once
     #[arg(
         long,
         value_name = "TIME",
@@ -108,13 +107,13 @@ pub(crate) struct RelayArgs {
         value_parser = parse_duration
     )]
     drain: Duration,
-    /// Serve counters for Prometheus here, at /metrics; anybody who reaches it may read them. A port
-    /// alone is one of loopback
+    /// Serve Prometheus metrics at this address, under /metrics, without authentication. A port
+    /// alone means loopback
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     tcp: TcpInterval,
-    /// Say what happens in JSON, a line each
+    /// Print events as JSON, one per line
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -129,16 +128,16 @@ pub(crate) struct RelayArgs {
 
 /// Of laws ece-bound and ece-red.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "The laws ece-bound and ece-red")]
+#[command(next_help_heading = "Laws ece-bound and ece-red")]
 struct EceArgs {
-    /// How many bytes may wait [default: what drains in --latency]
+    /// Bound on the backlog, in bytes [default: what drains within --latency]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     ece_bound: Option<u64>,
-    /// Of ece-red: how far below the bound signals begin, with a chance that grows to 1 there [default:
-    /// half of it]
+    /// ece-red only: how far below the bound signalling starts, with a probability that rises to 1
+    /// at the bound [default: half the bound]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     ece_ramp: Option<u64>,
-    /// Decide whenever so many bytes were read [default: after each turn of reading]
+    /// Decide after this many bytes read [default: after each round of reads]
     #[arg(long, value_name = "BYTES", default_value = "0B", hide_default_value = true, value_parser = parse_bytes)]
     ece_every: u64,
 }

@@ -39,10 +39,10 @@ impl Acknowledging {
 
 /// Of both ends.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "When TCP sends (RFC 1122 §4.2.3)")]
+#[command(next_help_heading = "TCP sending (RFC 1122 §4.2.3)")]
 pub(super) struct AckArgs {
-    /// When what the peer sends is acknowledged: as the kernel has it, which lets acknowledgements
-    /// wait for data to go along, or at once
+    /// Delayed ACKs: as the kernel does, which may hold an ACK back for outgoing data, or quick:
+    /// acknowledge at once
     #[arg(long, value_name = "HOW", default_value = "on")]
     delayed_ack: Acknowledging,
 }
@@ -56,16 +56,16 @@ impl AckArgs {
 
 /// Of targets. Each of the other choices makes short reads over a long path slower.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "When TCP sends (RFC 1122 §4.2.3)")]
+#[command(next_help_heading = "TCP sending (RFC 1122 §4.2.3)")]
 pub(super) struct SendingArgs {
-    /// Nagle's algorithm: a short segment waits while another one is not acknowledged
+    /// Nagle's algorithm: hold back a short segment while data is unacknowledged
     #[arg(long, value_name = "ON|OFF", default_value = "off")]
     nagle: Switch,
-    /// Where the status of a read comes: in its last Data-In, which error recovery level 0 allows
-    /// alone, or in a SCSI Response of its own
+    /// How to return the status of a read: in its last Data-In (at error recovery level 0 only), or
+    /// in a separate SCSI Response
     #[arg(long, value_name = "WHERE", default_value = "in-data")]
     status: Status,
-    /// Whether PDUs that wait go to the socket together, or each by itself
+    /// Write queued PDUs to the socket together, instead of one by one
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     join_sends: Switch,
     #[command(flatten)]

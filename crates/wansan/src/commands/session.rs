@@ -6,32 +6,32 @@ use wansan_iscsi::keys::{DigestKind, Wanted};
 
 use super::quantity::bytes_within;
 
-/// What to negotiate for. The defaults fit long paths.
+/// Values to negotiate. The defaults suit long paths.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Negotiation (RFC 7143 §13)")]
 pub(super) struct SessionArgs {
-    /// CRC32C over headers: never, if the other end wants it, or always
+    /// CRC32C header digests: never, only if the peer wants them, or always
     #[arg(long, value_name = "WHEN", default_value = "accept")]
     header_digest: Digest,
-    /// CRC32C over data: never, if the other end wants it, or always
+    /// CRC32C data digests: never, only if the peer wants them, or always
     #[arg(long, value_name = "WHEN", default_value = "accept")]
     data_digest: Digest,
-    /// Data-Out may be sent only when the target asks for it
+    /// InitialR2T: send Data-Out only in answer to an R2T
     #[arg(long, value_name = "YES|NO", default_value = "no")]
     initial_r2t: YesNo,
-    /// Data may come along with a write command
+    /// ImmediateData: allow data in the PDU of a write command
     #[arg(long, value_name = "YES|NO", default_value = "yes")]
     immediate_data: YesNo,
-    /// Most data that may be sent unasked with one command
+    /// FirstBurstLength: most unsolicited data per command
     #[arg(long, value_name = "BYTES", default_value = "256KiB", allow_hyphen_values = true, value_parser = bytes)]
     first_burst: u32,
-    /// Most data in one sequence
+    /// MaxBurstLength: most data in one Data-In or solicited Data-Out sequence
     #[arg(long, value_name = "BYTES", default_value = "1MiB", allow_hyphen_values = true, value_parser = bytes)]
     max_burst: u32,
-    /// Most data in one PDU that this end takes
+    /// MaxRecvDataSegmentLength: most data in one PDU that this end accepts
     #[arg(long, value_name = "BYTES", default_value = "256KiB", allow_hyphen_values = true, value_parser = bytes)]
     max_recv_data_segment: u32,
-    /// R2Ts of one command that may be outstanding at once
+    /// MaxOutstandingR2T: outstanding R2Ts per command
     #[arg(
         long,
         value_name = "N",

@@ -32,25 +32,25 @@ pub(crate) struct StreamArgs {
 
 #[derive(Debug, Subcommand)]
 enum End {
-    /// Send streams to a receiver, and measure them
+    /// Send streams to a receiver and measure them
     Send(SendArgs),
-    /// Take streams, and echo their marks, until SIGINT or SIGTERM
+    /// Receive streams and echo their marks, until SIGINT or SIGTERM
     Receive(ReceiveArgs),
 }
 
 /// Both ends in one process.
 #[derive(Debug, Args)]
 struct BothArgs {
-    /// Be both ends: measure this computer's own TCP, or, with --listen and ADDRESS:PORT, a relay that
-    /// leads from the second to the first
+    /// Run both ends: measure this computer's own TCP, or, with --listen and ADDRESS:PORT, a relay
+    /// that forwards from ADDRESS:PORT to the --listen address
     #[arg(long, required = true)]
     both: bool,
-    /// Where to send to [default: where this process listens itself]
+    /// Address to send to [default: the address this process listens on]
     #[arg(value_name = "ADDRESS:PORT")]
     to: Option<String>,
     #[command(flatten)]
     load: LoadArgs,
-    /// Where to listen; port 0 takes a free one
+    /// Listen address; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     listen: String,
     #[command(flatten)]
@@ -59,7 +59,7 @@ struct BothArgs {
 
 #[derive(Debug, Args)]
 struct SendArgs {
-    /// The receiver, or a relay that leads to one
+    /// The receiver, or a relay that forwards to one
     #[arg(value_name = "ADDRESS:PORT")]
     to: String,
     #[command(flatten)]
@@ -68,7 +68,7 @@ struct SendArgs {
 
 #[derive(Debug, Args)]
 struct LoadArgs {
-    /// Streams at once
+    /// Parallel streams
     #[arg(
         long,
         value_name = "N",
@@ -86,7 +86,7 @@ struct LoadArgs {
         conflicts_with = "bytes"
     )]
     time: Option<Duration>,
-    /// How much each stream sends, instead of a time
+    /// Bytes to send per stream, instead of a time
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = some_bytes)]
     bytes: Option<u64>,
     /// Warm-up, excluded from results
@@ -98,7 +98,7 @@ struct LoadArgs {
         value_parser = parse_duration
     )]
     warmup: Duration,
-    /// Put a mark into every so many bytes
+    /// Distance between marks in the stream
     #[arg(
         long,
         value_name = "BYTES",
@@ -107,21 +107,21 @@ struct LoadArgs {
         value_parser = distance
     )]
     every: u32,
-    /// Congestion control of the streams, by the kernel's name for it
+    /// Congestion control of the streams, by its kernel name
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
-    /// Send buffer of each stream [default: as the kernel tunes it]
+    /// Send buffer of each stream [default: kernel autotuning]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = socket_buffer)]
     send_buffer: Option<u32>,
-    /// What may wait unsent in it, so that latency is that of the path and not of this end's own queue
-    /// [default: all that it holds]
+    /// Most unsent data in the send buffer, so that the latency is the path's and not that of this
+    /// end's own queue [default: the whole buffer]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = unsent)]
     unsent: Option<u32>,
-    /// Send so much in each stream, instead of as much as it takes
+    /// Send at this rate in each stream, instead of as fast as possible
     #[arg(long, value_name = "RATE", allow_hyphen_values = true, value_parser = rate)]
     rate: Option<u64>,
-    /// Say when all streams stand, and begin when standard input has a line or ends: so several can
-    /// begin together
+    /// Report when all streams are connected, and start on a line or end of file on standard input,
+    /// so that several can start together
     #[arg(long)]
     hold: bool,
     #[command(flatten)]
@@ -135,23 +135,23 @@ struct LoadArgs {
 
 #[derive(Debug, Args)]
 struct ReceiveArgs {
-    /// Where to listen; port 0 takes a free one
+    /// Listen address; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: String,
     #[command(flatten)]
     taking: TakingArgs,
-    /// Say what happens in JSON, a line each
+    /// Print events as JSON, one per line
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 struct TakingArgs {
-    /// Receive buffer of each stream, which bounds the window that is offered [default: as the kernel
-    /// tunes it]
+    /// Receive buffer of each stream, which bounds the advertised window [default: kernel
+    /// autotuning]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, value_parser = socket_buffer)]
     receive_buffer: Option<u32>,
-    /// How much is read at once
+    /// Size of one read
     #[arg(
         long,
         value_name = "BYTES",
@@ -160,7 +160,7 @@ struct TakingArgs {
         value_parser = read_at_once
     )]
     read: u32,
-    /// Streams at once; more are turned away
+    /// Most concurrent streams; further ones are refused
     #[arg(
         long,
         value_name = "N",

@@ -46,8 +46,7 @@ pub(super) fn wanted(session: Wanted, max_connections: u16, error_recovery_level
 /// Arguments of `wansan target`.
 #[derive(Debug, Args)]
 pub(crate) struct TargetArgs {
-    /// Serve what this file says, instead of the one target of the other arguments; SIGHUP has it
-    /// read again
+    /// Read the configuration from this file instead of the other options; SIGHUP reloads it
     #[arg(
         long,
         value_name = "TARGET.TOML",
@@ -58,18 +57,18 @@ pub(crate) struct TargetArgs {
         ]
     )]
     config: Option<PathBuf>,
-    /// Where to listen; port 0 takes a free one
+    /// Listen address; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3260")]
     listen: String,
     /// The target's iSCSI name
     #[arg(long, value_name = "IQN", required_unless_present = "config")]
     name: Option<String>,
-    /// A logical unit, numbered from 0 in the order given: memory:SIZE or file:PATH, then
-    /// ,size=SIZE (makes the file) ,content=SEED (of memory: what `wansan bench --verify` expects)
-    /// ,block=512|4096 ,thin ,read-only ,service-time=TIME ,servers=N
+    /// A logical unit, numbered from 0 in the order given: memory:SIZE or file:PATH, then any of
+    /// ,size=SIZE (creates the file) ,content=SEED (memory only: the data that `wansan bench
+    /// --verify` expects) ,block=512|4096 ,thin ,read-only ,service-time=TIME ,servers=N
     #[arg(long = "lun", value_name = "STORE", required_unless_present = "config")]
     luns: Vec<LunSpec>,
-    /// Commands of one session that may be in hand at once
+    /// Command window: commands per session in progress at once
     #[arg(
         long,
         value_name = "N",
@@ -78,7 +77,7 @@ pub(crate) struct TargetArgs {
         value_parser = clap::value_parser!(u32).range(1..=65_536)
     )]
     command_window: u32,
-    /// Connections of one session (MC/S)
+    /// Connections per session (MC/S)
     #[arg(
         long,
         value_name = "N",
@@ -87,8 +86,8 @@ pub(crate) struct TargetArgs {
         value_parser = clap::value_parser!(u16).range(1..=1024)
     )]
     max_connections: u16,
-    /// Highest error recovery level that is agreed to: what is lost inside a connection is sent
-    /// again (1), tasks move from a lost connection to another (2)
+    /// Highest ErrorRecoveryLevel to agree to: 1 recovers PDUs lost within a connection, 2 also
+    /// reassigns tasks of a lost connection to another
     #[arg(
         long,
         value_name = "LEVEL",
@@ -106,12 +105,12 @@ pub(crate) struct TargetArgs {
         value_parser = clap::value_parser!(u16).range(1..=1024)
     )]
     threads: u16,
-    /// TCP congestion control of the connections, by the kernel's name for it
+    /// TCP congestion control of the connections, by its kernel name
     #[arg(long, value_name = "NAME")]
     congestion_control: Option<String>,
     #[command(flatten)]
     tcp: TcpInterval,
-    /// How long initiators that are asked to log out at the end may take; 0s to ask nobody
+    /// On shutdown, how long to wait for initiators to log out on request; 0s requests none
     #[arg(
         long,
         value_name = "TIME",
@@ -120,23 +119,21 @@ pub(crate) struct TargetArgs {
         value_parser = units::parse_duration
     )]
     drain: Duration,
-    /// Serve counters for Prometheus here, at /metrics; anybody who reaches it may read them
+    /// Serve Prometheus metrics at this address, under /metrics, without authentication
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// Say what happens in JSON, a line each
+    /// Print events as JSON, one per line
     #[arg(long)]
     json: bool,
-    /// Initiators that may use the target: a name, or how names begin and a *; give it once for
-    /// each [default: all]
+    /// Initiators that may log in: a name, or a prefix and a *; repeat for each [default: all]
     #[arg(long = "allow-initiator", value_name = "IQN")]
     initiators: Vec<NamePattern>,
-    /// Networks that initiators may connect from, or single addresses; give it once for each
-    /// [default: all]
+    /// Networks or addresses that initiators may connect from; repeat for each [default: all]
     #[arg(long = "allow-network", value_name = "ADDRESS/PREFIX")]
     networks: Vec<Network>,
     #[command(flatten)]
     record: RecordArgs,
-    /// A file of CHAP accounts of initiators, a line NAME SECRET each, which only its owner can read
+    /// File of initiators' CHAP accounts, one NAME SECRET per line, readable only by its owner
     #[arg(long, value_name = "PATH", help_heading = "CHAP (RFC 7143 §12.1.3)")]
     chap_users_file: Option<PathBuf>,
     #[command(flatten)]

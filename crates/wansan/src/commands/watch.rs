@@ -32,22 +32,22 @@ use sink::Sink;
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("output").args(["json", "web", "prometheus"]))]
 pub(crate) struct WatchArgs {
-    /// Only connections that this takes, in the syntax of ss: src, dst, sport, dport, and, or, not
-    /// and parentheses, such as dst 10.0.0.0/8 and dport = 3260
+    /// Only connections that match this filter, in the syntax of ss: src, dst, sport, dport, and,
+    /// or, not and parentheses, such as dst 10.0.0.0/8 and dport = 3260
     #[arg(value_name = "EXPRESSION")]
     expression: Vec<String>,
     /// Only connections with this port at either end
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
-    /// Only connections of this process; the watch ends when it does
+    /// Only connections of this process; the watch ends when the process does
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// Those of this network namespace: a name that `ip netns` knows, or a path such as
+    /// Connections in this network namespace: a name known to `ip netns`, or a path such as
     /// /proc/PID/ns/net
     #[arg(long, value_name = "NAME")]
     netns: Option<String>,
-    /// The flows of the relay that serves its counters here (wansan relay --metrics), a line for each and
-    /// one for all; a port alone is one of 127.0.0.1
+    /// Flows of the relay that serves its metrics here (wansan relay --metrics), a line for each
+    /// and one for the total; a port alone means 127.0.0.1
     #[arg(
         long,
         value_name = "[ADDRESS:]PORT",
@@ -55,7 +55,7 @@ pub(crate) struct WatchArgs {
         conflicts_with_all = ["expression", "port", "pid", "netns", "web", "prometheus", "RecordPlace"]
     )]
     relay: Option<SocketAddr>,
-    /// How often the kernel is asked, from 1ms; a relay once in a second at most
+    /// Sampling interval, at least 1ms; a relay is polled once a second at most
     #[arg(
         long,
         value_name = "TIME",
@@ -64,15 +64,15 @@ pub(crate) struct WatchArgs {
         value_parser = interval
     )]
     interval: Duration,
-    /// Print all that is seen as JSON, a line each
+    /// Print all records as JSON, one per line
     #[arg(long)]
     json: bool,
-    /// Serve a live page here, with curves of windows and round trips; a port alone is one of
-    /// 127.0.0.1, and anybody who reaches any other address may see it
+    /// Serve a live page here, with graphs of windows and RTTs; a port alone means 127.0.0.1; other
+    /// addresses are open to anyone who can reach them
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = here_or_there)]
     web: Option<SocketAddr>,
-    /// Serve what is seen for Prometheus here, at /metrics; a port alone is one of 127.0.0.1, and
-    /// anybody who reaches any other address may read it
+    /// Serve Prometheus metrics here, under /metrics; a port alone means 127.0.0.1; other addresses
+    /// are open to anyone who can reach them
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = here_or_there)]
     prometheus: Option<SocketAddr>,
     #[command(flatten)]

@@ -12,23 +12,23 @@ use crate::commands::{print_json, print_text};
 
 #[derive(Debug, Args)]
 pub(super) struct LoadArgs {
-    /// Which: wansan_reno, wansan_hstcp, wansan_scal or wansan_vegas
+    /// Congestion control: wansan_reno, wansan_hstcp, wansan_scal or wansan_vegas
     #[arg(value_parser = law)]
     name: Law,
-    /// What an ACK counts for in congestion avoidance: the packets that it acknowledges, or one
+    /// What an ACK counts as in congestion avoidance: the packets it acknowledges, or one packet
     #[arg(long, value_enum, default_value = "packets")]
     count: Count,
-    /// Limited slow start (RFC 3742): above so many segments slow start adds no more than half of
-    /// that in a round trip
+    /// Limited slow start (RFC 3742): above this many segments, slow start adds at most half of
+    /// that per round trip
     #[arg(long, value_name = "SEGMENTS")]
     max_ssthresh: Option<u32>,
     #[command(flatten)]
     highspeed: HighSpeedArgs,
-    /// Where to write what the kernel's verifier says of the programs; when it refuses them, that is
-    /// kept in any case
+    /// Write the kernel's BPF verifier log to this file; the log of a rejected program is kept in
+    /// any case
     #[arg(long, value_name = "FILE")]
     verifier_log: Option<PathBuf>,
-    /// Print an object
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -42,10 +42,11 @@ enum Count {
 /// The parameters of RFC 3649 §5, of wansan_hstcp only.
 #[derive(Debug, Args)]
 struct HighSpeedArgs {
-    /// HighSpeed TCP's Low_Window: up to so many segments it is Reno [default: 38]
+    /// HighSpeed TCP's Low_Window: up to this window it behaves as Reno [default: 38]
     #[arg(long, value_name = "SEGMENTS")]
     low_window: Option<f64>,
-    /// HighSpeed TCP's High_Window, wanted at the loss rate --high-loss [default: 83000]
+    /// HighSpeed TCP's High_Window: the window to reach at the loss rate --high-loss [default:
+    /// 83000]
     #[arg(long, value_name = "SEGMENTS")]
     high_window: Option<f64>,
     /// HighSpeed TCP's Low_P: the loss rate at its low window [default: 1e-3]
@@ -54,7 +55,8 @@ struct HighSpeedArgs {
     /// HighSpeed TCP's High_P: the loss rate at its high window [default: 1e-7]
     #[arg(long, value_name = "RATE")]
     high_loss: Option<f64>,
-    /// HighSpeed TCP's High_Decrease: the share that a loss takes of the high window [default: 0.1]
+    /// HighSpeed TCP's High_Decrease: the fraction by which a loss cuts the high window [default:
+    /// 0.1]
     #[arg(long, value_name = "SHARE")]
     high_decrease: Option<f64>,
 }

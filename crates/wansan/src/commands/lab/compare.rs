@@ -17,11 +17,11 @@ use crate::commands::{print_json, print_text};
 
 #[derive(Debug, Args)]
 pub(super) struct CompareArgs {
-    /// A run folder, a plan's name (its newest run), or the beginning of a run's name
+    /// A run folder, a plan's name (its newest run), or a prefix of a run's name
     first: String,
-    /// The run to compare it with, named likewise
+    /// The run to compare it with, named the same way
     second: String,
-    /// Where run folders are
+    /// Directory of run folders
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
     /// Print all numbers as JSON

@@ -14,17 +14,17 @@ use crate::commands::print_json;
 
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
-    /// The file's format
+    /// Output format
     format: Format,
-    /// A run folder, a plan's name (its newest run), or the beginning of a run's name
+    /// A run folder, a plan's name (its newest run), or a prefix of a run's name
     run: String,
-    /// The file that is written; standard output when left out
+    /// Output file [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Where run folders are
+    /// Directory of run folders
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
-    /// Say as JSON what was written
+    /// Print what was written as JSON
     #[arg(long, requires = "out")]
     json: bool,
 }
@@ -33,7 +33,7 @@ pub(super) struct ExportArgs {
 enum Format {
     /// Comma-separated values with a header (RFC 4180)
     Csv,
-    /// Parquet, as pandas, DuckDB and Spark read it
+    /// Parquet, for pandas, DuckDB, Spark and the like
     Parquet,
 }
 

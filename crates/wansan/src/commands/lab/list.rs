@@ -14,10 +14,10 @@ use crate::commands::{print_json, print_text, remark};
 
 #[derive(Debug, Args)]
 pub(super) struct ListArgs {
-    /// Where run folders are
+    /// Directory of run folders
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
-    /// Print an object for each run
+    /// Print one JSON object per run
     #[arg(long)]
     json: bool,
 }

@@ -13,12 +13,12 @@ use crate::commands::{print_json, print_text};
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
-    /// A run folder, a plan's name (its newest run), or the beginning of a run's name
+    /// A run folder, a plan's name (its newest run), or a prefix of a run's name
     run: String,
-    /// Where run folders are
+    /// Directory of run folders
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
-    /// Print the content of results.json
+    /// Print results.json
     #[arg(long)]
     json: bool,
 }

@@ -18,17 +18,17 @@ macro_rules! side_args {
         #[derive(Debug, Args)]
         #[command(next_help_heading = $heading)]
         pub(super) struct $name {
-            /// Congestion control of what is sent there, by the kernel's name for it
+            /// Congestion control for data sent to this side, by its kernel name
             #[arg(id = $cc, long = $cc, value_name = "NAME")]
             cc: Option<String>,
-            /// Receive buffer, which bounds the window that is offered [default: as the kernel tunes it]
+            /// Receive buffer, which bounds the advertised window [default: kernel autotuning]
             #[arg(id = $receive, long = $receive, value_name = "BYTES", value_parser = socket_buffer)]
             receive_buffer: Option<u32>,
-            /// Send buffer [default: as the kernel tunes it]
+            /// Send buffer [default: kernel autotuning]
             #[arg(id = $send, long = $send, value_name = "BYTES", value_parser = socket_buffer)]
             send_buffer: Option<u32>,
-            /// Silence after which the peer is asked whether it is there, given up after as long again;
-            /// 0s never asks
+            /// Keepalive: idle time before the peer is probed, given up after as long again; 0s
+            /// disables it
             #[arg(
                 id = $keep_alive,
                 long = $keep_alive,
@@ -37,14 +37,15 @@ macro_rules! side_args {
                 value_parser = parse_duration
             )]
             keep_alive: Duration,
-            /// How long sent bytes may stay unacknowledged, or the peer take nothing, before the flow is
-            /// given up (RFC 9293 §3.8.3) [default: as net.ipv4.tcp_retries2 says]
+            /// User timeout: how long data may stay unacknowledged, or the peer's window closed,
+            /// before the flow is aborted (RFC 9293 §3.8.3) [default: as set by
+            /// net.ipv4.tcp_retries2]
             #[arg(id = $user_timeout, long = $user_timeout, value_name = "TIME", value_parser = parse_duration)]
             user_timeout: Option<Duration>,
-            /// Class of packets: 0 to 63, or cs0 to cs7, af11 to af43, ef, le
+            /// DSCP of the packets sent: 0 to 63, or cs0 to cs7, af11 to af43, ef, le
             #[arg(id = $dscp, long = $dscp, value_name = "DSCP")]
             dscp: Option<Dscp>,
-            /// Largest segment both ways, in bytes
+            /// Maximum segment size in both directions, in bytes
             #[arg(
                 id = $mss,
                 long = $mss,
@@ -73,7 +74,7 @@ macro_rules! side_args {
 
 side_args!(
     InArgs,
-    "The client's side",
+    "Client side",
     "in-cc",
     "in-receive-buffer",
     "in-send-buffer",
@@ -85,7 +86,7 @@ side_args!(
 
 side_args!(
     OutArgs,
-    "The target's side",
+    "Target side",
     "out-cc",
     "out-receive-buffer",
     "out-send-buffer",
