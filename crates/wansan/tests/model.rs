@@ -96,7 +96,7 @@ fn a_batchs_form_has_all_its_terms() {
         let found = told.lines().find(|line| line.trim().starts_with(begins));
         found.unwrap_or_else(|| panic!("{told}")).to_owned()
     };
-    assert!(line("s1, to send").contains("at most "), "{told}");
+    assert!(line("s1, time to send").contains("at most "), "{told}");
     assert!(line("m, round trips").contains("at most "), "{told}");
 }
 

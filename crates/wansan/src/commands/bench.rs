@@ -137,7 +137,7 @@ fn block(text: &str) -> Result<u32, String> {
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
-        _ => Err("a rate is a number of I/Os per second above 0, such as 500".to_owned()),
+        _ => Err("give I/Os per second above 0, such as 500".to_owned()),
     }
 }
 
@@ -185,13 +185,13 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     if report.corrupt > 0 || report.errors > 0 {
         let first = report.first_error.as_deref().unwrap_or_default();
         remark(&format!(
-            "wansan: {} of the I/Os failed, the first with: {first}",
+            "wansan: {} I/Os failed, the first with: {first}",
             report.errors
         ));
         return Ok(ExitCode::FAILURE);
     }
     if report.ios == 0 {
-        bail!("no I/O was completed in the time given: measure longer");
+        bail!("no I/O completed in the time given: measure longer");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -289,7 +289,7 @@ fn print(out: &mut dyn Write, report: &Report) -> io::Result<()> {
     if report.records_dropped > 0 {
         writeln!(
             out,
-            "records     {:>12}  dropped: give --record-memory more",
+            "records     {:>12}  dropped: raise --record-memory",
             report.records_dropped
         )?;
     }

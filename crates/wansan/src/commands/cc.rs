@@ -52,7 +52,7 @@ struct NameArgs {
 fn law(name: &str) -> Result<Law> {
     Law::by_name(name).ok_or_else(|| {
         let names: Vec<&str> = Law::ALL.into_iter().map(Law::name).collect();
-        anyhow!("none of ours; there are {}", names.join(", "))
+        anyhow!("not one of wansan's: give one of {}", names.join(", "))
     })
 }
 

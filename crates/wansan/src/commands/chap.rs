@@ -82,7 +82,7 @@ impl ChapArgs {
         let Some(own) = self.of_initiator()? else {
             anyhow::ensure!(
                 self.target_chap_user.is_none(),
-                "a target proves itself only to an initiator that does: give --chap-user and \
+                "mutual CHAP needs the initiator to authenticate too: give --chap-user and \
                  --chap-secret-file as well"
             );
             return Ok(None);

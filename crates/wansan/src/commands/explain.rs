@@ -96,8 +96,8 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     let planned = run.observe_phase("planned")?;
     if planned.is_empty() {
         bail!(
-            "{}: its results.json lists no planned cell that was completed; name the folder of one that \
-             failed, such as {}",
+            "{}: results.json lists no completed planned cell; to explain a failed one, name its \
+             folder, such as {}",
             folder.display(),
             folder.join("cell-000").display()
         );
@@ -138,7 +138,7 @@ fn print(out: &mut dyn Write, explanation: &Explanation) -> io::Result<()> {
         })
         .collect();
     let cells = || explanation.planned.iter().chain(&explanation.advised);
-    writeln!(out, "In flight at each layer, mean of one session:")?;
+    writeln!(out, "In flight at each layer, mean per session:")?;
     let in_flight = |observed: &Observed, layer| {
         let held = observed.summary.total.layer(layer)?;
         Some(held.in_flight_mean)
@@ -146,7 +146,7 @@ fn print(out: &mut dyn Write, explanation: &Explanation) -> io::Result<()> {
     writeln!(out, "{}\n", table(cells(), &layers, in_flight))?;
     writeln!(
         out,
-        "Waiting between the layer above and this one, mean of one session:"
+        "Waiting between the layer above and this one, mean per session:"
     )?;
     let waiting = |observed: &Observed, layer| {
         let held = observed.summary.total.layer(layer)?;
@@ -178,7 +178,7 @@ fn print(out: &mut dyn Write, explanation: &Explanation) -> io::Result<()> {
             .collect();
         writeln!(
             out,
-            "With the advice, {}: {:.0} IOPS became {:.0}: {:+.0} % ({:+.0} % predicted).",
+            "With the advised change, {}: from {:.0} to {:.0} IOPS, {:+.0} % ({:+.0} % predicted).",
             set.join(", "),
             gain.planned_iops,
             gain.advised_iops,

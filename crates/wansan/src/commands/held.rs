@@ -36,7 +36,7 @@ pub(super) fn wait_to_begin(json: bool) -> Result<()> {
     if json {
         print_json(r#"{"event":"ready"}"#)?;
     } else {
-        remark("ready: begins at a line on standard input");
+        remark("ready: starts on a line on standard input");
     }
     // A byte at a time: what comes after the line is not for this program.
     let mut go = [0];

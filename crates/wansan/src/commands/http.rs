@@ -77,7 +77,7 @@ fn answer(mut stream: TcpStream, loopback: bool, found: &impl Fn(&str) -> Found)
     stream.set_write_timeout(Some(PATIENCE))?;
     let (status, kind, body) = match request(&mut stream)? {
         Request::Get { host, .. } if loopback && !is_here(host.as_deref()) => {
-            let body = "ask by this computer's address, not by a name\n".to_owned();
+            let body = "use this computer's address, not a name\n".to_owned();
             ("403 Forbidden", PLAIN, body)
         }
         Request::Get { path, .. } => match found(&path) {
@@ -90,7 +90,7 @@ fn answer(mut stream: TcpStream, loopback: bool, found: &impl Fn(&str) -> Found)
         },
         Request::ElseMethod => ("405 Method Not Allowed", PLAIN, "only GET\n".to_owned()),
         Request::Malformed => {
-            let body = "this is no HTTP request\n".to_owned();
+            let body = "not an HTTP request\n".to_owned();
             ("400 Bad Request", PLAIN, body)
         }
     };

@@ -41,7 +41,7 @@ const LONG_RTT: Duration = Duration::from_millis(50);
 
 fn rate(text: &str) -> Result<u64, String> {
     match parse_rate(text) {
-        Ok(0) => Err("a rate is above 0, such as 100Mbit/s".to_owned()),
+        Ok(0) => Err("give a rate above 0, such as 100Mbit/s".to_owned()),
         parsed => parsed.map_err(|error| error.to_string()),
     }
 }
@@ -160,9 +160,10 @@ fn costs(in_force: &InForce<'_>, path: Path) -> Vec<Told> {
             costs.push(Told {
                 parameter: name,
                 value: bytes.to_string(),
-                effect: format!("{what} of one connection reach about {mbit_per_s:.0} Mbit/s"),
+                effect: format!("limits {what} on one connection to about {mbit_per_s:.0} Mbit/s"),
                 remedy: format!(
-                    "raise its third number to {wanted_bytes} with sysctl, here and at the target, or use more connections"
+                    "raise its third value, the maximum, to {wanted_bytes} with sysctl, here and at \
+                     the target, or use more connections"
                 ),
             });
         }
@@ -229,7 +230,7 @@ fn print(out: &mut dyn Write, checked: &Checked) -> io::Result<()> {
         checked.block_bytes
     )?;
     let login_ms = ms(checked.connect_and_login_ns);
-    write!(out, "login    {login_ms:.1} ms with connecting")?;
+    write!(out, "login    {login_ms:.1} ms, including connect")?;
     match checked.rtt_ns {
         // Nearer than that, it is computing that takes the time.
         0..1_000_000 => writeln!(out)?,
@@ -240,7 +241,7 @@ fn print(out: &mut dyn Write, checked: &Checked) -> io::Result<()> {
             ms(rtt_ns)
         )?,
     }
-    writeln!(out, "window   {} commands at once", checked.command_window)?;
+    writeln!(out, "window   {} commands", checked.command_window)?;
     writeln!(out)?;
     writeln!(out, "{:<26}{:<16}in force", "key", "offered")?;
     for Key {
@@ -258,9 +259,9 @@ fn print(out: &mut dyn Write, checked: &Checked) -> io::Result<()> {
     );
     writeln!(out)?;
     if checked.costs.is_empty() {
-        return writeln!(out, "nothing of this hurts {path}");
+        return writeln!(out, "nothing here limits performance {path}");
     }
-    writeln!(out, "what of this hurts {path}:")?;
+    writeln!(out, "what limits performance {path}:")?;
     for cost in &checked.costs {
         writeln!(out, "- {} {}: {}", cost.parameter, cost.value, cost.effect)?;
         writeln!(out, "  {}", cost.remedy)?;

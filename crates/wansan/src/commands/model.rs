@@ -87,7 +87,7 @@ fn routes(args: &RoutesArgs) -> Result<ExitCode> {
         .into_iter()
         .partition(|cell| cell.starved_programs.is_empty());
     let Some(axes) = delay_axes(&cells) else {
-        bail!("{name}: a model of routes needs a run that sweeps two delays and nothing else");
+        bail!("{name}: a model of routes needs a run that sweeps two path delays and nothing else");
     };
     let points = cells.iter().filter_map(|cell| {
         Some(Point {
@@ -98,7 +98,7 @@ fn routes(args: &RoutesArgs) -> Result<ExitCode> {
     });
     let grid = Grid::of(points).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
     let Some(asked) = asked(&run.manifest.document) else {
-        bail!("{name}: its manifest does not say what the initiators ask for at once");
+        bail!("{name}: its manifest does not say how much the initiators keep in flight");
     };
     let judgement = judge(&grid, asked).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
     let routes = Routes {
@@ -171,7 +171,7 @@ fn print(out: &mut dyn Write, routes: &Routes) -> io::Result<()> {
         let cells: Vec<String> = routes.left_out.iter().map(usize::to_string).collect();
         writeln!(
             out,
-            "Left out, as other work kept their programs from the processors: cells {}.",
+            "Excluded, because other work took CPU time from their programs: cells {}.",
             cells.join(", ")
         )?;
     }
@@ -186,7 +186,7 @@ fn print(out: &mut dyn Write, routes: &Routes) -> io::Result<()> {
     let Some(foretold) = &judgement.foretold else {
         return writeln!(
             out,
-            "The grid is too small to fit to one half of it and judge on the other."
+            "The grid is too small to fit on one half and validate on the other."
         );
     };
     let (better, worse) = if foretold.cycle_rms < foretold.published_rms {
@@ -196,7 +196,7 @@ fn print(out: &mut dyn Write, routes: &Routes) -> io::Result<()> {
     };
     writeln!(
         out,
-        "On cells that it was not fitted to, {better} is nearer to the measurement than {worse}."
+        "On held-out cells, {better} is closer to the measurement than {worse}."
     )
 }
 
@@ -246,7 +246,7 @@ fn published(form: &Published) -> String {
         each.collect::<Vec<_>>().join(", ")
     };
     format!(
-        "Published: {:.0} packets of 1500 B ÷ (2·D2 + T(D1)), D1 and D2 changing places when D1 > D2\n  \
+        "Published: {:.0} packets of 1500 B ÷ (2·D2 + T(D1)), D1 and D2 exchanged when D1 > D2\n  \
          T while D1 <= D2: {}\n  T when D1 > D2: {}",
         form.window_packets,
         t(&form.t_s),
@@ -259,9 +259,9 @@ fn cycle(form: &Known) -> String {
     match form.asked.asking {
         Asking::Batch => format!(
             "Ours: {kib:.0} KiB ÷ (max(D1, D2) + max(D1 + max(s1 - e1, 2·m·D1), D2 + max(s2 - e2, 2·m·D2)))\n  \
-             s1, to send half of it over the first route: {}\n  \
+             s1, time to send half of it over the first route: {}\n  \
              s2, over the second: {}\n  \
-             m, round trips of waiting for the window: {}\n  \
+             m, round trips spent waiting for the window: {}\n  \
              e1 and e2, what goes ahead over the faster route when it begins: {}",
             number(form.send1_s, 1e3, " ms"),
             number(form.send2_s, 1e3, " ms"),
@@ -274,8 +274,8 @@ fn cycle(form: &Known) -> String {
         ),
         Asking::Loop => format!(
             "Ours: {kib:.0} KiB ÷ max(max(D1, D2) + (1 + 2·m) · (D1 + D2) ÷ 2, s)\n  \
-             s, to send half of it over the narrower route: {}\n  \
-             m, round trips of waiting for the window: {}",
+             s, time to send half of it over the narrower route: {}\n  \
+             m, round trips spent waiting for the window: {}",
             number(form.send_s, 1e3, " ms"),
             number(form.waits, 1.0, "")
         ),
@@ -283,7 +283,7 @@ fn cycle(form: &Known) -> String {
 }
 
 /// What stands for a number that makes no difference to any cell.
-const UNKNOWN: &str = "these cells do not tell";
+const UNKNOWN: &str = "not determined by these cells";
 
 /// A number with what the cells allow.
 fn number(estimate: Option<Estimate>, scale: f64, unit: &str) -> String {
@@ -309,7 +309,7 @@ fn totals(judgement: &Judgement) -> Table {
     };
     let rows = [
         ("fitted to all cells", Some(&judgement.fitted)),
-        ("on the half that was left out", judgement.foretold.as_ref()),
+        ("on the held-out half", judgement.foretold.as_ref()),
     ];
     for (title, errors) in rows {
         let Some(errors) = errors else { continue };
@@ -328,7 +328,7 @@ fn totals(judgement: &Judgement) -> Table {
         );
     }
     table.add_row([
-        "numbers fitted".to_owned(),
+        "parameters fitted".to_owned(),
         String::new(),
         judgement.published_parameters.to_string(),
         judgement.cycle_parameters.to_string(),

@@ -78,7 +78,7 @@ fn ask(run: Option<&str>, request: &Request) -> Result<Answer> {
 
 fn show(args: &ShowArgs) -> Result<ExitCode> {
     let Answer::Show(shown) = ask(args.run.as_deref(), &Request::Show)? else {
-        bail!("the lab has answered another question: it is of another version");
+        bail!("unexpected answer from the lab: it runs another version of wansan");
     };
     if args.json {
         print_json(&serde_json::to_string_pretty(&shown)?)?;
@@ -91,7 +91,7 @@ fn show(args: &ShowArgs) -> Result<ExitCode> {
 fn set(args: &SetArgs) -> Result<ExitCode> {
     let request = Request::Set(args.statements.clone());
     let Answer::Set(changes) = ask(args.run.as_deref(), &request)? else {
-        bail!("the lab has answered another question: it is of another version");
+        bail!("unexpected answer from the lab: it runs another version of wansan");
     };
     if args.json {
         print_json(&serde_json::to_string_pretty(&changes)?)?;
@@ -150,7 +150,7 @@ fn heading(path: &PathResult) -> String {
 
 fn table(path: &PathResult) -> String {
     let header = [
-        "element", "packets", "bytes", "went on", "dropped", "marked", "now", "bytes", "most",
+        "element", "packets", "bytes", "forwarded", "dropped", "marked", "now", "bytes", "most",
         "bytes",
     ];
     let mut table = grid(header);

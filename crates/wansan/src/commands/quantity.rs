@@ -24,7 +24,7 @@ pub(super) fn socket_buffer(text: &str) -> Result<u32, String> {
 /// A time that passes: above 0.
 pub(super) fn time_span(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
-        Ok(Duration::ZERO) => Err("a time is above 0, such as 10ms or 5s".to_owned()),
+        Ok(Duration::ZERO) => Err("give a time above 0, such as 10ms or 5s".to_owned()),
         parsed => parsed.map_err(|error| error.to_string()),
     }
 }

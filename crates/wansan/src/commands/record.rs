@@ -195,7 +195,7 @@ impl RecordPlace {
         };
         if self.budget_bytes() < Recorder::MIN_BYTES {
             bail!(
-                "--record-memory {} is too little: give at least {}",
+                "--record-memory {} is too small: give at least {}",
                 units::format_bytes(self.record_memory),
                 units::format_bytes(Recorder::MIN_BYTES as u64)
             );
@@ -203,7 +203,7 @@ impl RecordPlace {
         let host = self.host.as_deref().unwrap_or(part);
         let made = (!folder.exists()).then(|| folder.clone());
         std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
         refuse_to_overwrite(folder, host)?;
         Ok(Recording {
             place: Some((folder.clone(), host.to_owned())),

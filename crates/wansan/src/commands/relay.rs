@@ -225,7 +225,8 @@ impl RelayArgs {
         };
         if let Err(error) = self.set_up(relay, &rules, standing) {
             remark(&format!(
-                "wansan relay: reloaded, but not all rules are; where one failed, what was there before stands: {}",
+                "wansan relay: reloaded, but not all rules were installed; where one failed, the \
+                 previous one stays: {}",
                 one_line(&error)
             ));
         }
@@ -331,9 +332,9 @@ fn add_places(event: &mut serde_json::Value, relay: &Relay, rules: &[Rules]) {
 fn write_places(out: &mut dyn Write, relay: &Relay, configs: &[ListenerConfig]) -> io::Result<()> {
     for (config, address) in configs.iter().zip(relay.addresses()) {
         let takes = if config.transparent {
-            "takes"
+            "intercepts"
         } else {
-            "leads to"
+            "forwards to"
         };
         writeln!(out, "{address} {takes} {}", config.to)?;
     }
@@ -384,7 +385,7 @@ pub(crate) fn run(args: &RelayArgs) -> Result<ExitCode> {
     let left = relay.observer().flows_now();
     if left > 0 {
         remark(&format!(
-            "wansan relay: {left} flows have not ended: they are reset"
+            "wansan relay: {left} flows are still open: they are reset"
         ));
     }
     args.tell_end(&relay, left)?;
@@ -393,7 +394,7 @@ pub(crate) fn run(args: &RelayArgs) -> Result<ExitCode> {
     let dropped: u64 = recorders.iter().map(Recorder::dropped).sum();
     if dropped > 0 {
         remark(&format!(
-            "wansan relay: {dropped} records dropped: give --record-memory more"
+            "wansan relay: {dropped} records dropped: raise --record-memory"
         ));
     }
     Ok(ExitCode::SUCCESS)

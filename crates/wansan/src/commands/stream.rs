@@ -316,18 +316,18 @@ fn print(out: &mut dyn Write, report: &StreamReport) -> io::Result<()> {
                 latency.p50 as f64 / 1e6,
                 latency.p99 as f64 / 1e6
             )?,
-            None => write!(out, "  no mark came back")?,
+            None => write!(out, "  no mark was echoed")?,
         }
         writeln!(
             out,
-            "  {} sent again, {} times back in slow start",
+            "  {} retransmitted, {} slow-start re-entries",
             flow.retransmits, flow.slow_start_returns
         )?;
     }
     if report.records_dropped > 0 {
         writeln!(
             out,
-            "records     {} dropped: give --record-memory more",
+            "records     {} dropped: raise --record-memory",
             report.records_dropped
         )?;
     }
@@ -360,7 +360,7 @@ fn take(args: &ReceiveArgs) -> Result<ExitCode> {
         let event = serde_json::json!({ "event": "listening", "address": address.to_string() });
         print_json(&event.to_string())?;
     } else {
-        print_text(|out| writeln!(out, "takes streams at {address}"))?;
+        print_text(|out| writeln!(out, "receives streams at {address}"))?;
     }
     signals.forever().next();
     tell_end(args, receiver.stop())?;

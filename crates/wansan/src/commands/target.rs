@@ -167,7 +167,7 @@ impl TargetArgs {
         let wishes = self.wishes()?;
         anyhow::ensure!(
             wishes.listen == listen,
-            "`listen` cannot change while the target serves: start it again"
+            "`listen` cannot change while the target runs: restart it"
         );
         Ok(target.reload(&wishes.offer)?)
     }
@@ -273,7 +273,7 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
         let left = target.drain(args.drain, || orders.hurries());
         if !left {
             remark(
-                "wansan target: some initiators have not logged out: their sessions are cut off",
+                "wansan target: some initiators have not logged out: their sessions are dropped",
             );
         }
     }
@@ -282,7 +282,7 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
     let dropped: u64 = recorders.iter().map(Recorder::dropped).sum();
     if dropped > 0 {
         remark(&format!(
-            "wansan target: {dropped} records dropped: give --record-memory more"
+            "wansan target: {dropped} records dropped: raise --record-memory"
         ));
     }
     Ok(ExitCode::SUCCESS)

@@ -151,20 +151,20 @@ impl TargetTable {
     fn resolve(self) -> Result<TargetSpec> {
         let name = self.name;
         if !(1..=65_536).contains(&self.command_window) {
-            bail!("target {name}: command_window is 1 to 65536");
+            bail!("target {name}: command_window must be 1 to 65536");
         }
         if !(1..=1024).contains(&self.max_connections) {
-            bail!("target {name}: max_connections is 1 to 1024");
+            bail!("target {name}: max_connections must be 1 to 1024");
         }
         if self.error_recovery_level > 2 {
-            bail!("target {name}: error_recovery_level is 0, 1 or 2");
+            bail!("target {name}: error_recovery_level must be 0, 1 or 2");
         }
         let mut luns = BTreeMap::new();
         let mut next = 0;
         for lun in self.lun {
             let number = lun.number.unwrap_or(next);
             if number > 16_383 {
-                bail!("target {name}: a LUN's number is 0 to 16383, not {number}");
+                bail!("target {name}: a LUN number must be 0 to 16383, not {number}");
             }
             if luns.insert(number, lun.store).is_some() {
                 bail!("target {name}: two LUNs have number {number}");
@@ -224,7 +224,7 @@ impl ChapTable {
         if self.user.is_some() != self.secret_file.is_some()
             || self.target_user.is_some() != self.target_secret_file.is_some()
         {
-            bail!("chap of {of}: a user and its secret_file come together");
+            bail!("chap of {of}: user and secret_file go together");
         }
         if self.user.is_none() && self.users_file.is_none() {
             bail!("chap of {of}: name a users_file, or a user and its secret_file");

@@ -231,8 +231,8 @@ fn watch_until(
 /// What has become of a network device, in a line.
 fn device_gone_in_words(device: &str) -> String {
     format!(
-        "device {device} has gone: what went over it stands still until there is another way; the \
-         watch goes on"
+        "device {device} has gone: traffic over it stalls until there is another route; the watch \
+         continues"
     )
 }
 
@@ -244,7 +244,7 @@ fn way_in_words(way: &Way, interval: Duration) -> String {
             format!("wansan watch: every change is traced (eBPF), the rest sampled every {every}")
         }
         Way::Sampled { reason } => {
-            format!("wansan watch: sampled every {every}, events told from samples: {reason}")
+            format!("wansan watch: sampled every {every}, events inferred from samples: {reason}")
         }
     }
 }

@@ -184,7 +184,7 @@ pub(crate) fn by_hand() -> Result<(), Stop> {
         &["cc", "load", "wansan_hstcp", "--high-loss", "0.5"],
         "do not fit",
     )?;
-    refused(&["cc", "load", "nonsense"], "none of ours")?;
+    refused(&["cc", "load", "nonsense"], "not one of wansan's")?;
     require(!available("wansan_hstcp")?, || {
         "it is still there".to_owned()
     })

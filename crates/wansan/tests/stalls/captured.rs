@@ -203,12 +203,12 @@ fn one_direction(lab: &Lab) -> Result<(), Failed> {
         (
             true,
             "initiator",
-            "nothing that the initiator sent is in the capture: its commands",
+            "the capture has no segments from the initiator: its commands",
         ),
         (
             false,
             "target",
-            "nothing that the target sent is in the capture: its answers",
+            "the capture has no segments from the target: its responses",
         ),
     ] {
         let half = packets(&whole, |_, frame| is_of_target(frame) == of_target)?;

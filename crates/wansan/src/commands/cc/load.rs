@@ -90,7 +90,7 @@ pub(super) fn run(args: &LoadArgs) -> Result<()> {
     let name = args.name.name();
     if args.highspeed.any() && args.name != Law::HighSpeed {
         anyhow::bail!(
-            "{name} has no windows and loss rates to set; {} has",
+            "{name} takes no window or loss-rate parameters; {} does",
             Law::HighSpeed.name()
         );
     }
@@ -122,7 +122,7 @@ pub(super) fn run(args: &LoadArgs) -> Result<()> {
     print_text(|out| {
         writeln!(
             out,
-            "{name} is loaded, until `wansan cc unload {name}` or the machine's restart"
+            "{name} is loaded until `wansan cc unload {name}` or a reboot"
         )
     })
 }

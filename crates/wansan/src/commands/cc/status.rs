@@ -196,7 +196,7 @@ fn in_words(status: &Status, connections: Option<usize>) -> String {
     let state = match status.state {
         State::Absent => "not loaded",
         State::Kept => "loaded until it is unloaded",
-        State::Held => "held by a program that runs, with which it goes",
+        State::Held => "held by a running program, and unloaded when it ends",
     };
     let mut text = format!("{} ({}): {state}\n", law.name(), law.source());
     // Writing to a string cannot fail.

@@ -74,13 +74,13 @@ fn print(out: &mut dyn Write, file: &Path, explanation: &Explanation<'_>) -> io:
     )?;
     match explanation.end {
         CaptureEnd::Whole => {}
-        CaptureEnd::CutOff => writeln!(out, "It is cut off behind frame {frames}.")?,
+        CaptureEnd::CutOff => writeln!(out, "The file is truncated after frame {frames}.")?,
         CaptureEnd::Damaged(reason) => {
-            writeln!(out, "It is damaged behind frame {frames}: {reason}.")?;
+            writeln!(out, "The file is corrupt after frame {frames}: {reason}.")?;
         }
         CaptureEnd::Full => writeln!(
             out,
-            "Only its first {MOST_SEGMENTS} segments are explained, up to frame {frames}."
+            "Only the first {MOST_SEGMENTS} segments are analysed, up to frame {frames}."
         )?,
     }
     if let Some(unread) = unread_in_words(explanation.unread) {
@@ -113,8 +113,8 @@ fn print_ios(out: &mut dyn Write, summary: &CellSummary) -> io::Result<()> {
     let in_flight = total.layers.first().map_or(0.0, |held| held.in_flight_mean);
     writeln!(
         out,
-        "\nI/Os: {}, {:.0} a second, {in_flight:.1} in flight on average; {:.2} ms each, half of them up \
-         to {:.2} ms, 99 in 100 up to {:.2} ms.",
+        "\nI/Os: {}, {:.0} IOPS, {in_flight:.1} in flight on average; latency {:.2} ms mean, \
+         {:.2} ms p50, {:.2} ms p99.",
         total.ios,
         total.iops,
         total.latency.mean_ns / 1e6,
@@ -122,7 +122,7 @@ fn print_ios(out: &mut dyn Write, summary: &CellSummary) -> io::Result<()> {
         total.latency.p99_ns as f64 / 1e6,
     )?;
     if let Some(stalls) = &summary.stalls {
-        writeln!(out, "Round trips of an I/O: {:.2}.", stalls.round_trips)?;
+        writeln!(out, "Round trips per I/O: {:.2}.", stalls.round_trips)?;
     }
     Ok(())
 }
@@ -144,37 +144,36 @@ fn print_connection(out: &mut dyn Write, connection: &CapturedConnection) -> io:
     };
     writeln!(
         out,
-        "  least round trip from here: to the initiator {}, to the target {}",
+        "  minimum RTT from the capture point: to the initiator {}, to the target {}",
         round_trip(connection.initiator_round_trip_ns),
         round_trip(connection.target_round_trip_ns),
     )?;
     let [by_initiator, by_target] = connection.sent_again;
     writeln!(
         out,
-        "  {} segments; sent again {by_initiator} by the initiator, {by_target} by the target; {} \
-         missing in the capture",
+        "  {} segments; retransmitted: {by_initiator} by the initiator, {by_target} by the target; \
+         {} missing from the capture",
         connection.segments, connection.missed,
     )?;
     match connection.unheard {
         None => {}
         Some(End::Initiator) => writeln!(
             out,
-            "  nothing that the initiator sent is in the capture: its commands, the data of its writes and \
-             its acknowledgements are not known, nor how long an I/O, a round trip or a stall took; \
-             capture both directions"
+            "  the capture has no segments from the initiator: its commands, write data and ACKs \
+             are unknown, and so are the times of I/Os, round trips and stalls; capture both \
+             directions"
         )?,
         Some(End::Target) => writeln!(
             out,
-            "  nothing that the target sent is in the capture: its answers, the data of reads and its \
-             acknowledgements are not known, nor how long an I/O, a round trip or a stall took; capture \
-             both directions"
+            "  the capture has no segments from the target: its responses, read data and ACKs are \
+             unknown, and so are the times of I/Os, round trips and stalls; capture both directions"
         )?,
     }
     if connection.hidden > 0 {
         writeln!(
             out,
-            "  PDUs began in what was cut off from frames {} times, and are not known; capture whole \
-             frames",
+            "  PDUs that start in the truncated part of a frame, and are unknown: {}; capture \
+             whole frames",
             connection.hidden,
         )?;
     }

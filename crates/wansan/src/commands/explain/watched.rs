@@ -92,7 +92,7 @@ fn print_cell(out: &mut dyn Write, cell: &Streams<'_>) -> io::Result<()> {
         .collect();
     writeln!(
         out,
-        "Cell {} ({}): no I/Os, {} ends of connections.",
+        "Cell {} ({}): no I/Os, {} connection endpoints.",
         cell.cell,
         if set.is_empty() {
             "as the plan says".to_owned()
@@ -104,9 +104,8 @@ fn print_cell(out: &mut dyn Write, cell: &Streams<'_>) -> io::Result<()> {
     for (host, backlog) in &cell.backlogs {
         writeln!(
             out,
-            "{host}: {:.0} bytes waited on average, {} in 99 of 100 samples at most, {} at most, while \
-             {:.1} Mbit/s went through; a byte waited {:.3} ms on average, {:.3} ms in 99 of 100 samples at \
-             most, {:.3} ms at most",
+            "{host}: backlog {:.0} bytes mean, {} p99, {} max, at {:.1} Mbit/s; queueing delay \
+             {:.3} ms mean, {:.3} ms p99, {:.3} ms max",
             backlog.mean_bytes,
             backlog.p99_bytes,
             backlog.max_bytes,
@@ -126,20 +125,20 @@ fn print(out: &mut dyn Write, folder: &Path, explanation: &Explanation<'_>) -> i
     match explanation.connections.len() {
         0 => writeln!(
             out,
-            "{}: a recording of TCP with no connection in it: record again while there is one to watch \
-             (wansan watch --record FOLDER; --port, --pid, --netns or an expression say which)",
+            "{}: the TCP records hold no connection: record again while one is open (wansan watch \
+             --record FOLDER; select it with --port, --pid, --netns or a filter expression)",
             folder.display()
         )?,
         ends => writeln!(
             out,
-            "Only TCP was recorded, of {ends} ends of connections: nothing is known of I/Os. What limited \
-             them as senders:"
+            "Only TCP was recorded, at {ends} connection endpoints; nothing is known of I/Os. What \
+             limited each as a sender:"
         )?,
     }
     for (host, count) in explanation.dropped.iter().filter(|(_, count)| **count > 0) {
         writeln!(
             out,
-            "{count} records of {host} were lost: its memory was used up."
+            "{count} records of {host} were dropped: its record memory was full."
         )?;
     }
     for connection in &explanation.connections {
@@ -163,13 +162,13 @@ fn print_connection(out: &mut dyn Write, connection: &Watched) -> io::Result<()>
         connection.host, connection.ends, connection.seconds
     )?;
     let (Some(sender), Some(limit)) = (&connection.sender, connection.limit) else {
-        return writeln!(out, "  too short to be judged: fewer than two samples");
+        return writeln!(out, "  too short to analyse: fewer than two samples");
     };
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     writeln!(
         out,
-        "  {}: {} of the time had it data to send; its congestion window stopped it {}, the peer's \
-         receive window {}, its send buffer {}",
+        "  {}: busy (data to send) {} of the time; limited by its congestion window {}, by the \
+         peer's receive window {}, by its send buffer {}",
         SenderLimit::in_words(limit),
         percent(sender.busy_share),
         percent(sender.congestion_limited_share),
@@ -178,8 +177,8 @@ fn print_connection(out: &mut dyn Write, connection: &Watched) -> io::Result<()>
     )?;
     writeln!(
         out,
-        "  {} bytes acknowledged; cwnd {:.1} segments, {:.1} in flight; round trip {:.3} ms (least {:.3} \
-         ms); {} segments sent again",
+        "  {} bytes acknowledged; cwnd {:.1} segments, {:.1} in flight; RTT {:.3} ms (minimum \
+         {:.3} ms); {} segments retransmitted",
         sender.acked_bytes,
         sender.cwnd_packets,
         sender.in_flight_packets,
@@ -189,7 +188,7 @@ fn print_connection(out: &mut dyn Write, connection: &Watched) -> io::Result<()>
     )?;
     writeln!(
         out,
-        "  windows cut: {} times without a loss, {} by fast recovery, {} by a time-out",
+        "  window reductions: {} without loss, {} by fast recovery, {} by a timeout",
         sender.cwr_events, sender.recovery_events, sender.loss_events,
     )?;
     if connection.events.is_empty() {

@@ -67,12 +67,12 @@ const SHOWN: [Shown; 3] = [
         scale: 8.0 / 1e6,
     },
     Shown {
-        title: "Half of the I/Os took at most, ms",
+        title: "Latency p50, ms",
         of: |cell| cell.latency_p50_ns,
         scale: 1e-6,
     },
     Shown {
-        title: "99 of 100 I/Os took at most, ms",
+        title: "Latency p99, ms",
         of: |cell| cell.latency_p99_ns,
         scale: 1e-6,
     },
@@ -81,7 +81,7 @@ const SHOWN: [Shown; 3] = [
 fn page(comparison: &Comparison) -> String {
     let mut page = format!("A  {}\nB  {}\n\n", comparison.first, comparison.second);
     if !comparison.settings.is_empty() {
-        page.push_str("Set differently, beside the sweep:\n");
+        page.push_str("Settings that differ, apart from the sweep:\n");
         for setting in &comparison.settings {
             page.push_str(&format!(
                 "  {}: {} in A, {} in B\n",
@@ -219,10 +219,10 @@ fn disturbed(cell: &CellDifference) -> &'static str {
 fn explanation(comparison: &Comparison) -> String {
     let differences = || comparison.cells.iter().filter_map(|cell| cell.bytes_per_s);
     if differences().all(|difference| difference.interval.is_none()) {
-        return "Without `repeat` in the plan nothing tells a difference from chance.\n".to_owned();
+        return "Without `repeat` in the plan, a difference may be chance.\n".to_owned();
     }
-    "Intervals are Welch's t over the repeats: 95 of 100 such intervals hold the true difference, so \
-     1 of 20 cells that are alike shows one.\n"
+    "Intervals are 95 % confidence intervals (Welch's t) over the repeats: of cells without a true \
+     difference, 1 in 20 shows one.\n"
         .to_owned()
 }
 

@@ -50,7 +50,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode> {
             fs::write(file, &bytes).with_context(|| format!("cannot write {}", file.display()))?;
         }
         None if matches!(args.format, Format::Parquet) && io::stdout().is_terminal() => {
-            bail!("Parquet is nothing for a terminal: name a file with `--out`");
+            bail!("Parquet is not for a terminal: name a file with `--out`");
         }
         None => match io::stdout().write_all(&bytes) {
             // A reader that has gone away has seen what it wanted.

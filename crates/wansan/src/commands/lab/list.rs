@@ -86,16 +86,16 @@ impl Listed {
     /// What became of the expectations, in words.
     fn judged(&self) -> String {
         match (self.complete, self.expectations) {
-            _ if self.running => "runs".to_owned(),
+            _ if self.running => "running".to_owned(),
             (false, _) => "not completed".to_owned(),
-            (true, 0) => "none expected".to_owned(),
+            (true, 0) => "no expectations".to_owned(),
             (true, all) => format!("{} of {all} as expected", self.expectations_met),
         }
     }
 }
 
 fn table(listed: &[Listed]) -> String {
-    let header = ["run", "began (UTC)", "took", "form", "cells", "outcome"];
+    let header = ["run", "start (UTC)", "took", "form", "cells", "outcome"];
     let mut table = grid(header);
     for run in listed {
         table.add_row([

@@ -38,7 +38,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode> {
         match &results.finding {
             Some(finding) => writeln!(out, "{}", text::finding(finding))?,
             None if results.is_judged_without_ios => {}
-            None => writeln!(out, "The run did not come to its finding.\n")?,
+            None => writeln!(out, "The run ended without a finding.\n")?,
         }
         out.write_all(text::changes(results).as_bytes())?;
         out.write_all(text::router_drops(results).as_bytes())?;

@@ -91,12 +91,12 @@ pub(super) fn table(results: &Results, phase: Phase) -> String {
     right(&mut table, 0..columns);
     if !has_ios {
         let legend =
-            "of all streams together; p50 and p99 are of the stream whose marks took longest";
+            "is the total of all streams; p50 and p99 are of the stream with the slowest marks";
         return format!("{table}\nMbit/s {legend}.\n{}", streams::tables(&cells));
     }
     format!(
-        "{table}\nIOPS are those of all initiators together; the layers' columns are the mean \
-         number in flight of one.\n{}",
+        "{table}\nIOPS is the total of all initiators; the layer columns are the mean number in \
+         flight per initiator.\n{}",
         streams::tables(&cells)
     )
 }
@@ -246,7 +246,7 @@ pub(super) fn changes(results: &Results) -> String {
         more => format!("  and {more} more: see `timeline` in results.json\n"),
     };
     let shown = lines[..lines.len().min(MOST)].concat();
-    format!("Changed while cells ran, other than the plan says:\n{shown}{more}\n")
+    format!("Deviations from the plan while cells ran:\n{shown}{more}\n")
 }
 
 /// What VPN routers had no room for: no path counts that, and no finding tells it.
@@ -255,8 +255,8 @@ pub(super) fn router_drops(results: &Results) -> String {
         let drops = cell.routers.iter().flat_map(|router| {
             let name = &router.router;
             let sealed = router.dropped_sealed_packets;
-            let before = (router.dropped_packets, "before they were encrypted");
-            [before, (sealed, "before they were decrypted")]
+            let before = (router.dropped_packets, "before encryption");
+            [before, (sealed, "before decryption")]
                 .into_iter()
                 .filter(|(packets, _)| *packets > 0)
                 .map(move |(packets, when)| format!("`{name}` {packets} {when}"))
@@ -272,7 +272,7 @@ pub(super) fn router_drops(results: &Results) -> String {
         return String::new();
     }
     format!(
-        "Packets that VPN routers had no room for in their own queues:\n{}\n",
+        "Packets that VPN routers dropped because their own queues were full:\n{}\n",
         lines.concat()
     )
 }

@@ -34,12 +34,12 @@ pub(super) fn watch(
     json: bool,
     stop: &AtomicBool,
 ) -> Result<ExitCode> {
-    let asked = || scrape(address).with_context(|| format!("cannot ask the relay at {address}"));
+    let asked = || scrape(address).with_context(|| format!("cannot query the relay at {address}"));
     let mut before: Option<Told> = None;
     let mut last = Instant::now();
     let mut text = asked()?;
     if !text.contains("wansan_relay_") {
-        bail!("{address} serves no counters of a relay (wansan relay --metrics PORT)");
+        bail!("{address} serves no relay metrics (wansan relay --metrics PORT)");
     }
     loop {
         let mut told = Told::read(&text);
@@ -72,7 +72,7 @@ pub(super) fn watch(
             Ok(text) => text,
             Err(_) => {
                 remark(&format!(
-                    "wansan watch: the relay at {address} has ended, or answers no more"
+                    "wansan watch: the relay at {address} has ended or no longer answers"
                 ));
                 return Ok(ExitCode::SUCCESS);
             }
@@ -84,8 +84,8 @@ fn scrape(address: SocketAddr) -> Result<String> {
     answer(address).map_err(|error| match error.kind() {
         // The one of connecting, the other of reading.
         ErrorKind::TimedOut | ErrorKind::WouldBlock => anyhow!(
-            "nobody answered within {} seconds: is that where it serves its counters (wansan relay \
-             --metrics PORT), and does no firewall stand between?",
+            "no answer within {} seconds: does the relay serve its metrics there (wansan relay \
+             --metrics PORT), and is there no firewall in between?",
             PATIENCE.as_secs()
         ),
         _ => error.into(),

@@ -98,7 +98,7 @@ impl Sink for Recorded {
         self.recording.write(&[recorder])?;
         if dropped > 0 {
             remark(&format!(
-                "wansan watch: {dropped} records dropped: give --record-memory more"
+                "wansan watch: {dropped} records dropped: raise --record-memory"
             ));
         }
         Ok(())

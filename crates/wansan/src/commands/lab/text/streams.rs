@@ -21,7 +21,7 @@ fn streams(cells: &[&CellResult]) -> String {
         "through",
         "flows",
         "Mbit/s",
-        "of one\nflow",
+        "per\nflow",
         "fair-\nness",
         "p50\nms",
         "p99\nms",

@@ -125,7 +125,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, board: &Board, histories: &Histories, 
 fn heading(board: &Board, shown: &Shown) -> Paragraph<'static> {
     let unseen = board.unseen;
     let mut counts = format!(
-        "{} connections, {} begun, {} ended; sorted by {}",
+        "{} connections, {} opened, {} closed; sorted by {}",
         board.entries.len(),
         board.begun,
         board.ended,
@@ -165,14 +165,14 @@ const COLUMNS: [(&str, u16); 15] = [
     ("busy", 4),
     ("rwnd", 4),
     ("sndb", 4),
-    ("again", 6),
+    ("retr", 6),
     ("cuts", 10),
 ];
 
 /// What is left out where there is no room for all, the first of them first. Nothing is cut short: half
 /// a port is another port.
 const SPARED: [&str; 10] = [
-    "min ms", "sndb", "rwnd", "again", "control", "ssthr", "busy", "flight", "state", "cuts",
+    "min ms", "sndb", "rwnd", "retr", "control", "ssthr", "busy", "flight", "state", "cuts",
 ];
 
 /// The columns that `width` has room for, by their places, and their widths.
@@ -307,7 +307,7 @@ fn over_time(frame: &mut Frame<'_>, area: Rect, entry: &Entry, history: &History
     curve(frame, rtt, "srtt", &mut history.srtt_us.iter().copied());
     let tcp = &entry.last;
     let mut lines = vec![Line::from(format!(
-        "rwnd {} B, unsent {} B, ECN {}, acknowledged with ECE {}, time-outs {}",
+        "rwnd {} B, unsent {} B, ECN {}, acknowledged with ECE {}, timeouts {}",
         tcp.rwnd_bytes,
         tcp.unsent_bytes,
         tcp.ecn.name(),
