@@ -162,8 +162,8 @@ fn costs(in_force: &InForce<'_>, path: Path) -> Vec<Told> {
                 value: bytes.to_string(),
                 effect: format!("limits {what} on one connection to about {mbit_per_s:.0} Mbit/s"),
                 remedy: format!(
-                    "raise its third value, the maximum, to {wanted_bytes} with sysctl, here and at \
-                     the target, or use more connections"
+                    "raise its third value, the maximum, to {wanted_bytes} with sysctl, here and \
+                     at the target, or use more connections"
                 ),
             });
         }

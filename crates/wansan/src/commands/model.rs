@@ -171,7 +171,7 @@ fn print(out: &mut dyn Write, routes: &Routes) -> io::Result<()> {
         let cells: Vec<String> = routes.left_out.iter().map(usize::to_string).collect();
         writeln!(
             out,
-            "Excluded, because other work took CPU time from their programs: cells {}.",
+            "Excluded cells, whose programs lost CPU time to other work: {}.",
             cells.join(", ")
         )?;
     }

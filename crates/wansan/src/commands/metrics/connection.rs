@@ -23,10 +23,10 @@ pub(in crate::commands) const ROUND_TRIP: Row =
     });
 pub(in crate::commands) const ROUND_TRIP_MIN: Row = (
     "round_trip_min_seconds",
-    "Least round-trip time of the last minutes",
+    "Minimum round-trip time of the last minutes",
     |tcp| seconds(tcp.min_rtt_ns),
 );
-pub(in crate::commands) const RWND: Row = ("rwnd_bytes", "Window that the peer offers", |tcp| {
+pub(in crate::commands) const RWND: Row = ("rwnd_bytes", "Window advertised by the peer", |tcp| {
     Some(tcp.rwnd_bytes.into())
 });
 pub(in crate::commands) const DELIVERY: Row = (
@@ -40,15 +40,15 @@ pub(in crate::commands) const BUSY: Row = ("busy_seconds", "Time with data to se
 });
 pub(in crate::commands) const RWND_LIMITED: Row = (
     "rwnd_limited_seconds",
-    "Part of it stopped by the peer's window",
+    "Part of it limited by the peer's receive window",
     |tcp| seconds(tcp.rwnd_limited_ns),
 );
 pub(in crate::commands) const SNDBUF_LIMITED: Row = (
     "sndbuf_limited_seconds",
-    "Part of it stopped by a full send buffer",
+    "Part of it limited by a full send buffer",
     |tcp| seconds(tcp.sndbuf_limited_ns),
 );
-pub(in crate::commands) const RETRANSMITS: Row = ("retransmits", "Segments sent again", |tcp| {
+pub(in crate::commands) const RETRANSMITS: Row = ("retransmits", "Segments retransmitted", |tcp| {
     Some(tcp.retransmits.into())
 });
 pub(in crate::commands) const DELIVERED_CE: Row = (

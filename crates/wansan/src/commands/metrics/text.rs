@@ -18,13 +18,15 @@ pub(super) fn openmetrics(snapshot: Snapshot) -> String {
 const OPERATION_COUNTERS: [Row<OperationMeter, u64>; 3] = [
     (
         "lun_operations",
-        "Commands that ended",
+        "Commands completed",
         OperationMeter::operations,
     ),
-    ("lun_bytes", "Bytes of data that moved", |meter| meter.bytes),
+    ("lun_bytes", "Bytes of data transferred", |meter| {
+        meter.bytes
+    }),
     (
         "lun_errors",
-        "Commands that ended with another status than GOOD",
+        "Commands completed with a status other than GOOD",
         |meter| meter.errors,
     ),
 ];
@@ -35,12 +37,12 @@ const SESSION_COUNTERS: [Row<SessionMeter, u64>; 4] = [
     }),
     (
         "session_window_stalls",
-        "Times that the command window was used up",
+        "Times that the command window was full",
         |meter| meter.window_stalls,
     ),
     (
         "session_reassigned_tasks",
-        "Tasks that moved to another connection",
+        "Tasks reassigned to another connection",
         |meter| meter.reassigned_tasks,
     ),
     (
@@ -58,17 +60,19 @@ const SESSION_GAUGES: [Row<SessionMeter, u64>; 4] = [
     ),
     (
         "session_held_commands_max",
-        "Most commands that waited for one before them",
+        "Most commands held for an earlier CmdSN at once",
         |meter| meter.held_commands_max as u64,
     ),
     (
         "session_held_bytes_max",
-        "Most bytes of data of such commands",
+        "Most bytes of data of held commands",
         |meter| meter.held_bytes_max as u64,
     ),
-    ("session_tasks_max", "Most tasks in hand at once", |meter| {
-        meter.tasks_max as u64
-    }),
+    (
+        "session_tasks_max",
+        "Most tasks in progress at once",
+        |meter| meter.tasks_max as u64,
+    ),
 ];
 
 const CONNECTION_COUNTERS: [Row<ConnectionSnapshot, u64>; 6] = [
@@ -80,28 +84,28 @@ const CONNECTION_COUNTERS: [Row<ConnectionSnapshot, u64>; 6] = [
     }),
     (
         "connection_digest_errors",
-        "PDUs whose header or data did not match its digest",
+        "PDUs with a header or data digest error",
         |it| it.meter.digest_errors,
     ),
     ("connection_snacks", "SNACKs received", |it| it.meter.snacks),
     (
         "connection_recovery_r2ts",
-        "R2Ts that asked again for lost data",
+        "Recovery R2Ts, which ask again for lost data",
         |it| it.meter.recovery_r2ts,
     ),
     ("connection_rejects", "Rejects sent", |it| it.meter.rejects),
 ];
 
 const TARGET_COUNTERS: [Row<Snapshot, u64>; 3] = [
-    ("logins", "Connections that have logged in", |it| it.logins),
+    ("logins", "Connections that logged in", |it| it.logins),
     (
         "failed_logins",
-        "Connections that ended before they had logged in",
+        "Connections that ended before login completed",
         |it| it.failed_logins,
     ),
     (
         "turned_away",
-        "Connections turned away as there were too many",
+        "Connections refused because there were too many",
         |it| it.turned_away,
     ),
 ];
@@ -198,7 +202,7 @@ impl Collected {
         gauges(
             encoder,
             "connection_send_queue_bytes_max",
-            "Most bytes that waited for the socket",
+            "Most bytes queued for the socket",
             samples,
         )?;
         let samples = self.connections();
@@ -206,7 +210,7 @@ impl Collected {
         gauges(
             encoder,
             "connection_round_trip_seconds",
-            "Smoothed round-trip time, as TCP has it",
+            "Smoothed round-trip time of TCP",
             samples,
         )
     }

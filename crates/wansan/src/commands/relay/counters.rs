@@ -21,17 +21,17 @@ use crate::commands::metrics::{connection, serve_text};
 type Part<T> = (&'static str, fn(&T) -> u64);
 
 const COUNTERS: [Row<Snapshot, u64>; 9] = [
-    ("relay_accepted", "Connections that were accepted", |it| {
+    ("relay_accepted", "Connections accepted", |it| {
         it.meter.accepted
     }),
     (
         "relay_turned_away",
-        "Connections from networks that are not let in",
+        "Connections from networks that are not allowed",
         |it| it.meter.turned_away,
     ),
     (
         "relay_looped",
-        "Connections that the relay itself had made",
+        "Connections that came from the relay itself",
         |it| it.meter.looped,
     ),
     (
@@ -41,48 +41,46 @@ const COUNTERS: [Row<Snapshot, u64>; 9] = [
     ),
     (
         "relay_lost",
-        "Flows of which a side was reset, or given up",
+        "Flows with a side that was reset or timed out",
         |it| it.meter.lost,
     ),
     (
         "relay_pauses",
-        "Times that accepting paused for want of room or descriptors",
+        "Times that accepting paused for lack of room or file descriptors",
         |it| it.meter.pauses,
     ),
     (
         "relay_spliced_bytes",
-        "Bytes that went without a copy",
+        "Bytes spliced, without a copy",
         |it| it.meter.spliced_bytes,
     ),
     (
         "relay_ece_signals",
-        "Times that ECE towards a side began",
+        "Times that ECE signalling to a side started",
         |it| it.meter.ece_signals,
     ),
     (
         "relay_memory_refusals",
-        "Times that the relay's own memory was used up",
+        "Times that the relay's buffer memory was exhausted",
         |it| it.memory_refusals as u64,
     ),
 ];
 
 const GAUGES: [Row<Snapshot, u64>; 4] = [
-    ("relay_flows", "Flows that there are", |it| {
-        it.flows_now as u64
-    }),
+    ("relay_flows", "Open flows", |it| it.flows_now as u64),
     (
         "relay_memory_bytes",
-        "What the relay's own buffers take",
+        "Bytes in use by the relay's own buffers",
         |it| it.memory_bytes as u64,
     ),
     (
         "relay_memory_max_bytes",
-        "The most that they took at once",
+        "Most bytes in use by the relay's own buffers at once",
         |it| it.memory_bytes_max as u64,
     ),
     (
         "relay_held_max_bytes",
-        "The most that was held of one direction of a flow that has ended",
+        "Most bytes held of one direction of a closed flow",
         |it| it.meter.held_bytes_max as u64,
     ),
 ];
@@ -114,27 +112,27 @@ const BUFFERS: [Part<ReceiveBuffer>; 2] = [
 const SIGNALS: [Row<Signals, u64>; 5] = [
     (
         "relay_flow_ece_signals",
-        "Times that ECE towards the side that is asked began",
+        "Times that ECE signalling to the signalled side started",
         |it| it.signals,
     ),
     (
         "relay_flow_ece_answers",
-        "Times that the side that is asked answered with CWR",
+        "Times that the signalled side answered with CWR",
         |it| it.answers,
     ),
     (
         "relay_flow_ece_recovering",
-        "Segments above the bound that came while the last cut was at work",
+        "Segments above the bound while the last window reduction took effect",
         |it| it.recovering,
     ),
     (
         "relay_flow_ece_spared",
-        "Segments above the bound at which a cut would have let the backlog run out",
+        "Segments above the bound at which a window reduction would have drained the backlog",
         |it| it.spared,
     ),
     (
         "relay_flow_ece_powerless",
-        "Segments above the bound at which a signal would have been in vain",
+        "Segments above the bound at which a signal would have had no effect",
         |it| it.powerless,
     ),
 ];
@@ -184,19 +182,20 @@ impl Collector for Collected {
         counters(encoder, "relay_connect_failures", help, failures)?;
         let bytes = [("onward", meter.onward_bytes), ("back", meter.back_bytes)]
             .map(|(direction, bytes)| (vec![("direction", direction.to_owned())], bytes));
-        counters(encoder, "relay_bytes", "Bytes passed on", bytes)?;
+        counters(encoder, "relay_bytes", "Bytes forwarded", bytes)?;
         let waits = [("onward", self.0.onward), ("back", self.0.back)]
             .map(|(direction, sum)| (vec![("direction", direction.to_owned())], sum));
         let samples = waits.clone().map(|(labels, sum)| (labels, sum.bytes));
-        let help = "Bytes that wait in all flows";
+        let help = "Backlog of all flows in bytes";
         gauges(encoder, "relay_backlog_bytes", help, samples)?;
         let samples = waits.map(|(labels, sum)| (labels, sum.time_max.as_secs_f64()));
-        let help = "The longest that a byte waits in a flow";
+        let help = "Longest queueing delay of any flow";
         gauges(encoder, "relay_backlog_max_seconds", help, samples)?;
         let fallbacks = Fallback::ALL.into_iter().zip(meter.fallbacks);
         let fallbacks =
             fallbacks.map(|(reason, count)| (vec![("reason", reason.name().to_owned())], count));
-        let help = "Times that signals were of no use: only the window, or under P5's laws nothing, held a flow";
+        let help =
+            "Times that signals had no effect: only the window (P5's laws: nothing) held a flow";
         counters(encoder, "relay_fallbacks", help, fallbacks)?;
         self.encode_directions(encoder)?;
         self.encode_laws(encoder)?;
@@ -219,7 +218,7 @@ impl Collected {
         let samples = self
             .directions()
             .map(|(labels, it)| (labels, it.moved_bytes));
-        counters(encoder, "relay_flow_bytes", "Bytes passed on", samples)?;
+        counters(encoder, "relay_flow_bytes", "Bytes forwarded", samples)?;
         let samples = self.directions().flat_map(|(labels, it)| {
             QUEUES.map(|(queue, value)| {
                 let mut labels = labels.clone();
@@ -227,7 +226,7 @@ impl Collected {
                 (labels, value(&it.backlog))
             })
         });
-        let help = "Bytes that wait: to be read, in the relay, to be sent";
+        let help = "Backlog in bytes: unread, in the relay, unsent";
         gauges(encoder, "relay_flow_backlog_bytes", help, samples)?;
         let held = self
             .directions()
@@ -239,18 +238,18 @@ impl Collected {
                 (labels, value(&shares))
             })
         });
-        let help = "Bytes that may wait by the law that is in force";
+        let help = "Backlog that the law in force allows, in bytes";
         gauges(encoder, "relay_flow_share_bytes", help, samples)?;
         let samples = self.directions().filter_map(|(labels, it)| {
             let time = it.backlog.time();
             time.map(|time: Duration| (labels, time.as_secs_f64()))
         });
-        let help = "How long a byte waits behind them at the delivery rate last measured";
+        let help = "Queueing delay of the backlog at the delivery rate last measured";
         gauges(encoder, "relay_flow_backlog_seconds", help, samples)?;
         let samples = self
             .directions()
             .map(|(labels, it)| (labels, it.held_bytes_max as u64));
-        let help = "The most that the relay held at once";
+        let help = "Most bytes that the relay held at once";
         gauges(encoder, "relay_flow_held_max_bytes", help, samples)
     }
 
@@ -282,7 +281,8 @@ impl Collected {
                 (labels, u64::from(ece.fallback == Some(reason)))
             })
         });
-        let help = "1: signals are of no use, for that reason: only the window, or under P5's laws nothing, holds it";
+        let help =
+            "1: signals have no effect, for this reason; the window (P5's laws: nothing) holds it";
         gauges(encoder, "relay_flow_fallback", help, samples)
     }
 
@@ -319,7 +319,7 @@ impl Collected {
                 (labels, value(&buffer))
             }))
         });
-        let help = "Receive buffer that the law asked for, and that the kernel gave";
+        let help = "Receive buffer that the law requested, and that the kernel granted";
         gauges(
             encoder,
             "relay_side_receive_buffer_bytes",

@@ -25,7 +25,7 @@ const GAUGES: [Row; 11] = [
         "Slow-start threshold in segments, once one is set",
         |tcp| tcp.threshold_packets().map(f64::from),
     ),
-    ("in_flight_packets", "Segments on their way", |tcp| {
+    ("in_flight_packets", "Segments in flight", |tcp| {
         Some(f64::from(tcp.in_flight_packets))
     }),
     connection::ROUND_TRIP,
@@ -33,12 +33,12 @@ const GAUGES: [Row; 11] = [
     connection::RWND,
     (
         "unsent_bytes",
-        "Bytes in the send buffer that were not sent yet",
+        "Bytes in the send buffer not yet sent",
         |tcp| Some(f64::from(tcp.unsent_bytes)),
     ),
     (
         "pacing_bytes_per_second",
-        "Pacing rate, where there is one",
+        "Pacing rate, if the connection is paced",
         |tcp| tcp.pacing_rate_bytes_per_s().map(|rate| rate as f64),
     ),
     connection::DELIVERY,
@@ -49,19 +49,19 @@ const GAUGES: [Row; 11] = [
     ),
     (
         "ecn",
-        "0 off, 1 negotiated, 2 packets that are capable of it have come",
+        "0 off, 1 negotiated, 2 ECN-capable packets received",
         |tcp| Some(f64::from(tcp.ecn as u8)),
     ),
 ];
 
 const COUNTERS: [Row; 7] = [
-    ("acked_bytes", "Bytes that the peer acknowledged", |tcp| {
+    ("acked_bytes", "Bytes acknowledged by the peer", |tcp| {
         Some(tcp.acked_bytes as f64)
     }),
     connection::RETRANSMITS,
     (
         "timeouts",
-        "Retransmission time-outs, as kernels count them from 6.7 on",
+        "Retransmission timeouts, counted by Linux 6.7 and later",
         |tcp| Some(f64::from(tcp.timeouts)),
     ),
     connection::DELIVERED_CE,
@@ -157,26 +157,16 @@ impl Collector for Collected {
                 (labels, entry.count(event))
             })
         });
-        counters(
-            encoder,
-            "tcp_events",
-            "Events of congestion control",
-            events,
-        )?;
+        counters(encoder, "tcp_events", "Congestion control events", events)?;
         let board = &self.0;
         let of_ended = EVENTS.map(|event| {
             let label = vec![("event", event.name().to_owned())];
             (label, board.counts_of_ended[event as usize])
         });
         let name = "tcp_ended_events";
-        counters(encoder, name, "Events of connections that ended", of_ended)?;
+        counters(encoder, name, "Events of closed connections", of_ended)?;
         let now = [(Labels::new(), board.entries.len() as u64)];
-        gauges(
-            encoder,
-            "tcp_connections",
-            "Connections that are there",
-            now,
-        )?;
+        gauges(encoder, "tcp_connections", "Open connections", now)?;
         let begun = [(Labels::new(), board.begun)];
         counters(
             encoder,
@@ -185,7 +175,7 @@ impl Collector for Collected {
             begun,
         )?;
         let ended = [(Labels::new(), board.ended)];
-        counters(encoder, "tcp_ended", "Connections that ended", ended)?;
+        counters(encoder, "tcp_ended", "Connections closed", ended)?;
         let unseen = [
             ("connections", board.unseen.connections),
             ("samples", board.unseen.samples),
@@ -196,7 +186,7 @@ impl Collector for Collected {
         counters(
             encoder,
             "watch_unseen",
-            "What was there and not seen",
+            "Connections, samples, events and records that were missed",
             unseen,
         )
     }
