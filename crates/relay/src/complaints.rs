@@ -30,7 +30,7 @@ impl Complaints {
     pub(crate) fn tick(&mut self) {
         let unsaid = self.lines.saturating_sub(LINES_PER_TICK);
         if unsaid > 0 {
-            (self.report)(&format!("{unsaid} more lines like these in a second"));
+            (self.report)(&format!("{unsaid} more such lines within a second"));
         }
         self.lines = 0;
     }

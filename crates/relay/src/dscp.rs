@@ -35,7 +35,7 @@ const NAMES: [(&str, u8); 22] = [
 
 /// What is no code point.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{given}' is no DSCP: write 0 to 63, cs0 to cs7, af11 to af43, ef or le (RFC 2474)")]
+#[error("'{given}' is not a DSCP: write 0 to 63, cs0 to cs7, af11 to af43, ef or le (RFC 2474)")]
 pub struct DscpError {
     given: String,
 }

@@ -17,18 +17,18 @@ use crate::settings::ListenerConfig;
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
     /// No listener.
-    #[error("there is nothing to listen at; name at least one ADDRESS:PORT")]
+    #[error("no listener: name at least one ADDRESS:PORT")]
     NoListener,
     /// Two listeners at one address.
-    #[error("two listeners are at {listen}; give each an address of its own")]
+    #[error("two listeners at {listen}: give each its own address")]
     Twice {
         /// The address.
         listen: String,
     },
     /// Two listeners of which one would take what is meant for the other.
     #[error(
-        "cannot listen at {listen} while this relay does so at {by}: leave one of them out; to put one \
-         in the other's place, reload without {by} first"
+        "cannot listen at {listen} while this relay listens at {by}: remove one of them; to \
+         replace {by}, reload without it first"
     )]
     Taken {
         /// Where it was to listen.
@@ -38,7 +38,7 @@ pub enum RelayError {
     },
     /// No address and port.
     #[error(
-        "'{listen}' is no ADDRESS:PORT to listen at: write {}",
+        "'{listen}' is not an ADDRESS:PORT to listen at: write {}",
         near_listener(listen)
     )]
     Listener {
@@ -47,7 +47,7 @@ pub enum RelayError {
     },
     /// No host and port.
     #[error(
-        "'{to}' is no HOST:PORT to connect to: write for example {}",
+        "'{to}' is not a HOST:PORT to connect to: write for example {}",
         near_target(to)
     )]
     Target {
@@ -56,7 +56,7 @@ pub enum RelayError {
     },
     /// Nothing that can be taken.
     #[error(
-        "'{to}' says not what a transparent relay is to take: write ADDRESS:PORT or \
+        "'{to}' is not a destination for a transparent relay to intercept: write ADDRESS:PORT or \
          ADDRESS/PREFIX:PORT, such as 192.0.2.0/24:3260 or [2001:db8::/32]:3260"
     )]
     Interception {
@@ -64,9 +64,7 @@ pub enum RelayError {
         to: String,
     },
     /// The listener's family is another one than that of what it is to take.
-    #[error(
-        "a transparent relay at {listen} cannot take what goes to {to}: one is IPv4, the other IPv6"
-    )]
+    #[error("a transparent relay at {listen} cannot intercept {to}: one is IPv4, the other IPv6")]
     Family {
         /// Where it listens.
         listen: String,
@@ -83,8 +81,8 @@ pub enum RelayError {
     },
     /// It would connect to itself for ever.
     #[error(
-        "{listen} leads to {to}, which is the relay itself, and so back to {listen}: name an address \
-         of the target's own"
+        "{listen} forwards to {to}, which is the relay itself, and so back to {listen}: name the \
+         target's own address"
     )]
     Loop {
         /// Where it listens.
@@ -94,7 +92,7 @@ pub enum RelayError {
     },
     /// A buffer out of range.
     #[error(
-        "{listen}: a buffer of {bytes} bytes is too little: give at least {} bytes",
+        "{listen}: a buffer of {bytes} bytes is too small: give at least {} bytes",
         ListenerConfig::MIN_BUFFER_BYTES
     )]
     Buffer {
@@ -104,7 +102,7 @@ pub enum RelayError {
         bytes: usize,
     },
     /// A law that lacks what it holds backlogs to.
-    #[error("{listen}: law '{law}' needs a latency to hold to: give one, such as 20ms")]
+    #[error("{listen}: law '{law}' needs a latency bound: give one, such as 20ms")]
     Latency {
         /// Which listener.
         listen: String,
@@ -113,7 +111,7 @@ pub enum RelayError {
     },
     /// A setting of the laws that signal ECE after a read, under another one.
     #[error(
-        "{listen}: {setting} is for {}: give the listener that law, or leave the setting out",
+        "{listen}: {setting} is only for {}: give the listener that law, or leave the setting out",
         laws.iter().map(|law| format!("law '{law}'")).collect::<Vec<_>>().join(" and ")
     )]
     Ece {
@@ -125,7 +123,7 @@ pub enum RelayError {
         laws: &'static [Law],
     },
     /// A law that signals ECE cannot do so here.
-    #[error("{listen}: law '{law}' cannot be had: {source}; law 'window' can be had everywhere")]
+    #[error("{listen}: law '{law}' is not available: {source}; law 'window' always is")]
     Law {
         /// Which listener.
         listen: String,
@@ -136,9 +134,9 @@ pub enum RelayError {
     },
     /// Two congestion controls for one socket.
     #[error(
-        "{listen}: law '{law}' signals by a congestion control of its own towards the client, which \
-         sends as reno does, not as '{control}': leave that one out, take reno towards the target, which \
-         is asked then, or take law 'window'"
+        "{listen}: law '{law}' signals with its own congestion control towards the client, which \
+         sends as reno does, not as '{control}': omit '{control}', use reno towards the target, \
+         which is signalled then, or use law 'window'"
     )]
     LawControl {
         /// Which listener.
@@ -247,7 +245,7 @@ pub(crate) enum ConnectError {
     #[error("no answer")]
     Unanswered,
     /// No address is left to try; or, of a transparent flow, it was meant for the relay itself.
-    #[error("it is not one of those that the relay is to take")]
+    #[error("not a destination that the relay takes")]
     NoAddress,
     /// What the listener's settings say cannot be had any more.
     #[error("{0}")]

@@ -69,7 +69,7 @@ impl FromStr for Law {
 
 /// There is no law of that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no law '{name}': give one of {}", Law::ALL.map(Law::name).join(", "))]
+#[error("no law '{name}': give one of {}", Law::ALL.map(Law::name).join(", "))]
 pub struct LawError {
     name: String,
 }

@@ -235,14 +235,14 @@ impl Reactor {
             self.meter.turned_away += 1;
             let listen = &listener.route.config.listen;
             self.complaints
-                .say(|| format!("{address}: turned away: {listen} is not for its network"));
+                .say(|| format!("{address}: refused: {listen} does not allow its network"));
             return;
         }
         if self.shared.ends.made(address, &socket) {
             self.meter.looped += 1;
             let listen = &listener.route.config.listen;
             self.complaints.say(|| {
-                format!("{address}: turned away: the relay has made it itself, to {listen}")
+                format!("{address}: refused: the relay itself opened it, to {listen}")
             });
             return;
         }
@@ -424,7 +424,7 @@ impl Reactor {
                 self.meter.count_failure(error);
                 let (client, to) = (flow.client, flow.target);
                 self.complaints
-                    .say(|| format!("{client}: cannot be connected to {to}: {error}"));
+                    .say(|| format!("{client}: cannot connect to {to}: {error}"));
             }
         }
         for direction in &flow.directions {

@@ -317,10 +317,10 @@ mod tests {
     #[test]
     fn mistakes_are_found_before_anything_listens() {
         for (listen, to, part) in [
-            ("127.0.0.1", "127.0.0.1:9", "no ADDRESS:PORT"),
-            ("127.0.0.1:0", "127.0.0.1", "no HOST:PORT"),
-            ("127.0.0.1:0", "127.0.0.1:0", "no HOST:PORT"),
-            ("127.0.0.1:0", ":3260", "no HOST:PORT"),
+            ("127.0.0.1", "127.0.0.1:9", "not an ADDRESS:PORT"),
+            ("127.0.0.1:0", "127.0.0.1", "not a HOST:PORT"),
+            ("127.0.0.1:0", "127.0.0.1:0", "not a HOST:PORT"),
+            ("127.0.0.1:0", ":3260", "not a HOST:PORT"),
             ("192.0.2.1:0", "127.0.0.1:9", "cannot listen at 192.0.2.1:0"),
         ] {
             let error = open(&ListenerConfig::new(listen, to)).unwrap_err();

@@ -32,7 +32,7 @@ pub struct Rules {
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
     /// The program is not there.
-    #[error("`{program}` cannot be started: {source}; it is of the Debian package {package}")]
+    #[error("`{program}` cannot be started: {source}; it is in the Debian package {package}")]
     Missing {
         /// Which.
         program: &'static str,
@@ -42,7 +42,7 @@ pub enum RulesError {
         source: io::Error,
     },
     /// It refused.
-    #[error("`{command}` failed: {said}; rules take CAP_NET_ADMIN in the network namespace")]
+    #[error("`{command}` failed: {said}; rules need CAP_NET_ADMIN in the network namespace")]
     Refused {
         /// What was run.
         command: String,

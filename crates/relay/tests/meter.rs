@@ -171,7 +171,7 @@ fn clients_that_are_no_streams_are_refused_and_others_go_on() {
     let said = SAID.lock().unwrap();
     assert!(
         said.iter()
-            .any(|line| line.contains("is refused: it does not begin as")),
+            .any(|line| line.contains("is refused: not a stream of")),
         "{said:?}"
     );
     assert!(

@@ -72,12 +72,12 @@ pub enum InitiatorError {
         source: io::Error,
     },
     /// The kernel gives no socket, or none to wait with.
-    #[error("this machine has no socket for the session: {0}")]
+    #[error("cannot open a socket for the session: {0}")]
     NoSocket(io::Error),
     /// The target allows fewer connections in a session.
     #[error(
-        "the target at {portal} allows {granted} connection{} in a session, and {asked} were asked \
-         for: ask for fewer",
+        "the target at {portal} allows {granted} connection{} in a session, not {asked}: ask \
+         for fewer",
         if *granted == 1 { "" } else { "s" }
     )]
     TooFewConnections {
@@ -129,7 +129,7 @@ pub enum InitiatorError {
         portal: String,
     },
     /// The target said nothing for too long.
-    #[error("the target at {portal} is silent, though it was asked for a sign of life")]
+    #[error("the target at {portal} does not respond, not even to a NOP-Out")]
     Silent {
         /// Host and port.
         portal: String,
@@ -144,8 +144,8 @@ pub enum InitiatorError {
     },
     /// The session was lost and has not come back.
     #[error(
-        "the session with {target} was lost ({cause}) and did not come back in {} s: {}; look \
-         whether the target runs and can be reached",
+        "the session with {target} was lost ({cause}) and did not come back in {} s: {}; check \
+         that the target runs and can be reached",
         timeout.as_secs_f64(),
         last_attempt(last_failure.as_deref())
     )]
@@ -160,7 +160,7 @@ pub enum InitiatorError {
         last_failure: Option<Box<InitiatorError>>,
     },
     /// Login took too long.
-    #[error("login at {portal} was not over in {} s", patience.as_secs_f64())]
+    #[error("login at {portal} did not complete within {} s", patience.as_secs_f64())]
     Slow {
         /// Host and port.
         portal: String,
@@ -180,7 +180,7 @@ pub enum InitiatorError {
 /// How the last attempt to come back failed, in words.
 fn last_attempt(failure: Option<&InitiatorError>) -> String {
     match failure {
-        Some(failure) => format!("the last attempt failed, as {failure}"),
+        Some(failure) => format!("the last attempt failed: {failure}"),
         None => "no attempt was over by then".to_owned(),
     }
 }

@@ -34,7 +34,7 @@ pub enum SecretFileError {
     },
     /// Others may read or change it.
     #[error(
-        "secret file {}: its mode {mode:03o} lets others at it; chmod 600 it", path.display()
+        "secret file {}: its mode {mode:03o} gives others access; chmod 600 it", path.display()
     )]
     OpenToOthers {
         /// Which.
@@ -44,8 +44,8 @@ pub enum SecretFileError {
     },
     /// It belongs to somebody else, who may read and change it.
     #[error(
-        "secret file {}: it belongs to the user with id {owner}; it must be of the user that \
-         wansan runs as, or of root", path.display()
+        "secret file {}: it is owned by user id {owner}; it must be owned by the user that \
+         wansan runs as, or by root", path.display()
     )]
     OfAnother {
         /// Which.

@@ -76,8 +76,8 @@ pub struct TargetConfig {
 pub enum TargetError {
     /// Not a name.
     #[error(
-        "'{name}' is no iSCSI name: write iqn.YEAR-MONTH.DOMAIN:ANYTHING, the domain backwards and \
-         a month in which it was yours, such as {}, or eui. or naa. and 16 (naa. also 32) hex \
+        "'{name}' is not an iSCSI name: write iqn.YEAR-MONTH.DOMAIN:ANYTHING, the domain backwards \
+         and a month in which it was yours, such as {}, or eui. or naa. and 16 (naa. also 32) hex \
          digits; 223 bytes at most, no blanks (RFC 7143 §4.2.7, RFC 3721 §1.1)",
         near_name(name)
     )]
@@ -92,10 +92,10 @@ pub enum TargetError {
         name: String,
     },
     /// No target.
-    #[error("there is no target to serve; name at least one")]
+    #[error("no target to serve: name at least one")]
     NoTarget,
     /// Two of the same name.
-    #[error("two targets are called {name}; give one another name")]
+    #[error("two targets have the name {name}: rename one")]
     Twice {
         /// The name.
         name: String,
@@ -137,7 +137,7 @@ pub enum TargetError {
         held: String,
     },
     /// No portal.
-    #[error("there is no portal to listen at; name at least one ADDRESS:PORT")]
+    #[error("no portal to listen at: name at least one ADDRESS:PORT")]
     NoPortal,
     /// A store could not be opened.
     #[error("LUN {spec}: {source}")]
@@ -163,7 +163,7 @@ pub enum TargetError {
     Wanted(#[from] WantedError),
     /// The portal lacks its port, or is otherwise none.
     #[error(
-        "'{address}' is no ADDRESS:PORT to listen at: write {}",
+        "'{address}' is not an ADDRESS:PORT to listen at: write {}",
         near_portal(address)
     )]
     Portal {

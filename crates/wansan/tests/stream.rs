@@ -83,9 +83,9 @@ fn mistakes_are_told_in_one_line() {
     let nobody = gone.local_addr().unwrap().to_string();
     drop(gone);
     let cases: [(&[&str], &str); 9] = [
-        (&["send", &nobody], "is there a `wansan stream receive`?"),
-        (&["send", "127.0.0.1"], "is no HOST:PORT"),
-        (&["receive", "--listen", "here"], "is no HOST:PORT"),
+        (&["send", &nobody], "is `wansan stream receive` running?"),
+        (&["send", "127.0.0.1"], "is not a HOST:PORT"),
+        (&["receive", "--listen", "here"], "is not a HOST:PORT"),
         (&["send", &nobody, "--every", "100B"], "give 1KiB to 1GiB"),
         (&["send", &nobody, "--flows", "0"], "--flows"),
         (&["send", &nobody, "--rate", "1bit/s"], "8kbit/s"),

@@ -13,7 +13,7 @@ use super::mark::Nonsense;
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// No host and port.
-    #[error("'{given}' is no HOST:PORT: write for example 192.0.2.1:5201")]
+    #[error("'{given}' is not a HOST:PORT: write for example 192.0.2.1:5201")]
     Address {
         /// What was given.
         given: String,
@@ -35,7 +35,7 @@ pub enum StreamError {
         source: io::Error,
     },
     /// Nobody answers there.
-    #[error("cannot connect to {to}: {source}; is there a `wansan stream receive`?")]
+    #[error("cannot connect to {to}: {source}; is `wansan stream receive` running?")]
     Connect {
         /// Where.
         to: SocketAddr,
@@ -44,8 +44,8 @@ pub enum StreamError {
     },
     /// Something answers, but no receiver.
     #[error(
-        "{to} has taken the connection, but sent no welcome within {} s: is it a `wansan stream \
-         receive`, or a relay that reaches one?",
+        "{to} accepted the connection, but sent no welcome within {} s: is it a `wansan stream \
+         receive`, or a relay to one?",
         waited.as_secs()
     )]
     NoWelcome {
@@ -61,7 +61,7 @@ pub enum StreamError {
     #[error(transparent)]
     SocketBuffer(#[from] BufferError),
     /// The peer says what no receiver says.
-    #[error("flow {flow}: the receiver does not keep to the protocol: {nonsense}")]
+    #[error("flow {flow}: protocol error by the receiver: {nonsense}")]
     Nonsense {
         /// The flow's number, from 0.
         flow: usize,
@@ -77,9 +77,7 @@ pub enum StreamError {
         source: io::Error,
     },
     /// No mark came back in the time that was measured.
-    #[error(
-        "no mark came back in the time that was measured: measure longer, or have marks more often"
-    )]
+    #[error("no mark was echoed during the measurement: measure longer, or set more marks")]
     NoMark,
     /// The machine gives no descriptor, thread or setting.
     #[error("cannot set up the meter: {0}")]

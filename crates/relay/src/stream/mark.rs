@@ -28,25 +28,25 @@ const ECHO_BYTES: usize = 24;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Nonsense {
     /// The stream does not begin as one.
-    #[error("it does not begin as a stream of `wansan stream send` does")]
+    #[error("not a stream of `wansan stream send`")]
     NoHello,
     /// Marks nearer or farther than a meter has them.
-    #[error("it wants marks every {bytes} bytes")]
+    #[error("marks every {bytes} bytes are out of range")]
     Distance {
         /// So many.
         bytes: u32,
     },
     /// Where a mark has to be is something else.
-    #[error("there is no mark {number} where it has to be")]
+    #[error("mark {number} is missing")]
     NoMark {
         /// The mark's number.
         number: u64,
     },
     /// The answers do not begin as a receiver's do.
-    #[error("it does not answer as `wansan stream receive` does")]
+    #[error("not an answer of `wansan stream receive`")]
     NoWelcome,
     /// An echo of another mark than the one whose turn it is.
-    #[error("an echo of mark {said} came where that of mark {awaited} is due")]
+    #[error("echo of mark {said} received, mark {awaited} expected")]
     Echo {
         /// Which it is of.
         said: u64,

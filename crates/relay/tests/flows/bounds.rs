@@ -245,7 +245,7 @@ fn a_listener_moves_in_two_steps() {
     let port = world.at.port();
     assert!(
         said.contains(&format!(
-            "127.0.0.1:{port} while this relay does so at 0.0.0.0:0"
+            "127.0.0.1:{port} while this relay listens at 0.0.0.0:0"
         )),
         "{said}"
     );

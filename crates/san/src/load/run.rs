@@ -62,8 +62,8 @@ pub enum LoadError {
     Session(#[from] InitiatorError),
     /// The time was over, and the last I/Os had no connection to be done over.
     #[error(
-        "the load's time is over, but {ios} of its I/Os can not be done: there has been no connection to \
-         the target for {} s; look whether the target runs and can be reached",
+        "the measurement is over, but {ios} I/Os cannot complete: there has been no connection to \
+         the target for {} s; check that the target runs and can be reached",
         cut_off.as_secs()
     )]
     CutOff {
@@ -81,7 +81,7 @@ pub enum LoadError {
         problem: String,
     },
     /// The target has no such LUN.
-    #[error("there is no LUN {lun}: {}", unit::list(there))]
+    #[error("no LUN {lun}: {}", unit::list(there))]
     NoSuchLun {
         /// Its number.
         lun: u16,
@@ -113,8 +113,8 @@ pub enum LoadError {
     },
     /// The machine has no memory for so many I/Os at once.
     #[error(
-        "{parallel} I/Os of {block_bytes} bytes in flight ask for more than this machine's \
-         {memory_bytes} bytes of memory: keep fewer in flight, or shorter ones"
+        "{parallel} I/Os of {block_bytes} bytes in flight need more than this machine's \
+         {memory_bytes} bytes of memory: keep fewer in flight, or smaller ones"
     )]
     Memory {
         /// I/Os in flight.
@@ -158,7 +158,7 @@ pub(super) fn failure(done: &Completion) -> Option<String> {
         },
         Ok(answer) => match answer.residual {
             Residual::None | Residual::Underflow(_) => None,
-            Residual::Overflow(bytes) => Some(format!("{bytes} bytes more than asked for")),
+            Residual::Overflow(bytes) => Some(format!("{bytes} bytes more than requested")),
         },
     }
 }
@@ -166,7 +166,7 @@ pub(super) fn failure(done: &Completion) -> Option<String> {
 /// What is missing of an I/O that was answered with GOOD: the load asks for whole blocks only.
 fn shortfall(done: &Completion) -> Option<String> {
     match done.outcome.as_ref().ok()?.residual {
-        Residual::Underflow(bytes) => Some(format!("{bytes} bytes less than asked for")),
+        Residual::Underflow(bytes) => Some(format!("{bytes} bytes less than requested")),
         Residual::None | Residual::Overflow(_) => None,
     }
 }

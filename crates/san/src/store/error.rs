@@ -33,7 +33,7 @@ impl fmt::Display for Operated {
 pub enum StoreError {
     /// The caller asked for bytes outside the store. Decoding a CDB checks this first, so it means
     /// a mistake in wansan.
-    #[error("{bytes} bytes at offset {offset} do not lie in a store of {size_bytes} bytes")]
+    #[error("{bytes} bytes at offset {offset} are outside a store of {size_bytes} bytes")]
     OutOfRange {
         /// First byte asked for.
         offset: u64,
@@ -43,13 +43,13 @@ pub enum StoreError {
         size_bytes: u64,
     },
     /// The file ends before the range asked for: somebody cut it while it was served.
-    #[error("the file ends before byte {end}: it was cut while in use; restore its size")]
+    #[error("the file ends before byte {end}: it was truncated while in use; restore its size")]
     Short {
         /// End of the range asked for.
         end: u64,
     },
     /// There is no room for what was written (ENOSPC or EDQUOT).
-    #[error("no room on the file system to write {bytes} bytes at offset {offset}; free some")]
+    #[error("no space on the file system to write {bytes} bytes at offset {offset}; free some")]
     NoSpace {
         /// First byte written.
         offset: u64,
@@ -58,7 +58,7 @@ pub enum StoreError {
     },
     /// The medium holds something else than it should: no error of the store, but the answer to a
     /// question.
-    #[error("the byte at offset {offset} is not the one that was given to compare")]
+    #[error("miscompare: the byte at offset {offset} differs")]
     Miscompare {
         /// The first byte that differs.
         offset: u64,
@@ -150,7 +150,7 @@ impl StoreError {
 pub enum OpenError {
     /// There is no such file, and no size to create it with.
     #[error(
-        "there is no file {}; to create it, say how large: file:{},size=1GiB",
+        "no file {}; to create it, give its size: file:{},size=1GiB",
         path.display(), path.display()
     )]
     Missing {
@@ -165,7 +165,8 @@ pub enum OpenError {
     },
     /// Somebody else has locked it.
     #[error(
-        "{} is in use: another process has it open (or another LUN of this target is the same file); end that first",
+        "{} is in use: another process has it open (or another LUN of this target is the \
+         same file); stop that first",
         path.display()
     )]
     InUse {
@@ -187,7 +188,8 @@ pub enum OpenError {
     },
     /// The size is zero or no whole number of blocks.
     #[error(
-        "{what} has {size_bytes} bytes, which is no whole number of {block_bytes}-byte blocks (at least one)"
+        "{what} has {size_bytes} bytes, which is not a whole number of {block_bytes}-byte blocks \
+         (at least one)"
     )]
     Blocks {
         /// The file or the memory asked for.
@@ -209,7 +211,7 @@ pub enum OpenError {
     },
     /// What is kept of the unit's persistent reservations cannot be used.
     #[error(
-        "{} does not hold reservations that can be read: {why}; remove it to begin without any",
+        "{} does not hold readable reservations: {why}; remove it to start without any",
         path.display()
     )]
     Reservations {

@@ -66,7 +66,7 @@ pub struct LunSpec {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// It does not begin with a kind of store.
-    #[error("LUN `{spec}`: `{kind}` is no kind of store; {}", nearest(kind, &KINDS))]
+    #[error("LUN `{spec}`: `{kind}` is not a kind of store; {}", nearest(kind, &KINDS))]
     Kind {
         /// The text as given.
         spec: String,
@@ -82,7 +82,7 @@ pub enum SpecError {
         example: &'static str,
     },
     /// An option has another name.
-    #[error("LUN `{spec}`: there is no option `{option}`; {}", nearest(option, &OPTIONS))]
+    #[error("LUN `{spec}`: unknown option `{option}`; {}", nearest(option, &OPTIONS))]
     Option {
         /// The text as given.
         spec: String,
@@ -90,7 +90,7 @@ pub enum SpecError {
         option: String,
     },
     /// An option stands twice.
-    #[error("LUN `{spec}`: option `{option}` stands twice")]
+    #[error("LUN `{spec}`: option `{option}` is given twice")]
     Twice {
         /// The text as given.
         spec: String,
@@ -98,7 +98,7 @@ pub enum SpecError {
         option: &'static str,
     },
     /// An option stands without the thing that it is about.
-    #[error("LUN `{spec}`: option `{option}` goes with {needs} only")]
+    #[error("LUN `{spec}`: option `{option}` works with {needs} only")]
     Without {
         /// The text as given.
         spec: String,
@@ -108,7 +108,7 @@ pub enum SpecError {
         needs: &'static str,
     },
     /// An option's value is out of its range.
-    #[error("LUN `{spec}`: `{value}` is no value of `{option}`: write {allowed}")]
+    #[error("LUN `{spec}`: `{value}` is not valid for `{option}`: write {allowed}")]
     Value {
         /// The text as given.
         spec: String,
@@ -121,7 +121,8 @@ pub enum SpecError {
     },
     /// A size is zero or no whole number of blocks.
     #[error(
-        "LUN `{spec}`: {size_bytes} bytes are no whole number of {block_bytes}-byte blocks (at least one)"
+        "LUN `{spec}`: {size_bytes} bytes are not a whole number of {block_bytes}-byte blocks \
+         (at least one)"
     )]
     Blocks {
         /// The text as given.

@@ -54,7 +54,7 @@ impl NamePattern {
 /// What is no pattern of names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{given}' is no initiator's name, nor the beginning of one and a *: write \
+    "'{given}' is neither an initiator name nor a prefix of one and a *: write \
      iqn.2026-01.net.example:host or iqn.2026-01.net.example:*"
 )]
 pub struct NamePatternError {

@@ -57,7 +57,7 @@ pub(crate) fn mistakes() -> Result<(), Failed> {
         (&["--listen", "127.0.0.1", "--to", "a:1"], "127.0.0.1:3260"),
         (
             &["--listen", "127.0.0.1:0", "--to", "127.0.0.1"],
-            "no HOST:PORT",
+            "not a HOST:PORT",
         ),
         (
             &[

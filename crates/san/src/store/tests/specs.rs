@@ -74,17 +74,17 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
         ("memroy:1GiB", "did you mean `memory:`?"),
         ("fiel:disk.img", "did you mean `file:`?"),
         ("disk.img", "use one of memory:, file:"),
-        ("ramdisk:1GiB", "`ramdisk` is no kind of store"),
+        ("ramdisk:1GiB", "`ramdisk` is not a kind of store"),
         ("memory", "memory:1GiB"),
         ("memory:", "memory:1GiB"),
         ("file:", "file:disk.img"),
         ("memory:1", "has no unit"),
         ("memory:1Gib", "`Gib`"),
         ("memory:-1GiB", "no size"),
-        ("memory:1GiB,size=1GiB", "`size` goes with file: only"),
+        ("memory:1GiB,size=1GiB", "`size` works with file: only"),
         (
             "file:disk.img,content=1",
-            "`content` goes with memory: only",
+            "`content` works with memory: only",
         ),
         ("memory:1GiB,content=x", "a whole number"),
         ("memory:1GiB,blocks=512", "did you mean `block=`?"),
@@ -96,29 +96,29 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
             "memory:1GiB,xyzzy=1",
             "use one of size=, content=, block=, thin, read-only, service-time=, servers=",
         ),
-        ("memory:1GiB,", "there is no option ``"),
+        ("memory:1GiB,", "unknown option ``"),
         ("memory:1GiB,block=1024", "write 512 or 4096"),
         ("memory:1GiB,block", "write 512 or 4096"),
-        ("memory:1GiB,servers=2", "goes with service-time= only"),
+        ("memory:1GiB,servers=2", "works with service-time= only"),
         ("memory:1GiB,service-time=2", "has no unit"),
         ("memory:1GiB,service-time=0ms", "above zero"),
         ("memory:1GiB,service-time=1ms,servers=0", "1 to 65536"),
         ("memory:1GiB,service-time=1ms,servers=65537", "1 to 65536"),
         (
             "memory:1GiB,service-time=1ms,servers=x",
-            "`x` is no value of `servers`",
+            "`x` is not valid for `servers`",
         ),
-        ("memory:1GiB,block=512,block=512", "`block` stands twice"),
+        ("memory:1GiB,block=512,block=512", "`block` is given twice"),
         ("file:disk.img,size=big", "no size"),
         ("memory:0B", "at least one"),
-        ("memory:1000B", "no whole number of 512-byte blocks"),
+        ("memory:1000B", "not a whole number of 512-byte blocks"),
         (
             "memory:512B,block=4096",
-            "no whole number of 4096-byte blocks",
+            "not a whole number of 4096-byte blocks",
         ),
         (
             "file:disk.img,size=1000B",
-            "no whole number of 512-byte blocks",
+            "not a whole number of 512-byte blocks",
         ),
     ] {
         let message = error(spec);
@@ -168,7 +168,7 @@ fn specs_open_what_they_say() {
         ..parse("memory:1MiB")
     };
     for (bad, wanted) in [
-        (odd, "no whole number of 512-byte blocks"),
+        (odd, "not a whole number of 512-byte blocks"),
         (parse("memory:1000000TiB"), "more than this machine's"),
         (parse("file:/no/such/file"), "/no/such/file"),
     ] {
