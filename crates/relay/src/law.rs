@@ -213,7 +213,7 @@ fn in_vain(config: &ListenerConfig) -> Option<(&'static str, &'static [Law])> {
     let settings = [
         (bound_bytes.is_some(), "a bound for ECE", BOTH),
         (ramp_bytes.is_some(), "a ramp for ECE", &[Law::EceRed]),
-        (every_bytes > 0, "how often ECE is decided", BOTH),
+        (every_bytes > 0, "the interval of ECE decisions", BOTH),
     ];
     let heeds = |laws: &[Law]| config.law.is_some_and(|law| laws.contains(&law));
     let vain = settings

@@ -241,9 +241,8 @@ impl Reactor {
         if self.shared.ends.made(address, &socket) {
             self.meter.looped += 1;
             let listen = &listener.route.config.listen;
-            self.complaints.say(|| {
-                format!("{address}: refused: the relay itself opened it, to {listen}")
-            });
+            self.complaints
+                .say(|| format!("{address}: refused: the relay itself opened it, to {listen}"));
             return;
         }
         let seat = self.shared.seats.take();

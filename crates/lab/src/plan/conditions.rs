@@ -77,7 +77,7 @@ impl Conditions {
         let link = &self.links[place];
         if link.wire {
             return Err(Mistake::new(format!(
-                "path `{path}` is a wire, which nothing happens on: give it an effect in the plan, \
+                "path `{path}` is a wire: give it an effect in the plan, \
                  such as `delay = \"0ms\"`"
             )));
         }

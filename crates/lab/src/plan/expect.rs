@@ -66,7 +66,7 @@ impl Expectation {
             Content::Number | Content::Either => number(metric, value).map_err(|m| (key, m)),
             Content::Text | Content::Word(_) => Err((
                 key,
-                "it is a text and not a number: write `equals`".to_owned(),
+                "it is text and not a number: write `equals`".to_owned(),
             )),
         };
         let comparison = match (&table.equals, &table.at_least, &table.at_most) {
@@ -153,7 +153,7 @@ fn equal(metric: &str, content: &Content, value: &toml::Value) -> Result<Value, 
         (Content::Text | Content::Either, toml::Value::String(text)) => Ok(text.as_str().into()),
         (Content::Either, value) => serde_json::to_value(value).map_err(|e| e.to_string()),
         (Content::Text | Content::Word(_), other) => {
-            Err(format!("it is a text: write \"…\" instead of {other}"))
+            Err(format!("it is text: write \"…\" instead of {other}"))
         }
     }
 }

@@ -80,7 +80,7 @@ impl Known {
             Subject::resolve(&table.metric, &table.r#where, table.relative_to.as_ref())
                 .map_err(|(_, mistake)| mistake)?;
         if content != Content::Number {
-            return Err("it is no number, so none of a paper stands beside it".to_owned());
+            return Err("it is not a number, so it has no counterpart in a paper".to_owned());
         }
         Ok(Known {
             table: table.clone(),

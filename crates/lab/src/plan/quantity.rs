@@ -61,7 +61,7 @@ impl Rate {
             return Ok(Rate(None));
         }
         match units::parse_rate(text) {
-            Ok(0) => Err(format!("`{text}` carries nothing: a rate is more than 0")),
+            Ok(0) => Err(format!("`{text}` carries nothing: give more than 0")),
             Ok(rate) => Ok(Rate(Some(rate))),
             Err(error) => Err(format!("{error}, or `{UNLIMITED}`")),
         }
@@ -74,11 +74,11 @@ impl Share {
             .trim()
             .strip_suffix('%')
             .and_then(|number| number.trim().parse::<f64>().ok())
-            .ok_or_else(|| format!("`{text}` is no share: write a percentage such as `0.1%`"))?;
+            .ok_or_else(|| format!("`{text}` is not a share: write a percentage such as `0.1%`"))?;
         if (0.0..=100.0).contains(&percent) {
             Ok(Share(percent / 100.0))
         } else {
-            Err(format!("`{text}` is no share: it goes from 0% to 100%"))
+            Err(format!("`{text}` is not a share from 0% to 100%"))
         }
     }
 }
@@ -89,7 +89,7 @@ impl Iops {
         match number.and_then(|number| number.parse().ok()) {
             Some(rate @ 1..) => Ok(Iops(rate)),
             _ => Err(format!(
-                "`{text}` is no I/O rate: write a whole number above 0 and its unit, such as \
+                "`{text}` is not an I/O rate: write a whole number above 0 and its unit, such as \
                  `500IOPS`"
             )),
         }
@@ -101,7 +101,7 @@ impl QueueBound {
         let bound = match text.trim().strip_suffix("packets") {
             Some(number) => {
                 let packets = number.trim().parse().map_err(|_| {
-                    format!("`{text}` is no queue: write a whole number such as `100packets`")
+                    format!("`{text}` is not a queue: write a whole number such as `100packets`")
                 })?;
                 QueueBound::Packets(packets)
             }
@@ -110,7 +110,7 @@ impl QueueBound {
             })?),
         };
         if matches!(bound, QueueBound::Bytes(0) | QueueBound::Packets(0)) {
-            return Err(format!("`{text}` holds nothing: a queue is more than 0"));
+            return Err(format!("`{text}` holds nothing: give more than 0"));
         }
         Ok(bound)
     }

@@ -232,7 +232,7 @@ pub(super) fn number(metric: &str, value: &toml::Value) -> Result<f64, String> {
         toml::Value::String(text) if metric.ends_with("bytes_per_s") => units::parse_rate(text)
             .map(|bits_per_s| bits_per_s as f64 / 8.0)
             .map_err(|error| error.to_string()),
-        other => Err(format!("{other} is no number to compare with")),
+        other => Err(format!("{other} is not a number to compare with")),
     }
 }
 

@@ -93,7 +93,7 @@ pub(super) fn axes(table: &Table, cases: &[CaseTable], text: &str) -> Result<Vec
         let fail = |mistake: String| here(Mistake::new(format!("[sweep] `{name}` {mistake}")));
         let values = match value {
             Value::Array(values) if !values.is_empty() => values,
-            Value::Array(_) => return Err(fail("has no value: list one at least".to_owned())),
+            Value::Array(_) => return Err(fail("has no value: list at least one".to_owned())),
             other => {
                 let kind = other.type_str();
                 return Err(fail(format!("is {kind}: write a list, such as [{other}]")));
@@ -157,7 +157,7 @@ fn check_names(cases: &[CaseTable], text: &str) -> Result<(), Mistake> {
             Err(Mistake::new(mistake).in_table(text, "case", place, key))
         };
         if cases[..place].iter().any(|other| other.name == *name) {
-            return wrong(format!("[[case]] name = \"{name}\" is there twice"), "name");
+            return wrong(format!("[[case]] name = \"{name}\" is given twice"), "name");
         }
         if case.set.is_empty() {
             let mistake = format!("[[case]] `{name}` sets nothing: write `set = {{ … }}`");
@@ -210,7 +210,7 @@ pub(super) fn replaced(sweep: &Table, replacements: &Table) -> Result<Table, Mis
         let known: Vec<&str> = axes.iter().map(|(axis, _)| axis.name()).collect();
         let Some(place) = known.iter().position(|axis| *axis == name.name()) else {
             return Err(Mistake::new(format!(
-                "`sweep.{name}` is no axis of the plan's [sweep]; {}",
+                "`sweep.{name}` is not an axis of the plan's [sweep]; {}",
                 nearest(name.name(), &known)
             )));
         };

@@ -87,7 +87,7 @@ impl Statement {
     pub fn parse(text: &str) -> Result<Statement, Mistake> {
         let strange = || {
             Mistake::new(format!(
-                "`{text}` is no change of a path: write `PATH.KEY = VALUE`, such as \
+                "`{text}` is not a change of a path: write `PATH.KEY = VALUE`, such as \
                  `upper.delay = 32ms`, or `PATH down`, or `PATH up`"
             ))
         };
@@ -133,7 +133,7 @@ fn value(text: &str) -> Result<toml::Value, Mistake> {
     }
     let read: Result<toml::Table, _> = toml::from_str(&format!("value = {text}"));
     let value = read.ok().and_then(|mut table| table.remove("value"));
-    value.ok_or_else(|| Mistake::new(format!("`{text}` is no value of a plan")))
+    value.ok_or_else(|| Mistake::new(format!("`{text}` is not a value of a plan")))
 }
 
 impl fmt::Display for Statement {
@@ -274,6 +274,6 @@ mod tests {
             assert!(mistake.contains("PATH.KEY = VALUE"), "{text}: {mistake}");
         }
         let mistake = Statement::parse("upper.loss = { p = ").unwrap_err();
-        assert!(mistake.to_string().contains("no value"), "{mistake}");
+        assert!(mistake.to_string().contains("not a value"), "{mistake}");
     }
 }

@@ -191,7 +191,7 @@ fn mistakes_in_cases_quick_forms_and_papers_are_named() {
         (
             "name = \"long\"",
             "name = \"short\"",
-            &["\"short\" is there twice"],
+            &["\"short\" is given twice"],
         ),
         (
             "\"path.wan.rate\" =",
@@ -233,7 +233,7 @@ fn mistakes_in_cases_quick_forms_and_papers_are_named() {
         (
             "metric = \"cells.bytes_per_s\"\nwhere = { case = \"long\" }",
             "metric = \"cells.finding.limit\"\nwhere = { case = \"long\" }",
-            &["paper.known", "no number"],
+            &["paper.known", "not a number"],
         ),
     ] {
         is_refused(&text, from, to, parts);

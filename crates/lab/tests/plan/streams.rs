@@ -163,12 +163,12 @@ fn each_mistake_is_named_with_the_right_thing() {
         (
             "name = \"spare\"",
             "name = \"relay\"",
-            &["[[relay]] `relay` is there twice"],
+            &["[[relay]] `relay` is given twice"],
         ),
         (
             "name = \"ten\"",
             "name = \"one\"",
-            &["[[stream]] `one` is there twice"],
+            &["[[stream]] `one` is given twice"],
         ),
         (
             "flows = 10",

@@ -191,7 +191,7 @@ fn each_mistake_is_named_with_its_line_and_the_right_thing() {
         (
             "[[router]]\nname = \"far\"",
             "[[router]]\nname = \"near-1\"",
-            &[":15", "`near-1` is there twice"],
+            &[":15", "`near-1` is given twice"],
         ),
         (
             "[[router]]\nname = \"far\"",

@@ -103,13 +103,13 @@ impl ControlTable {
             None => {
                 let ours = Law::ALL.map(Law::name).join(", ");
                 Err(format!(
-                    "`{name}` is the kernel's, which has nothing to set here; {ours} have"
+                    "`{name}` is the kernel's and takes no parameters here; {ours} do"
                 ))
             }
             Some(law) if law != Law::HighSpeed && of_highspeed.iter().any(Option::is_some) => {
                 let highspeed = Law::HighSpeed.name();
                 Err(format!(
-                    "`{name}` has no windows and loss rates to set; {highspeed} has"
+                    "`{name}` takes no window or loss-rate parameters; {highspeed} does"
                 ))
             }
             Some(_) => options.check().map_err(|error| error.to_string()),

@@ -98,7 +98,7 @@ impl<'a> Relays<'a> {
             let name = &table.name;
             names::check("[[relay]]", name).map_err(at("name"))?;
             if each.iter().any(|other| other.table.name == *name) {
-                let mistake = format!("[[relay]] `{name}` is there twice");
+                let mistake = format!("[[relay]] `{name}` is given twice");
                 return Err(at("name")(Mistake::new(mistake)));
             }
             let host = names.host("relay.host", &table.host).map_err(at("host"))?;
@@ -135,7 +135,7 @@ impl<'a> Relays<'a> {
             let known: Vec<&str> = self.each.iter().map(|one| &*one.table.name).collect();
             let near = nearest(relay, &known);
             Mistake::new(format!(
-                "{who} goes through [[relay]] `{relay}`, which is not there; {near}"
+                "{who} goes through [[relay]] `{relay}`, which does not exist; {near}"
             ))
         })?;
         let one = &mut self.each[place];
@@ -205,7 +205,7 @@ impl<'a> Relays<'a> {
             names::check("[[stream]]", name).map_err(at("name"))?;
             let twice = document.stream[..place].iter().any(|it| it.name == *name);
             if twice {
-                let mistake = format!("[[stream]] `{name}` is there twice");
+                let mistake = format!("[[stream]] `{name}` is given twice");
                 return Err(at("name")(Mistake::new(mistake)));
             }
             let names = self.names;

@@ -82,7 +82,7 @@ pub(super) fn resolve(
         );
         let link = one(path, names, directions).map_err(|mistake| here(mistake, "between"))?;
         if links.iter().any(|other| other.name == link.name) {
-            return wrong("name", "is there twice".to_owned());
+            return wrong("name", "is given twice".to_owned());
         }
         if let CaptureWish::Elements(elements) = &link.capture
             && let Err(what) = check_elements(elements, &link.forward)
@@ -129,7 +129,7 @@ fn check_elements(elements: &[String], direction: &Direction) -> Result<(), Stri
             ));
         }
         if elements[..place].contains(element) {
-            return Err(format!("`{element}` is there twice"));
+            return Err(format!("`{element}` is given twice"));
         }
     }
     Ok(())

@@ -33,7 +33,7 @@ pub(super) fn rates(folder: &Path, name: &str) -> Result<RateTrace, String> {
     let file = Listing::read(folder, name)?;
     let steps: Vec<(Duration, u64)> = file.entries(|line| {
         let (time, rate) = line.split_once(',').ok_or_else(|| {
-            format!("`{line}` is no step: write a time and a rate, such as `500ms, 100Mbit/s`")
+            format!("`{line}` is not a step: write a time and a rate, such as `500ms, 100Mbit/s`")
         })?;
         let time = parse_duration(time.trim()).map_err(|error| error.to_string())?;
         let rate = parse_rate(rate.trim()).map_err(|error| error.to_string())?;

@@ -45,7 +45,7 @@ impl Names {
             if let Some((_, nodes)) = taken {
                 let other = table_of(self.nodes[nodes[0]].1);
                 return Err(Mistake::new(if other == table {
-                    format!("{table} `{single}` is there twice")
+                    format!("{table} `{single}` is given twice")
                 } else {
                     format!("{table} `{single}`: a {other} has that name already")
                 }));
@@ -123,7 +123,7 @@ impl Names {
         found.map(|(_, nodes)| nodes.as_slice()).ok_or_else(|| {
             let known: Vec<&str> = known.map(|(group, _)| group.as_str()).collect();
             Mistake::new(format!(
-                "`{key}` names a {what} `{name}` that is not there; {}",
+                "`{key}` names a {what} `{name}` that does not exist; {}",
                 nearest(name, &known)
             ))
         })

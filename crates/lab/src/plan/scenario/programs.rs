@@ -59,12 +59,12 @@ fn target(target: &TargetTable) -> Result<(), Wrong> {
     if !is_iscsi_name(&target.name) {
         let begin: String = target.name.chars().take(64).collect();
         let what = format!(
-            " = {begin:?} is no iSCSI name: write one such as \"iqn.2026-11.net.example:disk\""
+            " = {begin:?} is not an iSCSI name: write one such as \"iqn.2026-11.net.example:disk\""
         );
         return Err(("target", "name", what));
     }
     if target.luns.is_empty() {
-        let what = ": list one at least, such as \"memory:1GiB\"";
+        let what = ": list at least one, such as \"memory:1GiB\"";
         return Err(("target", "luns", what.to_owned()));
     }
     for lun in &target.luns {
@@ -98,7 +98,7 @@ fn workload(workload: &WorkloadTable) -> Result<(), Wrong> {
     let block = workload.block.0;
     if block == 0 || !block.is_multiple_of(512) || block > 16 << 20 {
         let what = format!(
-            " = {} is no whole number of 512B up to 16MiB",
+            " = {} is not a multiple of 512B up to 16MiB",
             format_bytes(block)
         );
         return wrong("block", what);
@@ -116,7 +116,7 @@ fn on_lun(workload: &WorkloadTable, lun: &LunSpec) -> Result<(), Wrong> {
     let what = if size_bytes.is_some_and(|size_bytes| block > size_bytes) {
         "is longer than"
     } else if !block.is_multiple_of(u64::from(lun.block_bytes)) {
-        "is no whole number of the blocks of"
+        "is not a whole number of the blocks of"
     } else {
         return Ok(());
     };
@@ -173,7 +173,7 @@ fn control(name: &str) -> Result<(), String> {
     }
     let begin: String = name.chars().take(64).collect();
     Err(format!(
-        " = {begin:?} is no congestion control's name, which has 1 to {MAX_CONTROL_BYTES} letters"
+        " = {begin:?} is not a congestion control name, which has 1 to {MAX_CONTROL_BYTES} letters"
     ))
 }
 

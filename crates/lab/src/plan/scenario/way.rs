@@ -99,7 +99,7 @@ pub(super) fn resolve(
         let at = |key: &'static str| move |m: Mistake| m.in_table(text, "route", place, key);
         names::check("[[route]]", &table.name).map_err(at("name"))?;
         if ways.iter().any(|other| other.name == table.name) {
-            let mistake = Mistake::new(format!("[[route]] `{}` is there twice", table.name));
+            let mistake = Mistake::new(format!("[[route]] `{}` is given twice", table.name));
             return Err(at("name")(mistake));
         }
         let via = via(table, names).map_err(at("via"))?;
@@ -135,7 +135,7 @@ fn via(table: &RouteTable, names: &Names) -> Result<Vec<usize>, Mistake> {
     }
     if via.is_empty() {
         return Err(Mistake::new(format!(
-            "[[route]] `{}` goes by no router: list one at least in `via`; a path that joins \
+            "[[route]] `{}` goes by no router: list at least one in `via`; a path that joins \
              initiator and target is a route by its own name",
             table.name
         )));
@@ -154,7 +154,7 @@ fn tunnel(table: &RouteTable, via: &[usize]) -> Result<Option<Tunnel>, Mistake> 
     if via.len() < 2 {
         return Err(Mistake::new(format!(
             "[[route]] `{name}`: vpn = \"{}\" is a tunnel from its first router to its last, and it \
-             has but one: name both ends in `via`",
+             has only one: name both ends in `via`",
             table.vpn.name()
         )));
     }

@@ -213,7 +213,7 @@ impl Direction {
             .backlog_ms
             .map_or("?".to_owned(), |ms| format!("{bound}{ms:.1} ms"));
         let bytes = format_bytes(self.backlog_bytes);
-        format!("{rate}, {bytes} wait for {time}")
+        format!("{rate}, backlog {bytes}, {time}")
     }
 }
 
@@ -317,12 +317,12 @@ mod tests {
         assert_eq!(
             told.lines(),
             [
-                "7 [::1]:40 > [::1]:50 arrival: 0.0 Mbit/s, 500B wait for 20.0 ms; \
-                 back 0.0 Mbit/s, 0B wait for ?; in cwnd 10, RTT 0.0 ms; \
+                "7 [::1]:40 > [::1]:50 arrival: 0.0 Mbit/s, backlog 500B, 20.0 ms; \
+                 back 0.0 Mbit/s, backlog 0B, ?; in cwnd 10, RTT 0.0 ms; \
                  out cwnd 250, RTT 40.0 ms, busy 100 %, rwnd-limited 25 %; \
                  ECE 4, CWR 0; window alone (powerless)",
-                "3 flows: 4.0 Mbit/s, 0B wait for ?; \
-                 back 0.0 Mbit/s, 700B wait for at most 1500.0 ms; ECE 9"
+                "3 flows: 4.0 Mbit/s, backlog 0B, ?; \
+                 back 0.0 Mbit/s, backlog 700B, at most 1500.0 ms; ECE 9"
             ]
         );
         let json = told.json().unwrap();
