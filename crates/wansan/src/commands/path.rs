@@ -150,7 +150,15 @@ fn heading(path: &PathResult) -> String {
 
 fn table(path: &PathResult) -> String {
     let header = [
-        "element", "packets", "bytes", "forwarded", "dropped", "marked", "now", "bytes", "most",
+        "element",
+        "packets",
+        "bytes",
+        "forwarded",
+        "dropped",
+        "marked",
+        "now",
+        "bytes",
+        "most",
         "bytes",
     ];
     let mut table = grid(header);
