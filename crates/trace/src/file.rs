@@ -55,6 +55,8 @@ pub type Dropped = BTreeMap<String, u64>;
 pub trait Kind: Copy + 'static {
     /// The file's name without `.parquet`.
     const NAME: &'static str;
+    /// What a record is, in Markdown.
+    const ABOUT: &'static str;
     /// A record to fill, column by column.
     const BLANK: Self;
     /// When it happened.
@@ -157,9 +159,10 @@ impl FileError {
 }
 
 /// The columns of a kind with `host` first.
-fn all_columns<T: Kind>() -> Vec<Column<T>> {
+pub(crate) fn all_columns<T: Kind>() -> Vec<Column<T>> {
     let host = Column {
         name: "host",
+        about: " The program's host, as `--host` or the plan names it.",
         cell: Cell::Text(Vocabulary::Word),
         habit: Habit::Repeats,
         may_lack: false,

@@ -9,6 +9,7 @@
 //! - [`field`]: the types that a record's fields may have;
 //! - [`congestion`]: what congestion control did between two samples of TCP_INFO;
 //! - [`log`]: one kind's records in memory;
+//! - [`page`]: the records as a page of the reference;
 //! - [`passage`]: layers that a task crossed at one moment, as the recorder keeps them;
 //! - [`recorder`]: the bounded, never-blocking store of records of one thread;
 //! - [`file`]: the Parquet files of a run folder;
@@ -26,6 +27,7 @@ pub mod ids;
 pub mod layer;
 pub mod log;
 mod named;
+pub mod page;
 pub mod passage;
 mod record;
 pub mod recorder;

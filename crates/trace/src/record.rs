@@ -107,18 +107,18 @@ macro_rules! packed {
 /// versions lack the column.
 macro_rules! record {
     (
-        $(#[$meta:meta])*
+        $(#[doc = $about:literal])*
         $kind:ident in $file:literal $(named by $naming:ident)? {
             $(
-                $(#[$doc:meta])*
+                $(#[doc = $doc:literal])*
                 $field:ident: $type:ty => $habit:ident $(none $none:expr)? $(; $added:ident)?
             ),* $(,)?
         }
     ) => {
-        $(#[$meta])*
+        $(#[doc = $about])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct $kind {
-            $($(#[$doc])* pub $field: $type),*
+            $($(#[doc = $doc])* pub $field: $type),*
         }
 
         impl $kind {
@@ -138,6 +138,7 @@ macro_rules! record {
 
             impl Kind for $kind {
                 const NAME: &'static str = $file;
+                const ABOUT: &'static str = concat!($($about),*);
                 const BLANK: Self = $kind::BLANK;
                 $(fn name_mut(&mut self) -> Option<&mut $crate::NameId> {
                     Some(&mut self.$naming)
@@ -148,6 +149,7 @@ macro_rules! record {
                 fn columns() -> Vec<Column<Self>> {
                     vec![$(Column {
                         name: name_of_column!($field: $type),
+                        about: concat!($($doc),*),
                         cell: <$type as Field>::CELL,
                         habit: Habit::$habit,
                         may_lack: false $(|| stringify!($added) == "added")?,

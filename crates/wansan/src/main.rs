@@ -1,6 +1,8 @@
 //! `wansan`: block storage over long distances. This crate is arguments and output, nothing else.
 
 mod commands;
+#[cfg(test)]
+mod reference;
 
 use std::process::ExitCode;
 

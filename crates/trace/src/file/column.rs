@@ -123,6 +123,8 @@ pub enum Cell {
 pub struct Column<T> {
     /// Its name: snake case, unit last.
     pub(crate) name: &'static str,
+    /// What it holds, in Markdown.
+    pub(crate) about: &'static str,
     /// Its values.
     pub(crate) cell: Cell,
     /// How they follow each other.
