@@ -174,7 +174,7 @@ pub(crate) fn by_hand() -> Result<(), Stop> {
     refused(&["cc", "unload", "wansan_hstcp"], "not loaded")?;
     refused(
         &["cc", "load", "wansan_reno", "--low-window", "5"],
-        "wansan_hstcp has",
+        "wansan_hstcp does",
     )?;
     refused(
         &["cc", "load", "wansan_reno", "--max-ssthresh", "1"],
