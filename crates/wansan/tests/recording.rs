@@ -145,7 +145,7 @@ fn an_earlier_recording_is_not_overwritten() {
     let before = files(&place);
     refused(
         &load(&target, folder),
-        &["io.initiator.part.parquet", "--record", "--host"],
+        &[".initiator.part.parquet", "--record", "--host"],
     );
     assert_eq!(files(&place), before);
 

@@ -286,8 +286,8 @@ fn each_mistake_is_named_with_the_right_thing() {
             &[
                 ":5",
                 "`tcp.control`",
-                "`wansan_reno` has no",
-                "wansan_hstcp has",
+                "`wansan_reno` takes no",
+                "wansan_hstcp does",
             ],
         ),
         (
