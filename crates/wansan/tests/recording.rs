@@ -160,7 +160,7 @@ fn an_earlier_recording_is_not_overwritten() {
     let named = ["--name", "iqn.2026-11.net.example:x", "--record", folder];
     refused(
         &wansan(&[&again[..], &named[..]].concat()),
-        &["io.target.part.parquet", "--record"],
+        &[".target.part.parquet", "--record"],
     );
 }
 

@@ -111,7 +111,7 @@ pub(crate) fn single_elements(lab: &Lab) -> Result<(), Failed> {
     }
     for (wish, part) in [
         ("[\"lnik\"]", "did you mean `link`?"),
-        ("[\"link\", \"link\"]", "`link` is there twice"),
+        ("[\"link\", \"link\"]", "`link` is given twice"),
         ("[]", "name elements"),
         ("\"link\"", "true, false, or a list"),
     ] {

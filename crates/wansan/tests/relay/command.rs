@@ -94,7 +94,7 @@ pub(crate) fn mistakes() -> Result<(), Failed> {
                 "--ece-bound",
                 "64KiB",
             ],
-            "a bound for ECE is for law 'ece-bound' and law 'ece-red'",
+            "a bound for ECE is only for law 'ece-bound' and law 'ece-red'",
         ),
         (
             &[
@@ -194,7 +194,7 @@ pub(crate) fn mistakes() -> Result<(), Failed> {
         ),
         (
             "law = \"ece-bound\"\nece_ramp = \"64KiB\"",
-            ["line 2", "a ramp for ECE is for law 'ece-red'"],
+            ["line 2", "a ramp for ECE is only for law 'ece-red'"],
         ),
         ("networks = [\"192.0.2.1/24\"]", ["line 4", "192.0.2.0/24"]),
         (
