@@ -62,7 +62,7 @@ pub struct Begin {
 }
 
 /// Adds the crossings of the wire to the I/Os that have none yet, and tells by which TCP connections
-/// they went. Of a connection that was made anew, the TCP connection with most commands is told.
+/// they went. Of a connection that was reinstated, the TCP connection with most commands is returned.
 pub fn derive(
     joined: &mut Joined,
     pdus: &[Row<Pdu>],

@@ -32,14 +32,13 @@ record! {
         marks: u64 => Repeats,
         /// Time for which the link was sending; its share of the time passed is the utilisation.
         busy_ns: u64 => Varies,
-        /// The delay that was asked for at this moment, jitter left out; 0 for an element that is no
-        /// delay.
+        /// The configured delay at this moment, without jitter; 0 for an element that is not a delay.
         delay_ns: u64 => Repeats; added,
         /// How much later than that the packets left that did since the last sample, their mean; 0 for
         /// an element.
         lateness_ns: u64 => Varies; added,
-        /// The rate that was asked for at this moment; 0 when it is unlimited, and for an element that
-        /// is no link. What was achieved is in the bytes that came out.
+        /// The configured rate at this moment; 0 when unlimited, and for an element that is not a
+        /// link. The achieved rate follows from the bytes that came out.
         bits_per_s: u64 => Repeats; added,
     }
 }

@@ -48,7 +48,7 @@ record! {
         buffer_offset: u32 => Varies,
         /// Length of the data segment without padding.
         data_bytes: u32 => Repeats,
-        /// Where the PDU's first byte stands in its direction's TCP stream, from 0.
+        /// Offset of the PDU's first byte in its direction's TCP stream.
         stream_offset: u64 => Varies,
     }
 }

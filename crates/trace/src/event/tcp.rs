@@ -24,7 +24,7 @@ named! {
         Recovery = "recovery",
         /// A retransmission time-out.
         Loss = "loss",
-        /// A segment was sent again.
+        /// A segment was retransmitted.
         Retransmit = "retransmit",
         /// As [`TcpEvent::Cwr`], and known to be because the peer echoed a mark (ECE, RFC 3168 §6.1.2).
         CwrByEce = "cwr_by_ece",
@@ -44,8 +44,8 @@ named! {
 named! {
     /// How a `tcp` record came to be known.
     Seen {
-        /// The kernel was asked: an event is told from what two samples differ in, and its time is that
-        /// of the latter.
+        /// The kernel was polled: an event is inferred from the difference between two samples, and
+        /// its time is that of the later one.
         Sampled = "sampled",
         /// The kernel told it in the moment when it happened.
         Traced = "traced",
@@ -105,7 +105,7 @@ record! {
         rwnd_limited_ns: u64 => Varies,
         /// Part of it stopped by a full send buffer of ours.
         sndbuf_limited_ns: u64 => Varies,
-        /// Segments sent again since the connection began.
+        /// Segments retransmitted since the connection began.
         retransmits: u32 => Repeats,
         /// Segments that the peer acknowledged with ECE since the connection began.
         delivered_ce: u32 => Repeats; added,
