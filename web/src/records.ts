@@ -23,6 +23,8 @@ export interface Tcp {
   timeouts: number;
   unread_bytes: number;
   ece_signals: number;
+  send_memory_bytes: number;
+  send_buffer_bytes: number;
   ecn: "off" | "negotiated" | "seen";
   seen: "sampled" | "traced";
 }

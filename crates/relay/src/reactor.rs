@@ -177,8 +177,7 @@ impl Reactor {
                 if is_new {
                     connection::record(side, now, ids, Role::Relay, &mut self.trace);
                 }
-                if let Ok(info) = TcpInfo::of(side) {
-                    let mut record = info.record(now, ids.0, ids.1);
+                if let Ok(mut record) = TcpInfo::sample(side, now, ids.0, ids.1) {
                     let held = flow.directions[usize::from(place)].held_bytes() as u64;
                     let unread = queues::received_bytes(side).unwrap_or(0) + held;
                     record.unread_bytes = u32::try_from(unread).unwrap_or(u32::MAX);

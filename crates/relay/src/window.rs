@@ -72,12 +72,12 @@ impl Window {
     /// buffer without room for it would have what comes dropped.
     pub(crate) fn set(&mut self, side: &Side, info: &TcpInfo, bytes: u32) {
         // A connection that is gone needs no window.
-        let Ok(memory) = queues::receive_memory(side) else {
+        let Ok(memory) = queues::memory(side) else {
             return;
         };
-        let before = u64::from(memory.buffer_bytes);
+        let before = u64::from(memory.receive_buffer_bytes);
         let unread = queues::received_bytes(side).unwrap_or(0);
-        self.learn(unread, memory.taken_bytes.into());
+        self.learn(unread, memory.received_bytes.into());
         let promised = unread + self.offered(info, before);
         let buffer = self.buffer_for(promised, before, bytes);
         let clamp = self.clamp_for(buffer, unread, bytes, info.advertised_mss_bytes());

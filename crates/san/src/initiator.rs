@@ -544,8 +544,8 @@ impl Initiator {
             self.next_tcp_sample = now + self.to.config.tcp_interval;
             let id = self.session.id();
             for (line, connection) in self.lines.iter().zip(self.session.connections()) {
-                if let Ok(info) = TcpInfo::of(&line.stream) {
-                    self.trace.tcp(info.record(now, id, connection.id()));
+                if let Ok(record) = TcpInfo::sample(&line.stream, now, id, connection.id()) {
+                    self.trace.tcp(record);
                 }
             }
         }

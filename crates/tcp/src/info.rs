@@ -7,6 +7,8 @@ use wansan_trace::congestion::CongestionState;
 use wansan_trace::event::{Ecn, Tcp};
 use wansan_trace::{ConnectionId, Instant, SessionId};
 
+use crate::queues;
+
 /// Bytes of `struct tcp_info` that are kept; newer kernels have more, older ones less.
 const INFO_BYTES: usize = 256;
 
@@ -219,7 +221,26 @@ impl TcpInfo {
         }
     }
 
-    /// As a record of the trace vocabulary.
+    /// Asks the kernel about `socket`, and gives all of it as a record of the trace vocabulary.
+    ///
+    /// # Errors
+    /// As [`TcpInfo::of`].
+    pub fn sample(
+        socket: impl AsFd,
+        time: Instant,
+        session: SessionId,
+        connection: ConnectionId,
+    ) -> io::Result<Tcp> {
+        let record = TcpInfo::of(&socket)?.record(time, session, connection);
+        let memory = queues::memory(&socket)?;
+        Ok(Tcp {
+            send_memory_bytes: memory.sent_bytes,
+            send_buffer_bytes: memory.send_buffer_bytes,
+            ..record
+        })
+    }
+
+    /// As a record of the trace vocabulary, as far as `struct tcp_info` has it.
     #[must_use]
     pub fn record(&self, time: Instant, session: SessionId, connection: ConnectionId) -> Tcp {
         Tcp {

@@ -22,23 +22,28 @@ pub fn received_bytes(socket: impl AsFd) -> io::Result<u64> {
     Ok(rustix::io::ioctl_fionread(socket)?)
 }
 
-/// The kernel's memory for what comes to a socket, in bytes.
+/// The kernel's memory for a socket, in bytes, with its overhead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReceiveMemory {
+pub struct Memory {
     /// What the bytes take that were not read yet, with segments which came before their turn.
-    pub taken_bytes: u32,
+    pub received_bytes: u32,
     /// The receive buffer, which bounds it.
-    pub buffer_bytes: u32,
+    pub receive_buffer_bytes: u32,
+    /// What the bytes take that were not sent, or not acknowledged.
+    pub sent_bytes: u32,
+    /// The send buffer, which bounds it.
+    pub send_buffer_bytes: u32,
 }
 
-/// What is taken of a socket's receive buffer (SO_MEMINFO).
+/// What is taken of a socket's buffers (SO_MEMINFO).
 ///
 /// # Errors
 /// Those of getsockopt(2).
 #[allow(unsafe_code, reason = "no safe wrapper of SO_MEMINFO exists in rustix")]
-pub fn receive_memory(socket: impl AsFd) -> io::Result<ReceiveMemory> {
-    // SK_MEMINFO_RMEM_ALLOC and SK_MEMINFO_RCVBUF of linux/sock_diag.h are the first of them.
-    let mut words = [0_u32; 2];
+pub fn memory(socket: impl AsFd) -> io::Result<Memory> {
+    // SK_MEMINFO_RMEM_ALLOC, _RCVBUF, _WMEM_ALLOC, _SNDBUF, _FWD_ALLOC and _WMEM_QUEUED of
+    // linux/sock_diag.h are the first of them.
+    let mut words = [0_u32; 6];
     let mut length = size_of_val(&words) as libc::socklen_t;
     // SAFETY: the kernel writes `length` bytes at most, which `words` has.
     let status = unsafe {
@@ -50,11 +55,20 @@ pub fn receive_memory(socket: impl AsFd) -> io::Result<ReceiveMemory> {
             &raw mut length,
         )
     };
-    let [taken_bytes, buffer_bytes] = words;
+    let [
+        received_bytes,
+        receive_buffer_bytes,
+        _,
+        send_buffer_bytes,
+        _,
+        sent_bytes,
+    ] = words;
     if status == 0 {
-        Ok(ReceiveMemory {
-            taken_bytes,
-            buffer_bytes,
+        Ok(Memory {
+            received_bytes,
+            receive_buffer_bytes,
+            sent_bytes,
+            send_buffer_bytes,
         })
     } else {
         Err(io::Error::last_os_error())
@@ -113,15 +127,20 @@ mod tests {
         client.write_all(&[7; 5000]).unwrap();
         // Loopback delivers before write returns.
         assert_eq!(received_bytes(&server).unwrap(), 5000);
-        let memory = receive_memory(&server).unwrap();
-        assert!(memory.taken_bytes >= 5000, "{memory:?}");
+        let given = memory(&server).unwrap();
+        assert!(given.received_bytes >= 5000, "{given:?}");
         let buffer = rustix::net::sockopt::socket_recv_buffer_size(&server).unwrap();
-        assert_eq!(memory.buffer_bytes as usize, buffer);
+        assert_eq!(given.receive_buffer_bytes as usize, buffer);
         server.read_exact(&mut [0; 5000]).unwrap();
         assert_eq!(received_bytes(&server).unwrap(), 0);
         // Nobody reads: in the end neither end's kernel takes any more.
         client.set_nonblocking(true).unwrap();
         while client.write(&[7; 65_536]).is_ok() {}
+        let given = memory(&client).unwrap();
+        assert!(
+            given.sent_bytes * 3 > given.send_buffer_bytes * 2,
+            "{given:?}"
+        );
         let unsent = unsent_bytes(&client).unwrap();
         assert!(unsent > 0 && unacked_bytes(&client).unwrap() >= unsent);
     }

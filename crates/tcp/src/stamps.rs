@@ -182,8 +182,8 @@ impl Stamping {
         let now = clock::now();
         if self.asked.is_none_or(|asked| now.since(asked) >= ASK_AGAIN) {
             self.asked = Some(now);
-            if let Ok(info) = TcpInfo::of(socket) {
-                trace.tcp(info.record(now, self.session, self.connection));
+            if let Ok(record) = TcpInfo::sample(socket, now, self.session, self.connection) {
+                trace.tcp(record);
             }
         }
     }

@@ -630,14 +630,14 @@ impl Reactor {
             self.next_tcp_sample = now + self.context.shared.tcp_interval;
             for peer in self.peers.iter_mut().flatten() {
                 if let Phase::Session(at) = peer.phase
-                    && let Ok(info) = TcpInfo::of(&peer.stream)
                     && let Some(served) = self.sessions.get_mut(at.session)
                 {
                     let id = served.session.id();
-                    if let Some(connection) = served.session.connection(at.place) {
-                        self.context
-                            .trace
-                            .tcp(info.record(now, id, connection.id()));
+                    let connection = served.session.connection(at.place);
+                    let sample = connection
+                        .and_then(|it| TcpInfo::sample(&peer.stream, now, id, it.id()).ok());
+                    if let Some(record) = sample {
+                        self.context.trace.tcp(record);
                     }
                 }
             }

@@ -116,6 +116,11 @@ record! {
         unread_bytes: u32 => Repeats; added,
         /// Of a relay's: times that ECE to the peer began because more waited than may; 0 of others.
         ece_signals: u32 => Repeats; added,
+        /// The memory that the send buffer has in use for what is not sent or not acknowledged, with the
+        /// kernel's overhead; 0 where it was not recorded.
+        send_memory_bytes: u32 => Varies; added,
+        /// The most memory that it may use (SO_SNDBUF as the kernel counts it); 0 where it was not recorded.
+        send_buffer_bytes: u32 => Repeats; added,
         /// ECN.
         ecn: Ecn => Repeats; added,
         /// Both ends as [`Tcp::ends_name`] writes them, or [`NameId::NONE`] where they were not recorded.

@@ -38,7 +38,7 @@ fn pdu() -> impl Strategy<Value = Pdu> {
 }
 
 fn tcp() -> impl Strategy<Value = Tcp> {
-    prop::array::uniform27(number()).prop_map(|n| Tcp {
+    prop::array::uniform29(number()).prop_map(|n| Tcp {
         time: Instant::from_ns(n[0]),
         session: SessionId(n[1]),
         connection: ConnectionId(n[2] as u16),
@@ -63,6 +63,8 @@ fn tcp() -> impl Strategy<Value = Tcp> {
         timeouts: n[21] as u32,
         unread_bytes: n[25] as u32,
         ece_signals: n[26] as u32,
+        send_memory_bytes: n[27] as u32,
+        send_buffer_bytes: n[28] as u32,
         ecn: Ecn::ALL[n[22] as usize % Ecn::ALL.len()],
         ends: NameId(n[23] as u16),
         seen: Seen::ALL[n[24] as usize % Seen::ALL.len()],
