@@ -30,10 +30,12 @@ mod usage;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use wansan_trace::{SessionId, TaskTag};
+use wansan_trace::{Layer, SessionId, TaskTag};
 
+use crate::cause::Cause;
 use crate::cell::Cell;
 use crate::join::Task;
+use crate::ledger::{Source, Wait};
 use crate::traffic::Way;
 use crate::window::Window;
 
@@ -41,7 +43,8 @@ use chain::{Chains, Message};
 pub(crate) use crossings::derive;
 use held::Senders;
 use one_end::OneEnd;
-use streams::{Ends, Left, Streams};
+pub(crate) use streams::Ends;
+use streams::{Left, Streams};
 pub use usage::{BelowSocket, LegUse, StampCount};
 
 /// Stamps that are out of order by more than this are not believed: threads write down times a
@@ -89,6 +92,31 @@ pub struct Leg {
 }
 
 impl Leg {
+    /// Adds a wait of this way.
+    fn add(&mut self, wait: &Wait) {
+        let ns = wait.length_ns();
+        let is_without_room = [NO_ROOM_TO_TARGET, NO_ROOM_TO_INITIATOR].contains(&wait.layer);
+        let part = match wait.cause {
+            Cause::DeviceQueue => &mut self.device_queue_ns,
+            Cause::ReceiveBuffer => &mut self.receive_buffer_ns,
+            _ if wait.layer == ON_THE_PATH => &mut self.path_ns,
+            _ if is_without_room => {
+                self.no_room_ns += ns;
+                match wait.cause {
+                    Cause::SendBuffer => &mut self.no_room_buffer_ns,
+                    Cause::CongestionWindow => &mut self.no_room_cwnd_ns,
+                    Cause::ReceiveWindow => &mut self.no_room_rwnd_ns,
+                    _ => return,
+                }
+            }
+            Cause::CongestionWindow => &mut self.cwnd_ns,
+            Cause::ReceiveWindow => &mut self.rwnd_ns,
+            Cause::Nagle => &mut self.nagle_ns,
+            _ => &mut self.other_ns,
+        };
+        *part += ns;
+    }
+
     /// All parts together.
     #[must_use]
     pub fn total_ns(&self) -> u64 {
@@ -132,20 +160,31 @@ pub struct Split {
 }
 
 impl Split {
-    /// Of an I/O of which nothing is told yet.
-    fn of(task: &Task) -> Split {
-        Split {
+    /// The sums over what is told of an I/O.
+    fn of(task: &Task, told: &Told) -> Split {
+        let mut split = Split {
             session: task.session,
             task: task.tag,
-            latency_ns: 0,
+            latency_ns: told.latency_ns(),
             initiator_ns: 0,
             target_ns: 0,
             beyond_ns: 0,
             to_target: Leg::default(),
             to_initiator: Leg::default(),
-            round_trips: 0,
-            uncertain_ns: 0,
+            round_trips: told.round_trips,
+            uncertain_ns: told.uncertain_ns,
+        };
+        for wait in &told.waits {
+            let ns = wait.length_ns();
+            match (wait.way, wait.cause) {
+                (Some(Way::ToTarget), _) => split.to_target.add(wait),
+                (Some(Way::ToInitiator), _) => split.to_initiator.add(wait),
+                (None, Cause::Initiator) => split.initiator_ns += ns,
+                (None, Cause::Target) => split.target_ns += ns,
+                (None, _) => split.beyond_ns += ns,
+            }
         }
+        split
     }
 
     /// All parts together.
@@ -219,118 +258,222 @@ pub struct Splits {
 /// recorded.
 #[must_use]
 pub fn splits(cell: &Cell, window: Window) -> Option<Splits> {
-    let (stamps, pdus) = (cell.stamp.as_ref()?, cell.pdu.as_ref()?);
+    let splitter = Splitter::of(cell)?;
     let top = cell.joined.top()?;
-    let ends = Ends::of(pdus);
-    let recorded = ends.recorded(stamps);
-    let streams = Streams::of(stamps, pdus, &ends, recorded);
-    let chains = Chains::of(&pdus.rows, recorded);
-    let senders = Senders::of(cell.tcp.as_ref(), &ends);
-    let one_end = OneEnd {
-        streams: &streams,
-        chains: &chains,
-        senders: &senders,
-    };
     let mut splits = Splits {
-        recorded,
+        recorded: splitter.recorded,
         ..Splits::default()
     };
     for task in &cell.joined.tasks {
-        let Some((enter_ns, leave_ns)) = task.both_ns(top) else {
+        let Some(span_ns) = task
+            .both_ns(top)
+            .filter(|(_, leave_ns)| window.contains(*leave_ns))
+        else {
             continue;
         };
-        if !window.contains(leave_ns) {
-            continue;
-        }
-        let span_ns = (enter_ns, leave_ns);
-        let outcome = match recorded {
-            Recorded::Both => split(task, span_ns, &streams, &chains, &senders),
-            Recorded::Initiator => one_end.at_initiator(task, span_ns),
-            Recorded::Target => one_end.at_target(task, span_ns),
-        };
-        match outcome {
-            Ok(split) => splits.told.push(split),
+        match splitter.split(task, span_ns) {
+            Ok(told) => splits.told.push(Split::of(task, &told)),
             Err(untold) => *splits.untold.entry(untold).or_default() += 1,
         }
     }
     Some(splits)
 }
 
-fn split(
-    task: &Task,
-    (enter_ns, leave_ns): (u64, u64),
-    streams: &Streams,
-    chains: &Chains,
-    senders: &Senders<'_>,
-) -> Result<Split, Untold> {
-    let chain = chains.of_task(task, (enter_ns, leave_ns))?;
-    let mut split = Split::of(task);
-    split.latency_ns = leave_ns - enter_ns;
-    let mut cut = Cut {
-        last_ns: enter_ns,
-        end_ns: leave_ns,
-    };
-    for message in chain {
-        let times = streams.times(message).ok_or(Untold::NoStamp)?;
-        let leg = match message.way {
-            Way::ToTarget => {
-                split.round_trips += 1;
-                split.initiator_ns += cut.to(message.queued_ns)?;
-                &mut split.to_target
-            }
-            Way::ToInitiator => {
-                split.target_ns += cut.to(message.queued_ns)?;
-                &mut split.to_initiator
-            }
-        };
-        depart(leg, &mut cut, message, &times.left, senders)?;
-        leg.path_ns += cut.to(times.came.arrived_ns)?;
-        leg.receive_buffer_ns += cut.to(times.came.read_ns)?;
-        split.uncertain_ns += times.uncertain_ns();
+/// The layer that has an I/O while its bytes have no room in a send buffer …
+const NO_ROOM_TO_TARGET: Layer = Layer::Window;
+/// … the same of an answer …
+const NO_ROOM_TO_INITIATOR: Layer = Layer::Target;
+/// … and while they are on the path.
+const ON_THE_PATH: Layer = Layer::Wire;
+
+/// What is told of one I/O.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Waits that follow each other. A time beyond the only end that has recorded it has the cause
+    /// [`Cause::Unknown`] and no way.
+    pub(crate) waits: Vec<Wait>,
+    /// See [`Split::round_trips`].
+    round_trips: u32,
+    /// See [`Split::uncertain_ns`].
+    uncertain_ns: u64,
+}
+
+impl Told {
+    fn latency_ns(&self) -> u64 {
+        match (self.waits.first(), self.waits.last()) {
+            (Some(first), Some(last)) => last.to_ns - first.from_ns,
+            _ => 0,
+        }
     }
-    split.initiator_ns += cut.to(leave_ns)?;
-    Ok(split)
+}
+
+/// Splits I/Os by what a cell's stamps, PDUs and samples of TCP show.
+#[derive(Debug)]
+pub(crate) struct Splitter<'a> {
+    recorded: Recorded,
+    streams: Streams,
+    chains: Chains,
+    senders: Senders<'a>,
+}
+
+impl<'a> Splitter<'a> {
+    /// `None` when stamps or PDUs were not recorded.
+    pub(crate) fn of(cell: &'a Cell) -> Option<Splitter<'a>> {
+        let (stamps, pdus) = (cell.stamp.as_ref()?, cell.pdu.as_ref()?);
+        let ends = Ends::of(pdus);
+        let recorded = ends.recorded(stamps);
+        Some(Splitter {
+            recorded,
+            streams: Streams::of(stamps, pdus, &ends, recorded),
+            chains: Chains::of(&pdus.rows, recorded),
+            senders: Senders::of(cell.tcp.as_ref(), &ends),
+        })
+    }
+
+    /// Splits an I/O that was in the top layer for that span.
+    pub(crate) fn split(&self, task: &Task, span_ns: (u64, u64)) -> Result<Told, Untold> {
+        let one_end = OneEnd {
+            streams: &self.streams,
+            chains: &self.chains,
+            senders: &self.senders,
+        };
+        match self.recorded {
+            Recorded::Both => self.both(task, span_ns),
+            Recorded::Initiator => one_end.at_initiator(task, span_ns),
+            Recorded::Target => one_end.at_target(task, span_ns),
+        }
+    }
+
+    fn both(&self, task: &Task, (enter_ns, leave_ns): (u64, u64)) -> Result<Told, Untold> {
+        let mut cut = Cut::new(enter_ns, leave_ns);
+        for message in self.chains.of_task(task, (enter_ns, leave_ns))? {
+            let times = self.streams.times(message).ok_or(Untold::NoStamp)?;
+            match message.way {
+                Way::ToTarget => {
+                    cut.told.round_trips += 1;
+                    cut.initiator(message.queued_ns)?;
+                }
+                Way::ToInitiator => cut.target(message.queued_ns)?,
+            }
+            depart(&mut cut, message, &times.left, &self.senders)?;
+            cut.path(times.came.arrived_ns, message.way, times.uncertain_ns())?;
+            cut.read(times.came.read_ns, message.way)?;
+        }
+        cut.initiator(leave_ns)?;
+        Ok(cut.told)
+    }
 }
 
 /// Adds a message's way from its sender's program to the path.
 fn depart(
-    leg: &mut Leg,
     cut: &mut Cut,
     message: &Message,
     left: &Left,
     senders: &Senders<'_>,
 ) -> Result<(), Untold> {
-    let queued_ns = cut.last_ns;
-    let no_room_ns = cut.to(left.handed_ns)?;
-    let full = senders.full(message, left.nagle, (queued_ns, queued_ns + no_room_ns));
-    leg.no_room_ns += no_room_ns;
-    leg.no_room_buffer_ns += full.buffer_ns;
-    leg.no_room_cwnd_ns += full.cwnd_ns;
-    leg.no_room_rwnd_ns += full.rwnd_ns;
-    let from_ns = cut.last_ns;
-    let held_ns = cut.to(left.scheduled_ns)?;
-    let held = senders.held(message, left.nagle, (from_ns, from_ns + held_ns));
-    leg.cwnd_ns += held.cwnd_ns;
-    leg.rwnd_ns += held.rwnd_ns;
-    leg.nagle_ns += held.nagle_ns;
-    leg.other_ns += held_ns - held.cwnd_ns - held.rwnd_ns - held.nagle_ns;
-    leg.device_queue_ns += cut.to(left.departed_ns)?;
-    Ok(())
+    let (no_room, buffer) = match message.way {
+        Way::ToTarget => (NO_ROOM_TO_TARGET, Layer::Socket),
+        Way::ToInitiator => (NO_ROOM_TO_INITIATOR, Layer::TcpTarget),
+    };
+    let way = Some(message.way);
+    let span_ns = (cut.last_ns, cut.inside(left.handed_ns)?);
+    for (cause, to_ns) in senders.no_room(message, left.nagle, span_ns) {
+        cut.to(to_ns, no_room, way, cause)?;
+    }
+    let span_ns = (cut.last_ns, cut.inside(left.scheduled_ns)?);
+    for (cause, to_ns) in senders.held(message, left.nagle, span_ns) {
+        cut.to(to_ns, buffer, way, cause)?;
+    }
+    cut.to(left.departed_ns, buffer, way, Cause::DeviceQueue)
 }
 
 /// Cuts an I/O's time into pieces, one after the other.
 struct Cut {
     last_ns: u64,
     end_ns: u64,
+    told: Told,
 }
 
 impl Cut {
-    /// The piece from the last cut to `at_ns`.
-    fn to(&mut self, at_ns: u64) -> Result<u64, Untold> {
-        let inside_ns = at_ns.clamp(self.last_ns, self.end_ns);
-        if inside_ns.abs_diff(at_ns) > DISORDER_NS {
-            return Err(Untold::Disorder);
+    fn new(begin_ns: u64, end_ns: u64) -> Cut {
+        Cut {
+            last_ns: begin_ns,
+            end_ns,
+            told: Told {
+                waits: Vec::new(),
+                round_trips: 0,
+                uncertain_ns: 0,
+            },
         }
-        Ok(inside_ns - std::mem::replace(&mut self.last_ns, inside_ns))
+    }
+
+    /// A moment, moved behind the last cut and before the end.
+    fn inside(&self, at_ns: u64) -> Result<u64, Untold> {
+        let inside_ns = at_ns.clamp(self.last_ns, self.end_ns);
+        match inside_ns.abs_diff(at_ns) > DISORDER_NS {
+            true => Err(Untold::Disorder),
+            false => Ok(inside_ns),
+        }
+    }
+
+    /// The piece from the last cut to `at_ns`.
+    fn to(
+        &mut self,
+        at_ns: u64,
+        layer: Layer,
+        way: Option<Way>,
+        cause: Cause,
+    ) -> Result<(), Untold> {
+        let to_ns = self.inside(at_ns)?;
+        let from_ns = std::mem::replace(&mut self.last_ns, to_ns);
+        self.told.waits.push(Wait {
+            from_ns,
+            to_ns,
+            layer,
+            way,
+            cause,
+            source: Source::Stamps,
+            uncertain_ns: 0,
+        });
+        Ok(())
+    }
+
+    /// In the initiator's program until then.
+    fn initiator(&mut self, at_ns: u64) -> Result<(), Untold> {
+        self.to(at_ns, Layer::Queue, None, Cause::Initiator)
+    }
+
+    /// In the target's program until then.
+    fn target(&mut self, at_ns: u64) -> Result<(), Untold> {
+        self.to(at_ns, Layer::Device, None, Cause::Target)
+    }
+
+    /// Beyond the only end that has recorded it until then.
+    fn beyond(&mut self, at_ns: u64) -> Result<(), Untold> {
+        self.to(at_ns, ON_THE_PATH, None, Cause::Unknown)
+    }
+
+    /// On the path until then, with the uncertainty of both of its ends.
+    fn path(&mut self, at_ns: u64, way: Way, uncertain_ns: u64) -> Result<(), Untold> {
+        self.to(at_ns, ON_THE_PATH, Some(way), Cause::Unknown)?;
+        self.is_uncertain_by(uncertain_ns);
+        Ok(())
+    }
+
+    /// In the receive buffer until then.
+    fn read(&mut self, at_ns: u64, way: Way) -> Result<(), Untold> {
+        let layer = match way {
+            Way::ToTarget => Layer::TcpTarget,
+            Way::ToInitiator => Layer::Socket,
+        };
+        self.to(at_ns, layer, Some(way), Cause::ReceiveBuffer)
+    }
+
+    /// So much of the last piece may belong to the pieces beside it.
+    fn is_uncertain_by(&mut self, uncertain_ns: u64) {
+        self.told.uncertain_ns += uncertain_ns;
+        if let Some(last) = self.told.waits.last_mut() {
+            last.uncertain_ns = uncertain_ns;
+        }
     }
 }

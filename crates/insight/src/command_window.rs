@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::Row;
-use wansan_trace::{NameId, SessionId};
+use wansan_trace::{Layer, NameId, SessionId};
 
+use crate::cell::Cell;
+use crate::join::Task;
 use crate::opcode::{DATA_IN, SCSI_COMMAND, SCSI_RESPONSE, STATUS_BIT};
 use crate::population::Population;
 use crate::window::Window;
@@ -27,6 +29,36 @@ pub struct CommandWindowUse {
     /// The share in which it was closed of the time in which commands waited for it; 0 when none
     /// waited.
     pub closed_while_waiting_share: f64,
+}
+
+/// The window is what commands wait for where it was closed for this share of the time in which they waited.
+const CLOSED_WHILE_WAITING_SHARE: f64 = 0.5;
+
+impl CommandWindowUse {
+    /// Whether it is what commands wait for that have no CmdSN yet.
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        self.closed_while_waiting_share >= CLOSED_WHILE_WAITING_SHARE
+    }
+}
+
+/// The uses of all sessions of a cell whose commands were recorded.
+pub(crate) fn command_window_uses(
+    cell: &Cell,
+    window: Window,
+) -> BTreeMap<SessionId, CommandWindowUse> {
+    let Some(pdus) = &cell.pdu else {
+        return BTreeMap::new();
+    };
+    let mut by_session: BTreeMap<SessionId, Vec<&Task>> = BTreeMap::new();
+    for task in &cell.joined.tasks {
+        by_session.entry(task.session).or_default().push(task);
+    }
+    let waiting = by_session.into_iter().map(|(session, tasks)| {
+        let spans = cell.joined.way_in_spans(&tasks, Layer::Window);
+        (session, Population::of(spans))
+    });
+    command_window_use(&pdus.rows, window, &waiting.collect())
 }
 
 /// The uses of all sessions whose commands were recorded. `waiting` gives, per session, the

@@ -11,91 +11,17 @@ mod stalls;
 mod sweep;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wansan_trace::Layer;
 
+pub use crate::cause::Limit;
 use crate::summary::CellSummary;
 
 pub use advice::Advice;
 pub use predict::{Prediction, predict};
 pub use sweep::explain;
-
-/// What binds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Limit {
-    /// The backing store.
-    Store,
-    /// The share-out of commands among the connections of a session: in turn, over unequal routes.
-    RouteLockstep,
-    /// The rate of the path.
-    PathRate,
-    /// The VPN of a router: a thread of it encrypts, or decrypts, without a pause.
-    Encryption,
-    /// The receive window of the end that takes the data.
-    ReceiveWindow,
-    /// The send buffer of the end that sends the data.
-    SendBuffer,
-    /// Congestion control of the end that sends the data.
-    CongestionWindow,
-    /// Asking for the data of writes: R2T round trips (RFC 7143 §11.8).
-    R2tRoundTrips,
-    /// The session's command window, MaxCmdSN (RFC 7143 §4.2.2.1).
-    CommandWindow,
-    /// Stalls of TCP, each I/O by itself: Nagle's algorithm against delayed acknowledgements, slow
-    /// start, losses.
-    Stalls,
-    /// Too few I/Os asked for: the application waits for answers before it asks for more.
-    TooFewIos,
-    /// Nothing: the application itself leaves gaps, or no recorded limit explains the waiting.
-    Nothing,
-}
-
-impl Limit {
-    /// All of them, the deepest resource first.
-    pub const ALL: [Limit; 12] = [
-        Limit::Store,
-        Limit::RouteLockstep,
-        Limit::PathRate,
-        Limit::Encryption,
-        Limit::ReceiveWindow,
-        Limit::SendBuffer,
-        Limit::CongestionWindow,
-        Limit::R2tRoundTrips,
-        Limit::CommandWindow,
-        Limit::Stalls,
-        Limit::TooFewIos,
-        Limit::Nothing,
-    ];
-
-    /// Its name in files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Limit::Store => "store",
-            Limit::RouteLockstep => "route_lockstep",
-            Limit::PathRate => "path_rate",
-            Limit::Encryption => "encryption",
-            Limit::ReceiveWindow => "receive_window",
-            Limit::SendBuffer => "send_buffer",
-            Limit::CongestionWindow => "congestion_window",
-            Limit::R2tRoundTrips => "r2t_round_trips",
-            Limit::CommandWindow => "command_window",
-            Limit::Stalls => "stalls",
-            Limit::TooFewIos => "too_few_ios",
-            Limit::Nothing => "nothing",
-        }
-    }
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
 
 /// A cell of a run as it is explained: its numbers, and what was varied, which only labels them.
 #[derive(Debug, Clone, Serialize)]

@@ -250,6 +250,27 @@ impl Joined {
         self.layers.first().copied()
     }
 
+    /// The I/Os that have entered the layer above, but not `layer` itself. One that never enters it
+    /// counts only when it was still in the layer above at the end of the records.
+    pub(crate) fn way_in_spans(
+        &self,
+        tasks: &[&Task],
+        layer: Layer,
+    ) -> impl Iterator<Item = (u64, u64)> {
+        let span = move |task: &&Task| {
+            let mut above = self.layers.iter().rev().filter(|upper| **upper < layer);
+            if let Some(enter_ns) = task.enter_ns(layer) {
+                let from_ns = above.find_map(|upper| task.enter_ns(*upper))?;
+                return Some((from_ns, enter_ns));
+            }
+            let just_above = *above.next()?;
+            let stuck = task.leave_ns(just_above).is_none() && !task.passed(layer);
+            let from_ns = task.enter_ns(just_above)?;
+            stuck.then_some((from_ns, self.records.to_ns))
+        };
+        tasks.iter().filter_map(span)
+    }
+
     /// The time in which the load ran at full strength, judged from the events alone: from the
     /// first completion to the last submission at the top layer.
     #[must_use]

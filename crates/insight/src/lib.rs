@@ -25,6 +25,7 @@
 pub mod backlog;
 pub mod below;
 pub mod capture;
+pub mod cause;
 pub mod cell;
 pub mod command_window;
 pub mod congestion;
@@ -34,6 +35,7 @@ pub mod finding;
 pub mod gain;
 pub mod join;
 pub mod latency;
+pub mod ledger;
 pub mod little;
 pub mod load;
 pub mod model;

@@ -9,6 +9,9 @@ use wansan_trace::file::Table;
 
 use crate::window::Window;
 
+/// A path is full from this utilisation on.
+pub(crate) const FULL_UTILISATION: f64 = 0.95;
+
 /// One direction of one path in the measured window.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PathUse {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use wansan_trace::event::{Role, Thread};
 use wansan_trace::file::Table;
 
@@ -12,6 +12,8 @@ use crate::window::Window;
 const STARVED_WAITING_SHARE: f64 = 0.5;
 /// … by other work, when its program has less than this share of one itself.
 const STARVED_RUNNING_SHARE: f64 = 0.3;
+/// What could use a processor for this share of the time has something to do all of it.
+const FULL_SHARE: f64 = 0.9;
 
 /// One program in the measured window. Shares are of its time: two threads that run throughout have
 /// run for 2.
@@ -19,14 +21,21 @@ const STARVED_RUNNING_SHARE: f64 = 0.3;
 pub struct ProgramUse {
     /// The program and its host, such as `far wireguard`.
     pub program: String,
-    /// Whether it encrypts what a router forwards.
-    pub is_vpn: bool,
+    /// What it is there for.
+    #[serde(serialize_with = "name_of")]
+    pub role: Role,
     /// How many processors its threads had on average.
     pub ran_share: f64,
     /// How many more they were ready to use on average.
     pub waited_share: f64,
     /// The share of the time for which one of its threads waited for a processor: the most of any.
     pub most_waited_share: f64,
+    /// The share of the time for which one of its threads ran, or was ready to: the most of any.
+    pub busiest_share: f64,
+}
+
+fn name_of<S: Serializer>(role: &Role, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(role.name())
 }
 
 impl ProgramUse {
@@ -34,6 +43,21 @@ impl ProgramUse {
     #[must_use]
     pub fn wanted_share(&self) -> f64 {
         self.ran_share + self.waited_share
+    }
+
+    /// Whether it encrypts what a router forwards, or decrypts it, without a pause: it could use a processor
+    /// all of the time, and has enough of one for that to be its own doing.
+    #[must_use]
+    pub fn is_full_vpn(&self) -> bool {
+        self.role == Role::Vpn
+            && self.wanted_share() >= FULL_SHARE
+            && self.ran_share >= STARVED_RUNNING_SHARE
+    }
+
+    /// Whether one of its threads has something to do all of the time: what comes faster waits for it.
+    #[must_use]
+    pub fn has_no_processor_to_spare(&self) -> bool {
+        self.busiest_share >= FULL_SHARE
     }
 
     /// Whether other work on the computer kept it from its own.
@@ -80,13 +104,16 @@ fn uses<'s>(
         };
         let used = programs.entry(program).or_insert_with(|| ProgramUse {
             program: program.to_owned(),
-            is_vpn: role == Role::Vpn,
+            role,
             ran_share: 0.0,
             waited_share: 0.0,
             most_waited_share: 0.0,
+            busiest_share: 0.0,
         });
         let waited_share = share(|thread| thread.waited_ns);
-        used.ran_share += share(|thread| thread.ran_ns);
+        let ran_share = share(|thread| thread.ran_ns);
+        used.ran_share += ran_share;
+        used.busiest_share = used.busiest_share.max(ran_share + waited_share);
         used.waited_share += waited_share;
         used.most_waited_share = used.most_waited_share.max(waited_share);
     }

@@ -39,9 +39,54 @@ pub struct R2tUse {
     pub transfer_bytes_max: u64,
 }
 
+/// A time in which a target had asked for data of a command and none had come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct R2tWait {
+    pub(crate) session: SessionId,
+    pub(crate) task: TaskTag,
+    pub(crate) from_ns: u64,
+    pub(crate) to_ns: u64,
+}
+
 /// The uses of all sessions in which data was asked for, as their targets recorded it.
 #[must_use]
 pub fn r2t_use(pdus: &[Row<Pdu>], window: Window) -> BTreeMap<SessionId, R2tUse> {
+    let mut totals: BTreeMap<SessionId, Totals> = BTreeMap::new();
+    each_command(pdus, window, |key, command| {
+        totals.entry(key.0).or_default().add(command);
+    });
+    totals
+        .into_iter()
+        .filter(|(_, totals)| totals.asked > 0)
+        .map(|(session, totals)| (session, totals.finish()))
+        .collect()
+}
+
+/// The waits of all commands, as their targets recorded them.
+pub(crate) fn waits(pdus: &[Row<Pdu>]) -> Vec<R2tWait> {
+    let always = Window {
+        from_ns: 0,
+        to_ns: u64::MAX,
+    };
+    let mut found = Vec::new();
+    each_command(pdus, always, |(session, task), command| {
+        found.extend(command.waits_ns.iter().map(|&(from_ns, to_ns)| R2tWait {
+            session,
+            task,
+            from_ns,
+            to_ns,
+        }));
+    });
+    found
+}
+
+/// Calls `done` with each command of a session in which data was asked for, when it is answered in the
+/// window.
+fn each_command(
+    pdus: &[Row<Pdu>],
+    window: Window,
+    mut done: impl FnMut((SessionId, TaskTag), &Command),
+) {
     let asks = |pdu: &Pdu| pdu.opcode == R2T && pdu.direction == PduDirection::Sent;
     let targets: BTreeMap<SessionId, _> = pdus
         .iter()
@@ -49,9 +94,8 @@ pub fn r2t_use(pdus: &[Row<Pdu>], window: Window) -> BTreeMap<SessionId, R2tUse>
         .map(|row| (row.record.session, row.host))
         .collect();
     let mut commands: HashMap<(SessionId, TaskTag), Command> = HashMap::new();
-    let mut totals: BTreeMap<SessionId, Totals> = BTreeMap::new();
     if targets.is_empty() {
-        return BTreeMap::new();
+        return;
     }
     for row in pdus {
         let pdu = &row.record;
@@ -67,9 +111,9 @@ pub fn r2t_use(pdus: &[Row<Pdu>], window: Window) -> BTreeMap<SessionId, R2tUse>
             SCSI_RESPONSE | DATA_IN
                 if pdu.opcode == SCSI_RESPONSE || pdu.flags & STATUS_BIT != 0 =>
             {
-                let done = commands.remove(&key);
-                if let Some(command) = done.filter(|_| window.contains(pdu.time.ns())) {
-                    totals.entry(pdu.session).or_default().add(&command);
+                let command = commands.remove(&key);
+                if let Some(command) = command.filter(|_| window.contains(pdu.time.ns())) {
+                    done(key, &command);
                 }
             }
             R2T | DATA_OUT => {
@@ -80,11 +124,6 @@ pub fn r2t_use(pdus: &[Row<Pdu>], window: Window) -> BTreeMap<SessionId, R2tUse>
             _ => {}
         }
     }
-    totals
-        .into_iter()
-        .filter(|(_, totals)| totals.asked > 0)
-        .map(|(session, totals)| (session, totals.finish()))
-        .collect()
 }
 
 /// A sequence of data that the target has asked for.
@@ -112,7 +151,8 @@ struct Command {
     rounds_done: u64,
     /// Since when R2Ts are out and nothing comes.
     starved_since_ns: Option<u64>,
-    waited_ns: u64,
+    /// From when to when that was so before.
+    waits_ns: Vec<(u64, u64)>,
 }
 
 impl Command {
@@ -153,7 +193,7 @@ impl Command {
             return;
         };
         if let Some(since_ns) = self.starved_since_ns.take() {
-            self.waited_ns += pdu.time.ns().saturating_sub(since_ns);
+            self.waits_ns.push((since_ns, pdu.time.ns().max(since_ns)));
         }
         self.begun += u64::from(!std::mem::replace(&mut sequence.begun, true));
         sequence.bytes += u64::from(pdu.data_bytes);
@@ -191,7 +231,10 @@ impl Totals {
         let transfer_bytes =
             command.immediate_bytes + command.unsolicited_bytes + command.asked_bytes;
         self.asked += 1;
-        self.waited_ns += command.waited_ns;
+        let waits_ns = command.waits_ns.iter();
+        self.waited_ns += waits_ns
+            .map(|(from_ns, to_ns)| to_ns - from_ns)
+            .sum::<u64>();
         self.r2ts += command.r2ts;
         self.rounds += command.rounds_done;
         self.outstanding_max = self.outstanding_max.max(command.outstanding_max);

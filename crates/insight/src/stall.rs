@@ -25,115 +25,30 @@ pub mod view;
 use serde::{Deserialize, Serialize};
 use wansan_trace::{SessionId, TaskTag};
 
+pub use crate::cause::Cause;
 use crate::cell::Cell;
+use crate::ledger::Source;
 use crate::traffic::Way;
 use crate::window::Window;
 pub use conversation::{Announced, Conversation, Queued, Sampled, Segment, Times};
 pub use usage::{CauseUse, Example, NO_CAUSE, StallUse};
 
-/// Why an I/O did not go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Cause {
-    /// Nagle's algorithm held a short segment until what was sent before it was acknowledged, which
-    /// happened at once (RFC 896, RFC 1122 §4.2.3.4): one more round trip.
-    Nagle,
-    /// The receiver kept an acknowledgement back, for which the sender's window waited (RFC 1122
-    /// §4.2.3.2).
-    DelayedAck,
-    /// Both: the short segment waited for an acknowledgement that the receiver kept back.
-    NagleAgainstDelayedAck,
-    /// The answer or the data were more than the congestion window let out at once, so that they took
-    /// further round trips (RFC 5681 §3.1).
-    ExtraRoundTrips,
-    /// The same after an idle time, before which the window was larger (RFC 5681 §4.1).
-    SlowStartAfterIdle,
-    /// The receiver's window was closed or shorter than what was to be sent (RFC 9293 §3.8.6).
-    ReceiveWindow,
-    /// The sender's program had more, and the send buffer no room for it until something was acknowledged.
-    SendBuffer,
-    /// A lost segment was sent again because later ones were acknowledged (RFC 5681 §3.2).
-    FastRetransmit,
-    /// A lost segment was sent again only when the timer had run out, although something had been
-    /// sent behind it, or because it was lost twice (RFC 6298).
-    RetransmissionTimeout,
-    /// Nothing was sent behind a lost segment, so that only a timer could find it (RFC 8985 §7).
-    TailLoss,
-    /// The initiator had data for a write and waited to be asked for them (RFC 7143 §11.8).
-    R2tWait,
-    /// The command waited for a place in the command window (RFC 7143 §4.2.2.1).
-    CommandWindow,
-    /// The command waited at the target for one with a lower CmdSN on another connection (RFC 7143
-    /// §4.2.2.1).
-    RouteLockstep,
-}
-
-impl Cause {
-    /// All causes.
-    pub const ALL: [Cause; 13] = [
-        Cause::Nagle,
-        Cause::DelayedAck,
-        Cause::NagleAgainstDelayedAck,
-        Cause::ExtraRoundTrips,
-        Cause::SlowStartAfterIdle,
-        Cause::ReceiveWindow,
-        Cause::SendBuffer,
-        Cause::FastRetransmit,
-        Cause::RetransmissionTimeout,
-        Cause::TailLoss,
-        Cause::R2tWait,
-        Cause::CommandWindow,
-        Cause::RouteLockstep,
-    ];
-
-    /// Its name in results.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Cause::Nagle => "nagle",
-            Cause::DelayedAck => "delayed_ack",
-            Cause::NagleAgainstDelayedAck => "nagle_against_delayed_ack",
-            Cause::ExtraRoundTrips => "extra_round_trips",
-            Cause::SlowStartAfterIdle => "slow_start_after_idle",
-            Cause::ReceiveWindow => "receive_window",
-            Cause::SendBuffer => "send_buffer",
-            Cause::FastRetransmit => "fast_retransmit",
-            Cause::RetransmissionTimeout => "retransmission_timeout",
-            Cause::TailLoss => "tail_loss",
-            Cause::R2tWait => "r2t_wait",
-            Cause::CommandWindow => "command_window",
-            Cause::RouteLockstep => "route_lockstep",
-        }
-    }
-
-    /// The one of that name.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Cause> {
-        Cause::ALL.into_iter().find(|cause| cause.name() == name)
-    }
-
-    /// As an engineer would say it of an I/O.
-    #[must_use]
-    pub const fn in_words(self) -> &'static str {
-        match self {
-            Cause::Nagle => "Nagle's algorithm held a short segment for a round trip",
-            Cause::DelayedAck => "the sender waited for a delayed acknowledgement",
-            Cause::NagleAgainstDelayedAck => {
-                "Nagle's algorithm held a short segment while the receiver delayed the \
-                 acknowledgement that would have released it"
-            }
-            Cause::ExtraRoundTrips => "the congestion window let out only a part at once",
-            Cause::SlowStartAfterIdle => "the congestion window had shrunk while nothing was sent",
-            Cause::ReceiveWindow => "the receiver's window was closed or too small",
-            Cause::SendBuffer => "the send buffer had no room for more",
-            Cause::FastRetransmit => "a lost segment was sent again",
-            Cause::RetransmissionTimeout => "a lost segment waited for the retransmission timer",
-            Cause::TailLoss => "the last segment was lost, which only a timer could tell",
-            Cause::R2tWait => "the initiator waited for an R2T",
-            Cause::CommandWindow => "the command window was closed",
-            Cause::RouteLockstep => "a command with a lower CmdSN was late on another connection",
-        }
-    }
-}
+/// The causes that a stall may have.
+pub const CAUSES: [Cause; 13] = [
+    Cause::Nagle,
+    Cause::DelayedAck,
+    Cause::NagleAgainstDelayedAck,
+    Cause::ExtraRoundTrips,
+    Cause::SlowStartAfterIdle,
+    Cause::ReceiveWindow,
+    Cause::SendBuffer,
+    Cause::FastRetransmit,
+    Cause::RetransmissionTimeout,
+    Cause::TailLoss,
+    Cause::R2tWait,
+    Cause::CommandWindow,
+    Cause::RouteLockstep,
+];
 
 /// A packet's part in a stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -203,6 +118,15 @@ pub struct Stall {
 }
 
 impl Stall {
+    /// What it is told from.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        match self.cause {
+            Cause::R2tWait | Cause::CommandWindow | Cause::RouteLockstep => Source::Pdus,
+            _ => Source::Packets,
+        }
+    }
+
     /// What it cost the I/O, in ns.
     #[must_use]
     pub fn cost_ns(&self) -> u64 {

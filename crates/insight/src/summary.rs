@@ -7,10 +7,11 @@ use wansan_trace::{Layer, SessionId};
 
 use crate::below::BelowSocket;
 use crate::cell::Cell;
-use crate::command_window::{CommandWindowUse, command_window_use};
+use crate::command_window::CommandWindowUse;
 use crate::connections::{ConnectionUse, connection_uses};
 use crate::join::{Joined, Task};
 use crate::latency::Latency;
+use crate::ledger::{Ledger, WaitUse};
 use crate::little::{self, LittleCheck};
 use crate::load::{LoadUse, load_use};
 use crate::packet_gap::{PacketGaps, packet_gaps};
@@ -132,6 +133,8 @@ pub struct CellSummary {
     pub programs: Vec<ProgramUse>,
     /// How far apart data packets left the target, if any were recorded.
     pub packet_gaps: Option<PacketGaps>,
+    /// What the I/Os waited for.
+    pub waits: WaitUse,
     /// What stalls cost, if packets and PDUs were recorded.
     pub stalls: Option<StallUse>,
     /// Where the latency goes below the socket, if stamps and PDUs were recorded.
@@ -160,18 +163,10 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
     let joined = &cell.joined;
     let window = window.unwrap_or_else(|| joined.busy_window());
     let by_session = by_session(joined);
-    let waiting: BTreeMap<SessionId, Population> = by_session
-        .iter()
-        .map(|(session, tasks)| {
-            let spans = way_in_spans(tasks, joined, Layer::Window);
-            (*session, Population::of(spans))
-        })
-        .collect();
-    let mut windows = cell
-        .pdu
-        .as_ref()
-        .map(|table| command_window_use(&table.rows, window, &waiting))
-        .unwrap_or_default();
+    let stalls = stall::stalls(cell, window);
+    let ledger = Ledger::of(cell, window, &stalls);
+    let windows = ledger.command_windows();
+    let waits = WaitUse::of(&ledger);
     let mut asked = cell
         .pdu
         .as_ref()
@@ -195,7 +190,7 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
             session: session.to_string(),
             scope: scope(tasks, joined, window, &held, &sums, latencies_ns),
             load: load_use(&top_spans(tasks, joined), window),
-            command_window: windows.remove(session),
+            command_window: windows.get(session).copied(),
             connections: connection_uses(tasks, joined, pdus, window),
             r2t: asked.remove(session),
         });
@@ -228,7 +223,8 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
             .map(|table| program_uses(table, window))
             .unwrap_or_default(),
         packet_gaps: packet_gaps(cell, &Traffic::of(cell), window),
-        stalls: StallUse::of(cell, window, &stall::stalls(cell, window)),
+        stalls: StallUse::of(cell, window, &stalls, &waits),
+        waits,
         below_socket: BelowSocket::of(cell, window),
         losses: Losses {
             incomplete_ios: joined.incomplete,
@@ -253,27 +249,6 @@ fn top_spans(tasks: &[&Task], joined: &Joined) -> Vec<(u64, u64)> {
     };
     let span = |task: &&Task| task.span_ns(top, joined.records);
     tasks.iter().filter_map(span).collect()
-}
-
-/// The I/Os that have entered the layer above, but not `layer` itself. One that never enters it
-/// counts only when it was still in the layer above at the end of the records.
-fn way_in_spans(
-    tasks: &[&Task],
-    joined: &Joined,
-    layer: Layer,
-) -> impl Iterator<Item = (u64, u64)> {
-    let span = move |task: &&Task| {
-        let mut above = joined.layers.iter().rev().filter(|upper| **upper < layer);
-        if let Some(enter_ns) = task.enter_ns(layer) {
-            let from_ns = above.find_map(|upper| task.enter_ns(*upper))?;
-            return Some((from_ns, enter_ns));
-        }
-        let just_above = *above.next()?;
-        let stuck = task.leave_ns(just_above).is_none() && !task.passed(layer);
-        let from_ns = task.enter_ns(just_above)?;
-        stuck.then_some((from_ns, joined.records.to_ns))
-    };
-    tasks.iter().filter_map(span)
 }
 
 /// Who is in each of the recorded layers.
@@ -339,7 +314,8 @@ fn scope(
         .zip(held)
         .map(|(&layer, held)| {
             let depth = layer.depth();
-            let waited_ns: u128 = way_in_spans(tasks, joined, layer)
+            let waited_ns: u128 = joined
+                .way_in_spans(tasks, layer)
                 .map(|(from_ns, to_ns)| u128::from(window.overlap_ns(from_ns, to_ns)))
                 .sum();
             let little = little::check(tasks.iter().copied(), layer, joined, window);
@@ -363,7 +339,7 @@ fn scope(
         iops: sums.ios as f64 / window.seconds().max(1e-9),
         latency: Latency::of(latencies_ns),
         layers,
-        store_queue_share: Population::of(way_in_spans(tasks, joined, Layer::Store))
+        store_queue_share: Population::of(joined.way_in_spans(tasks, Layer::Store))
             .share(window, |count| count > 0),
     }
 }

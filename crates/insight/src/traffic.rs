@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
+use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Packet, Pdu};
 use wansan_trace::file::Row;
 use wansan_trace::{ConnectionId, SessionId};
@@ -31,7 +32,8 @@ pub enum Content {
 }
 
 /// Which end a packet goes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Way {
     /// From the initiator.
     ToTarget,

@@ -141,6 +141,32 @@ fn one_end(records: &[&Tcp], window: Window) -> Option<TransportUse> {
     })
 }
 
+/// The round-trip time over its least from which on it says that a queue stands.
+const INFLATED_RTT_RATIO: f64 = 1.25;
+/// A delivery rate that varies by less than this share is a link's.
+const FLAT_DELIVERY_VARIATION: f64 = 0.1;
+/// A sender that is stopped for this share of the time is limited by what stops it.
+const STOPPED_SHARE: f64 = 0.5;
+/// A sender that has data to send for this share of the time always has.
+const BUSY_SHARE: f64 = 0.95;
+
+impl TransportUse {
+    /// The round-trip time over its least.
+    #[must_use]
+    pub fn rtt_ratio(&self) -> f64 {
+        self.srtt_ns / self.min_rtt_ns.max(1) as f64
+    }
+}
+
+/// Whether a sender's TCP shows a full link where no path was sampled: a standing queue shows in the
+/// round-trip time, and a link's rate in a delivery rate that hardly varies.
+pub(crate) fn is_behind_a_full_link(sender: &TransportUse) -> bool {
+    sender.rtt_ratio() >= INFLATED_RTT_RATIO
+        && sender.delivery_variation <= FLAT_DELIVERY_VARIATION
+        && sender.rwnd_limited_share.max(sender.sndbuf_limited_share) < STOPPED_SHARE
+        && sender.busy_share >= BUSY_SHARE
+}
+
 /// The share of intervals between samples at whose end a segment or more waited unsent behind others
 /// that were in flight, and in which the receive window was in the way for less than half of the time.
 /// With nothing in flight no window is full: what is unsent then waits for a device, or for a timer.

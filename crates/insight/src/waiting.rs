@@ -14,6 +14,8 @@ pub(crate) type PerLayer = [u64; LAYERS];
 /// The parts of one I/O's latency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parts {
+    /// The highest layer.
+    pub(crate) top: Layer,
     /// From entering the layer above to entering this one.
     pub(crate) way_in_ns: PerLayer,
     /// From leaving this layer to leaving the one above.
@@ -38,6 +40,7 @@ impl Parts {
         let (top_enter_ns, top_leave_ns) = task.both_ns(top)?;
         let top_leave_ns = top_leave_ns.max(top_enter_ns);
         let mut parts = Parts {
+            top,
             way_in_ns: [0; LAYERS],
             way_out_ns: [0; LAYERS],
             passed: [false; LAYERS],

@@ -12,28 +12,11 @@ use wansan_trace::{ConnectionId, SessionId};
 
 use super::chain::Message;
 use super::streams::Ends;
+use crate::cause::Cause;
 use crate::traffic::Way;
 
 /// A sample tells of a time that begins or ends so close to it.
 const REACH_NS: u64 = 2_000_000;
-
-/// Parts of a time in the send buffer, in ns; what is left of it had another cause, or none that is
-/// known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Held {
-    pub(super) cwnd_ns: u64,
-    pub(super) rwnd_ns: u64,
-    pub(super) nagle_ns: u64,
-}
-
-/// Parts of a time in which the send buffer had no room, in ns; what is left of it had another cause, or none
-/// that is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Full {
-    pub(super) buffer_ns: u64,
-    pub(super) cwnd_ns: u64,
-    pub(super) rwnd_ns: u64,
-}
 
 /// What holds the first byte that was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,34 +64,63 @@ impl<'a> Senders<'a> {
         self.round_trips_ns.get(&key).copied().unwrap_or(0)
     }
 
-    /// What the sender of `message` held it for from `from_ns` to `to_ns`; `nagle` says whether
-    /// Nagle's algorithm was in force there.
-    pub(super) fn held(&self, message: &Message, nagle: bool, span_ns: (u64, u64)) -> Held {
-        let mut held = Held::default();
+    /// What the send buffer held `message` for during a span, one cause after the other, each with its end;
+    /// `nagle` says whether Nagle's algorithm was in force there.
+    pub(super) fn held(
+        &self,
+        message: &Message,
+        nagle: bool,
+        span_ns: (u64, u64),
+    ) -> Vec<(Cause, u64)> {
         let holds = |sample: &Tcp| sample.unsent_bytes > 0;
-        for (holder, ns) in self.steps(message, nagle, span_ns, holds) {
-            match holder {
-                Holder::Cwnd => held.cwnd_ns += ns,
-                Holder::Rwnd => held.rwnd_ns += ns,
-                Holder::Nagle => held.nagle_ns += ns,
-                Holder::Nothing | Holder::Other => {}
-            }
-        }
-        held
+        self.causes(message, nagle, span_ns, holds, |holder| match holder {
+            Holder::Cwnd => Cause::CongestionWindow,
+            Holder::Rwnd => Cause::ReceiveWindow,
+            Holder::Nagle => Cause::Nagle,
+            Holder::Nothing | Holder::Other => Cause::Unknown,
+        })
     }
 
-    /// Why the send buffer had no room for `message` from `from_ns` to `to_ns`.
-    pub(super) fn full(&self, message: &Message, nagle: bool, span_ns: (u64, u64)) -> Full {
-        let mut full = Full::default();
-        for (holder, ns) in self.steps(message, nagle, span_ns, |_| true) {
-            match holder {
-                Holder::Nothing => full.buffer_ns += ns,
-                Holder::Cwnd => full.cwnd_ns += ns,
-                Holder::Rwnd => full.rwnd_ns += ns,
-                Holder::Nagle | Holder::Other => {}
-            }
+    /// Why the send buffer had no room for `message` during a span, in the same way.
+    pub(super) fn no_room(
+        &self,
+        message: &Message,
+        nagle: bool,
+        span_ns: (u64, u64),
+    ) -> Vec<(Cause, u64)> {
+        self.causes(
+            message,
+            nagle,
+            span_ns,
+            |_| true,
+            |holder| match holder {
+                Holder::Nothing => Cause::SendBuffer,
+                Holder::Cwnd => Cause::CongestionWindow,
+                Holder::Rwnd => Cause::ReceiveWindow,
+                Holder::Nagle | Holder::Other => Cause::Unknown,
+            },
+        )
+    }
+
+    /// The causes of what the samples show that `tell` of it; all of it is unknown when none does.
+    fn causes(
+        &self,
+        message: &Message,
+        nagle: bool,
+        (from_ns, to_ns): (u64, u64),
+        tell: impl Fn(&Tcp) -> bool,
+        cause: impl Fn(Holder) -> Cause,
+    ) -> Vec<(Cause, u64)> {
+        let steps = self.steps(message, nagle, (from_ns, to_ns), tell);
+        if steps.is_empty() {
+            return vec![(Cause::Unknown, to_ns)];
         }
-        full
+        let mut at_ns = from_ns;
+        let ends = steps.into_iter().map(|(holder, ns)| {
+            at_ns += ns;
+            (cause(holder), at_ns)
+        });
+        ends.collect()
     }
 
     /// What held bytes, one after the other, and for how long, as the samples show that `tell` of it.
@@ -216,21 +228,27 @@ mod tests {
             ..Senders::default()
         };
         let message = Message::blank(Way::ToTarget);
-        let held = |from, to| senders.held(&message, false, (from * MS, to * MS));
-        let of = |cwnd, rwnd| Held {
-            cwnd_ns: cwnd * MS,
-            rwnd_ns: rwnd * MS,
-            nagle_ns: 0,
+        let of = |causes: Vec<(Cause, u64)>| -> Vec<(Cause, u64)> {
+            causes
+                .into_iter()
+                .map(|(cause, end_ns)| (cause, end_ns / MS))
+                .collect()
         };
-        assert_eq!(held(99, 130), of(21, 10));
-        assert_eq!(held(111, 115), of(0, 4));
-        assert_eq!(held(121, 140), of(19, 0));
+        let held = |from, to| of(senders.held(&message, false, (from * MS, to * MS)));
+        use Cause::{CongestionWindow, ReceiveWindow, Unknown};
+        let expected = [
+            (CongestionWindow, 110),
+            (ReceiveWindow, 120),
+            (CongestionWindow, 130),
+        ];
+        assert_eq!(held(99, 130), expected);
+        assert_eq!(held(111, 115), [(ReceiveWindow, 115)]);
+        assert_eq!(held(121, 140), [(CongestionWindow, 140)]);
         // Nothing is known of a time that no sample is near to.
-        assert_eq!(held(200, 250), of(0, 0));
-        assert_eq!(held(297, 299), of(2, 0));
-        assert_eq!(held(130, 130), of(0, 0));
+        assert_eq!(held(200, 250), [(Unknown, 250)]);
+        assert_eq!(held(297, 299), [(CongestionWindow, 299)]);
         let other_way = Message::blank(Way::ToInitiator);
-        assert_eq!(senders.held(&other_way, false, (0, MS)), of(0, 0));
+        assert_eq!(senders.held(&other_way, false, (0, MS)), [(Unknown, MS)]);
     }
 
     #[test]
@@ -247,13 +265,16 @@ mod tests {
             ..Senders::default()
         };
         let message = Message::blank(Way::ToTarget);
-        let full = senders.full(&message, false, (99 * MS, 140 * MS));
-        assert_eq!(full.buffer_ns, 11 * MS);
-        assert_eq!((full.rwnd_ns, full.cwnd_ns), (20 * MS, 10 * MS));
+        let no_room = |from, to| senders.no_room(&message, false, (from * MS, to * MS));
+        let expected = [
+            (Cause::SendBuffer, 110 * MS),
+            (Cause::ReceiveWindow, 130 * MS),
+            (Cause::CongestionWindow, 140 * MS),
+        ];
+        assert_eq!(no_room(99, 140), expected);
         // What holds no bytes says nothing of bytes that are held.
         let held = senders.held(&message, false, (101 * MS, 105 * MS));
-        assert_eq!(held, Held::default());
-        let far = senders.full(&message, false, (200 * MS, 210 * MS));
-        assert_eq!(far, Full::default());
+        assert_eq!(held, [(Cause::Unknown, 105 * MS)]);
+        assert_eq!(no_room(200, 210), [(Cause::Unknown, 210 * MS)]);
     }
 }

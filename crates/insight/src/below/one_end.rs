@@ -11,7 +11,7 @@
 use super::chain::{Chains, Message};
 use super::held::Senders;
 use super::streams::{Came, Left, Streams};
-use super::{Cut, Split, Untold, depart};
+use super::{Cut, Told, Untold, depart};
 use crate::join::Task;
 use crate::opcode::{R2T, SCSI_COMMAND};
 use crate::traffic::Way;
@@ -40,26 +40,20 @@ impl OneEnd<'_> {
         &self,
         task: &Task,
         (enter_ns, leave_ns): (u64, u64),
-    ) -> Result<Split, Untold> {
+    ) -> Result<Told, Untold> {
         let messages = self.chains.once(task, (enter_ns, leave_ns))?;
-        let mut split = Split::of(task);
-        split.latency_ns = leave_ns - enter_ns;
-        let mut cut = Cut {
-            last_ns: enter_ns,
-            end_ns: leave_ns,
-        };
+        let mut cut = Cut::new(enter_ns, leave_ns);
         for exchange in self.exchanges(messages)? {
             let (left, came) = (&exchange.left, &exchange.came);
-            split.round_trips += 1;
-            split.initiator_ns += cut.to(exchange.request.queued_ns)?;
-            let leg = &mut split.to_target;
-            depart(leg, &mut cut, exchange.request, left, self.senders)?;
-            split.beyond_ns += cut.to(came.arrived_ns)?;
-            split.to_initiator.receive_buffer_ns += cut.to(came.read_ns)?;
-            split.uncertain_ns += left.uncertain_ns + came.uncertain_ns;
+            cut.told.round_trips += 1;
+            cut.initiator(exchange.request.queued_ns)?;
+            depart(&mut cut, exchange.request, left, self.senders)?;
+            cut.beyond(came.arrived_ns)?;
+            cut.is_uncertain_by(left.uncertain_ns + came.uncertain_ns);
+            cut.read(came.read_ns, Way::ToInitiator)?;
         }
-        split.initiator_ns += cut.to(leave_ns)?;
-        Ok(split)
+        cut.initiator(leave_ns)?;
+        Ok(cut.told)
     }
 
     /// What an I/O waited for, told from back to front: an answer for the newest request that can have
@@ -115,7 +109,7 @@ impl OneEnd<'_> {
 
     /// Splits an I/O that was with the target's program from `enter_ns` to `leave_ns`, by the target's
     /// records: from the arrival of its command to the departure of its last answer.
-    pub(super) fn at_target(&self, task: &Task, span_ns: (u64, u64)) -> Result<Split, Untold> {
+    pub(super) fn at_target(&self, task: &Task, span_ns: (u64, u64)) -> Result<Told, Untold> {
         let span_ns = self.chains.since_received(task, span_ns)?;
         let mut chain = self.chains.of_task(task, span_ns)?;
         let is_command = |message: &&Message| message.opcode == SCSI_COMMAND;
@@ -126,23 +120,19 @@ impl OneEnd<'_> {
         }
         let first = chain.first().ok_or(Untold::NoPdu)?;
         let began_ns = self.streams.came(first).ok_or(Untold::NoStamp)?.arrived_ns;
-        let mut split = Split::of(task);
-        let mut cut = Cut {
-            last_ns: began_ns,
-            end_ns: u64::MAX,
-        };
+        let mut cut = Cut::new(began_ns, u64::MAX);
         for (place, message) in chain.iter().enumerate() {
             match message.way {
                 Way::ToTarget => {
                     let came = self.streams.came(message).ok_or(Untold::NoStamp)?;
                     // It may have come before what was read before it.
-                    split.beyond_ns += cut.to(came.arrived_ns.max(cut.last_ns))?;
-                    split.to_target.receive_buffer_ns += cut.to(came.read_ns)?;
-                    split.uncertain_ns += came.uncertain_ns;
+                    cut.beyond(came.arrived_ns.max(cut.last_ns))?;
+                    cut.is_uncertain_by(came.uncertain_ns);
+                    cut.read(came.read_ns, Way::ToTarget)?;
                 }
                 Way::ToInitiator => {
-                    split.round_trips += 1;
-                    split.target_ns += cut.to(message.queued_ns)?;
+                    cut.told.round_trips += 1;
+                    cut.target(message.queued_ns)?;
                     let latest_ns = match chain.get(place + 1) {
                         Some(data) => {
                             let came = self.streams.came(data).ok_or(Untold::NoStamp)?;
@@ -153,19 +143,12 @@ impl OneEnd<'_> {
                     };
                     let left = self.streams.left(message, latest_ns);
                     let left = left.ok_or(Untold::NoStamp)?;
-                    depart(
-                        &mut split.to_initiator,
-                        &mut cut,
-                        message,
-                        &left,
-                        self.senders,
-                    )?;
-                    split.uncertain_ns += left.uncertain_ns;
+                    depart(&mut cut, message, &left, self.senders)?;
+                    cut.is_uncertain_by(left.uncertain_ns);
                 }
             }
         }
-        split.latency_ns = cut.last_ns - began_ns;
-        Ok(split)
+        Ok(cut.told)
     }
 }
 

@@ -83,14 +83,14 @@ struct Stream {
 /// Which hosts are the initiators of which sessions, and which the targets, told from their PDUs: one
 /// sends requests, the other answers.
 #[derive(Debug, Default)]
-pub(super) struct Ends<'a> {
+pub(crate) struct Ends<'a> {
     initiators: BTreeSet<(SessionId, &'a str)>,
     targets: BTreeSet<(SessionId, &'a str)>,
 }
 
 impl<'a> Ends<'a> {
     /// From all PDUs.
-    pub(super) fn of(pdus: &'a Table<Pdu>) -> Ends<'a> {
+    pub(crate) fn of(pdus: &'a Table<Pdu>) -> Ends<'a> {
         let mut ends = Ends::default();
         for row in &pdus.rows {
             let named = (row.record.session, pdus.names.get(row.host));
@@ -118,7 +118,7 @@ impl<'a> Ends<'a> {
     }
 
     /// The same for a file in which hosts have other ids.
-    pub(super) fn of_file<'b>(&'b self, names: &'b Names) -> EndsOfFile<'b> {
+    pub(crate) fn of_file<'b>(&'b self, names: &'b Names) -> EndsOfFile<'b> {
         EndsOfFile {
             ends: self,
             names,
@@ -128,7 +128,7 @@ impl<'a> Ends<'a> {
 }
 
 /// [`Ends`] by the ids of one file.
-pub(super) struct EndsOfFile<'a> {
+pub(crate) struct EndsOfFile<'a> {
     ends: &'a Ends<'a>,
     names: &'a Names,
     known: HashMap<(SessionId, NameId), Way>,
@@ -136,7 +136,7 @@ pub(super) struct EndsOfFile<'a> {
 
 impl EndsOfFile<'_> {
     /// Which way a host sends in a session.
-    pub(super) fn sends(&mut self, session: SessionId, host: NameId) -> Way {
+    pub(crate) fn sends(&mut self, session: SessionId, host: NameId) -> Way {
         *self.known.entry((session, host)).or_insert_with(|| {
             let name = self.names.get(host);
             if self.ends.initiators.contains(&(session, name)) {

@@ -59,6 +59,10 @@ pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {
              bottleneck's queue, or find what loses packets"
         }
         Limit::Stalls => stalls::advice(binding)?,
+        Limit::Processor => {
+            "give the program a faster processor or less to do for each byte (digests, verifying), or \
+             spread the load over several sessions"
+        }
         Limit::TooFewIos => "keep more I/Os in flight (`--parallel`)",
         Limit::RouteLockstep | Limit::CommandWindow | Limit::R2tRoundTrips | Limit::Nothing => {
             return None;

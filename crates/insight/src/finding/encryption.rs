@@ -1,19 +1,20 @@
 //! A router's VPN that never stops encrypting: what comes faster waits in front of it, in TCP's
 //! windows, and looks like a congestion window that is too small.
 
+use wansan_trace::event::Role;
+
 use super::Limit;
-use super::limits::{FULL_UTILISATION, Verdict, View};
+use super::limits::{Verdict, View};
+use crate::path::FULL_UTILISATION;
 use crate::processors::ProgramUse;
 use crate::summary::CellSummary;
 
-/// A VPN that could use this many processors, or more, on average has something to do all of the time …
-const FULL_SHARE: f64 = 0.9;
-/// … and works, if it has so many: what waits more than that waits for what others do.
-const WORKING_SHARE: f64 = 0.3;
-
 /// The router whose VPN works most.
 fn busiest(summary: &CellSummary) -> Option<&ProgramUse> {
-    let routers = summary.programs.iter().filter(|used| used.is_vpn);
+    let routers = summary
+        .programs
+        .iter()
+        .filter(|used| used.role == Role::Vpn);
     routers.max_by(|a, b| a.ran_share.total_cmp(&b.ran_share))
 }
 
@@ -23,9 +24,7 @@ pub(super) fn judge(view: &View<'_>) -> Option<Verdict> {
     if path.is_some_and(|path| path.utilisation >= FULL_UTILISATION) {
         return None;
     }
-    let is_full =
-        |used: &&ProgramUse| used.wanted_share() >= FULL_SHARE && used.ran_share >= WORKING_SHARE;
-    let router = busiest(view.summary).filter(is_full)?;
+    let router = busiest(view.summary).filter(|used| used.is_full_vpn())?;
     let mut evidence = vec![
         format!(
             "{} has {:.2} processors on average and could use {:.2}: it has something to do all of \
@@ -40,7 +39,11 @@ pub(super) fn judge(view: &View<'_>) -> Option<Verdict> {
             view.data_bits_per_s() / 1e6,
         ),
     ];
-    let others = view.summary.programs.iter().filter(|used| used.is_vpn);
+    let others = view
+        .summary
+        .programs
+        .iter()
+        .filter(|used| used.role == Role::Vpn);
     for other in others.filter(|other| other.program != router.program) {
         evidence.push(format!(
             "{} has {:.2} and could use {:.2}",

@@ -1,41 +1,35 @@
-//! Which limit binds in one cell. The rules are tried from the deepest resource up to the
-//! application: a full store or path also closes the windows above it, never the other way round.
+//! Which limit binds in one cell: the one that takes most of the latency in the ledger, of those that
+//! take enough of it to count.
+//!
+//! A command window that is closed because something inside it is full is not the limit: what is full is.
 
 use wansan_trace::Layer;
 use wansan_trace::units::format_bytes;
 
 use super::{Limit, encryption, lockstep, r2t, stalls};
+use crate::cause::Cause;
 use crate::path::PathUse;
-use crate::summary::{CellSummary, LayerUse, Scope, SessionUse};
+use crate::summary::{CellSummary, Scope, SessionUse};
+use crate::traffic::Way;
 use crate::transport::TransportUse;
 
-/// A store's queue is standing when someone is in it for this share of the time.
-const STANDING_QUEUE_SHARE: f64 = 0.8;
-/// A store that holds fewer than this on average is idle: what waits above it waits for another
-/// thing, such as room to answer in.
-const IDLE_STORE_IN_FLIGHT: f64 = 0.8;
-/// A store whose time in service is this many times the least is serving its queue inside.
-const CROWDED_SERVICE_RATIO: f64 = 2.0;
-/// Waiting for a store counts from this share of the latency on.
-const STORE_WAITING_SHARE: f64 = 0.05;
-/// A store that takes this share of the latency dominates it, queue or not.
-const STORE_SERVICE_SHARE: f64 = 0.5;
-/// A path is full from this utilisation on.
-pub(super) const FULL_UTILISATION: f64 = 0.95;
-/// Without samples of the path: the round-trip time over its least says that a queue stands.
-const INFLATED_RTT_RATIO: f64 = 1.25;
-/// Without samples of the path: a delivery rate that varies by less than this share is a link's.
-const FLAT_DELIVERY_VARIATION: f64 = 0.1;
-/// A sender is limited by a cause that stops it for this share of the time.
-const STOPPED_SHARE: f64 = 0.5;
-/// Waiting between R2Ts and their data counts from this share of the latency on.
-const R2T_WAITING_SHARE: f64 = 0.2;
-/// Waiting for the command window counts from this share of the latency on.
+/// From this share of the latency on, a queue counts for a full resource: a link, a store.
+const QUEUED_SHARE: f64 = 0.05;
+/// A link without a queue limits when the I/Os' own bytes take this share of the latency.
+const TRANSMISSION_SHARE: f64 = 0.5;
+/// From this share on, a window or buffer of TCP counts.
+const STOPPED_SHARE: f64 = 0.1;
+/// The same of the time inside a command window that is closed.
+const STOPPED_INSIDE_SHARE: f64 = 0.25;
+/// From this share on, waits of each I/O by itself count: round trips between R2Ts and their data, stalls,
+/// programs without a processor.
+const OWN_WAITING_SHARE: f64 = 0.2;
+/// Waiting for the command window counts from this share on: whatever is asked for more waits there.
 pub(super) const COMMAND_WAITING_SHARE: f64 = 0.02;
-/// The window was closed for this share of the time in which commands waited for it.
-pub(super) const CLOSED_WHILE_WAITING_SHARE: f64 = 0.5;
-/// Latency that no limit explains: above this share of it, more I/Os are not the remedy.
+/// Latency that nothing explains: above this share of it, more I/Os are not the remedy.
 const UNEXPLAINED_SHARE: f64 = 0.5;
+/// An I/O's account names what takes this share of its latency.
+const NAMED_SHARE: f64 = 0.01;
 
 /// What binds in one cell, and the facts it rests on.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,17 +48,41 @@ pub(super) struct Verdict {
 /// Judges one cell.
 pub(super) fn judge(summary: &CellSummary) -> Verdict {
     let view = View::of(summary);
-    encryption::judge(&view)
-        .or_else(|| store(&view))
-        .or_else(|| lockstep::judge(&view))
-        .or_else(|| path_rate(&view))
-        .or_else(|| receive_window(&view))
-        .or_else(|| send_buffer(&view))
-        .or_else(|| congestion_window(&view))
-        .or_else(|| r2t_round_trips(&view))
-        .or_else(|| command_window(&view))
-        .or_else(|| stalls::judge(&view))
-        .unwrap_or_else(|| application(&view))
+    let mut verdict = encryption::judge(&view)
+        .or_else(|| strongest(&view))
+        .unwrap_or_else(|| application(&view));
+    verdict.evidence.extend(view.account());
+    verdict
+}
+
+/// The limit that takes most, if one takes enough to count.
+fn strongest(view: &View<'_>) -> Option<Verdict> {
+    let most = match view.most_costly(0.0, STOPPED_SHARE) {
+        // A window closes behind what is full inside it.
+        Some((Limit::CommandWindow, share)) => {
+            let inside = view.most_costly(share, STOPPED_INSIDE_SHARE);
+            inside.map_or(Limit::CommandWindow, |(limit, _)| limit)
+        }
+        Some((limit, _)) => limit,
+        None => Limit::Nothing,
+    };
+    if most == Limit::Store {
+        return store(view);
+    }
+    if let Some(verdict) = lockstep::judge(view) {
+        return Some(verdict);
+    }
+    match most {
+        Limit::PathRate => Some(path_rate(view)),
+        Limit::ReceiveWindow => Some(receive_window(view)),
+        Limit::SendBuffer => Some(send_buffer(view)),
+        Limit::CongestionWindow => Some(congestion_window(view)),
+        Limit::R2tRoundTrips => r2t_round_trips(view),
+        Limit::CommandWindow => command_window(view),
+        Limit::Stalls => stalls::judge(view),
+        Limit::Processor => Some(processor(view)),
+        _ => None,
+    }
 }
 
 /// A cell with what several rules need.
@@ -80,47 +98,34 @@ pub(super) struct View<'s> {
 struct Network {
     /// The last recorded layer of the initiator and the first below it.
     ends: Option<(Layer, Layer)>,
-    /// Mean excess over the least, way in and way out, and in taking the rest of the answer.
+    /// Mean time between the ends, both ways, beyond what the path and the I/O's own bytes take.
     waiting_ns: f64,
     /// Mean of the whole time between the ends.
     transit_ns: f64,
-    /// The excess on the way out alone.
+    /// The part of it on the way to the initiator.
     way_out_ns: f64,
 }
 
 impl Network {
-    fn of(total: &Scope) -> Network {
+    fn of(summary: &CellSummary) -> Network {
+        let total = &summary.total;
+        let below = total.layers.iter().find(|held| held.layer > Layer::Socket);
         let mut network = Network {
-            ends: None,
+            ends: below.and_then(|below| Some((total.above(below.layer)?.layer, below.layer))),
             waiting_ns: 0.0,
             transit_ns: 0.0,
             way_out_ns: 0.0,
         };
-        let Some(below) = total.layers.iter().find(|held| held.layer > Layer::Socket) else {
-            return network;
-        };
-        network.ends = total
-            .above(below.layer)
-            .map(|above| (above.layer, below.layer));
-        // Down to where the target has the whole command, and back until the initiator has the
-        // whole answer. What it takes to get into the socket is the network's doing too, and for
-        // writes so is the wait for their data between `target` and `device`.
-        let crossed = |held: &&LayerUse| held.layer > Layer::Window && held.layer <= Layer::Device;
-        for held in total.layers.iter().filter(crossed) {
-            network.waiting_ns += held.way_in_excess_ns + held.way_out_excess_ns;
-            network.way_out_ns += held.way_out_excess_ns;
-            network.transit_ns += held.way_in_ns + held.way_out_ns;
-        }
-        // Data that the store has given and that TCP does not take keep the device server waiting.
-        if let Some(store) = total.layer(Layer::Store) {
-            network.waiting_ns += store.way_out_excess_ns;
-            network.way_out_ns += store.way_out_excess_ns;
-            network.transit_ns += store.way_out_ns;
-            // So do commands that wait for an idle store: the target has no room for answers.
-            if store.in_flight_mean < IDLE_STORE_IN_FLIGHT {
-                network.waiting_ns += store.way_in_excess_ns;
-                network.way_out_ns += store.way_in_excess_ns;
-                network.transit_ns += store.way_in_ns;
+        for sum in &summary.waits.sums {
+            let Some(way) = sum.way else { continue };
+            network.transit_ns += sum.mean_ns;
+            if !sum.is_crossing() {
+                network.waiting_ns += sum.mean_ns;
+                network.way_out_ns += if way == Way::ToInitiator {
+                    sum.mean_ns
+                } else {
+                    0.0
+                };
             }
         }
         network
@@ -128,13 +133,78 @@ impl Network {
 }
 
 impl<'s> View<'s> {
+    /// The limit that takes most of the latency and enough to count, and its share. TCP's windows and
+    /// buffers count from `stopped_share` on. Where a part of the latency is spent `before` a command
+    /// window, shares are of what is inside it, and only what can be full counts.
+    fn most_costly(&self, before: f64, stopped_share: f64) -> Option<(Limit, f64)> {
+        let is_inside = before > 0.0;
+        let waits = &self.summary.waits;
+        let part = |cause: Cause| waits.mean_ns(cause) / waits.latency_ns.max(1.0);
+        let share = |limit: Limit| waits.share(limit) / (1.0 - before).max(f64::EPSILON);
+        let counts = |limit: Limit| {
+            let own = !is_inside;
+            match limit {
+                Limit::Store => share(limit) >= QUEUED_SHARE,
+                Limit::PathRate => {
+                    let queued = part(Cause::PathQueue) + part(Cause::DeviceQueue);
+                    queued >= QUEUED_SHARE || share(limit) >= TRANSMISSION_SHARE
+                }
+                Limit::ReceiveWindow | Limit::SendBuffer | Limit::CongestionWindow => {
+                    share(limit) >= stopped_share
+                }
+                Limit::R2tRoundTrips | Limit::Stalls | Limit::Processor => {
+                    own && share(limit) >= OWN_WAITING_SHARE
+                }
+                Limit::CommandWindow => own && share(limit) >= COMMAND_WAITING_SHARE,
+                // Judged by itself.
+                Limit::RouteLockstep | Limit::Encryption => false,
+                Limit::TooFewIos | Limit::Nothing => false,
+            }
+        };
+        // What a full store serves is its time, too.
+        let weight = |limit: Limit| match limit {
+            Limit::Store => share(limit) + part(Cause::StoreService),
+            limit => share(limit),
+        };
+        let counting = Limit::ALL.into_iter().filter(|limit| counts(*limit));
+        let weighed = counting.map(|limit| (limit, weight(limit)));
+        weighed.max_by(|one, other| one.1.total_cmp(&other.1))
+    }
+
+    /// The share of the latency that passes because of a limit.
+    pub(super) fn share(&self, limit: Limit) -> f64 {
+        self.summary.waits.share(limit)
+    }
+
+    /// Where the latency goes, in a line.
+    fn account(&self) -> Option<String> {
+        let waits = &self.summary.waits;
+        let means = Cause::ALL.map(|cause| (cause, waits.mean_ns(cause)));
+        let mut named: Vec<(Cause, f64)> = means
+            .into_iter()
+            .filter(|(_, ns)| *ns > 0.0 && *ns >= NAMED_SHARE * waits.latency_ns)
+            .collect();
+        named.sort_by(|one, other| other.1.total_cmp(&one.1));
+        let parts: Vec<String> = named
+            .into_iter()
+            .map(|(cause, ns)| format!("for {} {}", milliseconds(ns), cause.in_words()))
+            .collect();
+        (!parts.is_empty()).then(|| {
+            format!(
+                "of an I/O's {}: {}",
+                milliseconds(waits.latency_ns),
+                parts.join(", ")
+            )
+        })
+    }
+
     fn of(summary: &'s CellSummary) -> View<'s> {
         View {
             summary,
             total: &summary.total,
             sessions: summary.sessions.len().max(1) as f64,
             latency_ns: summary.total.latency.mean_ns.max(1.0),
-            network: Network::of(&summary.total),
+            network: Network::of(summary),
         }
     }
 
@@ -217,7 +287,7 @@ impl<'s> View<'s> {
             above,
             wanted: held(self.network.transit_ns),
             got: held(self.network.transit_ns - self.network.waiting_ns),
-            waiting_share: self.network.waiting_ns / self.latency_ns,
+            waiting_share: self.share(limit),
             evidence,
         }
     }
@@ -234,20 +304,9 @@ fn milliseconds(ns: f64) -> String {
 fn store(view: &View<'_>) -> Option<Verdict> {
     let total = view.total;
     let store = total.layer(Layer::Store)?;
-    let waiting_share = (store.way_in_ns + store.service_excess_ns) / view.latency_ns;
-    let service_share = store.service_ns / view.latency_ns;
     let least_ns = (store.service_ns - store.service_excess_ns).max(1.0);
-    let standing = total.store_queue_share >= STANDING_QUEUE_SHARE
-        && store.in_flight_mean >= IDLE_STORE_IN_FLIGHT;
-    let crowded = store.service_ns / least_ns >= CROWDED_SERVICE_RATIO;
-    let queued = waiting_share >= STORE_WAITING_SHARE && (standing || crowded);
-    if !queued && service_share < STORE_SERVICE_SHARE {
-        return None;
-    }
-    // The deeper of two queues is the store's; but the longer one is where the waiting piles up.
-    if waiting_share + service_share < view.network.waiting_ns / view.latency_ns {
-        return None;
-    }
+    let waits = &view.summary.waits;
+    let served_share = waits.mean_ns(Cause::StoreService) / view.latency_ns;
     let above = total.above(Layer::Store);
     Some(Verdict {
         limit: Limit::Store,
@@ -255,7 +314,7 @@ fn store(view: &View<'_>) -> Option<Verdict> {
         above: above.map(|held| held.layer),
         wanted: view.per_session(above.map_or(store.in_flight_mean, |held| held.in_flight_mean)),
         got: view.per_session(store.in_flight_mean),
-        waiting_share: waiting_share.max(service_share),
+        waiting_share: view.share(Limit::Store) + served_share,
         evidence: vec![
             format!(
                 "an I/O waits {} for the store and spends {} in it (least {}), of {} in all",
@@ -274,57 +333,43 @@ fn store(view: &View<'_>) -> Option<Verdict> {
     })
 }
 
-fn path_rate(view: &View<'_>) -> Option<Verdict> {
+fn path_rate(view: &View<'_>) -> Verdict {
+    let waits = &view.summary.waits;
+    let mut evidence = Vec::new();
     if let Some(path) = view.fullest_path() {
-        if path.utilisation < FULL_UTILISATION {
-            return None;
-        }
-        return Some(view.network_verdict(
-            Limit::PathRate,
-            vec![
-                format!(
-                    "path {} is busy {} of the time and carries {:.1} Mbit/s",
-                    path.path,
-                    percent(path.utilisation),
-                    path.out_bytes_per_s * 8.0 / 1e6,
-                ),
-                format!(
-                    "{:.1} packets wait for its link on average, at most {}; {} were dropped by the queue",
-                    path.queue_packets, path.queue_max_packets, path.queue_drops,
-                ),
-            ],
+        evidence.push(format!(
+            "path {} is busy {} of the time and carries {:.1} Mbit/s",
+            path.path,
+            percent(path.utilisation),
+            path.out_bytes_per_s * 8.0 / 1e6,
+        ));
+        evidence.push(format!(
+            "{:.1} packets wait for its link on average, at most {}; {} were dropped by the queue",
+            path.queue_packets, path.queue_max_packets, path.queue_drops,
+        ));
+    } else {
+        evidence.push(format!(
+            "no path was sampled, but the round-trip time is {:.2} times its least while the delivery rate \
+             varies by {} only",
+            view.weighted(TransportUse::rtt_ratio),
+            percent(view.weighted(|end| end.delivery_variation)),
         ));
     }
-    // No samples of the path: a standing queue shows in the round-trip time, and a link's rate in
-    // a delivery rate that hardly varies.
-    let senders = view.senders();
-    let inflation = view.weighted(|end| end.srtt_ns / (end.min_rtt_ns.max(1) as f64));
-    let variation = view.weighted(|end| end.delivery_variation);
-    let held_back = view.weighted(|end| end.rwnd_limited_share.max(end.sndbuf_limited_share));
-    let busy = view.weighted(|end| end.busy_share);
-    let full = inflation >= INFLATED_RTT_RATIO
-        && variation <= FLAT_DELIVERY_VARIATION
-        && held_back < STOPPED_SHARE
-        && busy >= FULL_UTILISATION;
-    (!senders.is_empty() && full).then(|| {
-        view.network_verdict(
-            Limit::PathRate,
-            vec![format!(
-                "no path was sampled, but the round-trip time is {inflation:.2} times its least \
-                 while the delivery rate varies by {} only",
-                percent(variation),
-            )],
-        )
-    })
+    if waits.mean_ns(Cause::Transmission) > waits.mean_ns(Cause::PathQueue) {
+        evidence.push(format!(
+            "an I/O's own bytes take the link {} of its {}; more I/Os in flight would only fill the rest of \
+             the time",
+            milliseconds(waits.mean_ns(Cause::Transmission)),
+            milliseconds(view.latency_ns),
+        ));
+    }
+    view.network_verdict(Limit::PathRate, evidence)
 }
 
-fn receive_window(view: &View<'_>) -> Option<Verdict> {
+fn receive_window(view: &View<'_>) -> Verdict {
     let share = view.weighted(|end| end.rwnd_limited_share);
-    if share < STOPPED_SHARE {
-        return None;
-    }
     let window_bytes = view.weighted(|end| f64::from(end.rwnd_min_bytes));
-    Some(view.network_verdict(
+    view.network_verdict(
         Limit::ReceiveWindow,
         vec![format!(
             "the sender is stopped by the other end's receive window {} of the time; the least \
@@ -333,30 +378,49 @@ fn receive_window(view: &View<'_>) -> Option<Verdict> {
             window_bytes,
             milliseconds(view.weighted(|end| end.srtt_ns)),
         )],
-    ))
+    )
 }
 
-fn send_buffer(view: &View<'_>) -> Option<Verdict> {
-    let share = view.weighted(|end| end.sndbuf_limited_share);
-    (share >= STOPPED_SHARE).then(|| {
-        view.network_verdict(
-            Limit::SendBuffer,
-            vec![format!(
-                "the sender is stopped by its own full send buffer {} of the time, with {:.0} \
-                 segments in flight and a congestion window of {:.0}",
-                percent(share),
-                view.weighted(|end| end.in_flight_packets),
-                view.weighted(|end| end.cwnd_packets),
-            )],
+fn send_buffer(view: &View<'_>) -> Verdict {
+    view.network_verdict(
+        Limit::SendBuffer,
+        vec![format!(
+            "the sender is stopped by its own full send buffer {} of the time, with {:.0} segments in \
+             flight and a congestion window of {:.0}",
+            percent(view.weighted(|end| end.sndbuf_limited_share)),
+            view.weighted(|end| end.in_flight_packets),
+            view.weighted(|end| end.cwnd_packets),
+        )],
+    )
+}
+
+/// A program whose thread has something to do all of the time.
+fn processor(view: &View<'_>) -> Verdict {
+    let programs = view.summary.programs.iter();
+    let full = programs.filter(|used| used.has_no_processor_to_spare());
+    let evidence = full.map(|used| {
+        format!(
+            "a thread of {} runs or is ready to run {} of the time; the program has {:.2} processors on \
+             average",
+            used.program,
+            percent(used.busiest_share.min(1.0)),
+            used.ran_share,
         )
-    })
+    });
+    let in_flight = view.in_flight();
+    Verdict {
+        limit: Limit::Processor,
+        layer: None,
+        above: None,
+        wanted: in_flight,
+        got: in_flight,
+        waiting_share: view.share(Limit::Processor),
+        evidence: evidence.collect(),
+    }
 }
 
-fn congestion_window(view: &View<'_>) -> Option<Verdict> {
+fn congestion_window(view: &View<'_>) -> Verdict {
     let share = view.weighted(|end| end.congestion_limited_share);
-    if share < STOPPED_SHARE {
-        return None;
-    }
     let senders = view.senders();
     let resent: u32 = senders.iter().map(|end| end.retransmits).sum();
     let recoveries: u64 = senders
@@ -384,24 +448,18 @@ fn congestion_window(view: &View<'_>) -> Option<Verdict> {
             percent(path.utilisation),
         ));
     }
-    Some(view.network_verdict(Limit::CongestionWindow, evidence))
+    view.network_verdict(Limit::CongestionWindow, evidence)
 }
 
 fn r2t_round_trips(view: &View<'_>) -> Option<Verdict> {
     let total = view.total;
     let device = total.layer(Layer::Device)?;
     let above = total.above(Layer::Device)?;
-    let waited_ns = r2t::waited_ns(view.summary);
-    let waiting_share = waited_ns / view.latency_ns;
-    if waiting_share < R2T_WAITING_SHARE {
-        return None;
-    }
-    // Round trips also keep slots of the command window longer; but the longer wait is named.
     let for_window_ns = total.layer(Layer::Window).map_or(0.0, |w| w.way_in_ns);
-    if for_window_ns > waited_ns {
+    let uses: Vec<_> = r2t::uses(view.summary).collect();
+    if uses.is_empty() {
         return None;
     }
-    let uses: Vec<_> = r2t::uses(view.summary).collect();
     let mean = |value: fn(&crate::r2t::R2tUse) -> f64| {
         uses.iter().map(|used| value(used)).sum::<f64>() / uses.len() as f64
     };
@@ -415,7 +473,7 @@ fn r2t_round_trips(view: &View<'_>) -> Option<Verdict> {
         above: Some(above.layer),
         wanted: view.per_session(above.in_flight_mean),
         got: view.per_session(device.in_flight_mean),
-        waiting_share,
+        waiting_share: view.share(Limit::R2tRoundTrips),
         evidence: vec![
             format!(
                 "a command for whose data the target asks takes {:.1} R2Ts in {:.1} round trips and \
@@ -449,10 +507,6 @@ fn command_window(view: &View<'_>) -> Option<Verdict> {
     let total = view.total;
     let window = total.layer(Layer::Window)?;
     let above = total.above(Layer::Window)?;
-    let waiting_share = window.way_in_ns / view.latency_ns;
-    if waiting_share < COMMAND_WAITING_SHARE {
-        return None;
-    }
     let uses: Vec<_> = view
         .summary
         .sessions
@@ -466,9 +520,6 @@ fn command_window(view: &View<'_>) -> Option<Verdict> {
         uses.iter().map(value).sum::<f64>() / uses.len() as f64
     };
     let closed_while_waiting = mean(|used| used.closed_while_waiting_share);
-    if closed_while_waiting < CLOSED_WHILE_WAITING_SHARE {
-        return None;
-    }
     let slots = uses.iter().map(|used| used.slots);
     Some(Verdict {
         limit: Limit::CommandWindow,
@@ -476,7 +527,7 @@ fn command_window(view: &View<'_>) -> Option<Verdict> {
         above: Some(above.layer),
         wanted: view.per_session(above.in_flight_mean),
         got: view.per_session(window.in_flight_mean),
-        waiting_share,
+        waiting_share: view.share(Limit::CommandWindow),
         evidence: vec![
             format!(
                 "MaxCmdSN let at most {} commands of a session be outstanding",
@@ -506,7 +557,7 @@ fn application(view: &View<'_>) -> Verdict {
     };
     let in_batches = most_of(|session| session.load.batches);
     let most_closed = in_batches || most_of(|session| session.load.closed_loop);
-    let unexplained = view.network.waiting_ns / view.latency_ns;
+    let unexplained = view.summary.waits.mean_ns(Cause::Unknown) / view.latency_ns;
     let in_flight = view.in_flight();
     let at_most = sessions
         .iter()
@@ -535,8 +586,7 @@ fn application(view: &View<'_>) -> Verdict {
         Limit::TooFewIos
     } else if most_closed {
         evidence.push(format!(
-            "{} of the latency is waiting between the ends that no recorded limit explains: look \
-             at the processors of the hosts",
+            "nothing that was recorded explains {} of the latency",
             percent(unexplained),
         ));
         Limit::Nothing

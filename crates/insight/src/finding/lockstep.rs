@@ -10,7 +10,7 @@
 
 use wansan_trace::Layer;
 
-use super::limits::{CLOSED_WHILE_WAITING_SHARE, COMMAND_WAITING_SHARE, Verdict, View};
+use super::limits::{COMMAND_WAITING_SHARE, Verdict, View};
 use super::{Advice, Limit, Observed};
 use crate::connections::ConnectionUse;
 use crate::summary::{CellSummary, SessionUse};
@@ -140,7 +140,7 @@ fn wants_more(session: &SessionUse) -> bool {
     });
     let closed = session
         .command_window
-        .is_some_and(|used| used.closed_while_waiting_share >= CLOSED_WHILE_WAITING_SHARE);
+        .is_some_and(|used| used.is_waited_for());
     session.load.closed_loop || waits && closed
 }
 

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use wansan_trace::Layer;
 
-use super::limits::FULL_UTILISATION;
 use super::{Limit, Observed, encryption, lockstep, r2t};
+use crate::path::FULL_UTILISATION;
 use crate::summary::CellSummary;
 
 /// What one cell would do once the advice is followed.

@@ -13,12 +13,8 @@ const MOST_R2TS: u64 = 64;
 /// The longest burst that can be negotiated (RFC 7143 §13.13, §13.14).
 const MAX_BURST_BYTES: u64 = (1 << 24) - 1;
 
-/// The time that an I/O waits for data that was asked for, as a mean over all I/Os of the cell.
-pub(super) fn waited_ns(summary: &CellSummary) -> f64 {
-    per_io(summary, |used| used.waited_ns)
-}
-
-/// The part of [`waited_ns`] that the advice saves: the rounds after the first when there are
+/// The time that an I/O waits for data that was asked for and that the advice saves, as a mean over all I/Os of
+/// the cell: the rounds after the first when there are
 /// several, the only one otherwise.
 pub(super) fn saved_ns(summary: &CellSummary) -> f64 {
     per_io(summary, |used| {

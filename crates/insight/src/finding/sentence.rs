@@ -34,7 +34,7 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
         Limit::PathRate => format!(
             "the path's rate limits throughput: {wanted} I/Os are in flight between the \
              ends{each}, where an idle path would hold {got}; {share} of the {latency} latency is \
-             spent queued for the link"
+             spent at the link or queued for it"
         ),
         Limit::Encryption => format!(
             "encryption limits throughput: a router's VPN is busy all the time; {share} of the \
@@ -60,6 +60,10 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
         Limit::Stalls => format!(
             "stalls of single I/Os take {share} of the {latency} latency: {}",
             stalls::in_words(&observed.summary)
+        ),
+        Limit::Processor => format!(
+            "a processor limits throughput: {share} of the {latency} latency is spent with or in front of a \
+             program that has something to do all of the time"
         ),
         Limit::TooFewIos => format!(
             "too few I/Os in flight limit throughput: the queue depth is {wanted}{each} and nothing \

@@ -1,74 +1,71 @@
-//! Stalls of TCP that no window, buffer or rate of the other rules explains: what each I/O waits for by
+//! Stalls of TCP that no window, buffer or rate of the other limits explains: what each I/O waits for by
 //! itself, however many there are.
 
 use super::limits::{Verdict, View};
 use super::{Limit, Observed};
-use crate::stall::{Cause, CauseUse};
+use crate::cause::Cause;
 use crate::summary::CellSummary;
 
-/// Stalls count from this share of the latency on.
-const STALLED_SHARE: f64 = 0.2;
-
-/// The causes that have no rule of their own, the most costly first, and what each cost.
-fn causes(summary: &CellSummary) -> impl Iterator<Item = (Cause, &CauseUse)> {
-    let causes = summary.stalls.iter().flat_map(|stalls| &stalls.causes);
-    causes
-        .filter_map(|used| Some((Cause::by_name(&used.cause)?, used)))
-        .filter(|(cause, _)| remedy(*cause).is_some())
+/// The causes that belong to no other limit, the most costly first, and what each cost an I/O in ns.
+fn causes(summary: &CellSummary) -> Vec<(Cause, f64)> {
+    let of_limit = Cause::ALL
+        .into_iter()
+        .filter(|cause| cause.limit() == Limit::Stalls);
+    let costs = of_limit.map(|cause| (cause, summary.waits.mean_ns(cause)));
+    let mut costs: Vec<(Cause, f64)> = costs.filter(|(_, ns)| *ns > 0.0).collect();
+    costs.sort_by(|one, other| other.1.total_cmp(&one.1));
+    costs
 }
 
 pub(super) fn judge(view: &View<'_>) -> Option<Verdict> {
     let summary = view.summary;
-    let cost_ns: f64 = causes(summary).map(|(_, used)| used.cost_ns).sum();
-    if cost_ns < STALLED_SHARE * view.latency_ns {
-        return None;
-    }
-    let ios = summary.stalls.as_ref().map_or(0, |stalls| stalls.ios);
-    let in_flight = view.in_flight();
-    let evidence = causes(summary).map(|(cause, used)| {
+    let counted = summary.stalls.iter().flat_map(|stalls| &stalls.causes);
+    let ios = |cause: Cause| {
+        let mut of_cause = counted.clone().filter(|used| used.cause == cause.name());
+        let used = of_cause.next();
+        used.map_or_else(String::new, |used| {
+            format!(" ({} of {} I/Os)", used.ios, summary.waits.ios)
+        })
+    };
+    let evidence = causes(summary).into_iter().map(|(cause, cost_ns)| {
         format!(
-            "{:.1} of the {:.1} ms of an I/O: {} ({} of {ios} I/Os)",
-            used.cost_ns / 1e6,
+            "{:.1} of the {:.1} ms of an I/O: {}{}",
+            cost_ns / 1e6,
             view.latency_ns / 1e6,
             cause.in_words(),
-            used.ios,
+            ios(cause),
         )
     });
+    let in_flight = view.in_flight();
     Some(Verdict {
         limit: Limit::Stalls,
         layer: None,
         above: None,
         wanted: in_flight,
         got: in_flight,
-        waiting_share: cost_ns / view.latency_ns,
+        waiting_share: view.share(Limit::Stalls),
         evidence: evidence.collect(),
     })
 }
 
 /// The most costly of them.
 pub(super) fn in_words(summary: &CellSummary) -> &'static str {
-    causes(summary)
-        .next()
-        .map_or("", |(cause, _)| cause.in_words())
+    let costliest = causes(summary).into_iter().next();
+    costliest.map_or("", |(cause, _)| cause.in_words())
 }
 
 /// Against what costs most in the cells, all together.
 pub(super) fn advice(binding: &[&Observed]) -> Option<&'static str> {
-    let all = || {
-        binding
+    let cost = |cause: Cause| -> f64 {
+        let costs = binding
             .iter()
-            .flat_map(|observed| causes(&observed.summary))
+            .map(|observed| observed.summary.waits.mean_ns(cause));
+        costs.sum()
     };
-    let cost = |wanted: Cause| -> f64 {
-        all()
-            .filter(|(cause, _)| *cause == wanted)
-            .map(|(_, used)| used.cost_ns)
-            .sum()
-    };
-    let costliest = Cause::ALL
+    let of_limit = Cause::ALL
         .into_iter()
-        .max_by(|a, b| cost(*a).total_cmp(&cost(*b)))?;
-    remedy(costliest)
+        .filter(|cause| cause.limit() == Limit::Stalls);
+    remedy(of_limit.max_by(|a, b| cost(*a).total_cmp(&cost(*b)))?)
 }
 
 /// What to change; none against what other rules of the finding judge.
@@ -93,10 +90,6 @@ fn remedy(cause: Cause) -> Option<&'static str> {
         Cause::FastRetransmit | Cause::RetransmissionTimeout | Cause::TailLoss => {
             Some("find what loses packets; more I/Os in flight let losses be found sooner")
         }
-        Cause::ReceiveWindow
-        | Cause::SendBuffer
-        | Cause::R2tWait
-        | Cause::CommandWindow
-        | Cause::RouteLockstep => None,
+        _ => None,
     }
 }

@@ -1,11 +1,12 @@
 //! The stalls of a cell in numbers.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use wansan_trace::{SessionId, TaskTag};
 
 use crate::cell::Cell;
+use crate::ledger::WaitUse;
 use crate::window::Window;
 
 use super::{Cause, Shown, Stall};
@@ -91,29 +92,27 @@ impl Cause {
 }
 
 impl StallUse {
-    /// What `stalls` cost the I/Os of `cell` that were completed in `window`; `None` when none was,
-    /// or packets or PDUs were not recorded, without which nobody can tell.
+    /// What `stalls` cost the I/Os of `cell` that were completed in `window`, as the ledger's `waits` say;
+    /// `None` when none was, or packets or PDUs were not recorded, without which nobody can tell.
     #[must_use]
-    pub fn of(cell: &Cell, window: Window, stalls: &[Stall]) -> Option<StallUse> {
+    pub fn of(cell: &Cell, window: Window, stalls: &[Stall], waits: &WaitUse) -> Option<StallUse> {
         cell.packet.as_ref().and(cell.pdu.as_ref())?;
-        let top = cell.joined.top()?;
-        let tasks = cell.joined.tasks.iter();
-        let spans = tasks.filter_map(|task| task.both_ns(top));
-        let done: Vec<u64> = spans
-            .filter(|(_, leave_ns)| window.contains(*leave_ns))
-            .map(|(enter_ns, leave_ns)| leave_ns.saturating_sub(enter_ns))
-            .collect();
-        // Stamps of a damaged capture may be centuries apart.
-        let latency_ns = done.iter().map(|&ns| ns as f64).sum::<f64>() / done.len() as f64;
-        (!done.is_empty()).then(|| StallUse::from_stalls(stalls, done.len() as u64, latency_ns))
+        let spans = spans(cell, window, stalls);
+        let is_of_an_io = |stall: &&Stall| {
+            let spans = spans.get(&(stall.session, stall.task));
+            let mut spans = spans.into_iter().flatten();
+            spans.any(|&(enter_ns, leave_ns)| stall.from_ns < leave_ns && enter_ns < stall.to_ns)
+        };
+        let stalls: Vec<&Stall> = stalls.iter().filter(is_of_an_io).collect();
+        (waits.ios > 0).then(|| StallUse::from_stalls(&stalls, waits))
     }
 
-    /// What `stalls` cost `ios` I/Os with this mean latency.
+    /// What `stalls` cost the I/Os that `waits` is of.
     #[must_use]
-    pub fn from_stalls(stalls: &[Stall], ios: u64, latency_ns: f64) -> StallUse {
-        let per_io = |sum_ns: f64| sum_ns / ios as f64;
+    pub fn from_stalls(stalls: &[&Stall], waits: &WaitUse) -> StallUse {
+        let (ios, latency_ns) = (waits.ios, waits.latency_ns);
         let mut by_cause: BTreeMap<Cause, Vec<&Stall>> = BTreeMap::new();
-        for stall in stalls {
+        for &stall in stalls {
             by_cause.entry(stall.cause).or_default().push(stall);
         }
         let of_cause = |(cause, stalls): (Cause, Vec<&Stall>)| {
@@ -126,11 +125,13 @@ impl StallUse {
                 cause: cause.name().to_owned(),
                 stalls: stalls.len() as u64,
                 ios: tasks.len() as u64,
-                cost_ns: per_io(stalls.iter().map(|stall| stall.cost_ns() as f64).sum()),
+                cost_ns: waits.shown_ns(cause),
                 example: Example::of(costliest),
             })
         };
         let mut causes: Vec<CauseUse> = by_cause.into_iter().filter_map(of_cause).collect();
+        // What passed for a stall may be the queue of a full link.
+        causes.retain(|cause| cause.cost_ns > 0.0);
         causes.sort_by(|one, other| other.cost_ns.total_cmp(&one.cost_ns));
         let worth = |most: &&CauseUse| most.cost_ns >= WORTH_NAMING * latency_ns;
         let named = causes.first().filter(worth);
@@ -139,29 +140,32 @@ impl StallUse {
             cause: named.map_or_else(|| NO_CAUSE.to_owned(), |most| most.cause.clone()),
             ios,
             cost_ns: causes.iter().map(|cause| cause.cost_ns).sum(),
-            round_trips: 1.0 + trips.count() as f64 / ios as f64,
+            round_trips: 1.0 + trips.count() as f64 / ios.max(1) as f64,
             causes,
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::traffic::Way;
-
-    #[test]
-    fn stalls_of_damaged_time_stamps_can_be_added_up() {
-        let endless = Stall {
-            cause: Cause::TailLoss,
-            session: SessionId(1),
-            task: TaskTag(1),
-            way: Way::ToTarget,
-            from_ns: 0,
-            to_ns: u64::MAX,
-            evidence: Vec::new(),
-        };
-        let used = StallUse::from_stalls(&[endless.clone(), endless], 2, 1e6);
-        assert_eq!(used.cost_ns, u64::MAX as f64);
+/// When the I/Os that `stalls` are of were under way, of those that were completed in the window.
+fn spans(
+    cell: &Cell,
+    window: Window,
+    stalls: &[Stall],
+) -> HashMap<(SessionId, TaskTag), Vec<(u64, u64)>> {
+    let tags = stalls
+        .iter()
+        .map(|stall| ((stall.session, stall.task), Vec::new()));
+    let mut spans: HashMap<_, Vec<(u64, u64)>> = tags.collect();
+    let Some(top) = cell.joined.top() else {
+        return spans;
+    };
+    for task in &cell.joined.tasks {
+        let span = task
+            .both_ns(top)
+            .filter(|(_, leave_ns)| window.contains(*leave_ns));
+        if let (Some(span), Some(of_tag)) = (span, spans.get_mut(&(task.session, task.tag))) {
+            of_tag.push(span);
+        }
     }
+    spans
 }

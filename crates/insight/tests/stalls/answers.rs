@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
-use wansan_insight::stall::{Cause, Segment, sender};
+use wansan_insight::stall::{CAUSES, Cause, Segment, sender};
 
 use crate::captured::{self, Point};
 use crate::cell::{Dice, script};
@@ -194,7 +194,7 @@ impl Tally {
     fn has_tried_all(&self) {
         // The model's ends take all that they are given: `full_buffer` has that cause.
         let tried = |cause: &Cause| *cause != Cause::SendBuffer;
-        for cause in Cause::ALL.into_iter().filter(tried) {
+        for cause in CAUSES.into_iter().filter(tried) {
             let seen = self.by_cause.get(cause.name()).copied().unwrap_or(0);
             assert!(seen >= 10, "{} was tried {seen} times only", cause.name());
         }

@@ -569,6 +569,7 @@ impl Simulation {
                 0
             },
             busy_ns: if is_link { busy_ns } else { 0 },
+            out_bytes: busy_ns / self.world.link_ns.max(1) * BLOCK_BYTES,
             ..event::Path::BLANK
         };
         self.emulator.path(down);

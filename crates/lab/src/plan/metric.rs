@@ -2,7 +2,7 @@
 //! is found before anything runs.
 
 use wansan_insight::finding::Limit;
-use wansan_insight::stall::{Cause, NO_CAUSE};
+use wansan_insight::stall::{CAUSES, Cause, NO_CAUSE};
 use wansan_relay::Law;
 use wansan_trace::Layer;
 
@@ -32,7 +32,7 @@ fn known() -> Vec<(String, Content)> {
     let layers = || Content::Word(Layer::ALL.map(Layer::name).to_vec());
     let limits = || Content::Word(Limit::ALL.map(Limit::name).to_vec());
     let causes = || {
-        let named = Cause::ALL.into_iter().map(Cause::name);
+        let named = CAUSES.into_iter().map(Cause::name);
         Content::Word(named.chain([NO_CAUSE]).collect())
     };
     let named = |(name, content): (&str, Content)| (name.to_owned(), content);
@@ -281,6 +281,7 @@ mod tests {
     use wansan_insight::below::{BelowSocket, Splits, StampCount};
     use wansan_insight::cwnd::CwndUse;
     use wansan_insight::finding::{Advice, explain};
+    use wansan_insight::ledger::WaitUse;
     use wansan_insight::stall::StallUse;
     use wansan_relay::Fallback;
 
@@ -332,7 +333,7 @@ mod tests {
                 cwr_events: 0, recovery_events: 0, loss_events: 0,
             },
             "finding": CellFinding::from(explain(&[])),
-            "stalls": StallUse::from_stalls(&[], 1, 1.0),
+            "stalls": StallUse::from_stalls(&[], &WaitUse::default()),
             "below_socket": BelowSocket::from_splits(&Splits::default(), StampCount::default()),
             "iops": 1, "fairness": 1, "bytes_per_s": 1, "latency_p50_ns": 1, "latency_p99_ns": 1, "vpn_cpu_s_per_gib": 1,
             "path_dropped": 1, "path_marked": 1, "path_queue_high_water_bytes": 1,

@@ -1,0 +1,220 @@
+//! The ledger of waits: each moment of each I/O's latency, once, with its cause.
+//!
+//! [`Ledger::of`] looks at a cell's records once; [`Ledger::account`] then gives one I/O's waits, which
+//! follow each other without a gap from its entry at the top layer to its exit. Producers refine them in a
+//! fixed order, and what a later one knows better replaces what an earlier one guessed:
+//!
+//! 1. [`crossings`](self) of layers say who had the I/O;
+//! 2. the kernel's stamps split the time below the socket ([`crate::below`]);
+//! 3. PDUs show the waits for R2Ts and for commands with lower CmdSNs;
+//! 4. a replay of packets shows what TCP waited for ([`crate::stall`]);
+//! 5. samples of TCP_INFO say what stopped the sender in what is left;
+//! 6. shared resources: what waits in front of a full link, a router that never stops encrypting or a
+//!    program without a processor waits for that, whichever window or buffer it waits in.
+//!
+//! What no producer explains is [`Cause::Unknown`]. The least that the path was seen to take is
+//! [`Cause::Propagation`], and what the I/O's bytes take at the link's rate [`Cause::Transmission`].
+//!
+//! Findings, stalls, charts and sentences are sums over the ledger ([`WaitUse`]).
+
+mod base;
+mod bytes;
+mod overlays;
+mod paths;
+mod senders;
+mod timeline;
+mod transit;
+mod usage;
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+use wansan_trace::{ConnectionId, Layer, SessionId, TaskTag};
+
+use crate::cause::Cause;
+use crate::cell::Cell;
+use crate::command_window::CommandWindowUse;
+use crate::join::Task;
+use crate::path::delay_changes_ns;
+use crate::processors::program_uses;
+use crate::stall::Stall;
+use crate::traffic::Way;
+use crate::waiting::Parts;
+use crate::window::Window;
+
+use base::Base;
+use bytes::DataBytes;
+use overlays::Overlays;
+use paths::Paths;
+use senders::Senders;
+use timeline::Timeline;
+use transit::Transits;
+pub use usage::{CauseSum, WaitUse};
+
+/// What a wait's cause is told from. Later ones know better than earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// Crossings of layers.
+    Crossings,
+    /// The kernel's stamps.
+    Stamps,
+    /// Sequence numbers and times of PDUs.
+    Pdus,
+    /// A replay of packets.
+    Packets,
+    /// Samples of TCP_INFO.
+    TcpInfo,
+    /// Samples of a path, or of programs' threads.
+    Resources,
+}
+
+/// A stretch of an I/O's latency with one cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// Its first nanosecond.
+    pub from_ns: u64,
+    /// The first nanosecond after it.
+    pub to_ns: u64,
+    /// The lowest layer that the I/O had entered and not left.
+    pub layer: Layer,
+    /// Which way the bytes go that waited; `None` while a program or the store had the I/O.
+    pub way: Option<Way>,
+    /// Why it passed.
+    pub cause: Cause,
+    /// What the cause is told from.
+    pub source: Source,
+    /// How much of it may belong to the waits beside it.
+    pub uncertain_ns: u64,
+}
+
+impl Wait {
+    /// How long it is.
+    #[must_use]
+    pub fn length_ns(&self) -> u64 {
+        self.to_ns - self.from_ns
+    }
+}
+
+/// One I/O's waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Its session.
+    pub session: SessionId,
+    /// Its connection.
+    pub connection: ConnectionId,
+    /// Its Initiator Task Tag.
+    pub task: TaskTag,
+    /// Its waits, each of which begins where the one before ends.
+    pub waits: Vec<Wait>,
+}
+
+impl Account {
+    /// The I/O's latency.
+    #[must_use]
+    pub fn latency_ns(&self) -> u64 {
+        match (self.waits.first(), self.waits.last()) {
+            (Some(first), Some(last)) => last.to_ns - first.from_ns,
+            _ => 0,
+        }
+    }
+}
+
+/// What is known of a cell's waits. See the module's documentation.
+#[derive(Debug)]
+pub struct Ledger<'a> {
+    cell: &'a Cell,
+    window: Window,
+    base: Base,
+    overlays: Overlays<'a>,
+    bytes: DataBytes,
+    senders: Senders,
+    paths: Paths,
+    transits: Transits,
+}
+
+impl<'a> Ledger<'a> {
+    /// Of the I/Os of `cell` that were completed in `window`, among whose waits `stalls` are.
+    #[must_use]
+    pub fn of(cell: &'a Cell, window: Window, stalls: &[Stall]) -> Ledger<'a> {
+        let programs = cell
+            .thread
+            .as_ref()
+            .map(|table| program_uses(table, window));
+        let programs = programs.unwrap_or_default();
+        let changes_ns = cell.path.as_ref().map(delay_changes_ns).unwrap_or_default();
+        let senders = Senders::of(cell, window);
+        let paths = Paths::of(cell, window, &senders, &programs);
+        let mut ledger = Ledger {
+            cell,
+            window,
+            base: Base::of(cell, window),
+            overlays: Overlays::of(cell, stalls),
+            bytes: DataBytes::of(cell, &paths),
+            senders,
+            paths,
+            transits: Transits::new(changes_ns),
+        };
+        // What the path takes at least shows in all I/Os together, also those before the window.
+        let mut transits = std::mem::take(&mut ledger.transits);
+        for task in &cell.joined.tasks {
+            if let Some(timeline) = ledger.observed(task) {
+                transits.see(task, &timeline, &ledger.transmissions(task, &timeline));
+            }
+        }
+        ledger.transits = transits;
+        ledger
+    }
+
+    /// How sessions used their command windows, as far as their PDUs were recorded.
+    #[must_use]
+    pub fn command_windows(&self) -> &BTreeMap<SessionId, CommandWindowUse> {
+        &self.base.windows
+    }
+
+    /// The accounts of the I/Os that were completed in the window and of which all crossings were
+    /// recorded.
+    pub fn accounts(&self) -> impl Iterator<Item = Account> {
+        self.cell
+            .joined
+            .tasks
+            .iter()
+            .filter_map(|task| self.account(task))
+    }
+
+    /// One I/O's account; `None` of one that was not completed in the window, or of which a crossing is
+    /// missing.
+    #[must_use]
+    pub fn account(&self, task: &Task) -> Option<Account> {
+        let done_ns = task.leave_ns(self.cell.joined.top()?)?;
+        if !self.window.contains(done_ns) {
+            return None;
+        }
+        let mut timeline = self.observed(task)?;
+        let transmissions = self.transmissions(task, &timeline);
+        self.transits.settle(task, &mut timeline, &transmissions);
+        self.senders.explain(task, &mut timeline);
+        self.paths.explain(task, &mut timeline);
+        timeline.settle_programs();
+        Some(Account {
+            session: task.session,
+            connection: task.connection,
+            task: task.tag,
+            waits: timeline.into_waits(),
+        })
+    }
+
+    /// An I/O's waits as crossings, stamps, PDUs and packets show them.
+    fn observed(&self, task: &Task) -> Option<Timeline> {
+        let parts = Parts::of(task, &self.cell.joined.layers)?;
+        let mut timeline = self.base.timeline(task, &parts)?;
+        self.overlays.put(task, &mut timeline);
+        Some(timeline)
+    }
+
+    /// What the I/O's data take at the rate of the links that carry them, each way.
+    fn transmissions(&self, task: &Task, timeline: &Timeline) -> HashMap<Way, u64> {
+        self.bytes
+            .transmissions(task, timeline.span_ns(), &self.paths)
+    }
+}

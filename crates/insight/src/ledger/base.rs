@@ -1,0 +1,187 @@
+//! Who had an I/O, as crossings of layers show.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use wansan_trace::event::PduDirection;
+use wansan_trace::{Layer, SessionId};
+
+use super::timeline::Timeline;
+use super::{Source, Wait};
+use crate::cause::Cause;
+use crate::cell::Cell;
+use crate::command_window::{CommandWindowUse, command_window_uses};
+use crate::join::Task;
+use crate::opcode::{DATA_OUT, SCSI_COMMAND};
+use crate::population::Population;
+use crate::traffic::Way;
+use crate::waiting::Parts;
+use crate::window::Window;
+
+/// A store that holds fewer than this on average is idle: what waits above it waits for another
+/// thing, such as room to answer in.
+const IDLE_STORE_IN_FLIGHT: f64 = 0.8;
+/// A store whose time in service is this many times the least is serving its queue inside.
+const CROWDED_SERVICE_RATIO: f64 = 2.0;
+
+/// What the crossings of all I/Os together show.
+#[derive(Debug, Default)]
+pub(super) struct Base {
+    /// How sessions used their command windows.
+    pub(super) windows: BTreeMap<SessionId, CommandWindowUse>,
+    /// Sessions that write.
+    writes: HashSet<SessionId>,
+    /// Whether the store is idle most of the time.
+    is_store_idle: bool,
+    /// The least time that the store took for an I/O of a session that has more than one in it.
+    crowded_least_ns: HashMap<SessionId, u64>,
+}
+
+impl Base {
+    pub(super) fn of(cell: &Cell, window: Window) -> Base {
+        let mut base = Base::default();
+        let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
+        for pdu in pdus.iter().map(|row| &row.record) {
+            let is_write = pdu.opcode == DATA_OUT
+                || pdu.opcode == SCSI_COMMAND && pdu.data_bytes > 0
+                || pdu.opcode == crate::opcode::R2T && pdu.direction == PduDirection::Sent;
+            if is_write {
+                base.writes.insert(pdu.session);
+            }
+        }
+        base.windows = command_window_uses(cell, window);
+        base.see_store(cell, window);
+        base
+    }
+
+    fn see_store(&mut self, cell: &Cell, window: Window) {
+        let joined = &cell.joined;
+        let spans = joined
+            .tasks
+            .iter()
+            .filter_map(|task| task.span_ns(Layer::Store, joined.records));
+        self.is_store_idle = Population::of(spans).mean(window) < IDLE_STORE_IN_FLIGHT;
+        let mut served: HashMap<SessionId, (u64, u64, u64)> = HashMap::new();
+        for task in &joined.tasks {
+            if let Some((enter_ns, leave_ns)) = task.both_ns(Layer::Store) {
+                let took_ns = leave_ns.saturating_sub(enter_ns);
+                let (least_ns, sum_ns, count) =
+                    served.entry(task.session).or_insert((u64::MAX, 0, 0));
+                *least_ns = took_ns.min(*least_ns);
+                *sum_ns += took_ns;
+                *count += 1;
+            }
+        }
+        for (session, (least_ns, sum_ns, count)) in served {
+            let mean_ns = sum_ns as f64 / count as f64;
+            if mean_ns >= CROWDED_SERVICE_RATIO * least_ns as f64 {
+                self.crowded_least_ns.insert(session, least_ns);
+            }
+        }
+    }
+
+    /// An I/O's time, cut at the crossings.
+    pub(super) fn timeline(&self, task: &Task, parts: &Parts) -> Option<Timeline> {
+        let mut at_ns = task.enter_ns(parts.top)?;
+        let mut timeline = Timeline::default();
+        let mut add = |length_ns: u64, layer: Layer, (cause, way): (Cause, Option<Way>)| {
+            timeline.push(Wait {
+                from_ns: at_ns,
+                to_ns: at_ns + length_ns,
+                layer,
+                way,
+                cause,
+                source: Source::Crossings,
+                uncertain_ns: 0,
+            });
+            at_ns += length_ns;
+        };
+        let passed = || {
+            Layer::ALL
+                .into_iter()
+                .filter(|layer| parts.passed[layer.depth()])
+        };
+        let mut above = parts.top;
+        for layer in passed().skip(1) {
+            add(
+                parts.way_in_ns[layer.depth()],
+                above,
+                self.way_in(task, layer),
+            );
+            above = layer;
+        }
+        let (last, last_ns) = parts.last;
+        match self.crowded_least_ns.get(&task.session) {
+            Some(least_ns) if last == Layer::Store => {
+                add(
+                    last_ns.saturating_sub(*least_ns),
+                    last,
+                    (Cause::StoreQueue, None),
+                );
+                add(last_ns.min(*least_ns), last, (Cause::StoreService, None));
+            }
+            _ => add(last_ns, last, self.inside(task, last)),
+        }
+        let mut below = last;
+        let up: Vec<Layer> = passed().filter(|layer| *layer < last).collect();
+        for layer in up.into_iter().rev() {
+            add(parts.way_out_ns[below.depth()], layer, way_out(below));
+            below = layer;
+        }
+        Some(timeline)
+    }
+
+    /// Whether the command window is what the session's commands wait for.
+    fn is_closed(&self, session: SessionId) -> bool {
+        self.windows
+            .get(&session)
+            .is_some_and(CommandWindowUse::is_waited_for)
+    }
+
+    /// Why it took from the layer above to this one.
+    fn way_in(&self, task: &Task, layer: Layer) -> (Cause, Option<Way>) {
+        let to_target = (Cause::Unknown, Some(Way::ToTarget));
+        match layer {
+            Layer::App | Layer::Scsi | Layer::Queue => (Cause::Initiator, None),
+            Layer::Window if self.is_closed(task.session) => (Cause::CommandWindow, None),
+            // A command gets its CmdSN when TCP has room for it.
+            Layer::Window => to_target,
+            Layer::Socket
+            | Layer::TcpInitiator
+            | Layer::Wire
+            | Layer::TcpTarget
+            | Layer::Target => to_target,
+            // The device server gets a write with its data.
+            Layer::Device if self.writes.contains(&task.session) => to_target,
+            Layer::Device => (Cause::Target, None),
+            // The target asks no store while it has no room for the answer.
+            Layer::Store if self.is_store_idle => (Cause::Unknown, Some(Way::ToInitiator)),
+            Layer::Store => (Cause::StoreQueue, None),
+        }
+    }
+
+    /// Why it took in the last layer of which anything was recorded.
+    fn inside(&self, task: &Task, layer: Layer) -> (Cause, Option<Way>) {
+        match layer {
+            Layer::App | Layer::Scsi | Layer::Queue => (Cause::Initiator, None),
+            Layer::Target | Layer::Device => (Cause::Target, None),
+            Layer::Store => (Cause::StoreService, None),
+            _ if self.writes.contains(&task.session) => (Cause::Unknown, Some(Way::ToTarget)),
+            _ => (Cause::Unknown, Some(Way::ToInitiator)),
+        }
+    }
+}
+
+/// Why it took from leaving this layer to leaving the one above.
+fn way_out(layer: Layer) -> (Cause, Option<Way>) {
+    match layer {
+        Layer::App | Layer::Scsi | Layer::Queue | Layer::Window => (Cause::Initiator, None),
+        Layer::Device => (Cause::Target, None),
+        // Data that the store has given and that TCP does not take keep the device server waiting.
+        Layer::Store
+        | Layer::Target
+        | Layer::TcpTarget
+        | Layer::Wire
+        | Layer::TcpInitiator
+        | Layer::Socket => (Cause::Unknown, Some(Way::ToInitiator)),
+    }
+}

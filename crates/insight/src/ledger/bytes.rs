@@ -1,0 +1,78 @@
+//! How many bytes of data each I/O moves, by its PDUs.
+
+use std::collections::{HashMap, HashSet};
+
+use wansan_trace::event::{Pdu, PduDirection};
+use wansan_trace::{SessionId, TaskTag};
+
+use super::paths::Paths;
+use crate::cell::Cell;
+use crate::join::Task;
+use crate::opcode;
+use crate::traffic::Way;
+
+/// A PDU with data: when it was queued, its way and its data.
+type Moved = (u64, Way, u32);
+
+/// PDUs with data by I/O. Nothing is kept where no rate of a link is known.
+#[derive(Debug, Default)]
+pub(super) struct DataBytes {
+    of: HashMap<(SessionId, TaskTag), Vec<Moved>>,
+}
+
+fn way(pdu: &Pdu) -> Way {
+    match opcode::is_request(pdu.opcode) {
+        true => Way::ToTarget,
+        false => Way::ToInitiator,
+    }
+}
+
+impl DataBytes {
+    pub(super) fn of(cell: &Cell, paths: &Paths) -> DataBytes {
+        let mut found = DataBytes::default();
+        let Some(pdus) = cell.pdu.as_ref().filter(|_| paths.has_rates()) else {
+            return found;
+        };
+        let pdus = || {
+            pdus.rows
+                .iter()
+                .map(|row| &row.record)
+                .filter(|pdu| pdu.data_bytes > 0)
+        };
+        let sent = pdus().filter(|pdu| pdu.direction == PduDirection::Sent);
+        let sent: HashSet<(SessionId, Way)> = sent.map(|pdu| (pdu.session, way(pdu))).collect();
+        for pdu in pdus() {
+            // Its sender's record counts; a foreign sender's PDUs are those that were received.
+            let is_sent = pdu.direction == PduDirection::Sent;
+            if is_sent == sent.contains(&(pdu.session, way(pdu))) {
+                let of_io = found.of.entry((pdu.session, pdu.task)).or_default();
+                of_io.push((pdu.time.ns(), way(pdu), pdu.data_bytes));
+            }
+        }
+        found
+    }
+
+    /// What an I/O's data take at the rate of the links that carry them.
+    pub(super) fn transmissions(
+        &self,
+        task: &Task,
+        (from_ns, to_ns): (u64, u64),
+        paths: &Paths,
+    ) -> HashMap<Way, u64> {
+        let mut links_ns = HashMap::new();
+        let Some(pdus) = self.of.get(&(task.session, task.tag)) else {
+            return links_ns;
+        };
+        let first = pdus.partition_point(|(at_ns, ..)| *at_ns < from_ns);
+        let own = pdus[first..]
+            .iter()
+            .take_while(|(at_ns, ..)| *at_ns <= to_ns);
+        for (_, way, bytes) in own {
+            if let Some(bytes_per_s) = paths.bytes_per_s(task, *way) {
+                *links_ns.entry(*way).or_default() +=
+                    (f64::from(*bytes) * 1e9 / bytes_per_s) as u64;
+            }
+        }
+        links_ns
+    }
+}

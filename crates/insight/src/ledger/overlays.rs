@@ -1,0 +1,134 @@
+//! What stamps, PDUs and packets show of an I/O's waits, put over what crossings show.
+
+use std::collections::HashMap;
+
+use wansan_trace::{Layer, SessionId, TaskTag};
+
+use super::timeline::Timeline;
+use super::{Source, Wait};
+use crate::below::Splitter;
+use crate::cause::Cause;
+use crate::cell::Cell;
+use crate::join::Task;
+use crate::r2t::{self, R2tWait};
+use crate::stall::Stall;
+
+/// An I/O's tag in its session; one that is used again names several.
+type Tag = (SessionId, TaskTag);
+
+/// A wait that PDUs or packets show.
+#[derive(Debug, Clone, Copy)]
+struct Shown {
+    span_ns: (u64, u64),
+    cause: Cause,
+    source: Source,
+}
+
+/// What is known of the I/Os of a cell.
+#[derive(Debug)]
+pub(super) struct Overlays<'a> {
+    top: Option<Layer>,
+    splitter: Option<Splitter<'a>>,
+    /// Those of PDUs first.
+    shown: HashMap<Tag, Vec<Shown>>,
+}
+
+impl<'a> Overlays<'a> {
+    pub(super) fn of(cell: &'a Cell, stalls: &[Stall]) -> Overlays<'a> {
+        let mut overlays = Overlays {
+            top: cell.joined.top(),
+            splitter: Splitter::of(cell),
+            shown: HashMap::new(),
+        };
+        let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
+        // A target knows when it asked and when data came; an initiator's view is taken without it.
+        let asked = r2t::waits(pdus);
+        for wait in &asked {
+            overlays.add((wait.session, wait.task), Shown::asked(wait));
+        }
+        let from_pdus = |stall: &&Stall| stall.source() == Source::Pdus;
+        for stall in stalls.iter().filter(from_pdus) {
+            if stall.cause != Cause::R2tWait || asked.is_empty() {
+                overlays.add((stall.session, stall.task), Shown::stall(stall));
+            }
+        }
+        for stall in stalls.iter().filter(|stall| !from_pdus(stall)) {
+            overlays.add((stall.session, stall.task), Shown::stall(stall));
+        }
+        overlays
+    }
+
+    fn add(&mut self, tag: Tag, shown: Shown) {
+        self.shown.entry(tag).or_default().push(shown);
+    }
+
+    /// Puts what is known of an I/O into its timeline.
+    pub(super) fn put(&self, task: &Task, timeline: &mut Timeline) {
+        let split = self.splitter.as_ref().zip(self.top);
+        let told = split.and_then(|(splitter, top)| splitter.split(task, task.both_ns(top)?).ok());
+        for wait in told.iter().flat_map(|told| &told.waits) {
+            timeline.change((wait.from_ns, wait.to_ns), |known| stamped(known, wait));
+        }
+        let shown = self.shown.get(&(task.session, task.tag));
+        for shown in shown.into_iter().flatten() {
+            timeline.change(shown.span_ns, |known| shown.put(known));
+        }
+    }
+}
+
+/// What the kernel's stamps say of a wait that crossings show. They do not know of the store, nor why a
+/// command has no CmdSN.
+fn stamped(known: &mut Wait, stamped: &Wait) {
+    let is_known_better = [Cause::StoreService, Cause::StoreQueue, Cause::CommandWindow];
+    if is_known_better.contains(&known.cause) {
+        return;
+    }
+    let in_a_program = stamped.way.is_none();
+    // A program may keep an I/O because TCP takes nothing from it: crossings of layers say so.
+    let waits_for_tcp = known.way.is_some() && known.layer == Layer::Device;
+    let says_more = match in_a_program {
+        true => stamped.cause != Cause::Unknown && known.way.is_some() && !waits_for_tcp,
+        false => true,
+    };
+    if says_more {
+        known.layer = if in_a_program {
+            known.layer
+        } else {
+            stamped.layer
+        };
+        known.way = stamped.way;
+        known.cause = stamped.cause;
+        known.source = Source::Stamps;
+        known.uncertain_ns = stamped.uncertain_ns;
+    }
+}
+
+impl Shown {
+    fn asked(wait: &R2tWait) -> Shown {
+        Shown {
+            span_ns: (wait.from_ns, wait.to_ns),
+            cause: Cause::R2tWait,
+            source: Source::Pdus,
+        }
+    }
+
+    fn stall(stall: &Stall) -> Shown {
+        Shown {
+            span_ns: (stall.from_ns, stall.to_ns),
+            cause: stall.cause,
+            source: stall.source(),
+        }
+    }
+
+    /// Says it of a wait in which it happened. While a program or the store has an I/O, it does not wait
+    /// for TCP.
+    fn put(&self, known: &mut Wait) {
+        let is_told = known.way.is_some()
+            || known.cause == Cause::CommandWindow && self.cause == Cause::CommandWindow;
+        if is_told {
+            known.cause = self.cause;
+            known.source = self.source;
+            known.uncertain_ns = 0;
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Which paths carry a connection, how fast their links are, and what waits because a resource that is
+//! shared is full: a link, a router's encryption, the processor of a program.
+//!
+//! A queue in front of a full resource is that resource's queue, wherever its bytes wait: in the path's
+//! own queue, or in a send buffer before a window that the queue holds.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+
+use wansan_trace::event::{Path, Role};
+use wansan_trace::{ConnectionId, Layer, SessionId};
+
+use super::senders::{SenderKey, Senders};
+use super::timeline::Timeline;
+use super::{Source, Wait};
+use crate::cause::Cause;
+use crate::cell::Cell;
+use crate::join::Task;
+use crate::path::{FULL_UTILISATION, path_use};
+use crate::processors::ProgramUse;
+use crate::traffic::{Way, is_encrypted};
+use crate::transport::{TransportUse, is_behind_a_full_link, transport_use};
+use crate::window::Window;
+
+/// A path carries a connection when it carries this part of its bytes.
+const CARRIED_PART: f64 = 0.5;
+
+/// One direction of a path.
+#[derive(Debug)]
+struct Link {
+    is_full: bool,
+    bytes_per_s: Option<f64>,
+}
+
+/// The shared resources of a cell.
+#[derive(Debug, Default)]
+pub(super) struct Paths {
+    links: BTreeMap<String, Link>,
+    /// The paths of each direction of each connection.
+    of: HashMap<SenderKey, Vec<String>>,
+    /// Connections that are behind a full link, as their TCP shows, where no path was sampled.
+    behind_a_full_link: HashMap<(String, u16), ()>,
+    is_encryption_full: bool,
+    is_initiator_full: bool,
+    is_target_full: bool,
+}
+
+impl Paths {
+    pub(super) fn of(
+        cell: &Cell,
+        window: Window,
+        senders: &Senders,
+        programs: &[ProgramUse],
+    ) -> Paths {
+        let is_full = |role| {
+            let of_role = programs.iter().filter(|used| used.role == role);
+            of_role
+                .into_iter()
+                .any(ProgramUse::has_no_processor_to_spare)
+        };
+        let mut paths = Paths {
+            is_encryption_full: programs.iter().any(ProgramUse::is_full_vpn),
+            is_initiator_full: is_full(Role::Initiator),
+            is_target_full: is_full(Role::Target),
+            ..Paths::default()
+        };
+        paths.see_links(cell, window, senders);
+        if paths.links.is_empty() {
+            paths.see_tcp(cell, window);
+        }
+        paths
+    }
+
+    fn see_links(&mut self, cell: &Cell, window: Window, senders: &Senders) {
+        let Some(table) = &cell.path else { return };
+        let mut rates: HashMap<&str, u64> = HashMap::new();
+        for row in &table.rows {
+            let name = table.names.get(row.record.path);
+            if Path::element(name).1.is_none() && window.contains(row.record.time.ns()) {
+                rates.insert(name, row.record.bits_per_s);
+            }
+        }
+        let carried = Carried::of(cell);
+        for used in path_use(table, window) {
+            let rate = rates.get(used.path.as_str()).filter(|rate| **rate > 0);
+            let link = Link {
+                is_full: used.utilisation >= FULL_UTILISATION,
+                bytes_per_s: rate.map(|rate| *rate as f64 / 8.0),
+            };
+            let bytes = used.out_bytes_per_s * window.seconds();
+            for key in senders.keys() {
+                let acked_bytes = senders.acked_bytes(key) as f64;
+                let carries = carried.carries(&used.path, key);
+                if carries.unwrap_or(acked_bytes > 0.0 && bytes >= CARRIED_PART * acked_bytes) {
+                    self.of.entry(*key).or_default().push(used.path.clone());
+                }
+            }
+            self.links.insert(used.path, link);
+        }
+    }
+
+    fn see_tcp(&mut self, cell: &Cell, window: Window) {
+        let Some(tcp) = &cell.tcp else { return };
+        let mut most: HashMap<(String, u16), TransportUse> = HashMap::new();
+        for used in transport_use(tcp, window) {
+            let key = (used.session.clone(), used.connection);
+            if most
+                .get(&key)
+                .is_none_or(|other| other.acked_bytes < used.acked_bytes)
+            {
+                most.insert(key, used);
+            }
+        }
+        let full = most
+            .into_iter()
+            .filter(|(_, used)| is_behind_a_full_link(used));
+        self.behind_a_full_link = full.map(|(key, _)| (key, ())).collect();
+    }
+
+    /// Whether the rate of any link is known.
+    pub(super) fn has_rates(&self) -> bool {
+        self.links.values().any(|link| link.bytes_per_s.is_some())
+    }
+
+    fn links(&self, task: &Task, way: Way) -> impl Iterator<Item = &Link> {
+        let key = (task.session, task.connection, way);
+        let names = self.of.get(&key).into_iter().flatten();
+        names.filter_map(|name| self.links.get(name))
+    }
+
+    /// The rate of the slowest link that carries what goes that way, in bytes per second.
+    pub(super) fn bytes_per_s(&self, task: &Task, way: Way) -> Option<f64> {
+        self.links(task, way)
+            .filter_map(|link| link.bytes_per_s)
+            .min_by(f64::total_cmp)
+    }
+
+    fn is_full(&self, task: &Task, way: Way) -> bool {
+        if self.links(task, way).any(|link| link.is_full) {
+            return true;
+        }
+        !self.behind_a_full_link.is_empty() && {
+            let key = (task.session.to_string(), task.connection.0);
+            self.behind_a_full_link.contains_key(&key)
+        }
+    }
+
+    /// Gives what waits for a full resource to that.
+    pub(super) fn explain(&self, task: &Task, timeline: &mut Timeline) {
+        let is_full = [Way::ToTarget, Way::ToInitiator].map(|way| self.is_full(task, way));
+        timeline.each(|wait| {
+            let cause = match wait.way {
+                Some(way) => self.behind(wait, way, is_full[usize::from(way == Way::ToInitiator)]),
+                None => self.in_a_program(wait),
+            };
+            if let Some(cause) = cause.filter(|cause| *cause != wait.cause) {
+                wait.cause = cause;
+                wait.source = Source::Resources;
+            }
+        });
+    }
+
+    /// The resource that bytes wait for.
+    fn behind(&self, wait: &Wait, way: Way, is_link_full: bool) -> Option<Cause> {
+        /// Waits before a window or buffer that empties as fast as what is behind it takes bytes.
+        const HELD: [Cause; 6] = [
+            Cause::Unknown,
+            Cause::CongestionWindow,
+            Cause::ReceiveWindow,
+            Cause::SendBuffer,
+            Cause::ExtraRoundTrips,
+            Cause::DeviceQueue,
+        ];
+        let is_held = HELD.contains(&wait.cause);
+        let has_receiver_no_time = match way {
+            Way::ToTarget => self.is_target_full,
+            Way::ToInitiator => self.is_initiator_full,
+        };
+        let has_sender_no_time = match way {
+            Way::ToTarget => self.is_initiator_full,
+            Way::ToInitiator => self.is_target_full,
+        };
+        if is_held && is_link_full {
+            Some(Cause::PathQueue)
+        } else if is_held && self.is_encryption_full {
+            Some(Cause::Encryption)
+        } else if wait.cause == Cause::ReceiveBuffer && has_receiver_no_time
+            || wait.cause == Cause::Unknown
+                && wait.layer != Layer::Wire
+                && (has_receiver_no_time || has_sender_no_time)
+        {
+            Some(Cause::Processor)
+        } else {
+            None
+        }
+    }
+
+    fn in_a_program(&self, wait: &Wait) -> Option<Cause> {
+        let has_no_time = match wait.cause {
+            Cause::Initiator => self.is_initiator_full,
+            Cause::Target => self.is_target_full,
+            _ => false,
+        };
+        has_no_time.then_some(Cause::Processor)
+    }
+}
+
+/// Whose bytes each direction of each path carried, where packets were recorded.
+#[derive(Debug, Default)]
+struct Carried {
+    bytes: HashMap<(String, SenderKey), u64>,
+    most_bytes: HashMap<SenderKey, u64>,
+    /// Paths on which tunnels hide whose packets pass.
+    hiding: Vec<String>,
+}
+
+impl Carried {
+    fn of(cell: &Cell) -> Carried {
+        let mut carried = Carried::default();
+        let (Some(packets), Some(connections)) = (&cell.packet, &cell.connection) else {
+            return carried;
+        };
+        let legs = legs(connections.rows.iter().map(|row| &row.record));
+        let mut hiding = std::collections::BTreeSet::new();
+        let mut bytes: HashMap<(wansan_trace::NameId, SenderKey), u64> = HashMap::new();
+        for packet in packets.rows.iter().map(|row| &row.record) {
+            if is_encrypted(packet) {
+                hiding.insert(packets.names.get(packet.path).to_owned());
+            } else if let Some(key) = legs.get(&(packet.source, packet.destination)) {
+                *bytes.entry((packet.path, *key)).or_default() += u64::from(packet.ip_bytes);
+            }
+        }
+        for ((path, key), bytes) in bytes {
+            let most = carried.most_bytes.entry(key).or_default();
+            *most = bytes.max(*most);
+            carried
+                .bytes
+                .insert((packets.names.get(path).to_owned(), key), bytes);
+        }
+        carried.hiding = hiding.into_iter().collect();
+        carried
+    }
+
+    /// Whether a path carries what goes that way; `None` when its packets do not tell.
+    fn carries(&self, path: &str, key: &SenderKey) -> Option<bool> {
+        let most_bytes = *self.most_bytes.get(key)? as f64;
+        if self.hiding.iter().any(|hiding| hiding == path) {
+            return None;
+        }
+        let bytes = self
+            .bytes
+            .get(&(path.to_owned(), *key))
+            .copied()
+            .unwrap_or(0);
+        Some(bytes as f64 >= CARRIED_PART * most_bytes)
+    }
+}
+
+/// The ends of a segment and which direction of which connection it belongs to: those of the TCP
+/// connections from the initiator to the target, over relays too.
+fn legs<'c>(
+    records: impl Iterator<Item = &'c wansan_trace::event::Connection> + Clone,
+) -> HashMap<(SocketAddr, SocketAddr), SenderKey> {
+    let mut legs = HashMap::new();
+    let mut add = |session, connection, from: SocketAddr, to: SocketAddr| {
+        legs.insert((from, to), (session, connection, Way::ToTarget));
+        legs.insert((to, from), (session, connection, Way::ToInitiator));
+    };
+    // A relay's two connections of a flow, by the first one's far end.
+    let of_relays = records.clone().filter(|record| record.role == Role::Relay);
+    let mut flows: HashMap<(SessionId, ConnectionId), Vec<(SocketAddr, SocketAddr)>> =
+        HashMap::new();
+    for record in of_relays {
+        let ends = (record.local, record.remote);
+        flows
+            .entry((record.session, record.connection))
+            .or_default()
+            .push(ends);
+    }
+    for record in records {
+        let (from, to) = match record.role {
+            Role::Initiator => (record.local, record.remote),
+            Role::Target => (record.remote, record.local),
+            _ => continue,
+        };
+        add(record.session, record.connection, from, to);
+        let mut leg = (from, to);
+        // As many relays as there are flows, at most.
+        for _ in 0..flows.len() {
+            let accepts = |ends: &&(SocketAddr, SocketAddr)| (ends.1, ends.0) == leg;
+            let accepted = flows
+                .iter()
+                .find(|((_, side), ends)| side.0 == 0 && ends.iter().any(|e| accepts(&e)));
+            let Some(((flow, _), _)) = accepted else {
+                break;
+            };
+            let Some(next) = flows
+                .get(&(*flow, ConnectionId(1)))
+                .and_then(|ends| ends.first())
+            else {
+                break;
+            };
+            leg = *next;
+            add(record.session, record.connection, leg.0, leg.1);
+        }
+    }
+    legs
+}

@@ -1,0 +1,255 @@
+//! One I/O's waits while they are being told.
+
+use wansan_trace::Layer;
+
+use super::{Source, Wait};
+use crate::cause::Cause;
+use crate::traffic::Way;
+
+/// Waits that follow each other without a gap. None is empty.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Timeline {
+    waits: Vec<Wait>,
+}
+
+impl Timeline {
+    /// Adds what comes next.
+    ///
+    /// # Panics
+    /// When it does not begin where the last one ends: a moment has one cause.
+    pub(super) fn push(&mut self, wait: Wait) {
+        if let Some(last) = self.waits.last() {
+            assert_eq!(last.to_ns, wait.from_ns, "waits follow each other");
+        }
+        if wait.to_ns > wait.from_ns {
+            self.waits.push(wait);
+        }
+    }
+
+    /// From the first to the last of them.
+    pub(super) fn span_ns(&self) -> (u64, u64) {
+        match (self.waits.first(), self.waits.last()) {
+            (Some(first), Some(last)) => (first.from_ns, last.to_ns),
+            _ => (0, 0),
+        }
+    }
+
+    /// What is to be said of the I/O when all have told.
+    pub(super) fn into_waits(self) -> Vec<Wait> {
+        self.waits
+    }
+
+    /// Has `tell` change the waits, or their parts, that lie in a stretch of time.
+    pub(super) fn change(&mut self, (from_ns, to_ns): (u64, u64), tell: impl Fn(&mut Wait)) {
+        let touches = |wait: &Wait| wait.from_ns < to_ns && from_ns < wait.to_ns;
+        if !self.waits.iter().any(touches) {
+            return;
+        }
+        let mut changed = Vec::with_capacity(self.waits.len() + 2);
+        for wait in self.waits.drain(..) {
+            if !touches(&wait) {
+                changed.push(wait);
+                continue;
+            }
+            let (inner_ns, outer_ns) = (wait.from_ns.max(from_ns), wait.to_ns.min(to_ns));
+            let mut inner = Wait {
+                from_ns: inner_ns,
+                to_ns: outer_ns,
+                ..wait
+            };
+            tell(&mut inner);
+            let parts = [
+                Wait {
+                    to_ns: inner_ns,
+                    ..wait
+                },
+                inner,
+                Wait {
+                    from_ns: outer_ns,
+                    ..wait
+                },
+            ];
+            changed.extend(parts.into_iter().filter(|part| part.from_ns < part.to_ns));
+        }
+        self.waits = changed;
+    }
+
+    /// Gives the last `length_ns` that nothing explains of those whose bytes go that way to `cause`.
+    pub(super) fn take_last(&mut self, way: Way, length_ns: u64, cause: Cause) {
+        let mut left_ns = length_ns;
+        for at in (0..self.waits.len()).rev() {
+            let wait = self.waits[at];
+            if left_ns == 0 {
+                return;
+            }
+            if wait.cause != Cause::Unknown || wait.way != Some(way) {
+                continue;
+            }
+            let taken_ns = wait.length_ns().min(left_ns);
+            left_ns -= taken_ns;
+            self.waits[at].cause = cause;
+            if taken_ns < wait.length_ns() {
+                let cut_ns = wait.to_ns - taken_ns;
+                self.waits[at].from_ns = cut_ns;
+                self.waits.insert(
+                    at,
+                    Wait {
+                        to_ns: cut_ns,
+                        ..wait
+                    },
+                );
+                return;
+            }
+        }
+    }
+
+    /// Cuts what is unknown of the waits of one way by `causes`, which gives those in a stretch of time, in its
+    /// order. Each may be off by `uncertain_ns` at its ends.
+    pub(super) fn explain<I: Iterator<Item = (u64, u64, Cause)>>(
+        &mut self,
+        way: Way,
+        causes: impl Fn(u64, u64) -> I,
+        uncertain_ns: u64,
+    ) {
+        let mut told = Vec::with_capacity(self.waits.len() + 4);
+        for wait in self.waits.drain(..) {
+            let mut at_ns = wait.from_ns;
+            if wait.cause == Cause::Unknown && wait.way == Some(way) {
+                for (from_ns, to_ns, cause) in causes(wait.from_ns, wait.to_ns) {
+                    told.extend((at_ns < from_ns).then_some(Wait {
+                        from_ns: at_ns,
+                        to_ns: from_ns,
+                        ..wait
+                    }));
+                    told.push(Wait {
+                        from_ns,
+                        to_ns,
+                        cause,
+                        source: Source::TcpInfo,
+                        uncertain_ns: uncertain_ns.min(to_ns - from_ns),
+                        ..wait
+                    });
+                    at_ns = to_ns;
+                }
+            }
+            told.extend((at_ns < wait.to_ns).then_some(Wait {
+                from_ns: at_ns,
+                ..wait
+            }));
+        }
+        self.waits = told;
+    }
+
+    /// Has `tell` change each wait as a whole.
+    pub(super) fn each(&mut self, tell: impl Fn(&mut Wait)) {
+        self.waits.iter_mut().for_each(tell);
+    }
+
+    /// How long bytes that go that way waited for what nothing explains.
+    pub(super) fn unknown_ns(&self, way: Way) -> u64 {
+        let of_way = self
+            .waits
+            .iter()
+            .filter(|wait| wait.cause == Cause::Unknown && wait.way == Some(way));
+        of_way.map(Wait::length_ns).sum()
+    }
+
+    /// What no sample of TCP explains of a command's time above the socket, its program had.
+    pub(super) fn settle_programs(&mut self) {
+        for wait in &mut self.waits {
+            if wait.cause == Cause::Unknown && wait.layer == Layer::Queue {
+                wait.cause = Cause::Initiator;
+                wait.source = Source::Crossings;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(from_ns: u64, to_ns: u64, way: Option<Way>) -> Wait {
+        Wait {
+            from_ns,
+            to_ns,
+            layer: Layer::Socket,
+            way,
+            cause: if way.is_some() {
+                Cause::Unknown
+            } else {
+                Cause::Target
+            },
+            source: Source::Crossings,
+            uncertain_ns: 0,
+        }
+    }
+
+    fn timeline() -> Timeline {
+        let mut timeline = Timeline::default();
+        timeline.push(wait(0, 100, Some(Way::ToTarget)));
+        timeline.push(wait(100, 120, None));
+        timeline.push(wait(120, 120, None));
+        timeline.push(wait(120, 200, Some(Way::ToInitiator)));
+        timeline
+    }
+
+    fn told(timeline: &Timeline) -> Vec<(u64, u64, Cause)> {
+        timeline
+            .waits
+            .iter()
+            .map(|wait| (wait.from_ns, wait.to_ns, wait.cause))
+            .collect()
+    }
+
+    #[test]
+    fn a_stretch_changes_the_parts_that_lie_in_it() {
+        let mut timeline = timeline();
+        timeline.change((90, 130), |wait| {
+            if wait.way.is_some() {
+                wait.cause = Cause::Nagle;
+            }
+        });
+        let expected = [
+            (0, 90, Cause::Unknown),
+            (90, 100, Cause::Nagle),
+            (100, 120, Cause::Target),
+            (120, 130, Cause::Nagle),
+            (130, 200, Cause::Unknown),
+        ];
+        assert_eq!(told(&timeline), expected);
+        assert_eq!(timeline.span_ns(), (0, 200));
+    }
+
+    #[test]
+    fn what_lies_outside_changes_nothing() {
+        let mut timeline = timeline();
+        timeline.change((200, 900), |wait| wait.cause = Cause::Nagle);
+        assert_eq!(timeline, self::timeline());
+    }
+
+    #[test]
+    fn the_last_that_is_unknown_is_taken_first() {
+        let mut timeline = timeline();
+        timeline.change((150, 160), |wait| wait.cause = Cause::Nagle);
+        timeline.take_last(Way::ToInitiator, 50, Cause::Propagation);
+        let expected = [
+            (0, 100, Cause::Unknown),
+            (100, 120, Cause::Target),
+            (120, 140, Cause::Unknown),
+            (140, 150, Cause::Propagation),
+            (150, 160, Cause::Nagle),
+            (160, 200, Cause::Propagation),
+        ];
+        assert_eq!(told(&timeline), expected);
+        timeline.take_last(Way::ToTarget, 900, Cause::Propagation);
+        assert_eq!(timeline.unknown_ns(Way::ToTarget), 0);
+        assert_eq!(timeline.unknown_ns(Way::ToInitiator), 20);
+    }
+
+    #[test]
+    #[should_panic(expected = "waits follow each other")]
+    fn a_gap_is_refused() {
+        timeline().push(wait(300, 400, None));
+    }
+}

@@ -1,0 +1,146 @@
+//! The ledger of a cell in numbers.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+use wansan_trace::Layer;
+
+use super::{Account, Ledger, Source};
+use crate::cause::{Cause, Limit};
+use crate::traffic::Way;
+
+/// The waits of one cause at one layer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CauseSum {
+    /// The cause's name.
+    pub cause: String,
+    /// The layer that had the I/Os meanwhile.
+    pub layer: String,
+    /// Which way the bytes go that waited; none while a program or the store had them.
+    pub way: Option<Way>,
+    /// What it is told from.
+    pub source: Source,
+    /// Its length as a mean over all I/Os, in ns.
+    pub mean_ns: f64,
+    /// How much of that may belong to the waits beside it.
+    pub uncertain_ns: f64,
+}
+
+/// What the I/Os of a cell waited for. Lengths are means over the I/Os, in ns; they add up to the
+/// latency.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct WaitUse {
+    /// I/Os that were completed and of which all crossings were recorded.
+    pub ios: u64,
+    /// Their mean latency.
+    pub latency_ns: f64,
+    /// The waits, from the top layer down and by cause.
+    pub sums: Vec<CauseSum>,
+}
+
+impl CauseSum {
+    /// Whether it is no waiting, but what the path takes for the I/O's own bytes.
+    #[must_use]
+    pub fn is_crossing(&self) -> bool {
+        [Cause::Propagation, Cause::Transmission]
+            .iter()
+            .any(|cause| cause.name() == self.cause)
+    }
+}
+
+impl WaitUse {
+    /// Of all I/Os of a ledger.
+    #[must_use]
+    pub fn of(ledger: &Ledger<'_>) -> WaitUse {
+        let mut adding = Adding::default();
+        for account in ledger.accounts() {
+            adding.add(&account);
+        }
+        adding.finish()
+    }
+
+    /// The mean length of the waits with that cause.
+    #[must_use]
+    pub fn mean_ns(&self, cause: Cause) -> f64 {
+        self.sum_ns(|sum| sum.cause == cause.name())
+    }
+
+    /// The same of those that PDUs or packets show.
+    #[must_use]
+    pub fn shown_ns(&self, cause: Cause) -> f64 {
+        let is_shown = |sum: &CauseSum| [Source::Pdus, Source::Packets].contains(&sum.source);
+        self.sum_ns(|sum| sum.cause == cause.name() && is_shown(sum))
+    }
+
+    /// The share of the latency that passes because of `limit`, 0 to 1.
+    #[must_use]
+    pub fn share(&self, limit: Limit) -> f64 {
+        let causes = Cause::ALL
+            .into_iter()
+            .filter(|cause| cause.limit() == limit);
+        causes.map(|cause| self.mean_ns(cause)).sum::<f64>() / self.latency_ns.max(1.0)
+    }
+
+    fn sum_ns(&self, of: impl Fn(&CauseSum) -> bool) -> f64 {
+        self.sums
+            .iter()
+            .filter(|sum| of(sum))
+            .map(|sum| sum.mean_ns)
+            .sum()
+    }
+}
+
+/// What is added up: the waits at a layer, of a way, with a cause from one source.
+type Key = (Layer, Option<Way>, Cause, Source);
+
+/// Sums over accounts.
+#[derive(Default)]
+struct Adding {
+    ios: u64,
+    latency_ns: u128,
+    sums: HashMap<Key, (u128, u128)>,
+}
+
+impl Adding {
+    fn add(&mut self, account: &Account) {
+        self.ios += 1;
+        self.latency_ns += u128::from(account.latency_ns());
+        let mut all_ns = 0;
+        for wait in &account.waits {
+            let (length_ns, uncertain_ns) = self
+                .sums
+                .entry((wait.layer, wait.way, wait.cause, wait.source))
+                .or_default();
+            *length_ns += u128::from(wait.length_ns());
+            *uncertain_ns += u128::from(wait.uncertain_ns);
+            all_ns += wait.length_ns();
+        }
+        assert_eq!(
+            all_ns,
+            account.latency_ns(),
+            "each moment of a latency has one cause"
+        );
+    }
+
+    fn finish(self) -> WaitUse {
+        let mean = |sum_ns: u128| sum_ns as f64 / self.ios.max(1) as f64;
+        let sums: BTreeMap<Key, (u128, u128)> = self.sums.into_iter().collect();
+        let sums =
+            sums.into_iter()
+                .map(
+                    |((layer, way, cause, source), (length_ns, uncertain_ns))| CauseSum {
+                        cause: cause.name().to_owned(),
+                        layer: layer.name().to_owned(),
+                        way,
+                        source,
+                        mean_ns: mean(length_ns),
+                        uncertain_ns: mean(uncertain_ns),
+                    },
+                );
+        WaitUse {
+            ios: self.ios,
+            latency_ns: mean(self.latency_ns),
+            sums: sums.collect(),
+        }
+    }
+}
