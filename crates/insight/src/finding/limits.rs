@@ -385,9 +385,8 @@ fn send_buffer(view: &View<'_>) -> Verdict {
     view.network_verdict(
         Limit::SendBuffer,
         vec![format!(
-            "the sender is stopped by its own full send buffer {} of the time, with {:.0} segments in \
-             flight and a congestion window of {:.0}",
-            percent(view.weighted(|end| end.sndbuf_limited_share)),
+            "all that the send buffer has room for is in flight: {:.0} segments on average, of a \
+             congestion window of {:.0}",
             view.weighted(|end| end.in_flight_packets),
             view.weighted(|end| end.cwnd_packets),
         )],
@@ -557,7 +556,10 @@ fn application(view: &View<'_>) -> Verdict {
     };
     let in_batches = most_of(|session| session.load.batches);
     let most_closed = in_batches || most_of(|session| session.load.closed_loop);
-    let unexplained = view.summary.waits.mean_ns(Cause::Unknown) / view.latency_ns;
+    // Why a program does not read what came is not known either.
+    let unexplained_ns =
+        [Cause::Unknown, Cause::ReceiveBuffer].map(|cause| view.summary.waits.mean_ns(cause));
+    let unexplained = unexplained_ns.iter().sum::<f64>() / view.latency_ns;
     let in_flight = view.in_flight();
     let at_most = sessions
         .iter()

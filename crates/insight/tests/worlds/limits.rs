@@ -237,6 +237,7 @@ fn stops_of_tcp_are_told_apart() {
     for (stop, limit) in [
         (Stop::ReceiveWindow, Limit::ReceiveWindow),
         (Stop::SendBuffer, Limit::SendBuffer),
+        (Stop::SendMemory, Limit::SendBuffer),
         (Stop::CongestionWindow, Limit::CongestionWindow),
     ] {
         for command_window in [1024, 48] {
@@ -251,6 +252,72 @@ fn stops_of_tcp_are_told_apart() {
             assert!(finding.advice.is_some());
         }
     }
+}
+
+#[test]
+fn a_receiver_that_does_not_read_is_no_small_window() {
+    let busy = World {
+        parallel: 64,
+        one_way_ns: 100 * US,
+        stop: Some((4, Stop::SlowReader)),
+        is_initiator_busy: true,
+        ..World::wan()
+    };
+    let finding = found(&busy);
+    assert_eq!(finding.limit, Limit::Processor);
+    assert!(
+        finding.evidence[0].contains("client initiator"),
+        "{finding:#?}"
+    );
+    // Without records of its threads nobody knows why it does not read, and no processor is blamed.
+    let finding = found(&World {
+        is_initiator_busy: false,
+        ..busy
+    });
+    assert_eq!(finding.limit, Limit::Nothing);
+    assert!(
+        !format!("{finding:?}").contains("processor"),
+        "{finding:#?}"
+    );
+}
+
+#[test]
+fn a_full_path_between_other_hosts_is_not_named() {
+    let world = World {
+        parallel: 64,
+        stop: Some((16, Stop::CongestionWindow)),
+        is_another_path_full: true,
+        ..World::wan()
+    };
+    assert_eq!(found(&world).limit, Limit::CongestionWindow);
+    let world = World {
+        stop: None,
+        ..world
+    };
+    assert_eq!(found(&world).limit, Limit::TooFewIos);
+}
+
+#[test]
+fn one_large_read_at_a_time_is_the_rate_of_the_path() {
+    // An answer takes the link 300 ms; the round trip takes 32 ms.
+    let world = World {
+        parallel: 1,
+        link_ns: 300 * MS,
+        duration_ns: 10_000 * MS,
+        ..World::wan()
+    };
+    let finding = found(&world);
+    assert_eq!(finding.limit, Limit::PathRate);
+    assert!(
+        close(finding.waiting_share, 300.0 / 332.0, 0.02),
+        "{finding:#?}"
+    );
+    // Where the round trip takes longer than the bytes do, more of them fit in.
+    let small = World {
+        link_ns: 20 * MS,
+        ..world
+    };
+    assert_eq!(found(&small).limit, Limit::TooFewIos);
 }
 
 /// Writes of 64 KiB of which the target asks for all, 16 KiB at a time.

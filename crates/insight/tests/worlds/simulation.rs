@@ -25,7 +25,12 @@ const SAMPLE_NS: u64 = 5 * MS;
 pub(crate) enum Stop {
     ReceiveWindow,
     SendBuffer,
+    /// A send buffer of which TCP's own counter says nothing, as it only runs from an acknowledgement on
+    /// that leaves no room.
+    SendMemory,
     CongestionWindow,
+    /// The initiator does not read: its window closes.
+    SlowReader,
 }
 
 /// How the data of writes gets to the target. Each sequence is two Data-Outs.
@@ -65,6 +70,10 @@ pub(crate) struct World {
     pub(crate) stop: Option<(usize, Stop)>,
     pub(crate) servers: usize,
     pub(crate) service_ns: u64,
+    /// The initiator's thread is busy all of the time, as its records show.
+    pub(crate) is_initiator_busy: bool,
+    /// A path between other hosts is full.
+    pub(crate) is_another_path_full: bool,
     /// Most that is added to each way, at random.
     pub(crate) jitter_ns: u64,
     pub(crate) duration_ns: u64,
@@ -89,6 +98,8 @@ impl World {
             stop: None,
             servers: 64,
             service_ns: 10 * US,
+            is_initiator_busy: false,
+            is_another_path_full: false,
             jitter_ns: 100 * US,
             duration_ns: 1_000 * MS,
             sample_path: true,
@@ -559,6 +570,27 @@ impl Simulation {
                 waited_ns: busy_ns - ran_ns,
             });
         }
+        if self.world.is_initiator_busy {
+            let program = self.emulator.name("client initiator");
+            self.emulator.thread(event::Thread {
+                time: Instant::from_ns(self.now),
+                program,
+                role: event::Role::Initiator,
+                thread: 78,
+                ran_ns: self.now,
+                waited_ns: 0,
+            });
+        }
+        if self.world.is_another_path_full {
+            let path = self.emulator.name("elsewhere");
+            self.emulator.path(event::Path {
+                time: Instant::from_ns(self.now),
+                path,
+                busy_ns: self.now,
+                out_bytes: self.now / 1_000_000,
+                ..event::Path::BLANK
+            });
+        }
         let is_link = self.world.vpn_runs.is_none();
         let down = event::Path {
             time: Instant::from_ns(self.now),
@@ -570,6 +602,11 @@ impl Simulation {
             },
             busy_ns: if is_link { busy_ns } else { 0 },
             out_bytes: busy_ns / self.world.link_ns.max(1) * BLOCK_BYTES,
+            bits_per_s: if is_link {
+                BLOCK_BYTES * 8_000_000_000 / self.world.link_ns.max(1)
+            } else {
+                0
+            },
             ..event::Path::BLANK
         };
         self.emulator.path(down);
@@ -589,8 +626,10 @@ impl Simulation {
                 held.stopped_ns + held.stopped_since.map_or(0, |since| self.now - since);
             let stop = self.world.stop.map(|(_, stop)| stop);
             let counted = |kind| if stop == Some(kind) { stopped_ns } else { 0 };
+            let is_stopped = held.stopped_since.is_some();
+            let is_memory_used = is_stopped && stop == Some(Stop::SendMemory);
             let unsent_bytes = match stop {
-                Some(Stop::SendBuffer) => 0,
+                Some(Stop::SendBuffer | Stop::SendMemory) => 0,
                 _ => (held.unsent.len() as u64 * BLOCK_BYTES) as u32,
             };
             let sample = Tcp {
@@ -605,14 +644,20 @@ impl Simulation {
                 in_flight_packets: held.under_way as u32,
                 srtt_ns: 2 * self.world.one_way_ns + backlog_ns,
                 min_rtt_ns: 2 * self.world.one_way_ns,
-                rwnd_bytes: 65_535,
+                rwnd_bytes: if is_stopped && stop == Some(Stop::SlowReader) {
+                    0
+                } else {
+                    65_535
+                },
                 unsent_bytes,
                 // Of each connection its part.
                 acked_bytes: held.acked_bytes / self.world.routes_ns.len().max(1) as u64,
+                send_buffer_bytes: 100_000,
+                send_memory_bytes: if is_memory_used { 90_000 } else { 10_000 },
                 pacing_bytes_per_s: u64::MAX,
                 delivery_bytes_per_s: BLOCK_BYTES * 1_000_000_000 / self.world.link_ns.max(1),
                 busy_ns: self.now,
-                rwnd_limited_ns: counted(Stop::ReceiveWindow),
+                rwnd_limited_ns: counted(Stop::ReceiveWindow) + counted(Stop::SlowReader),
                 sndbuf_limited_ns: counted(Stop::SendBuffer),
                 ..Tcp::BLANK
             };
