@@ -35,8 +35,8 @@ use wansan_trace::{Layer, SessionId, TaskTag};
 use crate::cause::Cause;
 use crate::cell::Cell;
 use crate::join::Task;
-use crate::ledger::{Source, Wait};
 use crate::traffic::Way;
+use crate::wait::{Source, Wait};
 use crate::window::Window;
 
 use chain::{Chains, Message};

@@ -12,8 +12,8 @@
 //! 6. shared resources: what waits in front of a full link, a router that never stops encrypting or a
 //!    program without a processor waits for that, whichever window or buffer it waits in.
 //!
-//! What no producer explains is [`Cause::Unknown`]. The least that the path was seen to take is
-//! [`Cause::Propagation`], and what the I/O's bytes take at the link's rate [`Cause::Transmission`].
+//! What no producer explains is [`Cause::Unknown`](crate::cause::Cause::Unknown). The least that the path was seen to take is
+//! [`Cause::Propagation`](crate::cause::Cause::Propagation), and what the I/O's bytes take at the link's rate [`Cause::Transmission`](crate::cause::Cause::Transmission).
 //!
 //! Findings, stalls, charts and sentences are sums over the ledger ([`WaitUse`]).
 
@@ -28,10 +28,8 @@ mod usage;
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde::{Deserialize, Serialize};
-use wansan_trace::{ConnectionId, Layer, SessionId, TaskTag};
+use wansan_trace::{ConnectionId, SessionId, TaskTag};
 
-use crate::cause::Cause;
 use crate::cell::Cell;
 use crate::command_window::CommandWindowUse;
 use crate::join::Task;
@@ -39,6 +37,7 @@ use crate::path::delay_changes_ns;
 use crate::processors::program_uses;
 use crate::stall::Stall;
 use crate::traffic::Way;
+pub use crate::wait::{Source, Wait};
 use crate::waiting::Parts;
 use crate::window::Window;
 
@@ -50,51 +49,6 @@ use senders::Senders;
 use timeline::Timeline;
 use transit::Transits;
 pub use usage::{CauseSum, WaitUse};
-
-/// What a wait's cause is told from. Later ones know better than earlier ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    /// Crossings of layers.
-    Crossings,
-    /// The kernel's stamps.
-    Stamps,
-    /// Sequence numbers and times of PDUs.
-    Pdus,
-    /// A replay of packets.
-    Packets,
-    /// Samples of TCP_INFO.
-    TcpInfo,
-    /// Samples of a path, or of programs' threads.
-    Resources,
-}
-
-/// A stretch of an I/O's latency with one cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wait {
-    /// Its first nanosecond.
-    pub from_ns: u64,
-    /// The first nanosecond after it.
-    pub to_ns: u64,
-    /// The lowest layer that the I/O had entered and not left.
-    pub layer: Layer,
-    /// Which way the bytes go that waited; `None` while a program or the store had the I/O.
-    pub way: Option<Way>,
-    /// Why it passed.
-    pub cause: Cause,
-    /// What the cause is told from.
-    pub source: Source,
-    /// How much of it may belong to the waits beside it.
-    pub uncertain_ns: u64,
-}
-
-impl Wait {
-    /// How long it is.
-    #[must_use]
-    pub fn length_ns(&self) -> u64 {
-        self.to_ns - self.from_ns
-    }
-}
 
 /// One I/O's waits.
 #[derive(Debug, Clone, PartialEq, Eq)]

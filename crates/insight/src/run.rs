@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Crossing, Packet, Path as PathSample, Pdu, Stamp, Tcp, Thread};
 use wansan_trace::file::{self, Kind as _, Table};
 
-use crate::cell::{Cell, ReadError};
+use crate::cell::Cell;
 use crate::finding::Observed;
+use crate::read::ReadError;
 use crate::summary::summarise;
 use crate::window::Window;
 

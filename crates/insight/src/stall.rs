@@ -27,8 +27,8 @@ use wansan_trace::{SessionId, TaskTag};
 
 pub use crate::cause::Cause;
 use crate::cell::Cell;
-use crate::ledger::Source;
 use crate::traffic::Way;
+use crate::wait::Source;
 use crate::window::Window;
 pub use conversation::{Announced, Conversation, Queued, Sampled, Segment, Times};
 pub use usage::{CauseUse, Example, NO_CAUSE, StallUse};

@@ -18,7 +18,6 @@ use wansan_trace::{ConnectionId, Layer, SessionId, TaskTag};
 
 use crate::join::{Joined, Task};
 use crate::opcode::{DATA_IN, SCSI_COMMAND, SCSI_RESPONSE};
-use crate::stall::Times;
 
 /// Length of a Basic Header Segment (RFC 7143 §11.2).
 const BHS_BYTES: u64 = 48;
@@ -47,6 +46,17 @@ pub struct Carrier {
     pub shifts: [Option<u32>; 2],
     /// What is known of its beginning, where records of packets do not tell it.
     pub begin: Option<Begin>,
+}
+
+/// Where the times are from at which segments left one end and came to the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Times {
+    /// Both were seen.
+    Seen,
+    /// They are told from one point between the ends, by how long the handshake took.
+    ByHandshake,
+    /// The same by how long acknowledgements took, each of which may have been kept back.
+    ByAcknowledgements,
 }
 
 /// What a connection's SYNs say, or what stands in their place where the connection began before the

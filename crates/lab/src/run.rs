@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use wansan_insight::cell::ReadError;
+use wansan_insight::ReadError;
 use wansan_insight::report::PageError;
 
 use crate::emulator::EmulatorError;

@@ -3,6 +3,7 @@
 use wansan_trace::{ConnectionId, SessionId, TaskTag};
 
 use crate::traffic::Way;
+pub use crate::wire::Times;
 
 /// One segment, as both ends saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,17 +69,6 @@ pub struct Sampled {
     pub window_bytes: u64,
     /// Whether the send buffer held nothing that had not been sent.
     pub is_all_sent: bool,
-}
-
-/// Where the times are from at which segments left one end and came to the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Times {
-    /// Both were seen.
-    Seen,
-    /// They are told from one point between the ends, by how long the handshake took.
-    ByHandshake,
-    /// The same by how long acknowledgements took, each of which may have been kept back.
-    ByAcknowledgements,
 }
 
 /// One connection.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use wansan_insight::backlog::{backlog_use, ece_signals};
-use wansan_insight::cell::{Cell as Records, ReadError};
+use wansan_insight::{Cell as Records, ReadError};
 use wansan_insight::cwnd::cwnd_use;
 use wansan_insight::finding::{Finding, Limit, Observed};
 use wansan_insight::gain;

@@ -1,0 +1,104 @@
+//! Reads the record files of one cell.
+
+use std::path::{Path, PathBuf};
+
+use wansan_trace::event::{Connection, Crossing, Packet, Pdu, Stamp};
+use wansan_trace::file::{self, FileError};
+
+use crate::below;
+use crate::cell::Cell;
+use crate::join::join;
+use crate::window::Window;
+use crate::wire;
+
+/// Why a cell or a run could not be read. Each is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// A record file is missing, damaged or foreign.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The folder holds no records of I/Os.
+    #[error("{}: there are no io records in it (io.parquet, or io.HOST.part.parquet of each host): were they kept (`--record-kinds io`)?", .0.display())]
+    NoIo(PathBuf),
+    /// A run's index lists a cell that has no folder.
+    #[error("{}: results.json lists cell {cell}, but there is no folder cell-{cell:03}: was it moved or removed?", run.display())]
+    NoCell {
+        /// The run's folder.
+        run: PathBuf,
+        /// The cell's number.
+        cell: u64,
+    },
+    /// What was measured is not what was recorded.
+    #[error("{}: results.json says that {} ns to {} ns was measured, but the records are of {} ns to {} ns: are they of another run?", cell.display(), measured.from_ns, measured.to_ns, recorded.from_ns, recorded.to_ns)]
+    NotMeasured {
+        /// The cell's folder.
+        cell: PathBuf,
+        /// The time that the index says was measured.
+        measured: Window,
+        /// The time from the first to the last record.
+        recorded: Window,
+    },
+    /// The folder is not a run folder.
+    #[error("{path}: {reason}", path = .path.display())]
+    NotARun {
+        /// The folder or file.
+        path: PathBuf,
+        /// What is wrong, and what is expected.
+        reason: String,
+    },
+}
+
+impl Cell {
+    /// Reads `folder`, a `cell-NNN` of a run folder, or one into which programs were told to
+    /// record by hand and in which the parts of each host still stand apart.
+    ///
+    /// # Errors
+    /// [`ReadError`] when there are no `io` records or a file cannot be read.
+    pub fn read(folder: &Path) -> Result<Cell, ReadError> {
+        let io = file::read_folder::<Crossing>(folder)?
+            .ok_or_else(|| ReadError::NoIo(folder.to_owned()))?;
+        let mut joined = join(&io.rows);
+        let pdu = file::read_folder::<Pdu>(folder)?;
+        let packet = file::read_folder::<Packet>(folder)?;
+        let connection = file::read_folder::<Connection>(folder)?;
+        let carriers = match (&pdu, &packet, &connection) {
+            (Some(pdus), Some(packets), Some(connections)) => {
+                wire::derive(&mut joined, &pdus.rows, packets, &connections.rows)
+            }
+            _ => Vec::new(),
+        };
+        let stamp = file::read_folder::<Stamp>(folder)?;
+        if let (Some(pdus), Some(stamps)) = (&pdu, &stamp) {
+            below::derive(&mut joined, stamps, pdus);
+        }
+        Ok(Cell {
+            joined,
+            io_dropped: io.dropped,
+            pdu,
+            connection,
+            tcp: file::read_folder(folder)?,
+            stamp,
+            packet,
+            carriers,
+            path: file::read_folder(folder)?,
+            thread: file::read_folder(folder)?,
+        })
+    }
+
+    /// Checks that I/Os were recorded in the time that is said to have been measured. `folder`
+    /// names the cell in the error.
+    ///
+    /// # Errors
+    /// [`ReadError::NotMeasured`] when the records and that time have no moment in common.
+    pub fn check_measured(&self, folder: &Path, measured: Window) -> Result<(), ReadError> {
+        let recorded = self.joined.records;
+        if recorded.overlap_ns(measured.from_ns, measured.to_ns) > 0 {
+            return Ok(());
+        }
+        Err(ReadError::NotMeasured {
+            cell: folder.to_owned(),
+            measured,
+            recorded,
+        })
+    }
+}

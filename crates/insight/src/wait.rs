@@ -1,0 +1,52 @@
+//! A stretch of an I/O's latency with one cause.
+
+use serde::{Deserialize, Serialize};
+use wansan_trace::Layer;
+
+use crate::cause::Cause;
+use crate::traffic::Way;
+
+/// What a wait's cause is told from. Later ones know better than earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// Crossings of layers.
+    Crossings,
+    /// The kernel's stamps.
+    Stamps,
+    /// Sequence numbers and times of PDUs.
+    Pdus,
+    /// A replay of packets.
+    Packets,
+    /// Samples of TCP_INFO.
+    TcpInfo,
+    /// Samples of a path, or of programs' threads.
+    Resources,
+}
+
+/// A stretch of an I/O's latency with one cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// Its first nanosecond.
+    pub from_ns: u64,
+    /// The first nanosecond after it.
+    pub to_ns: u64,
+    /// The lowest layer that the I/O had entered and not left.
+    pub layer: Layer,
+    /// Which way the bytes go that waited; `None` while a program or the store had the I/O.
+    pub way: Option<Way>,
+    /// Why it passed.
+    pub cause: Cause,
+    /// What the cause is told from.
+    pub source: Source,
+    /// How much of it may belong to the waits beside it.
+    pub uncertain_ns: u64,
+}
+
+impl Wait {
+    /// How long it is.
+    #[must_use]
+    pub fn length_ns(&self) -> u64 {
+        self.to_ns - self.from_ns
+    }
+}
