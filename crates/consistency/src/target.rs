@@ -11,7 +11,8 @@ use wansan_iscsi::login::{
 };
 use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice};
 use wansan_iscsi::target::{
-    Close, Connection, Handshake, HandshakeError, Memory, Remains, Session, SessionConfig, Work,
+    self, Close, Connection, Handshake, HandshakeError, Memory, Remains, Session, SessionConfig,
+    Work,
 };
 use wansan_iscsi::wire::LoginStatus;
 use wansan_trace::{Instant, Recorder, SessionId};
@@ -393,14 +394,17 @@ impl Target {
         let served = &mut self.sessions[at];
         served.at_stores -= 1;
         let times = (now, now);
-        match done {
-            Done::Read(read) => {
-                let read = read.as_ref().map(Vec::as_slice).map_err(|sense| *sense);
-                served.session.read_done(asker.task, read, times, trace);
+        let read;
+        let result = match done {
+            Done::Read(result) => {
+                read = result;
+                let bytes = read.as_deref().map_err(|sense| *sense);
+                bytes.map(target::Done::Read)
             }
-            Done::Status(result) => served.session.status_done(asker.task, result, times, trace),
-            Done::Medium(result) => served.session.medium_done(asker.task, result, times, trace),
-        }
+            Done::Status(result) => result.map(|()| target::Done::Status),
+            Done::Medium(result) => result.map(target::Done::Medium),
+        };
+        served.session.complete(asker.task, result, times, trace);
         Some(asker.session)
     }
 

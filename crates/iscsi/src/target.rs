@@ -10,6 +10,7 @@
 mod answered;
 mod answering;
 mod connection;
+mod data_in;
 mod error;
 mod fenced;
 mod handshake;
@@ -35,6 +36,6 @@ pub use handshake::{Handshake, HandshakeError};
 pub use memory::Memory;
 pub use meter::{ConnectionMeter, LatencyHistogram, OperationMeter, SessionMeter, UnitMeter};
 pub use session::{Session, SessionConfig, UNSOLICITED_BYTES};
-pub use work::Work;
+pub use work::{Done, ReadSpace, Work};
 
 pub use crate::scsi::Remains;

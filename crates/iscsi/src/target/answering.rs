@@ -6,17 +6,16 @@ use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::answered::{Outcome, Told};
 use super::connection::Link;
+use super::data_in::DataInStream;
 use super::incoming::FLUSH_NOTHING;
-use super::layout::Layout;
 use super::session::{Core, Session};
 use super::task::{Refusal, Repeat, Stage, Task};
 use crate::scsi::{Answer, Sense};
 use crate::text::exchange::Message;
 use crate::wire::{
-    AsyncEvent, AsyncMessage, BHS_BYTES, Bhs, DataIn, LogoutResponse, LogoutResult, Lun, NopIn,
-    NopOut, RESERVED_TAG, RESERVED_TASK_TAG, Reject, RejectReason, Residual, ResponseCode,
-    ScsiCommand, ScsiResponse, ScsiStatus, TaskManagementResponse, TaskManagementResult,
-    TextResponse,
+    AsyncEvent, AsyncMessage, BHS_BYTES, Bhs, LogoutResponse, LogoutResult, Lun, NopIn, NopOut,
+    RESERVED_TAG, RESERVED_TASK_TAG, Reject, RejectReason, Residual, ResponseCode, ScsiCommand,
+    ScsiResponse, ScsiStatus, TaskManagementResponse, TaskManagementResult, TextResponse,
 };
 
 impl Core {
@@ -88,10 +87,11 @@ impl Core {
             _ => &[],
         };
         let collapses = self.collapses() && !data.is_empty();
-        let last_status = collapses.then_some((ScsiStatus::Good, residual));
-        let (whose, all) = ((task.lun, tag), 0..u32::MAX);
-        let layout = task.layout;
-        let data_pdus = self.send_data(link, whose, &layout, data, all, last_status, now, trace);
+        let stream = DataInStream {
+            status: collapses.then_some((ScsiStatus::Good, residual)),
+            ..DataInStream::of_bytes(&task, data)
+        };
+        let data_pdus = self.send_data(link, &stream, data, 0..u32::MAX, now, trace);
         trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Leave);
         if !collapses {
             let outcome = (answer.status, answer.sense, residual);
@@ -100,52 +100,27 @@ impl Core {
         }
     }
 
-    /// Sends those Data-In PDUs of `data` whose DataSNs lie in `run`, the last of all with a status
-    /// if there is one; gives the number of PDUs that the whole data takes.
-    #[expect(clippy::too_many_arguments, reason = "data has this many parts")]
+    /// Sends those Data-In PDUs of `data` whose DataSNs lie in `run`; gives the number of PDUs that
+    /// the whole data takes.
     pub(super) fn send_data(
-        &mut self,
+        &self,
         link: &mut Link,
-        (lun, task_tag): (Lun, TaskTag),
-        layout: &Layout,
+        stream: &DataInStream,
         data: &[u8],
         run: Range<u32>,
-        last_status: Option<(ScsiStatus, Residual)>,
         now: Instant,
         trace: &mut Recorder,
     ) -> u32 {
+        let layout = &stream.layout;
         let (mut data_sn, mut at) = (layout.first_sn, layout.first_bytes);
-        while (at as usize) < data.len() {
-            let left_in_burst = layout.left_in_burst(at);
-            let piece = layout.pdu_bytes.min(left_in_burst);
-            let piece = &data[at as usize..][..(piece as usize).min(data.len() - at as usize)];
-            let end = at + piece.len() as u32;
-            let last = end as usize == data.len();
+        while at < stream.total_bytes {
+            let segment = layout.segment(data_sn, at, stream.total_bytes);
             if run.contains(&data_sn) {
-                let status = last_status.filter(|_| last);
-                let data_in = DataIn {
-                    final_: last || layout.left_in_burst(end) == layout.burst_bytes,
-                    acknowledge: false,
-                    status: status.map(|(status, _)| status),
-                    residual: status.map_or(Residual::None, |(_, residual)| residual),
-                    lun,
-                    task_tag,
-                    transfer_tag: RESERVED_TAG,
-                    stat_sn: if status.is_some() {
-                        link.take_stat_sn()
-                    } else {
-                        link.stat_sn
-                    },
-                    exp_cmd_sn: self.window.exp_cmd_sn(),
-                    max_cmd_sn: self.window.max_cmd_sn(),
-                    data_sn,
-                    buffer_offset: at,
-                };
-                let mut bhs = [0; BHS_BYTES];
-                data_in.emit(&mut bhs);
-                link.push(&bhs, piece, now, trace);
+                let piece = &data[at as usize..segment.end_bytes() as usize];
+                let window = self.window.announced();
+                stream.push(&segment, piece, link, window, now, trace);
             }
-            at = end;
+            at = segment.end_bytes();
             data_sn += 1;
         }
         data_sn

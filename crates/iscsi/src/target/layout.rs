@@ -1,5 +1,7 @@
 //! Where the Data-In PDUs of a task lie (RFC 7143 §11.7).
 
+use super::data_in::Segment;
+
 /// How a read is cut into Data-In PDUs: bursts end at multiples of MaxBurstLength, and inside a
 /// burst every PDU but the last is as long as the initiator takes it. So a DataSN alone says which
 /// bytes a PDU has, and nothing need be kept to send it again.
@@ -43,9 +45,24 @@ impl Layout {
         start.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
+    /// The PDU with that DataSN, which begins at `offset`, of data that ends at `end`.
+    pub(super) fn segment(&self, data_sn: u32, offset: u32, end: u32) -> Segment {
+        let longest_bytes = self.pdu_bytes.min(self.left_in_burst(offset));
+        Segment {
+            data_sn,
+            offset_bytes: offset,
+            len_bytes: longest_bytes.min(end - offset),
+        }
+    }
+
     /// How many bytes of the burst are left at `offset`.
     pub(super) fn left_in_burst(&self, offset: u32) -> u32 {
         self.burst_bytes - offset % self.burst_bytes
+    }
+
+    /// Whether a burst ends at `offset`.
+    pub(super) fn ends_burst(&self, offset: u32) -> bool {
+        offset.is_multiple_of(self.burst_bytes)
     }
 }
 

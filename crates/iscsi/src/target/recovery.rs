@@ -6,6 +6,7 @@ use wansan_trace::{Instant, Recorder, TaskTag};
 
 use super::answered::Answered;
 use super::connection::Link;
+use super::data_in::DataInStream;
 use super::error::Close;
 use super::layout::Layout;
 use super::session::Core;
@@ -185,9 +186,8 @@ impl Core {
                 link.ready.push_back(tag);
             }
         } else {
-            let (task, data) = (&answered.task, &answered.data);
-            let whose = (task.lun, tag);
-            self.send_data(link, whose, &task.layout, data, run, None, now, trace);
+            let stream = DataInStream::of_bytes(&answered.task, &answered.data);
+            self.send_data(link, &stream, &answered.data, run, now, trace);
             self.answered.insert(tag, answered);
         }
         true
@@ -249,8 +249,8 @@ impl Core {
         let data_pdus = if data.is_empty() {
             told.data_pdus
         } else {
-            let (whose, run) = ((task.lun, tag), 0..u32::MAX);
-            self.send_data(link, whose, &layout, &data, run, None, now, trace)
+            let stream = DataInStream::of_bytes(&task, &data);
+            self.send_data(link, &stream, &data, 0..u32::MAX, now, trace)
         };
         task.repeat = Repeat::All;
         self.tell(link, tag, task, told.outcome, data_pdus, data, now, trace);

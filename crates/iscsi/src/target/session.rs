@@ -67,8 +67,8 @@ pub const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 /// 1. bytes from a socket go in: [`Connection::space`], [`Connection::filled`], then
 ///    [`Session::receive`];
 /// 2. [`Session::poll_work`] says what the stores are to do, until it says `None`; each piece of
-///    work is answered, at once or later, with [`Session::read_with`] or [`Session::read_done`],
-///    [`Session::status_done`], [`Session::medium_done`];
+///    work is answered, at once or later, with [`Session::complete`], a read also with
+///    [`Session::read_space`];
 /// 3. [`Connection::pending`] goes to the socket, [`Connection::sent`] says how much was taken, and
 ///    when it took anything, 1 and 2 follow again: what waited for room may go on;
 /// 4. [`Session::poll_end`] says which connections are to be closed, each with [`Session::leave`].
@@ -241,10 +241,7 @@ impl Session {
     /// ExpCmdSN and MaxCmdSN as they are now, for the login of another connection to announce.
     #[must_use]
     pub fn window(&self) -> AnnouncedWindow {
-        AnnouncedWindow {
-            exp_cmd_sn: self.core.window.exp_cmd_sn(),
-            max_cmd_sn: self.core.window.max_cmd_sn(),
-        }
+        self.core.window.announced()
     }
 
     /// Handles what has come on the connection at `place`, as far as its answers have room.

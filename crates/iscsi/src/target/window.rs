@@ -1,5 +1,6 @@
 //! The command window: which commands may come now (RFC 7143 §4.2.2.1).
 
+use crate::login::AnnouncedWindow;
 use crate::sequence::Sn;
 
 /// What is to happen with a command, by its CmdSN.
@@ -48,8 +49,21 @@ impl CommandWindow {
         self.max
     }
 
+    /// Both, for the next answer.
+    pub(super) fn announced(&self) -> AnnouncedWindow {
+        self.announced_after(false)
+    }
+
+    /// Both, for an answer that gives a slot back if `released`.
+    pub(super) fn announced_after(&self, released: bool) -> AnnouncedWindow {
+        AnnouncedWindow {
+            exp_cmd_sn: self.expected,
+            max_cmd_sn: self.max_cmd_sn_after(released),
+        }
+    }
+
     /// MaxCmdSN as it will be once a slot has been given back, if `released`.
-    pub(super) fn max_cmd_sn_after(&self, released: bool) -> Sn {
+    fn max_cmd_sn_after(&self, released: bool) -> Sn {
         let in_hand = self.in_hand - u32::from(released && self.in_hand > 0);
         // One below ExpCmdSN means "closed" (§4.2.2.1).
         let open = self.expected.add(self.size.saturating_sub(in_hand)).sub(1);

@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
+use super::connection::Link;
+use super::data_in::{DataInStream, Segment};
 use super::session::{Core, Session, link_at};
-use super::task::{Repeat, Stage, Task};
-use crate::scsi::{Answer, MediumOperation, Sense, StoreOperation, Ticket};
-use crate::wire::{BHS_BYTES, DataIn, RESERVED_TAG, Residual, ScsiStatus};
+use super::task::{Progress, Repeat, Stage, Task};
+use crate::scsi::{Answer, MediumOperation, Sense, StoreOperation};
+use crate::wire::{Residual, ScsiStatus};
 
-/// Work for the store of a logical unit. Its range lies inside the unit.
+/// Work for the store of a logical unit, to be completed once. Its range lies inside the unit.
 #[derive(Debug)]
 pub enum Work {
-    /// Read these bytes, then call [`Session::read_with`] or [`Session::read_done`].
+    /// Read these bytes. Those that are at hand may fill [`Session::read_space`]; what is left after
+    /// that, if anything, goes to [`Session::complete`].
     Read {
         /// The task.
         task: TaskTag,
@@ -20,10 +23,11 @@ pub enum Work {
         unit: usize,
         /// First byte.
         offset_bytes: u64,
-        /// Number of bytes; at most MaxBurstLength, so a long read comes in several pieces.
+        /// Number of bytes, at least 1; at most MaxBurstLength, so a long read comes in several
+        /// pieces.
         len_bytes: usize,
     },
-    /// Write these bytes, then call [`Session::status_done`].
+    /// Write these bytes.
     Write {
         /// The task.
         task: TaskTag,
@@ -36,14 +40,14 @@ pub enum Work {
         /// They must have reached the medium.
         fua: bool,
     },
-    /// Bring what was written to the medium, then call [`Session::status_done`].
+    /// Bring what was written to the medium.
     Flush {
         /// The task.
         task: TaskTag,
         /// The unit's place in the device.
         unit: usize,
     },
-    /// Do something else on the medium, then call [`Session::medium_done`].
+    /// Do something else on the medium.
     Medium {
         /// The task.
         task: TaskTag,
@@ -54,6 +58,17 @@ pub enum Work {
         /// What it writes must have reached the medium.
         fua: bool,
     },
+}
+
+/// What a store gives for a piece of work that it has done.
+#[derive(Debug)]
+pub enum Done<'a> {
+    /// The bytes of a [`Work::Read`] that have not filled a [`ReadSpace`].
+    Read(&'a [u8]),
+    /// Nothing: that of a [`Work::Write`] or a [`Work::Flush`].
+    Status,
+    /// The Data-In of a [`Work::Medium`].
+    Medium(Vec<u8>),
 }
 
 /// How much a session reads at once while the target's memory is used up.
@@ -125,6 +140,14 @@ impl Session {
                             SHORT_READ_BYTES
                         });
                     }
+                    if piece == 0 {
+                        // Only the status is left to send.
+                        task.stage = Stage::AtStore(progress);
+                        task.ticket = Some(ticket);
+                        self.core.store_asked(tag, now, trace);
+                        self.core.piece_done(link, tag, now, trace);
+                        continue;
+                    }
                     task.at_store_bytes = piece as usize;
                     self.core.places[place].at_store_bytes += piece as usize;
                     Work::Read {
@@ -171,319 +194,94 @@ impl Session {
         }
     }
 
-    /// Answers a read by letting `read` fill the answer's own buffer, PDU by PDU: it is given the
-    /// offset inside the piece and the place for the bytes, and says when the store had answered.
-    /// The store was asked at `asked`. `read` may say `None`: gives `false` when it did for the first
-    /// PDU, as nothing has happened then, and the piece must come by [`Session::read_done`]. At a
-    /// later one the piece ends, and the rest of the read is asked for by [`Session::poll_work`].
-    pub fn read_with(
+    /// Room in the send buffer for the data of the next Data-In of a read, so that a store that
+    /// answers at once needs no buffer of its own: it writes into [`ReadSpace::bytes`], then
+    /// [`ReadSpace::filled`] queues the PDU, and the next space is that of the bytes behind it.
+    /// [`Session::complete`] brings what the store does not have at hand.
+    ///
+    /// `None` when all of [`Work::Read`] has been filled, or the read has to be completed otherwise:
+    /// it was aborted, or its connection is lost.
+    pub fn read_space(
         &mut self,
         task: TaskTag,
-        len_bytes: usize,
         asked: Instant,
         trace: &mut Recorder,
-        read: impl FnMut(usize, &mut [u8]) -> Option<Result<Instant, Sense>>,
-    ) -> bool {
+    ) -> Option<ReadSpace<'_>> {
         self.refresh(asked, trace);
-        let ticket = self.core.take_ticket(task);
-        let done = self.read_into_answer(task, len_bytes, asked, trace, read);
-        match (done, self.core.tasks.get_mut(&task)) {
-            // The piece is to come by `read_done`.
-            (false, Some(found)) => found.ticket = ticket,
-            _ => self.core.leave_store(ticket),
-        }
-        done
-    }
-
-    fn read_into_answer(
-        &mut self,
-        task: TaskTag,
-        len_bytes: usize,
-        asked: Instant,
-        trace: &mut Recorder,
-        mut read: impl FnMut(usize, &mut [u8]) -> Option<Result<Instant, Sense>>,
-    ) -> bool {
-        let collapses = self.core.collapses();
-        let Some(found) = self.core.tasks.get_mut(&task) else {
-            return true;
+        let Session { core, connections } = self;
+        let found = core.tasks.get(&task)?;
+        let Stage::AtStore(progress) = &found.stage else {
+            return None;
         };
-        if let Stage::Aborted = found.stage {
-            return self.aborted_at_store(task, asked, trace);
+        if progress.restart || found.at_store_bytes == 0 {
+            return None;
         }
-        let Some(link) = link_at(&mut self.connections, found.place) else {
-            return true;
-        };
+        let link = link_at(connections, found.place)?;
         if link.is_lost() {
-            // Nobody is there to take it: it is read again when the task has moved.
-            self.core.set_aside(task);
-            return true;
+            return None;
         }
-        if let Stage::AtStore(progress) = &found.stage
-            && progress.restart
-        {
-            self.core.restart(task);
-            link.ready.push_back(task);
-            return true;
-        }
-        let mut at = 0;
-        let mut answered = asked;
-        let (expected, actual) = (found.expected_bytes, found.presented_bytes());
-        let layout = found.layout;
-        // A piece of no bytes still has its status to send.
-        while at < len_bytes
-            && let Stage::AtStore(progress) = &mut found.stage
-        {
-            let length = (layout.pdu_bytes as usize).min(len_bytes - at);
-            let sent_bytes = progress.sent_bytes + length as u32;
-            let end = sent_bytes == found.moved_bytes;
-            let last = end && collapses;
-            let data_in = DataIn {
-                final_: end || layout.left_in_burst(sent_bytes) == layout.burst_bytes,
-                acknowledge: false,
-                status: last.then_some(ScsiStatus::Good),
-                residual: if last {
-                    Residual::of(expected, actual)
-                } else {
-                    Residual::None
-                },
-                lun: found.lun,
-                task_tag: task,
-                transfer_tag: RESERVED_TAG,
-                stat_sn: link.stat_sn,
-                // The slot is free as soon as this PDU has its status.
-                exp_cmd_sn: self.core.window.exp_cmd_sn(),
-                max_cmd_sn: self.core.window.max_cmd_sn_after(last && found.holds_slot),
-                data_sn: progress.data_sn,
-                buffer_offset: progress.sent_bytes,
-            };
-            let mut bhs = [0; BHS_BYTES];
-            data_in.emit(&mut bhs);
-            let stream_offset = link.transmitter.queued_end();
-            let mut outcome = None;
-            link.transmitter.push_if(&bhs, length, |space| {
-                outcome = read(at, space);
-                matches!(outcome, Some(Ok(_)))
-            });
-            match outcome {
-                None if at == 0 => return false,
-                // What was read so far has been queued: the rest is a piece of its own.
-                None => break,
-                Some(Err(sense)) => {
-                    self.store_failed(task, sense, (asked, answered), trace);
-                    return true;
-                }
-                Some(Ok(when)) => answered = when,
-            }
-            progress.sent_bytes = sent_bytes;
-            progress.data_sn += 1;
-            link.record(&bhs, length, stream_offset, answered, trace);
-            at += length;
-        }
-        self.piece_done(task, (asked, answered), trace);
-        true
-    }
-
-    /// Answers a read with the piece's bytes, or with the sense data of an error. The store was
-    /// asked and had answered at these two times.
-    pub fn read_done(
-        &mut self,
-        task: TaskTag,
-        piece: Result<&[u8], Sense>,
-        (asked, answered): (Instant, Instant),
-        trace: &mut Recorder,
-    ) {
-        match piece {
-            Ok(data) => {
-                self.read_with(task, data.len(), asked, trace, |at, space| {
-                    space.copy_from_slice(&data[at..at + space.len()]);
-                    Some(Ok(answered))
-                });
-            }
-            Err(sense) => {
-                self.store_answered(task, answered, trace);
-                self.store_failed(task, sense, (asked, answered), trace);
-            }
-        }
-    }
-
-    /// A piece of a read is queued for sending: ends the task or goes on with the next piece.
-    fn piece_done(
-        &mut self,
-        task: TaskTag,
-        (asked, now): (Instant, Instant),
-        trace: &mut Recorder,
-    ) {
-        self.store_asked(task, asked, trace);
-        let collapses = self.core.collapses();
-        let Some(found) = self.core.tasks.get_mut(&task) else {
-            return;
-        };
-        let Stage::AtStore(progress) = &mut found.stage else {
-            return;
-        };
-        let place = found.place;
-        let Some(link) = link_at(&mut self.connections, place) else {
-            return;
-        };
-        if progress.turn_forth(found.moved_bytes) {
-            let progress = std::mem::take(progress);
-            found.stage = Stage::Ready(progress);
-            self.core.places[place].at_store_bytes -= std::mem::take(&mut found.at_store_bytes);
-            // Behind the others: a long read does not keep short ones waiting.
-            link.ready.push_back(task);
-            return;
-        }
-        if let Repeat::Data(told) = &found.repeat {
-            let told = **told;
-            self.core.repeated(task, told);
-            return;
-        }
-        let (id, session) = (link.id, self.core.id);
-        if let Repeat::No = found.repeat {
-            trace.crossing(now, session, id, task, Layer::Store, Direction::Leave);
-        }
-        if progress.sent_bytes == 0 || !collapses {
-            // Nothing to send but the status.
-            let residual = Residual::of(found.expected_bytes, found.presented_bytes());
-            self.core
-                .conclude(link, task, ScsiStatus::Good, None, residual, now, trace);
-            return;
-        }
-        link.take_stat_sn();
-        trace.crossing(now, session, id, task, Layer::Device, Direction::Leave);
-        trace.crossing(now, session, id, task, Layer::Target, Direction::Leave);
-        if let Some(ended) = self.core.end(task) {
-            self.core.count(&ended, ScsiStatus::Good, now);
-        }
-    }
-
-    /// The store has answered a write or a flush; it was asked and had answered at these times.
-    pub fn status_done(
-        &mut self,
-        task: TaskTag,
-        result: Result<(), Sense>,
-        (asked, answered): (Instant, Instant),
-        trace: &mut Recorder,
-    ) {
-        self.store_answered(task, answered, trace);
-        if let Err(sense) = result {
-            self.store_failed(task, sense, (asked, answered), trace);
-            return;
-        }
-        if self.aborted_at_store(task, answered, trace) {
-            return;
-        }
-        self.store_asked(task, asked, trace);
-        let Some(found) = self.core.tasks.get(&task) else {
-            return;
-        };
-        let residual = Residual::of(found.expected_bytes, found.presented_bytes());
-        let Some(link) = link_at(&mut self.connections, found.place) else {
-            return;
-        };
-        trace.crossing(
-            answered,
-            self.core.id,
-            link.id,
-            task,
-            Layer::Store,
-            Direction::Leave,
-        );
-        self.core.conclude(
+        let len_bytes = found.next_segment(progress).len_bytes as usize;
+        Some(ReadSpace {
+            core,
             link,
             task,
-            ScsiStatus::Good,
-            None,
-            residual,
-            answered,
-            trace,
-        );
-        self.go_on(answered, trace);
+            len_bytes,
+        })
     }
 
-    /// The store has done what [`Work::Medium`] says, and gives the Data-In of the answer; it was
-    /// asked and had answered at these times.
-    pub fn medium_done(
+    /// The store has done a piece of work, or failed at it with these sense data. It was asked and
+    /// had answered at these two times.
+    pub fn complete(
         &mut self,
         task: TaskTag,
-        result: Result<Vec<u8>, Sense>,
+        result: Result<Done<'_>, Sense>,
         (asked, answered): (Instant, Instant),
         trace: &mut Recorder,
     ) {
-        self.store_answered(task, answered, trace);
-        let data = match result {
-            Ok(data) => data,
-            Err(sense) => {
-                self.store_failed(task, sense, (asked, answered), trace);
-                return;
-            }
-        };
-        if self.aborted_at_store(task, answered, trace) {
-            return;
-        }
-        self.store_asked(task, asked, trace);
-        let Some(found) = self.core.tasks.get_mut(&task) else {
-            return;
-        };
-        let fence = found.take_fence();
-        let Some(link) = link_at(&mut self.connections, found.place) else {
-            return;
-        };
-        trace.crossing(
-            answered,
-            self.core.id,
-            link.id,
-            task,
-            Layer::Store,
-            Direction::Leave,
-        );
-        let answer = Answer::good(data);
-        match fence {
-            Some(fence) => self.core.wait_for(task, fence, Some(answer)),
-            None => self.core.answer_task(link, task, &answer, answered, trace),
-        }
-        self.go_on(answered, trace);
-    }
-
-    /// Notes that the store is done with a task, which others may have aborted meanwhile.
-    fn store_answered(&mut self, task: TaskTag, answered: Instant, trace: &mut Recorder) {
         self.refresh(answered, trace);
-        let ticket = self.core.take_ticket(task);
-        self.core.leave_store(ticket);
-    }
-
-    fn store_failed(
-        &mut self,
-        task: TaskTag,
-        sense: Sense,
-        (asked, answered): (Instant, Instant),
-        trace: &mut Recorder,
-    ) {
-        if self.aborted_at_store(task, answered, trace) {
-            return;
-        }
-        self.store_asked(task, asked, trace);
-        let Some(found) = self.core.tasks.get(&task) else {
+        let Session { core, connections } = self;
+        core.leave_store(task);
+        let Some(found) = core.tasks.get(&task) else {
             return;
         };
-        if let Repeat::Data(told) = &found.repeat {
+        if let Stage::Aborted = found.stage {
+            self.aborted_left_store(task, answered, trace);
+            return;
+        }
+        let Some(link) = link_at(connections, found.place) else {
+            return;
+        };
+        if let Ok(Done::Read(data)) = result {
+            core.read_completed(link, task, data, (asked, answered), trace);
+            return;
+        }
+        core.store_asked(task, asked, trace);
+        let Some(found) = core.tasks.get(&task) else {
+            return;
+        };
+        if let (Err(_), Repeat::Data(told)) = (&result, &found.repeat) {
             let told = **told;
             // It has ended well once; the initiator will miss the data and ask again.
-            self.core.repeated(task, told);
+            core.repeated(task, told);
             return;
         }
-        let Some(link) = link_at(&mut self.connections, found.place) else {
-            return;
-        };
-        trace.crossing(
-            answered,
-            self.core.id,
-            link.id,
-            task,
-            Layer::Store,
-            Direction::Leave,
-        );
-        self.core.fail(link, task, sense, answered, trace);
+        let residual = Residual::of(found.expected_bytes, found.presented_bytes());
+        let (id, layer) = (link.id, Layer::Store);
+        trace.crossing(answered, core.id, id, task, layer, Direction::Leave);
+        match result {
+            Ok(Done::Read(_) | Done::Status) => {
+                let status = ScsiStatus::Good;
+                core.conclude(link, task, status, None, residual, answered, trace);
+            }
+            Ok(Done::Medium(data)) => {
+                let answer = Answer::good(data);
+                match core.tasks.get_mut(&task).and_then(Task::take_fence) {
+                    Some(fence) => core.wait_for(task, fence, Some(answer)),
+                    None => core.answer_task(link, task, &answer, answered, trace),
+                }
+            }
+            Err(sense) => core.fail(link, task, sense, answered, trace),
+        }
         self.go_on(answered, trace);
     }
 
@@ -497,46 +295,186 @@ impl Session {
         }
     }
 
-    /// Records that the store was asked, once per task.
-    fn store_asked(&mut self, task: TaskTag, asked: Instant, trace: &mut Recorder) {
-        let Some(found) = self.core.tasks.get_mut(&task) else {
-            return;
-        };
-        let Stage::AtStore(progress) = &mut found.stage else {
-            return;
-        };
-        if !progress.store_entered {
-            progress.store_entered = true;
-            let (id, layer) = (found.connection, Layer::Store);
-            trace.crossing(asked, self.core.id, id, task, layer, Direction::Enter);
-        }
+    /// The store is done with a task that was ended meanwhile: it is gone now.
+    fn aborted_left_store(&mut self, task: TaskTag, answered: Instant, trace: &mut Recorder) {
+        let was_closed = self.core.window.is_closed();
+        self.core.end_silently(task, answered, trace);
+        self.core.left_behind.retain(|left| *left != task);
+        self.management_done(answered, trace);
+        self.announce_window(was_closed, answered, trace);
+    }
+}
+
+impl Task {
+    /// The next Data-In PDU, of the bytes that the store was asked for.
+    fn next_segment(&self, progress: &Progress) -> Segment {
+        let end_bytes = progress.sent_bytes + self.at_store_bytes as u32;
+        self.layout
+            .segment(progress.data_sn, progress.sent_bytes, end_bytes)
+    }
+}
+
+/// Room for the data of one Data-In in the send buffer ([`Session::read_space`]). Dropping it queues
+/// nothing.
+#[derive(Debug)]
+pub struct ReadSpace<'a> {
+    core: &'a mut Core,
+    link: &'a mut Link,
+    task: TaskTag,
+    len_bytes: usize,
+}
+
+impl ReadSpace<'_> {
+    /// Where the store puts the data; bytes of earlier PDUs stand there.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        self.link.transmitter.data_space(self.len_bytes)
     }
 
-    /// Whether the task was ended while the store was at work on it; then it is gone now.
-    fn aborted_at_store(&mut self, task: TaskTag, answered: Instant, trace: &mut Recorder) -> bool {
-        let aborted = self
-            .core
-            .tasks
-            .get(&task)
-            .is_some_and(|task| matches!(task.stage, Stage::Aborted));
-        if aborted {
-            let was_closed = self.core.window.is_closed();
-            self.core.end_silently(task, answered, trace);
-            self.core.left_behind.retain(|left| *left != task);
-            self.management_done(answered, trace);
-            self.announce_window(was_closed, answered, trace);
-        }
-        aborted
+    /// All of the bytes have been written: queues the Data-In, and the status with the last one. The
+    /// store was asked and had answered at these two times.
+    pub fn filled(self, times: (Instant, Instant), trace: &mut Recorder) {
+        let ReadSpace {
+            core, link, task, ..
+        } = self;
+        core.segment_filled(link, task, times, trace);
     }
 }
 
 impl Core {
-    fn take_ticket(&mut self, task: TaskTag) -> Option<Ticket> {
-        self.tasks.get_mut(&task)?.ticket.take()
+    /// A store gives the bytes of a read that it was asked for and has not given yet.
+    fn read_completed(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        mut data: &[u8],
+        times: (Instant, Instant),
+        trace: &mut Recorder,
+    ) {
+        if link.is_lost() {
+            // Nobody is there to take it: it is read again when the task has moved.
+            self.set_aside(tag);
+            return;
+        }
+        while let Some(task) = self.tasks.get(&tag)
+            && let Stage::AtStore(progress) = &task.stage
+        {
+            if progress.restart {
+                self.restart(tag);
+                link.ready.push_back(tag);
+                return;
+            }
+            debug_assert_eq!(data.len(), task.at_store_bytes, "all that is left is due");
+            let len_bytes = task.next_segment(progress).len_bytes as usize;
+            let Some((segment, rest)) = data.split_at_checked(len_bytes) else {
+                return;
+            };
+            link.transmitter
+                .data_space(len_bytes)
+                .copy_from_slice(segment);
+            self.segment_filled(link, tag, times, trace);
+            if rest.is_empty() {
+                return;
+            }
+            data = rest;
+        }
     }
 
-    fn leave_store(&mut self, ticket: Option<Ticket>) {
-        if let Some(ticket) = ticket {
+    /// The data of a read's next Data-In stands in the transmitter: queues the PDU, and goes on with
+    /// the task when that was the last byte that the store was asked for.
+    fn segment_filled(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        (asked, answered): (Instant, Instant),
+        trace: &mut Recorder,
+    ) {
+        let collapses = self.collapses();
+        let Some(task) = self.tasks.get_mut(&tag) else {
+            return;
+        };
+        let Stage::AtStore(progress) = &task.stage else {
+            return;
+        };
+        let segment = task.next_segment(progress);
+        let residual = Residual::of(task.expected_bytes, task.presented_bytes());
+        let status = collapses.then_some((ScsiStatus::Good, residual));
+        let stream = DataInStream::of_read(task, status);
+        // The slot is free as soon as this PDU has its status.
+        let frees_slot = stream.has_status(&segment) && task.holds_slot;
+        let window = self.window.announced_after(frees_slot);
+        stream.push_filled(&segment, link, window, answered, trace);
+        task.at_store_bytes -= segment.len_bytes as usize;
+        self.places[task.place].at_store_bytes -= segment.len_bytes as usize;
+        if let Stage::AtStore(progress) = &mut task.stage {
+            progress.sent_bytes = segment.end_bytes();
+            progress.data_sn += 1;
+        }
+        let is_whole = task.at_store_bytes == 0;
+        self.store_asked(tag, asked, trace);
+        if is_whole {
+            self.piece_done(link, tag, answered, trace);
+        }
+    }
+
+    /// A piece of a read is queued for sending: ends the task or goes on with the next piece.
+    pub(super) fn piece_done(
+        &mut self,
+        link: &mut Link,
+        tag: TaskTag,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        self.leave_store(tag);
+        let collapses = self.collapses();
+        let Some(task) = self.tasks.get_mut(&tag) else {
+            return;
+        };
+        let Stage::AtStore(progress) = &mut task.stage else {
+            return;
+        };
+        if progress.turn_forth(task.moved_bytes) {
+            let progress = std::mem::take(progress);
+            task.stage = Stage::Ready(progress);
+            // Behind the others: a long read does not keep short ones waiting.
+            link.ready.push_back(tag);
+            return;
+        }
+        if let Repeat::Data(told) = &task.repeat {
+            let told = **told;
+            self.repeated(tag, told);
+            return;
+        }
+        if let Repeat::No = task.repeat {
+            trace.crossing(now, self.id, link.id, tag, Layer::Store, Direction::Leave);
+        }
+        if progress.sent_bytes == 0 || !collapses {
+            // Nothing to send but the status.
+            let residual = Residual::of(task.expected_bytes, task.presented_bytes());
+            self.conclude(link, tag, ScsiStatus::Good, None, residual, now, trace);
+            return;
+        }
+        trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
+        trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Leave);
+        if let Some(ended) = self.end(tag) {
+            self.count(&ended, ScsiStatus::Good, now);
+        }
+    }
+
+    /// Records that the store was asked, once per task.
+    fn store_asked(&mut self, tag: TaskTag, asked: Instant, trace: &mut Recorder) {
+        if let Some(task) = self.tasks.get_mut(&tag)
+            && let Stage::AtStore(progress) = &mut task.stage
+            && !std::mem::replace(&mut progress.store_entered, true)
+        {
+            let (id, layer) = (task.connection, Layer::Store);
+            trace.crossing(asked, self.id, id, tag, layer, Direction::Enter);
+        }
+    }
+
+    /// The store has answered all that it was asked for a task.
+    fn leave_store(&mut self, tag: TaskTag) {
+        let task = self.tasks.get_mut(&tag);
+        if let Some(ticket) = task.and_then(|task| task.ticket.take()) {
             self.nexus.leave(ticket);
         }
     }

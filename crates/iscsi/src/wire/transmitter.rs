@@ -1,5 +1,6 @@
 //! Puts PDUs into the bytes of a TCP stream.
 
+use core::ops::Range;
 use std::collections::VecDeque;
 
 use super::ahs::MAX_AHS_BYTES;
@@ -9,6 +10,17 @@ use crate::digest::{DIGEST_BYTES, Digest};
 
 /// Length of the buffer once the first PDU is queued.
 const FIRST_BYTES: usize = 16 << 10;
+
+/// The parts of a PDU in the stream, counted from its first byte.
+#[derive(Debug)]
+struct Frame {
+    /// Where the header and its additional segments end.
+    header_end: usize,
+    data: Range<usize>,
+    /// Where the padding of the data ends.
+    padded_end: usize,
+    end: usize,
+}
 
 /// Queues PDUs as one run of bytes, so that one write sends many of them.
 ///
@@ -90,37 +102,39 @@ impl Transmitter {
         data_bytes: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> &Bhs {
-        let all = |space: &mut [u8]| {
-            fill(space);
-            true
-        };
-        self.write(bhs, ahs, data_bytes, all)
-            .expect("a fill that cannot fail has queued its PDU")
+        let frame = self.frame(ahs, data_bytes);
+        self.make_room(frame.end);
+        fill(&mut self.buffer[self.tail..][frame.data.clone()]);
+        self.seal(bhs, ahs, &frame)
     }
 
-    /// Queues a PDU whose data `fill` may fail to write: when it says `false`, nothing was queued,
-    /// and there is no header to give. Otherwise as [`push_with`](Self::push_with).
+    /// Room for the data segment of the next PDU, to be written in place before
+    /// [`push_filled`](Self::push_filled) queues the PDU. Bytes of earlier PDUs stand there. Until
+    /// then nothing is queued, and any other PDU queued first takes the room.
     ///
     /// # Panics
     /// When `data_bytes` is above 2^24 − 1.
     #[inline]
-    pub fn push_if(
-        &mut self,
-        bhs: &Bhs,
-        data_bytes: usize,
-        fill: impl FnOnce(&mut [u8]) -> bool,
-    ) -> Option<&Bhs> {
-        self.write(bhs, &[], data_bytes, fill)
+    pub fn data_space(&mut self, data_bytes: usize) -> &mut [u8] {
+        let frame = self.frame(&[], data_bytes);
+        self.make_room(frame.end);
+        &mut self.buffer[self.tail..][frame.data]
     }
 
+    /// Queues a PDU whose data segment stands in [`data_space`](Self::data_space) of the same
+    /// length, and gives its header as sent, with the lengths set.
+    ///
+    /// # Panics
+    /// When there is no such space.
     #[inline]
-    fn write(
-        &mut self,
-        bhs: &Bhs,
-        ahs: &[Ahs<'_>],
-        data_bytes: usize,
-        fill: impl FnOnce(&mut [u8]) -> bool,
-    ) -> Option<&Bhs> {
+    pub fn push_filled(&mut self, bhs: &Bhs, data_bytes: usize) -> &Bhs {
+        let frame = self.frame(&[], data_bytes);
+        self.seal(bhs, &[], &frame)
+    }
+
+    /// Where the parts of the next PDU lie, from its first byte on.
+    #[inline]
+    fn frame(&self, ahs: &[Ahs<'_>], data_bytes: usize) -> Frame {
         let ahs_bytes: usize = ahs.iter().map(Ahs::wire_bytes).sum();
         assert!(
             ahs_bytes <= MAX_AHS_BYTES,
@@ -130,21 +144,33 @@ impl Transmitter {
             data_bytes <= MAX_DATA_BYTES,
             "no data segment has {data_bytes} bytes"
         );
-
         let header_end = BHS_BYTES + ahs_bytes;
         let data_start = header_end + if self.header_digest { DIGEST_BYTES } else { 0 };
-        let data_end = data_start + data_bytes;
         let padded_end = data_start + data_bytes.next_multiple_of(4);
-        // No data, no digest of it (RFC 7143 §11.2.3).
+        // Without data there is no data digest (RFC 7143 §11.2.3).
         let has_data_digest = self.data_digest && data_bytes > 0;
-        let end = padded_end + if has_data_digest { DIGEST_BYTES } else { 0 };
+        Frame {
+            header_end,
+            data: data_start..data_start + data_bytes,
+            padded_end,
+            end: padded_end + if has_data_digest { DIGEST_BYTES } else { 0 },
+        }
+    }
 
-        self.make_room(end);
+    /// Completes the PDU whose data stands in its frame, and queues it.
+    #[inline]
+    fn seal(&mut self, bhs: &Bhs, ahs: &[Ahs<'_>], frame: &Frame) -> &Bhs {
         let start = self.tail;
-        let pdu = &mut self.buffer[start..start + end];
-        let mut sent_bhs = *bhs;
-        bhs::put_lengths(&mut sent_bhs, ahs_bytes, data_bytes);
-        pdu[..BHS_BYTES].copy_from_slice(&sent_bhs);
+        let pdu = &mut self.buffer[start..start + frame.end];
+        let Range {
+            start: data_start,
+            end: data_end,
+        } = frame.data;
+        let sent_bhs = pdu
+            .first_chunk_mut::<BHS_BYTES>()
+            .expect("a frame begins with a header");
+        *sent_bhs = *bhs;
+        bhs::put_lengths(sent_bhs, frame.header_end - BHS_BYTES, frame.data.len());
         let mut ahs_start = BHS_BYTES;
         for segment in ahs {
             let ahs_end = ahs_start + segment.wire_bytes();
@@ -152,23 +178,22 @@ impl Transmitter {
             ahs_start = ahs_end;
         }
         if self.header_digest {
-            let digest = Digest::of(&pdu[..header_end]);
-            pdu[header_end..data_start].copy_from_slice(&digest.to_wire());
+            let digest = Digest::of(&pdu[..frame.header_end]);
+            pdu[frame.header_end..data_start].copy_from_slice(&digest.to_wire());
         }
-        if !fill(&mut pdu[data_start..data_end]) {
-            return None;
+        pdu[data_end..frame.padded_end].fill(0);
+        if frame.end > frame.padded_end {
+            let digest = Digest::of(&pdu[data_start..frame.padded_end]);
+            pdu[frame.padded_end..].copy_from_slice(&digest.to_wire());
         }
-        pdu[data_end..padded_end].fill(0);
-        if has_data_digest {
-            let digest = Digest::of(&pdu[data_start..padded_end]);
-            pdu[padded_end..].copy_from_slice(&digest.to_wire());
-        }
-        self.tail += end;
+        self.tail += frame.end;
         let queued_end = self.queued_end();
         if let Some(ends) = &mut self.ends {
             ends.push_back(queued_end);
         }
-        self.buffer[start..].first_chunk()
+        self.buffer[start..]
+            .first_chunk()
+            .expect("a frame begins with a header")
     }
 
     /// All that is queued and not sent.

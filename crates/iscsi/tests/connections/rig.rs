@@ -10,7 +10,7 @@ use wansan_iscsi::login::{
 use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice};
 use wansan_iscsi::sequence::Sn;
 use wansan_iscsi::target::{
-    Close, Handshake, Memory, Session, SessionConfig, UNSOLICITED_BYTES, Work,
+    Close, Done, Handshake, Memory, Session, SessionConfig, UNSOLICITED_BYTES, Work,
 };
 use wansan_iscsi::wire::{BHS_BYTES, LoginResponse, Receiver, Stage, Transmitter};
 use wansan_trace::{Instant, Kinds, Recorder, TaskTag};
@@ -279,8 +279,9 @@ impl Rig {
                 ..
             } => {
                 let data = self.store[offset_bytes as usize..][..len_bytes].to_vec();
+                let done = Ok(Done::Read(&data));
                 self.session
-                    .read_done(task, Ok(&data), (now, now), &mut self.trace);
+                    .complete(task, done, (now, now), &mut self.trace);
             }
             Work::Write {
                 task,
@@ -290,11 +291,11 @@ impl Rig {
             } => {
                 self.store[offset_bytes as usize..][..data.len()].copy_from_slice(&data);
                 self.session
-                    .status_done(task, Ok(()), (now, now), &mut self.trace);
+                    .complete(task, Ok(Done::Status), (now, now), &mut self.trace);
             }
             Work::Flush { task, .. } => {
                 self.session
-                    .status_done(task, Ok(()), (now, now), &mut self.trace);
+                    .complete(task, Ok(Done::Status), (now, now), &mut self.trace);
             }
             other @ Work::Medium { .. } => panic!("nobody asked for {other:?}"),
         }

@@ -8,7 +8,7 @@ use wansan_iscsi::initiator::{self, Command, Completion, LoginSettings, Transfer
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, Wanted};
 use wansan_iscsi::login::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions};
 use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, MediumOperation, TargetDevice, cdb};
-use wansan_iscsi::target::{self, Close, Memory, SessionConfig, UNSOLICITED_BYTES, Work};
+use wansan_iscsi::target::{self, Close, Done, Memory, SessionConfig, UNSOLICITED_BYTES, Work};
 use wansan_iscsi::text::send_targets::TargetRecord;
 use wansan_iscsi::wire::{Lun, ScsiStatus, TaskAttribute};
 use wansan_trace::{Instant, Kinds, Recorder};
@@ -291,19 +291,19 @@ impl Pair {
             } => {
                 let from = &self.store[offset_bytes as usize..][..len_bytes];
                 // As a file does whose pages are partly in memory.
-                let random = &mut self.random;
-                let is_done =
+                let mut done = 0;
+                while !self.random.next_u32().is_multiple_of(4)
+                    && let Some(mut space) = self.target.read_space(task, now, &mut self.trace)
+                {
+                    let bytes = space.bytes();
+                    bytes.copy_from_slice(&from[done..done + bytes.len()]);
+                    done += bytes.len();
+                    space.filled((now, now), &mut self.trace);
+                }
+                if done < len_bytes {
+                    let rest = Ok(Done::Read(&from[done..]));
                     self.target
-                        .read_with(task, len_bytes, now, &mut self.trace, |at, space| {
-                            if random.next_u32().is_multiple_of(4) {
-                                return None;
-                            }
-                            space.copy_from_slice(&from[at..at + space.len()]);
-                            Some(Ok(now))
-                        });
-                if !is_done {
-                    self.target
-                        .read_done(task, Ok(from), (now, now), &mut self.trace);
+                        .complete(task, rest, (now, now), &mut self.trace);
                 }
             }
             Work::Write {
@@ -314,11 +314,11 @@ impl Pair {
             } => {
                 self.store[offset_bytes as usize..][..data.len()].copy_from_slice(&data);
                 self.target
-                    .status_done(task, Ok(()), (now, now), &mut self.trace);
+                    .complete(task, Ok(Done::Status), (now, now), &mut self.trace);
             }
             Work::Flush { task, .. } => {
                 self.target
-                    .status_done(task, Ok(()), (now, now), &mut self.trace);
+                    .complete(task, Ok(Done::Status), (now, now), &mut self.trace);
             }
             // What stores make of it is theirs; here the answer's way is what counts.
             Work::Medium {
@@ -327,8 +327,9 @@ impl Pair {
                 if let MediumOperation::FlushFor(change) = *operation {
                     change.end(true);
                 }
+                let done = Ok(Done::Medium(Vec::new()));
                 self.target
-                    .medium_done(task, Ok(Vec::new()), (now, now), &mut self.trace);
+                    .complete(task, done, (now, now), &mut self.trace);
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use wansan_iscsi::login::Accepted;
-use wansan_iscsi::target::{Connection, Handshake, Remains, Session, Work};
+use wansan_iscsi::target::{Connection, Done, Handshake, Remains, Session, Work};
 use wansan_iscsi::text::send_targets::{TargetAddress, TargetRecord};
 use wansan_tcp::{DelayedAck, Stamping, connection, stamps};
 use wansan_trace::event::Role;
@@ -434,17 +434,29 @@ impl Context {
                 len_bytes,
             } => {
                 let store = &target.stores[unit];
-                let done =
-                    session.read_with(task, len_bytes, asked, &mut self.trace, |at, space| {
-                        let read = store.try_read_now(offset_bytes + at as u64, space)?;
-                        Some(read.map(|()| time()).map_err(|error| error.sense()))
-                    });
-                if done {
+                let mut done_bytes = 0;
+                while done_bytes < len_bytes
+                    && let Some(mut space) = session.read_space(task, asked, &mut self.trace)
+                {
+                    let bytes = space.bytes();
+                    let segment_bytes = bytes.len();
+                    match store.try_read_now(offset_bytes + done_bytes as u64, bytes) {
+                        Some(Ok(())) => space.filled((asked, time()), &mut self.trace),
+                        Some(Err(error)) => {
+                            let failed = Err(error.sense());
+                            session.complete(task, failed, (asked, time()), &mut self.trace);
+                            return answered;
+                        }
+                        None => break,
+                    }
+                    done_bytes += segment_bytes;
+                }
+                if done_bytes == len_bytes {
                     return answered;
                 }
                 let operation = Operation::Read {
-                    offset: offset_bytes,
-                    buffer: vec![0; len_bytes],
+                    offset: offset_bytes + done_bytes as u64,
+                    buffer: vec![0; len_bytes - done_bytes],
                 };
                 (task, unit, operation)
             }
@@ -456,8 +468,8 @@ impl Context {
                 fua,
             } => {
                 if let Some(result) = target.stores[unit].try_write_now(offset_bytes, &data, fua) {
-                    let result = result.map_err(|error| error.sense());
-                    session.status_done(task, result, (asked, time()), &mut self.trace);
+                    let result = result.map(|()| Done::Status).map_err(|error| error.sense());
+                    session.complete(task, result, (asked, time()), &mut self.trace);
                     return answered;
                 }
                 let operation = Operation::Write {
@@ -469,8 +481,8 @@ impl Context {
             }
             Work::Flush { task, unit } => {
                 if let Some(result) = target.stores[unit].try_flush_now() {
-                    let result = result.map_err(|error| error.sense());
-                    session.status_done(task, result, (asked, time()), &mut self.trace);
+                    let result = result.map(|()| Done::Status).map_err(|error| error.sense());
+                    session.complete(task, result, (asked, time()), &mut self.trace);
                     return answered;
                 }
                 (task, unit, Operation::Flush)
@@ -571,15 +583,10 @@ pub(super) fn answered(session: &mut Session, completion: Completion, trace: &mu
     let task = Token::from_u64(completion.token).task;
     let times = (completion.began, completion.finished);
     let result = completion.result.map_err(|error| error.sense());
-    match completion.operation {
-        Operation::Read { buffer, .. } => {
-            session.read_done(task, result.map(|()| &buffer[..]), times, trace);
-        }
-        Operation::Write { .. } | Operation::Flush => {
-            session.status_done(task, result, times, trace);
-        }
-        Operation::Medium(job) => {
-            session.medium_done(task, result.map(|()| job.into_output()), times, trace);
-        }
-    }
+    let done = match completion.operation {
+        Operation::Read { ref buffer, .. } => Done::Read(buffer),
+        Operation::Write { .. } | Operation::Flush => Done::Status,
+        Operation::Medium(job) => Done::Medium(job.into_output()),
+    };
+    session.complete(task, result.map(|()| done), times, trace);
 }

@@ -1,0 +1,125 @@
+//! Data-In PDUs of a task (RFC 7143 §11.7).
+
+use wansan_trace::{Instant, Recorder, TaskTag};
+
+use super::connection::Link;
+use super::layout::Layout;
+use super::task::Task;
+use crate::login::AnnouncedWindow;
+use crate::wire::{BHS_BYTES, Bhs, DataIn, Lun, RESERVED_TAG, Residual, ScsiStatus};
+
+/// The Data-In of one task: all its PDUs come from here, whether a store or the device server gives
+/// the data.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DataInStream {
+    pub(super) lun: Lun,
+    pub(super) task_tag: TaskTag,
+    pub(super) layout: Layout,
+    /// The length of all its data.
+    pub(super) total_bytes: u32,
+    /// The status that the last PDU carries; none where a SCSI Response does (§11.7.3).
+    pub(super) status: Option<(ScsiStatus, Residual)>,
+}
+
+/// The place of one Data-In PDU in its task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) data_sn: u32,
+    pub(super) offset_bytes: u32,
+    pub(super) len_bytes: u32,
+}
+
+impl Segment {
+    pub(super) fn end_bytes(&self) -> u32 {
+        self.offset_bytes + self.len_bytes
+    }
+}
+
+impl DataInStream {
+    /// That of a task whose data is all of `data`, without a status.
+    pub(super) fn of_bytes(task: &Task, data: &[u8]) -> DataInStream {
+        DataInStream {
+            lun: task.lun,
+            task_tag: task.tag,
+            layout: task.layout,
+            total_bytes: data.len() as u32,
+            status: None,
+        }
+    }
+
+    /// That of a read, with `status` in its last PDU.
+    pub(super) fn of_read(task: &Task, status: Option<(ScsiStatus, Residual)>) -> DataInStream {
+        DataInStream {
+            lun: task.lun,
+            task_tag: task.tag,
+            layout: task.layout,
+            total_bytes: task.moved_bytes,
+            status,
+        }
+    }
+
+    /// Whether `segment` is the last one and carries the status.
+    pub(super) fn has_status(&self, segment: &Segment) -> bool {
+        self.status.is_some() && segment.end_bytes() == self.total_bytes
+    }
+
+    fn header(&self, segment: &Segment, link: &Link, window: AnnouncedWindow) -> Bhs {
+        let end_bytes = segment.end_bytes();
+        let status = self.status.filter(|_| self.has_status(segment));
+        let data_in = DataIn {
+            final_: end_bytes == self.total_bytes || self.layout.ends_burst(end_bytes),
+            acknowledge: false,
+            status: status.map(|(status, _)| status),
+            residual: status.map_or(Residual::None, |(_, residual)| residual),
+            lun: self.lun,
+            task_tag: self.task_tag,
+            transfer_tag: RESERVED_TAG,
+            stat_sn: link.stat_sn,
+            exp_cmd_sn: window.exp_cmd_sn,
+            max_cmd_sn: window.max_cmd_sn,
+            data_sn: segment.data_sn,
+            buffer_offset: segment.offset_bytes,
+        };
+        let mut bhs = [0; BHS_BYTES];
+        data_in.emit(&mut bhs);
+        bhs
+    }
+
+    /// Queues the PDU of `segment`, whose data stands in the transmitter's data space.
+    pub(super) fn push_filled(
+        &self,
+        segment: &Segment,
+        link: &mut Link,
+        window: AnnouncedWindow,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        let bhs = self.header(segment, link, window);
+        let stream_offset = link.transmitter.queued_end();
+        let len_bytes = segment.len_bytes as usize;
+        link.transmitter.push_filled(&bhs, len_bytes);
+        link.record(&bhs, len_bytes, stream_offset, now, trace);
+        if self.has_status(segment) {
+            link.take_stat_sn();
+        }
+    }
+
+    /// Queues the PDU of `segment` with a copy of its data.
+    pub(super) fn push(
+        &self,
+        segment: &Segment,
+        data: &[u8],
+        link: &mut Link,
+        window: AnnouncedWindow,
+        now: Instant,
+        trace: &mut Recorder,
+    ) {
+        if link.is_lost() {
+            return;
+        }
+        link.transmitter
+            .data_space(data.len())
+            .copy_from_slice(data);
+        self.push_filled(segment, link, window, now, trace);
+    }
+}
