@@ -1,5 +1,6 @@
 //! Tasks that are answered and whose answer the initiator has not acknowledged (RFC 7143 §4.2.2.2).
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use wansan_trace::{ConnectionId, Instant, Recorder, TaskTag};
@@ -8,7 +9,7 @@ use super::connection::Link;
 use super::kept;
 use super::layout::Layout;
 use super::session::Core;
-use super::task::{Progress, Repeat, Stage, Task};
+use super::task::{Progress, Repeat, Stage, TagHash, Task};
 use crate::scsi::Sense;
 use crate::sequence::Sn;
 use crate::wire::{Bhs, Residual, ScsiStatus};
@@ -36,15 +37,108 @@ pub(super) struct Answered {
     pub(super) data: Vec<u8>,
 }
 
-impl Core {
-    /// Whether what is lost inside a connection is sent again (error recovery level 1 and up).
-    pub(super) fn recovers(&self) -> bool {
-        self.parameters.error_recovery_level > 0
+/// Owns what error recovery needs of tasks that have ended: each is kept from its answer until
+/// ExpStatSN covers that, under the tag that no active task has. At error recovery level 0 nothing
+/// is kept.
+#[derive(Debug)]
+pub(super) struct Recovery {
+    error_recovery_level: u8,
+    answered: HashMap<TaskTag, Answered, TagHash>,
+}
+
+impl Recovery {
+    pub(super) fn new(error_recovery_level: u8) -> Self {
+        Recovery {
+            error_recovery_level,
+            answered: HashMap::default(),
+        }
     }
 
+    /// Whether what is lost inside a connection is sent again (error recovery level 1 and up).
+    pub(super) fn resends(&self) -> bool {
+        self.error_recovery_level > 0
+    }
+
+    /// Whether the tasks of a lost connection are kept (error recovery level 2).
+    pub(super) fn keeps_tasks(&self) -> bool {
+        self.error_recovery_level > 1
+    }
+
+    /// Keeps a task until its answer is acknowledged. The slot and the memory were given back with
+    /// the answer.
+    pub(super) fn keep(&mut self, mut task: Task, told: Told, data: Vec<u8>) {
+        task.holds_slot = false;
+        task.charged_bytes = 0;
+        task.stage = Stage::Ready(Progress::default());
+        self.put(Answered { task, told, data });
+    }
+
+    /// Keeps what [`Recovery::take`] gave.
+    pub(super) fn put(&mut self, answered: Answered) {
+        self.answered.insert(answered.task.tag, answered);
+    }
+
+    pub(super) fn get(&self, tag: TaskTag) -> Option<&Answered> {
+        self.answered.get(&tag)
+    }
+
+    pub(super) fn take(&mut self, tag: TaskTag) -> Option<Answered> {
+        self.answered.remove(&tag)
+    }
+
+    /// Forgets the tasks of the connection at `place`.
+    pub(super) fn discard(&mut self, place: usize) {
+        self.answered
+            .retain(|_, answered| answered.task.place() != place);
+    }
+
+    /// The answer is acknowledged, or will not be sent again: its task is over.
+    fn forget(&mut self, connection: ConnectionId, answer: &kept::Answer) {
+        if let Some(tag) = answer.task
+            && let Entry::Occupied(answered) = self.answered.entry(tag)
+            && answered.get().task.connection() == connection
+            && answered.get().told.stat_sn == answer.stat_sn()
+        {
+            answered.remove();
+        }
+    }
+
+    /// The initiator has all answers of the connection that come before `exp_stat_sn`.
+    pub(super) fn acknowledge(&mut self, link: &mut Link, exp_stat_sn: Sn) {
+        let Some(kept) = &mut link.kept else { return };
+        for _ in 0..kept.acknowledged(exp_stat_sn) {
+            if let Some(acknowledged) = kept.pop() {
+                self.forget(link.id, &acknowledged);
+            }
+        }
+    }
+
+    /// Keeps an answer that was sent on the connection until it is acknowledged. `task` is the SCSI
+    /// task that it ends, with the length of the data that is kept with it.
+    fn keep_answer(
+        &mut self,
+        link: &mut Link,
+        bhs: &Bhs,
+        data: &[u8],
+        task: Option<(TaskTag, usize)>,
+    ) {
+        let Some(kept) = &mut link.kept else { return };
+        let let_go = kept.push(kept::Answer {
+            bhs: *bhs,
+            data: data.into(),
+            task: task.map(|(tag, _)| tag),
+            task_bytes: task.map_or(0, |(_, bytes)| bytes),
+        });
+        if let Some(let_go) = let_go {
+            self.forget(link.id, &let_go);
+        }
+    }
+}
+
+impl Core {
     /// Whether the status of a read that went well comes in its last Data-In (RFC 7143 §11.7.3).
     pub(super) fn collapses(&self) -> bool {
-        !self.recovers() && !self.config.separate_status
+        !self.recovery.resends() && !self.config.separate_status
     }
 
     /// How the Data-In of a task that begins on that connection is cut up.
@@ -53,18 +147,8 @@ impl Core {
         Layout::new(pdu_bytes, self.parameters.max_burst_bytes)
     }
 
-    /// Keeps a task until its answer is acknowledged.
-    pub(super) fn keep(&mut self, tag: TaskTag, mut task: Task, told: Told, data: Vec<u8>) {
-        // The slot and the memory were given back with the answer.
-        task.holds_slot = false;
-        task.charged_bytes = 0;
-        task.at_store_bytes = 0;
-        task.stage = Stage::Ready(Progress::default());
-        self.answered.insert(tag, Answered { task, told, data });
-    }
-
     /// Makes an answered task active, to send some of its data again, or all of the answer.
-    pub(super) fn revive(&mut self, tag: TaskTag, answered: Answered, repeat: Repeat) {
+    pub(super) fn revive(&mut self, answered: Answered, repeat: Repeat) {
         let Answered { mut task, told, .. } = answered;
         task.repeat = repeat;
         task.stage = Stage::Ready(Progress {
@@ -73,13 +157,13 @@ impl Core {
             store_entered: true,
             ..Progress::default()
         });
-        self.tasks.insert(tag, task);
+        self.tasks.insert(task);
     }
 
     /// The data of an answered task has been sent again.
     pub(super) fn repeated(&mut self, tag: TaskTag, told: Told) {
         if let Some(task) = self.end(tag) {
-            self.keep(tag, task, told, Vec::new());
+            self.recovery.keep(task, told, Vec::new());
         }
     }
 
@@ -95,35 +179,6 @@ impl Core {
         trace: &mut Recorder,
     ) {
         link.push(bhs, data, now, trace);
-        let Some(kept) = &mut link.kept else { return };
-        let let_go = kept.push(kept::Answer {
-            bhs: *bhs,
-            data: data.into(),
-            task: task.map(|(tag, _)| tag),
-            task_bytes: task.map_or(0, |(_, bytes)| bytes),
-        });
-        if let Some(let_go) = let_go {
-            self.forget(link.id, &let_go);
-        }
-    }
-
-    /// The initiator has all answers of the connection that come before `exp_stat_sn`.
-    pub(super) fn acknowledge(&mut self, link: &mut Link, exp_stat_sn: Sn) {
-        let Some(kept) = &mut link.kept else { return };
-        for _ in 0..kept.acknowledged(exp_stat_sn) {
-            if let Some(acknowledged) = kept.pop() {
-                self.forget(link.id, &acknowledged);
-            }
-        }
-    }
-
-    fn forget(&mut self, connection: ConnectionId, answer: &kept::Answer) {
-        if let Some(tag) = answer.task
-            && let Entry::Occupied(answered) = self.answered.entry(tag)
-            && answered.get().task.connection == connection
-            && answered.get().told.stat_sn == answer.stat_sn()
-        {
-            answered.remove();
-        }
+        self.recovery.keep_answer(link, bhs, data, task);
     }
 }

@@ -33,8 +33,9 @@ impl Core {
         for direction in [Direction::Enter, Direction::Leave] {
             trace.crossing(now, self.id, link.id, tag, Layer::Device, direction);
         }
-        self.release(!command.immediate);
-        self.count_at_once(command.lun, answer.status);
+        self.order.release(!command.immediate);
+        let unit = self.config.device.place(command.lun);
+        self.meters.count_at_once(unit, answer.status);
         let layout = self.layout(link);
         let task = Task::new(place, link, command, (0, FLUSH_NOTHING), 0, layout, now);
         self.send_answer(link, task, answer, now, trace);
@@ -58,7 +59,7 @@ impl Core {
             return;
         }
         let Some(task) = self.end(tag) else { return };
-        self.count(&task, answer.status, now);
+        self.meters.count_ended(&task, answer.status, now);
         trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
         self.send_answer(link, task, answer, now, trace);
     }
@@ -117,7 +118,7 @@ impl Core {
             let segment = layout.segment(data_sn, at, stream.total_bytes);
             if run.contains(&data_sn) {
                 let piece = &data[at as usize..segment.end_bytes() as usize];
-                let window = self.window.announced();
+                let window = self.order.announced();
                 stream.push(&segment, piece, link, window, now, trace);
             }
             at = segment.end_bytes();
@@ -146,7 +147,7 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) {
-        if let Some(Stage::Refused(refusal)) = self.tasks.get(&tag).map(|task| &task.stage) {
+        if let Some(Stage::Refused(refusal)) = self.tasks.get(tag).map(|task| &task.stage) {
             let refusal = *refusal;
             self.refuse(link, tag, &refusal, now, trace);
         }
@@ -161,7 +162,7 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) {
-        let Some(task) = self.tasks.get(&tag) else {
+        let Some(task) = self.tasks.get(tag) else {
             return;
         };
         // Nothing counts as moved, but what the initiator did not announce is overflow even so.
@@ -194,7 +195,7 @@ impl Core {
         trace: &mut Recorder,
     ) {
         let Some(task) = self.end(tag) else { return };
-        self.count(&task, status, now);
+        self.meters.count_ended(&task, status, now);
         if task.stage.reached_device() && matches!(task.repeat, Repeat::No) {
             trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
         }
@@ -231,23 +232,17 @@ impl Core {
         };
         let kept = (tag, data.len());
         self.send_response(link, kept, &told, task.snack_tag, now, trace);
-        if self.recovers() {
-            self.keep(tag, task, told, data);
+        if self.recovery.resends() {
+            self.recovery.keep(task, told, data);
         }
     }
 
     /// Takes a task off the table and gives back what it held.
     pub(super) fn end(&mut self, tag: TaskTag) -> Option<Task> {
-        let task = self.tasks.remove(&tag)?;
-        self.places[task.place].at_store_bytes -= task.at_store_bytes;
+        let task = self.tasks.remove(tag)?;
         self.share.give(task.charged_bytes);
-        self.release(task.holds_slot);
-        self.return_grant(match &task.stage {
-            Stage::Collecting(collecting) => collecting.granted_bytes,
-            Stage::Ready(progress) | Stage::AtStore(progress) => progress.granted_bytes,
-            Stage::Fenced(fenced) => fenced.progress.granted_bytes,
-            Stage::Refused(_) | Stage::Aborted => 0,
-        });
+        self.order.release(task.holds_slot);
+        self.grants.give_back(task.granted_bytes());
         Some(task)
     }
 
@@ -267,8 +262,8 @@ impl Core {
             task_tag: tag,
             snack_tag,
             stat_sn: link.take_stat_sn(),
-            exp_cmd_sn: self.window.exp_cmd_sn(),
-            max_cmd_sn: self.window.max_cmd_sn(),
+            exp_cmd_sn: self.order.exp_cmd_sn(),
+            max_cmd_sn: self.order.max_cmd_sn(),
             exp_data_sn: told.data_pdus,
             residual,
             bidirectional_read_residual: Residual::None,
@@ -290,7 +285,7 @@ impl Core {
 
     pub(super) fn send_ping(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
         // The tag only has to be a valid one: any byte that comes is taken as a sign of life.
-        let (task_tag, transfer_tag) = (RESERVED_TASK_TAG, self.next_transfer_tag);
+        let (task_tag, transfer_tag) = (RESERVED_TASK_TAG, self.grants.next_transfer_tag());
         self.send_nop(link, task_tag, transfer_tag, link.stat_sn, &[], now, trace);
     }
 
@@ -337,8 +332,8 @@ impl Core {
             task_tag,
             transfer_tag,
             stat_sn,
-            exp_cmd_sn: self.window.exp_cmd_sn(),
-            max_cmd_sn: self.window.max_cmd_sn(),
+            exp_cmd_sn: self.order.exp_cmd_sn(),
+            max_cmd_sn: self.order.max_cmd_sn(),
         };
         let mut bhs = [0; BHS_BYTES];
         nop.emit(&mut bhs);
@@ -365,8 +360,8 @@ impl Core {
             task_tag: tag,
             transfer_tag: message.target_transfer_tag,
             stat_sn: link.take_stat_sn(),
-            exp_cmd_sn: self.window.exp_cmd_sn(),
-            max_cmd_sn: self.window.max_cmd_sn(),
+            exp_cmd_sn: self.order.exp_cmd_sn(),
+            max_cmd_sn: self.order.max_cmd_sn(),
         };
         let mut bhs = [0; BHS_BYTES];
         response.emit(&mut bhs);
@@ -385,8 +380,8 @@ impl Core {
             response: result,
             task_tag: tag,
             stat_sn: link.take_stat_sn(),
-            exp_cmd_sn: self.window.exp_cmd_sn(),
-            max_cmd_sn: self.window.max_cmd_sn(),
+            exp_cmd_sn: self.order.exp_cmd_sn(),
+            max_cmd_sn: self.order.max_cmd_sn(),
             time2wait_s: self.parameters.time2wait_s,
             time2retain_s: self.parameters.time2retain_s,
         };
@@ -407,8 +402,8 @@ impl Core {
         let message = AsyncMessage {
             lun: Lun::default(),
             stat_sn: link.take_stat_sn(),
-            exp_cmd_sn: self.window.exp_cmd_sn(),
-            max_cmd_sn: self.window.max_cmd_sn(),
+            exp_cmd_sn: self.order.exp_cmd_sn(),
+            max_cmd_sn: self.order.max_cmd_sn(),
             event,
             vendor_code: 0,
             parameter1,
@@ -432,8 +427,8 @@ impl Core {
             response: result,
             task_tag: tag,
             stat_sn: link.take_stat_sn(),
-            exp_cmd_sn: self.window.exp_cmd_sn(),
-            max_cmd_sn: self.window.max_cmd_sn(),
+            exp_cmd_sn: self.order.exp_cmd_sn(),
+            max_cmd_sn: self.order.max_cmd_sn(),
         };
         let mut bhs = [0; BHS_BYTES];
         response.emit(&mut bhs);
@@ -453,8 +448,8 @@ impl Core {
         let reject = Reject {
             reason,
             stat_sn: link.take_stat_sn(),
-            exp_cmd_sn: self.window.exp_cmd_sn(),
-            max_cmd_sn: self.window.max_cmd_sn(),
+            exp_cmd_sn: self.order.exp_cmd_sn(),
+            max_cmd_sn: self.order.max_cmd_sn(),
             data_sn: 0,
         };
         let mut bhs = [0; BHS_BYTES];
@@ -470,7 +465,7 @@ impl Session {
         let Session { core, connections } = self;
         let mut links = connections.iter_mut().flatten().map(|one| &mut one.link);
         if was_closed
-            && !core.window.is_closed()
+            && !core.order.is_closed()
             && let Some(link) = links.find(|link| link.lost_until.is_none())
         {
             core.send_window(link, now, trace);

@@ -9,7 +9,7 @@ use crate::scsi::{Answer, Fence};
 impl Core {
     /// Has a task wait for `fence`. Then it is answered with `answer`, or a store is asked.
     pub(super) fn wait_for(&mut self, tag: TaskTag, fence: Fence, answer: Option<Answer>) {
-        let Some(task) = self.tasks.get_mut(&tag) else {
+        let Some(task) = self.tasks.get_mut(tag) else {
             return;
         };
         let progress = match &mut task.stage {
@@ -23,7 +23,7 @@ impl Core {
         }));
         if self.fenced.len() >= self.tasks.len() {
             // Some have been aborted.
-            self.fenced.retain(|tag| self.tasks.contains_key(tag));
+            self.fenced.retain(|tag| self.tasks.contains(*tag));
         }
         self.fenced.push(tag);
     }
@@ -38,9 +38,7 @@ impl Core {
         if units.is_empty() {
             return false;
         }
-        let tasks = self.tasks.iter();
-        let hit = tasks.filter(|(_, task)| units.contains(&task.unit));
-        let hit: Vec<TaskTag> = hit.map(|(tag, _)| *tag).collect();
+        let hit = self.tasks.tags(|task| units.contains(&task.unit));
         self.abort(&hit, now, trace);
         true
     }
@@ -49,7 +47,7 @@ impl Core {
 impl Session {
     /// Applies the changes of other sessions.
     pub(super) fn refresh(&mut self, now: Instant, trace: &mut Recorder) {
-        let was_closed = self.core.window.is_closed();
+        let was_closed = self.core.order.is_closed();
         if self.core.refresh(now, trace) {
             self.management_done(now, trace);
             self.announce_window(was_closed, now, trace);
@@ -60,7 +58,7 @@ impl Session {
     pub(super) fn pass_fences(&mut self, now: Instant, trace: &mut Recorder) {
         let Session { core, connections } = self;
         for tag in std::mem::take(&mut core.fenced) {
-            let Some(task) = core.tasks.get_mut(&tag) else {
+            let Some(task) = core.tasks.get_mut(tag) else {
                 continue;
             };
             let Stage::Fenced(fenced) = &mut task.stage else {
@@ -72,7 +70,7 @@ impl Session {
             }
             let answer = fenced.answer.take();
             task.stage = Stage::Ready(std::mem::take(&mut fenced.progress));
-            let Some(link) = link_at(connections, task.place) else {
+            let Some(link) = link_at(connections, task.place()) else {
                 continue;
             };
             match answer {

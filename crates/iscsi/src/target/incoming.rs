@@ -5,9 +5,9 @@ use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::connection::Link;
 use super::error::Close;
-use super::layout::Layout;
+use super::order::Held;
 use super::session::Core;
-use super::task::{Progress, Refusal, Repeat, Stage, Task};
+use super::task::{Refusal, Stage, Task};
 use super::window::Admission;
 use crate::keys::Key;
 use crate::record::pdu_record;
@@ -15,75 +15,9 @@ use crate::scsi::{Answer, Decoded, Executed, Sense, StoreOperation};
 use crate::text::exchange::{Message, Turn};
 use crate::text::send_targets::{Asked, push_record};
 use crate::wire::{
-    Bhs, FrameError, Lun, NopOut, Opcode, Pdu, RESERVED_TASK_TAG, RejectReason, ScsiCommand,
-    ScsiStatus, TaskManagementRequest, TextRequest,
+    Bhs, FrameError, NopOut, Opcode, Pdu, RESERVED_TASK_TAG, RejectReason, ScsiCommand, ScsiStatus,
+    TaskManagementRequest, TextRequest,
 };
-
-/// A command that waits for those before it.
-#[derive(Debug)]
-pub(super) struct Held {
-    pub(super) place: usize,
-    pub(super) bhs: Bhs,
-    pub(super) data: Vec<u8>,
-    /// The unsolicited Data-Out that has followed it, which comes on the connection of the command
-    /// however long that has to wait (§4.2.2.1); of a PDU that was lost there is only the header.
-    pub(super) data_out: Vec<(Bhs, Option<Vec<u8>>)>,
-}
-
-/// PDUs behind a gap in CmdSN, and their data.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct HeldLoad {
-    pub(super) pdus: usize,
-    pub(super) data_bytes: usize,
-}
-
-impl HeldLoad {
-    const fn pdu(data_bytes: usize) -> HeldLoad {
-        HeldLoad {
-            pdus: 1,
-            data_bytes,
-        }
-    }
-
-    /// What it takes of the session's share of memory.
-    const fn charged_bytes(self) -> usize {
-        self.pdus * size_of::<Held>() + self.data_bytes
-    }
-
-    fn add(&mut self, other: HeldLoad) {
-        self.pdus += other.pdus;
-        self.data_bytes += other.data_bytes;
-    }
-
-    fn subtract(&mut self, other: HeldLoad) {
-        self.pdus -= other.pdus;
-        self.data_bytes -= other.data_bytes;
-    }
-}
-
-/// The shortest data segment that an end may limit the other to (RFC 7143 §13.12).
-const MIN_MAX_RECV_DATA_BYTES: usize = 512;
-
-impl Held {
-    fn load(&self) -> HeldLoad {
-        let mut load = HeldLoad::pdu(self.data.len());
-        for (_, data) in &self.data_out {
-            load.add(HeldLoad::pdu(data.as_ref().map_or(0, Vec::len)));
-        }
-        load
-    }
-
-    /// Whether it is the SCSI command of that task, with unsolicited data to follow.
-    fn is_write(&self, tag: TaskTag) -> bool {
-        ScsiCommand::parse(&self.bhs)
-            .is_ok_and(|command| command.task_tag == tag && command.write && !command.final_)
-    }
-
-    /// Whether it is a SCSI command for that unit, or for any when there is none.
-    pub(super) fn is_for(&self, lun: Option<Lun>) -> bool {
-        ScsiCommand::parse(&self.bhs).is_ok_and(|command| lun.is_none_or(|lun| command.lun == lun))
-    }
-}
 
 /// Immediate requests hold no window slot, so they have a bound of their own; RFC 7143 §11.2.1.1
 /// asks for at least two per connection.
@@ -111,7 +45,7 @@ impl Core {
                 pdu.stream_offset,
             ));
         }
-        self.acknowledge(link, pdu.exp_stat_sn());
+        self.recovery.acknowledge(link, pdu.exp_stat_sn());
         match pdu.opcode() {
             Opcode::DataOut => self.data_out(place, link, (pdu.bhs, pdu.data), now, trace),
             Opcode::ScsiCommand
@@ -123,23 +57,20 @@ impl Core {
                     self.count_delivered(true);
                     return self.deliver(place, link, pdu.bhs, pdu.data, now, trace);
                 }
-                match self.window.admit(pdu.cmd_sn()) {
+                match self.order.admit(pdu.cmd_sn()) {
                     Admission::Deliver => {
-                        self.held.advance();
                         self.count_delivered(false);
                         self.deliver(place, link, pdu.bhs, pdu.data, now, trace)
                     }
-                    Admission::Hold(ahead) if self.held.has(ahead) => Ok(()),
                     Admission::Hold(ahead) => {
-                        self.charge_held(pdu.data.len())?;
                         let held = Held {
                             place,
                             bhs: *pdu.bhs,
                             data: pdu.data.to_vec(),
                             data_out: Vec::new(),
                         };
-                        self.held.put(ahead, held);
-                        self.count_held();
+                        self.order.hold(ahead, held, &mut self.share)?;
+                        self.meters.count_held(&self.order);
                         Ok(())
                     }
                     Admission::Ignore => Ok(()),
@@ -160,77 +91,11 @@ impl Core {
         }
     }
 
-    /// Keeps a Data-Out PDU of `tag` whose command is held; `data` is `None` when it was lost. One
-    /// that belongs to no command is let go: its task was aborted.
-    pub(super) fn hold_data_out(
-        &mut self,
-        place: usize,
-        tag: TaskTag,
-        bhs: &Bhs,
-        data: Option<&[u8]>,
-    ) -> Result<(), Close> {
-        let is_its = |held: &Held| held.place == place && held.is_write(tag);
-        if self.held.newest(is_its).is_none() {
-            return Ok(());
-        }
-        self.charge_held(data.map_or(0, <[u8]>::len))?;
-        if let Some(held) = self.held.newest(is_its) {
-            held.data_out.push((*bhs, data.map(<[u8]>::to_vec)));
-        }
-        Ok(())
-    }
-
-    /// Charges memory for a PDU with so much data that is to wait behind a gap in CmdSN. The bounds
-    /// are what the whole command window may bring unsolicited: FirstBurstLength for each command,
-    /// in PDUs as short as the shortest MaxRecvDataSegmentLength.
-    fn charge_held(&mut self, data_bytes: usize) -> Result<(), Close> {
-        let mut load = self.held_load;
-        load.add(HeldLoad::pdu(data_bytes));
-        if load.data_bytes > self.config.unsolicited_bytes as usize {
-            return Err(Close::Protocol(
-                "it sent too much data ahead of a gap in CmdSN",
-            ));
-        }
-        let first_burst_bytes = self.parameters.first_burst_bytes as usize;
-        let pdus_per_command = 1 + first_burst_bytes.div_ceil(MIN_MAX_RECV_DATA_BYTES);
-        if load.pdus > self.window.size() as usize * pdus_per_command {
-            return Err(Close::Protocol(
-                "it sent too many PDUs ahead of a gap in CmdSN",
-            ));
-        }
-        if !self.share.take(HeldLoad::pdu(data_bytes).charged_bytes()) {
-            return Err(Close::NoMemory);
-        }
-        self.held_load = load;
-        Ok(())
-    }
-
     /// The next command in CmdSN order, if it is held.
     pub(super) fn take_held(&mut self) -> Option<Held> {
-        if self.held.is_empty() {
-            return None;
-        }
-        self.pass_received();
-        let held = self.held.take()?;
-        // What is held lies inside the window, and the window never shrinks.
-        self.window.admit(self.window.exp_cmd_sn());
+        let held = self.order.next(&mut self.share)?;
         self.count_delivered(false);
-        self.let_go(&held);
         Some(held)
-    }
-
-    /// A command that was held is held no longer.
-    pub(super) fn let_go(&mut self, held: &Held) {
-        self.held_load.subtract(held.load());
-        self.share.give(held.load().charged_bytes());
-    }
-
-    /// Moves on past commands that count as received without having come.
-    pub(super) fn pass_received(&mut self) {
-        while self.held.pass() {
-            self.window.admit(self.window.exp_cmd_sn());
-            self.window.release();
-        }
     }
 
     /// Handles a PDU that was lost to a digest error or is too long.
@@ -252,7 +117,7 @@ impl Core {
             FrameError::DataDigest { bhs, .. } => {
                 let reason = RejectReason::DataDigestError;
                 self.reject(link, reason, bhs, now, trace);
-                if self.recovers() {
+                if self.recovery.resends() {
                     return self.data_lost(place, link, bhs, now, trace);
                 }
             }
@@ -344,11 +209,11 @@ impl Core {
             );
             return Ok(());
         }
-        if self.is_taken_along(&command) {
-            self.release(true);
+        if self.functions.end(&command) {
+            self.order.release(true);
             return Ok(());
         }
-        let same = self.tasks.get(&tag).map(|task| &task.stage);
+        let same = self.tasks.get(tag).map(|task| &task.stage);
         if let Some(Stage::Aborted) = same {
             // The initiator knows that its task has ended; only the store does not yet.
             let busy = Answer::from(ScsiStatus::Busy);
@@ -357,12 +222,12 @@ impl Core {
         }
         if same.is_some() || tag == RESERVED_TASK_TAG {
             // Its slot is free before the answer says so, or a window of 1 would stay closed.
-            self.release(!command.immediate);
+            self.order.release(!command.immediate);
             self.reject(link, RejectReason::TaskInProgress, bhs, now, trace);
             return Ok(());
         }
         // The initiator may use a tag again as soon as it has the answer (§11.2.1.8).
-        self.answered.remove(&tag);
+        self.recovery.take(tag);
         let layout = self.layout(link);
         trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Enter);
         let decoded = self
@@ -397,7 +262,7 @@ impl Core {
             now,
         );
         if !operation.takes_data_out() {
-            self.tasks.insert(tag, task);
+            self.tasks.insert(task);
             self.ready(link, tag, now, trace);
             return Ok(());
         }
@@ -407,7 +272,7 @@ impl Core {
             task.stage = Stage::Refused(refusal);
         }
         let has_all = matches!(task.stage, Stage::Ready(_));
-        self.tasks.insert(tag, task);
+        self.tasks.insert(task);
         if has_all {
             self.ready(link, tag, now, trace);
         } else if !refused {
@@ -447,11 +312,11 @@ impl Core {
                     sense: answer.sense,
                 },
             });
-            self.tasks.insert(tag, task);
+            self.tasks.insert(task);
             return;
         }
         trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Enter);
-        self.tasks.insert(tag, task);
+        self.tasks.insert(task);
         self.wait_for(tag, fence, Some(answer));
     }
 
@@ -479,7 +344,7 @@ impl Core {
     /// Queues a task for the store. A change that others wait for goes first, as they get BUSY until
     /// it is over.
     pub(super) fn queue(&self, link: &mut Link, tag: TaskTag) {
-        match self.tasks.get(&tag) {
+        match self.tasks.get(tag) {
             Some(task) if task.is_change() => link.ready.push_front(tag),
             _ => link.ready.push_back(tag),
         }
@@ -488,7 +353,7 @@ impl Core {
     /// Decides what a deferred command comes to, now that all its data is there. Gives its answer
     /// when no store has to work for it.
     fn execute(&mut self, tag: TaskTag) -> Option<Answer> {
-        let task = self.tasks.get_mut(&tag)?;
+        let task = self.tasks.get_mut(tag)?;
         let StoreOperation::Deferred { cdb, .. } = &task.operation else {
             return None;
         };
@@ -515,7 +380,7 @@ impl Core {
         trace: &mut Recorder,
     ) -> Result<(), Close> {
         let nop = NopOut::parse(bhs)?;
-        self.release(!nop.immediate);
+        self.order.release(!nop.immediate);
         // Without a task tag it answers a ping of ours, or just tells ExpStatSN (§11.18).
         if nop.task_tag != RESERVED_TASK_TAG {
             self.send_pong(link, &nop, data, now, trace);
@@ -532,7 +397,7 @@ impl Core {
         trace: &mut Recorder,
     ) -> Result<(), Close> {
         let request = TextRequest::parse(bhs)?;
-        self.release(!request.immediate);
+        self.order.release(!request.immediate);
         let message = Message {
             data: data.to_vec(),
             is_final: request.final_,
@@ -579,11 +444,10 @@ impl Core {
         Some(answer)
     }
 
-    /// Gives a window slot back if the request held one.
-    pub(super) fn release(&mut self, held_slot: bool) {
-        if held_slot {
-            self.window.release();
-        }
+    /// Counts a command whose turn has come; its slot, if it needs one, is taken.
+    fn count_delivered(&mut self, immediate: bool) {
+        let tasks = self.tasks.len() + 1;
+        self.meters.count_delivered(immediate, tasks, &self.order);
     }
 
     /// Tasks that may exist at once: those of the window and the immediate ones.
@@ -598,40 +462,6 @@ pub(super) const FLUSH_NOTHING: StoreOperation = StoreOperation::Flush {
     len_bytes: 0,
     immediate: false,
 };
-
-impl Task {
-    pub(super) fn new(
-        place: usize,
-        link: &Link,
-        command: &ScsiCommand,
-        (unit, operation): (usize, StoreOperation),
-        moved_bytes: u32,
-        layout: Layout,
-        now: Instant,
-    ) -> Task {
-        Task {
-            tag: command.task_tag,
-            lun: command.lun,
-            place,
-            connection: link.id,
-            cmd_sn: command.cmd_sn,
-            holds_slot: !command.immediate,
-            expected_bytes: command.expected_data_transfer_length,
-            takes_data: command.read,
-            began: now,
-            unit,
-            operation,
-            moved_bytes,
-            charged_bytes: 0,
-            at_store_bytes: 0,
-            layout,
-            snack_tag: 0,
-            repeat: Repeat::No,
-            ticket: None,
-            stage: Stage::Ready(Progress::default()),
-        }
-    }
-}
 
 fn out_of_state(bhs: &Bhs, why: &'static str) -> Close {
     Close::OutOfState {

@@ -1,12 +1,9 @@
 //! Task management (RFC 7143 §11.5, §11.6).
 
-use core::ops::Range;
-
 use wansan_trace::{Instant, Recorder, TaskTag};
 
 use super::connection::Link;
 use super::error::Close;
-use super::incoming::Held;
 use super::session::{Core, Session, link_at};
 use super::task::Stage;
 use crate::scsi::Fence;
@@ -43,6 +40,43 @@ pub(super) enum ManagementKind {
     Logout { own: bool },
 }
 
+/// The functions and logouts of a session that wait, in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Functions {
+    waiting: Vec<Management>,
+}
+
+impl Functions {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    fn has_room(&self) -> bool {
+        self.waiting.len() < MAX_WAITING
+    }
+
+    pub(super) fn put(&mut self, waiting: Management) {
+        self.waiting.push(waiting);
+    }
+
+    /// Takes out those that have nothing to wait for any more.
+    fn take_over(&mut self, is_over: impl FnMut(&mut Management) -> bool) -> Vec<Management> {
+        self.waiting.extract_if(.., is_over).collect()
+    }
+
+    /// Forgets those that are to be answered on the connection at `place`.
+    pub(super) fn discard(&mut self, place: usize) {
+        self.waiting.retain(|waiting| waiting.place != place);
+    }
+
+    /// Whether a command that has come only now was ended by a function that was sent after it.
+    pub(super) fn end(&self, command: &ScsiCommand) -> bool {
+        let ends = |(lun, before): (Lun, Sn)| command.lun == lun && command.cmd_sn.lt(before);
+        let mut missing = self.waiting.iter().filter_map(|waiting| waiting.missing);
+        !command.immediate && missing.any(ends)
+    }
+}
+
 impl Core {
     /// Carries out a task management function.
     pub(super) fn manage(
@@ -54,8 +88,8 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) -> Result<(), Close> {
-        self.release(!request.immediate);
-        if self.management.len() >= MAX_WAITING {
+        self.order.release(!request.immediate);
+        if !self.functions.has_room() {
             self.reject(
                 link,
                 RejectReason::TooManyImmediateCommands,
@@ -69,7 +103,7 @@ impl Core {
         let mut fence = Fence::default();
         let (tasks, result) = match request.function {
             TaskManagementFunction::AbortTask => {
-                let found = self.tasks.contains_key(&request.referenced_task_tag);
+                let found = self.tasks.contains(request.referenced_task_tag);
                 if found {
                     (
                         vec![request.referenced_task_tag],
@@ -131,7 +165,7 @@ impl Core {
             TaskManagementFunction::AbortTaskSet
             | TaskManagementFunction::ClearTaskSet
             | TaskManagementFunction::LogicalUnitReset
-                if result == TaskManagementResult::Complete && self.lacks(request.cmd_sn) =>
+                if result == TaskManagementResult::Complete && self.order.lacks(request.cmd_sn) =>
             {
                 Some((request.lun, request.cmd_sn))
             }
@@ -148,61 +182,43 @@ impl Core {
         if result != TaskManagementResult::Complete || self.is_over(&mut waiting) {
             self.send_managed(link, request.task_tag, result, now, trace);
         } else {
-            self.management.push(waiting);
+            self.functions.put(waiting);
         }
         Ok(())
-    }
-
-    /// Whether commands from before `cmd_sn` are still under way: an immediate function on one
-    /// connection may overtake them on another, and has to wait for them (§4.2.3.3 b).
-    fn lacks(&self, cmd_sn: Sn) -> bool {
-        self.window.exp_cmd_sn().lt(cmd_sn) && cmd_sn.sub(1).le(self.window.max_cmd_sn())
-    }
-
-    /// Whether a command that has come only now was ended by a function that was sent after it.
-    pub(super) fn is_taken_along(&self, command: &ScsiCommand) -> bool {
-        let ends = |(lun, before): (Lun, Sn)| command.lun == lun && command.cmd_sn.lt(before);
-        let mut missing = self.management.iter().filter_map(|waiting| waiting.missing);
-        !command.immediate && missing.any(ends)
     }
 
     /// The tasks of the unit, or of all units, that were sent before the function (§11.5.1: those
     /// after it are not affected). Commands that wait for a gap in CmdSN to close are affected as
     /// well, and will never become tasks.
     fn affected(&mut self, lun: Option<Lun>, before: Sn) -> Vec<TaskTag> {
-        let exp_cmd_sn = self.window.exp_cmd_sn();
-        if self.lacks(before) {
-            self.pass_over(0..before.distance(exp_cmd_sn), |held| match held {
-                Some(held) => held.is_for(lun),
-                // §4.2.3.3: the whole target's CmdSN space up to the function may be plugged,
-                // while one unit's may not, as nobody knows yet which unit the command is for.
-                None => lun.is_none(),
-            });
+        let exp_cmd_sn = self.order.exp_cmd_sn();
+        if self.order.lacks(before) {
+            let all = 0..before.distance(exp_cmd_sn);
+            self.order
+                .pass_over(all, &mut self.share, |held| match held {
+                    Some(held) => held.is_for(lun),
+                    // §4.2.3.3: the whole target's CmdSN space up to the function may be plugged,
+                    // while one unit's may not, as nobody knows yet which unit the command is for.
+                    None => lun.is_none(),
+                });
         }
-        let affected = self.tasks.iter().filter(|(_, task)| {
+        self.tasks.tags(|task| {
             lun.is_none_or(|lun| task.lun == lun) && (task.cmd_sn.lt(before) || !task.holds_slot)
-        });
-        affected.map(|(tag, _)| *tag).collect()
+        })
     }
 
     /// ABORT TASK of a command that has not been delivered: its CmdSN counts as received if it
     /// lies inside the window and before the function's own (§11.6.1 b). Says whether it does.
     fn pass_over_one(&mut self, request: &TaskManagementRequest) -> bool {
-        let (exp_cmd_sn, wanted) = (self.window.exp_cmd_sn(), request.ref_cmd_sn);
-        let in_window = exp_cmd_sn.le(wanted) && wanted.le(self.window.max_cmd_sn());
+        let (exp_cmd_sn, wanted) = (self.order.exp_cmd_sn(), request.ref_cmd_sn);
+        let in_window = exp_cmd_sn.le(wanted) && wanted.le(self.order.max_cmd_sn());
         let passes = in_window && wanted.lt(request.cmd_sn);
         if passes {
             let ahead = wanted.distance(exp_cmd_sn);
-            self.pass_over(ahead..ahead + 1, |_| true);
+            let one = ahead..ahead + 1;
+            self.order.pass_over(one, &mut self.share, |_| true);
         }
         passes
-    }
-
-    fn pass_over(&mut self, ahead: Range<u32>, affected: impl Fn(Option<&Held>) -> bool) {
-        for held in self.held.pass_over(ahead, affected) {
-            self.let_go(&held);
-        }
-        self.pass_received();
     }
 
     /// Ends tasks without an answer; gives those that must wait for their store.
@@ -214,13 +230,12 @@ impl Core {
     ) -> Vec<TaskTag> {
         let mut at_store = Vec::new();
         for &tag in tags {
-            let Some(task) = self.tasks.get_mut(&tag) else {
+            let Some(task) = self.tasks.get_mut(tag) else {
                 continue;
             };
             if let Stage::AtStore(progress) = &task.stage {
-                let granted_bytes = progress.granted_bytes;
+                self.grants.give_back(progress.granted_bytes);
                 task.stage = Stage::Aborted;
-                self.return_grant(granted_bytes);
                 at_store.push(tag);
             } else if matches!(task.stage, Stage::Aborted) {
                 at_store.push(tag);
@@ -233,12 +248,12 @@ impl Core {
 
     /// Whether nothing that a function or a logout has to end can land any more.
     pub(super) fn is_over(&self, waiting: &mut Management) -> bool {
-        let exp_cmd_sn = self.window.exp_cmd_sn();
+        let exp_cmd_sn = self.order.exp_cmd_sn();
         let have_come = waiting
             .missing
             .is_none_or(|(_, before)| before.le(exp_cmd_sn));
-        waiting.tasks.retain(|tag| self.tasks.contains_key(tag));
-        let is_first = self.predecessors.is_none();
+        waiting.tasks.retain(|tag| self.tasks.contains(*tag));
+        let is_first = self.gate.predecessors_are_over();
         is_first && have_come && waiting.tasks.is_empty() && waiting.fence.is_down()
     }
 }
@@ -247,10 +262,9 @@ impl Session {
     /// Answers the functions and logouts that have nothing to wait for any more.
     pub(super) fn management_done(&mut self, now: Instant, trace: &mut Recorder) {
         let Session { core, connections } = self;
-        let mut waiting = std::mem::take(&mut core.management);
-        let over = waiting.extract_if(.., |waiting| core.is_over(waiting));
-        let over: Vec<Management> = over.collect();
-        core.management = waiting;
+        let mut functions = std::mem::take(&mut core.functions);
+        let over = functions.take_over(|waiting| core.is_over(waiting));
+        core.functions = functions;
         for Management {
             request,
             place,

@@ -9,6 +9,7 @@ use super::connection::{Connection, Link};
 use super::error::Close;
 use super::kept::Kept;
 use super::management::{Management, ManagementKind};
+use super::places::Farewell;
 use super::session::{Core, Session};
 use super::task::{Stage, Task};
 use crate::keys::SessionParameters;
@@ -20,37 +21,6 @@ use crate::wire::{AsyncEvent, Bhs, LogoutReason, LogoutRequest, LogoutResult};
 /// has asked for: a session without a connection is one that others cannot have.
 const MAX_KEPT: Duration = Duration::from_secs(120);
 
-/// A place for a connection, whatever becomes of the connection.
-#[derive(Debug, Default)]
-pub(super) struct Place {
-    /// The connection that works here now.
-    pub(super) cid: Option<ConnectionId>,
-    /// The connection that was lost here, whose tasks are kept.
-    pub(super) lost: Option<ConnectionId>,
-    farewell: Farewell,
-    /// Bytes of reads that stores have been asked for: they will have to be sent here, too.
-    pub(super) at_store_bytes: usize,
-}
-
-impl Place {
-    /// Whether the initiator has logged its connection out, which has not left yet.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.farewell != Farewell::None
-    }
-}
-
-/// What the initiator has said of a connection's end.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Farewell {
-    /// Nothing: the end would come as a surprise.
-    #[default]
-    None,
-    /// It has logged the connection out, with all its tasks.
-    Closed,
-    /// It will reassign the tasks.
-    ForRecovery,
-}
-
 impl Session {
     /// Takes in a connection that has logged in, and gives its place. There must be room for it
     /// ([`Session::connections`]); one that has the same CID must leave at once, after
@@ -59,23 +29,16 @@ impl Session {
         if !self.core.config.join_sends {
             connection.link.transmitter.part_pdus();
         }
-        if self.core.recovers() {
+        if self.core.recovery.resends() {
             connection.link.kept = Some(Kept::new(connection.link.stat_sn));
             self.acknowledge_predecessor(connection.id(), connection.link.login_exp_stat_sn);
         }
         let free = self.connections.iter().position(Option::is_none);
         let place = free.unwrap_or_else(|| {
             self.connections.push(None);
-            self.core.places.push(Place::default());
             self.connections.len() - 1
         });
-        self.core.places[place].cid = Some(connection.id());
-        self.core.places[place].farewell = Farewell::None;
-        if self.core.is_closing {
-            // It was logging in when the session was logged out.
-            self.core.places[place].farewell = Farewell::Closed;
-            self.core.ends.push_back((place, Close::LoggedOut));
-        }
+        self.core.places.enter(place, connection.id());
         self.connections[place] = Some(connection);
         place
     }
@@ -85,7 +48,7 @@ impl Session {
     fn acknowledge_predecessor(&mut self, cid: ConnectionId, exp_stat_sn: Sn) {
         for Connection { link, .. } in self.connections.iter_mut().flatten() {
             if link.id == cid {
-                self.core.acknowledge(link, exp_stat_sn);
+                self.core.recovery.acknowledge(link, exp_stat_sn);
                 link.kept = None;
             }
         }
@@ -94,14 +57,13 @@ impl Session {
     /// How many connections work; MaxConnections bounds them (§13.2).
     #[must_use]
     pub fn connections(&self) -> usize {
-        let cids = self.core.places.iter().filter_map(|place| place.cid);
-        cids.count()
+        self.core.places.working()
     }
 
     /// The place of the connection that works under this CID.
     #[must_use]
     pub fn place_of(&self, cid: u16) -> Option<usize> {
-        self.core.place_of(ConnectionId(cid))
+        self.core.places.of(ConnectionId(cid))
     }
 
     /// Whether the last connection has left, and nothing of it is kept any more.
@@ -114,9 +76,7 @@ impl Session {
     /// takes its CID over. It is an implicit logout (§6.3.4), for recovery where there is such a
     /// thing (§11.14).
     pub fn reinstated(&mut self, place: usize) {
-        if let Some(place) = self.core.places.get_mut(place) {
-            place.farewell = Farewell::ForRecovery;
-        }
+        self.core.places.say_farewell(place, Farewell::ForRecovery);
     }
 
     /// Takes out the connection at `place`, which was logged out, has broken the protocol or whose
@@ -139,14 +99,13 @@ impl Session {
         };
         let cid = link.id;
         let rest = link.transmitter.pending().to_vec();
-        let was_closed = self.core.window.is_closed();
-        self.core.places[place].cid = None;
-        let farewell = self.core.places[place].farewell;
-        if self.core.parameters.error_recovery_level < 2 || farewell == Farewell::Closed {
+        let was_closed = self.core.order.is_closed();
+        let farewell = self.core.places.leave(place);
+        if !self.core.recovery.keeps_tasks() || farewell == Farewell::Closed {
             self.remove(place, now, trace);
         } else {
             self.core.discard_held(place);
-            self.core.places[place].lost = Some(cid);
+            self.core.places.keep_lost(place, cid);
             let seconds = self.core.parameters.time2wait_s + self.core.parameters.time2retain_s;
             let until = now + Duration::from_secs(u64::from(seconds)).min(MAX_KEPT);
             if let Some(connection) = &mut self.connections[place] {
@@ -155,7 +114,7 @@ impl Session {
             self.bound_lost(now, trace);
         }
         if farewell == Farewell::None {
-            self.core.meter.lost_connections += 1;
+            self.core.meters.session.lost_connections += 1;
             self.tell_of_loss(cid, now, trace);
         }
         // Functions may have waited for tasks, and writes for memory.
@@ -195,13 +154,13 @@ impl Session {
         if let Some(Connection { mut link, .. }) = self.connections[place].take() {
             link.discharge(&mut self.core.share);
         }
-        self.core.places[place].lost = None;
+        self.core.places.vacate(place);
     }
 
     /// The next connection, by its place, that is to be closed once its pending bytes are sent,
     /// and why. Where the standard wants a Reject first, it has been queued.
     pub fn poll_end(&mut self) -> Option<(usize, Close)> {
-        while let Some((place, close)) = self.core.ends.pop_front() {
+        while let Some((place, close)) = self.core.places.next_end() {
             match &mut self.connections[place] {
                 // Nothing is left to close: its time is over.
                 Some(Connection { link, .. }) if link.is_lost() => {
@@ -245,41 +204,30 @@ impl Session {
 }
 
 impl Core {
-    fn place_of(&self, cid: ConnectionId) -> Option<usize> {
-        self.places.iter().position(|place| place.cid == Some(cid))
-    }
-
     /// Notes that the connection at `place` is to be closed if handling a PDU has come to that.
     pub(super) fn end_after(&mut self, place: usize, link: &mut Link, handled: Result<(), Close>) {
         if let Err(close) = handled
             && !link.ended
         {
             link.ended = true;
-            self.ends.push_back((place, close));
+            self.places.end(place, close);
         }
     }
 
     /// Forgets what the connection at `place` has brought that was not its turn yet, and functions
     /// that wait to be answered on it.
     fn discard_held(&mut self, place: usize) {
-        for held in self.held.discard(|held| held.place == place) {
-            self.let_go(&held);
-        }
-        self.management.retain(|waiting| waiting.place != place);
+        self.order.discard(place, &mut self.share);
+        self.functions.discard(place);
     }
 
     /// Ends the tasks of the connection at `place` without an answer.
     fn end_tasks_of(&mut self, place: usize, now: Instant, trace: &mut Recorder) {
         self.discard_held(place);
-        self.answered
-            .retain(|_, answered| answered.task.place != place);
-        let tasks = self.tasks.iter().filter(|(_, task)| task.place == place);
-        let tags: Vec<TaskTag> = tasks.map(|(tag, _)| *tag).collect();
-        for tag in self.abort(&tags, now, trace) {
-            if !self.left_behind.contains(&tag) {
-                self.left_behind.push(tag);
-            }
-        }
+        self.recovery.discard(place);
+        let tags = self.tasks.tags(|task| task.place() == place);
+        let at_store = self.abort(&tags, now, trace);
+        self.gate.leave_behind(at_store);
     }
 
     /// Carries out a Logout Request that has come on the connection at `here`.
@@ -292,22 +240,16 @@ impl Core {
         trace: &mut Recorder,
     ) -> Result<(), Close> {
         let request = LogoutRequest::parse(bhs)?;
-        self.release(!request.immediate);
-        let cid = Some(ConnectionId(request.cid));
-        let is_named = |place: &Place| place.cid == cid || place.lost == cid;
+        self.order.release(!request.immediate);
         let named = match request.reason {
             LogoutReason::CloseSession => 0..self.places.len(),
-            // What works under the CID comes before what is left of one that did.
-            _ => match (
-                self.place_of(ConnectionId(request.cid)),
-                self.places.iter().position(is_named),
-            ) {
-                (Some(place), _) | (None, Some(place)) => place..place + 1,
-                (None, None) => 0..0,
+            _ => match self.places.named(ConnectionId(request.cid)) {
+                Some(place) => place..place + 1,
+                None => 0..0,
             },
         };
         let for_recovery = request.reason == LogoutReason::RemoveForRecovery;
-        let result = if for_recovery && self.parameters.error_recovery_level < 2 {
+        let result = if for_recovery && !self.recovery.keeps_tasks() {
             LogoutResult::RecoveryNotSupported
         } else if named.is_empty() {
             LogoutResult::CidNotFound
@@ -318,7 +260,9 @@ impl Core {
             self.send_logout(link, request.task_tag, result, now, trace);
             return Ok(());
         }
-        self.is_closing |= request.reason == LogoutReason::CloseSession;
+        if request.reason == LogoutReason::CloseSession {
+            self.places.close_session();
+        }
         let mut waiting = Management {
             request: request.task_tag,
             place: here,
@@ -335,7 +279,7 @@ impl Core {
         }
         if !self.is_over(&mut waiting) {
             link.leaving = named.contains(&here);
-            self.management.push(waiting);
+            self.functions.put(waiting);
             return Ok(());
         }
         self.send_logout(link, request.task_tag, result, now, trace);
@@ -352,9 +296,8 @@ impl Core {
             Stage::Aborted => true,
             _ => false,
         };
-        let tasks = self.tasks.iter();
-        let tasks = tasks.filter(|(_, task)| places.contains(&task.place) && lands(task));
-        tasks.map(|(tag, _)| *tag).collect()
+        let wanted = |task: &Task| places.contains(&task.place()) && lands(task);
+        self.tasks.tags(wanted)
     }
 
     /// Logs out the connection at `place`; the one at `own`, which the request came on, is closed
@@ -367,19 +310,18 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) {
-        let Place { cid, lost, .. } = self.places[place];
         if for_recovery {
             // §11.14: what was not its turn yet is discarded, the rest is suspended.
             self.discard_held(place);
-            self.places[place].farewell = Farewell::ForRecovery;
+            self.places.say_farewell(place, Farewell::ForRecovery);
         } else {
             // §11.14: "the target MUST terminate all pending commands … on that connection or
             // session", before it says so.
             self.end_tasks_of(place, now, trace);
-            self.places[place].farewell = Farewell::Closed;
+            self.places.say_farewell(place, Farewell::Closed);
         }
-        if place != own && (cid.is_some() || lost.is_some() && !for_recovery) {
-            self.ends.push_back((place, Close::LoggedOut));
+        if place != own {
+            self.places.end_logged_out(place, for_recovery);
         }
     }
 }

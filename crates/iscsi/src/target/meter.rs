@@ -3,10 +3,11 @@
 
 use wansan_trace::Instant;
 
-use super::session::{Core, Session};
+use super::order::CommandOrder;
+use super::session::Session;
 use super::task::{Repeat, Task};
 use crate::scsi::{Identity, StoreOperation};
-use crate::wire::{Lun, ScsiStatus};
+use crate::wire::ScsiStatus;
 
 /// How many latencies lie in which range, each range twice as long as the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,13 +153,29 @@ pub struct ConnectionMeter {
     pub rejects: u64,
 }
 
-impl Core {
+/// The meters of a session.
+#[derive(Debug)]
+pub(super) struct Meters {
+    pub(super) session: SessionMeter,
+    /// By the units' places in the device.
+    units: Vec<UnitMeter>,
+}
+
+impl Meters {
+    /// Those of a session with a device of so many units.
+    pub(super) fn of(units: usize) -> Self {
+        Meters {
+            session: SessionMeter::default(),
+            units: vec![UnitMeter::default(); units],
+        }
+    }
+
     /// Counts a command that has ended, unless it is only answered again.
-    pub(super) fn count(&mut self, task: &Task, status: ScsiStatus, now: Instant) {
+    pub(super) fn count_ended(&mut self, task: &Task, status: ScsiStatus, now: Instant) {
         if !matches!(task.repeat, Repeat::No) {
             return;
         }
-        let Some(unit) = self.unit_meters.get_mut(task.unit) else {
+        let Some(unit) = self.units.get_mut(task.unit) else {
             return;
         };
         let meter = match task.operation {
@@ -177,30 +194,30 @@ impl Core {
             .count(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Counts a command that was answered as soon as it came.
-    pub(super) fn count_at_once(&mut self, lun: Lun, status: ScsiStatus) {
-        let unit = self.config.device.place(lun);
-        let Some(unit) = unit.and_then(|unit| self.unit_meters.get_mut(unit)) else {
+    /// Counts a command for that unit, if there is one, that was answered as soon as it came.
+    pub(super) fn count_at_once(&mut self, unit: Option<usize>, status: ScsiStatus) {
+        let Some(unit) = unit.and_then(|unit| self.units.get_mut(unit)) else {
             return;
         };
         unit.others.errors += u64::from(status != ScsiStatus::Good);
         unit.others.latency.count(0);
     }
 
-    /// Counts a command whose turn has come; its slot, if it needs one, is taken.
-    pub(super) fn count_delivered(&mut self, immediate: bool) {
-        let meter = &mut self.meter;
+    /// Counts a command whose turn has come, the last of so many tasks; its slot, if it needs one,
+    /// is taken.
+    pub(super) fn count_delivered(&mut self, immediate: bool, tasks: usize, order: &CommandOrder) {
+        let meter = &mut self.session;
         meter.commands += 1;
-        meter.tasks_max = meter.tasks_max.max(self.tasks.len() + 1);
-        meter.window_used_max = meter.window_used_max.max(self.window.in_hand());
-        meter.window_stalls += u64::from(!immediate && self.window.is_closed());
+        meter.tasks_max = meter.tasks_max.max(tasks);
+        meter.window_used_max = meter.window_used_max.max(order.in_hand());
+        meter.window_stalls += u64::from(!immediate && order.is_closed());
     }
 
     /// Counts a command that has to wait for one before it.
-    pub(super) fn count_held(&mut self) {
-        let meter = &mut self.meter;
-        meter.held_commands_max = meter.held_commands_max.max(self.held.len());
-        meter.held_bytes_max = meter.held_bytes_max.max(self.held_load.data_bytes);
+    pub(super) fn count_held(&mut self, order: &CommandOrder) {
+        let meter = &mut self.session;
+        meter.held_commands_max = meter.held_commands_max.max(order.held());
+        meter.held_bytes_max = meter.held_bytes_max.max(order.held_bytes());
     }
 }
 
@@ -208,12 +225,13 @@ impl Session {
     /// What it has done.
     #[must_use]
     pub fn meter(&self) -> SessionMeter {
-        self.core.meter
+        self.core.meters.session
     }
 
     /// What it has done at each logical unit.
     pub fn unit_meters(&self) -> impl Iterator<Item = (&Identity, &UnitMeter)> {
         let units = self.core.config.device.units().iter();
-        units.map(|unit| &unit.identity).zip(&self.core.unit_meters)
+        let identities = units.map(|unit| &unit.identity);
+        identities.zip(&self.core.meters.units)
     }
 }

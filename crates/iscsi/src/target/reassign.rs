@@ -24,8 +24,8 @@ impl Core {
         if result != TaskManagementResult::Complete {
             return;
         }
-        self.meter.reassigned_tasks += 1;
-        if self.tasks.contains_key(&request.referenced_task_tag) {
+        self.meters.session.reassigned_tasks += 1;
+        if self.tasks.contains(request.referenced_task_tag) {
             self.move_active(place, link, request, now, trace);
         } else {
             self.move_answered(place, link, request, now, trace);
@@ -35,15 +35,13 @@ impl Core {
     /// Whether there is such a task and its connection is gone.
     fn may_move(&self, request: &TaskManagementRequest) -> TaskManagementResult {
         let tag = request.referenced_task_tag;
-        let active = self.tasks.get(&tag);
+        let active = self.tasks.get(tag);
         let active = active.filter(|task| !matches!(task.stage, Stage::Aborted));
-        let answered = self.answered.get(&tag).map(|answered| &answered.task);
+        let answered = self.recovery.get(tag).map(|answered| &answered.task);
         match active.or(answered) {
-            _ if self.parameters.error_recovery_level < 2 => {
-                TaskManagementResult::ReassignNotSupported
-            }
+            _ if !self.recovery.keeps_tasks() => TaskManagementResult::ReassignNotSupported,
             None => TaskManagementResult::TaskDoesNotExist,
-            Some(task) if self.places[task.place].lost.is_none() => {
+            Some(task) if !self.places.is_lost(task.place()) => {
                 TaskManagementResult::TaskStillAllegiant
             }
             Some(_) => TaskManagementResult::Complete,
@@ -60,13 +58,10 @@ impl Core {
     ) {
         let tag = request.referenced_task_tag;
         let relaid = self.layout(link);
-        let Some(task) = self.tasks.get_mut(&tag) else {
+        self.tasks.reassign(tag, place, link.id);
+        let Some(task) = self.tasks.get_mut(tag) else {
             return;
         };
-        self.places[task.place].at_store_bytes -= task.at_store_bytes;
-        self.places[place].at_store_bytes += task.at_store_bytes;
-        task.place = place;
-        task.connection = link.id;
         let (reads, moved_bytes) = (task.reads(), task.moved_bytes);
         let layout = task.layout;
         match &mut task.stage {
@@ -99,12 +94,11 @@ impl Core {
         trace: &mut Recorder,
     ) {
         let relaid = self.layout(link);
-        let Some(mut answered) = self.answered.remove(&request.referenced_task_tag) else {
+        let Some(mut answered) = self.recovery.take(request.referenced_task_tag) else {
             return;
         };
         let task = &mut answered.task;
-        task.place = place;
-        task.connection = link.id;
+        task.reassign(place, link.id);
         let exp_data_sn = request.exp_data_sn.min(answered.told.data_pdus);
         let bytes = match answered.data.len() {
             0 => task.moved_bytes,

@@ -30,9 +30,10 @@ impl Core {
         }
         let data_out = DataOut::parse(bhs)?;
         let tag = data_out.task_tag;
-        let task = self.tasks.get_mut(&tag);
-        let Some(task) = task.filter(|task| task.place == place) else {
-            return self.hold_data_out(place, tag, bhs, None);
+        let task = self.tasks.get_mut(tag);
+        let Some(task) = task.filter(|task| task.place() == place) else {
+            let share = &mut self.share;
+            return self.order.hold_data_out(place, tag, bhs, None, share);
         };
         match &mut task.stage {
             Stage::Collecting(collecting) => {
@@ -57,8 +58,8 @@ impl Core {
         trace: &mut Recorder,
     ) -> Result<(), Close> {
         let snack = match Snack::parse(bhs) {
-            Ok(snack) if self.recovers() => snack,
-            Err(error) if self.recovers() => {
+            Ok(snack) if self.recovery.resends() => snack,
+            Err(error) if self.recovery.resends() => {
                 self.reject(link, RejectReason::InvalidPduField, bhs, now, trace);
                 return Err(error.into());
             }
@@ -105,8 +106,8 @@ impl Core {
     }
 
     fn update_window(&self, bhs: &mut Bhs) {
-        bhs[28..32].copy_from_slice(&self.window.exp_cmd_sn().0.to_be_bytes());
-        bhs[32..36].copy_from_slice(&self.window.max_cmd_sn().0.to_be_bytes());
+        bhs[28..32].copy_from_slice(&self.order.exp_cmd_sn().0.to_be_bytes());
+        bhs[32..36].copy_from_slice(&self.order.max_cmd_sn().0.to_be_bytes());
     }
 
     /// Data or R2T SNACK: PDUs of one task again. Says whether they can be sent.
@@ -119,8 +120,8 @@ impl Core {
     ) -> bool {
         let tag = snack.task_tag;
         let run = |pdus: u32| run_of(snack, pdus);
-        if let Some(task) = self.tasks.get_mut(&tag) {
-            if task.connection != link.id {
+        if let Some(task) = self.tasks.get_mut(tag) {
+            if task.connection() != link.id {
                 return false;
             }
             return match &mut task.stage {
@@ -139,7 +140,7 @@ impl Core {
                         .iter()
                         .filter(|asked| run.contains(&asked.r2t_sn))
                     {
-                        let r2t = asked.r2t(task.lun, tag, link.stat_sn, &self.window);
+                        let r2t = asked.r2t(task.lun, tag, link.stat_sn, self.order.announced());
                         let mut bhs = [0; BHS_BYTES];
                         r2t.emit(&mut bhs);
                         link.push(&bhs, &[], now, trace);
@@ -149,12 +150,12 @@ impl Core {
                 Stage::Refused(_) | Stage::Aborted | Stage::Fenced(_) => false,
             };
         }
-        let Some(answered) = self.answered.get(&tag) else {
+        let Some(answered) = self.recovery.get(tag) else {
             return false;
         };
         let first_sn = answered.task.layout.first_sn;
         let run = run(answered.told.data_pdus).filter(|run| first_sn <= run.start);
-        let (Some(run), true) = (run, answered.task.connection == link.id) else {
+        let (Some(run), true) = (run, answered.task.connection() == link.id) else {
             return false;
         };
         self.send_data_again(link, tag, run, now, trace)
@@ -169,18 +170,18 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) -> bool {
-        let Some(answered) = self.answered.remove(&tag) else {
+        let Some(answered) = self.recovery.take(tag) else {
             return false;
         };
         if answered.data.is_empty() {
             if !answered.task.reads() {
-                self.answered.insert(tag, answered);
+                self.recovery.put(answered);
                 return false;
             }
             let told = answered.told;
-            self.revive(tag, answered, Repeat::Data(Box::new(told)));
+            self.revive(answered, Repeat::Data(Box::new(told)));
             if let Some(Stage::Ready(progress)) =
-                self.tasks.get_mut(&tag).map(|task| &mut task.stage)
+                self.tasks.get_mut(tag).map(|task| &mut task.stage)
             {
                 progress.ask_again(run);
                 link.ready.push_back(tag);
@@ -188,7 +189,7 @@ impl Core {
         } else {
             let stream = DataInStream::of_bytes(&answered.task, &answered.data);
             self.send_data(link, &stream, &answered.data, run, now, trace);
-            self.answered.insert(tag, answered);
+            self.recovery.put(answered);
         }
         true
     }
@@ -204,17 +205,17 @@ impl Core {
     ) -> bool {
         let tag = snack.task_tag;
         let layout = self.layout(link);
-        if let Some(answered) = self.answered.remove(&tag) {
-            let is_own = answered.task.connection == link.id;
+        if let Some(answered) = self.recovery.take(tag) {
+            let is_own = answered.task.connection() == link.id;
             if !is_own || answered.data.is_empty() && !answered.task.reads() {
-                self.answered.insert(tag, answered);
+                self.recovery.put(answered);
                 return false;
             }
             self.answer_again(link, answered, layout, snack.transfer_tag, now, trace);
             return true;
         }
-        let task = self.tasks.get_mut(&tag);
-        let Some(task) = task.filter(|task| task.connection == link.id && task.reads()) else {
+        let task = self.tasks.get_mut(tag);
+        let Some(task) = task.filter(|task| task.connection() == link.id && task.reads()) else {
             return false;
         };
         task.snack_tag = snack.transfer_tag;
@@ -241,7 +242,7 @@ impl Core {
         task.snack_tag = snack_tag;
         task.layout = layout;
         if data.is_empty() && task.reads() && layout.first_bytes < task.moved_bytes {
-            self.revive(tag, Answered { task, told, data }, Repeat::All);
+            self.revive(Answered { task, told, data }, Repeat::All);
             self.read_from(tag, layout);
             link.ready.push_back(tag);
             return;
@@ -258,7 +259,7 @@ impl Core {
 
     /// Lets an active read go on from the first PDU of `layout`.
     pub(super) fn read_from(&mut self, tag: TaskTag, layout: Layout) {
-        let Some(task) = self.tasks.get_mut(&tag) else {
+        let Some(task) = self.tasks.get_mut(tag) else {
             return;
         };
         task.layout = layout;
@@ -274,22 +275,11 @@ impl Core {
 
     /// The store has answered a read that is to begin anew.
     pub(super) fn restart(&mut self, tag: TaskTag) {
-        if let Some(task) = self.tasks.get_mut(&tag)
+        if let Some(task) = self.tasks.get_mut(tag)
             && let Stage::AtStore(progress) = &mut task.stage
         {
             progress.begin_at(&task.layout);
-            self.set_aside(tag);
-        }
-    }
-
-    /// The store's answer is of no use: the read is where it was before it was asked.
-    pub(super) fn set_aside(&mut self, tag: TaskTag) {
-        let Some(task) = self.tasks.get_mut(&tag) else {
-            return;
-        };
-        self.places[task.place].at_store_bytes -= std::mem::take(&mut task.at_store_bytes);
-        if let Stage::AtStore(progress) = &mut task.stage {
-            task.stage = Stage::Ready(std::mem::take(progress));
+            self.tasks.set_aside(tag);
         }
     }
 }

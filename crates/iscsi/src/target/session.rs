@@ -1,24 +1,22 @@
 //! A session at the target: command window, tasks, and what its stores are to do.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use wansan_trace::{Instant, Recorder, SessionId, TaskTag};
 
-use super::answered::Answered;
+use super::answered::Recovery;
 use super::connection::{Connection, Link};
-use super::error::Close;
-use super::hold::HoldQueue;
-use super::incoming::{Held, HeldLoad};
-use super::management::Management;
-use super::membership::Place;
+use super::gate::StoreGate;
+use super::grants::Grants;
+use super::management::Functions;
 use super::memory::{Memory, Share};
-use super::meter::{SessionMeter, UnitMeter};
-use super::task::{TagHash, Tasks};
-use super::window::CommandWindow;
+use super::meter::Meters;
+use super::order::CommandOrder;
+use super::places::Places;
+use super::task::Tasks;
 use crate::keys::SessionParameters;
 use crate::login::AnnouncedWindow;
-use crate::scsi::{Fence, InitiatorPort, Nexus, Remains, TargetDevice};
+use crate::scsi::{InitiatorPort, Nexus, Remains, TargetDevice};
 use crate::sequence::Sn;
 use crate::text::send_targets::TargetRecord;
 
@@ -51,10 +49,6 @@ impl SessionConfig {
         self.command_window.min(bound).max(1)
     }
 }
-
-/// Bound on the bytes of solicited data that one session may have under way or in hand, so that a
-/// few large writes cannot take all memory. One task is always let through, however large.
-pub(super) const SOLICITED_BYTES: u32 = 64 * 1024 * 1024;
 
 /// The usual bound on the bytes of unsolicited data of one session.
 pub const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
@@ -97,7 +91,8 @@ pub struct Session {
 }
 
 /// The session apart from its connections, so that a PDU in a connection's buffer can be handled
-/// while it is borrowed.
+/// while it is borrowed. Each owner among its fields keeps its own invariants; what an event means
+/// for several of them is decided here.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) id: SessionId,
@@ -108,37 +103,17 @@ pub(super) struct Core {
     pub(super) parameters: SessionParameters,
     pub(super) config: SessionConfig,
     pub(super) nexus: Nexus,
-    pub(super) window: CommandWindow,
     pub(super) share: Share,
-    pub(super) held: HoldQueue<Held>,
-    /// What is in `held`.
-    pub(super) held_load: HeldLoad,
+    pub(super) order: CommandOrder,
     pub(super) tasks: Tasks,
-    /// Tasks whose answers are not acknowledged; none at error recovery level 0.
-    pub(super) answered: HashMap<TaskTag, Answered, TagHash>,
-    pub(super) next_transfer_tag: u32,
-    pub(super) solicited_bytes: u32,
-    /// The places of connections, taken or free.
-    pub(super) places: Vec<Place>,
-    /// Tasks of connections that have left which are still at a store: until it has answered,
-    /// nothing new is asked of the stores, as the initiator may repeat what it thinks lost and
-    /// an old write must not land after a new one.
-    pub(super) left_behind: Vec<TaskTag>,
-    /// What older sessions of the initiator have at stores: until that is over, nothing is asked of
-    /// the stores.
-    pub(super) predecessors: Option<Fence>,
+    pub(super) grants: Grants,
+    pub(super) gate: StoreGate,
     /// Tasks that wait for a fence.
     pub(super) fenced: Vec<TaskTag>,
-    /// The initiator has logged the session out: connections that join it are closed.
-    pub(super) is_closing: bool,
-    /// Connections that are to be closed.
-    pub(super) ends: VecDeque<(usize, Close)>,
-    /// Writes that wait for room in the bound on solicited data, oldest first.
-    pub(super) waiting_for_grant: VecDeque<TaskTag>,
-    pub(super) management: Vec<Management>,
-    pub(super) meter: SessionMeter,
-    /// By the units' places in the device.
-    pub(super) unit_meters: Vec<UnitMeter>,
+    pub(super) functions: Functions,
+    pub(super) recovery: Recovery,
+    pub(super) places: Places,
+    pub(super) meters: Meters,
 }
 
 impl Session {
@@ -157,10 +132,10 @@ impl Session {
     ) -> Self {
         let window = config.window(&parameters);
         let mut nexus = config.device.nexus(initiator);
-        let mut predecessors = nexus.take_fence();
-        let predecessors = (!predecessors.is_down()).then_some(predecessors);
+        let gate = StoreGate::behind(nexus.take_fence());
         let share = Share::of(&config.memory);
-        let unit_meters = vec![UnitMeter::default(); config.device.units().len()];
+        let order = CommandOrder::new(cmd_sn, window, config.unsolicited_bytes, &parameters);
+        let meters = Meters::of(config.device.units().len());
         let mut session = Session {
             core: Core {
                 id,
@@ -169,24 +144,16 @@ impl Session {
                 parameters,
                 config,
                 nexus,
-                window: CommandWindow::new(cmd_sn, window),
                 share,
-                held: HoldQueue::default(),
-                held_load: HeldLoad::default(),
+                order,
                 tasks: Tasks::default(),
-                answered: HashMap::default(),
-                next_transfer_tag: 0,
-                solicited_bytes: 0,
-                places: Vec::new(),
-                left_behind: Vec::new(),
-                predecessors,
+                grants: Grants::default(),
+                gate,
                 fenced: Vec::new(),
-                is_closing: false,
-                ends: VecDeque::new(),
-                waiting_for_grant: VecDeque::new(),
-                management: Vec::new(),
-                meter: SessionMeter::default(),
-                unit_meters,
+                functions: Functions::default(),
+                recovery: Recovery::new(parameters.error_recovery_level),
+                places: Places::default(),
+                meters,
             },
             connections: Vec::new(),
         };
@@ -221,7 +188,7 @@ impl Session {
     /// names go on.
     pub fn review(&mut self, now: Instant, trace: &mut Recorder) {
         self.refresh(now, trace);
-        self.core.predecessors.take_if(|fence| fence.is_down());
+        self.core.gate.review();
         self.pass_fences(now, trace);
         self.management_done(now, trace);
     }
@@ -241,7 +208,7 @@ impl Session {
     /// ExpCmdSN and MaxCmdSN as they are now, for the login of another connection to announce.
     #[must_use]
     pub fn window(&self) -> AnnouncedWindow {
-        self.core.window.announced()
+        self.core.order.announced()
     }
 
     /// Handles what has come on the connection at `place`, as far as its answers have room.
@@ -263,13 +230,13 @@ impl Session {
             };
             self.core.end_after(place, link, handled);
             self.deliver_held(now, trace);
-            if !self.core.management.is_empty() {
+            if !self.core.functions.is_empty() {
                 self.management_done(now, trace);
             }
             // Tasks that were aborted or broke off have given room back.
             self.grant_waiting(now, trace);
             if let Some(link) = link_at(&mut self.connections, place) {
-                let at_store_bytes = self.core.places[place].at_store_bytes;
+                let at_store_bytes = self.core.tasks.at_store_bytes(place);
                 link.settle(&mut self.core.share, at_store_bytes);
             }
         }
@@ -279,7 +246,7 @@ impl Session {
     fn deliver_held(&mut self, now: Instant, trace: &mut Recorder) {
         while let Some(held) = self.core.take_held() {
             let Some(link) = link_at(&mut self.connections, held.place) else {
-                self.core.release(true);
+                self.core.order.release(true);
                 continue;
             };
             let handled = self.core.deliver_with_data(link, &held, now, trace);
@@ -289,11 +256,11 @@ impl Session {
 
     /// Gives back memory that is not in use now.
     pub fn rest(&mut self) {
-        let places = self.core.places.iter();
-        for (connection, place) in self.connections.iter_mut().zip(places) {
+        for (place, connection) in self.connections.iter_mut().enumerate() {
             if let Some(Connection { link, .. }) = connection {
                 link.transmitter.shrink();
-                link.settle(&mut self.core.share, place.at_store_bytes);
+                let at_store_bytes = self.core.tasks.at_store_bytes(place);
+                link.settle(&mut self.core.share, at_store_bytes);
             }
         }
     }
@@ -317,8 +284,8 @@ impl Core {
     /// Whether the stores may be given work of the connection at `place` now: not once it is logged
     /// out, as its tasks are suspended then (RFC 7143 §11.14).
     pub(super) fn asks_stores(&self, place: usize) -> bool {
-        let is_free = self.predecessors.is_none() && self.left_behind.is_empty();
-        is_free && !self.nexus.is_replaced() && !self.places[place].is_leaving()
+        let is_free = self.gate.is_open() && !self.nexus.is_replaced();
+        is_free && !self.places.is_leaving(place)
     }
 }
 

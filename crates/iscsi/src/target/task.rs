@@ -1,15 +1,21 @@
 //! The target's tasks.
 
+mod table;
+
 use core::ops::Range;
 use std::collections::VecDeque;
 
 use wansan_trace::{ConnectionId, Instant, TaskTag};
 
+pub(super) use table::{TagHash, Tasks};
+
 use super::answered::Told;
+use super::connection::Link;
+use super::data_in::Segment;
 use super::layout::Layout;
 use crate::scsi::{Answer, Fence, MediumOperation, Sense, StoreOperation, Ticket};
 use crate::sequence::Sn;
-use crate::wire::{Lun, ScsiStatus};
+use crate::wire::{Lun, ScsiCommand, ScsiStatus};
 
 /// One task between its command and its answer.
 ///
@@ -21,8 +27,8 @@ pub(super) struct Task {
     pub(super) lun: Lun,
     /// The place of its connection in the session: data and status stay with it (RFC 7143
     /// §4.2.2.1, connection allegiance).
-    pub(super) place: usize,
-    pub(super) connection: ConnectionId,
+    place: usize,
+    connection: ConnectionId,
     pub(super) cmd_sn: Sn,
     /// Immediate commands hold no slot of the command window.
     pub(super) holds_slot: bool,
@@ -38,8 +44,8 @@ pub(super) struct Task {
     pub(super) moved_bytes: u32,
     /// What its data takes of the session's share of memory.
     pub(super) charged_bytes: usize,
-    /// Bytes that the store has been asked for and has not given.
-    pub(super) at_store_bytes: usize,
+    /// Bytes that the store has been asked for and that have not been queued for sending.
+    at_store_bytes: usize,
     /// How its Data-In is cut up.
     pub(super) layout: Layout,
     /// SNACK Tag of the last R-Data SNACK for it, else 0 (RFC 7143 §11.4.10).
@@ -62,6 +68,76 @@ pub(super) enum Repeat {
 }
 
 impl Task {
+    pub(super) fn new(
+        place: usize,
+        link: &Link,
+        command: &ScsiCommand,
+        (unit, operation): (usize, StoreOperation),
+        moved_bytes: u32,
+        layout: Layout,
+        now: Instant,
+    ) -> Task {
+        Task {
+            tag: command.task_tag,
+            lun: command.lun,
+            place,
+            connection: link.id,
+            cmd_sn: command.cmd_sn,
+            holds_slot: !command.immediate,
+            expected_bytes: command.expected_data_transfer_length,
+            takes_data: command.read,
+            began: now,
+            unit,
+            operation,
+            moved_bytes,
+            charged_bytes: 0,
+            at_store_bytes: 0,
+            layout,
+            snack_tag: 0,
+            repeat: Repeat::No,
+            ticket: None,
+            stage: Stage::Ready(Progress::default()),
+        }
+    }
+
+    /// The place of its connection.
+    pub(super) fn place(&self) -> usize {
+        self.place
+    }
+
+    /// Its connection.
+    pub(super) fn connection(&self) -> ConnectionId {
+        self.connection
+    }
+
+    /// Moves a task that no store works on to the connection `id` at `place`.
+    pub(super) fn reassign(&mut self, place: usize, id: ConnectionId) {
+        self.place = place;
+        self.connection = id;
+    }
+
+    /// Bytes that the store has been asked for and that have not been queued for sending.
+    pub(super) fn at_store_bytes(&self) -> usize {
+        self.at_store_bytes
+    }
+
+    /// The next Data-In PDU, of the bytes that the store was asked for.
+    pub(super) fn next_segment(&self, progress: &Progress) -> Segment {
+        let end_bytes = progress.sent_bytes + self.at_store_bytes as u32;
+        self.layout
+            .segment(progress.data_sn, progress.sent_bytes, end_bytes)
+    }
+
+    /// Bytes granted to it out of the session's bound on solicited data.
+    pub(super) fn granted_bytes(&self) -> u32 {
+        match &self.stage {
+            Stage::Collecting(collecting) => collecting.granted_bytes,
+            Stage::Ready(progress) | Stage::AtStore(progress) => progress.granted_bytes,
+            Stage::Fenced(fenced) => fenced.progress.granted_bytes,
+            Stage::Refused(_) | Stage::Aborted => 0,
+        }
+    }
+
     /// Whether a store gives its Data-In.
     pub(super) fn reads(&self) -> bool {
         matches!(self.operation, StoreOperation::Read { .. })
@@ -311,34 +387,5 @@ impl Progress {
 
     fn detour(&self) -> Option<Detour> {
         self.again.as_deref()?.detour
-    }
-}
-
-/// The session's tasks by tag.
-pub(super) type Tasks = std::collections::HashMap<TaskTag, Task, TagHash>;
-
-/// Hashes task tags. A session has no more tasks than its command window and a few immediate
-/// ones, so a peer that chooses tags which collide slows only its own session, and only by that
-/// bound.
-pub(super) type TagHash = std::hash::BuildHasherDefault<TagHasher>;
-
-/// See [`TagHash`].
-#[derive(Debug, Default)]
-pub(super) struct TagHasher(u64);
-
-impl std::hash::Hasher for TagHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u32(u32::from(byte));
-        }
-    }
-
-    fn write_u32(&mut self, tag: u32) {
-        // Fibonacci hashing: tags that count up spread over the high bits that the table uses.
-        self.0 = (self.0 ^ u64::from(tag)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }

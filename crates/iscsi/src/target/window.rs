@@ -49,11 +49,6 @@ impl CommandWindow {
         self.max
     }
 
-    /// Both, for the next answer.
-    pub(super) fn announced(&self) -> AnnouncedWindow {
-        self.announced_after(false)
-    }
-
     /// Both, for an answer that gives a slot back if `released`.
     pub(super) fn announced_after(&self, released: bool) -> AnnouncedWindow {
         AnnouncedWindow {
@@ -68,11 +63,6 @@ impl CommandWindow {
         // One below ExpCmdSN means "closed" (§4.2.2.1).
         let open = self.expected.add(self.size.saturating_sub(in_hand)).sub(1);
         if self.max.lt(open) { open } else { self.max }
-    }
-
-    /// The window's size in commands.
-    pub(super) fn size(&self) -> u32 {
-        self.size
     }
 
     /// Slots that are taken.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::connection::Link;
-use super::data_in::{DataInStream, Segment};
+use super::data_in::DataInStream;
 use super::session::{Core, Session, link_at};
-use super::task::{Progress, Repeat, Stage, Task};
+use super::task::{Repeat, Stage, Task};
 use crate::scsi::{Answer, MediumOperation, Sense, StoreOperation};
 use crate::wire::{Residual, ScsiStatus};
 
@@ -84,16 +84,16 @@ impl Session {
                 return None;
             }
             let link = &mut self.connections.get_mut(place)?.as_mut()?.link;
-            let at_store_bytes = self.core.places[place].at_store_bytes;
+            let at_store_bytes = self.core.tasks.at_store_bytes(place);
             link.settle(&mut self.core.share, at_store_bytes);
-            let is_change = |tag| self.core.tasks.get(tag).is_some_and(Task::is_change);
+            let is_change = |tag: &TaskTag| self.core.tasks.get(*tag).is_some_and(Task::is_change);
             let goes_first = !link.is_lost() && link.ready.front().is_some_and(is_change);
             if !goes_first && !link.has_room(at_store_bytes) {
                 return None;
             }
             let tag = link.ready.pop_front()?;
             // A task that was aborted while it waited is passed over.
-            let Some(task) = self.core.tasks.get_mut(&tag) else {
+            let Some(task) = self.core.tasks.get_mut(tag) else {
                 continue;
             };
             let Stage::Ready(progress) = &mut task.stage else {
@@ -140,22 +140,21 @@ impl Session {
                             SHORT_READ_BYTES
                         });
                     }
+                    let offset_bytes = offset_bytes + u64::from(progress.sent_bytes);
+                    let len_bytes = piece as usize;
+                    self.core.tasks.ask_store(tag, progress, ticket, len_bytes);
                     if piece == 0 {
                         // Only the status is left to send.
-                        task.stage = Stage::AtStore(progress);
-                        task.ticket = Some(ticket);
                         self.core.store_asked(tag, now, trace);
                         self.core.piece_done(link, tag, now, trace);
                         continue;
                     }
-                    task.at_store_bytes = piece as usize;
-                    self.core.places[place].at_store_bytes += piece as usize;
-                    Work::Read {
+                    return Some(Work::Read {
                         task: tag,
                         unit,
-                        offset_bytes: offset_bytes + u64::from(progress.sent_bytes),
-                        len_bytes: piece as usize,
-                    }
+                        offset_bytes,
+                        len_bytes,
+                    });
                 }
                 StoreOperation::Write {
                     offset_bytes, fua, ..
@@ -188,8 +187,7 @@ impl Session {
                     }
                 }
             };
-            task.stage = Stage::AtStore(progress);
-            task.ticket = Some(ticket);
+            self.core.tasks.ask_store(tag, progress, ticket, 0);
             return Some(work);
         }
     }
@@ -209,14 +207,14 @@ impl Session {
     ) -> Option<ReadSpace<'_>> {
         self.refresh(asked, trace);
         let Session { core, connections } = self;
-        let found = core.tasks.get(&task)?;
+        let found = core.tasks.get(task)?;
         let Stage::AtStore(progress) = &found.stage else {
             return None;
         };
-        if progress.restart || found.at_store_bytes == 0 {
+        if progress.restart || found.at_store_bytes() == 0 {
             return None;
         }
-        let link = link_at(connections, found.place)?;
+        let link = link_at(connections, found.place())?;
         if link.is_lost() {
             return None;
         }
@@ -241,14 +239,14 @@ impl Session {
         self.refresh(answered, trace);
         let Session { core, connections } = self;
         core.leave_store(task);
-        let Some(found) = core.tasks.get(&task) else {
+        let Some(found) = core.tasks.get(task) else {
             return;
         };
         if let Stage::Aborted = found.stage {
             self.aborted_left_store(task, answered, trace);
             return;
         }
-        let Some(link) = link_at(connections, found.place) else {
+        let Some(link) = link_at(connections, found.place()) else {
             return;
         };
         if let Ok(Done::Read(data)) = result {
@@ -256,7 +254,7 @@ impl Session {
             return;
         }
         core.store_asked(task, asked, trace);
-        let Some(found) = core.tasks.get(&task) else {
+        let Some(found) = core.tasks.get(task) else {
             return;
         };
         if let (Err(_), Repeat::Data(told)) = (&result, &found.repeat) {
@@ -275,7 +273,7 @@ impl Session {
             }
             Ok(Done::Medium(data)) => {
                 let answer = Answer::good(data);
-                match core.tasks.get_mut(&task).and_then(Task::take_fence) {
+                match core.tasks.get_mut(task).and_then(Task::take_fence) {
                     Some(fence) => core.wait_for(task, fence, Some(answer)),
                     None => core.answer_task(link, task, &answer, answered, trace),
                 }
@@ -288,7 +286,7 @@ impl Session {
     /// Resumes work that waited for a finished task: functions, logouts, and writes that wait for
     /// room.
     fn go_on(&mut self, now: Instant, trace: &mut Recorder) {
-        if self.core.management.is_empty() {
+        if self.core.functions.is_empty() {
             self.grant_waiting(now, trace);
         } else {
             self.management_done(now, trace);
@@ -297,20 +295,11 @@ impl Session {
 
     /// The store is done with a task that was ended meanwhile: it is gone now.
     fn aborted_left_store(&mut self, task: TaskTag, answered: Instant, trace: &mut Recorder) {
-        let was_closed = self.core.window.is_closed();
+        let was_closed = self.core.order.is_closed();
         self.core.end_silently(task, answered, trace);
-        self.core.left_behind.retain(|left| *left != task);
+        self.core.gate.answered(task);
         self.management_done(answered, trace);
         self.announce_window(was_closed, answered, trace);
-    }
-}
-
-impl Task {
-    /// The next Data-In PDU, of the bytes that the store was asked for.
-    fn next_segment(&self, progress: &Progress) -> Segment {
-        let end_bytes = progress.sent_bytes + self.at_store_bytes as u32;
-        self.layout
-            .segment(progress.data_sn, progress.sent_bytes, end_bytes)
     }
 }
 
@@ -352,10 +341,10 @@ impl Core {
     ) {
         if link.is_lost() {
             // Nobody is there to take it: it is read again when the task has moved.
-            self.set_aside(tag);
+            self.tasks.set_aside(tag);
             return;
         }
-        while let Some(task) = self.tasks.get(&tag)
+        while let Some(task) = self.tasks.get(tag)
             && let Stage::AtStore(progress) = &task.stage
         {
             if progress.restart {
@@ -363,7 +352,7 @@ impl Core {
                 link.ready.push_back(tag);
                 return;
             }
-            debug_assert_eq!(data.len(), task.at_store_bytes, "all that is left is due");
+            debug_assert_eq!(data.len(), task.at_store_bytes(), "all that is left is due");
             let len_bytes = task.next_segment(progress).len_bytes as usize;
             let Some((segment, rest)) = data.split_at_checked(len_bytes) else {
                 return;
@@ -389,7 +378,7 @@ impl Core {
         trace: &mut Recorder,
     ) {
         let collapses = self.collapses();
-        let Some(task) = self.tasks.get_mut(&tag) else {
+        let Some(task) = self.tasks.get(tag) else {
             return;
         };
         let Stage::AtStore(progress) = &task.stage else {
@@ -401,17 +390,10 @@ impl Core {
         let stream = DataInStream::of_read(task, status);
         // The slot is free as soon as this PDU has its status.
         let frees_slot = stream.has_status(&segment) && task.holds_slot;
-        let window = self.window.announced_after(frees_slot);
+        let window = self.order.announced_after(frees_slot);
         stream.push_filled(&segment, link, window, answered, trace);
-        task.at_store_bytes -= segment.len_bytes as usize;
-        self.places[task.place].at_store_bytes -= segment.len_bytes as usize;
-        if let Stage::AtStore(progress) = &mut task.stage {
-            progress.sent_bytes = segment.end_bytes();
-            progress.data_sn += 1;
-        }
-        let is_whole = task.at_store_bytes == 0;
         self.store_asked(tag, asked, trace);
-        if is_whole {
+        if self.tasks.read_sent(tag, segment.len_bytes) {
             self.piece_done(link, tag, answered, trace);
         }
     }
@@ -426,7 +408,7 @@ impl Core {
     ) {
         self.leave_store(tag);
         let collapses = self.collapses();
-        let Some(task) = self.tasks.get_mut(&tag) else {
+        let Some(task) = self.tasks.get_mut(tag) else {
             return;
         };
         let Stage::AtStore(progress) = &mut task.stage else {
@@ -456,24 +438,24 @@ impl Core {
         trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
         trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Leave);
         if let Some(ended) = self.end(tag) {
-            self.count(&ended, ScsiStatus::Good, now);
+            self.meters.count_ended(&ended, ScsiStatus::Good, now);
         }
     }
 
     /// Records that the store was asked, once per task.
     fn store_asked(&mut self, tag: TaskTag, asked: Instant, trace: &mut Recorder) {
-        if let Some(task) = self.tasks.get_mut(&tag)
+        if let Some(task) = self.tasks.get_mut(tag)
             && let Stage::AtStore(progress) = &mut task.stage
             && !std::mem::replace(&mut progress.store_entered, true)
         {
-            let (id, layer) = (task.connection, Layer::Store);
+            let (id, layer) = (task.connection(), Layer::Store);
             trace.crossing(asked, self.id, id, tag, layer, Direction::Enter);
         }
     }
 
     /// The store has answered all that it was asked for a task.
     fn leave_store(&mut self, tag: TaskTag) {
-        let task = self.tasks.get_mut(&tag);
+        let task = self.tasks.get_mut(tag);
         if let Some(ticket) = task.and_then(|task| task.ticket.take()) {
             self.nexus.leave(ticket);
         }
@@ -492,7 +474,14 @@ impl Core {
             (Layer::Target, true),
         ];
         for (layer, _) in left.into_iter().filter(|(_, entered)| *entered) {
-            trace.crossing(now, self.id, task.connection, tag, layer, Direction::Leave);
+            trace.crossing(
+                now,
+                self.id,
+                task.connection(),
+                tag,
+                layer,
+                Direction::Leave,
+            );
         }
     }
 }

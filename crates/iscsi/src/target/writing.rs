@@ -6,10 +6,11 @@ use wansan_trace::{Instant, Recorder, TaskTag};
 
 use super::connection::Link;
 use super::error::Close;
-use super::session::{Core, SOLICITED_BYTES, Session, link_at};
+use super::grants::Grant;
+use super::session::{Core, Session, link_at};
 use super::task::{Asked, Collecting, Progress, Refusal, Stage, Task};
-use super::window::CommandWindow;
 use crate::keys::SessionParameters;
+use crate::login::AnnouncedWindow;
 use crate::scsi::{AdditionalSense, Sense, SenseKey, StoreOperation};
 use crate::sequence::Sn;
 use crate::wire::{BHS_BYTES, Bhs, DataOut, Lun, R2t, RESERVED_TAG, ScsiCommand};
@@ -91,10 +92,11 @@ impl Core {
     ) -> Result<(), Close> {
         let data_out = DataOut::parse(bhs)?;
         let tag = data_out.task_tag;
-        let Some(task) = self.tasks.get_mut(&tag) else {
-            return self.hold_data_out(place, tag, bhs, Some(data));
+        let Some(task) = self.tasks.get_mut(tag) else {
+            let share = &mut self.share;
+            return self.order.hold_data_out(place, tag, bhs, Some(data), share);
         };
-        if task.place != place && !matches!(task.stage, Stage::Aborted) {
+        if task.place() != place && !matches!(task.stage, Stage::Aborted) {
             // §4.2.2.1, connection allegiance.
             return Err(Close::Protocol(
                 "it sent Data-Out on another connection than the command",
@@ -132,7 +134,7 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) {
-        let Some(task) = self.tasks.get_mut(&tag) else {
+        let Some(task) = self.tasks.get_mut(tag) else {
             return;
         };
         let moved_bytes = task.moved_bytes;
@@ -157,29 +159,16 @@ impl Core {
         }
         if collecting.granted_bytes == 0 {
             let needed_bytes = moved_bytes - have_bytes;
-            // Room for the whole rest at once: a task that has begun can always end.
-            if self.solicited_bytes > 0
-                && self.solicited_bytes.saturating_add(needed_bytes) > SOLICITED_BYTES
-            {
-                if !self.waiting_for_grant.contains(&tag) {
-                    self.waiting_for_grant.push_back(tag);
-                }
-                return;
-            }
-            if !self.share.take(needed_bytes as usize) {
-                if self.solicited_bytes > 0 {
-                    // The end of another write of this session will be this one's turn.
-                    if !self.waiting_for_grant.contains(&tag) {
-                        self.waiting_for_grant.push_back(tag);
-                    }
-                } else {
+            match self.grants.ask(tag, needed_bytes, &mut self.share) {
+                Grant::Given => {}
+                Grant::Waits => return,
+                Grant::NoMemory => {
                     let refusal = Refusal::no_memory(self.tasks.len() - 1);
                     self.refuse(link, tag, &refusal, now, trace);
+                    return;
                 }
-                return;
             }
             task.charged_bytes += needed_bytes as usize;
-            self.solicited_bytes += needed_bytes;
             collecting.granted_bytes = needed_bytes;
             collecting.ask_from = have_bytes;
             collecting.data.reserve_exact(needed_bytes as usize);
@@ -189,7 +178,7 @@ impl Core {
 
     /// Sends as many R2Ts as are allowed to be outstanding, all at once.
     fn ask(&mut self, link: &mut Link, tag: TaskTag, now: Instant, trace: &mut Recorder) {
-        let Some(task) = self.tasks.get_mut(&tag) else {
+        let Some(task) = self.tasks.get_mut(tag) else {
             return;
         };
         let Stage::Collecting(collecting) = &mut task.stage else {
@@ -209,17 +198,15 @@ impl Core {
                 }
                 None => return,
             };
-            let transfer_tag = self.next_transfer_tag;
-            self.next_transfer_tag = (transfer_tag + 1) % RESERVED_TAG;
             let asked = Asked {
-                transfer_tag,
+                transfer_tag: self.grants.take_transfer_tag(),
                 next_bytes: wanted.start,
                 end_bytes: wanted.end,
                 data_sn: 0,
                 r2t_sn: collecting.r2t_sn,
                 lost: false,
             };
-            let r2t = asked.r2t(task.lun, tag, link.stat_sn, &self.window);
+            let r2t = asked.r2t(task.lun, tag, link.stat_sn, self.order.announced());
             let mut bhs = [0; BHS_BYTES];
             r2t.emit(&mut bhs);
             link.push(&bhs, &[], now, trace);
@@ -227,33 +214,25 @@ impl Core {
             collecting.r2t_sn += 1;
         }
     }
-
-    /// Gives back what a write was granted.
-    pub(super) fn return_grant(&mut self, granted_bytes: u32) {
-        self.solicited_bytes -= granted_bytes;
-    }
 }
 
 impl Session {
     /// Lets writes go on that waited for the room that others have given back.
     pub(super) fn grant_waiting(&mut self, now: Instant, trace: &mut Recorder) {
-        while let Some(&tag) = self.core.waiting_for_grant.front() {
-            let Some(place) = self.core.tasks.get(&tag).map(|task| task.place) else {
-                self.core.waiting_for_grant.pop_front();
-                continue;
-            };
-            let Some(link) = link_at(&mut self.connections, place) else {
-                self.core.waiting_for_grant.pop_front();
-                continue;
-            };
-            self.core.continue_write(link, tag, now, trace);
-            let task = self.core.tasks.get(&tag);
+        while let Some(tag) = self.core.grants.first_waiting() {
+            let place = self.core.tasks.get(tag).map(Task::place);
+            if let Some(place) = place
+                && let Some(link) = link_at(&mut self.connections, place)
+            {
+                self.core.continue_write(link, tag, now, trace);
+            }
+            let task = self.core.tasks.get(tag);
             if let Some(Stage::Collecting(collecting)) = task.map(|task| &task.stage)
                 && collecting.granted_bytes == 0
             {
                 return;
             }
-            self.core.waiting_for_grant.pop_front();
+            self.core.grants.first_is_served();
         }
     }
 }
@@ -283,15 +262,15 @@ impl Asked {
         lun: Lun,
         task_tag: TaskTag,
         stat_sn: Sn,
-        window: &CommandWindow,
+        window: AnnouncedWindow,
     ) -> R2t {
         R2t {
             lun,
             task_tag,
             transfer_tag: self.transfer_tag,
             stat_sn,
-            exp_cmd_sn: window.exp_cmd_sn(),
-            max_cmd_sn: window.max_cmd_sn(),
+            exp_cmd_sn: window.exp_cmd_sn,
+            max_cmd_sn: window.max_cmd_sn,
             r2t_sn: self.r2t_sn,
             buffer_offset: self.next_bytes,
             desired_data_transfer_length: self.end_bytes - self.next_bytes,
