@@ -19,7 +19,9 @@ mod incoming;
 mod liveness;
 mod outgoing;
 mod overlap;
+mod queue;
 mod replay;
+mod requests;
 mod retry;
 mod schedule;
 mod session;
@@ -28,6 +30,7 @@ mod split;
 mod tally;
 mod task;
 mod text;
+mod window;
 
 pub use backoff::Backoff;
 pub use connection::Connection;

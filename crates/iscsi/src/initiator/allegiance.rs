@@ -9,7 +9,8 @@ use wansan_trace::{ConnectionId, Instant, Recorder, TaskTag};
 
 use super::connection::Link;
 use super::error::SessionError;
-use super::session::{Core, Request, Session};
+use super::requests::Request;
+use super::session::{Core, Session};
 use super::task::Stage;
 use crate::wire::{LogoutResult, TaskManagementResult};
 
@@ -28,6 +29,59 @@ pub(super) struct Orphans {
     tasks: Vec<TaskTag>,
 }
 
+/// The connections that were lost and whose tasks are not all elsewhere yet. Each of their tasks
+/// belongs to one of them, until it is asked for on the heir.
+#[derive(Debug, Default)]
+pub(super) struct LostConnections {
+    orphans: Vec<Orphans>,
+}
+
+impl LostConnections {
+    /// Whether no task waits for another connection, or to be asked for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.orphans.is_empty()
+    }
+
+    /// Forgets all, as the session is lost.
+    pub(super) fn clear(&mut self) {
+        self.orphans.clear();
+    }
+
+    fn has(&self, tag: TaskTag) -> bool {
+        let mut orphans = self.orphans.iter();
+        orphans.any(|orphans| orphans.tasks.contains(&tag))
+    }
+
+    /// The target has let the tasks of that connection go.
+    fn free(&mut self, cid: ConnectionId) {
+        for orphans in &mut self.orphans {
+            orphans.is_free |= orphans.cid == cid;
+        }
+    }
+
+    /// A connection is lost: it is nobody's heir any more.
+    fn lose_heir(&mut self, lost: ConnectionId) {
+        for orphans in &mut self.orphans {
+            orphans.heir = orphans.heir.filter(|heir| *heir != lost);
+        }
+    }
+
+    /// The next task that is free to move to `heir`.
+    fn next_for(&mut self, heir: ConnectionId) -> Option<TaskTag> {
+        let mut orphans = self.orphans.iter_mut();
+        let free = orphans.find(|orphans| {
+            orphans.heir == Some(heir) && orphans.is_free && !orphans.tasks.is_empty()
+        })?;
+        Some(free.tasks.remove(0))
+    }
+
+    /// Forgets connections that have nothing left.
+    fn prune(&mut self) {
+        self.orphans
+            .retain(|orphans| !orphans.is_free || !orphans.tasks.is_empty());
+    }
+}
+
 impl Session {
     /// The connection at `place` is gone. At error recovery level 2 its tasks will move to others,
     /// and the places of those behind it count one less. Says whether that is so; otherwise nothing
@@ -38,8 +92,8 @@ impl Session {
         }
         let connection = self.connections.remove(place);
         let lost = connection.link.id;
-        let carried = &mut self.core.carried[usize::from(lost.0)];
-        carried.waited_ns += connection.link.waiting.integral_ns(now);
+        let waited_ns = connection.link.waiting.integral_ns(now);
+        self.core.carriage.gone(lost, waited_ns);
         self.core.orphan(lost);
         self.pass_on(now, trace);
         true
@@ -49,7 +103,7 @@ impl Session {
     /// the lost one with that CID out, which might take the new one for it.
     #[must_use]
     pub fn may_join(&self, cid: u16) -> bool {
-        let orphans = self.core.orphans.iter();
+        let orphans = self.core.lost.orphans.iter();
         let mut same = orphans.filter(|orphans| orphans.cid.0 == cid && !orphans.is_free);
         same.all(|orphans| orphans.heir.is_none())
     }
@@ -60,10 +114,10 @@ impl Session {
         let Session {
             core, connections, ..
         } = self;
-        for place in 0..core.orphans.len() {
+        for at in 0..core.lost.orphans.len() {
             let Orphans {
                 cid, heir, is_free, ..
-            } = core.orphans[place];
+            } = core.lost.orphans[at];
             if heir.is_some() {
                 continue;
             }
@@ -72,13 +126,13 @@ impl Session {
                 return;
             };
             let link = &mut connection.link;
-            core.orphans[place].heir = Some(link.id);
+            core.lost.orphans[at].heir = Some(link.id);
             if replaced.is_some() || is_free {
-                core.orphans[place].is_free = true;
+                core.lost.orphans[at].is_free = true;
             } else {
                 let tag = core.tasks.spare_tag();
                 let request = Request::Remove { cid, on: link.id };
-                core.requests.push((tag, request));
+                core.requests.push(tag, request);
                 core.send_request(link, tag, request, now, trace);
             }
         }
@@ -89,11 +143,6 @@ impl Session {
 }
 
 impl Core {
-    /// Whether tasks of a lost connection wait for another one, or to be asked for.
-    pub(super) fn has_orphans(&self) -> bool {
-        !self.orphans.is_empty()
-    }
-
     /// Gathers what belonged to a connection that is gone, and what had been left to it.
     fn orphan(&mut self, lost: ConnectionId) {
         let mut tasks = Vec::new();
@@ -106,35 +155,24 @@ impl Core {
         }
         // Some may have been left by an earlier connection with this CID.
         tasks.retain(|tag| {
-            let left = |orphans: &Orphans| orphans.tasks.contains(tag);
-            let asked = |(_, request): &(_, Request)| matches!(request, Request::Reassign { referenced, .. } if referenced == tag);
-            !self.orphans.iter().any(left) && !self.requests.iter().any(asked)
+            let mut asked = self.requests.reassigned();
+            !self.lost.has(*tag) && !asked.any(|(asked, _)| asked == *tag)
         });
         // In the order in which they were sent: those that never came have to come in order.
-        let before_all = self.cmd_sn.sub(1 << 31);
-        let cmd_sn = |core: &mut Core, tag| core.tasks.get_mut(tag).map(|task| task.cmd_sn);
-        tasks.sort_by_key(|&tag| cmd_sn(self, tag).map(|sn| sn.distance(before_all)));
+        let window = self.window;
+        let rank =
+            |core: &mut Core, tag| core.tasks.get_mut(tag).map(|task| window.rank(task.cmd_sn));
+        tasks.sort_by_key(|&tag| rank(self, tag));
         // Tasks whose reassignment was asked for on the lost connection are still where they were.
-        let waiting: Vec<TaskTag> = self
-            .requests
-            .iter()
-            .filter_map(|(_, request)| match request {
-                Request::Reassign { referenced, on } if *on == lost => Some(*referenced),
-                _ => None,
-            })
-            .collect();
-        self.requests.retain(|(_, request)| match request {
-            // Asked again by whoever takes over; what another connection has asked for, it gets.
-            Request::Remove { on, .. } | Request::Reassign { on, .. } => *on != lost,
-            Request::Manage { .. } | Request::Logout | Request::Ping | Request::Leave => true,
-        });
-        for orphans in &mut self.orphans {
-            orphans.heir = orphans.heir.filter(|heir| *heir != lost);
-        }
+        let asked = self.requests.reassigned();
+        let waiting = asked.filter(|(_, on)| *on == lost);
+        let waiting: Vec<TaskTag> = waiting.map(|(tag, _)| tag).collect();
+        self.requests.lose(lost);
+        self.lost.lose_heir(lost);
         for tag in waiting {
             let from = self.tasks.get_mut(tag).map(|task| task.stage);
             if let Some(Stage::Sent(cid)) = from {
-                self.orphans.push(Orphans {
+                self.lost.orphans.push(Orphans {
                     cid,
                     heir: None,
                     is_free: true,
@@ -142,7 +180,7 @@ impl Core {
                 });
             }
         }
-        self.orphans.push(Orphans {
+        self.lost.orphans.push(Orphans {
             cid: lost,
             heir: None,
             is_free: false,
@@ -162,9 +200,7 @@ impl Core {
         match result {
             // One that the target does not know has no tasks there either, which it will say.
             LogoutResult::Closed | LogoutResult::CidNotFound => {
-                for orphans in &mut self.orphans {
-                    orphans.is_free |= orphans.cid == cid;
-                }
+                self.lost.free(cid);
                 self.reassign(link, now, trace);
                 Ok(())
             }
@@ -177,21 +213,14 @@ impl Core {
 
     /// Asks for some of the tasks that are free to move to `link`, which is their heir.
     pub(super) fn reassign(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
-        let is_reassign =
-            |(_, request): &&(_, Request)| matches!(request, Request::Reassign { .. });
-        let mut under_way = self.requests.iter().filter(is_reassign).count();
-        while under_way < MAX_REASSIGNS {
-            let mut free = self.orphans.iter_mut();
-            let Some(orphans) = free.find(|orphans| {
-                orphans.heir == Some(link.id) && orphans.is_free && !orphans.tasks.is_empty()
-            }) else {
-                break;
-            };
-            let task_tag = orphans.tasks.remove(0);
+        let mut under_way = self.requests.reassigned().count();
+        while under_way < MAX_REASSIGNS
+            && let Some(task_tag) = self.lost.next_for(link.id)
+        {
             let Some(task) = self.tasks.get_mut(task_tag) else {
                 continue;
             };
-            if task.retries > 0 && self.exp_cmd_sn.le(task.cmd_sn) {
+            if task.retries > 0 && !self.window.has_received(task.cmd_sn) {
                 // The target never got this try, but may still have the answer to the one before it,
                 // under the same tag: that is not to be moved.
                 self.send_once_more(link, task_tag, now);
@@ -207,12 +236,11 @@ impl Core {
                 referenced: task_tag,
                 on: link.id,
             };
-            self.requests.push((tag, request));
+            self.requests.push(tag, request);
             self.send_request(link, tag, request, now, trace);
             under_way += 1;
         }
-        self.orphans
-            .retain(|orphans| !orphans.is_free || !orphans.tasks.is_empty());
+        self.lost.prune();
     }
 
     /// The target has answered a TASK REASSIGN.
@@ -228,7 +256,7 @@ impl Core {
             TaskManagementResult::Complete => self.hand_on(link, tag, now),
             TaskManagementResult::TaskDoesNotExist => {
                 let task = self.tasks.get_mut(tag);
-                let never_came = task.is_some_and(|task| self.exp_cmd_sn.le(task.cmd_sn));
+                let never_came = task.is_some_and(|task| !self.window.has_received(task.cmd_sn));
                 if never_came {
                     self.send_once_more(link, tag, now);
                 } else {
@@ -260,11 +288,10 @@ impl Core {
         let Some(task) = self.tasks.get_mut(tag) else {
             return;
         };
-        let bytes = task.transfer.len_bytes();
         if let Stage::Sent(from) = task.stage {
-            self.carried[usize::from(from.0)].left(bytes, now);
+            self.carriage.left(from, &task.transfer, now);
         }
-        self.carried[usize::from(link.id.0)].began(bytes, now);
+        self.carriage.began(link.id, &task.transfer, now);
         task.stage = Stage::Sent(link.id);
     }
 }

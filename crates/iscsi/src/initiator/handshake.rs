@@ -5,6 +5,7 @@ use wansan_trace::{ConnectionId, SessionId, TaskTag};
 use super::connection::Connection;
 use super::error::AdmitError;
 use super::session::{Begun, Core, Session};
+use super::window::CommandWindow;
 use crate::keys::{SessionParameters, Wanted};
 use crate::login::chap::InitiatorChap;
 use crate::login::{Established, InitiatorLogin, InitiatorLoginError, InitiatorSettings, Next};
@@ -118,7 +119,7 @@ impl Handshake {
         session: &Core,
     ) -> Result<Self, HandshakeError> {
         let joins = Some((session.tsih, session.parameters));
-        Handshake::of(login, cid, session.cmd_sn, joins, REACHES_BACK)
+        Handshake::of(login, cid, session.window.cmd_sn(), joins, REACHES_BACK)
     }
 
     /// Begins the login of the first connection, with `cid`, of a session that takes the place of
@@ -254,9 +255,7 @@ impl Handshake {
             id,
             tsih: established.tsih,
             parameters: established.session,
-            cmd_sn: Sn(1),
-            exp_cmd_sn: established.exp_cmd_sn,
-            max_cmd_sn: established.max_cmd_sn,
+            window: CommandWindow::new(Sn(1), established.exp_cmd_sn, established.max_cmd_sn),
         };
         Ok((begun, self.connection(id, &established)))
     }
@@ -270,7 +269,8 @@ impl Handshake {
             let tsih = established.tsih;
             return Err(AdmitError::OtherSession { tsih });
         }
-        session.take_window((established.exp_cmd_sn, established.max_cmd_sn));
+        let announced = (established.exp_cmd_sn, established.max_cmd_sn);
+        session.window.update(announced);
         Ok(self.connection(session.id, &established))
     }
 

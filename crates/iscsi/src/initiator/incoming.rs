@@ -5,10 +5,10 @@ use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::connection::{Leaving, Link, Pong};
 use super::error::SessionError;
-use super::session::{Core, Event, Request};
+use super::requests::Request;
+use super::session::{Core, Event};
 use super::task::{Answer, Burst, Completion, Stage, Task, TaskError, Transfer};
 use crate::record::pdu_record;
-use crate::sequence::Sn;
 use crate::wire::{
     AsyncEvent, AsyncMessage, BHS_BYTES, DataIn, LogoutResponse, NopIn, Opcode, Pdu, R2t,
     RESERVED_TAG, RESERVED_TASK_TAG, Reject, RejectReason, Residual, ResponseCode, ScsiResponse,
@@ -39,7 +39,7 @@ impl Core {
                 pdu.stream_offset,
             ));
         }
-        self.take_window(pdu.command_window());
+        self.window.update(pdu.command_window());
         match pdu.opcode() {
             Opcode::DataIn => self.data_in(link, pdu, first_byte, now, trace),
             Opcode::ScsiResponse => self.scsi_response(link, pdu, first_byte, now, trace),
@@ -57,7 +57,7 @@ impl Core {
                 if !link.take_status(response.stat_sn)? {
                     return Ok(());
                 }
-                match self.take_request(response.task_tag) {
+                match self.requests.take(response.task_tag) {
                     Some(Request::Logout) => self.events.push_back(Event::LoggedOut),
                     Some(Request::Leave) => {
                         let event = AsyncEvent::LogoutRequest.to_wire();
@@ -74,20 +74,6 @@ impl Core {
             Opcode::Reject => self.reject(link, pdu, now, trace),
             Opcode::AsyncMessage => self.async_message(link, &AsyncMessage::parse(pdu.bhs)?),
             other => Err(SessionError::UnexpectedOpcode(other.to_wire())),
-        }
-    }
-
-    /// Takes over ExpCmdSN and MaxCmdSN as RFC 7143 §4.2.2.1 says: never backwards, and neither
-    /// when they contradict each other.
-    pub(super) fn take_window(&mut self, (exp_cmd_sn, max_cmd_sn): (Sn, Sn)) {
-        if max_cmd_sn.lt(exp_cmd_sn.sub(1)) {
-            return;
-        }
-        if self.exp_cmd_sn.lt(exp_cmd_sn) {
-            self.exp_cmd_sn = exp_cmd_sn;
-        }
-        if self.max_cmd_sn.lt(max_cmd_sn) {
-            self.max_cmd_sn = max_cmd_sn;
         }
     }
 
@@ -244,12 +230,7 @@ impl Core {
         let id = match task.stage {
             Stage::Queued | Stage::Withheld => ConnectionId(0),
             Stage::Sent(id) => {
-                self.awaited_bytes -= task.transfer.awaited_bytes();
-                let bytes = task.transfer.len_bytes();
-                let carried = &mut self.carried[usize::from(id.0)];
-                carried.left(bytes, now);
-                carried.commands += 1;
-                carried.bytes += u64::from(bytes);
+                self.carriage.done(id, &task.transfer, now);
                 trace.crossing(now, self.id, id, tag, Layer::Window, Direction::Leave);
                 id
             }
@@ -331,7 +312,7 @@ impl Core {
                 return Ok(());
             }
             link.liveness.answered(nop.task_tag, now);
-            if self.take_request(nop.task_tag) == Some(Request::Ping) {
+            if self.requests.take(nop.task_tag) == Some(Request::Ping) {
                 self.events.push_back(Event::Pong {
                     request: nop.task_tag,
                 });
@@ -357,14 +338,6 @@ impl Core {
         Ok(())
     }
 
-    fn take_request(&mut self, tag: TaskTag) -> Option<Request> {
-        let place = self
-            .requests
-            .iter()
-            .position(|(waiting, _)| *waiting == tag)?;
-        Some(self.requests.swap_remove(place).1)
-    }
-
     /// A task management function was answered: ends the tasks that it ended (§11.6.1).
     fn managed(
         &mut self,
@@ -373,7 +346,7 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) -> Result<(), SessionError> {
-        let Some(request) = self.take_request(response.task_tag) else {
+        let Some(request) = self.requests.take(response.task_tag) else {
             return Ok(());
         };
         if let Request::Reassign { referenced, .. } = request {
@@ -415,7 +388,7 @@ impl Core {
         }
         if let Some(tag) = pdu.data.get(16..20) {
             let tag = TaskTag(u32::from_be_bytes([tag[0], tag[1], tag[2], tag[3]]));
-            self.take_request(tag);
+            self.requests.take(tag);
             if self.asking.take_if(|(asked, _)| *asked == tag).is_some() {
                 self.events.push_back(Event::Targets(Vec::new()));
             }

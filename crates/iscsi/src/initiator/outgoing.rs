@@ -3,7 +3,8 @@
 use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::connection::{Leaving, Link, Pong};
-use super::session::{Core, Request};
+use super::requests::Request;
+use super::session::Core;
 use super::task::{Burst, Stage, Transfer};
 use crate::wire::{
     BHS_BYTES, DataOut, LogoutReason, LogoutRequest, NopOut, RESERVED_TAG, RESERVED_TASK_TAG,
@@ -28,24 +29,22 @@ impl Core {
 
     /// Whether there is a command that the window lets through.
     pub(super) fn may_send_command(&self) -> bool {
-        self.cmd_sn.le(self.max_cmd_sn) && !self.queue.is_empty()
+        self.window.is_open() && !self.queue.is_empty()
     }
 
     /// Sends the oldest queued command, which [`Core::may_send_command`].
     pub(super) fn send_command(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
-        let Some(tag) = self.queue.pop_front() else {
+        let Some(tag) = self.queue.pop() else {
             return;
         };
         let Some(task) = self.tasks.get_mut(tag) else {
             return; // Aborted while it was queued.
         };
         task.stage = Stage::Sent(link.id);
-        task.cmd_sn = self.cmd_sn;
-        self.cmd_sn = self.cmd_sn.next();
+        task.cmd_sn = self.window.take();
         trace.crossing(now, self.id, link.id, tag, Layer::Window, Direction::Enter);
 
-        self.awaited_bytes += task.transfer.awaited_bytes();
-        self.carried[usize::from(link.id.0)].began(task.transfer.len_bytes(), now);
+        self.carriage.began(link.id, &task.transfer, now);
         self.put_command(link, tag, now, trace);
         link.command_queued(tag, now);
     }
@@ -141,7 +140,7 @@ impl Core {
             lun: pong.lun,
             task_tag: RESERVED_TASK_TAG,
             transfer_tag: pong.transfer_tag,
-            cmd_sn: self.cmd_sn,
+            cmd_sn: self.window.cmd_sn(),
             exp_stat_sn: link.exp_stat_sn,
         };
         let mut bhs = [0; BHS_BYTES];
@@ -152,11 +151,11 @@ impl Core {
     /// Logs a connection out that the target wants to be rid of, once, when it has no commands left
     /// (RFC 7143 §11.9.1).
     pub(super) fn leave(&mut self, link: &mut Link, now: Instant, trace: &mut Recorder) {
-        let is_busy = self.carried[usize::from(link.id.0)].in_flight.count() > 0;
+        let is_busy = self.carriage.of(link.id).in_flight.count() > 0;
         if link.leaving == Leaving::Wanted && !is_busy {
             let tag = self.tasks.spare_tag();
             link.leaving = Leaving::Asked;
-            self.requests.push((tag, Request::Leave));
+            self.requests.push(tag, Request::Leave);
             self.send_request(link, tag, Request::Leave, now, trace);
         }
     }
@@ -171,7 +170,7 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) {
-        let (cmd_sn, exp_stat_sn) = (self.cmd_sn, link.exp_stat_sn);
+        let (cmd_sn, exp_stat_sn) = (self.window.cmd_sn(), link.exp_stat_sn);
         let mut bhs = [0; BHS_BYTES];
         match request {
             Request::Manage {

@@ -13,7 +13,8 @@ use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, TaskTag};
 
 use super::error::AdmitError;
 use super::handshake::{Handshake, HandshakeError, LoginSettings};
-use super::session::{Core, Event, Request, Session};
+use super::requests::Request;
+use super::session::{Core, Event, Session};
 use super::task::{Stage, TaskError};
 use crate::sequence::Sn;
 use crate::wire::TaskManagementFunction;
@@ -42,10 +43,11 @@ impl Session {
     /// [`TaskError::Unsure`].
     pub fn lose_all(&mut self, now: Instant, trace: &mut Recorder) {
         for connection in self.connections.drain(..) {
-            let carried = &mut self.core.carried[usize::from(connection.link.id.0)];
-            carried.waited_ns += connection.link.waiting.integral_ns(now);
+            let link = &connection.link;
+            let waited_ns = link.waiting.integral_ns(now);
+            self.core.carriage.gone(link.id, waited_ns);
         }
-        self.core.orphans.clear();
+        self.core.lost.clear();
         self.core.drop_requests(now, trace);
         self.core.requeue_all(now, trace);
     }
@@ -90,7 +92,7 @@ impl Session {
             core.cross(&tags, layer, Direction::Enter, now, trace);
         }
         core.recoveries += 1;
-        core.admit(connection.link.id);
+        core.carriage.admit(connection.link.id);
         self.connections.push(connection);
         Ok(())
     }
@@ -112,7 +114,7 @@ impl Core {
 
     /// Requests other than commands end with the session that they were for.
     fn drop_requests(&mut self, now: Instant, trace: &mut Recorder) {
-        for (tag, request) in std::mem::take(&mut self.requests) {
+        for (tag, request) in self.requests.take_all() {
             match request {
                 // The session that takes the place of this one begins with no tasks: whatever was
                 // to be ended is.
@@ -138,13 +140,11 @@ impl Core {
     /// Puts all tasks that have a CmdSN before those that have none, in their order.
     fn requeue_all(&mut self, now: Instant, trace: &mut Recorder) {
         let mut sent: Vec<(u32, TaskTag)> = Vec::new();
-        // Serial numbers have an order only around one of them.
-        let before_all = self.cmd_sn.sub(1 << 31);
         for tag in self.tasks.tags() {
             if let Some(task) = self.tasks.get_mut(tag)
                 && task.stage != Stage::Queued
             {
-                sent.push((task.cmd_sn.distance(before_all), tag));
+                sent.push((self.window.rank(task.cmd_sn), tag));
             }
         }
         sent.sort_unstable_by(|a, b| b.cmp(a));
@@ -159,7 +159,7 @@ impl Core {
         let task = self.tasks.get_mut(tag);
         if task.is_some_and(|task| is_repeatable(&task.cdb)) {
             self.take_back(tag, now, trace);
-            self.queue.push_front(tag);
+            self.queue.put_back(tag);
         } else {
             self.finish(tag, Err(TaskError::Unsure), now, trace);
         }
@@ -171,8 +171,7 @@ impl Core {
             return;
         };
         if let Stage::Sent(id) = task.stage {
-            self.awaited_bytes -= task.transfer.awaited_bytes();
-            self.carried[usize::from(id.0)].left(task.transfer.len_bytes(), now);
+            self.carriage.left(id, &task.transfer, now);
             trace.crossing(now, self.id, id, tag, Layer::Window, Direction::Leave);
         }
         task.stage = Stage::Queued;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use wansan_trace::{Instant, Recorder, TaskTag};
 
-use super::session::{Core, Request};
+use super::session::Core;
 use super::task::Answer;
 use crate::scsi::{Sense, SenseKey};
-use crate::wire::{ScsiStatus, TaskManagementFunction};
+use crate::wire::ScsiStatus;
 
 /// Times that one command is tried again at most.
 const MAX_RETRIES: u8 = 20;
@@ -34,7 +34,7 @@ impl Core {
     ) -> bool {
         // An ABORT TASK under way is about this try: its answer would end the next one, too, which the
         // target may yet execute.
-        if self.is_being_aborted(tag) {
+        if self.requests.abort(tag) {
             return false;
         }
         let Some(task) = self.tasks.get_mut(tag) else {
@@ -56,33 +56,11 @@ impl Core {
         task.retries += 1;
         self.take_back(tag, now, trace);
         if wait.is_zero() {
-            self.queue.push_front(tag);
+            self.queue.put_back(tag);
         } else {
-            self.delayed.push((now + wait, tag));
+            self.queue.delay(now + wait, tag);
         }
         true
-    }
-
-    fn is_being_aborted(&self, tag: TaskTag) -> bool {
-        let aborts = |request: &Request| {
-            matches!(
-                request,
-                Request::Manage {
-                    function: TaskManagementFunction::AbortTask,
-                    referenced,
-                    ..
-                } if *referenced == tag
-            )
-        };
-        self.requests.iter().any(|(_, request)| aborts(request))
-    }
-
-    /// Puts delayed commands whose time has come back on the queue, before all others.
-    pub(super) fn wake_delayed(&mut self, now: Instant) {
-        while let Some(place) = self.delayed.iter().rposition(|(due, _)| *due <= now) {
-            let (_, tag) = self.delayed.remove(place);
-            self.queue.push_front(tag);
-        }
     }
 }
 

@@ -4,16 +4,19 @@ use std::collections::VecDeque;
 
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, SessionId, TaskTag};
 
-use super::allegiance::Orphans;
+use super::allegiance::LostConnections;
 use super::connection::{Connection, Link};
 use super::error::{AdmitError, SessionError};
 use super::handshake::{Handshake, HandshakeError, LoginSettings};
 use super::liveness::Silence;
 use super::overlap::Overlaps;
-use super::schedule::{Load, Schedule};
+use super::queue::TaskQueue;
+use super::requests::{Request, Requests};
+use super::schedule::{Dealer, Schedule};
 use super::snack::Came;
-use super::tally::{Carried, Tally};
+use super::tally::{Carriage, Tally};
 use super::task::{Command, Completion, Stage, Task, TaskError, TaskTable};
+use super::window::CommandWindow;
 use crate::keys::{ConnectionParameters, SessionParameters};
 use crate::sequence::Sn;
 use crate::text::exchange::Requester;
@@ -42,34 +45,6 @@ pub enum Event {
     LoggedOut,
 }
 
-/// A request other than a SCSI command that waits for its answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Request {
-    Manage {
-        function: TaskManagementFunction,
-        lun: Lun,
-        referenced: TaskTag,
-        before: Sn,
-    },
-    Ping,
-    Logout,
-    /// The connection is to be closed, as the target wants.
-    Leave,
-    /// The connection `cid` is lost and to be removed for recovery, which was asked for on `on`.
-    Remove {
-        cid: ConnectionId,
-        on: ConnectionId,
-    },
-    /// A task of a lost connection is to move to `on`.
-    Reassign {
-        referenced: TaskTag,
-        on: ConnectionId,
-    },
-}
-
-/// Requests other than SCSI commands that may wait at once; more are refused.
-const MAX_REQUESTS: usize = 16;
-
 /// The session holds as many tasks as it was made for; the command was not taken.
 #[derive(Debug, thiserror::Error)]
 #[error("the session's queue is full: take completions before submitting more")]
@@ -94,11 +69,7 @@ pub struct Full(pub Command);
 pub struct Session {
     pub(super) core: Core,
     pub(super) connections: Vec<Connection>,
-    schedule: Schedule,
-    /// Whose turn it is to get a command.
-    turn: usize,
-    /// What the schedule is told, kept to be filled again.
-    loads: Vec<Load>,
+    dealer: Dealer,
 }
 
 /// What a login leaves a session to begin with.
@@ -107,37 +78,26 @@ pub(super) struct Begun {
     pub(super) id: SessionId,
     pub(super) tsih: u16,
     pub(super) parameters: SessionParameters,
-    pub(super) cmd_sn: Sn,
-    pub(super) exp_cmd_sn: Sn,
-    pub(super) max_cmd_sn: Sn,
+    pub(super) window: CommandWindow,
 }
 
 /// The session apart from its connections, so that a PDU in a connection's buffer can be handled
-/// while it is borrowed.
+/// while it is borrowed. Each owner among its fields keeps its own invariants; what an event means
+/// for several of them is decided here.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) id: SessionId,
     /// TSIH (RFC 7143 §11.12.6).
     pub(super) tsih: u16,
     pub(super) parameters: SessionParameters,
-    /// CmdSN of the next non-immediate command.
-    pub(super) cmd_sn: Sn,
-    pub(super) exp_cmd_sn: Sn,
-    pub(super) max_cmd_sn: Sn,
+    pub(super) window: CommandWindow,
     pub(super) tasks: TaskTable,
-    /// Data that the commands under way read, whether it has come or not.
-    pub(super) awaited_bytes: u64,
-    /// What connections have carried, at the places of their CIDs.
-    pub(super) carried: Vec<Carried>,
-    /// Tasks without a CmdSN yet, oldest first.
-    pub(super) queue: VecDeque<TaskTag>,
-    /// Tasks whose unit was busy, and when each goes back on the queue.
-    pub(super) delayed: Vec<(Instant, TaskTag)>,
+    pub(super) queue: TaskQueue,
     /// The writes under way, by their blocks.
     pub(super) overlaps: Overlaps,
-    /// Lost connections whose tasks are not all elsewhere yet.
-    pub(super) orphans: Vec<Orphans>,
-    pub(super) requests: Vec<(TaskTag, Request)>,
+    pub(super) carriage: Carriage,
+    pub(super) lost: LostConnections,
+    pub(super) requests: Requests,
     /// The question in text that waits for its answer.
     pub(super) asking: Option<(TaskTag, Requester)>,
     pub(super) completions: VecDeque<Completion>,
@@ -154,29 +114,23 @@ impl Session {
             id: begun.id,
             tsih: begun.tsih,
             parameters: begun.parameters,
-            cmd_sn: begun.cmd_sn,
-            exp_cmd_sn: begun.exp_cmd_sn,
-            max_cmd_sn: begun.max_cmd_sn,
+            window: begun.window,
             tasks: TaskTable::new(tasks),
-            awaited_bytes: 0,
-            carried: Vec::new(),
-            queue: VecDeque::new(),
-            delayed: Vec::new(),
-            orphans: Vec::new(),
+            queue: TaskQueue::default(),
             overlaps: Overlaps::default(),
-            requests: Vec::new(),
+            carriage: Carriage::default(),
+            lost: LostConnections::default(),
+            requests: Requests::default(),
             asking: None,
             completions: VecDeque::new(),
             events: VecDeque::new(),
             recoveries: 0,
         };
-        core.admit(first.link.id);
+        core.carriage.admit(first.link.id);
         Session {
             core,
             connections: vec![first],
-            schedule: Schedule::default(),
-            turn: 0,
-            loads: Vec::new(),
+            dealer: Dealer::default(),
         }
     }
 
@@ -194,7 +148,7 @@ impl Session {
 
     /// Shares out commands by `schedule` from now on.
     pub fn set_schedule(&mut self, schedule: Schedule) {
-        self.schedule = schedule;
+        self.dealer.set_policy(schedule);
     }
 
     /// Begins the login of another connection, with a `cid` that no other one has.
@@ -218,7 +172,7 @@ impl Session {
         }
         let connection = handshake.into_connection(&mut self.core)?;
         self.connections.push(connection);
-        self.core.admit(cid);
+        self.core.carriage.admit(cid);
         Ok(())
     }
 
@@ -226,12 +180,7 @@ impl Session {
     /// + 1, 0 when the window is closed (RFC 7143 §4.2.2.1).
     #[must_use]
     pub fn window(&self) -> u32 {
-        let Core {
-            exp_cmd_sn,
-            max_cmd_sn,
-            ..
-        } = self.core;
-        max_cmd_sn.next().distance(exp_cmd_sn)
+        self.core.window.size()
     }
 
     /// The values in force for the connection at `place`; `None` when there is none.
@@ -255,7 +204,7 @@ impl Session {
     /// Data that the commands under way read, in bytes, whether it has come or not.
     #[must_use]
     pub fn awaited_bytes(&self) -> u64 {
-        self.core.awaited_bytes
+        self.core.carriage.awaited_bytes()
     }
 
     /// Takes a command onto the session's queue and gives its tag.
@@ -306,7 +255,7 @@ impl Session {
                 Direction::Enter,
             );
         }
-        self.core.queue.push_back(task);
+        self.core.queue.push(task);
         Ok(task)
     }
 
@@ -342,12 +291,10 @@ impl Session {
     /// Turns what may go now into bytes on the connections: Data-Out first, then commands inside
     /// the window, as far as the connections' bounded buffers have room.
     pub fn pump(&mut self, now: Instant, trace: &mut Recorder) {
-        if self.core.has_orphans() {
+        if !self.core.lost.is_empty() {
             self.pass_on(now, trace);
         }
-        if !self.core.delayed.is_empty() {
-            self.core.wake_delayed(now);
-        }
+        self.core.queue.wake(now);
         // The target has set buffers aside for data that it has asked for, and its window slots
         // come back only when those tasks end: Data-Out goes before new commands.
         for connection in &mut self.connections {
@@ -355,29 +302,12 @@ impl Session {
             self.core.leave(&mut connection.link, now, trace);
         }
         while self.core.may_send_command() {
-            let Some(place) = self.choose() else { return };
+            let chosen = self.dealer.choose(&self.connections, &self.core.carriage);
+            let Some(place) = chosen else { return };
             let link = &mut self.connections[place].link;
             self.core.send_command(link, now, trace);
             self.core.send_owed(link, now, trace);
-            self.turn = place + 1;
         }
-    }
-
-    /// The connection for the next command.
-    fn choose(&mut self) -> Option<usize> {
-        if let [only] = &self.connections[..] {
-            return only.link.takes_commands().then_some(0);
-        }
-        self.loads.clear();
-        self.loads.extend(self.connections.iter().map(|connection| {
-            let carried = &self.core.carried[usize::from(connection.link.id.0)];
-            Load {
-                has_room: connection.link.takes_commands(),
-                commands: carried.in_flight.count(),
-                bytes: carried.in_flight_bytes,
-            }
-        }));
-        self.schedule.choose(self.turn, &self.loads)
     }
 
     /// What the connections with `cid`, one after the other, have done up to `now`.
@@ -386,7 +316,7 @@ impl Session {
     /// When there was never one.
     #[must_use]
     pub fn tally(&self, cid: u16, now: Instant) -> Tally {
-        let carried = &self.core.carried[usize::from(cid)];
+        let carried = self.core.carriage.of(ConnectionId(cid));
         let mut same = self.connections.iter();
         let connection = same.find(|connection| connection.link.id.0 == cid);
         let waiting_ns =
@@ -410,7 +340,7 @@ impl Session {
         let mut next = Instant::FAR_FUTURE;
         for (place, connection) in self.connections.iter_mut().enumerate() {
             let link = &mut connection.link;
-            let carried = &self.core.carried[usize::from(link.id.0)];
+            let carried = self.core.carriage.of(link.id);
             if carried.in_flight.count() == 0 && self.core.requests.is_empty() {
                 link.liveness.heard(now);
             }
@@ -480,7 +410,7 @@ impl Session {
             return None;
         }
         let referenced = referenced.unwrap_or(crate::wire::RESERVED_TASK_TAG);
-        let before = self.core.cmd_sn;
+        let before = self.core.window.cmd_sn();
         let request = Request::Manage {
             function,
             lun,
@@ -501,7 +431,7 @@ impl Session {
     }
 
     fn request(&mut self, request: Request, now: Instant, trace: &mut Recorder) -> Option<TaskTag> {
-        if self.core.requests.len() >= MAX_REQUESTS {
+        if !self.core.requests.has_room() {
             return None;
         }
         let tag = self.core.tasks.spare_tag();
@@ -509,7 +439,7 @@ impl Session {
         let mut places = self.connections.iter();
         let place = places.position(|connection| id.is_none_or(|id| id == connection.id()));
         let connection = self.connections.get_mut(place?)?;
-        self.core.requests.push((tag, request));
+        self.core.requests.push(tag, request);
         self.core
             .send_request(&mut connection.link, tag, request, now, trace);
         Some(tag)
@@ -532,20 +462,12 @@ impl Core {
         self.send_request(link, tag, Request::Ping, now, trace);
     }
 
-    /// Makes room to count what a connection carries.
-    pub(super) fn admit(&mut self, id: ConnectionId) {
-        let places = self.carried.len().max(usize::from(id.0) + 1);
-        self.carried.resize(places, Carried::default());
-    }
-
     /// What a login has left.
     pub(super) fn begin(&mut self, begun: Begun) {
         self.id = begun.id;
         self.tsih = begun.tsih;
         self.parameters = begun.parameters;
-        self.cmd_sn = begun.cmd_sn;
-        self.exp_cmd_sn = begun.exp_cmd_sn;
-        self.max_cmd_sn = begun.max_cmd_sn;
+        self.window = begun.window;
     }
 
     /// The connection that a request has to go to, if it is not all the same: ABORT TASK follows

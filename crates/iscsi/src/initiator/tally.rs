@@ -1,6 +1,8 @@
 //! What each connection of a session has done.
 
-use wansan_trace::Instant;
+use wansan_trace::{ConnectionId, Instant};
+
+use super::task::Transfer;
 
 /// A connection's counters at one moment; the difference of two says what happened in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,15 +92,70 @@ pub(super) struct Carried {
 
 impl Carried {
     /// A command of `bytes` was given to the connection.
-    pub(super) fn began(&mut self, bytes: u32, now: Instant) {
+    fn began(&mut self, bytes: u32, now: Instant) {
         self.in_flight.enter(now);
         self.in_flight_bytes += u64::from(bytes);
     }
 
     /// A command of `bytes` is under way on the connection no more.
-    pub(super) fn left(&mut self, bytes: u32, now: Instant) {
+    fn left(&mut self, bytes: u32, now: Instant) {
         self.in_flight.leave(now);
         self.in_flight_bytes -= u64::from(bytes);
+    }
+}
+
+/// What is under way on each connection of a session, and what each has carried. A command is under
+/// way on one connection from its CmdSN to its answer.
+#[derive(Debug, Default)]
+pub(super) struct Carriage {
+    /// At the places of their CIDs.
+    by_cid: Vec<Carried>,
+    /// Data that the commands under way read, whether it has come or not.
+    awaited_bytes: u64,
+}
+
+impl Carriage {
+    /// Makes room to count what a connection carries.
+    pub(super) fn admit(&mut self, id: ConnectionId) {
+        let places = self.by_cid.len().max(usize::from(id.0) + 1);
+        self.by_cid.resize(places, Carried::default());
+    }
+
+    /// What the connections with that CID have carried, one after the other.
+    ///
+    /// # Panics
+    /// When there was never one.
+    pub(super) fn of(&self, id: ConnectionId) -> &Carried {
+        &self.by_cid[usize::from(id.0)]
+    }
+
+    pub(super) fn awaited_bytes(&self) -> u64 {
+        self.awaited_bytes
+    }
+
+    /// A command is given to a connection.
+    pub(super) fn began(&mut self, id: ConnectionId, transfer: &Transfer, now: Instant) {
+        self.awaited_bytes += transfer.awaited_bytes();
+        self.by_cid[usize::from(id.0)].began(transfer.len_bytes(), now);
+    }
+
+    /// A command is under way on that connection no more.
+    pub(super) fn left(&mut self, id: ConnectionId, transfer: &Transfer, now: Instant) {
+        self.awaited_bytes -= transfer.awaited_bytes();
+        self.by_cid[usize::from(id.0)].left(transfer.len_bytes(), now);
+    }
+
+    /// A command that is under way on that connection is done.
+    pub(super) fn done(&mut self, id: ConnectionId, transfer: &Transfer, now: Instant) {
+        self.left(id, transfer, now);
+        let carried = &mut self.by_cid[usize::from(id.0)];
+        carried.commands += 1;
+        carried.bytes += u64::from(transfer.len_bytes());
+    }
+
+    /// The connection is gone, on which so much has waited for the socket.
+    pub(super) fn gone(&mut self, id: ConnectionId, waited_ns: u128) {
+        self.by_cid[usize::from(id.0)].waited_ns += waited_ns;
     }
 }
 

@@ -47,7 +47,7 @@ impl Core {
             lun: Lun::default(),
             task_tag: tag,
             transfer_tag: message.target_transfer_tag,
-            cmd_sn: self.cmd_sn,
+            cmd_sn: self.window.cmd_sn(),
             exp_stat_sn: link.exp_stat_sn,
         }
         .emit(&mut bhs);
