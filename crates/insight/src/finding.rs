@@ -4,6 +4,7 @@ mod advice;
 mod encryption;
 mod limits;
 mod lockstep;
+pub mod negotiated;
 mod predict;
 mod r2t;
 mod sentence;

@@ -7,7 +7,6 @@
 //! - [`keys`]: the one table of text keys and their negotiation rules;
 //! - [`text`]: keys and values as bytes, and the exchange of Text PDUs;
 //! - [`login`]: login of one connection, at both ends;
-//! - [`long_path`]: what the values in force cost on a long path;
 //! - [`scsi`]: the SCSI disk, from CDB to sense data;
 //! - [`target`] and [`initiator`]: sessions and connections of the two ends;
 //! - [`record`]: PDUs as records of the trace vocabulary;
@@ -19,7 +18,6 @@ pub mod fault;
 pub mod initiator;
 pub mod keys;
 pub mod login;
-pub mod long_path;
 pub mod record;
 pub mod scsi;
 pub mod sequence;

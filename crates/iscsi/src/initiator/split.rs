@@ -299,8 +299,7 @@ fn part_bytes(parameters: &SessionParameters) -> usize {
     } else {
         parameters.first_burst_bytes
     };
-    let asked = u64::from(parameters.max_burst_bytes) * u64::from(parameters.max_outstanding_r2t);
-    let bytes = u64::from(unasked) + asked;
+    let bytes = u64::from(unasked) + parameters.solicited_bytes();
     usize::try_from(1_u64 << bytes.max(1).ilog2()).unwrap_or(usize::MAX)
 }
 

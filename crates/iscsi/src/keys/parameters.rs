@@ -230,6 +230,23 @@ pub struct SessionParameters {
 }
 
 impl SessionParameters {
+    /// Data of a write that may go unsolicited, with the command or right behind it, in bytes
+    /// (§13.10, §13.11, §13.14). The other end accepts data segments of `max_send_data_bytes`.
+    #[must_use]
+    pub fn unsolicited_bytes(&self, max_send_data_bytes: u32) -> u32 {
+        match (self.initial_r2t, self.immediate_data) {
+            (false, _) => self.first_burst_bytes,
+            (true, true) => self.first_burst_bytes.min(max_send_data_bytes),
+            (true, false) => 0,
+        }
+    }
+
+    /// Data that one round of R2Ts may ask for, in bytes (§13.13, §13.17).
+    #[must_use]
+    pub fn solicited_bytes(&self) -> u64 {
+        u64::from(self.max_burst_bytes) * u64::from(self.max_outstanding_r2t)
+    }
+
     /// What the leading connection's negotiation has come to.
     #[must_use]
     pub fn in_force(negotiation: &Negotiation) -> Self {

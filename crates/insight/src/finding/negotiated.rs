@@ -1,19 +1,19 @@
-//! What the values in force cost on a long path: the round trips of a write, the ceiling of the
-//! command window, and what else an engineer should know before the path is blamed.
+//! Advice on negotiated values before anything has been recorded: what each costs on a long path,
+//! and what to change.
 
-use crate::keys::{ConnectionParameters, SessionParameters};
+use wansan_iscsi::keys::{ConnectionParameters, SessionParameters};
 
-/// A path as it is to be judged for.
+/// The path to give advice for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Path {
     /// Round-trip time in ns, above 0.
     pub rtt_ns: u64,
-    /// What it carries in one direction, in bit/s, above 0.
+    /// Rate in one direction, in bit/s, above 0.
     pub rate_bits_per_s: u64,
 }
 
 impl Path {
-    /// Bandwidth-delay product: the bytes that must be under way to fill the path.
+    /// Bandwidth-delay product: the bytes in flight that fill the path.
     #[must_use]
     pub fn bdp_bytes(&self) -> u64 {
         let bits = u128::from(self.rate_bits_per_s) * u128::from(self.rtt_ns) / 1_000_000_000;
@@ -21,70 +21,54 @@ impl Path {
     }
 }
 
-/// What login has settled for a session.
+/// The values that login has negotiated.
 #[derive(Debug, Clone, Copy)]
 pub struct InForce<'a> {
     /// For the session.
     pub session: &'a SessionParameters,
-    /// For its connections; those of one target are the same as a rule.
+    /// For one of its connections.
     pub connection: &'a ConnectionParameters,
-    /// Commands that the target takes at once: MaxCmdSN − ExpCmdSN + 1 of an idle session
-    /// (RFC 7143 §4.2.2.1).
+    /// Command window of the idle session: MaxCmdSN − ExpCmdSN + 1 (RFC 7143 §4.2.2.1).
     pub window: u32,
 }
 
-/// A value that costs something on the path.
+/// A negotiated value that limits performance, or puts data at risk, on the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cost {
-    /// The key or the quantity.
+    /// The key, or the quantity that several keys set.
     pub parameter: &'static str,
     /// Its value in force.
     pub value: String,
-    /// What it costs, in words.
+    /// What it costs, in a sentence.
     pub effect: String,
-    /// What to do about it, and at which end.
+    /// What to change, and at which end.
     pub remedy: String,
 }
 
-/// The I/O that a command window is judged by: databases and file systems write pages of this size.
+/// The I/O that the command window is judged by: the page of databases and file systems.
 const SMALL_IO_BYTES: u64 = 4 << 10;
 
-/// The write that bursts are judged by: what backup and replication send, and operating systems
-/// merge small writes to.
+/// The write that bursts are judged by: a large write of backup and replication.
 const LARGE_WRITE_BYTES: u64 = 4 << 20;
 
 /// The write that unsolicited data is judged by.
 const MEDIUM_WRITE_BYTES: u64 = 64 << 10;
 
 impl InForce<'_> {
-    /// Data of a write that may be sent with its command or right behind it, in bytes (§13.10,
-    /// §13.11, §13.14).
-    #[must_use]
-    pub fn unsolicited_bytes(&self) -> u64 {
-        let first_burst_bytes = self.session.first_burst_bytes;
-        let bytes = match (self.session.initial_r2t, self.session.immediate_data) {
-            (false, _) => first_burst_bytes,
-            (true, true) => first_burst_bytes.min(self.connection.max_send_data_bytes),
-            (true, false) => 0,
-        };
-        u64::from(bytes)
-    }
-
-    /// Data that one round of R2Ts can ask for, in bytes (§13.13, §13.17).
-    #[must_use]
-    pub fn solicited_bytes(&self) -> u64 {
-        u64::from(self.session.max_burst_bytes) * u64::from(self.session.max_outstanding_r2t)
-    }
-
-    /// Round trips of a write of `bytes` from its command to its status, when the target sends all
+    /// Round trips of a write of `bytes` from its command to its status, if the target sends all
     /// R2Ts that it may at once.
     #[must_use]
     pub fn write_round_trips(&self, bytes: u64) -> u64 {
         let solicited_bytes = bytes.saturating_sub(self.unsolicited_bytes());
-        1 + solicited_bytes.div_ceil(self.solicited_bytes().max(1))
+        1 + solicited_bytes.div_ceil(self.session.solicited_bytes().max(1))
     }
 
-    /// What the values in force cost on `path`, the dearest kind first; empty when nothing does.
+    fn unsolicited_bytes(&self) -> u64 {
+        let max_pdu_bytes = self.connection.max_send_data_bytes;
+        u64::from(self.session.unsolicited_bytes(max_pdu_bytes))
+    }
+
+    /// What the negotiated values cost on `path`, the most expensive kind first; empty if they fit.
     #[must_use]
     pub fn costs(&self, path: Path) -> Vec<Cost> {
         let mut costs = Vec::new();
@@ -108,10 +92,10 @@ impl InForce<'_> {
             parameter: "command window",
             value: window.to_string(),
             effect: format!(
-                "at most {per_s} commands a second, {mbit_per_s} Mbit/s with 4 KiB I/Os"
+                "limits the session to {per_s} commands per second, {mbit_per_s} Mbit/s with 4 KiB I/Os"
             ),
             remedy: format!(
-                "let the target take {wanted} commands at once, or use larger I/Os or more sessions"
+                "raise the target's command window to {wanted}, or use larger I/Os or more sessions"
             ),
         })
     }
@@ -120,31 +104,29 @@ impl InForce<'_> {
         if self.unsolicited_bytes() >= MEDIUM_WRITE_BYTES {
             return None;
         }
-        let (parameter, value, remedy) = match (
-            self.session.initial_r2t,
-            self.session.immediate_data,
-        ) {
-            (true, false) => (
-                "ImmediateData",
-                "No".to_owned(),
-                "allow ImmediateData=Yes, and InitialR2T=No, at the target",
-            ),
-            (true, true) => (
-                "InitialR2T",
-                "Yes".to_owned(),
-                "allow InitialR2T=No at the target, or give it a larger MaxRecvDataSegmentLength",
-            ),
-            (false, _) => (
-                "FirstBurstLength",
-                self.session.first_burst_bytes.to_string(),
-                "raise FirstBurstLength at both ends",
-            ),
-        };
+        let (parameter, value, remedy) =
+            match (self.session.initial_r2t, self.session.immediate_data) {
+                (true, false) => (
+                    "ImmediateData",
+                    "No".to_owned(),
+                    "allow ImmediateData=Yes, and InitialR2T=No, at the target",
+                ),
+                (true, true) => (
+                    "InitialR2T",
+                    "Yes".to_owned(),
+                    "allow InitialR2T=No at the target, or raise its MaxRecvDataSegmentLength",
+                ),
+                (false, _) => (
+                    "FirstBurstLength",
+                    self.session.first_burst_bytes.to_string(),
+                    "raise FirstBurstLength at both ends",
+                ),
+            };
         Some(Cost {
             parameter,
             value,
             effect: format!(
-                "a write of 64 KiB takes {} round trips, {} ms, instead of 1: {} bytes may go unasked",
+                "a 64 KiB write takes {} round trips, {} ms, instead of 1: only {} bytes may be sent unsolicited",
                 self.write_round_trips(MEDIUM_WRITE_BYTES),
                 self.write_round_trips(MEDIUM_WRITE_BYTES) * path.rtt_ns / 1_000_000,
                 self.unsolicited_bytes(),
@@ -159,10 +141,10 @@ impl InForce<'_> {
             return None;
         }
         let session = self.session;
-        // §13.19: what a target with error recovery asks for must come in order, one at a time.
+        // RFC 7143 §13.19: with error recovery, sequences in order are asked for one at a time.
         let forced = session.error_recovery_level > 0 && session.data_sequence_in_order;
         let remedy = if forced {
-            "allow DataSequenceInOrder=No at the target: with Yes and error recovery only one R2T may be out"
+            "allow DataSequenceInOrder=No at the target: with Yes and error recovery only one R2T may be outstanding"
                 .to_owned()
         } else {
             format!(
@@ -177,7 +159,7 @@ impl InForce<'_> {
                 session.max_outstanding_r2t, session.max_burst_bytes
             ),
             effect: format!(
-                "a write of 4 MiB takes {rounds} round trips, {} ms, before its own transmission",
+                "a 4 MiB write takes {rounds} round trips, {} ms, plus its transmission time",
                 rounds * path.rtt_ns / 1_000_000
             ),
             remedy,
@@ -193,10 +175,10 @@ impl InForce<'_> {
             parameter: "ErrorRecoveryLevel",
             value: level.to_string(),
             effect: format!(
-                "a connection that breaks takes the session with it: up to {} bytes under way are sent again",
+                "a lost connection ends the session: up to {} bytes in flight are sent again",
                 path.bdp_bytes()
             ),
-            remedy: "allow ErrorRecoveryLevel=2 at the target, if it can".to_owned(),
+            remedy: "allow ErrorRecoveryLevel=2 at the target, if it supports it".to_owned(),
         })
     }
 
@@ -213,7 +195,7 @@ impl InForce<'_> {
         Some(Cost {
             parameter: "digests",
             value: value.to_owned(),
-            effect: "TCP's checksum ends at each proxy and tunnel: bytes corrupted there pass"
+            effect: "TCP's checksum covers no proxy or tunnel endpoint: corruption there goes undetected"
                 .to_owned(),
             remedy: "log in with --header-digest always --data-digest always".to_owned(),
         })
@@ -223,14 +205,14 @@ impl InForce<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{Negotiation, Role, SessionType, Wanted};
+    use wansan_iscsi::keys::{Negotiation, Role, SessionType, Wanted};
 
     const LONG: Path = Path {
         rtt_ns: 50_000_000,
         rate_bits_per_s: 1_000_000_000,
     };
 
-    /// What is in force when the other end says nothing: the standard's defaults.
+    /// The standard's defaults, in force when the other end offers nothing.
     fn defaults() -> (SessionParameters, ConnectionParameters) {
         let negotiation = Negotiation::new(
             Role::Initiator,
@@ -286,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_values_that_fit() {
+    fn values_that_fit_get_no_advice() {
         let (mut session, mut connection) = defaults();
         session.initial_r2t = false;
         session.first_burst_bytes = 262_144;
