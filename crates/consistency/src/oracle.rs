@@ -73,7 +73,7 @@ pub enum Rule {
 const CHANGES: usize = 3;
 
 /// Possible states of one unit at most.
-const WAYS: usize = 256;
+const STATES: usize = 256;
 
 /// A task management function under way.
 #[derive(Debug)]
@@ -437,7 +437,7 @@ impl Oracle {
     /// flight, and keeps both outcomes of those without an answer.
     pub(crate) fn may_change(&self, unit: u8) -> bool {
         let possible = &self.units[usize::from(unit)].possible;
-        possible.pending() < CHANGES && possible.ways() < WAYS
+        possible.pending() < CHANGES && possible.states() < STATES
     }
 
     /// A command is sent: the first byte of its PDU leaves.

@@ -22,8 +22,8 @@
 
 mod chain;
 mod crossings;
-mod held;
 mod one_end;
+mod send_buffer;
 mod streams;
 mod usage;
 
@@ -41,8 +41,8 @@ use crate::window::Window;
 
 use chain::{Chains, Message};
 pub(crate) use crossings::derive;
-use held::Senders;
 use one_end::OneEnd;
+use send_buffer::Senders;
 pub(crate) use streams::Ends;
 use streams::{Left, Streams};
 pub use usage::{BelowSocket, LegUse, StampCount};

@@ -13,6 +13,7 @@
 mod allegiance;
 mod backoff;
 mod connection;
+mod dealer;
 mod error;
 mod handshake;
 mod incoming;

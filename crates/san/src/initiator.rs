@@ -1,10 +1,10 @@
 //! The initiator client: one session over real sockets, driven by its caller's thread.
 
 mod dial;
-mod line;
 mod login;
 mod recovery;
 mod route;
+mod socket;
 
 use std::io;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use wansan_tcp::{DelayedAck, TcpInfo};
 use wansan_trace::{Instant, Recorder, clock};
 
 use self::dial::{Destination, Dial};
-use self::line::Line;
 pub use self::recovery::Recoveries;
 use self::recovery::Recovery;
 pub use self::route::{Route, RouteError};
+use self::socket::Socket;
 use crate::url::IscsiUrl;
 
 /// How a session is to be set up.
@@ -196,7 +196,7 @@ pub struct Initiator {
     splitter: Splitter,
     session: Session,
     /// The sockets, each at the place of its connection.
-    lines: Vec<Line>,
+    sockets: Vec<Socket>,
     recovery: Recovery,
     trace: Recorder,
     next_tcp_sample: Instant,
@@ -250,13 +250,13 @@ impl Initiator {
     }
 
     /// An initiator over connections that have logged in.
-    fn over(session: Session, lines: Vec<Line>, to: Destination, trace: Recorder) -> Initiator {
+    fn over(session: Session, sockets: Vec<Socket>, to: Destination, trace: Recorder) -> Initiator {
         let now = clock::now();
         let mut initiator = Initiator {
             splitter: Splitter::new(to.config.tasks),
             to,
             session,
-            lines,
+            sockets,
             recovery: Recovery::default(),
             trace,
             next_tcp_sample: now,
@@ -270,8 +270,8 @@ impl Initiator {
     /// Begins what is to be known of sockets that are new.
     fn look_at_new_lines(&mut self, now: Instant) {
         let id = self.session.id();
-        for (line, connection) in self.lines.iter_mut().zip(self.session.connections()) {
-            line.begin_records(id, connection, now, &mut self.trace);
+        for (socket, connection) in self.sockets.iter_mut().zip(self.session.connections()) {
+            socket.begin_records(id, connection, now, &mut self.trace);
         }
         self.look_at_tcp(now);
     }
@@ -285,8 +285,8 @@ impl Initiator {
     /// What each connection has done up to `now`, with its portal, in the order of the CIDs.
     #[must_use]
     pub fn tallies(&self, now: Instant) -> Vec<(String, Tally)> {
-        let cids = 0..self.to.ways.len() as u16;
-        let portals = self.to.ways.iter().map(|way| way.route.portal());
+        let cids = 0..self.to.routes.len() as u16;
+        let portals = self.to.routes.iter().map(|route| route.route.portal());
         portals
             .zip(cids.map(|cid| self.session.tally(cid, now)))
             .collect()
@@ -315,9 +315,9 @@ impl Initiator {
     #[must_use]
     pub fn min_rtt_ns(&self) -> u64 {
         let first = self
-            .lines
+            .sockets
             .first()
-            .and_then(|line| TcpInfo::of(&line.stream).ok());
+            .and_then(|socket| TcpInfo::of(&socket.stream).ok());
         first.map_or(0, |info| info.min_rtt_ns())
     }
 
@@ -379,11 +379,11 @@ impl Initiator {
 
     fn try_turn(&mut self, deadline: Instant) -> Result<(), InitiatorError> {
         if !self.recovery.is_idle() {
-            let (up, now) = (self.lines.len(), clock::now());
-            let (lines, trace) = (&mut self.lines, &mut self.trace);
+            let (up, now) = (self.sockets.len(), clock::now());
+            let (sockets, trace) = (&mut self.sockets, &mut self.trace);
             self.recovery
-                .advance(&self.to, &mut self.session, lines, now, trace)?;
-            if self.lines.len() > up {
+                .advance(&self.to, &mut self.session, sockets, now, trace)?;
+            if self.sockets.len() > up {
                 self.look_at_new_lines(now);
             }
         }
@@ -395,15 +395,15 @@ impl Initiator {
         self.flush(now)?;
         self.sample_tcp(now);
         let left = deadline.since(clock::now()).min(LONGEST_WAIT);
-        if self.lines.len() != 1 || !self.recovery.is_idle() {
+        if self.sockets.len() != 1 || !self.recovery.is_idle() {
             return self.wait_for_any(left);
         }
-        let is_blocked = self.lines[0].is_blocked;
+        let is_blocked = self.sockets[0].is_blocked;
         if !is_blocked && left > BLOCKING_WAIT {
             // Nothing but an answer can be next: waiting for it and reading it is one system call.
             return self.receive(0, RecvFlags::empty());
         }
-        let mut fds = [self.lines[0].awaited()];
+        let mut fds = [self.sockets[0].awaited()];
         wait(&mut fds, left)?;
         self.receive(0, RecvFlags::DONTWAIT)
     }
@@ -421,15 +421,15 @@ impl Initiator {
         if let (Some(place), Some(cid)) = (place, cid)
             && self.session.lose(place, now, &mut self.trace)
         {
-            self.lines.remove(place).abort(&mut self.trace);
-            let is_alone = self.lines.is_empty();
+            self.sockets.remove(place).abort(&mut self.trace);
+            let is_alone = self.sockets.is_empty();
             self.recovery.lose_one(&self.to, cid, is_alone, error, now);
             return Ok(());
         }
         if let Some(place) = place {
-            self.lines.remove(place).abort(&mut self.trace);
+            self.sockets.remove(place).abort(&mut self.trace);
         }
-        let left = std::mem::take(&mut self.lines);
+        let left = std::mem::take(&mut self.sockets);
         let time2wait = Duration::from_secs(self.session.parameters().time2wait_s.into());
         // The least that the standard asks for (RFC 7143 §13.15) is just as long as LIO holds an ended
         // connection; it then ends the others of the session, which may take it a moment.
@@ -447,12 +447,12 @@ impl Initiator {
         loop {
             self.session.pump(now, &mut self.trace);
             let mut has_sent = false;
-            let lines = self.lines.iter_mut().zip(self.session.connections());
-            for (place, (line, connection)) in lines.enumerate() {
+            let sockets = self.sockets.iter_mut().zip(self.session.connections());
+            for (place, (socket, connection)) in sockets.enumerate() {
                 if !connection.pending().is_empty() {
-                    let sent = line.send(connection, &mut self.trace);
+                    let sent = socket.send(connection, &mut self.trace);
                     sent.map_err(Broken::at(place))?;
-                    has_sent |= !line.is_blocked;
+                    has_sent |= !socket.is_blocked;
                 }
             }
             if !has_sent {
@@ -465,14 +465,14 @@ impl Initiator {
     fn wait_for_any(&mut self, left: Duration) -> Result<(), Broken> {
         let now = clock::now();
         let left = left.min(self.recovery.wakes_at().since(now));
-        let lines = self.lines.iter().map(Line::awaited);
-        let mut fds: Vec<PollFd<'_>> = lines
+        let sockets = self.sockets.iter().map(Socket::awaited);
+        let mut fds: Vec<PollFd<'_>> = sockets
             .chain(self.recovery.dials().map(Dial::awaited))
             .collect();
         wait(&mut fds, left)?;
         let is_ready =
             |fd: &PollFd<'_>| fd.revents().difference(PollFlags::OUT) != PollFlags::empty();
-        let ready: Vec<bool> = fds.iter().take(self.lines.len()).map(is_ready).collect();
+        let ready: Vec<bool> = fds.iter().take(self.sockets.len()).map(is_ready).collect();
         for (place, _) in ready.iter().enumerate().filter(|(_, ready)| **ready) {
             self.receive(place, RecvFlags::DONTWAIT)?;
         }
@@ -483,16 +483,16 @@ impl Initiator {
     /// [`BLOCKING_WAIT`] at most.
     fn receive(&mut self, place: usize, flags: RecvFlags) -> Result<(), Broken> {
         let most_bytes = self.most_read_bytes();
-        let line = &mut self.lines[place];
+        let socket = &mut self.sockets[place];
         let connection = &mut self.session.connections()[place];
-        let received = line.receive(connection, most_bytes, flags, &mut self.trace);
+        let received = socket.receive(connection, most_bytes, flags, &mut self.trace);
         let Some(now) = received.map_err(Broken::at(place))? else {
             return self.look_after_silent_ones();
         };
         let received = self.session.receive(place, now, &mut self.trace);
         received.map_err(|source| {
             Broken::at(place)(InitiatorError::Session {
-                portal: self.lines[place].portal.clone(),
+                portal: self.sockets[place].portal.clone(),
                 source,
             })
         })
@@ -513,7 +513,7 @@ impl Initiator {
         match self.keep_alive(now) {
             Ok(()) => Ok(()),
             Err(place) => Err(Broken::at(place)(InitiatorError::Silent {
-                portal: self.lines[place].portal.clone(),
+                portal: self.sockets[place].portal.clone(),
             })),
         }
     }
@@ -525,8 +525,8 @@ impl Initiator {
     }
 
     fn look_at_tcp(&mut self, now: Instant) {
-        for (line, connection) in self.lines.iter_mut().zip(self.session.connections()) {
-            self.to.round_trip = line.look_at_tcp(connection, now);
+        for (socket, connection) in self.sockets.iter_mut().zip(self.session.connections()) {
+            self.to.round_trip = socket.look_at_tcp(connection, now);
         }
     }
 
@@ -543,8 +543,8 @@ impl Initiator {
         if self.trace.tcp.is_kept() && now >= self.next_tcp_sample {
             self.next_tcp_sample = now + self.to.config.tcp_interval;
             let id = self.session.id();
-            for (line, connection) in self.lines.iter().zip(self.session.connections()) {
-                if let Ok(record) = TcpInfo::sample(&line.stream, now, id, connection.id()) {
+            for (socket, connection) in self.sockets.iter().zip(self.session.connections()) {
+                if let Ok(record) = TcpInfo::sample(&socket.stream, now, id, connection.id()) {
                     self.trace.tcp(record);
                 }
             }
@@ -585,8 +585,8 @@ impl Initiator {
                 }
             }
         }
-        for line in &self.lines {
-            line.close();
+        for socket in &self.sockets {
+            socket.close();
         }
         self.into_records()
     }
@@ -597,10 +597,10 @@ impl Initiator {
     /// at once and panic as it walks through the others.
     fn settle(&mut self, deadline: Instant) {
         let mut has_asked = false;
-        while !self.lines.is_empty() && clock::now() < deadline {
+        while !self.sockets.is_empty() && clock::now() < deadline {
             self.recovery.settle();
             if self.recovery.is_idle() {
-                if self.lines.len() > 1 && !has_asked {
+                if self.sockets.len() > 1 && !has_asked {
                     has_asked = true;
                     self.session.ask_each(clock::now(), &mut self.trace);
                 }
@@ -618,10 +618,10 @@ impl Initiator {
     /// there are several. Ended all at once by us, they would go all at once there too, where LIO's
     /// kernel (Linux 6.1) panics as it walks through them.
     fn await_ends(&self, deadline: Instant) {
-        if self.lines.len() > 1 {
+        if self.sockets.len() > 1 {
             let deadline = deadline.min(clock::now() + FAREWELL);
-            for line in &self.lines {
-                line.await_end(deadline);
+            for socket in &self.sockets {
+                socket.await_end(deadline);
             }
         }
     }
@@ -629,8 +629,8 @@ impl Initiator {
     /// The records so far, of a session that has failed.
     #[must_use]
     pub fn into_records(mut self) -> Recorder {
-        for line in &mut self.lines {
-            line.finish_stamps(&mut self.trace);
+        for socket in &mut self.sockets {
+            socket.finish_stamps(&mut self.trace);
         }
         self.trace
     }

@@ -24,14 +24,14 @@ struct Happened {
 
 /// One possible state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Way {
+struct State {
     rights: Rights,
     /// By number: two orders of the same changes with the same result are one state, which bounds their
     /// number.
     happened: Vec<Happened>,
 }
 
-impl Way {
+impl State {
     /// The place of `change` among those that have happened, or where to insert it.
     fn place_of(&self, change: u32) -> Result<usize, usize> {
         self.happened
@@ -43,7 +43,7 @@ impl Way {
 #[derive(Debug)]
 pub(crate) struct Possible {
     /// Which states were possible from when on; the last epoch is now. Never empty.
-    epochs: Vec<(u64, Vec<Way>)>,
+    epochs: Vec<(u64, Vec<State>)>,
     pending: Vec<Pending>,
 }
 
@@ -59,18 +59,18 @@ pub(crate) struct Done {
 
 impl Possible {
     pub(crate) fn new(rights: Rights) -> Possible {
-        let way = Way {
+        let state = State {
             rights,
             happened: Vec::new(),
         };
         Possible {
-            epochs: vec![(0, vec![way])],
+            epochs: vec![(0, vec![state])],
             pending: Vec::new(),
         }
     }
 
-    fn now(&self) -> &[Way] {
-        self.epochs.last().map_or(&[], |(_, ways)| ways)
+    fn now(&self) -> &[State] {
+        self.epochs.last().map_or(&[], |(_, states)| states)
     }
 
     /// How many changes are in flight.
@@ -79,12 +79,12 @@ impl Possible {
     }
 
     /// How many states are possible now.
-    pub(crate) fn ways(&self) -> usize {
+    pub(crate) fn states(&self) -> usize {
         self.now().len()
     }
 
-    fn enter(&mut self, now: u64, ways: Vec<Way>) {
-        self.epochs.push((now, ways));
+    fn enter(&mut self, now: u64, states: Vec<State>) {
+        self.epochs.push((now, states));
     }
 
     /// Whether `test` accepts a state that was possible at some time since `since`.
@@ -93,7 +93,7 @@ impl Possible {
         let since = &self.epochs[first.unwrap_or(0)..];
         since
             .iter()
-            .any(|(_, ways)| ways.iter().any(|way| test(&way.rights)))
+            .any(|(_, states)| states.iter().any(|state| test(&state.rights)))
     }
 
     /// Since when a change without an answer is in flight; `now` when none is.
@@ -104,7 +104,7 @@ impl Possible {
 
     /// Whether `test` accepts a state that is possible now.
     pub(crate) fn may(&self, mut test: impl FnMut(&Rights) -> bool) -> bool {
-        self.now().iter().any(|way| test(&way.rights))
+        self.now().iter().any(|state| test(&state.rights))
     }
 
     /// A change begins. Returns the unit attentions that it may establish.
@@ -121,10 +121,10 @@ impl Possible {
             nexus,
             since: now,
         });
-        let mut ways = self.now().to_vec();
-        self.close(&mut ways);
+        let mut states = self.now().to_vec();
+        self.close(&mut states);
         let mut established: Vec<Established> = Vec::new();
-        for happened in ways.iter().flat_map(|way| &way.happened) {
+        for happened in states.iter().flat_map(|state| &state.happened) {
             for one in happened
                 .established
                 .iter()
@@ -135,21 +135,21 @@ impl Possible {
                 }
             }
         }
-        self.enter(now, ways);
+        self.enter(now, states);
         established
     }
 
     /// Adds every state that changes in flight can lead to.
-    fn close(&self, ways: &mut Vec<Way>) {
-        let mut known: HashSet<Way> = ways.iter().cloned().collect();
+    fn close(&self, states: &mut Vec<State>) {
+        let mut known: HashSet<State> = states.iter().cloned().collect();
         let mut place = 0;
-        while place < ways.len() {
+        while place < states.len() {
             for pending in &self.pending {
-                let way = &ways[place];
-                let Err(at) = way.place_of(pending.change) else {
+                let state = &states[place];
+                let Err(at) = state.place_of(pending.change) else {
                     continue;
                 };
-                let Ok(applied) = way.rights.apply(&pending.what, pending.nexus) else {
+                let Ok(applied) = state.rights.apply(&pending.what, pending.nexus) else {
                     continue;
                 };
                 let Applied {
@@ -157,7 +157,7 @@ impl Possible {
                     established,
                     aborted,
                 } = applied;
-                let mut happened = way.happened.clone();
+                let mut happened = state.happened.clone();
                 let change = pending.change;
                 happened.insert(
                     at,
@@ -167,9 +167,9 @@ impl Possible {
                         aborted,
                     },
                 );
-                let next = Way { rights, happened };
+                let next = State { rights, happened };
                 if known.insert(next.clone()) {
-                    ways.push(next);
+                    states.push(next);
                 }
             }
             place += 1;
@@ -180,13 +180,13 @@ impl Possible {
     pub(crate) fn done(&mut self, change: u32, now: u64) -> Option<Done> {
         let mut done = Done::default();
         let mut first = true;
-        let mut ways = Vec::new();
-        for way in self.now() {
-            let Ok(place) = way.place_of(change) else {
+        let mut states = Vec::new();
+        for state in self.now() {
+            let Ok(place) = state.place_of(change) else {
                 continue;
             };
-            let mut way = way.clone();
-            let happened = way.happened.remove(place);
+            let mut state = state.clone();
+            let happened = state.happened.remove(place);
             if first {
                 done.must_establish.clone_from(&happened.established);
                 done.aborted.clone_from(&happened.aborted);
@@ -202,15 +202,15 @@ impl Possible {
                     done.may_establish.push(one);
                 }
             }
-            if !ways.contains(&way) {
-                ways.push(way);
+            if !states.contains(&state) {
+                states.push(state);
             }
         }
         self.pending.retain(|one| one.change != change);
-        if ways.is_empty() {
+        if states.is_empty() {
             return None;
         }
-        self.enter(now, ways);
+        self.enter(now, states);
         Some(done)
     }
 
@@ -234,12 +234,12 @@ impl Possible {
         {
             return false;
         }
-        let mut ways = self.now().to_vec();
-        ways.retain(|way| way.place_of(change).is_err());
-        if ways.is_empty() {
+        let mut states = self.now().to_vec();
+        states.retain(|state| state.place_of(change).is_err());
+        if states.is_empty() {
             return false;
         }
-        self.enter(now, ways);
+        self.enter(now, states);
         true
     }
 
@@ -250,31 +250,31 @@ impl Possible {
         if self.pending.len() == before {
             return;
         }
-        let mut ways: Vec<Way> = Vec::new();
-        for way in self.now() {
-            let mut way = way.clone();
-            way.happened.retain(|one| one.change != change);
-            if !ways.contains(&way) {
-                ways.push(way);
+        let mut states: Vec<State> = Vec::new();
+        for state in self.now() {
+            let mut state = state.clone();
+            state.happened.retain(|one| one.change != change);
+            if !states.contains(&state) {
+                states.push(state);
             }
         }
-        self.enter(now, ways);
+        self.enter(now, states);
     }
 
     /// The target restarts: changes without an answer have happened or not.
     pub(crate) fn restart(&mut self, write_cache: bool, now: u64) {
-        let mut ways: Vec<Way> = Vec::new();
-        for way in self.now() {
-            let way = Way {
-                rights: way.rights.restarted(write_cache),
+        let mut states: Vec<State> = Vec::new();
+        for state in self.now() {
+            let state = State {
+                rights: state.rights.restarted(write_cache),
                 happened: Vec::new(),
             };
-            if !ways.contains(&way) {
-                ways.push(way);
+            if !states.contains(&state) {
+                states.push(state);
             }
         }
         self.pending.clear();
-        self.enter(now, ways);
+        self.enter(now, states);
     }
 
     /// Drops the states that were possible only before `since`.

@@ -9,7 +9,7 @@
 //! nobody has recorded it.
 
 use super::chain::{Chains, Message};
-use super::held::Senders;
+use super::send_buffer::Senders;
 use super::streams::{Came, Left, Streams};
 use super::{Cut, Told, Untold, depart};
 use crate::join::Task;

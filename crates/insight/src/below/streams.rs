@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use wansan_iscsi::wire::BHS_BYTES;
 use wansan_trace::event::{Pdu, PduDirection, Stamp};
 use wansan_trace::file::{Names, Table};
 use wansan_trace::{ConnectionId, NameId, SessionId};
@@ -13,8 +14,6 @@ use crate::traffic::Way;
 
 /// TCP sends what it does not hold within the call, or a little later.
 const AT_ONCE_NS: u64 = 200_000;
-/// Length of a Basic Header Segment (RFC 7143 §11.2).
-const BHS_BYTES: u64 = 48;
 
 /// When a byte passed each place, in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -214,7 +213,7 @@ impl Streams {
 
     /// The same of the message's header's last byte, at both ends.
     pub(super) fn header_times(&self, message: &Message) -> Option<Times> {
-        let end = message.offset + BHS_BYTES;
+        let end = message.offset + BHS_BYTES as u64;
         self.stream(message)?.times(message.queued_ns, end)
     }
 
@@ -280,7 +279,7 @@ impl Stream {
         let stream = at(&self.pdus, message.queued_ns, |(at_ns, _)| *at_ns);
         let pdus = stream.map_or(&[][..], |stream| &self.pdus[stream]);
         let next = pdus.partition_point(|(_, offset)| *offset <= message.offset);
-        let least = message.offset + BHS_BYTES + u64::from(message.data_bytes);
+        let least = message.offset + BHS_BYTES as u64 + u64::from(message.data_bytes);
         pdus.get(next)
             .map_or(least, |(_, offset)| (*offset).max(least))
     }

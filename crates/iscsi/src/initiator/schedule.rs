@@ -1,8 +1,5 @@
 //! How commands are shared out among the connections of a session.
 
-use super::connection::Connection;
-use super::tally::Carriage;
-
 /// Which connection takes the next command. CmdSN is given in the order of the session's queue
 /// whatever is chosen, and a command's data and status stay on its connection (RFC 7143
 /// §4.2.2.1, §4.2.5.1).
@@ -29,50 +26,6 @@ pub(super) struct Load {
     pub(super) commands: u64,
     /// Data under way on it, in bytes.
     pub(super) bytes: u64,
-}
-
-/// Deals out commands to the connections of a session, each to one that has room.
-#[derive(Debug, Default)]
-pub(super) struct Dealer {
-    schedule: Schedule,
-    /// Whose turn it is to get a command.
-    turn: usize,
-    /// What the schedule is told, kept to be filled again.
-    loads: Vec<Load>,
-}
-
-impl Dealer {
-    /// Deals by `schedule` from now on.
-    pub(super) fn set_policy(&mut self, schedule: Schedule) {
-        self.schedule = schedule;
-    }
-
-    /// The place of the connection that takes the next command, or `None` if that has to wait.
-    pub(super) fn choose(
-        &mut self,
-        connections: &[Connection],
-        carriage: &Carriage,
-    ) -> Option<usize> {
-        let place = match connections {
-            [only] => only.link.takes_commands().then_some(0),
-            several => self.choose_by_load(several, carriage),
-        }?;
-        self.turn = place + 1;
-        Some(place)
-    }
-
-    fn choose_by_load(&mut self, connections: &[Connection], carriage: &Carriage) -> Option<usize> {
-        self.loads.clear();
-        self.loads.extend(connections.iter().map(|connection| {
-            let carried = carriage.of(connection.link.id);
-            Load {
-                has_room: connection.link.takes_commands(),
-                commands: carried.in_flight.count(),
-                bytes: carried.in_flight_bytes,
-            }
-        }));
-        self.schedule.choose(self.turn, &self.loads)
-    }
 }
 
 impl Schedule {

@@ -6,13 +6,14 @@ use wansan_trace::{ConnectionId, Direction, Instant, Layer, Recorder, SessionId,
 
 use super::allegiance::LostConnections;
 use super::connection::{Connection, Link};
+use super::dealer::Dealer;
 use super::error::{AdmitError, SessionError};
 use super::handshake::{Handshake, HandshakeError, LoginSettings};
 use super::liveness::Silence;
 use super::overlap::Overlaps;
 use super::queue::TaskQueue;
 use super::requests::{Request, Requests};
-use super::schedule::{Dealer, Schedule};
+use super::schedule::Schedule;
 use super::snack::Came;
 use super::tally::{Carriage, Tally};
 use super::task::{Command, Completion, Stage, Task, TaskError, TaskTable};

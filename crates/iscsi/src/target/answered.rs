@@ -17,9 +17,9 @@ use crate::wire::{Bhs, Residual, ScsiStatus};
 /// How a SCSI task ended.
 pub(super) type Outcome = (ScsiStatus, Option<Sense>, Residual);
 
-/// What the initiator was told of a task.
+/// The status that was sent for a task.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told {
+pub(super) struct SentStatus {
     /// StatSN of the answer on the connection that the task belongs to.
     pub(super) stat_sn: Sn,
     pub(super) outcome: Outcome,
@@ -32,7 +32,7 @@ pub(super) struct Told {
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) task: Task,
-    pub(super) told: Told,
+    pub(super) sent_status: SentStatus,
     /// Its data, if that came from no store.
     pub(super) data: Vec<u8>,
 }
@@ -66,11 +66,15 @@ impl Recovery {
 
     /// Keeps a task until its answer is acknowledged. The slot and the memory were given back with
     /// the answer.
-    pub(super) fn keep(&mut self, mut task: Task, told: Told, data: Vec<u8>) {
+    pub(super) fn keep(&mut self, mut task: Task, sent_status: SentStatus, data: Vec<u8>) {
         task.holds_slot = false;
         task.charged_bytes = 0;
         task.stage = Stage::Ready(Progress::default());
-        self.put(Answered { task, told, data });
+        self.put(Answered {
+            task,
+            sent_status,
+            data,
+        });
     }
 
     /// Keeps what [`Recovery::take`] gave.
@@ -97,7 +101,7 @@ impl Recovery {
         if let Some(tag) = answer.task
             && let Entry::Occupied(answered) = self.answered.entry(tag)
             && answered.get().task.connection() == connection
-            && answered.get().told.stat_sn == answer.stat_sn()
+            && answered.get().sent_status.stat_sn == answer.stat_sn()
         {
             answered.remove();
         }
@@ -149,11 +153,15 @@ impl Core {
 
     /// Makes an answered task active, to send some of its data again, or all of the answer.
     pub(super) fn revive(&mut self, answered: Answered, repeat: Repeat) {
-        let Answered { mut task, told, .. } = answered;
+        let Answered {
+            mut task,
+            sent_status,
+            ..
+        } = answered;
         task.repeat = repeat;
         task.stage = Stage::Ready(Progress {
             sent_bytes: task.moved_bytes,
-            data_sn: told.data_pdus,
+            data_sn: sent_status.data_pdus,
             store_entered: true,
             ..Progress::default()
         });
@@ -161,9 +169,9 @@ impl Core {
     }
 
     /// The data of an answered task has been sent again.
-    pub(super) fn repeated(&mut self, tag: TaskTag, told: Told) {
+    pub(super) fn repeated(&mut self, tag: TaskTag, sent_status: SentStatus) {
         if let Some(task) = self.end(tag) {
-            self.recovery.keep(task, told, Vec::new());
+            self.recovery.keep(task, sent_status, Vec::new());
         }
     }
 

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use wansan_trace::{Direction, Instant, Layer, Recorder, TaskTag};
 
-use super::answered::{Outcome, Told};
+use super::answered::{Outcome, SentStatus};
 use super::connection::Link;
 use super::data_in::DataInStream;
 use super::incoming::FLUSH_NOTHING;
@@ -97,7 +97,7 @@ impl Core {
         if !collapses {
             let outcome = (answer.status, answer.sense, residual);
             let data = data.to_vec();
-            self.tell(link, tag, task, outcome, data_pdus, data, now, trace);
+            self.send_status(link, tag, task, outcome, data_pdus, data, now, trace);
         }
     }
 
@@ -208,13 +208,13 @@ impl Core {
             trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Leave);
         }
         let outcome = (status, sense.copied(), residual);
-        self.tell(link, tag, task, outcome, data_pdus, Vec::new(), now, trace);
+        self.send_status(link, tag, task, outcome, data_pdus, Vec::new(), now, trace);
     }
 
     /// Sends the SCSI Response of a task that has had `data_pdus` Data-In PDUs or R2Ts, and keeps
     /// the task, with data that came from no store, where it may have to be sent again.
     #[expect(clippy::too_many_arguments, reason = "an answer has this many parts")]
-    pub(super) fn tell(
+    pub(super) fn send_status(
         &mut self,
         link: &mut Link,
         tag: TaskTag,
@@ -225,15 +225,15 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) {
-        let told = Told {
+        let sent_status = SentStatus {
             stat_sn: link.stat_sn,
             outcome,
             data_pdus,
         };
         let kept = (tag, data.len());
-        self.send_response(link, kept, &told, task.snack_tag, now, trace);
+        self.send_response(link, kept, &sent_status, task.snack_tag, now, trace);
         if self.recovery.resends() {
-            self.recovery.keep(task, told, data);
+            self.recovery.keep(task, sent_status, data);
         }
     }
 
@@ -250,12 +250,12 @@ impl Core {
         &mut self,
         link: &mut Link,
         (tag, data_bytes): (TaskTag, usize),
-        told: &Told,
+        sent_status: &SentStatus,
         snack_tag: u32,
         now: Instant,
         trace: &mut Recorder,
     ) {
-        let (status, sense, residual) = told.outcome;
+        let (status, sense, residual) = sent_status.outcome;
         let response = ScsiResponse {
             response: ResponseCode::CommandCompleted,
             status,
@@ -264,7 +264,7 @@ impl Core {
             stat_sn: link.take_stat_sn(),
             exp_cmd_sn: self.order.exp_cmd_sn(),
             max_cmd_sn: self.order.max_cmd_sn(),
-            exp_data_sn: told.data_pdus,
+            exp_data_sn: sent_status.data_pdus,
             residual,
             bidirectional_read_residual: Residual::None,
         };

@@ -99,7 +99,7 @@ impl Core {
         };
         let task = &mut answered.task;
         task.reassign(place, link.id);
-        let exp_data_sn = request.exp_data_sn.min(answered.told.data_pdus);
+        let exp_data_sn = request.exp_data_sn.min(answered.sent_status.data_pdus);
         let bytes = match answered.data.len() {
             0 => task.moved_bytes,
             bytes => bytes as u32,

@@ -154,7 +154,7 @@ impl Core {
             return false;
         };
         let first_sn = answered.task.layout.first_sn;
-        let run = run(answered.told.data_pdus).filter(|run| first_sn <= run.start);
+        let run = run(answered.sent_status.data_pdus).filter(|run| first_sn <= run.start);
         let (Some(run), true) = (run, answered.task.connection() == link.id) else {
             return false;
         };
@@ -178,8 +178,8 @@ impl Core {
                 self.recovery.put(answered);
                 return false;
             }
-            let told = answered.told;
-            self.revive(answered, Repeat::Data(Box::new(told)));
+            let sent_status = answered.sent_status;
+            self.revive(answered, Repeat::Data(Box::new(sent_status)));
             if let Some(Stage::Ready(progress)) =
                 self.tasks.get_mut(tag).map(|task| &mut task.stage)
             {
@@ -235,26 +235,42 @@ impl Core {
     ) {
         let Answered {
             mut task,
-            told,
+            sent_status,
             data,
         } = answered;
         let tag = task.tag;
         task.snack_tag = snack_tag;
         task.layout = layout;
         if data.is_empty() && task.reads() && layout.first_bytes < task.moved_bytes {
-            self.revive(Answered { task, told, data }, Repeat::All);
+            self.revive(
+                Answered {
+                    task,
+                    sent_status,
+                    data,
+                },
+                Repeat::All,
+            );
             self.read_from(tag, layout);
             link.ready.push_back(tag);
             return;
         }
         let data_pdus = if data.is_empty() {
-            told.data_pdus
+            sent_status.data_pdus
         } else {
             let stream = DataInStream::of_bytes(&task, &data);
             self.send_data(link, &stream, &data, 0..u32::MAX, now, trace)
         };
         task.repeat = Repeat::All;
-        self.tell(link, tag, task, told.outcome, data_pdus, data, now, trace);
+        self.send_status(
+            link,
+            tag,
+            task,
+            sent_status.outcome,
+            data_pdus,
+            data,
+            now,
+            trace,
+        );
     }
 
     /// Lets an active read go on from the first PDU of `layout`.

@@ -9,7 +9,7 @@ use wansan_trace::{ConnectionId, Instant, TaskTag};
 
 pub(super) use table::{TagHash, Tasks};
 
-use super::answered::Told;
+use super::answered::SentStatus;
 use super::connection::Link;
 use super::data_in::Segment;
 use super::layout::Layout;
@@ -62,7 +62,7 @@ pub(super) enum Repeat {
     /// It has not.
     No,
     /// It has, and only data is sent again.
-    Data(Box<Told>),
+    Data(Box<SentStatus>),
     /// It has, and will be answered again, because the initiator has missed it.
     All,
 }

@@ -257,10 +257,10 @@ impl Session {
         let Some(found) = core.tasks.get(task) else {
             return;
         };
-        if let (Err(_), Repeat::Data(told)) = (&result, &found.repeat) {
-            let told = **told;
+        if let (Err(_), Repeat::Data(sent_status)) = (&result, &found.repeat) {
+            let sent_status = **sent_status;
             // It has ended well once; the initiator will miss the data and ask again.
-            core.repeated(task, told);
+            core.repeated(task, sent_status);
             return;
         }
         let residual = Residual::of(found.expected_bytes, found.presented_bytes());
@@ -421,9 +421,9 @@ impl Core {
             link.ready.push_back(tag);
             return;
         }
-        if let Repeat::Data(told) = &task.repeat {
-            let told = **told;
-            self.repeated(tag, told);
+        if let Repeat::Data(sent_status) = &task.repeat {
+            let sent_status = **sent_status;
+            self.repeated(tag, sent_status);
             return;
         }
         if let Repeat::No = task.repeat {

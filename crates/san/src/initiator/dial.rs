@@ -31,23 +31,23 @@ pub(super) struct Destination {
     pub(super) config: InitiatorConfig,
     /// `None` for a discovery session.
     pub(super) target: Option<String>,
-    /// A way for each connection.
-    pub(super) ways: Vec<Way>,
+    /// One for each connection.
+    pub(super) routes: Vec<ResolvedRoute>,
     /// A round trip as TCP last measured it; 0 before it has.
     pub(super) round_trip: Duration,
 }
 
 /// A route with its portal's addresses, which are looked up once: recovery must not wait for DNS.
 #[derive(Debug, Clone)]
-pub(super) struct Way {
+pub(super) struct ResolvedRoute {
     pub(super) route: Route,
     addresses: Vec<SocketAddr>,
 }
 
-impl Way {
-    fn look_up(route: Route) -> Result<Way, InitiatorError> {
+impl ResolvedRoute {
+    fn look_up(route: Route) -> Result<ResolvedRoute, InitiatorError> {
         match route.addresses() {
-            Ok(addresses) => Ok(Way { route, addresses }),
+            Ok(addresses) => Ok(ResolvedRoute { route, addresses }),
             Err(source) => Err(InitiatorError::Connect {
                 portal: route.portal(),
                 source,
@@ -66,29 +66,29 @@ impl Destination {
             [] => &direct,
             routes => routes,
         };
-        let ways = routes.iter().cloned().map(Way::look_up);
-        let ways: Vec<Way> = ways.collect::<Result<_, _>>()?;
+        let resolved = routes.iter().cloned().map(ResolvedRoute::look_up);
+        let resolved: Vec<ResolvedRoute> = resolved.collect::<Result<_, _>>()?;
         let mut config = config.clone();
-        let connections = u16::try_from(ways.len()).unwrap_or(u16::MAX);
+        let connections = u16::try_from(resolved.len()).unwrap_or(u16::MAX);
         config.wanted.max_connections = config.wanted.max_connections.max(connections);
         Ok(Destination {
             config,
             target: Some(url.target.clone()),
-            ways,
+            routes: resolved,
             round_trip: Duration::ZERO,
         })
     }
 
-    /// The target has moved to `addresses`: all ways lead there from now on, each to the next of
+    /// The target has moved to `addresses`: all routes lead there from now on, each to the next of
     /// them, from where they began.
     pub(super) fn move_to(&mut self, addresses: &[TargetAddress]) -> Result<(), InitiatorError> {
-        for (way, address) in self.ways.iter_mut().zip(addresses.iter().cycle()) {
+        for (resolved, address) in self.routes.iter_mut().zip(addresses.iter().cycle()) {
             let route = Route {
-                source: way.route.source,
+                source: resolved.route.source,
                 host: address.host.clone(),
                 port: address.port,
             };
-            *way = Way::look_up(route)?;
+            *resolved = ResolvedRoute::look_up(route)?;
         }
         Ok(())
     }
@@ -113,7 +113,7 @@ impl Destination {
 
     /// The portal of the first connection.
     pub(super) fn portal(&self) -> String {
-        self.ways[0].route.portal()
+        self.routes[0].route.portal()
     }
 
     /// The target's name, or what stands for it.
@@ -122,10 +122,14 @@ impl Destination {
     }
 
     /// A login that could not even begin.
-    pub(super) fn login_error(&self, way: &Way, source: HandshakeError) -> InitiatorError {
+    pub(super) fn login_error(
+        &self,
+        route: &ResolvedRoute,
+        source: HandshakeError,
+    ) -> InitiatorError {
         InitiatorError::Login {
             target: self.in_words().to_owned(),
-            portal: way.route.portal(),
+            portal: route.route.portal(),
             source: Box::new(source),
         }
     }
@@ -150,9 +154,9 @@ pub(super) struct Dial {
 }
 
 impl Dial {
-    /// Begins to connect over `way`, to log in with `handshake`, all within `patience`.
+    /// Begins to connect over `route`, to log in with `handshake`, all within `patience`.
     pub(super) fn begin(
-        way: &Way,
+        route: &ResolvedRoute,
         handshake: Handshake,
         to: &Destination,
         patience: Duration,
@@ -160,10 +164,10 @@ impl Dial {
     ) -> Result<Dial, InitiatorError> {
         let config = &to.config;
         let mut dial = Dial {
-            portal: way.route.portal(),
-            source: way.route.source,
-            stream: open(way.addresses[0], config.congestion_control.as_deref())?,
-            addresses: way.addresses.clone(),
+            portal: route.route.portal(),
+            source: route.route.source,
+            stream: open(route.addresses[0], config.congestion_control.as_deref())?,
+            addresses: route.addresses.clone(),
             congestion_control: config.congestion_control.clone(),
             target: to.in_words().to_owned(),
             is_connected: false,

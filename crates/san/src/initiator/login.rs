@@ -7,7 +7,7 @@ use wansan_iscsi::wire::LoginStatus;
 use wansan_trace::{Recorder, clock};
 
 use super::dial::{Destination, Dial, finish_all};
-use super::line::Line;
+use super::socket::Socket;
 use super::{Initiator, InitiatorConfig, InitiatorError};
 use crate::url::IscsiUrl;
 
@@ -44,7 +44,7 @@ pub(super) fn connect(
 /// Asks the first portal for its targets in a discovery session.
 fn discover(mut to: Destination) -> Result<Vec<TargetRecord>, InitiatorError> {
     to.target = None;
-    to.ways.truncate(1);
+    to.routes.truncate(1);
     to.config.wanted.max_connections = 1;
     let (patience, portal) = (to.config.patience, to.portal());
     let deadline = clock::now() + patience;
@@ -78,40 +78,40 @@ pub(super) fn nearest(wanted: &str, offered: &[String]) -> String {
 /// by side.
 fn log_in(mut to: Destination, trace: Recorder) -> Result<Initiator, InitiatorError> {
     let (stream, handshake) = lead(&mut to)?.into_parts();
-    let joining = &to.ways[1..];
+    let joining = &to.routes[1..];
     let portal = to.portal();
     let refused = |portal| |source| InitiatorError::NotAdmitted { portal, source };
     let session = handshake.into_session(Splitter::session_tasks(to.config.tasks));
     let mut session = session.map_err(refused(portal.clone()))?;
-    let mut lines = vec![Line::new(stream, portal.clone(), to.config.delayed_ack)?];
+    let mut sockets = vec![Socket::new(stream, portal.clone(), to.config.delayed_ack)?];
     session.set_schedule(to.config.schedule);
     let granted = session.parameters().max_connections;
-    if to.ways.len() > usize::from(granted) {
+    if to.routes.len() > usize::from(granted) {
         return Err(InitiatorError::TooFewConnections {
             portal,
-            asked: to.ways.len(),
+            asked: to.routes.len(),
             granted,
         });
     }
     let mut dials = Vec::new();
-    for (way, cid) in joining.iter().zip(1..) {
+    for (route, cid) in joining.iter().zip(1..) {
         let handshake = session.join(&to.login()?, cid);
-        let handshake = handshake.map_err(|source| to.login_error(way, source))?;
+        let handshake = handshake.map_err(|source| to.login_error(route, source))?;
         dials.push(Dial::begin(
-            way,
+            route,
             handshake,
             &to,
             to.config.patience,
             clock::now(),
         )?);
     }
-    for (dial, way) in finish_all(dials)?.into_iter().zip(joining) {
+    for (dial, route) in finish_all(dials)?.into_iter().zip(joining) {
         let (stream, handshake) = dial.into_parts();
-        let portal = way.route.portal();
+        let portal = route.route.portal();
         session.admit(handshake).map_err(refused(portal.clone()))?;
-        lines.push(Line::new(stream, portal, to.config.delayed_ack)?);
+        sockets.push(Socket::new(stream, portal, to.config.delayed_ack)?);
     }
-    Ok(Initiator::over(session, lines, to, trace))
+    Ok(Initiator::over(session, sockets, to, trace))
 }
 
 /// The first connection's login, at the portal where the target is: redirections are followed
@@ -119,7 +119,7 @@ fn log_in(mut to: Destination, trace: Recorder) -> Result<Initiator, InitiatorEr
 fn lead(to: &mut Destination) -> Result<Dial, InitiatorError> {
     let mut moves = 0;
     loop {
-        let leading = &to.ways[0];
+        let leading = &to.routes[0];
         let handshake =
             Handshake::lead(&to.login()?).map_err(|source| to.login_error(leading, source))?;
         let dial = Dial::begin(leading, handshake, to, to.config.patience, clock::now())?;

@@ -16,7 +16,7 @@ use wansan_trace::{Instant, Recorder};
 
 use super::InitiatorError;
 use super::dial::{Destination, Dial};
-use super::line::Line;
+use super::socket::Socket;
 
 /// What a session has been through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,7 +32,7 @@ pub struct Recoveries {
 /// A connection that is not up.
 #[derive(Debug)]
 struct Missing {
-    /// Its CID, and the place of its way.
+    /// Its CID, and the place of its route.
     cid: u16,
     backoff: Backoff,
     failures: u32,
@@ -40,7 +40,7 @@ struct Missing {
     attempt: Option<Attempt>,
 }
 
-/// A connection on its way.
+/// A connection attempt under way.
 #[derive(Debug)]
 struct Attempt {
     dial: Dial,
@@ -69,7 +69,7 @@ pub(super) struct Recovery {
     /// Connections of a session that was lost with another one. Targets end them when they find the
     /// session lost. Ended all at once by us, they would go all at once there, where LIO's kernel
     /// (Linux 6.1) panics: it walks through a session's connections while others of them go.
-    left: Vec<Line>,
+    left: Vec<Socket>,
     pub(super) totals: Recoveries,
 }
 
@@ -84,22 +84,22 @@ impl Recovery {
         self.missing.is_empty()
     }
 
-    /// Leaves missing what is not on its way.
+    /// Leaves missing what is not being connected.
     pub(super) fn settle(&mut self) {
         self.missing.retain(|missing| missing.attempt.is_some());
     }
 
-    /// The session is lost with `cause`: all its ways are to be tried again after `wait`, and until
+    /// The session is lost with `cause`: all its routes are to be tried again after `wait`, and until
     /// then the connections that are `left` stand.
     pub(super) fn lose_all(
         &mut self,
         to: &Destination,
-        left: Vec<Line>,
+        left: Vec<Socket>,
         cause: InitiatorError,
         wait: Duration,
         now: Instant,
     ) {
-        self.missing = (0..to.ways.len() as u16)
+        self.missing = (0..to.routes.len() as u16)
             .map(|cid| Missing::new(to, cid, now + wait, now))
             .collect();
         self.left.extend(left);
@@ -179,7 +179,7 @@ impl Recovery {
     }
 
     /// Goes on with what can be done at `now`; connections that came up are added to `session` and
-    /// `lines`.
+    /// `sockets`.
     ///
     /// # Errors
     /// [`InitiatorError::NotBack`], when the outage has lasted for too long.
@@ -187,7 +187,7 @@ impl Recovery {
         &mut self,
         to: &Destination,
         session: &mut Session,
-        lines: &mut Vec<Line>,
+        sockets: &mut Vec<Socket>,
         now: Instant,
         trace: &mut Recorder,
     ) -> Result<(), InitiatorError> {
@@ -200,8 +200,8 @@ impl Recovery {
             });
         }
         if self.in_turn().any(|missing| now >= missing.due) {
-            for line in self.left.drain(..) {
-                line.abort(trace);
+            for socket in self.left.drain(..) {
+                socket.abort(trace);
             }
         }
         let mut place = 0;
@@ -210,9 +210,9 @@ impl Recovery {
             let missing = &mut self.missing[place];
             let up = missing.advance(to, session, leads, now, trace);
             match up {
-                Ok(Some(line)) => {
+                Ok(Some(socket)) => {
                     self.missing.remove(place);
-                    lines.push(line);
+                    sockets.push(socket);
                     self.totals.connections += u64::from(!leads);
                     self.end_outage(leads, session, now);
                     continue;
@@ -238,7 +238,7 @@ impl Recovery {
                         outage.last_failure = Some(error);
                     }
                     if leads {
-                        // Another way may be open.
+                        // Another route may be open.
                         let due = missing.due;
                         self.missing.rotate_left(1);
                         self.missing[0].due = due;
@@ -255,7 +255,7 @@ impl Recovery {
 
     /// The session that the missing connections waited for is no more: one leads another.
     fn end_session(&mut self, to: &Destination, now: Instant) {
-        self.missing = (0..to.ways.len() as u16)
+        self.missing = (0..to.routes.len() as u16)
             .map(|cid| Missing::new(to, cid, now, now))
             .collect();
         if let Some(outage) = &mut self.outage {
@@ -301,8 +301,8 @@ impl Missing {
         leads: bool,
         now: Instant,
         trace: &mut Recorder,
-    ) -> Result<Option<Line>, InitiatorError> {
-        let way = &to.ways[usize::from(self.cid)];
+    ) -> Result<Option<Socket>, InitiatorError> {
+        let route = &to.routes[usize::from(self.cid)];
         // One that began when there was another session, or none, is of no use any more.
         let begun = self.attempt.take().filter(|begun| begun.leads == leads);
         let mut dial = match begun {
@@ -317,10 +317,10 @@ impl Missing {
                 } else {
                     session.join(&login, self.cid)
                 };
-                let handshake = handshake.map_err(|source| to.login_error(way, source))?;
+                let handshake = handshake.map_err(|source| to.login_error(route, source))?;
                 let attempt = Recovery::attempt(to);
                 let patience = to.config.patience.min(attempt * (self.failures + 1));
-                Dial::begin(way, handshake, to, patience, now)?
+                Dial::begin(route, handshake, to, patience, now)?
             }
         };
         if !dial.step(now)? {
@@ -328,15 +328,15 @@ impl Missing {
             return Ok(None);
         }
         let (stream, handshake) = dial.into_parts();
-        let portal = way.route.portal();
-        let line = Line::new(stream, portal.clone(), to.config.delayed_ack)?;
+        let portal = route.route.portal();
+        let socket = Socket::new(stream, portal.clone(), to.config.delayed_ack)?;
         let taken = if leads {
             session.reinstate(handshake, now, trace)
         } else {
             session.admit(handshake)
         };
         match taken {
-            Ok(()) => Ok(Some(line)),
+            Ok(()) => Ok(Some(socket)),
             Err(source) => Err(InitiatorError::NotAdmitted { portal, source }),
         }
     }

@@ -110,7 +110,7 @@ pub(super) struct QueueLoad {
 /// and submissions to its queue pairs are refused from then on).
 #[derive(Debug)]
 pub struct Pool {
-    line: Arc<Line>,
+    line: Arc<WaitingList>,
     workers: Vec<JoinHandle<()>>,
 }
 
@@ -167,7 +167,7 @@ impl Drop for Pool {
 /// others.
 #[derive(Debug)]
 pub struct QueuePair {
-    line: Arc<Line>,
+    line: Arc<WaitingList>,
     done: Arc<CompletionQueue>,
     drained: Vec<Completion>,
     bounds: QueueBounds,
@@ -370,13 +370,13 @@ impl Eq for Task {}
 /// and run in their order; those of stores with a service time are due when their visit ends, and
 /// one idle worker sleeps until then.
 #[derive(Default)]
-struct Line {
-    state: Mutex<LineState>,
+struct WaitingList {
+    state: Mutex<WaitingState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct LineState {
+struct WaitingState {
     waiting: BinaryHeap<Task>,
     next_number: u64,
     /// A worker sleeps until the head of the line is due; the others sleep until they are told.
@@ -384,16 +384,16 @@ struct LineState {
     closed: bool,
 }
 
-impl core::fmt::Debug for Line {
+impl core::fmt::Debug for WaitingList {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Line")
+        f.debug_struct("WaitingList")
             .field("waiting", &self.lock().waiting.len())
             .finish_non_exhaustive()
     }
 }
 
-impl Line {
-    fn lock(&self) -> MutexGuard<'_, LineState> {
+impl WaitingList {
+    fn lock(&self) -> MutexGuard<'_, WaitingState> {
         lock(&self.state)
     }
 

@@ -11,8 +11,8 @@ use wansan_san::load::workload::{Operation, Pattern};
 use wansan_san::load::{Limit, Load, LoadConfig, LoadError, Report};
 use wansan_trace::{Recorder, units};
 
-use super::held::{self, end_when_told, wait_to_begin};
 use super::initiator::InitiatorArgs;
+use super::measuring::{self, end_when_told, wait_to_begin};
 use super::quantity::{bytes_within, time_span};
 use super::record::{RecordArgs, TcpInterval};
 use super::{print_json, print_text, remark};
@@ -223,7 +223,7 @@ fn load(args: &BenchArgs) -> LoadConfig {
 }
 
 fn measure(args: &BenchArgs, load: Load<'_>) -> Result<Report, LoadError> {
-    let bar = held::bar(args.json);
+    let bar = measuring::bar(args.json);
     let report = load.run(|progress| {
         bar.set_position((progress.fraction * 1000.0) as u64);
         bar.set_message(format!("{:.0} IOPS", progress.iops));

@@ -15,7 +15,7 @@ use wansan_relay::stream::{
 use wansan_trace::units::{parse_bytes, parse_duration, parse_rate};
 use wansan_trace::{Kinds, Recorder};
 
-use super::held::{self, end_when_told, wait_to_begin};
+use super::measuring::{self, end_when_told, wait_to_begin};
 use super::quantity::{bytes_within, socket_buffer, time_span};
 use super::record::{RecordPlace, TcpInterval};
 use super::{print_json, print_text, remark};
@@ -267,7 +267,7 @@ fn measure(args: &LoadArgs, to: &str) -> Result<ExitCode> {
     if args.hold {
         wait_to_begin(args.json)?;
     }
-    let bar = held::bar(args.json);
+    let bar = measuring::bar(args.json);
     let report = sender.run(|progress| {
         bar.set_position((progress.fraction * 1000.0) as u64);
         bar.set_message(shown_rate(progress.bytes_per_s));

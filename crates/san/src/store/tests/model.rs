@@ -56,18 +56,18 @@ fn any_step() -> impl Strategy<Value = Step> {
 
 /// How a store is asked.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum Access {
     Blocking,
     AtOnceIfPossible,
 }
 
-fn check(store: &dyn Store, steps: &[Step], way: Way) -> Result<(), TestCaseError> {
+fn check(store: &dyn Store, steps: &[Step], access: Access) -> Result<(), TestCaseError> {
     let mut model = vec![0; SIZE_BYTES];
     prop_assert_eq!(store.size_bytes(), SIZE_BYTES as u64);
     for step in steps {
         match *step {
             Step::Flush => {
-                let at_once = matches!(way, Way::AtOnceIfPossible)
+                let at_once = matches!(access, Access::AtOnceIfPossible)
                     .then(|| store.try_flush_now())
                     .flatten();
                 prop_assert!(at_once.unwrap_or_else(|| store.flush()).is_ok());
@@ -79,7 +79,7 @@ fn check(store: &dyn Store, steps: &[Step], way: Way) -> Result<(), TestCaseErro
                 fua,
             } => {
                 let src = vec![fill; bytes];
-                let at_once = matches!(way, Way::AtOnceIfPossible)
+                let at_once = matches!(access, Access::AtOnceIfPossible)
                     .then(|| store.try_write_now(offset, &src, fua))
                     .flatten();
                 let result = at_once.unwrap_or_else(|| store.write_at(offset, &src, fua));
@@ -93,7 +93,7 @@ fn check(store: &dyn Store, steps: &[Step], way: Way) -> Result<(), TestCaseErro
             }
             Step::Read { offset, bytes } => {
                 let mut dst = vec![0xa5; bytes];
-                let at_once = matches!(way, Way::AtOnceIfPossible)
+                let at_once = matches!(access, Access::AtOnceIfPossible)
                     .then(|| store.try_read_now(offset, &mut dst))
                     .flatten();
                 let result = at_once.unwrap_or_else(|| store.read_at(offset, &mut dst));
@@ -129,16 +129,16 @@ proptest! {
     #[test]
     fn stores_are_vectors(
         steps in proptest::collection::vec(any_step(), 1..40),
-        way in prop_oneof![Just(Way::Blocking), Just(Way::AtOnceIfPossible)],
+        access in prop_oneof![Just(Access::Blocking), Just(Access::AtOnceIfPossible)],
     ) {
-        check(&MemoryStore::new(SIZE_BYTES as u64), &steps, way)?;
+        check(&MemoryStore::new(SIZE_BYTES as u64), &steps, access)?;
 
         let folder = tempfile::tempdir().expect("a temporary folder");
-        check(&file_in(folder.path()), &steps, way)?;
+        check(&file_in(folder.path()), &steps, access)?;
 
         let slow = ServiceTime { time: Duration::from_secs(1), servers: 1 };
         let inner = shared(MemoryStore::new(SIZE_BYTES as u64));
-        check(&ServiceTimeStore::new(inner, slow), &steps, way)?;
+        check(&ServiceTimeStore::new(inner, slow), &steps, access)?;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where login ends in what the target sends.
 
-/// Bytes of a basic header segment (RFC 7143 §11.2).
-const BHS_BYTES: usize = 48;
+use wansan_iscsi::wire::BHS_BYTES;
+
 /// Login Response (RFC 7143 §11.13).
 const LOGIN_RESPONSE: u8 = 0x23;
 /// The T bit and NSG = full feature phase (RFC 7143 §11.13.3).

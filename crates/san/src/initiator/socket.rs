@@ -17,7 +17,7 @@ use super::InitiatorError;
 
 /// A socket of the session, at the place of its connection's CID.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct Socket {
     pub(super) stream: TcpStream,
     pub(super) portal: String,
     /// The socket takes no more for now.
@@ -30,17 +30,17 @@ pub(super) struct Line {
     stamping: Option<Stamping>,
 }
 
-impl Line {
+impl Socket {
     /// A line over `stream`, whose reads may wait from now on.
     pub(super) fn new(
         stream: TcpStream,
         portal: String,
         delayed_ack: DelayedAck,
-    ) -> Result<Line, InitiatorError> {
+    ) -> Result<Socket, InitiatorError> {
         stream
             .set_nonblocking(false)
             .map_err(InitiatorError::NoSocket)?;
-        Ok(Line {
+        Ok(Socket {
             stream,
             portal,
             is_blocked: false,
@@ -228,7 +228,7 @@ impl Line {
     }
 }
 
-impl AsFd for Line {
+impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
