@@ -37,27 +37,29 @@ pub struct Pair<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TextError {
     /// A pair without `=`, or with an empty or impossible name.
-    #[error("text at byte {at_byte} is no key=value pair; the sender must fix it (RFC 7143 §6.1)")]
+    #[error(
+        "text at byte {at_byte} is not a key=value pair; the peer must correct it (RFC 7143 §6.1)"
+    )]
     NotAPair {
         /// Where the pair begins in the text.
         at_byte: usize,
     },
     /// A key name of more than [`MAX_NAME_BYTES`] bytes.
     #[error(
-        "key name at byte {at_byte} is longer than 63 bytes; the sender must fix it (RFC 7143 §6.1)"
+        "key name at byte {at_byte} is longer than 63 bytes; the peer must correct it (RFC 7143 §6.1)"
     )]
     NameTooLong {
         /// Where the pair begins in the text.
         at_byte: usize,
     },
     /// The text is not UTF-8.
-    #[error("text at byte {at_byte} is not UTF-8; the sender must fix it (RFC 7143 §6.1)")]
+    #[error("text at byte {at_byte} is not UTF-8; the peer must correct it (RFC 7143 §6.1)")]
     NotUtf8 {
         /// Where the pair begins in the text.
         at_byte: usize,
     },
     /// More than [`MAX_TEXT_BYTES`] in one sequence, or than its receiver takes at that time.
-    #[error("text of one sequence is too long; the sender must send less (RFC 7143 §6.1)")]
+    #[error("text sequence is too long; the peer must send less (RFC 7143 §6.1)")]
     TooLong,
 }
 

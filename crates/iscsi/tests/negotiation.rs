@@ -182,32 +182,32 @@ fn every_key_by_its_result_function() {
 #[test]
 fn what_may_not_come() {
     for (offer, error) in [
-        ("InitialR2T=No;InitialR2T=No", "InitialR2T came twice"),
+        ("InitialR2T=No;InitialR2T=No", "InitialR2T was sent twice"),
         (
             "MaxRecvDataSegmentLength=512;MaxRecvDataSegmentLength=512",
-            "came twice",
+            "was sent twice",
         ),
         (
             "MaxRecvDataSegmentLength=511",
-            "is not a value that RFC 7143 §13.12 allows",
+            "is not a valid declaration (RFC 7143 §13.12)",
         ),
         (
             "SessionType=Other",
-            "is not a value that RFC 7143 §13.21 allows",
+            "is not a valid declaration (RFC 7143 §13.21)",
         ),
         (
             "InitiatorName=",
-            "is not a value that RFC 7143 §13.5 allows",
+            "is not a valid declaration (RFC 7143 §13.5)",
         ),
-        ("TargetAlias=a", "TargetAlias came from the wrong end"),
-        ("TargetPortalGroupTag=1", "came from the wrong end"),
+        ("TargetAlias=a", "TargetAlias was sent by the wrong end"),
+        ("TargetPortalGroupTag=1", "was sent by the wrong end"),
         (
             "AuthMethod=None",
-            "AuthMethod came in the stage OperationalNegotiation",
+            "AuthMethod is not allowed in stage OperationalNegotiation",
         ),
         (
             "SendTargets=All",
-            "SendTargets came in the stage OperationalNegotiation",
+            "SendTargets is not allowed in stage OperationalNegotiation",
         ),
     ] {
         let found = answer(Wanted::default(), offer).expect_err(offer);
@@ -318,7 +318,7 @@ fn refused_offers_leave_the_default_or_end_the_login() {
     assert_eq!(error.fault(), Fault::PeerIncompatible);
     assert_eq!(
         error.to_string(),
-        "DataDigest would be None, but this end wants CRC32C; change either end's setting"
+        "DataDigest was negotiated to None, but this end requires CRC32C; change either end's setting"
     );
 }
 

@@ -76,8 +76,7 @@ pub enum InitiatorError {
     NoSocket(io::Error),
     /// The target allows fewer connections in a session.
     #[error(
-        "the target at {portal} allows {granted} connection{} in a session, not {asked}: ask \
-         for fewer",
+        "the target at {portal} allows {granted} connection{} per session, not {asked}; request fewer",
         if *granted == 1 { "" } else { "s" }
     )]
     TooFewConnections {
@@ -144,8 +143,7 @@ pub enum InitiatorError {
     },
     /// The session was lost and has not come back.
     #[error(
-        "the session with {target} was lost ({cause}) and did not come back in {} s: {}; check \
-         that the target runs and can be reached",
+        "the session with {target} was lost ({cause}) and not recovered within {} s: {}; check that the target is running and reachable",
         timeout.as_secs_f64(),
         last_attempt(last_failure.as_deref())
     )]
@@ -181,7 +179,7 @@ pub enum InitiatorError {
 fn last_attempt(failure: Option<&InitiatorError>) -> String {
     match failure {
         Some(failure) => format!("the last attempt failed: {failure}"),
-        None => "no attempt was over by then".to_owned(),
+        None => "no attempt completed in that time".to_owned(),
     }
 }
 

@@ -76,9 +76,7 @@ pub struct TargetConfig {
 pub enum TargetError {
     /// Not a name.
     #[error(
-        "'{name}' is not an iSCSI name: write iqn.YEAR-MONTH.DOMAIN:ANYTHING, the domain backwards \
-         and a month in which it was yours, such as {}, or eui. or naa. and 16 (naa. also 32) hex \
-         digits; 223 bytes at most, no blanks (RFC 7143 §4.2.7, RFC 3721 §1.1)",
+        "'{name}' is not an iSCSI name: write iqn.YEAR-MONTH.DOMAIN:ANYTHING, with your domain reversed and a month in which you owned it, such as {}, or eui. or naa. followed by 16 (naa. also 32) hex digits; at most 223 bytes, no blanks (RFC 7143 §4.2.7, RFC 3721 §1.1)",
         near_name(name)
     )]
     Name {
@@ -92,10 +90,10 @@ pub enum TargetError {
         name: String,
     },
     /// No target.
-    #[error("no target to serve: name at least one")]
+    #[error("no target to serve; define at least one")]
     NoTarget,
     /// Two of the same name.
-    #[error("two targets have the name {name}: rename one")]
+    #[error("duplicate target name {name}; rename one")]
     Twice {
         /// The name.
         name: String,
@@ -109,7 +107,7 @@ pub enum TargetError {
         name: String,
     },
     /// Two units write to one file.
-    #[error("LUN {spec}: another LUN has the same file; give each one of its own")]
+    #[error("LUN {spec}: another LUN has the same file; give each its own")]
     OneFile {
         /// The second one.
         spec: String,
@@ -127,8 +125,7 @@ pub enum TargetError {
     },
     /// The file of a unit is open in another way.
     #[error(
-        "LUN {spec}: its file is open as {held}, and options change only while it is closed: take \
-         the LUN out, reload, then put it back"
+        "LUN {spec}: its file is open as {held}, and options can change only while it is closed: remove the LUN, reload, then add it again"
     )]
     OtherOptions {
         /// Which unit.

@@ -78,7 +78,7 @@ fn parse(url: &str) -> Result<IscsiUrl, &'static str> {
         .filter(|lun| !lun.is_empty())
         .ok_or("the LUN is missing")?;
     if parts.next().is_some() {
-        return Err("there is something after the LUN");
+        return Err("unexpected text after the LUN");
     }
     if portal.contains('@') {
         return Err(
@@ -112,12 +112,12 @@ pub(crate) fn split_portal(portal: &str) -> Result<(&str, u16), &'static str> {
         match after.strip_prefix(':') {
             Some(port) => (host, Some(port)),
             None if after.is_empty() => (host, None),
-            None => return Err("there is something after the ']' that is not ':PORT'"),
+            None => return Err("only ':PORT' may follow the ']'"),
         }
     } else {
         match portal.split_once(':') {
             Some((_, port)) if port.contains(':') => {
-                return Err("an IPv6 address must stand in [brackets]");
+                return Err("an IPv6 address must be in [brackets]");
             }
             Some((host, port)) => (host, Some(port)),
             None => (portal, None),

@@ -616,7 +616,7 @@ fn a_chap_algorithm_is_named_once() {
     let target = ["target", "--name", TARGET_NAME, "--lun", "memory:1MiB"];
     for command in [&["bench", URL][..], &target] {
         let arguments = [command, &chap, &twice].concat();
-        refused(&arguments, &["the CHAP algorithm MD5 is there twice"]);
+        refused(&arguments, &["duplicate CHAP algorithm MD5"]);
     }
 }
 

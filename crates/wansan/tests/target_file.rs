@@ -179,7 +179,9 @@ fn several_targets_with_settings_of_their_own() {
     // Whoever asks for a target that is not there hears of those that he may use.
     let missing = server.bench(C, 0, &[]);
     assert!(
-        missing.output().contains(&format!("its only one is {A}")),
+        missing
+            .output()
+            .contains(&format!("its only target is {A}")),
         "{}",
         missing.output()
     );

@@ -265,7 +265,7 @@ impl Core {
             }
             other => {
                 return Err(SessionError::NotRecovered {
-                    what: "move a task of a lost connection",
+                    what: "reassign a task of a lost connection",
                     code: other.to_wire(),
                 });
             }

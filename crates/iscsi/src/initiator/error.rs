@@ -11,18 +11,17 @@ use crate::wire::{FrameError, ParseError};
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The stream could not be cut into PDUs.
-    #[error("the target sent a broken PDU: {0}")]
+    #[error("the target's stream is corrupt: {0}")]
     Frame(#[from] FrameError),
     /// A PDU could not be read.
-    #[error("the target sent a PDU that cannot be read: {0}")]
+    #[error("the target sent a malformed PDU: {0}")]
     Parse(#[from] ParseError),
     /// A PDU that an initiator never gets.
-    #[error("the target sent opcode 0x{0:02x}, which is not a target's PDU or not expected now")]
+    #[error("the target sent opcode 0x{0:02x}, which is not a target opcode or not expected now")]
     UnexpectedOpcode(u8),
     /// Data-In outside the buffer, out of order, or for a task that reads nothing.
     #[error(
-        "the target sent {bytes} bytes for task {task:#x} at offset {offset} of {expected_bytes}, \
-         where {expected} was next"
+        "the target sent Data-In of {bytes} bytes at offset {offset} of {expected_bytes} for task {task:#x}; the next offset is {expected}"
     )]
     DataOutOfPlace {
         /// The task.
@@ -46,8 +45,8 @@ pub enum SessionError {
     },
     /// A status with another StatSN than the next one.
     #[error(
-        "the target sent StatSN {got} where {expected} was next: {} (RFC 7143 §4.2.2.2)",
-        if got.lt(*expected) { "it sent a status twice" } else { "a status is missing" }
+        "the target sent StatSN {got} instead of {expected}: {} (RFC 7143 §4.2.2.2)",
+        if got.lt(*expected) { "a status was sent twice" } else { "a status is missing" }
     )]
     StatusOutOfOrder {
         /// What came.
@@ -57,8 +56,7 @@ pub enum SessionError {
     },
     /// A PDU about a task that belongs to another connection, or that was never sent.
     #[error(
-        "the target sent a PDU for task {task:#x} on connection {connection}, which does not carry \
-         it (RFC 7143 §4.2.5.1)"
+        "the target sent a PDU for task {task:#x} on connection {connection}, to which the task has no allegiance (RFC 7143 §4.2.5.1)"
     )]
     WrongConnection {
         /// The task.
@@ -67,16 +65,16 @@ pub enum SessionError {
         connection: u16,
     },
     /// The target asks for more answers than it reads.
-    #[error("the target pings faster than it reads the answers")]
+    #[error("the target sends NOP-Ins faster than it reads the answers")]
     PingFlood,
     /// The answer to a question in text breaks the rules.
-    #[error("the target's answer cannot be read: {0}")]
+    #[error("the target sent an invalid text response: {0}")]
     Text(#[from] ExchangeError),
     /// Data did not reach the target as it was sent (data digest, RFC 7143 §7.8).
-    #[error("bytes were changed on the way to the target, as its data digest says (RFC 7143 §7.8)")]
+    #[error("data was corrupted on the way to the target: data digest error (RFC 7143 §7.8)")]
     Damaged,
     /// Connection recovery has come to its end (RFC 7143 §7.1.4.3).
-    #[error("the target did not {what}, but answered 0x{code:02x} (RFC 7143 §11.6.1, §11.15.1)")]
+    #[error("the target did not {what}: response 0x{code:02x} (RFC 7143 §11.6.1, §11.15.1)")]
     NotRecovered {
         /// What it was asked to do.
         what: &'static str,
@@ -116,8 +114,7 @@ pub enum AdmitError {
     NotLoggedIn,
     /// Its login led a session of its own, or joined another one (TSIH, RFC 7143 §11.12.6).
     #[error(
-        "the connection belongs to the session with TSIH {tsih:#06x}, and not to this one (RFC \
-         7143 §11.12.6)"
+        "the connection belongs to the session with TSIH {tsih:#06x}, not to this one (RFC 7143 §11.12.6)"
     )]
     OtherSession {
         /// The session's that it logged in to.
@@ -125,7 +122,7 @@ pub enum AdmitError {
     },
     /// The session has a connection with its CID (RFC 7143 §11.12.7), or, if it leads a session
     /// that takes the place of this one, has connections at all.
-    #[error("the session still has a connection where this one should be (RFC 7143 §6.3.5)")]
+    #[error("the session already has a connection in this place (RFC 7143 §6.3.5)")]
     Taken,
 }
 

@@ -36,10 +36,10 @@ pub struct Handshake {
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
     /// The stream could not be cut into PDUs.
-    #[error("the target sent a broken PDU: {0}")]
+    #[error("the target's stream is corrupt: {0}")]
     Frame(#[from] FrameError),
     /// A PDU could not be read.
-    #[error("the target sent a PDU that cannot be read: {0}")]
+    #[error("the target sent a malformed PDU: {0}")]
     Parse(#[from] ParseError),
     /// A PDU other than a Login Response.
     #[error("the target sent opcode 0x{0:02x} in the login phase (RFC 7143 §6.3)")]

@@ -269,13 +269,13 @@ impl Core {
             .buffer_offset
             .checked_add(r2t.desired_data_transfer_length);
         let Some(end_bytes) = end_bytes.filter(|end| *end <= task.transfer.len_bytes()) else {
-            return Err(bad("asks for data beyond the command's length"));
+            return Err(bad("exceeds the command's Expected Data Transfer Length"));
         };
         if link.recovers && !task.take_data_sn(link, r2t.r2t_sn)? {
             return Ok(()); // It was sent again though it had come.
         }
         if !matches!(task.transfer, Transfer::Write(_)) {
-            return Err(bad("belongs to a command that writes nothing"));
+            return Err(bad("is for a command without Data-Out"));
         }
         // Forbidden (§11.8.4), and harmless: LIO asks again for a write's missing data when that does
         // not come in time, for none of it where the last of it has come meanwhile.
@@ -283,7 +283,7 @@ impl Core {
             return Ok(());
         }
         if r2t.desired_data_transfer_length > self.parameters.max_burst_bytes {
-            return Err(bad("asks for more than MaxBurstLength"));
+            return Err(bad("exceeds MaxBurstLength"));
         }
         let solicited = task
             .bursts
@@ -291,7 +291,7 @@ impl Core {
             .filter(|burst| burst.transfer_tag.is_some())
             .count();
         if solicited >= usize::from(self.parameters.max_outstanding_r2t) {
-            return Err(bad("is one more than MaxOutstandingR2T"));
+            return Err(bad("exceeds MaxOutstandingR2T"));
         }
         if task.bursts.is_empty() {
             link.turns.push_back(r2t.task_tag);

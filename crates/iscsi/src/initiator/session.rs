@@ -48,7 +48,7 @@ pub enum Event {
 
 /// The session holds as many tasks as it was made for; the command was not taken.
 #[derive(Debug, thiserror::Error)]
-#[error("the session's queue is full: take completions before submitting more")]
+#[error("the session's queue is full; take completions before submitting more")]
 pub struct Full(pub Command);
 
 /// A session in full feature phase.

@@ -87,7 +87,7 @@ pub enum TaskError {
     #[error("the target rejected the command: reason 0x{0:02x} (RFC 7143 §11.17.1)")]
     Rejected(u8),
     /// Less data came than the answer says.
-    #[error("the target answered GOOD after {got_bytes} of {expected_bytes} bytes")]
+    #[error("the target reported GOOD after {got_bytes} of {expected_bytes} bytes")]
     DataMissing {
         /// Bytes that came.
         got_bytes: u32,
@@ -99,11 +99,11 @@ pub enum TaskError {
     Aborted,
     /// The connection was lost, and the command is not one that may run twice.
     #[error(
-        "the connection was lost before the target answered, and this command cannot be sent twice"
+        "the connection was lost before the command completed, and this command cannot be sent twice"
     )]
     Unsure,
     /// The session ended first.
-    #[error("the session ended before the target answered")]
+    #[error("the session ended before the command completed")]
     SessionEnded,
 }
 

@@ -47,12 +47,10 @@ pub enum KeyError {
     #[error(transparent)]
     Text(#[from] TextError),
     /// More than [`MAX_PAIRS`].
-    #[error("text brings more than {MAX_PAIRS} pairs; the peer must send fewer")]
+    #[error("text has more than {MAX_PAIRS} pairs; the peer must send fewer")]
     TooManyPairs,
     /// A key in a stage that does not allow it.
-    #[error(
-        "{key} came in the stage {stage:?}, which does not allow it; the peer must keep to RFC 7143 §{section}"
-    )]
+    #[error("{key} is not allowed in stage {stage:?}; the peer must follow RFC 7143 §{section}")]
     WrongStage {
         /// The key.
         key: &'static str,
@@ -62,7 +60,7 @@ pub enum KeyError {
         section: &'static str,
     },
     /// A key that only the other end may send.
-    #[error("{key} came from the wrong end; the peer must keep to RFC 7143 §{section}")]
+    #[error("{key} was sent by the wrong end; the peer must follow RFC 7143 §{section}")]
     WrongSender {
         /// The key.
         key: &'static str,
@@ -70,14 +68,14 @@ pub enum KeyError {
         section: &'static str,
     },
     /// A key for the second time (RFC 7143 §6.3).
-    #[error("{key} came twice; the peer must name a key once in a login (RFC 7143 §6.3)")]
+    #[error("{key} was sent twice; the peer must send each key once in a login (RFC 7143 §6.3)")]
     Repeated {
         /// The key.
         key: &'static str,
     },
     /// A declared value that cannot be.
     #[error(
-        "{key}={value} is not a value that RFC 7143 §{section} allows; the peer must declare another"
+        "{key}={value} is not a valid declaration (RFC 7143 §{section}); the peer must declare another value"
     )]
     BadDeclaration {
         /// The key.
@@ -89,7 +87,7 @@ pub enum KeyError {
     },
     /// An answer that does not follow from the offer.
     #[error(
-        "{key}={answer} cannot be the answer to {key}={offer}; the peer must keep to RFC 7143 §{section}"
+        "{key}={answer} is not a valid answer to {key}={offer}; the peer must follow RFC 7143 §{section}"
     )]
     BadAnswer {
         /// The key.
@@ -102,7 +100,9 @@ pub enum KeyError {
         section: &'static str,
     },
     /// What would be in force is not what this end can do.
-    #[error("{key} would be {in_force}, but this end wants {wanted}; change either end's setting")]
+    #[error(
+        "{key} was negotiated to {in_force}, but this end requires {wanted}; change either end's setting"
+    )]
     Unacceptable {
         /// The key.
         key: &'static str,

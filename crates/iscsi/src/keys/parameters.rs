@@ -110,7 +110,7 @@ pub enum WantedError {
         section: &'static str,
     },
     /// A list without an element.
-    #[error("{key} is set to an empty list; name at least one of None and CRC32C")]
+    #[error("{key} is set to an empty list; give at least one of None and CRC32C")]
     EmptyList {
         /// The key.
         key: &'static str,

@@ -57,19 +57,19 @@ impl Challenge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ChapError {
     /// A key that has to come now did not.
-    #[error("{key} is missing in the CHAP exchange; the peer must send it (RFC 7143 §12.1.3)")]
+    #[error("{key} is missing from the CHAP exchange; the peer must send it (RFC 7143 §12.1.3)")]
     Missing {
         /// The key.
         key: &'static str,
     },
     /// A key that has no place here.
-    #[error("{key} has no place here in a login; the peer must keep to RFC 7143 §12.1.3")]
+    #[error("{key} is not allowed at this step of CHAP; the peer must follow RFC 7143 §12.1.3")]
     Unexpected {
         /// The key.
         key: &'static str,
     },
     /// A value that cannot be read, or is too long.
-    #[error("{key} has a value that RFC 7143 §12.1.3 does not allow; the peer must send another")]
+    #[error("{key} has an invalid value; the peer must follow RFC 7143 §12.1.3")]
     BadValue {
         /// The key.
         key: &'static str,
@@ -84,18 +84,16 @@ pub enum ChapError {
         own: AlgorithmList,
     },
     /// At the target: the name is not known, or the response is not the one of its secret.
-    #[error("the initiator's CHAP name or secret is wrong; compare those of both ends")]
+    #[error("the initiator's CHAP name or secret is wrong; compare the settings of both ends")]
     WrongInitiator,
     /// At the initiator: the target's name or response is not the expected one.
     #[error(
-        "the target's CHAP name or secret is wrong; compare those of both ends, and make sure that \
-         this is the target you mean"
+        "the target's CHAP name or secret is wrong; compare the settings of both ends, and check that this is the intended target"
     )]
     WrongTarget,
     /// A challenge or a response that only this end itself could have made.
     #[error(
-        "the peer sent this end's own {what} back; a peer that knows the secret does not, so \
-         somebody pretends to (RFC 7143 §9.2.1)"
+        "the peer reflected this end's own {what}: it does not know the secret; check which peer this is (RFC 7143 §9.2.1)"
     )]
     Reflected {
         /// Challenge or response.
@@ -103,13 +101,12 @@ pub enum ChapError {
     },
     /// At the target: the initiator wants proof, and there is no account for that.
     #[error(
-        "the initiator wants this target to prove itself, but it has no CHAP account to do so; \
-         give it one, or have the initiator not ask (RFC 7143 §12.1.3)"
+        "the initiator requests mutual CHAP, but this target has no account for it; add one, or disable mutual CHAP at the initiator (RFC 7143 §12.1.3)"
     )]
     NothingToProveWith,
     /// At the initiator: the target let it in without having proved itself.
     #[error(
-        "the target did not prove itself by CHAP; give it its account, or do not ask for one \
+        "the target did not authenticate itself by mutual CHAP; configure its account, or disable mutual CHAP \
          (RFC 7143 §12.1.3)"
     )]
     NotProved,

@@ -103,7 +103,7 @@ pub enum InitiatorLoginError {
     #[error(transparent)]
     Wanted(#[from] WantedError),
     /// A name that is no iSCSI name, or an alias that is too long.
-    #[error("{key} {value:?} is not one that RFC 7143 §{section} allows; give another")]
+    #[error("{key} {value:?} is not valid (RFC 7143 §{section}); use another")]
     BadName {
         /// The key.
         key: &'static str,
@@ -114,7 +114,7 @@ pub enum InitiatorLoginError {
     },
     /// A login cannot begin in the full feature phase, nor a connection join session 0.
     #[error(
-        "login cannot begin in the full feature phase or join TSIH 0; choose another stage or session"
+        "login cannot begin in full feature phase or join TSIH 0; choose another stage or session"
     )]
     BadStart,
     /// The target's text or one of its keys.
@@ -131,14 +131,14 @@ pub enum InitiatorLoginError {
     },
     /// A redirection that names no address.
     #[error(
-        "target has moved but gives no address; it must send TargetAddress (RFC 7143 §11.13.5)"
+        "the target redirects the login without an address; it must send TargetAddress (RFC 7143 §11.13.5)"
     )]
     MovedNowhere,
     /// No authentication method in common.
     #[error(
         "no authentication method in common: {}",
         if *.has_chap {
-            "the target does not take CHAP; give it an account, or log in without one (RFC 7143 §12.1)"
+            "the target does not accept CHAP; give it an account, or log in without CHAP (RFC 7143 §12.1)"
         } else {
             "the target wants this initiator to prove itself; give a CHAP name and secret (RFC 7143 §12.1)"
         }
@@ -151,14 +151,16 @@ pub enum InitiatorLoginError {
     #[error(transparent)]
     Chap(#[from] ChapError),
     /// A version other than 0.
-    #[error("target speaks version {version}, this initiator version 0 (RFC 7143 §11.13.2)")]
+    #[error(
+        "the target uses iSCSI version {version}, this initiator supports version 0 (RFC 7143 §11.13.2)"
+    )]
     UnsupportedVersion {
         /// The target's Version-active.
         version: u8,
     },
     /// CSG, NSG, T and C that do not answer the request.
     #[error(
-        "login response with CSG {csg:?}, NSG {nsg:?}, C {continued} cannot come here; the target must keep to RFC 7143 §11.13"
+        "login response with CSG {csg:?}, NSG {nsg:?}, C {continued} is not allowed here; the target must follow RFC 7143 §11.13"
     )]
     WrongStage {
         /// CSG.
@@ -170,12 +172,12 @@ pub enum InitiatorLoginError {
     },
     /// Text while this end's own text is not over.
     #[error(
-        "login response interrupts the initiator's text; the target must answer with an empty response (RFC 7143 §6.2)"
+        "login response interrupts the initiator's incomplete text; the target must answer with an empty response (RFC 7143 §6.2)"
     )]
     OutOfTurn,
     /// An ISID or a TSIH that is not this login's, or no TSIH for a new session.
     #[error(
-        "login response has ISID {isid:02x?} and TSIH {tsih}, which are not this session's; the target must keep to RFC 7143 §11.13"
+        "login response has ISID {isid:02x?} and TSIH {tsih}, which are not this session's; the target must follow RFC 7143 §11.13"
     )]
     WrongSession {
         /// ISID.
@@ -184,10 +186,10 @@ pub enum InitiatorLoginError {
         tsih: u16,
     },
     /// More than [`MAX_PDUS`] responses.
-    #[error("login takes more than {MAX_PDUS} responses; the target must come to an end")]
+    #[error("login exceeds {MAX_PDUS} responses; the target must complete it")]
     Endless,
     /// [`InitiatorLogin::handle`] was called after the login had ended.
-    #[error("login response after the login has ended; the caller must not pass it on")]
+    #[error("login response after the end of the login; the caller must not pass it on")]
     IsOver,
 }
 

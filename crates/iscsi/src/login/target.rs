@@ -77,11 +77,11 @@ pub enum TargetLoginError {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// More than [`MAX_PDUS`] requests.
-    #[error("login takes more than {MAX_PDUS} requests; the initiator must come to an end")]
+    #[error("login exceeds {MAX_PDUS} requests; the initiator must complete it")]
     Endless,
     /// No version in common.
     #[error(
-        "initiator speaks version {version_min} and up, this target version 0 (RFC 7143 §11.12.4)"
+        "the initiator requires iSCSI version {version_min} or later, this target supports version 0 (RFC 7143 §11.12.4)"
     )]
     UnsupportedVersion {
         /// The initiator's Version-min.
@@ -89,10 +89,10 @@ pub enum TargetLoginError {
     },
     /// CSG, NSG, T and C that do not fit the login so far.
     #[error(
-        "login request of stage {}{}{} cannot come here; the initiator must keep to RFC 7143 §11.12.3",
+        "login request of stage {}{}{} is not allowed here; the initiator must follow RFC 7143 §11.12.3",
         stage(*.csg),
-        nsg.map_or(String::new(), |nsg| format!(", which wants to go on to {},", stage(nsg))),
-        if *.continued { ", whose text goes on," } else { "" }
+        nsg.map_or(String::new(), |nsg| format!(" with a transition to {}", stage(nsg))),
+        if *.continued { " with the C bit set" } else { "" }
     )]
     WrongStage {
         /// CSG.
@@ -104,19 +104,17 @@ pub enum TargetLoginError {
     },
     /// Text while the target's own text is not over.
     #[error(
-        "login request interrupts the target's text; the initiator must answer with an empty request (RFC 7143 §6.2)"
+        "login request interrupts the target's incomplete text; the initiator must answer with an empty request (RFC 7143 §6.2)"
     )]
     OutOfTurn,
     /// A field that must stay the same through a login.
-    #[error(
-        "{field} changed in the middle of a login; the initiator must keep it (RFC 7143 §11.12)"
-    )]
+    #[error("{field} changed during login; the initiator must keep it (RFC 7143 §11.12)")]
     Changed {
         /// The field.
         field: &'static str,
     },
     /// A key that the first text must bring.
-    #[error("login comes without {key}; the initiator must send it first (RFC 7143 §{section})")]
+    #[error("login request lacks {key}; the initiator must send it first (RFC 7143 §{section})")]
     MissingName {
         /// The key.
         key: &'static str,
@@ -125,13 +123,13 @@ pub enum TargetLoginError {
     },
     /// A discovery session has one connection.
     #[error(
-        "a connection asks to join a discovery session; the initiator must begin a new one (RFC 7143 §13.21)"
+        "a connection tried to join a discovery session; the initiator must begin a new session (RFC 7143 §13.21)"
     )]
     JoinsDiscovery,
     /// No authentication method in common.
     #[error(
         "no authentication method in common: this target {}; the initiator must offer that (AuthMethod, RFC 7143 §12.1)",
-        if *.demands_chap { "demands CHAP" } else { "has no CHAP accounts and allows only None" }
+        if *.demands_chap { "requires CHAP" } else { "has no CHAP accounts and accepts only None" }
     )]
     NoMethod {
         /// Whether the target wants a proof at all.
@@ -146,7 +144,7 @@ pub enum TargetLoginError {
     )]
     Refused(LoginStatus),
     /// The caller sent the candidate elsewhere.
-    #[error("login sent on to {address}")]
+    #[error("login redirected to {address}")]
     Moved {
         /// For good, not just for now.
         permanently: bool,
@@ -155,7 +153,7 @@ pub enum TargetLoginError {
     },
     /// A PDU other than a Login Request before login was over, or a Login Request after it.
     #[error(
-        "PDU is not valid in this phase of the connection; the initiator must log in once, first (RFC 7143 §6.3)"
+        "PDU is not allowed in this phase of the connection; the initiator must log in first, and once (RFC 7143 §6.3)"
     )]
     InvalidDuringLogin,
 }

@@ -18,10 +18,10 @@ use crate::wire::Lun;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// Two have the same number.
-    #[error("two logical units have number {0}")]
+    #[error("LUN {0} is defined twice")]
     Duplicate(u16),
     /// A number is too large for one level of LUN.
-    #[error("logical unit number {0} is above 16383, the largest there is")]
+    #[error("LUN {0} exceeds the maximum of 16383")]
     Number(u16),
 }
 

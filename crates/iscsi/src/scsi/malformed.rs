@@ -6,7 +6,7 @@ use crate::fault::Fault;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// It ends too soon.
-    #[error("the logical unit's {what} has {bytes} bytes of at least {needed}")]
+    #[error("the logical unit's {what} is truncated: it has {bytes} bytes and needs {needed}")]
     Short {
         /// Which answer.
         what: &'static str,
@@ -16,7 +16,7 @@ pub enum Malformed {
         needed: usize,
     },
     /// A field has a value that the standard does not allow, or that nothing can be done with.
-    #[error("the logical unit's {what} has {value:#x} as its {field}")]
+    #[error("the logical unit's {what} has an invalid {field}: {value:#x}")]
     Value {
         /// Which answer.
         what: &'static str,

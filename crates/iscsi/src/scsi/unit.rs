@@ -62,10 +62,10 @@ impl Identity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Blocks have another size than 512 or 4096 bytes.
-    #[error("logical blocks have 512 or 4096 bytes, not {0}")]
+    #[error("the logical block length must be 512 or 4096 bytes, not {0}")]
     BlockBytes(u32),
     /// The size is zero or no whole number of blocks.
-    #[error("{size_bytes} bytes are no whole number of {block_bytes}-byte blocks, at least one")]
+    #[error("{size_bytes} bytes is not a whole number of {block_bytes}-byte blocks (at least one)")]
     SizeBytes {
         /// The size asked for.
         size_bytes: u64,

@@ -8,10 +8,10 @@ use crate::wire::{FrameError, ParseError};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Close {
     /// The stream could not be cut into PDUs.
-    #[error("the initiator sent a broken PDU: {0}")]
+    #[error("the initiator's stream is corrupt: {0}")]
     Frame(#[from] FrameError),
     /// A PDU could not be read.
-    #[error("the initiator sent a PDU that cannot be read: {0}")]
+    #[error("the initiator sent a malformed PDU: {0}")]
     Parse(#[from] ParseError),
     /// A PDU that may not come now.
     #[error("the initiator sent opcode 0x{opcode:02x}, which {why}")]
@@ -22,10 +22,10 @@ pub enum Close {
         why: &'static str,
     },
     /// A request breaks a rule that leaves no other way to answer.
-    #[error("the initiator broke the protocol: {0}")]
+    #[error("protocol error by the initiator: {0}")]
     Protocol(&'static str),
     /// The memory for all sessions is used up.
-    #[error("the target's memory has no room for a command that came ahead of a gap in CmdSN")]
+    #[error("the target is out of memory for commands behind a gap in CmdSN")]
     NoMemory,
     /// The initiator logged out.
     #[error("the initiator logged out")]

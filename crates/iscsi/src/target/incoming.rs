@@ -79,14 +79,11 @@ impl Core {
             Opcode::Snack => self.snack(link, pdu.bhs, now, trace),
             Opcode::LoginRequest => {
                 self.reject(link, RejectReason::ProtocolError, pdu.bhs, now, trace);
-                Err(out_of_state(
-                    pdu.bhs,
-                    "belongs to the login phase, which is over",
-                ))
+                Err(out_of_state(pdu.bhs, "is valid only in the login phase"))
             }
             _ => {
                 self.reject(link, RejectReason::CommandNotSupported, pdu.bhs, now, trace);
-                Err(out_of_state(pdu.bhs, "is not an initiator's PDU"))
+                Err(out_of_state(pdu.bhs, "is not an initiator opcode"))
             }
         }
     }
@@ -169,7 +166,7 @@ impl Core {
             self.reject(link, RejectReason::CommandNotSupported, bhs, now, trace);
             return Err(out_of_state(
                 bhs,
-                "has no place in a discovery session (§4.3)",
+                "is not allowed in a discovery session (RFC 7143 §4.3)",
             ));
         }
         let handled = match opcode {

@@ -221,14 +221,10 @@ impl CommandOrder {
         let mut load = self.load;
         load.add(HeldLoad::pdu(data_bytes));
         if load.data_bytes > self.bounds.data_bytes {
-            return Err(Close::Protocol(
-                "it sent too much data ahead of a gap in CmdSN",
-            ));
+            return Err(Close::Protocol("too much data behind a gap in CmdSN"));
         }
         if load.pdus > self.bounds.pdus {
-            return Err(Close::Protocol(
-                "it sent too many PDUs ahead of a gap in CmdSN",
-            ));
+            return Err(Close::Protocol("too many PDUs behind a gap in CmdSN"));
         }
         if !share.take(HeldLoad::pdu(data_bytes).charged_bytes()) {
             return Err(Close::NoMemory);

@@ -99,7 +99,7 @@ impl Core {
         if task.place() != place && !matches!(task.stage, Stage::Aborted) {
             // §4.2.2.1, connection allegiance.
             return Err(Close::Protocol(
-                "it sent Data-Out on another connection than the command",
+                "Data-Out on a connection other than its command's",
             ));
         }
         let lengths = (task.moved_bytes, task.expected_bytes);
@@ -120,7 +120,7 @@ impl Core {
             }
             Stage::Ready(_) | Stage::AtStore(_) | Stage::Fenced(_) if rules.recovers => Ok(()),
             Stage::Ready(_) | Stage::AtStore(_) | Stage::Fenced(_) => Err(Close::Protocol(
-                "it sent Data-Out for a command that has all its data",
+                "Data-Out for a command that already has all its data",
             )),
             Stage::Aborted => Ok(()),
         }

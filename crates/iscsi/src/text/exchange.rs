@@ -50,13 +50,11 @@ pub enum ExchangeError {
     FinalAndContinued,
     /// Text, or the end, while the other side's text is not over.
     #[error(
-        "text PDU interrupts a text that is not over; the peer must answer with an empty PDU (RFC 7143 §6.2)"
+        "text PDU interrupts an incomplete text; the peer must answer with an empty PDU (RFC 7143 §6.2)"
     )]
     OutOfTurn,
     /// More than [`MAX_RESPONSES`].
-    #[error(
-        "text exchange takes more than {MAX_RESPONSES} responses; the peer must come to an end"
-    )]
+    #[error("text exchange exceeds {MAX_RESPONSES} responses; the peer must complete it")]
     Endless,
 }
 

@@ -8,7 +8,7 @@ use crate::fault::Fault;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// The header is of another PDU than the one that the parser was written for.
-    #[error("header with opcode {:#04x} was given to the parser of {expected:?}: look at the opcode first", found.to_wire())]
+    #[error("header with opcode {:#04x} was passed to the parser of {expected:?}; check the opcode first", found.to_wire())]
     WrongOpcode {
         /// What the parser reads.
         expected: Opcode,
@@ -16,7 +16,7 @@ pub enum ParseError {
         found: Opcode,
     },
     /// The opcode has no meaning in RFC 7143.
-    #[error("the peer sent a PDU with opcode {0:#04x}, which RFC 7143 §11.2.1.2 does not assign")]
+    #[error("the peer sent a PDU with opcode {0:#04x}, which RFC 7143 §11.2.1.2 does not define")]
     UnknownOpcode(u8),
     /// A field holds a value that the standard forbids or reserves.
     #[error(
@@ -73,7 +73,7 @@ pub enum FrameError {
     /// The header digest does not match. The lengths in the header cannot be trusted, so nothing
     /// that follows can be found: the connection has to be closed (RFC 7143 §7.8).
     #[error(
-        "header digest of the PDU at byte {stream_offset} is {received}, computed {computed}: bytes were changed on the way, close the connection"
+        "header digest of the PDU at byte {stream_offset} is {received}, computed {computed}: the PDU was corrupted in transit; close the connection"
     )]
     HeaderDigest {
         /// Where the PDU begins in the stream.
@@ -87,7 +87,7 @@ pub enum FrameError {
     /// (MaxRecvDataSegmentLength, RFC 7143 §13.12): the connection has to be closed, as skipping
     /// the data would mean to read it.
     #[error(
-        "the peer sent a data segment of {data_bytes} bytes at byte {stream_offset}, where MaxRecvDataSegmentLength is {max_data_bytes}: close the connection"
+        "the data segment of the PDU at byte {stream_offset} has {data_bytes} bytes, more than MaxRecvDataSegmentLength {max_data_bytes}; close the connection"
     )]
     DataSegmentTooLong {
         /// The header.
@@ -102,7 +102,7 @@ pub enum FrameError {
     /// The data digest does not match. The header is good and the stream still in step: a target
     /// answers with a Reject, an initiator gives the task up (RFC 7143 §7.8).
     #[error(
-        "data digest of the PDU at byte {stream_offset} is {received}, computed {computed}: bytes were changed on the way, the data is lost"
+        "data digest of the PDU at byte {stream_offset} is {received}, computed {computed}: the data was corrupted in transit and is lost"
     )]
     DataDigest {
         /// The header.

@@ -358,11 +358,11 @@ fn what_the_target_says_of_failures_is_in_words() {
     for (error, said) in [
         (
             wrong(Some(Security), false),
-            "of stage SecurityNegotiation, which wants to go on to SecurityNegotiation, cannot",
+            "of stage SecurityNegotiation with a transition to SecurityNegotiation is not allowed",
         ),
         (
             wrong(None, true),
-            "of stage SecurityNegotiation, whose text goes on, cannot",
+            "of stage SecurityNegotiation with the C bit set is not allowed",
         ),
         (
             TargetLoginError::Refused(LoginStatus::AuthorizationFailure),

@@ -605,7 +605,7 @@ fn an_initiator_leaves_a_target_whose_statuses_do_not_follow_each_other() {
     assert!(shown_answers(&[0, 1]).is_ok());
     for (order, problem) in [
         (&[1][..], "a status is missing"),
-        (&[0, 0], "it sent a status twice"),
+        (&[0, 0], "a status was sent twice"),
     ] {
         let error = shown_answers(order).unwrap_err();
         assert_eq!(error.fault(), Fault::PeerMisbehaved);

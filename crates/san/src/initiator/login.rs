@@ -69,8 +69,8 @@ pub(super) fn nearest(wanted: &str, offered: &[String]) -> String {
         .min_by_key(|name| strsim::damerau_levenshtein(wanted, name));
     match (near, offered.len()) {
         (None, _) => "it offers no target to this initiator".to_owned(),
-        (Some(near), 1) => format!("its only one is {near}"),
-        (Some(near), all) => format!("the nearest of its {all} is {near}"),
+        (Some(near), 1) => format!("its only target is {near}"),
+        (Some(near), all) => format!("the nearest of its {all} targets is {near}"),
     }
 }
 

@@ -54,7 +54,7 @@ fn parse(route: &str) -> Result<Route, &'static str> {
 }
 
 fn parse_source(source: &str) -> Result<SocketAddr, &'static str> {
-    const PROBLEM: &str = "the source is no IP address with or without a port";
+    const PROBLEM: &str = "the source is not an IP address with or without a port";
     if let Ok(address) = source.parse::<SocketAddr>() {
         return Ok(address);
     }

@@ -62,8 +62,7 @@ pub enum LoadError {
     Session(#[from] InitiatorError),
     /// The time was over, and the last I/Os had no connection to be done over.
     #[error(
-        "the measurement is over, but {ios} I/Os cannot complete: there has been no connection to \
-         the target for {} s; check that the target runs and can be reached",
+        "the run has ended, but {ios} I/Os cannot complete: no connection to the target for {} s; check that the target is running and reachable",
         cut_off.as_secs()
     )]
     CutOff {
@@ -98,8 +97,7 @@ pub enum LoadError {
     },
     /// The block size does not fit the LUN.
     #[error(
-        "I/Os of {block_bytes} bytes do not fit LUN {lun} with {capacity_bytes} bytes in blocks of {lun_block_bytes}: \
-         use a multiple of its block, no longer than the LUN"
+        "I/Os of {block_bytes} bytes do not fit LUN {lun}, which has {capacity_bytes} bytes in {lun_block_bytes}-byte blocks: use a multiple of the block length, at most the capacity"
     )]
     Block {
         /// Bytes per I/O.
@@ -114,7 +112,7 @@ pub enum LoadError {
     /// The machine has no memory for so many I/Os at once.
     #[error(
         "{parallel} I/Os of {block_bytes} bytes in flight need more than this machine's \
-         {memory_bytes} bytes of memory: keep fewer in flight, or smaller ones"
+         {memory_bytes} bytes of memory: use fewer or smaller I/Os"
     )]
     Memory {
         /// I/Os in flight.

@@ -33,7 +33,7 @@ impl fmt::Display for Operated {
 pub enum StoreError {
     /// The caller asked for bytes outside the store. Decoding a CDB checks this first, so it means
     /// a mistake in wansan.
-    #[error("{bytes} bytes at offset {offset} are outside a store of {size_bytes} bytes")]
+    #[error("{bytes} bytes at offset {offset} are beyond the end of a store of {size_bytes} bytes")]
     OutOfRange {
         /// First byte asked for.
         offset: u64,
@@ -49,7 +49,9 @@ pub enum StoreError {
         end: u64,
     },
     /// There is no room for what was written (ENOSPC or EDQUOT).
-    #[error("no space on the file system to write {bytes} bytes at offset {offset}; free some")]
+    #[error(
+        "no space left on the file system to write {bytes} bytes at offset {offset}; free some"
+    )]
     NoSpace {
         /// First byte written.
         offset: u64,
@@ -66,7 +68,7 @@ pub enum StoreError {
         at: u64,
     },
     /// Persistent reservations could not be kept for a restart.
-    #[error("cannot keep reservations: {0}")]
+    #[error("cannot save reservations: {0}")]
     Reservations(io::Error),
     /// Data that had been acknowledged could not be brought to the medium earlier.
     #[error(
@@ -175,7 +177,7 @@ pub enum OpenError {
     },
     /// An existing file has another size than the one asked for.
     #[error(
-        "{} has {size_bytes} bytes, not the {asked_bytes} asked for; leave out `size` or remove the file",
+        "{} has {size_bytes} bytes, not the requested {asked_bytes}; omit `size` or remove the file",
         path.display()
     )]
     OtherSize {
@@ -200,9 +202,7 @@ pub enum OpenError {
         block_bytes: u32,
     },
     /// The machine has less memory than that.
-    #[error(
-        "memory:{asked_bytes}B asks for more than this machine's {memory_bytes} bytes of memory"
-    )]
+    #[error("memory:{asked_bytes}B exceeds this machine's {memory_bytes} bytes of memory")]
     Memory {
         /// Bytes asked for.
         asked_bytes: u64,
@@ -211,7 +211,7 @@ pub enum OpenError {
     },
     /// What is kept of the unit's persistent reservations cannot be used.
     #[error(
-        "{} does not hold readable reservations: {why}; remove it to start without any",
+        "{} has no readable reservations: {why}; remove it to start without reservations",
         path.display()
     )]
     Reservations {

@@ -66,7 +66,7 @@ pub struct LunSpec {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
     /// It does not begin with a kind of store.
-    #[error("LUN `{spec}`: `{kind}` is not a kind of store; {}", nearest(kind, &KINDS))]
+    #[error("LUN `{spec}`: unknown kind of store `{kind}`; {}", nearest(kind, &KINDS))]
     Kind {
         /// The text as given.
         spec: String,
@@ -98,7 +98,7 @@ pub enum SpecError {
         option: &'static str,
     },
     /// An option stands without the thing that it is about.
-    #[error("LUN `{spec}`: option `{option}` works with {needs} only")]
+    #[error("LUN `{spec}`: option `{option}` requires {needs}")]
     Without {
         /// The text as given.
         spec: String,
@@ -121,7 +121,7 @@ pub enum SpecError {
     },
     /// A size is zero or no whole number of blocks.
     #[error(
-        "LUN `{spec}`: {size_bytes} bytes are not a whole number of {block_bytes}-byte blocks \
+        "LUN `{spec}`: {size_bytes} bytes is not a whole number of {block_bytes}-byte blocks \
          (at least one)"
     )]
     Blocks {

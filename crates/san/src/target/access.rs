@@ -54,7 +54,7 @@ impl NamePattern {
 /// What is no pattern of names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{given}' is neither an initiator name nor a prefix of one and a *: write \
+    "'{given}' is neither an initiator name nor a prefix followed by *: write \
      iqn.2026-01.net.example:host or iqn.2026-01.net.example:*"
 )]
 pub struct NamePatternError {

@@ -330,7 +330,7 @@ fn target_goes_away() -> Result<(), Stop> {
     require(!status.success(), || {
         format!("the load ended well after {:?}", since.elapsed())
     })?;
-    let words = ["was lost (", "did not come back in 0.5 s", "last attempt"];
+    let words = ["was lost (", "not recovered within 0.5 s", "last attempt"];
     require(
         words.iter().all(|words| printed.contains(words)) && printed.trim().lines().count() == 1,
         || format!("the load did not say why it ended: '{printed}'"),

@@ -85,8 +85,7 @@ impl Account {
 pub enum AccountError {
     /// A secret of the wrong length.
     #[error(
-        "the CHAP secret has {bytes} bytes: take {MIN_SECRET_BYTES} (96 bits, RFC 7143 §9.2.1) to \
-         {MAX_SECRET_BYTES}, chosen at random"
+        "the CHAP secret has {bytes} bytes; use {MIN_SECRET_BYTES} (96 bits, RFC 7143 §9.2.1) to {MAX_SECRET_BYTES} random bytes"
     )]
     SecretLength {
         /// What it has.
@@ -96,25 +95,24 @@ pub enum AccountError {
     #[error("a CHAP name has 1 to 255 bytes and no control characters")]
     Name,
     /// Two secrets for one name.
-    #[error("the CHAP name '{name}' is there twice; take one away")]
+    #[error("duplicate CHAP name '{name}'; remove one")]
     Twice {
         /// The name.
         name: String,
     },
     /// One secret for both directions.
     #[error(
-        "initiator and target have the same CHAP secret, so that either could answer for the other; \
-         give the target one of its own (RFC 7143 §9.2.1)"
+        "the initiator and the target have the same CHAP secret, which allows reflection attacks; give each its own (RFC 7143 §9.2.1)"
     )]
     SameSecret,
     /// Nobody to let in.
-    #[error("no CHAP account for an initiator; a target that demands CHAP needs one")]
+    #[error("no CHAP account for initiators; a target that requires CHAP needs at least one")]
     Nobody,
     /// No hash function.
     #[error("no CHAP algorithm is allowed; allow at least one")]
     NoAlgorithm,
     /// One hash function, twice.
-    #[error("the CHAP algorithm {algorithm} is there twice; name each one once")]
+    #[error("duplicate CHAP algorithm {algorithm}; list each one once")]
     SameAlgorithm {
         /// Which.
         algorithm: Algorithm,

@@ -417,6 +417,6 @@ fn geometries_that_cannot_be() {
     assert!(Geometry::new(0, 512, 0).is_err());
     assert!(Geometry::new(4097, 512, 0).is_err());
     assert!(Geometry::new(512, 4096, 0).is_err());
-    let odd = Geometry::new(u64::MAX - 511, 512, 0).expect("the largest there is");
+    let odd = Geometry::new(u64::MAX - 511, 512, 0).expect("the maximum of 16383");
     assert_eq!(odd.blocks(), (1 << 55) - 1);
 }

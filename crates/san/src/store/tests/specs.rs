@@ -74,18 +74,15 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
         ("memroy:1GiB", "did you mean `memory:`?"),
         ("fiel:disk.img", "did you mean `file:`?"),
         ("disk.img", "use one of memory:, file:"),
-        ("ramdisk:1GiB", "`ramdisk` is not a kind of store"),
+        ("ramdisk:1GiB", "unknown kind of store `ramdisk`"),
         ("memory", "memory:1GiB"),
         ("memory:", "memory:1GiB"),
         ("file:", "file:disk.img"),
         ("memory:1", "has no unit"),
         ("memory:1Gib", "`Gib`"),
         ("memory:-1GiB", "no size"),
-        ("memory:1GiB,size=1GiB", "`size` works with file: only"),
-        (
-            "file:disk.img,content=1",
-            "`content` works with memory: only",
-        ),
+        ("memory:1GiB,size=1GiB", "`size` requires file:"),
+        ("file:disk.img,content=1", "`content` requires memory:"),
         ("memory:1GiB,content=x", "a whole number"),
         ("memory:1GiB,blocks=512", "did you mean `block=`?"),
         (
@@ -169,7 +166,7 @@ fn specs_open_what_they_say() {
     };
     for (bad, wanted) in [
         (odd, "not a whole number of 512-byte blocks"),
-        (parse("memory:1000000TiB"), "more than this machine's"),
+        (parse("memory:1000000TiB"), "exceeds this machine's"),
         (parse("file:/no/such/file"), "/no/such/file"),
     ] {
         let message = match bad.open() {
