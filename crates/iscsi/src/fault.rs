@@ -1,17 +1,18 @@
-//! Whose fault an error is, as data.
+//! Which side is at fault for an error, as data.
 
 use core::fmt;
 
-/// Who has to change something so that an error goes away.
+/// Which side has to change something to fix an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// The peer broke a rule of the standard.
+    /// The peer violated the standard.
     PeerMisbehaved,
-    /// The peer keeps the rules, but wants or offers nothing that this end can do.
+    /// The peer follows the standard, but offers or requires something that this end does not
+    /// support.
     PeerIncompatible,
-    /// The code that called this crate broke a documented rule.
+    /// The caller violated a documented precondition.
     CallerMisused,
-    /// The machine or the network lacks something.
+    /// The machine or the network lacks a resource.
     EnvironmentLacks,
 }
 

@@ -10,7 +10,7 @@
 //! - [`scsi`]: the SCSI disk, from CDB to sense data;
 //! - [`target`] and [`initiator`]: sessions and connections of the two ends;
 //! - [`record`]: PDUs as records of the trace vocabulary;
-//! - [`fault`]: whose fault an error is.
+//! - [`fault`]: which side is at fault for an error.
 
 mod arrival;
 pub mod digest;

@@ -1,7 +1,7 @@
-//! The login phase as a machine per connection (RFC 7143 §6.3, §11.12, §11.13).
+//! The login phase as a state machine per connection (RFC 7143 §6.3, §11.12, §11.13).
 //!
-//! - [`TargetLogin`] takes Login Requests and says which Response to send; its caller decides
-//!   about targets and sessions through [`Sessions`];
+//! - [`TargetLogin`] takes Login Requests and returns the Responses; its caller decides about
+//!   targets and sessions through [`Sessions`];
 //! - [`InitiatorLogin`] begins a login and takes Login Responses.
 //!
 //! Both walk the same stages, security and operational negotiation and full feature phase, of
@@ -25,16 +25,16 @@ pub use target::{Accepted, Reply, Step, TargetLogin, TargetLoginError};
 
 use crate::wire::Stage;
 
-/// Most bytes of text that a target takes in one sequence of a login, whoever sends them. RFC 7143
-/// §6.1 asks for 8192, and for more only where an authentication method has large items.
+/// Maximum bytes of text that a target accepts in one sequence of a login. RFC 7143 §6.1 requires
+/// 8192, and more only for authentication methods with large items.
 pub const MAX_TEXT_BYTES: usize = 16_384;
 
-/// Most PDUs that one login may take from one end. The longest text allowed, in segments of 512
-/// bytes, takes 128.
+/// Maximum number of PDUs from one end in a login. The longest text, in segments of 512 bytes,
+/// takes 128.
 pub const MAX_PDUS: u32 = 256;
 
-/// The longest data segment of a login PDU: MaxRecvDataSegmentLength has its default until login
-/// is over (RFC 7143 §13.12).
+/// The longest data segment of a login PDU: MaxRecvDataSegmentLength has its default until login is
+/// complete (RFC 7143 §13.12).
 pub const MAX_DATA_BYTES: usize = 8192;
 
 /// The version of the protocol (RFC 7143 §11.12.4).

@@ -5,9 +5,9 @@ use wansan_trace::{ConnectionId, Instant, SessionId, TaskTag};
 
 use crate::wire::Bhs;
 
-/// The record of a PDU with this header (RFC 7143 §11): sequence numbers stand at the same bytes
-/// in all requests and at the same bytes in all answers, so no PDU has to be taken apart.
-/// `stream_offset` is where its first byte stands in its direction's TCP stream, from 0.
+/// The record of a PDU with this header (RFC 7143 §11): sequence numbers are at the same offsets in
+/// all requests and in all responses, so no PDU needs to be parsed. `stream_offset` is where its
+/// first byte stands in its direction's TCP stream, from 0.
 #[must_use]
 pub fn pdu_record(
     time: Instant,

@@ -1,4 +1,4 @@
-//! The SCSI disk: what a CDB asks, and what the answer says (SPC-4, SBC-3, SAM-5).
+//! The SCSI disk: decoding of CDBs, and their answers (SPC-4, SBC-3, SAM-5).
 //!
 //! For a target, [`TargetDevice::decode`] turns a LUN and a CDB into a [`Decoded`]: either the whole
 //! answer, or the byte range of a store to read, write or flush. It allocates nothing for READ and

@@ -4,14 +4,14 @@ use core::fmt;
 
 /// A 32-bit serial number: CmdSN, ExpCmdSN, MaxCmdSN, StatSN or ExpStatSN.
 ///
-/// Serial numbers wrap, so they have an order only while they stand less than 2^31 apart
-/// (RFC 1982 with SERIAL_BITS = 32, as RFC 7143 §4.2.2.1 asks). For that reason there is no `Ord`.
+/// Serial numbers wrap, so they are ordered only while less than 2^31 apart (RFC 1982 with
+/// SERIAL_BITS = 32, as RFC 7143 §4.2.2.1 requires). Hence there is no `Ord`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Sn(pub u32);
 
 impl Sn {
-    /// Whether `self` comes before `other` (RFC 1982 §3.2). False both ways for two numbers that
-    /// stand exactly 2^31 apart, where the order is undefined.
+    /// Whether `self` comes before `other` (RFC 1982 §3.2). False both ways for two numbers exactly
+    /// 2^31 apart, whose order is undefined.
     #[inline]
     #[must_use]
     pub const fn lt(self, other: Sn) -> bool {
@@ -48,7 +48,7 @@ impl Sn {
         self.add(1)
     }
 
-    /// How many steps lead from `earlier` up to `self`, counting through the wrap.
+    /// The distance from `earlier` up to `self`, modulo 2^32.
     #[inline]
     #[must_use]
     pub const fn distance(self, earlier: Sn) -> u32 {

@@ -1,8 +1,8 @@
 //! The target's side of a session in full feature phase (RFC 7143 §4.2, §11).
 //!
-//! - [`Session`]: the command window, the tasks and what the stores are to do ([`Work`]);
+//! - [`Session`]: the command window, the tasks and the work for the stores ([`Work`]);
 //! - [`Connection`]: one connection's byte streams, one of several;
-//! - [`Memory`]: the bound on what all sessions hold together.
+//! - [`Memory`]: the memory limit shared by all sessions.
 //!
 //! A connection logs in by itself with [`crate::login::TargetLogin`] over a [`Handshake`], which
 //! then begins a session or gives the connection that joins one.

@@ -20,8 +20,8 @@ pub const MAX_NAME_BYTES: usize = 63;
 /// Longest simple value in bytes, where a key does not say otherwise (RFC 7143 §6.1).
 pub const MAX_VALUE_BYTES: usize = 255;
 
-/// Most bytes of text that one negotiation sequence may bring. RFC 7143 §6.1 asks everybody for
-/// 8192 bytes and for 64 KiB where an authentication method carries large items.
+/// Maximum bytes of text in one negotiation sequence. RFC 7143 §6.1 requires 8192 bytes, and 64 KiB
+/// for authentication methods with large items.
 pub const MAX_TEXT_BYTES: usize = 65_536;
 
 /// One `key=value`, as it stands in a text.
@@ -33,10 +33,10 @@ pub struct Pair<'a> {
     pub value: &'a str,
 }
 
-/// Why a text cannot be read. All of it is the sender's fault.
+/// Why a text is malformed: always the sender's fault.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TextError {
-    /// A pair without `=`, or with an empty or impossible name.
+    /// A pair without `=`, or with an empty or invalid name.
     #[error(
         "text at byte {at_byte} is not a key=value pair; the peer must correct it (RFC 7143 §6.1)"
     )]
@@ -58,13 +58,13 @@ pub enum TextError {
         /// Where the pair begins in the text.
         at_byte: usize,
     },
-    /// More than [`MAX_TEXT_BYTES`] in one sequence, or than its receiver takes at that time.
+    /// More than [`MAX_TEXT_BYTES`] in one sequence, or than the receiver currently accepts.
     #[error("text sequence is too long; the peer must send less (RFC 7143 §6.1)")]
     TooLong,
 }
 
 impl TextError {
-    /// Whose fault it is.
+    /// Which side is at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         Fault::PeerMisbehaved
@@ -79,13 +79,13 @@ pub fn push_pair(text: &mut Vec<u8>, name: &str, value: &str) {
     text.push(0);
 }
 
-/// Reads a whole text into its pairs, in the order in which they stand.
+/// Parses a complete text into its pairs, in order.
 ///
 /// More than one NUL between pairs is skipped (§6.1 allows it), and a missing NUL after the last
-/// pair is forgiven.
+/// pair is tolerated.
 ///
 /// # Errors
-/// A [`TextError`] when the text breaks §6.1 or the bounds of this module.
+/// A [`TextError`] if the text violates §6.1 or the limits of this module.
 pub fn pairs(text: &[u8]) -> Result<Vec<Pair<'_>>, TextError> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(TextError::TooLong);

@@ -1,4 +1,4 @@
-//! The initiator client: one session over real sockets, driven by its caller's thread.
+//! The initiator client: one session over sockets, driven by the caller's thread.
 
 mod dial;
 mod login;
@@ -29,41 +29,41 @@ pub use self::route::{Route, RouteError};
 use self::socket::Socket;
 use crate::url::IscsiUrl;
 
-/// How a session is to be set up.
+/// The settings of a session.
 #[derive(Debug, Clone)]
 pub struct InitiatorConfig {
     /// This initiator's iSCSI name (RFC 7143 §4.2.7).
     pub name: String,
-    /// Its part of the session's name. Two sessions of one initiator with one target need two.
+    /// ISID. Each session of one initiator with one target needs its own.
     pub isid: [u8; 6],
-    /// How it proves who it is, and what the target must prove, where the target demands CHAP.
+    /// CHAP accounts, for targets that require CHAP.
     pub chap: Option<Arc<InitiatorAccounts>>,
-    /// What to negotiate for.
+    /// The values to negotiate.
     pub wanted: Wanted,
-    /// Tasks that may be queued and under way at once.
+    /// Maximum number of queued and outstanding tasks.
     pub tasks: usize,
-    /// The route of each connection of the session; none for one connection straight to the
-    /// portal of the URL.
+    /// The route of each connection of the session; empty for one connection to the portal of the
+    /// URL.
     pub routes: Vec<Route>,
-    /// How commands are shared out among the connections.
+    /// How commands are distributed over the connections.
     pub schedule: Schedule,
-    /// The kernel's congestion control for the connections, or its default.
+    /// TCP congestion control of the connections; the system default if `None`.
     pub congestion_control: Option<String>,
-    /// When what the target sends is acknowledged.
+    /// Delayed acknowledgement of what the target sends.
     pub delayed_ack: DelayedAck,
-    /// How long connecting and login may take together, and how long a logout.
+    /// Timeout for connecting and login together, and for a logout.
     pub patience: Duration,
-    /// How long a session that has lost its connections may take to come back before its commands
-    /// fail; zero for not at all.
+    /// How long a session without connections may take to recover before its commands fail; zero
+    /// disables recovery.
     pub replacement_timeout: Duration,
-    /// How often TCP_INFO is recorded, if the recorder keeps it.
+    /// Interval of TCP_INFO records, if they are recorded.
     pub tcp_interval: Duration,
 }
 
 /// A session could not be set up or has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InitiatorError {
-    /// No TCP connection.
+    /// The TCP connection failed.
     #[error("cannot connect to {portal}: {source}")]
     Connect {
         /// Host and port.
@@ -71,10 +71,10 @@ pub enum InitiatorError {
         /// Why.
         source: io::Error,
     },
-    /// The kernel gives no socket, or none to wait with.
+    /// The kernel provides no socket, or no descriptor to wait with.
     #[error("cannot open a socket for the session: {0}")]
     NoSocket(io::Error),
-    /// The target allows fewer connections in a session.
+    /// The target allows fewer connections per session.
     #[error(
         "the target at {portal} allows {granted} connection{} per session, not {asked}; request fewer",
         if *granted == 1 { "" } else { "s" }
@@ -87,10 +87,10 @@ pub enum InitiatorError {
         /// MaxConnections as negotiated.
         granted: u16,
     },
-    /// The kernel has no random bytes for a challenge.
+    /// The kernel provides no random bytes for a CHAP challenge.
     #[error("no random bytes for CHAP: {0}")]
     Random(io::Error),
-    /// The congestion control cannot be had.
+    /// The congestion control is not available.
     #[error(transparent)]
     Congestion(#[from] CongestionError),
     /// Login failed.
@@ -103,7 +103,7 @@ pub enum InitiatorError {
         /// Why.
         source: Box<HandshakeError>,
     },
-    /// The portal is there, but the target is not.
+    /// The portal responds, but does not offer the target.
     #[error("{portal} has no target {target}; {}", login::nearest(target, offered))]
     NoSuchTarget {
         /// The target's name.
@@ -127,13 +127,13 @@ pub enum InitiatorError {
         /// Host and port.
         portal: String,
     },
-    /// The target said nothing for too long.
+    /// The target did not respond for too long.
     #[error("the target at {portal} does not respond, not even to a NOP-Out")]
     Silent {
         /// Host and port.
         portal: String,
     },
-    /// A connection came up that is not the session's.
+    /// A connection logged in, but does not belong to the session.
     #[error("the connection to {portal} cannot be used: {source}")]
     NotAdmitted {
         /// Host and port.
@@ -141,7 +141,7 @@ pub enum InitiatorError {
         /// Why.
         source: AdmitError,
     },
-    /// The session was lost and has not come back.
+    /// The session was lost and not recovered.
     #[error(
         "the session with {target} was lost ({cause}) and not recovered within {} s: {}; check that the target is running and reachable",
         timeout.as_secs_f64(),
@@ -152,9 +152,9 @@ pub enum InitiatorError {
         target: String,
         /// Why it was lost.
         cause: Box<InitiatorError>,
-        /// How long it was tried for, [`InitiatorConfig::replacement_timeout`].
+        /// The time allowed for recovery, [`InitiatorConfig::replacement_timeout`].
         timeout: Duration,
-        /// Why the last attempt that was over failed; none may have been.
+        /// Why the last completed attempt failed, if any.
         last_failure: Option<Box<InitiatorError>>,
     },
     /// Login took too long.
@@ -162,7 +162,7 @@ pub enum InitiatorError {
     Slow {
         /// Host and port.
         portal: String,
-        /// How long it was waited for.
+        /// The timeout.
         patience: Duration,
     },
     /// A protocol error.
@@ -185,8 +185,9 @@ fn last_attempt(failure: Option<&InitiatorError>) -> String {
 
 /// A session with a target, in full feature phase, over one connection or several.
 ///
-/// Its caller's thread does all the work: [`Initiator::submit`] queues commands,
-/// [`Initiator::turn`] sends, waits and receives, [`Initiator::poll_completion`] gives what is done.
+/// The caller's thread does all the work: [`Initiator::submit`] queues commands,
+/// [`Initiator::turn`] sends, waits and receives, [`Initiator::poll_completion`] returns
+/// completions.
 #[derive(Debug)]
 pub struct Initiator {
     to: Destination,
@@ -280,7 +281,7 @@ impl Initiator {
         &self.session
     }
 
-    /// What each connection has done up to `now`, with its portal, in the order of the CIDs.
+    /// Counters of each connection up to `now`, with its portal, in the order of the CIDs.
     #[must_use]
     pub fn tallies(&self, now: Instant) -> Vec<(String, Tally)> {
         let cids = 0..self.to.routes.len() as u16;
@@ -290,7 +291,7 @@ impl Initiator {
             .collect()
     }
 
-    /// What the session has been through.
+    /// Recoveries of the session.
     #[must_use]
     pub fn recoveries(&self) -> Recoveries {
         self.recovery.totals
@@ -302,7 +303,7 @@ impl Initiator {
         self.recovery.cut_off(now)
     }
 
-    /// How long one attempt to come back may take: it is longer over a longer path.
+    /// Timeout of one recovery attempt; it grows with the round-trip time.
     #[must_use]
     pub fn attempt(&self) -> Duration {
         Recovery::attempt(&self.to)
@@ -319,11 +320,10 @@ impl Initiator {
         first.map_or(0, |info| info.min_rtt_ns())
     }
 
-    /// Takes a command onto the session's queue. A write that is too long for what the target asks
-    /// for at once goes in parts ([`Splitter`]).
+    /// Queues a command. A write longer than one round of R2Ts is split ([`Splitter`]).
     ///
     /// # Errors
-    /// [`Full`] gives the command back: take completions first.
+    /// [`Full`] returns the command: take completions first.
     pub fn submit(&mut self, command: Command, now: Instant) -> Result<(), Full> {
         match self.splitter.submit(command, self.session.parameters())? {
             Some(whole) => self.enqueue(whole, now),
@@ -362,11 +362,11 @@ impl Initiator {
         self.session.poll_event()
     }
 
-    /// Sends what may go, waits until something has come or `deadline`, and takes it in. A session
-    /// that has lost its connections is set up again meanwhile, over as many turns as it takes.
+    /// Sends what may be sent, waits for input until `deadline`, and handles it. A session that has
+    /// lost its connections is recovered meanwhile, over as many turns as that takes.
     ///
     /// # Errors
-    /// The session is over; its tasks have completions that say so.
+    /// The session has ended; its tasks complete with an error.
     pub fn turn(&mut self, deadline: Instant) -> Result<(), InitiatorError> {
         let turned = self.try_turn(deadline);
         if turned.is_err() {
@@ -550,13 +550,13 @@ impl Initiator {
     }
 
     /// Submits one command and waits for its completion. For the few commands before and after a
-    /// load; nothing else may be under way.
+    /// load; no other command may be outstanding.
     ///
     /// # Errors
     /// As [`Initiator::turn`].
     ///
     /// # Panics
-    /// When the session's queue is full, which it is not when nothing else is under way.
+    /// If the session's queue is full, which is impossible without other commands.
     pub fn execute(&mut self, command: Command) -> Result<Completion, InitiatorError> {
         self.submit(command, clock::now())
             .expect("an idle session takes a command");
@@ -568,8 +568,8 @@ impl Initiator {
         }
     }
 
-    /// Logs out, closes the connection and gives the records. A target that does not answer the
-    /// logout is left all the same.
+    /// Logs out, closes the connections and returns the records, even if the target does not answer
+    /// the logout.
     #[must_use]
     pub fn logout(mut self) -> Recorder {
         self.is_leaving = true;
@@ -624,7 +624,7 @@ impl Initiator {
         }
     }
 
-    /// The records so far, of a session that has failed.
+    /// The records of a session that has failed.
     #[must_use]
     pub fn into_records(mut self) -> Recorder {
         for socket in &mut self.sockets {

@@ -1,4 +1,4 @@
-//! The load generator: keeps I/Os in flight on one LUN and measures what comes of it.
+//! The load generator: keeps I/Os in flight on one LUN and measures them.
 //!
 //! - [`workload`]: which I/O comes next, seeded;
 //! - [`Load`]: the loop, and the [`Report`] of what it measured.

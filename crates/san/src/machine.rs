@@ -1,4 +1,4 @@
-//! The machine that this runs on.
+//! Facts of this machine.
 
 /// Bytes of memory that it has.
 pub(crate) fn memory_bytes() -> u64 {

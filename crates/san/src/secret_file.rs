@@ -1,4 +1,4 @@
-//! CHAP secrets, which come from files that nobody else can read.
+//! CHAP secrets, read from files that only their owner can read.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 /// The longest file of secrets that is read, in bytes: some 10,000 accounts.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// A file of secrets cannot be used. No such error says a secret.
+/// Why a secret file cannot be used. No variant contains a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
     /// It cannot be read.
@@ -26,13 +26,13 @@ pub enum SecretFileError {
         /// Why.
         source: io::Error,
     },
-    /// It is no file, as a pipe or a device is none.
+    /// It is not a regular file.
     #[error("secret file {}: not an ordinary file", path.display())]
     NotAFile {
         /// Which.
         path: PathBuf,
     },
-    /// Others may read or change it.
+    /// Other users may read or change it.
     #[error(
         "secret file {}: its mode {mode:03o} gives others access; chmod 600 it", path.display()
     )]
@@ -42,7 +42,7 @@ pub enum SecretFileError {
         /// Its permissions.
         mode: u32,
     },
-    /// It belongs to somebody else, who may read and change it.
+    /// Another user owns it.
     #[error(
         "secret file {}: it is owned by user id {owner}; it must be owned by the user that \
          wansan runs as, or by root", path.display()
@@ -53,18 +53,18 @@ pub enum SecretFileError {
         /// Whose it is.
         owner: u32,
     },
-    /// It is longer than any such file.
+    /// It is too long.
     #[error("secret file {}: longer than {MAX_FILE_BYTES} bytes", path.display())]
     TooLong {
         /// Which.
         path: PathBuf,
     },
-    /// What stands in it is no secret, or no account.
+    /// It contains an invalid secret or account.
     #[error("secret file {}, line {line}: {source}", path.display())]
     Account {
         /// Which.
         path: PathBuf,
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
         /// Why.
         source: AccountError,
@@ -77,11 +77,10 @@ pub enum SecretFileError {
     NotAnAccount {
         /// Which.
         path: PathBuf,
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// Two lines for one name, which is not said: it is a secret where the words stand in the wrong
-    /// order.
+    /// Two lines for one name. The name is not printed, as it may be a secret in the wrong column.
     #[error(
         "secret file {}, line {line}: its name has a secret in line {first} already; write NAME \
          SECRET, each name once",
@@ -90,12 +89,12 @@ pub enum SecretFileError {
     Twice {
         /// Which.
         path: PathBuf,
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// The line before.
+        /// The earlier line.
         first: usize,
     },
-    /// Lines behind the only one.
+    /// More than one line.
     #[error(
         "secret file {}: it holds more than one line; write the secret on the first",
         path.display()
@@ -106,8 +105,8 @@ pub enum SecretFileError {
     },
 }
 
-/// Reads the secret of the account `name` from a file that holds nothing else; the end of its line
-/// is not part of it.
+/// Reads the secret of the account `name` from a file that holds only that; the newline is not part
+/// of it.
 ///
 /// # Errors
 /// [`SecretFileError`].
@@ -129,7 +128,7 @@ pub fn read_account(name: &str, path: &Path) -> Result<Account, SecretFileError>
 }
 
 /// Reads accounts from a file of lines `NAME SECRET`. Empty lines and those that begin with `#` are
-/// passed over.
+/// skipped.
 ///
 /// # Errors
 /// [`SecretFileError`].

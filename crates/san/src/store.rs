@@ -1,12 +1,12 @@
-//! Backing stores: what lies behind a logical unit, as a flat range of bytes.
+//! Backing stores of logical units: flat ranges of bytes.
 //!
 //! - [`Store`]: the trait; all stores are shared by reference among sessions and threads;
-//! - [`MemoryStore`], [`FileStore`]: the stores; [`ServiceTimeStore`]: any store made slow by a
-//!   known amount, for experiments whose bottleneck must be known;
+//! - [`MemoryStore`], [`FileStore`]: the stores; [`ServiceTimeStore`]: a store with a set service
+//!   time, for experiments with a known bottleneck;
 //! - [`durability`]: what a store may say of data on the medium;
 //! - [`MediumJob`]: what SCSI asks of a store beside reading, writing and flushing;
 //! - [`pool`]: worker threads that run what may block, for reactors that must not;
-//! - [`LunSpec`]: a store as people write it, such as `memory:1GiB` or `file:disk.img,block=4096`.
+//! - [`LunSpec`]: the notation of a store, such as `memory:1GiB` or `file:disk.img,block=4096`.
 //!
 //! # How a single-threaded reactor uses a store
 //!

@@ -50,14 +50,14 @@ pub use sending::Sending;
 use snapshot::Logins;
 pub use snapshot::{ConnectionSnapshot, Observer, SessionSnapshot, Snapshot, UnitSnapshot};
 
-/// What a server offers, and how it serves it.
+/// The settings of a target server.
 #[derive(Debug, Clone)]
 pub struct TargetConfig {
-    /// The portals to listen at, at least one: `ADDRESS:PORT`; port 0 takes a free one.
+    /// The portals to listen on, at least one: `ADDRESS:PORT`; port 0 picks a free port.
     pub listen: Vec<String>,
-    /// The targets, which are all behind every portal.
+    /// The targets, all reachable through every portal.
     pub offer: Offer,
-    /// The kernel's congestion control for connections, or its default.
+    /// TCP congestion control of the connections; the system default if `None`.
     pub congestion_control: Option<String>,
     /// Threads that serve sessions, at least 1.
     pub threads: usize,
@@ -67,14 +67,14 @@ pub struct TargetConfig {
     pub record_bytes: usize,
     /// How often TCP_INFO of each connection is recorded.
     pub tcp_interval: Duration,
-    /// Is told, in one line, of connections that end in trouble.
+    /// Called with one line for each connection that fails.
     pub report: fn(&str),
 }
 
-/// A target could not be started.
+/// Why a target could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// Not a name.
+    /// An invalid iSCSI name.
     #[error(
         "'{name}' is not an iSCSI name: write iqn.YEAR-MONTH.DOMAIN:ANYTHING, with your domain reversed and a month in which you owned it, such as {}, or eui. or naa. followed by 16 (naa. also 32) hex digits; at most 223 bytes, no blanks (RFC 7143 §4.2.7, RFC 3721 §1.1)",
         near_name(name)
@@ -92,13 +92,13 @@ pub enum TargetError {
     /// No target.
     #[error("no target to serve; define at least one")]
     NoTarget,
-    /// Two of the same name.
+    /// A duplicate target name.
     #[error("duplicate target name {name}; rename one")]
     Twice {
         /// The name.
         name: String,
     },
-    /// The units of a target were to change while it has sessions.
+    /// The LUNs of a target with sessions cannot change.
     #[error(
         "target {name}: its LUNs cannot change while initiators are logged in; log them out first"
     )]
@@ -106,13 +106,13 @@ pub enum TargetError {
         /// The target's name.
         name: String,
     },
-    /// Two units write to one file.
+    /// Two LUNs share one file.
     #[error("LUN {spec}: another LUN has the same file; give each its own")]
     OneFile {
         /// The second one.
         spec: String,
     },
-    /// The file of a new unit is that of another target's, which has sessions.
+    /// The file of a new LUN is in use by another target with sessions.
     #[error(
         "LUN {spec}: target {name} still serves this file to initiators that are logged in; log \
          them out first"
@@ -123,14 +123,14 @@ pub enum TargetError {
         /// The target.
         name: String,
     },
-    /// The file of a unit is open in another way.
+    /// The file of a LUN is open with other options.
     #[error(
         "LUN {spec}: its file is open as {held}, and options can change only while it is closed: remove the LUN, reload, then add it again"
     )]
     OtherOptions {
         /// Which unit.
         spec: String,
-        /// As it is open.
+        /// The options that it is open with.
         held: String,
     },
     /// No portal.
@@ -144,7 +144,7 @@ pub enum TargetError {
         /// Why.
         source: OpenError,
     },
-    /// A store's size makes no disk.
+    /// A store's size is not valid for a disk.
     #[error("LUN {spec}: {source}")]
     Geometry {
         /// Which.
@@ -152,13 +152,13 @@ pub enum TargetError {
         /// Why.
         source: GeometryError,
     },
-    /// The logical units make no device.
+    /// The logical units do not form a valid device.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// A setting is out of its range.
     #[error(transparent)]
     Wanted(#[from] WantedError),
-    /// The portal lacks its port, or is otherwise none.
+    /// An invalid portal.
     #[error(
         "'{address}' is not an ADDRESS:PORT to listen at: write {}",
         near_portal(address)
@@ -167,7 +167,7 @@ pub enum TargetError {
         /// What was given.
         address: String,
     },
-    /// The portal cannot be had.
+    /// Listening on the portal failed.
     #[error("cannot listen at {address}: {source}")]
     Listen {
         /// Where.
@@ -175,10 +175,10 @@ pub enum TargetError {
         /// Why.
         source: io::Error,
     },
-    /// The congestion control cannot be had.
+    /// The congestion control is not available.
     #[error(transparent)]
     Congestion(#[from] CongestionError),
-    /// The machine gives no thread or descriptor.
+    /// The operating system provides no thread or descriptor.
     #[error("cannot start the target's threads: {0}")]
     Machine(#[from] io::Error),
 }
@@ -195,7 +195,7 @@ pub struct Target {
 /// What all threads of a target share.
 #[derive(Debug)]
 struct Shared {
-    /// The portals, in the order in which they were given.
+    /// The portals, in the order given.
     addresses: Vec<SocketAddr>,
     /// Looked at in logins only.
     directory: RwLock<Arc<Directory>>,
@@ -237,10 +237,10 @@ const SESSIONS_BYTES: usize = 1 << 30;
 const STORE_THREADS: usize = 16;
 
 impl Target {
-    /// Opens the stores, listens and starts to serve.
+    /// Opens the stores, listens and starts serving.
     ///
     /// # Errors
-    /// [`TargetError`] says what is wrong; nothing is left behind.
+    /// [`TargetError`] says what is wrong; nothing stays open.
     pub fn start(config: &TargetConfig) -> Result<Target, TargetError> {
         if config.listen.is_empty() {
             return Err(TargetError::NoPortal);
@@ -297,19 +297,19 @@ impl Target {
         Ok(target)
     }
 
-    /// The portals that it listens at, in the order in which they were given.
+    /// The portals that it listens on, in the order given.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.shared.addresses
     }
 
-    /// Takes on other targets, or other settings of them, for the logins that follow. Sessions that
-    /// are there go on with what they have logged in to. Units that stay as they are keep what is in
-    /// them, and the units of a target that was taken away and still has sessions come back with it.
+    /// Applies a new set of targets and settings to later logins. Existing sessions keep what they
+    /// logged in to. Unchanged LUNs keep their data, and the LUNs of a removed target that still
+    /// has sessions are reused if the target is added again.
     ///
     /// # Errors
-    /// [`TargetError`] says what is wrong; everything stays as it was. The units of a target that
-    /// has sessions cannot change.
+    /// [`TargetError`] says what is wrong; nothing changes then. The LUNs of a target with sessions
+    /// cannot change.
     pub fn reload(&mut self, offer: &Offer) -> Result<Changes, TargetError> {
         let old = self.shared.directory();
         let is_in_use = |name: &str| self.shared.registry.has_sessions(name);
@@ -336,7 +336,7 @@ impl Target {
         Ok(changes)
     }
 
-    /// What looks at it from other threads.
+    /// A handle that reads its counters from other threads.
     #[must_use]
     pub fn observer(&self) -> Observer {
         Observer {
@@ -344,8 +344,8 @@ impl Target {
         }
     }
 
-    /// Takes no new sessions any more and asks all initiators to log out (RFC 7143 §11.9.1). Waits
-    /// until they have, for `patience` at most, or until `hurries` says so; says whether they have.
+    /// Accepts no new sessions and asks all initiators to log out (RFC 7143 §11.9.1). Waits until
+    /// they have, for at most `patience`, or until `hurries` is true; returns whether they have.
     pub fn drain(&self, patience: Duration, mut hurries: impl FnMut() -> bool) -> bool {
         /// How often it is looked whether the sessions are gone.
         const STEP: Duration = Duration::from_millis(10);
@@ -364,7 +364,7 @@ impl Target {
         true
     }
 
-    /// Closes all connections, ends the threads and gives their records.
+    /// Closes all connections, ends the threads and returns their records.
     #[must_use]
     pub fn stop(mut self) -> Vec<Recorder> {
         self.end()

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The port that IANA has given to iSCSI targets (RFC 7143 §14).
+/// The port assigned by IANA to iSCSI targets (RFC 7143 §14).
 pub const ISCSI_PORT: u16 = 3260;
 
 /// A LUN of a target at a portal.
@@ -19,7 +19,7 @@ pub struct IscsiUrl {
     pub lun: u16,
 }
 
-/// What is wrong with a URL.
+/// An invalid URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "URL '{url}': {problem}; expected iscsi://HOST[:PORT]/TARGET-IQN/LUN, for example \
@@ -41,8 +41,8 @@ impl FromStr for IscsiUrl {
     }
 }
 
-/// A text with the user that a URL in it names, and the secret that may stand there as well, left
-/// out: what is wrong is told where others may read it.
+/// Removes the user and any secret from a URL within a text, so that an error message does not
+/// reveal them.
 #[must_use]
 pub fn without_user(text: &str) -> String {
     let mut told = String::new();

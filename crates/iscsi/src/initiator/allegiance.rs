@@ -83,9 +83,10 @@ impl LostConnections {
 }
 
 impl Session {
-    /// The connection at `place` is gone. At error recovery level 2 its tasks will move to others,
-    /// and the places of those behind it count one less. Says whether that is so; otherwise nothing
-    /// has changed, and the session has to be replaced ([`Session::lose_all`]).
+    /// The connection at `place` is lost. At error recovery level 2 its tasks will be reassigned,
+    /// and the places of the connections behind it decrease by one. Returns whether that is the
+    /// case; otherwise nothing has changed, and the session has to be reinstated
+    /// ([`Session::lose_all`]).
     pub fn lose(&mut self, place: usize, now: Instant, trace: &mut Recorder) -> bool {
         if self.core.parameters.error_recovery_level < 2 || place >= self.connections.len() {
             return false;
@@ -99,8 +100,8 @@ impl Session {
         true
     }
 
-    /// Whether a connection with `cid` may log in now: not while the target has been asked to log
-    /// the lost one with that CID out, which might take the new one for it.
+    /// Whether a connection with `cid` may log in now: not while a logout for recovery of that CID
+    /// is outstanding, which the target could apply to the new connection.
     #[must_use]
     pub fn may_join(&self, cid: u16) -> bool {
         let orphans = self.core.lost.orphans.iter();

@@ -9,8 +9,8 @@ const FIRST: Duration = Duration::from_millis(100);
 /// The longest wait between two attempts.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Waits that double from 100 ms up to 5 s, each cut by up to a half at random, so that many
-/// initiators of one target do not come back at the same moment.
+/// Exponential backoff from 100 ms to 5 s with random jitter of up to half, so that many initiators
+/// of one target do not reconnect at the same moment.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     failures: u32,
@@ -18,7 +18,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Begins with an attempt at once; `seed` makes the waits differ from those of others.
+    /// Starts with an immediate attempt; `seed` seeds the jitter.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Backoff {
@@ -27,7 +27,7 @@ impl Backoff {
         }
     }
 
-    /// An attempt has failed at `now`: when to make the next.
+    /// An attempt failed at `now`; returns when to make the next.
     pub fn failed(&mut self, now: Instant) -> Instant {
         let whole = LONGEST.min(FIRST * 2_u32.pow(self.failures.min(16)));
         self.failures += 1;

@@ -19,7 +19,7 @@ use super::tally::Population;
 /// One connection in full feature phase.
 ///
 /// Bytes go in by [`Connection::space`] and [`Connection::filled`], and out by
-/// [`Connection::pending`] and [`Connection::sent`]; the session does the rest.
+/// [`Connection::pending`] and [`Connection::sent`]; the session handles the rest.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) receiver: Receiver,
@@ -133,25 +133,25 @@ impl Connection {
         self.receiver.filled(bytes);
     }
 
-    /// How many bytes the socket has taken since the TCP connection began, login's among them.
+    /// Bytes that the socket has accepted since the TCP connection began, login included.
     #[must_use]
     pub fn sent_bytes(&self) -> u64 {
         self.link.transmitter.sent_end()
     }
 
-    /// How many bytes were read from the socket since the TCP connection began.
+    /// Bytes read from the socket since the TCP connection began.
     #[must_use]
     pub fn received_bytes(&self) -> u64 {
         self.receiver.received_end()
     }
 
-    /// Something other than bytes says at `now` that the target is there, such as TCP's
-    /// acknowledgements of what was sent.
+    /// Evidence other than received bytes shows at `now` that the target is alive, such as TCP
+    /// acknowledgements.
     pub fn heard(&mut self, now: Instant) {
         self.link.liveness.heard(now);
     }
 
-    /// A round trip on this connection was measured otherwise than by a ping.
+    /// A round trip on this connection was measured by other means than a NOP-Out.
     pub fn round_trip_measured(&mut self, round_trip: Duration) {
         self.link.liveness.measured(round_trip);
     }
@@ -162,7 +162,7 @@ impl Connection {
         self.link.transmitter.pending()
     }
 
-    /// The socket took `bytes` of [`Connection::pending`] at `now`.
+    /// The socket accepted `bytes` of [`Connection::pending`] at `now`.
     pub fn sent(&mut self, bytes: usize, now: Instant, trace: &mut Recorder) {
         let link = &mut self.link;
         link.transmitter.sent(bytes);

@@ -1,4 +1,4 @@
-//! Why a session ends against its will.
+//! Why a session fails.
 
 use crate::fault::Fault;
 use crate::sequence::Sn;
@@ -6,36 +6,35 @@ use crate::text::TextError;
 use crate::text::exchange::ExchangeError;
 use crate::wire::{FrameError, ParseError};
 
-/// The session cannot go on (error recovery level 0: any protocol error ends it,
-/// RFC 7143 §7.1.5).
+/// The session has failed (at error recovery level 0 any protocol error ends it, RFC 7143 §7.1.5).
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The stream could not be cut into PDUs.
+    /// The byte stream cannot be split into PDUs.
     #[error("the target's stream is corrupt: {0}")]
     Frame(#[from] FrameError),
-    /// A PDU could not be read.
+    /// A PDU is malformed.
     #[error("the target sent a malformed PDU: {0}")]
     Parse(#[from] ParseError),
-    /// A PDU that an initiator never gets.
+    /// A PDU that is not valid from a target.
     #[error("the target sent opcode 0x{0:02x}, which is not a target opcode or not expected now")]
     UnexpectedOpcode(u8),
-    /// Data-In outside the buffer, out of order, or for a task that reads nothing.
+    /// Data-In outside the buffer, out of order, or for a task that is not a read.
     #[error(
         "the target sent Data-In of {bytes} bytes at offset {offset} of {expected_bytes} for task {task:#x}; the next offset is {expected}"
     )]
     DataOutOfPlace {
         /// The task.
         task: u32,
-        /// How much came.
+        /// Bytes received.
         bytes: usize,
-        /// Where the data said it belongs.
+        /// Its Buffer Offset.
         offset: u32,
-        /// How much the task reads; 0 if it reads nothing.
+        /// The task's Expected Data Transfer Length; 0 unless it is a read.
         expected_bytes: u32,
-        /// Where the next data belongs.
+        /// The next Buffer Offset.
         expected: u32,
     },
-    /// An R2T that the negotiated values forbid.
+    /// An R2T that violates the command or the negotiated values.
     #[error("the target sent an R2T for task {task:#x} that {problem}")]
     BadR2t {
         /// The task.
@@ -43,18 +42,18 @@ pub enum SessionError {
         /// What is wrong.
         problem: &'static str,
     },
-    /// A status with another StatSN than the next one.
+    /// A status with an unexpected StatSN.
     #[error(
         "the target sent StatSN {got} instead of {expected}: {} (RFC 7143 §4.2.2.2)",
         if got.lt(*expected) { "a status was sent twice" } else { "a status is missing" }
     )]
     StatusOutOfOrder {
-        /// What came.
+        /// The value received.
         got: Sn,
-        /// What should have come.
+        /// The value expected.
         expected: Sn,
     },
-    /// A PDU about a task that belongs to another connection, or that was never sent.
+    /// A PDU for a task with allegiance to another connection, or that was never sent.
     #[error(
         "the target sent a PDU for task {task:#x} on connection {connection}, to which the task has no allegiance (RFC 7143 §4.2.5.1)"
     )]
@@ -64,24 +63,24 @@ pub enum SessionError {
         /// The CID of the connection.
         connection: u16,
     },
-    /// The target asks for more answers than it reads.
+    /// The target sends NOP-Ins without reading the answers.
     #[error("the target sends NOP-Ins faster than it reads the answers")]
     PingFlood,
-    /// The answer to a question in text breaks the rules.
+    /// The answer to a Text Request is invalid.
     #[error("the target sent an invalid text response: {0}")]
     Text(#[from] ExchangeError),
-    /// Data did not reach the target as it was sent (data digest, RFC 7143 §7.8).
+    /// Data was corrupted on the way to the target (data digest error, RFC 7143 §7.8).
     #[error("data was corrupted on the way to the target: data digest error (RFC 7143 §7.8)")]
     Damaged,
-    /// Connection recovery has come to its end (RFC 7143 §7.1.4.3).
+    /// Connection recovery failed (RFC 7143 §7.1.4.3).
     #[error("the target did not {what}: response 0x{code:02x} (RFC 7143 §11.6.1, §11.15.1)")]
     NotRecovered {
-        /// What it was asked to do.
+        /// What was requested.
         what: &'static str,
-        /// Its answer.
+        /// The response code.
         code: u8,
     },
-    /// The target asks the initiator to leave (RFC 7143 §11.9).
+    /// The target requests a logout or drops the connection (RFC 7143 §11.9).
     #[error(
         "the target {} (asynchronous event {event}, RFC 7143 §11.9.1)",
         if *event == 1 { "asked for a logout" } else { "dropped the connection" }
@@ -93,7 +92,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// Whose fault it is.
+    /// Which side is at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -106,10 +105,10 @@ impl SessionError {
     }
 }
 
-/// Why a connection that has come up is not taken into its session.
+/// Why a connection that has logged in is not added to its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AdmitError {
-    /// The login is not over.
+    /// The login is not complete.
     #[error("the connection has not logged in yet")]
     NotLoggedIn,
     /// Its login led a session of its own, or joined another one (TSIH, RFC 7143 §11.12.6).

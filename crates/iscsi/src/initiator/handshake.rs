@@ -19,7 +19,8 @@ use crate::wire::{
 ///
 /// Bytes go out by [`Handshake::pending`] and [`Handshake::sent`], and in by [`Handshake::space`],
 /// [`Handshake::filled`] and [`Handshake::receive`], until [`Handshake::is_done`]; then
-/// [`Handshake::into_session`] makes the session, or [`Session::admit`] takes the connection in.
+/// [`Handshake::into_session`] creates the session, or [`Session::admit`] adds the connection to
+/// one.
 #[derive(Debug)]
 pub struct Handshake {
     receiver: Receiver,
@@ -35,10 +36,10 @@ pub struct Handshake {
 /// Why a login failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
-    /// The stream could not be cut into PDUs.
+    /// The byte stream cannot be split into PDUs.
     #[error("the target's stream is corrupt: {0}")]
     Frame(#[from] FrameError),
-    /// A PDU could not be read.
+    /// A PDU is malformed.
     #[error("the target sent a malformed PDU: {0}")]
     Parse(#[from] ParseError),
     /// A PDU other than a Login Response.
@@ -47,7 +48,7 @@ pub enum HandshakeError {
     /// Login itself.
     #[error(transparent)]
     Login(#[from] InitiatorLoginError),
-    /// The target is elsewhere.
+    /// The target redirects the login to another address.
     #[error("the target has moved to {}", list(addresses))]
     Moved {
         /// Where to.
@@ -67,7 +68,7 @@ const FIRST_CID: u16 = 0;
 /// would save a round trip, but tgt looks for that session only at the stage's end.
 const REACHES_BACK: Stage = Stage::SecurityNegotiation;
 
-/// Who logs in where, and what for; the same for all connections of a session, but for `chap`.
+/// The settings of a login; the same for all connections of a session except for `chap`.
 #[derive(Debug, Clone)]
 pub struct LoginSettings {
     /// InitiatorName (RFC 7143 §13.5).
@@ -76,18 +77,18 @@ pub struct LoginSettings {
     pub isid: [u8; 6],
     /// TargetName (§13.4); `None` for a discovery session.
     pub target: Option<String>,
-    /// Proves who this initiator is, where the target asks. Each login needs another challenge.
+    /// Authenticates this initiator if the target requires it. Each login needs a new challenge.
     pub chap: Option<InitiatorChap>,
-    /// What to negotiate for.
+    /// The values to negotiate.
     pub wanted: Wanted,
 }
 
 impl Handshake {
-    /// Begins the login of a session's first connection with `target`, or of a discovery session
-    /// when there is none.
+    /// Begins the login of a session's first connection with `target`, or of a discovery session if
+    /// `target` is `None`.
     ///
     /// # Errors
-    /// When a setting breaks a rule of the standard.
+    /// If a setting violates the standard.
     pub fn begin(
         initiator: &str,
         isid: [u8; 6],
@@ -104,7 +105,7 @@ impl Handshake {
         Handshake::lead(&login)
     }
 
-    /// The same, with the settings in one.
+    /// The same, with the settings in one struct.
     ///
     /// # Errors
     /// As [`Handshake::begin`].
@@ -190,21 +191,21 @@ impl Handshake {
         self.transmitter.pending()
     }
 
-    /// The socket took `bytes` of [`Handshake::pending`].
+    /// The socket accepted `bytes` of [`Handshake::pending`].
     pub fn sent(&mut self, bytes: usize) {
         self.transmitter.sent(bytes);
     }
 
-    /// Whether login is over and the session can begin.
+    /// Whether the login is complete.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.established.is_some()
     }
 
-    /// Goes on with the login as far as what has come allows.
+    /// Continues the login with the bytes received.
     ///
     /// # Errors
-    /// Login has failed: close the connection.
+    /// The login failed: close the connection.
     pub fn receive(&mut self) -> Result<(), HandshakeError> {
         while self.established.is_none() {
             let Some(pdu) = self.receiver.next()? else {
@@ -235,10 +236,10 @@ impl Handshake {
         Ok(())
     }
 
-    /// Makes the session, for at most `tasks` tasks at once.
+    /// Creates the session, for at most `tasks` tasks at once.
     ///
     /// # Errors
-    /// [`AdmitError`], when login is not over or has joined a session.
+    /// [`AdmitError`], if the login is not complete or has joined a session.
     pub fn into_session(self, tasks: usize) -> Result<Session, AdmitError> {
         let (begun, first) = self.into_lead()?;
         Ok(Session::new(begun, first, tasks))

@@ -37,10 +37,9 @@ fn is_repeatable(cdb: &[u8; 16]) -> bool {
 }
 
 impl Session {
-    /// All connections are gone, or one is at an error recovery level that does not outlive it:
-    /// what was under way waits for [`Session::reinstate`], and new commands may still be
-    /// submitted behind it. Commands that cannot be sent twice end with
-    /// [`TaskError::Unsure`].
+    /// All connections are lost, or one is at an error recovery level below 2: outstanding tasks
+    /// wait for [`Session::reinstate`], and new commands may still be submitted behind them.
+    /// Commands that are not safe to repeat complete with [`TaskError::Unsure`].
     pub fn lose_all(&mut self, now: Instant, trace: &mut Recorder) {
         for connection in self.connections.drain(..) {
             let link = &connection.link;
@@ -52,11 +51,10 @@ impl Session {
         self.core.requeue_all(now, trace);
     }
 
-    /// Begins the login of a session that takes the place of this one; `cid` is the CID of its
-    /// first connection.
+    /// Begins the login that reinstates this session; `cid` is the CID of its leading connection.
     ///
     /// # Errors
-    /// When a setting breaks a rule of the standard.
+    /// If a setting violates the standard.
     pub fn reinstating(
         &self,
         login: &LoginSettings,
@@ -65,12 +63,12 @@ impl Session {
         Handshake::reinstate(login, cid)
     }
 
-    /// Goes on over the connection of [`Session::reinstating`], which has logged in. What was
-    /// under way is sent again.
+    /// Continues over the connection of [`Session::reinstating`], which has logged in. Outstanding
+    /// tasks are sent again.
     ///
     /// # Errors
-    /// [`AdmitError`], when it has not logged in, has joined a session, or this one has not lost
-    /// its connections.
+    /// [`AdmitError`], if it has not logged in, has joined a session, or this session still has
+    /// connections.
     pub fn reinstate(
         &mut self,
         handshake: Handshake,

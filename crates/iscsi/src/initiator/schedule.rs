@@ -1,19 +1,19 @@
-//! How commands are shared out among the connections of a session.
+//! How commands are distributed over the connections of a session.
 
 /// Which connection takes the next command. CmdSN is given in the order of the session's queue
 /// whatever is chosen, and a command's data and status stay on its connection (RFC 7143
 /// §4.2.2.1, §4.2.5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Schedule {
-    /// One after the other, in turn. When it is the turn of a connection whose socket is full,
-    /// the others wait too.
+    /// Round-robin. If the next connection's send buffer is full, the others wait too.
     RoundRobin,
-    /// The one with the fewest commands under way: a slow connection gets less to do, so that it
-    /// does not fill the command window that all share. Equal ones take turns. This is the
-    /// default, as it is round-robin on equal paths and better on unequal ones.
+    /// The connection with the fewest outstanding commands: a slow one gets fewer, so that it does
+    /// not fill the shared command window. Ties are broken round-robin. This is the default, as it
+    /// is round-robin on equal paths and better on unequal ones.
     #[default]
     LeastInFlight,
-    /// The one with the least data under way, for I/Os of unequal length. Equal ones take turns.
+    /// The connection with the least outstanding data, for I/Os of unequal length. Ties are broken
+    /// round-robin.
     LeastBytes,
 }
 

@@ -24,7 +24,7 @@ use crate::text::exchange::Requester;
 use crate::text::send_targets::TargetRecord;
 use crate::wire::{Lun, TaskManagementFunction, TaskManagementResult};
 
-/// Something that happened beside completions.
+/// An event other than a completion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The target answered a task management function. Tasks that it ended have completions with
@@ -35,37 +35,37 @@ pub enum Event {
         /// The target's answer.
         result: TaskManagementResult,
     },
-    /// The target answered a ping of [`Session::ping`].
+    /// The target answered the NOP-Out of [`Session::ping`].
     Pong {
         /// The tag that [`Session::ping`] gave.
         request: TaskTag,
     },
-    /// The answer to [`Session::send_targets`]; empty too when the target rejects the question.
+    /// The answer to [`Session::send_targets`]; also empty if the target rejects the request.
     Targets(Vec<TargetRecord>),
     /// The target answered the logout: close the connection.
     LoggedOut,
 }
 
-/// The session holds as many tasks as it was made for; the command was not taken.
+/// The session's task table is full; the command was not accepted.
 #[derive(Debug, thiserror::Error)]
 #[error("the session's queue is full; take completions before submitting more")]
 pub struct Full(pub Command);
 
 /// A session in full feature phase.
 ///
-/// Who drives it does, in this order, after anything has happened:
+/// After each event the driver calls, in this order:
 ///
 /// 1. bytes from a socket go in: [`Connection::space`], [`Connection::filled`], then
 ///    [`Session::receive`];
 /// 2. completions and events come out: [`Session::poll_completion`], [`Session::poll_event`],
 ///    until both say `None`;
 /// 3. new commands go in: [`Session::submit`];
-/// 4. [`Session::pump`] turns what may go now into bytes;
+/// 4. [`Session::pump`] encodes what may be sent now;
 /// 5. [`Connection::pending`] goes to the socket, [`Connection::sent`] says how much was taken, and
 ///    4 and 5 repeat while the socket takes bytes.
 ///
-/// The session never sends a command beyond MaxCmdSN, and Data-Out that the target waits for goes
-/// before new commands.
+/// The session never sends a command beyond MaxCmdSN, and solicited Data-Out goes before new
+/// commands.
 #[derive(Debug)]
 pub struct Session {
     pub(super) core: Core,
@@ -141,30 +141,29 @@ impl Session {
         self.core.id
     }
 
-    /// The values in force for the session.
+    /// The session's negotiated parameters.
     #[must_use]
     pub fn parameters(&self) -> &SessionParameters {
         &self.core.parameters
     }
 
-    /// Shares out commands by `schedule` from now on.
+    /// Distributes commands by `schedule` from now on.
     pub fn set_schedule(&mut self, schedule: Schedule) {
         self.dealer.set_policy(schedule);
     }
 
-    /// Begins the login of another connection, with a `cid` that no other one has.
+    /// Begins the login of another connection, with a unique `cid`.
     ///
     /// # Errors
-    /// When a setting breaks a rule of the standard.
+    /// If a setting violates the standard.
     pub fn join(&self, login: &LoginSettings, cid: u16) -> Result<Handshake, HandshakeError> {
         Handshake::join(login, cid, &self.core)
     }
 
-    /// Takes in a connection of [`Session::join`] that has logged in, at the last place.
+    /// Adds a connection of [`Session::join`] that has logged in, at the last place.
     ///
     /// # Errors
-    /// [`AdmitError`], when it has not logged in, not to this session, or there is a connection
-    /// with its CID.
+    /// [`AdmitError`], if it has not logged in, belongs to another session, or its CID is in use.
     pub fn admit(&mut self, handshake: Handshake) -> Result<(), AdmitError> {
         let cid = ConnectionId(handshake.cid());
         let taken = |connection: &Connection| connection.id() == cid;
@@ -177,14 +176,14 @@ impl Session {
         Ok(())
     }
 
-    /// Commands that the target takes at once, as far as it has said by now: MaxCmdSN − ExpCmdSN
-    /// + 1, 0 when the window is closed (RFC 7143 §4.2.2.1).
+    /// The command window as last announced: MaxCmdSN − ExpCmdSN + 1, 0 if closed (RFC 7143
+    /// §4.2.2.1).
     #[must_use]
     pub fn window(&self) -> u32 {
         self.core.window.size()
     }
 
-    /// The values in force for the connection at `place`; `None` when there is none.
+    /// The negotiated parameters of the connection at `place`, if there is one.
     #[must_use]
     pub fn connection_parameters(&self, place: usize) -> Option<&ConnectionParameters> {
         self.connections.get(place).map(Connection::parameters)
@@ -196,22 +195,22 @@ impl Session {
         &mut self.connections
     }
 
-    /// Tasks that are queued or under way.
+    /// Tasks that are queued or outstanding.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.core.tasks.len()
     }
 
-    /// Data that the commands under way read, in bytes, whether it has come or not.
+    /// Data of outstanding reads, received or not, in bytes.
     #[must_use]
     pub fn awaited_bytes(&self) -> u64 {
         self.core.carriage.awaited_bytes()
     }
 
-    /// Takes a command onto the session's queue and gives its tag.
+    /// Queues a command and returns its task tag.
     ///
     /// # Errors
-    /// [`Full`] gives the command back.
+    /// [`Full`] returns the command.
     pub fn submit(
         &mut self,
         command: Command,
@@ -260,7 +259,7 @@ impl Session {
         Ok(task)
     }
 
-    /// Handles everything that has come on the connection at `place`.
+    /// Handles all bytes received on the connection at `place`.
     ///
     /// # Errors
     /// The session is over: close its connections and call [`Session::end`].
@@ -289,8 +288,8 @@ impl Session {
         }
     }
 
-    /// Turns what may go now into bytes on the connections: Data-Out first, then commands inside
-    /// the window, as far as the connections' bounded buffers have room.
+    /// Encodes what may be sent now: Data-Out first, then commands inside the window, as far as the
+    /// connections' bounded send buffers have room.
     pub fn pump(&mut self, now: Instant, trace: &mut Recorder) {
         if !self.core.lost.is_empty() {
             self.pass_on(now, trace);
@@ -311,10 +310,10 @@ impl Session {
         }
     }
 
-    /// What the connections with `cid`, one after the other, have done up to `now`.
+    /// Counters of the connections with `cid`, up to `now`.
     ///
     /// # Panics
-    /// When there was never one.
+    /// If there was never one.
     #[must_use]
     pub fn tally(&self, cid: u16, now: Instant) -> Tally {
         let carried = self.core.carriage.of(ConnectionId(cid));
@@ -331,12 +330,11 @@ impl Session {
         }
     }
 
-    /// Looks after silent connections: pings those that owe an answer and have said nothing for
-    /// some round trips, and gives the place of one that is lost, if there is one, or else when to
-    /// ask again.
+    /// Checks for silent connections: pings those that owe an answer and have been silent for some
+    /// round trips. Returns when to call it again.
     ///
     /// # Errors
-    /// The place of a connection that has been silent for too long.
+    /// The place of a connection that has been silent for too long and is lost.
     pub fn keep_alive(&mut self, now: Instant, trace: &mut Recorder) -> Result<Instant, usize> {
         let mut next = Instant::FAR_FUTURE;
         for (place, connection) in self.connections.iter_mut().enumerate() {
@@ -354,15 +352,15 @@ impl Session {
         Ok(next)
     }
 
-    /// Asks for a sign of life on each connection. Once [`Session::is_asking`] says no, the target has
-    /// taken in all that was sent before: each connection keeps its PDUs in order.
+    /// Sends a NOP-Out on each connection. Once [`Session::is_asking`] is false, the target has
+    /// received all that was sent before, as each connection keeps its PDUs in order.
     pub fn ask_each(&mut self, now: Instant, trace: &mut Recorder) {
         for connection in &mut self.connections {
             self.core.ask(&mut connection.link, now, trace);
         }
     }
 
-    /// Whether a connection has been asked for a sign of life and has not answered.
+    /// Whether a NOP-Out has not been answered.
     #[must_use]
     pub fn is_asking(&self) -> bool {
         let mut links = self.connections.iter().map(|connection| &connection.link);
@@ -390,8 +388,8 @@ impl Session {
     }
 
     /// Sends a task management function at once (as an immediate command, RFC 7143 §11.5).
-    /// `referenced` is the task for ABORT TASK. `None` when too many requests wait, or when the
-    /// task to abort has not been sent: that one is taken off the queue on the spot.
+    /// `referenced` is the task for ABORT TASK. `None` if too many requests are outstanding, or if
+    /// the task to abort has not been sent: that one is removed from the queue at once.
     pub fn manage(
         &mut self,
         function: TaskManagementFunction,
@@ -421,12 +419,14 @@ impl Session {
         self.request(request, now, trace)
     }
 
-    /// Asks the target for a sign of life (RFC 7143 §11.18). `None` when too many requests wait.
+    /// Sends a NOP-Out that asks for an answer (RFC 7143 §11.18). `None` if too many requests are
+    /// outstanding.
     pub fn ping(&mut self, now: Instant, trace: &mut Recorder) -> Option<TaskTag> {
         self.request(Request::Ping, now, trace)
     }
 
-    /// Asks the target to close the session (RFC 7143 §11.14). `None` when too many requests wait.
+    /// Sends a Logout Request for the session (RFC 7143 §11.14). `None` if too many requests are
+    /// outstanding.
     pub fn logout(&mut self, now: Instant, trace: &mut Recorder) -> Option<TaskTag> {
         self.request(Request::Logout, now, trace)
     }

@@ -1,9 +1,9 @@
-//! Long writes to targets that ask for little data at a time.
+//! Splitting of long writes for targets that solicit little data at a time.
 //!
 //! A target asks for a write's data with R2Ts of at most MaxBurstLength each, MaxOutstandingR2T of
 //! them at a time (RFC 7143 §4.2.4.2, §13.13, §13.17). Many targets allow one: a write of 4 MiB in
-//! bursts of 256 KiB then takes 17 round trips, whatever the path could carry. Such a write goes as
-//! several that need one round of R2Ts each, all under way at once: two round trips.
+//! bursts of 256 KiB then takes 17 round trips, whatever the path could carry. Such a write is
+//! split into several that need one round of R2Ts each, all outstanding at once: two round trips.
 //!
 //! What that means for the caller:
 //!
@@ -29,7 +29,7 @@ use crate::wire::{Residual, ScsiStatus, TaskAttribute};
 /// that ask for one burst at a time usually let in. Each is a copy of its data.
 const MOST_PARTS: usize = 128;
 
-/// Stands between a caller and a [`Session`](super::Session), and splits what is too long for one
+/// Sits between a caller and a [`Session`](super::Session), and splits writes too long for one
 /// round of R2Ts.
 ///
 /// 1. The caller's commands go in by [`Splitter::submit`], which gives those that go whole to the
@@ -38,9 +38,9 @@ const MOST_PARTS: usize = 128;
 /// 3. the session's completions go through [`Splitter::completed`], which gives the caller's, and
 ///    may make room for 2.
 ///
-/// It has to see all commands of the session, whose numbers ([`Command::user`]) it replaces by its
-/// own. The session has to hold as many tasks as [`Splitter::session_tasks`] says. Every command
-/// of the caller's has one at least under way there, so a session that ends ends them all.
+/// It must see all commands of the session, whose identifiers ([`Command::user`]) it replaces by
+/// its own. The session must hold [`Splitter::session_tasks`] tasks. Each of the caller's commands
+/// has at least one outstanding there, so a session that ends completes them all.
 #[derive(Debug)]
 pub struct Splitter {
     /// Commands of the caller's that may be under way at once.
@@ -80,7 +80,7 @@ struct Whole {
 }
 
 impl Splitter {
-    /// For a caller that has at most `tasks` commands under way at once.
+    /// For a caller with at most `tasks` outstanding commands.
     #[must_use]
     pub fn new(tasks: usize) -> Self {
         Splitter {
@@ -95,17 +95,17 @@ impl Splitter {
         }
     }
 
-    /// Tasks that a session has to hold behind a splitter for `tasks` commands.
+    /// Tasks that a session must hold behind a splitter for `tasks` commands.
     #[must_use]
     pub fn session_tasks(tasks: usize) -> usize {
         tasks.saturating_add(MOST_PARTS)
     }
 
-    /// Takes a command of the caller's for a session with these parameters; gives it for the
-    /// session, if it goes whole.
+    /// Takes a command of the caller for a session with these parameters; returns it for the
+    /// session if it is not split.
     ///
     /// # Errors
-    /// [`Full`] gives the command back: take completions first.
+    /// [`Full`] returns the command: take completions first.
     pub fn submit(
         &mut self,
         mut command: Command,
@@ -140,7 +140,7 @@ impl Splitter {
         self.ready.pop_front()
     }
 
-    /// Takes a completion of the session's; gives the caller's, if it was that or the last part of
+    /// Takes a completion of the session; returns the caller's, if it was that or the last part of
     /// one.
     #[inline]
     pub fn completed(&mut self, mut completion: Completion) -> Option<Completion> {

@@ -1,34 +1,33 @@
-//! What each connection of a session has done.
+//! Counters of each connection of a session.
 
 use wansan_trace::{ConnectionId, Instant};
 
 use super::task::Transfer;
 
-/// A connection's counters at one moment; the difference of two says what happened in between.
+/// A snapshot of a connection's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tally {
     /// SCSI commands completed.
     pub commands: u64,
     /// Their expected data transfer lengths, in bytes.
     pub bytes: u64,
-    /// Commands under way, integrated over time, in ns.
+    /// Outstanding commands, integrated over time, in ns.
     pub in_flight_ns: u128,
-    /// Of them, those that the socket had not taken whole, integrated over time, in ns.
+    /// Those of them that the socket had not accepted completely, integrated over time, in ns.
     pub waiting_ns: u128,
-    /// When this was so.
+    /// When they were read.
     pub at: Instant,
 }
 
 impl Tally {
-    /// How many commands were under way on average since an `earlier` tally of the same
-    /// connection.
+    /// Mean number of outstanding commands since an `earlier` tally of the same connection.
     #[must_use]
     pub fn mean_in_flight_since(&self, earlier: &Tally) -> f64 {
         self.mean(self.in_flight_ns - earlier.in_flight_ns, earlier)
     }
 
-    /// How many commands waited on average for the socket to take them, since an `earlier` tally
-    /// of the same connection.
+    /// Mean number of commands that waited for the socket, since an `earlier` tally of the same
+    /// connection.
     #[must_use]
     pub fn mean_waiting_since(&self, earlier: &Tally) -> f64 {
         self.mean(self.waiting_ns - earlier.waiting_ns, earlier)
@@ -110,7 +109,7 @@ impl Carried {
 pub(super) struct Carriage {
     /// At the places of their CIDs.
     by_cid: Vec<Carried>,
-    /// Data that the commands under way read, whether it has come or not.
+    /// Data of outstanding reads, received or not, in bytes.
     awaited_bytes: u64,
 }
 
@@ -124,7 +123,7 @@ impl Carriage {
     /// What the connections with that CID have carried, one after the other.
     ///
     /// # Panics
-    /// When there was never one.
+    /// If there was never one.
     pub(super) fn of(&self, id: ConnectionId) -> &Carried {
         &self.by_cid[usize::from(id.0)]
     }

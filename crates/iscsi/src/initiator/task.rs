@@ -10,8 +10,8 @@ use super::snack::Came;
 use crate::sequence::Sn;
 use crate::wire::{Lun, Residual, ScsiStatus, TaskAttribute};
 
-/// The data that goes with a command. The session owns the buffer while the task runs and gives
-/// it back with the completion, so that callers can use it again.
+/// A command's data. The session owns the buffer until it returns it with the completion, so that
+/// callers can reuse it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transfer {
     /// No data.
@@ -41,7 +41,7 @@ impl Transfer {
         }
     }
 
-    /// The buffer, whichever way it went.
+    /// The buffer, whatever the direction.
     #[must_use]
     pub fn into_buffer(self) -> Vec<u8> {
         match self {
@@ -58,65 +58,65 @@ pub struct Command {
     pub lun: Lun,
     /// The CDB, padded with zeros.
     pub cdb: [u8; 16],
-    /// How it may be ordered among others.
+    /// Its task attribute.
     pub attribute: TaskAttribute,
     /// Its data.
     pub transfer: Transfer,
-    /// The caller's own number for it; comes back with the completion.
+    /// The caller's identifier, returned with the completion.
     pub user: u64,
 }
 
-/// What the target answered to a command.
+/// The target's answer to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// SCSI status.
     pub status: ScsiStatus,
-    /// How much less or more than the expected length the command moved.
+    /// Residual count: underflow or overflow.
     pub residual: Residual,
-    /// Sense data, empty unless the status came with some.
+    /// Sense data, if any.
     pub sense: Vec<u8>,
 }
 
-/// Why a command has no answer.
+/// Why a command failed without a SCSI status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TaskError {
-    /// The target answered, but not with a SCSI status (RFC 7143 §11.4.3).
+    /// The target failed the command with an iSCSI response code (RFC 7143 §11.4.3).
     #[error("the target failed the command: iSCSI response 0x{0:02x} (RFC 7143 §11.4.3)")]
     Response(u8),
     /// The target sent a Reject for it (RFC 7143 §11.17.1).
     #[error("the target rejected the command: reason 0x{0:02x} (RFC 7143 §11.17.1)")]
     Rejected(u8),
-    /// Less data came than the answer says.
+    /// Less data was received than the residual count implies.
     #[error("the target reported GOOD after {got_bytes} of {expected_bytes} bytes")]
     DataMissing {
-        /// Bytes that came.
+        /// Bytes received.
         got_bytes: u32,
-        /// Bytes that should have come.
+        /// Bytes expected.
         expected_bytes: u32,
     },
     /// A task management function ended it.
     #[error("the command was aborted on request")]
     Aborted,
-    /// The connection was lost, and the command is not one that may run twice.
+    /// The connection was lost, and the command is not safe to repeat.
     #[error(
         "the connection was lost before the command completed, and this command cannot be sent twice"
     )]
     Unsure,
-    /// The session ended first.
+    /// The session ended before the command completed.
     #[error("the session ended before the command completed")]
     SessionEnded,
 }
 
-/// A command that is done.
+/// A completed command.
 #[derive(Debug)]
 pub struct Completion {
     /// The caller's number of [`Command::user`].
     pub user: u64,
-    /// The tag that it had.
+    /// Its Initiator Task Tag.
     pub task: TaskTag,
-    /// Its buffer back; after a read, what was read.
+    /// Its buffer; after a read, it holds the data.
     pub transfer: Transfer,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Result<Answer, TaskError>,
 }
 

@@ -1,4 +1,4 @@
-//! Asking a portal which targets it has (RFC 7143 §11.10, §11.11 and Appendix C).
+//! SendTargets at the initiator (RFC 7143 §11.10, §11.11 and Appendix C).
 
 use wansan_trace::{Instant, Recorder, TaskTag};
 
@@ -10,9 +10,8 @@ use crate::text::{push_pair, send_targets};
 use crate::wire::{BHS_BYTES, Lun, Pdu, TextRequest, TextResponse};
 
 impl Session {
-    /// Asks for all targets that the portal offers, in a discovery session, or for the session's
-    /// own one. [`Event::Targets`] is the answer. `None` when an earlier question waits for its
-    /// answer.
+    /// Requests all targets of the portal in a discovery session, or the session's own target.
+    /// [`Event::Targets`] is the answer. `None` if an earlier request is outstanding.
     pub fn send_targets(&mut self, now: Instant, trace: &mut Recorder) -> Option<TaskTag> {
         if self.core.asking.is_some() {
             return None;

@@ -10,8 +10,8 @@ use crate::login::AuthMethod;
 use crate::text::{TextError, pairs, push_pair};
 use crate::wire::Stage;
 
-/// Most pairs that one text may bring. The standard has 35 keys; the rest is room for vendors'
-/// keys, each of which costs an answer that is longer than the shortest question.
+/// Maximum number of key=value pairs in one text. The standard has 35 keys; the rest is headroom
+/// for vendor-specific keys, each of which needs an answer longer than the shortest question.
 pub const MAX_PAIRS: usize = 256;
 
 /// Which end of the connection this is.
@@ -23,7 +23,7 @@ pub enum Role {
     Target,
 }
 
-/// A value that this end has offered and the peer has not answered yet.
+/// A value that this end has offered and that the peer has not answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer(Value);
 
@@ -40,10 +40,10 @@ enum Standing {
     Refused,
 }
 
-/// Why a negotiation cannot go on.
+/// Why a negotiation fails.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum KeyError {
-    /// The text cannot be read.
+    /// The text is malformed.
     #[error(transparent)]
     Text(#[from] TextError),
     /// More than [`MAX_PAIRS`].
@@ -56,7 +56,7 @@ pub enum KeyError {
         key: &'static str,
         /// The stage.
         stage: Stage,
-        /// Where RFC 7143 says so.
+        /// The section of RFC 7143.
         section: &'static str,
     },
     /// A key that only the other end may send.
@@ -64,28 +64,28 @@ pub enum KeyError {
     WrongSender {
         /// The key.
         key: &'static str,
-        /// Where RFC 7143 says so.
+        /// The section of RFC 7143.
         section: &'static str,
     },
-    /// A key for the second time (RFC 7143 §6.3).
+    /// A repeated key (RFC 7143 §6.3).
     #[error("{key} was sent twice; the peer must send each key once in a login (RFC 7143 §6.3)")]
     Repeated {
         /// The key.
         key: &'static str,
     },
-    /// A declared value that cannot be.
+    /// An invalid declared value.
     #[error(
         "{key}={value} is not a valid declaration (RFC 7143 §{section}); the peer must declare another value"
     )]
     BadDeclaration {
         /// The key.
         key: &'static str,
-        /// What came, cut to a readable length.
+        /// The value received, truncated for display.
         value: String,
-        /// Where RFC 7143 says so.
+        /// The section of RFC 7143.
         section: &'static str,
     },
-    /// An answer that does not follow from the offer.
+    /// An answer that is not valid for the offer.
     #[error(
         "{key}={answer} is not a valid answer to {key}={offer}; the peer must follow RFC 7143 §{section}"
     )]
@@ -94,27 +94,27 @@ pub enum KeyError {
         key: &'static str,
         /// What this end offered.
         offer: String,
-        /// What came back, cut to a readable length.
+        /// The answer received, truncated for display.
         answer: String,
-        /// Where RFC 7143 says so.
+        /// The section of RFC 7143.
         section: &'static str,
     },
-    /// What would be in force is not what this end can do.
+    /// The negotiated value is not acceptable to this end.
     #[error(
         "{key} was negotiated to {in_force}, but this end requires {wanted}; change either end's setting"
     )]
     Unacceptable {
         /// The key.
         key: &'static str,
-        /// What this end wants.
+        /// The value that this end requires.
         wanted: String,
-        /// What would be in force.
+        /// The negotiated value.
         in_force: String,
     },
 }
 
 impl KeyError {
-    /// Whose fault it is.
+    /// Which side is at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -135,9 +135,9 @@ pub(crate) fn readable(value: &str) -> String {
 
 /// The negotiation of one connection, on either end.
 ///
-/// [`open`](Self::open) writes what this end says of its own accord in a stage;
+/// [`open`](Self::open) writes what this end offers and declares in a stage;
 /// [`receive`](Self::receive) takes the peer's text and writes the answers to it;
-/// [`finish`](Self::finish) says whether this end can live with the result, which
+/// [`finish`](Self::finish) checks that the result is acceptable to this end, which
 /// [`SessionParameters`](super::SessionParameters) and
 /// [`ConnectionParameters`](super::ConnectionParameters) then read.
 #[derive(Debug, Clone)]
@@ -170,18 +170,18 @@ impl Negotiation {
         }
     }
 
-    /// Sets what this end would like, before it has said anything.
+    /// Sets the values that this end proposes, before it has sent any.
     pub fn set_wanted(&mut self, wanted: Wanted) {
         self.wanted = wanted;
     }
 
-    /// What this end would like.
+    /// The values that this end proposes.
     #[must_use]
     pub fn wanted(&self) -> &Wanted {
         &self.wanted
     }
 
-    /// Sets the methods of authentication that will do, most wanted first. Without it, None.
+    /// Sets the methods of authentication that will do, in order of preference. Without it, None.
     pub fn set_auth_methods(&mut self, methods: &'static [AuthMethod]) {
         self.auth_methods = methods;
     }
@@ -197,11 +197,11 @@ impl Negotiation {
         }
     }
 
-    /// Appends what this end says of its own accord in `stage`.
+    /// Appends what this end offers and declares in `stage`.
     ///
-    /// An initiator offers all it has an opinion on. A target, which answers anyway, offers only
-    /// what it could not accept in silence, since each offer of its own costs a round trip. Both
-    /// declare MaxRecvDataSegmentLength.
+    /// An initiator offers all configurable keys. A target, which answers anyway, offers only keys
+    /// whose default it cannot accept, since each offer of its own costs a round trip. Both declare
+    /// MaxRecvDataSegmentLength.
     pub fn open(&mut self, stage: Stage, text: &mut Vec<u8>) {
         for key in TABLE.iter().filter(|key| key.allowed_in(stage)) {
             let Some(wish) = self.wish(key.name) else {
@@ -393,7 +393,7 @@ impl Negotiation {
             && !(key.irrelevant_in_discovery && self.session_type == SessionType::Discovery)
     }
 
-    /// Takes back what this end has offered and declared, because the peer has not looked at it.
+    /// Withdraws what this end has offered and declared, as the peer has not processed it.
     pub fn withdraw(&mut self) {
         for standing in &mut self.standings {
             if matches!(standing, Standing::Offered(_)) {
@@ -422,11 +422,11 @@ impl Negotiation {
             .any(|standing| matches!(standing, Standing::Offered(_)))
     }
 
-    /// Whether this end can live with what is in force now. An offer that the peer never answered
-    /// counts as refused: its default is in force.
+    /// Checks that the negotiated values are acceptable to this end. An offer that the peer never
+    /// answered counts as refused: the default applies.
     ///
     /// # Errors
-    /// [`KeyError::Unacceptable`] names the first key that is not what this end can do.
+    /// [`KeyError::Unacceptable`] names the first key whose value is not acceptable.
     pub fn finish(&self) -> Result<(), KeyError> {
         for key in TABLE
             .iter()
@@ -447,7 +447,7 @@ impl Negotiation {
         Ok(())
     }
 
-    /// The session's type as it is known by now.
+    /// The session's type, as far as known.
     #[must_use]
     pub fn session_type(&self) -> SessionType {
         self.session_type
@@ -471,13 +471,13 @@ impl Negotiation {
         }
     }
 
-    /// The boolean in force; false for a key that is none.
+    /// The negotiated boolean; false for a key of another type.
     #[must_use]
     pub fn boolean(&self, name: KeyName) -> bool {
         self.in_force(name) == Some(Value::Boolean(true))
     }
 
-    /// The number in force; 0 for a key that is none. For MaxRecvDataSegmentLength it is the
+    /// The negotiated number; 0 for a key of another type. For MaxRecvDataSegmentLength it is the
     /// peer's.
     #[must_use]
     pub fn number(&self, name: KeyName) -> u32 {
@@ -487,7 +487,7 @@ impl Negotiation {
         }
     }
 
-    /// The element of a list in force; empty for a key that is none.
+    /// The negotiated element of a list; empty for a key of another type.
     #[must_use]
     pub fn chosen(&self, name: KeyName) -> &'static str {
         match self.in_force(name) {

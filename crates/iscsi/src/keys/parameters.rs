@@ -9,7 +9,7 @@ use super::value::Value;
 use crate::fault::Fault;
 use crate::login::AuthMethod;
 
-/// What kind of session it is (RFC 7143 §4.3, §13.21).
+/// The type of a session (RFC 7143 §4.3, §13.21).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SessionType {
     /// Serves I/O to one target.
@@ -18,10 +18,10 @@ pub enum SessionType {
     Discovery,
 }
 
-/// A checksum for headers or data (RFC 7143 §13.1).
+/// A digest for headers or data (RFC 7143 §13.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DigestKind {
-    /// No checksum.
+    /// No digest.
     None,
     /// CRC32C.
     Crc32c,
@@ -36,13 +36,13 @@ impl DigestKind {
     }
 }
 
-/// What this end would like. The defaults fit long paths: unsolicited data allowed, large bursts,
-/// many R2Ts at once.
+/// The values that this end proposes. The defaults suit long paths: unsolicited data, large bursts,
+/// several outstanding R2Ts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// HeaderDigest, most wanted first (§13.1). Not empty.
+    /// HeaderDigest, in order of preference (§13.1). Not empty.
     pub header_digest: Vec<DigestKind>,
-    /// DataDigest, most wanted first (§13.1). Not empty.
+    /// DataDigest, in order of preference (§13.1). Not empty.
     pub data_digest: Vec<DigestKind>,
     /// MaxConnections, 1 to 65535 (§13.2).
     pub max_connections: u16,
@@ -92,10 +92,10 @@ impl Default for Wanted {
     }
 }
 
-/// Why a [`Wanted`] cannot be negotiated.
+/// Why a [`Wanted`] is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WantedError {
-    /// A number outside its range.
+    /// A number out of range.
     #[error("{key} is set to {value}, outside {min} to {max} (RFC 7143 §{section})")]
     OutOfRange {
         /// The key.
@@ -106,10 +106,10 @@ pub enum WantedError {
         min: u32,
         /// Highest allowed.
         max: u32,
-        /// Where RFC 7143 says so.
+        /// The section of RFC 7143.
         section: &'static str,
     },
-    /// A list without an element.
+    /// An empty list.
     #[error("{key} is set to an empty list; give at least one of None and CRC32C")]
     EmptyList {
         /// The key.
@@ -128,7 +128,7 @@ pub enum WantedError {
 }
 
 impl WantedError {
-    /// Whose fault it is.
+    /// Which side is at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         Fault::CallerMisused
@@ -172,7 +172,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// What this end would like for one key; `None` where it is not a matter of taste.
+    /// The value that this end proposes for one key; `None` if the key is not configurable.
     #[must_use]
     pub fn wish(&self, name: KeyName) -> Option<Value> {
         let digests =
@@ -202,7 +202,7 @@ impl Wanted {
     }
 }
 
-/// What is in force for a whole session; every connection of the session shares it.
+/// Negotiated parameters of a session, shared by all its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionParameters {
     /// MaxConnections (§13.2); 1 in a discovery session.
@@ -247,7 +247,7 @@ impl SessionParameters {
         u64::from(self.max_burst_bytes) * u64::from(self.max_outstanding_r2t)
     }
 
-    /// What the leading connection's negotiation has come to.
+    /// The result of the leading connection's negotiation.
     #[must_use]
     pub fn in_force(negotiation: &Negotiation) -> Self {
         let number = |name| negotiation.number(name);
@@ -278,21 +278,21 @@ impl SessionParameters {
     }
 }
 
-/// What is in force for one connection.
+/// Negotiated parameters of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionParameters {
     /// HeaderDigest is CRC32C (§13.1).
     pub header_digest: bool,
     /// DataDigest is CRC32C (§13.1).
     pub data_digest: bool,
-    /// The longest data segment that the peer takes: its MaxRecvDataSegmentLength (§13.12).
+    /// The longest data segment that the peer accepts: its MaxRecvDataSegmentLength (§13.12).
     pub max_send_data_bytes: u32,
-    /// The longest data segment that this end takes: its own MaxRecvDataSegmentLength.
+    /// The longest data segment that this end accepts: its own MaxRecvDataSegmentLength.
     pub max_recv_data_bytes: u32,
 }
 
 impl ConnectionParameters {
-    /// What the connection's negotiation has come to.
+    /// The result of the connection's negotiation.
     #[must_use]
     pub fn in_force(negotiation: &Negotiation) -> Self {
         let crc32c = |name| negotiation.chosen(name) == DigestKind::Crc32c.text();

@@ -2,7 +2,7 @@
 
 use crate::wire::Stage;
 
-/// What a key is about (RFC 7143 §13: "Scope").
+/// The scope of a key (RFC 7143 §13: "Scope").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// SW: the whole session.
@@ -63,52 +63,52 @@ impl Range {
     }
 }
 
-/// What the value is and how two wishes become one result (RFC 7143 §6.2).
+/// The type of a value, and how two proposals yield one result (RFC 7143 §6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// Boolean; Yes when either end says Yes.
     Or {
-        /// In force without negotiation.
+        /// The default without negotiation.
         default: bool,
     },
     /// Boolean; Yes when both ends say Yes.
     And {
-        /// In force without negotiation.
+        /// The default without negotiation.
         default: bool,
     },
-    /// Number; the smaller wish.
+    /// Number; the smaller proposal.
     Minimum {
         /// Allowed numbers.
         range: Range,
-        /// In force without negotiation.
+        /// The default without negotiation.
         default: u32,
     },
-    /// Number; the larger wish.
+    /// Number; the larger proposal.
     Maximum {
         /// Allowed numbers.
         range: Range,
-        /// In force without negotiation.
+        /// The default without negotiation.
         default: u32,
     },
-    /// List, most wanted first; the first of the offer that the other end supports (§6.2.1).
+    /// List, in order of preference; the first of the offer that the other end supports (§6.2.1).
     List {
-        /// The values that the standard knows and this crate can do.
+        /// The values of the standard that this crate supports.
         values: &'static [&'static str],
-        /// In force without negotiation.
+        /// The default without negotiation.
         default: &'static str,
     },
     /// Number that its sender declares; no answer.
     DeclaredNumber {
         /// Allowed numbers.
         range: Range,
-        /// In force without a declaration, if there is such a thing.
+        /// The default without a declaration, if there is one.
         default: Option<u32>,
     },
     /// One of some words, which its sender declares; no answer.
     DeclaredWord {
         /// Allowed words.
         values: &'static [&'static str],
-        /// In force without a declaration.
+        /// The default without a declaration.
         default: &'static str,
     },
     /// An iSCSI name that its sender declares; no answer.
@@ -122,7 +122,7 @@ pub enum Rule {
     },
     /// A question of the full feature phase, answered by other keys.
     Question,
-    /// No longer in the standard: answered with Reject (§13.25).
+    /// Obsolete in the standard: answered with Reject (§13.25).
     Obsolete,
 }
 

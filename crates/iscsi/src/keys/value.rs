@@ -5,12 +5,12 @@ use core::fmt;
 use super::table::Rule;
 use crate::text::MAX_VALUE_BYTES;
 
-/// The answers that say why there is no value (RFC 7143 §6.2).
+/// The answers that reject a key or a value (RFC 7143 §6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The key is not known here.
+    /// The key is unknown.
     NotUnderstood,
-    /// The key means nothing in this session or stage.
+    /// The key does not apply to this session or stage.
     Irrelevant,
     /// The value, or the key at this moment, is not acceptable.
     Reject,
@@ -43,8 +43,8 @@ pub enum Value {
     Boolean(bool),
     /// A number.
     Number(u32),
-    /// A list of values that the table knows, most wanted first. A result has exactly one, a wish
-    /// none or more: what the table does not know can never be chosen and is left out.
+    /// A list of values that the table knows, in order of preference. A result has exactly one, a
+    /// wish none or more: what the table does not know can never be chosen and is left out.
     List(Vec<&'static str>),
     /// A name or free text.
     Text(String),

@@ -1,11 +1,11 @@
-//! CHAP: each end proves that it knows a secret without saying it (RFC 1994, RFC 7143 §9.2.1 and
+//! CHAP: authentication by a shared secret that is never sent (RFC 1994, RFC 7143 §9.2.1 and
 //! §12.1.3).
 //!
 //! The target sends a random challenge, and the initiator answers with the hash of the exchange's
 //! identifier, the secret and the challenge. With mutual authentication the initiator then sends a
 //! challenge of its own, which the target answers with another secret.
 //!
-//! - [`Secret`] and [`Account`]: what is known, in a form that does not print itself;
+//! - [`Secret`] and [`Account`]: credentials, in a form that is never printed;
 //! - [`Algorithm`]: the hash functions;
 //! - [`InitiatorAccounts`] with [`InitiatorChap`], and [`TargetAccounts`] with [`TargetChap`]: what
 //!   each end knows, and its side of one exchange.
@@ -44,8 +44,8 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// A challenge from bytes of a cryptographic random source. Each may be used once: who sees a
-    /// challenge again can give an answer that it has overheard (§9.2.1).
+    /// A challenge from bytes of a cryptographic random source. Use each once: a repeated challenge
+    /// allows replay attacks (§9.2.1).
     #[must_use]
     pub fn from_random(random: [u8; CHALLENGE_BYTES + 1]) -> Self {
         let [identifier, bytes @ ..] = random;
@@ -53,22 +53,22 @@ impl Challenge {
     }
 }
 
-/// Why an exchange of CHAP has failed.
+/// Why a CHAP exchange failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ChapError {
-    /// A key that has to come now did not.
+    /// A required key is missing.
     #[error("{key} is missing from the CHAP exchange; the peer must send it (RFC 7143 §12.1.3)")]
     Missing {
         /// The key.
         key: &'static str,
     },
-    /// A key that has no place here.
+    /// A key that is not allowed at this step.
     #[error("{key} is not allowed at this step of CHAP; the peer must follow RFC 7143 §12.1.3")]
     Unexpected {
         /// The key.
         key: &'static str,
     },
-    /// A value that cannot be read, or is too long.
+    /// A malformed value, or one that is too long.
     #[error("{key} has an invalid value; the peer must follow RFC 7143 §12.1.3")]
     BadValue {
         /// The key.
@@ -83,7 +83,7 @@ pub enum ChapError {
         /// What this end allows.
         own: AlgorithmList,
     },
-    /// At the target: the name is not known, or the response is not the one of its secret.
+    /// At the target: the name is unknown, or the response does not match its secret.
     #[error("the initiator's CHAP name or secret is wrong; compare the settings of both ends")]
     WrongInitiator,
     /// At the initiator: the target's name or response is not the expected one.
@@ -91,7 +91,7 @@ pub enum ChapError {
         "the target's CHAP name or secret is wrong; compare the settings of both ends, and check that this is the intended target"
     )]
     WrongTarget,
-    /// A challenge or a response that only this end itself could have made.
+    /// The peer reflected this end's own challenge or response.
     #[error(
         "the peer reflected this end's own {what}: it does not know the secret; check which peer this is (RFC 7143 §9.2.1)"
     )]
@@ -99,12 +99,12 @@ pub enum ChapError {
         /// Challenge or response.
         what: &'static str,
     },
-    /// At the target: the initiator wants proof, and there is no account for that.
+    /// At the target: the initiator requests mutual authentication, and no account is configured.
     #[error(
         "the initiator requests mutual CHAP, but this target has no account for it; add one, or disable mutual CHAP at the initiator (RFC 7143 §12.1.3)"
     )]
     NothingToProveWith,
-    /// At the initiator: the target let it in without having proved itself.
+    /// At the initiator: the target accepted the login without authenticating itself.
     #[error(
         "the target did not authenticate itself by mutual CHAP; configure its account, or disable mutual CHAP \
          (RFC 7143 §12.1.3)"
@@ -137,7 +137,7 @@ impl core::fmt::Display for AlgorithmList {
 }
 
 impl ChapError {
-    /// Whose fault it is.
+    /// Which side is at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -196,7 +196,7 @@ impl Said {
         Ok(value)
     }
 
-    /// CHAP_A: the algorithms that are known here, in the peer's order. Others are passed over.
+    /// CHAP_A: the algorithms that are known here, in the peer's order. Others are skipped.
     fn algorithms(&mut self) -> Result<Vec<Algorithm>, ChapError> {
         let bad = bad(KeyName::ChapA);
         let list = self.take(KeyName::ChapA)?;

@@ -17,12 +17,12 @@ use crate::text::send_targets::{TargetAddress, is_iscsi_name};
 use crate::text::{MAX_VALUE_BYTES, pairs, push_pair};
 use crate::wire::{LoginRequest, LoginResponse, LoginStatus, Stage};
 
-/// Who logs in where, and how.
+/// The settings of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InitiatorSettings {
     /// InitiatorName, an iSCSI name (RFC 7143 §13.5).
     pub initiator_name: String,
-    /// InitiatorAlias, a name for people of at most 255 bytes (§13.7).
+    /// InitiatorAlias, a human-readable name of at most 255 bytes (§13.7).
     pub initiator_alias: Option<String>,
     /// The target; `None` for a discovery session.
     pub target_name: Option<String>,
@@ -40,9 +40,9 @@ pub struct InitiatorSettings {
     /// [`Stage::SecurityNegotiation`] is for targets that insist on it, and is where a login with
     /// `chap` begins in any case.
     pub begins_in: Stage,
-    /// The exchange by which this end proves who it is, if the target asks for it.
+    /// Authenticates this end if the target requires it.
     pub chap: Option<InitiatorChap>,
-    /// What this end would like.
+    /// The values that this end proposes.
     pub wanted: Wanted,
 }
 
@@ -62,9 +62,9 @@ pub struct Established {
     pub tsih: u16,
     /// The session's type.
     pub session_type: SessionType,
-    /// What is in force for the session.
+    /// The session's negotiated parameters.
     pub session: SessionParameters,
-    /// What is in force for the connection.
+    /// The connection's negotiated parameters.
     pub connection: ConnectionParameters,
     /// ExpStatSN: the StatSN that the target's next response will bear.
     pub exp_stat_sn: Sn,
@@ -74,7 +74,7 @@ pub struct Established {
     pub max_cmd_sn: Sn,
     /// The portal group that serves the connection (§13.9).
     pub portal_group_tag: Option<u16>,
-    /// The target's name for people (§13.6).
+    /// TargetAlias, the target's human-readable name (§13.6).
     pub target_alias: Option<String>,
 }
 
@@ -85,9 +85,9 @@ pub enum Next {
     Send(Request),
     /// The full feature phase has begun, digests included.
     Done(Box<Established>),
-    /// The target is elsewhere: log in at one of these addresses instead.
+    /// The target redirects the login: log in at one of these addresses instead.
     Redirect {
-        /// For good, so that the old address should be forgotten.
+        /// Permanently: the old address should be dropped.
         permanently: bool,
         /// Where; not empty.
         addresses: Vec<TargetAddress>,
@@ -102,14 +102,14 @@ pub enum InitiatorLoginError {
     /// A setting is out of its range.
     #[error(transparent)]
     Wanted(#[from] WantedError),
-    /// A name that is no iSCSI name, or an alias that is too long.
+    /// An invalid iSCSI name, or an alias that is too long.
     #[error("{key} {value:?} is not valid (RFC 7143 §{section}); use another")]
     BadName {
         /// The key.
         key: &'static str,
         /// The name.
         value: String,
-        /// Where RFC 7143 says so.
+        /// The section of RFC 7143.
         section: &'static str,
     },
     /// A login cannot begin in the full feature phase, nor a connection join session 0.
@@ -120,7 +120,7 @@ pub enum InitiatorLoginError {
     /// The target's text or one of its keys.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The target said no.
+    /// The target refused the login.
     #[error(
         "the target refused the login: {status} (status {:#06x}, RFC 7143 §11.13.5)",
         status.to_wire()
@@ -129,7 +129,7 @@ pub enum InitiatorLoginError {
         /// Why.
         status: LoginStatus,
     },
-    /// A redirection that names no address.
+    /// A redirection without an address.
     #[error(
         "the target redirects the login without an address; it must send TargetAddress (RFC 7143 §11.13.5)"
     )]
@@ -147,7 +147,7 @@ pub enum InitiatorLoginError {
         /// Whether this end has an account.
         has_chap: bool,
     },
-    /// One end did not prove who it is.
+    /// Authentication failed.
     #[error(transparent)]
     Chap(#[from] ChapError),
     /// A version other than 0.
@@ -158,7 +158,7 @@ pub enum InitiatorLoginError {
         /// The target's Version-active.
         version: u8,
     },
-    /// CSG, NSG, T and C that do not answer the request.
+    /// CSG, NSG, T and C that are not a valid answer to the request.
     #[error(
         "login response with CSG {csg:?}, NSG {nsg:?}, C {continued} is not allowed here; the target must follow RFC 7143 §11.13"
     )]
@@ -170,7 +170,7 @@ pub enum InitiatorLoginError {
         /// C.
         continued: bool,
     },
-    /// Text while this end's own text is not over.
+    /// Text received before this end's own text is complete.
     #[error(
         "login response interrupts the initiator's incomplete text; the target must answer with an empty response (RFC 7143 §6.2)"
     )]
@@ -194,7 +194,7 @@ pub enum InitiatorLoginError {
 }
 
 impl InitiatorLoginError {
-    /// Whose fault it is.
+    /// Which side is at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -218,8 +218,7 @@ impl InitiatorLoginError {
 /// The initiator's side of one connection's login.
 ///
 /// [`start`](Self::start) gives the first request; [`handle`](Self::handle) takes each Login
-/// Response with its data segment and says what to do. How long to wait for one is the caller's
-/// to limit.
+/// Response with its data segment and says what to do. The caller limits how long it waits for one.
 #[derive(Debug)]
 pub struct InitiatorLogin {
     settings: InitiatorSettings,
@@ -237,7 +236,7 @@ impl InitiatorLogin {
     ///
     /// # Errors
     /// [`InitiatorLoginError::Wanted`], [`BadName`](InitiatorLoginError::BadName) and
-    /// [`BadStart`](InitiatorLoginError::BadStart), for settings that cannot be.
+    /// [`BadStart`](InitiatorLoginError::BadStart), for invalid settings.
     pub fn new(settings: InitiatorSettings) -> Result<Self, InitiatorLoginError> {
         settings.wanted.check()?;
         let names = [

@@ -2,14 +2,14 @@
 
 use crate::keys::{KeyName, Negotiation};
 
-/// How the ends of a connection prove who they are. A method with an exchange of its own adds a
-/// variant here, an element to the AuthMethod row of the table of keys, the keys of its exchange to
-/// that table, and the machines of both ends, such as [`chap`](super::chap).
+/// How the ends of a connection authenticate themselves. A method with an exchange of its own adds
+/// a variant here, an element to the AuthMethod row of the table of keys, the keys of its exchange
+/// to that table, and the machines of both ends, such as [`chap`](super::chap).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuthMethod {
-    /// By secrets that both ends know (§12.1.3).
+    /// By a shared secret (§12.1.3).
     Chap,
-    /// Not at all.
+    /// No authentication.
     None,
 }
 

@@ -1,4 +1,4 @@
-//! What a target's login asks of the one who knows the targets and the sessions.
+//! What a target's login asks of its caller, which knows the targets and the sessions.
 
 use super::chap::TargetChap;
 use crate::keys::{ConnectionParameters, SessionParameters, SessionType, Wanted};
@@ -40,13 +40,13 @@ pub struct AnnouncedWindow {
 pub struct Found {
     /// The portal group that serves the connection (§13.9).
     pub portal_group_tag: u16,
-    /// The target's name for people (§13.6).
+    /// TargetAlias, the target's human-readable name (§13.6).
     pub target_alias: Option<String>,
     /// The session that the candidate's TSIH names: its parameters in force and its window.
     pub session: Option<(SessionParameters, AnnouncedWindow)>,
-    /// The exchange by which the candidate has to prove who it is; `None` when it need not.
+    /// Authenticates the candidate; `None` if authentication is not required.
     pub chap: Option<TargetChap>,
-    /// What to negotiate for here, if not what the login began with. It must pass
+    /// The values to negotiate, if other than those the login began with. It must pass
     /// [`Wanted::check`].
     pub wanted: Option<Wanted>,
 }
@@ -60,21 +60,21 @@ pub struct Admitted {
     pub window: AnnouncedWindow,
 }
 
-/// Why a candidate may not come in.
+/// Why a login is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
     /// The status says why: NotFound, AuthorizationFailure, TooManyConnections, …
     Status(LoginStatus),
-    /// The target is elsewhere.
+    /// The target redirects the login to another address.
     Moved {
-        /// For good, not just for now.
+        /// Permanently, not temporarily.
         permanently: bool,
         /// Where.
         address: TargetAddress,
     },
 }
 
-/// What a target's login asks of the one who knows the targets and the sessions.
+/// What a target's login asks of its caller, which knows the targets and the sessions.
 pub trait Sessions {
     /// Asked once, when the first whole text is in: is there such a target, may this initiator
     /// see it, and, when TSIH is not 0, which session is meant. Changes nothing: the initiator

@@ -32,7 +32,7 @@ pub struct Reply {
 pub struct Accepted {
     /// InitiatorName.
     pub initiator_name: String,
-    /// InitiatorAlias, a name for people.
+    /// InitiatorAlias, a human-readable name.
     pub initiator_alias: Option<String>,
     /// SessionType.
     pub session_type: SessionType,
@@ -46,9 +46,9 @@ pub struct Accepted {
     pub joined: bool,
     /// CID.
     pub cid: u16,
-    /// What is in force for the session.
+    /// The session's negotiated parameters.
     pub session: SessionParameters,
-    /// What is in force for the connection.
+    /// The connection's negotiated parameters.
     pub connection: ConnectionParameters,
     /// The command window that was announced.
     pub window: AnnouncedWindow,
@@ -87,7 +87,7 @@ pub enum TargetLoginError {
         /// The initiator's Version-min.
         version_min: u8,
     },
-    /// CSG, NSG, T and C that do not fit the login so far.
+    /// CSG, NSG, T and C that are not valid in the current state.
     #[error(
         "login request of stage {}{}{} is not allowed here; the initiator must follow RFC 7143 §11.12.3",
         stage(*.csg),
@@ -102,7 +102,7 @@ pub enum TargetLoginError {
         /// C.
         continued: bool,
     },
-    /// Text while the target's own text is not over.
+    /// Text received before the target's own text is complete.
     #[error(
         "login request interrupts the target's incomplete text; the initiator must answer with an empty request (RFC 7143 §6.2)"
     )]
@@ -113,12 +113,12 @@ pub enum TargetLoginError {
         /// The field.
         field: &'static str,
     },
-    /// A key that the first text must bring.
+    /// A key that the first text must contain.
     #[error("login request lacks {key}; the initiator must send it first (RFC 7143 §{section})")]
     MissingName {
         /// The key.
         key: &'static str,
-        /// Where RFC 7143 says so.
+        /// The section of RFC 7143.
         section: &'static str,
     },
     /// A discovery session has one connection.
@@ -132,10 +132,10 @@ pub enum TargetLoginError {
         if *.demands_chap { "requires CHAP" } else { "has no CHAP accounts and accepts only None" }
     )]
     NoMethod {
-        /// Whether the target wants a proof at all.
+        /// Whether the target requires CHAP.
         demands_chap: bool,
     },
-    /// The initiator did not prove who it is.
+    /// The initiator failed to authenticate itself.
     #[error(transparent)]
     Chap(#[from] ChapError),
     /// The caller refused the candidate.
@@ -143,10 +143,10 @@ pub enum TargetLoginError {
         "login refused{} (status {:04x}, RFC 7143 §11.13.5)", reason(*.0), .0.to_wire()
     )]
     Refused(LoginStatus),
-    /// The caller sent the candidate elsewhere.
+    /// The caller redirected the login.
     #[error("login redirected to {address}")]
     Moved {
-        /// For good, not just for now.
+        /// Permanently, not temporarily.
         permanently: bool,
         /// Where to.
         address: TargetAddress,
@@ -208,7 +208,7 @@ impl TargetLoginError {
         }
     }
 
-    /// Whose fault it is.
+    /// Which side is at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -242,8 +242,8 @@ impl From<Refusal> for TargetLoginError {
 /// The target's side of one connection's login.
 ///
 /// [`handle`](Self::handle) takes each Login Request with its data segment until it returns
-/// [`Step::Done`] or [`Step::Failed`]; any other PDU goes to
-/// [`not_a_login`](Self::not_a_login). How long a login may take is the caller's to limit.
+/// [`Step::Done`] or [`Step::Failed`]; any other PDU goes to [`not_a_login`](Self::not_a_login).
+/// The caller limits how long a login may take.
 #[derive(Debug)]
 pub struct TargetLogin {
     wanted: Wanted,
@@ -278,7 +278,7 @@ impl TargetLogin {
             .unwrap_or_else(|error| self.fail(request.task_tag, error))
     }
 
-    /// Whether a Login Request has come.
+    /// Whether a Login Request has been received.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.requests > 0

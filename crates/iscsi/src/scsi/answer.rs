@@ -1,13 +1,13 @@
-//! What decoding a CDB comes to.
+//! The result of decoding a CDB.
 
 use super::command::Refused;
 use super::{Cdb, MediumOperation, Sense};
 use crate::wire::ScsiStatus;
 
-/// A whole answer, ready to be sent.
+/// A complete answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// How the command ended.
+    /// SCSI status.
     pub status: ScsiStatus,
     /// Data-In, already cut to the CDB's allocation length; empty when there is none.
     pub data: Vec<u8>,
@@ -58,7 +58,7 @@ impl From<ScsiStatus> for Answer {
     }
 }
 
-/// What a command asks for. The ranges lie inside the logical unit.
+/// The store operation of a command. Its range lies inside the logical unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StoreOperation {
     /// Send these bytes to the initiator.
@@ -88,8 +88,8 @@ pub enum StoreOperation {
         /// IMMED: status may be sent before it is done.
         immediate: bool,
     },
-    /// Something else: [`TargetDevice::execute`](super::TargetDevice::execute) says what, once all
-    /// its Data-Out is there.
+    /// Another operation: [`TargetDevice::execute`](super::TargetDevice::execute) decodes it once
+    /// all its Data-Out has arrived.
     Deferred {
         /// The command.
         cdb: Cdb,
@@ -132,7 +132,7 @@ pub(super) fn cut(mut data: Vec<u8>, allocation_bytes: impl TryInto<usize>) -> V
     data
 }
 
-/// What a [`TargetDevice`](super::TargetDevice) makes of a command.
+/// How a [`TargetDevice`](super::TargetDevice) decodes a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decoded {
     /// It is answered.
@@ -146,7 +146,7 @@ pub enum Decoded {
     },
 }
 
-/// What a [`TargetDevice`](super::TargetDevice) makes of a command whose Data-Out is there.
+/// How a [`TargetDevice`](super::TargetDevice) executes a command whose Data-Out is complete.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Executed {
     /// It is answered.

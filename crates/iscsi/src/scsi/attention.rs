@@ -1,4 +1,4 @@
-//! Unit attentions: what an initiator has to be told before its next command (SAM-5 5.14).
+//! Unit attention conditions (SAM-5 5.14).
 //!
 //! A nexus comes up with none pending. POWER ON OCCURRED and I_T NEXUS LOSS OCCURRED would tell an
 //! initiator what its own login has told it already, and would cost the first command of every
@@ -13,15 +13,15 @@ use super::{AdditionalSense, Sense, SenseKey};
 pub enum UnitAttention {
     /// The logical unit was reset.
     UnitReset,
-    /// Another initiator had this one's commands cleared.
+    /// Another initiator cleared this one's commands.
     CommandsCleared,
-    /// Another initiator has changed mode parameters.
+    /// Another initiator changed mode parameters.
     ModeParametersChanged,
-    /// Another initiator has taken or cleared the reservation.
+    /// Another initiator preempted or cleared the reservation.
     ReservationsPreempted,
-    /// The reservation that this initiator had a part in is gone.
+    /// The reservation that this initiator shared was released.
     ReservationsReleased,
-    /// Another initiator has removed this one's registration.
+    /// Another initiator removed this one's registration.
     RegistrationsPreempted,
 }
 

@@ -29,7 +29,7 @@ pub(super) fn read_16(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::Data(cut(data, be32(call.cdb, 10))))
 }
 
-/// A logical unit's size, as its initiator learns it.
+/// A logical unit's capacity, as reported to the initiator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Capacity {
     /// Number of logical blocks, at least one.

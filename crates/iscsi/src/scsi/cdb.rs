@@ -1,4 +1,4 @@
-//! Commands as an initiator builds them.
+//! CDBs, as an initiator builds them.
 //!
 //! iSCSI carries every CDB in 16 bytes, padded with zeros (RFC 7143 §11.3.5). READ and WRITE are
 //! built in their 10-byte form where the range fits it, because every target knows that one, and in

@@ -32,7 +32,7 @@ const BLOCK_TO_BLOCK: u8 = 0x02;
 /// LIST ID USAGE 11b: the list identifier means nothing.
 const NO_LIST_ID: u8 = 0x18;
 
-/// A run of bytes to copy; it lies inside both units.
+/// A range of bytes to copy, inside both units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopySegment {
     /// The source's place in [`TargetDevice::units`](super::TargetDevice::units).
@@ -47,12 +47,12 @@ pub struct CopySegment {
     pub len_bytes: u64,
 }
 
-/// What an EXTENDED COPY is to do, in order, and where it tells how far it is.
+/// The segments of an EXTENDED COPY, in order, and its progress.
 #[derive(Debug, Clone)]
 pub struct CopyJob {
     /// The segments.
     pub segments: Vec<CopySegment>,
-    /// To be kept up to date while it goes on.
+    /// To be updated during the copy.
     pub progress: Arc<CopyProgress>,
 }
 
@@ -91,7 +91,7 @@ impl PartialEq for CopyJob {
 
 impl Eq for CopyJob {}
 
-/// How far an EXTENDED COPY is. It guards no other data, so its parts need no order.
+/// Progress of an EXTENDED COPY. It guards no other data, so its fields need no ordering.
 #[derive(Debug, Default)]
 pub struct CopyProgress {
     segments: AtomicU16,
@@ -105,17 +105,17 @@ const COMPLETED: u8 = 0x01;
 const FAILED: u8 = 0x02;
 
 impl CopyProgress {
-    /// So many bytes more have been copied.
+    /// Adds copied bytes.
     pub fn copied(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// One segment more is done.
+    /// Counts a completed segment.
     pub fn segment_done(&self) {
         self.segments.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The copy has ended, well or not.
+    /// The copy has completed, successfully or not.
     pub fn end(&self, well: bool) {
         let status = if well { COMPLETED } else { FAILED };
         self.status.store(status, Ordering::Relaxed);

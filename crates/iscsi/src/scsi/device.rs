@@ -14,18 +14,18 @@ use super::{
 };
 use crate::wire::Lun;
 
-/// Logical units that cannot make a target device.
+/// Why logical units do not form a target device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// Two have the same number.
+    /// A duplicate LUN.
     #[error("LUN {0} is defined twice")]
     Duplicate(u16),
-    /// A number is too large for one level of LUN.
+    /// A number too large for a single-level LUN.
     #[error("LUN {0} exceeds the maximum of 16383")]
     Number(u16),
 }
 
-/// The logical units behind one target name, and what their initiators have in common.
+/// The logical units of one target, and the state that its initiators share.
 #[derive(Debug)]
 pub struct TargetDevice {
     /// In ascending order of their numbers.
@@ -36,7 +36,7 @@ pub struct TargetDevice {
 }
 
 impl TargetDevice {
-    /// A device of these units, each with a number of its own.
+    /// A device with these units, whose numbers are unique.
     pub fn new(mut units: Vec<LogicalUnit>) -> Result<TargetDevice, DeviceError> {
         units.sort_by_key(|unit| unit.identity.number);
         for pair in units.windows(2) {
@@ -85,7 +85,7 @@ impl TargetDevice {
             .ok()
     }
 
-    /// An I_T nexus that has just come up, to the initiator port `port`: nothing is pending there.
+    /// A new I_T nexus to the initiator port `port`, with nothing pending.
     #[must_use]
     pub fn nexus(&self, port: InitiatorPort) -> Nexus {
         Nexus::new(&self.common, port)
@@ -198,7 +198,7 @@ impl TargetDevice {
 
     /// Has the unit at `place` go on as the one at `old_place` of `old` was, which has no nexus any
     /// more: with its persistent reservations and its mode parameters, and stopped if that was.
-    /// Places that do not exist are passed over.
+    /// Places that do not exist are skipped.
     pub fn inherit(&self, place: usize, old: &TargetDevice, old_place: usize) {
         let inherited = old.common.look(|state| {
             let unit = state.units.get(old_place)?;

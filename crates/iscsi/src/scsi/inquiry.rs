@@ -1,4 +1,4 @@
-//! INQUIRY: who a logical unit is (SPC-4).
+//! INQUIRY: the identity of a logical unit (SPC-4).
 
 use super::answer::{Reply, cut};
 use super::cdb::EVPD;
@@ -65,7 +65,7 @@ fn standard_of_type(cdb: &Cdb, peripheral: u8) -> Result<Vec<u8>, Sense> {
 /// Standard INQUIRY data, as an initiator reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inquiry {
-    /// PERIPHERAL QUALIFIER: 0 when a unit is there, 1 when one could be, 3 when none can be.
+    /// PERIPHERAL QUALIFIER: 0 if a unit is connected, 1 if one could be, 3 if none can be.
     pub qualifier: u8,
     /// PERIPHERAL DEVICE TYPE: 0 for a disk.
     pub device_type: u8,
@@ -96,7 +96,7 @@ impl Inquiry {
         })
     }
 
-    /// Whether a disk is there.
+    /// Whether it is a connected disk.
     #[must_use]
     pub const fn is_disk(&self) -> bool {
         self.qualifier == 0 && self.device_type == 0

@@ -11,7 +11,7 @@ pub(super) const RUN_BYTES: usize = 16;
 const MAPPED: u8 = 0x00;
 const DEALLOCATED: u8 = 0x01;
 
-/// The answer to GET LBA STATUS while it is put together: runs of blocks, each mapped or not.
+/// Builder for the answer to GET LBA STATUS: extents of mapped or unmapped blocks.
 #[derive(Debug)]
 pub struct LbaStatus {
     data: Vec<u8>,

@@ -1,21 +1,21 @@
-//! An answer of a logical unit that breaks its standard.
+//! Malformed answers of logical units.
 
 use crate::fault::Fault;
 
-/// Parameter data or sense data that cannot be used.
+/// Malformed parameter data or sense data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It ends too soon.
+    /// It is truncated.
     #[error("the logical unit's {what} is truncated: it has {bytes} bytes and needs {needed}")]
     Short {
         /// Which answer.
         what: &'static str,
-        /// Bytes that came.
+        /// Bytes received.
         bytes: usize,
-        /// Bytes that it takes.
+        /// Bytes required.
         needed: usize,
     },
-    /// A field has a value that the standard does not allow, or that nothing can be done with.
+    /// A field has an invalid or unusable value.
     #[error("the logical unit's {what} has an invalid {field}: {value:#x}")]
     Value {
         /// Which answer.

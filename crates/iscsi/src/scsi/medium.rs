@@ -1,4 +1,4 @@
-//! Commands that work on the medium otherwise than by READ, WRITE and SYNCHRONIZE CACHE (SBC-3).
+//! Commands on the medium other than READ, WRITE and SYNCHRONIZE CACHE (SBC-3).
 //!
 //! Those that take Data-Out have two functions: `…_bytes` checks the CDB and says how much they
 //! take, and the other one makes the [`MediumOperation`] of it.

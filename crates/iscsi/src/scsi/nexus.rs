@@ -2,8 +2,8 @@
 //! whether units are started.
 //!
 //! The common state is behind a lock that no READ and no WRITE takes. Whoever changes it counts a
-//! version up; a nexus that sees another version than its own fetches, once, what the change means
-//! for it: what its reservations let through, and the unit attentions it has to report.
+//! version up; a nexus that sees another version than its own fetches, once, the effects on it:
+//! what its reservations allow, and the unit attentions to report.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -58,7 +58,7 @@ impl ModeParameters {
     }
 }
 
-/// Names a nexus among all that a device has had since it was started.
+/// Identifies a nexus among all of a device since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NexusId(u64);
 
@@ -354,7 +354,7 @@ impl Nexus {
         nexus
     }
 
-    /// Names it.
+    /// Its identifier.
     #[must_use]
     pub fn id(&self) -> NexusId {
         self.id
@@ -507,8 +507,8 @@ impl Drop for Nexus {
     }
 }
 
-/// Store operations left behind by an ended session. Drop it when they complete: others may wait
-/// for that.
+/// Outstanding store operations of an ended session. Drop it when they complete: other sessions may
+/// wait for that.
 #[derive(Debug)]
 #[must_use = "dropping it says that the stores have answered"]
 pub struct Remains {

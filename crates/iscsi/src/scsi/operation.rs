@@ -1,4 +1,4 @@
-//! Work on the medium for the commands that are neither READ, WRITE nor SYNCHRONIZE CACHE.
+//! Operations on the medium for commands other than READ, WRITE and SYNCHRONIZE CACHE.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use super::copy::CopyJob;
 use super::reserve_keep::ReservationChange;
 use super::unit_change::UnitChange;
 
-/// What a store is to do. Ranges are in bytes, of whole blocks, and lie inside the logical unit.
+/// An operation of a store. Ranges are in bytes, of whole blocks, inside the logical unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MediumOperation {
-    /// Find out whether these bytes can be read.
+    /// Check that these bytes are readable.
     Verify {
         /// First byte.
         offset_bytes: u64,
@@ -22,10 +22,10 @@ pub enum MediumOperation {
         offset_bytes: u64,
         /// Number of bytes, a multiple of the length of `data`.
         len_bytes: u64,
-        /// What should be there; not empty.
+        /// The expected data; not empty.
         data: Vec<u8>,
     },
-    /// Write `data`, bring it to the medium, and read it back.
+    /// Write `data` to the medium and read it back.
     WriteAndVerify {
         /// First byte.
         offset_bytes: u64,
@@ -34,7 +34,7 @@ pub enum MediumOperation {
         /// Whether what is read back is compared with `data`.
         compare: bool,
     },
-    /// Write one block again and again.
+    /// Write one block repeatedly.
     WriteSame {
         /// First byte.
         offset_bytes: u64,
@@ -43,38 +43,37 @@ pub enum MediumOperation {
         /// One block.
         block: Vec<u8>,
     },
-    /// Give back the space of these ranges, which read as zeros from then on.
+    /// Unmap these ranges, which read as zeros from then on.
     Deallocate {
         /// First byte and number of bytes of each.
         ranges: Vec<(u64, u64)>,
     },
-    /// If the first half of `data` is what is on the medium, write the second half there: in one
-    /// step against all other writing. A difference is a MISCOMPARE.
+    /// If the first half of `data` matches the medium, write the second half there, atomically with
+    /// respect to all other writes. A difference is a MISCOMPARE.
     CompareAndWrite {
         /// First byte.
         offset_bytes: u64,
-        /// What should be there, then what to write; both of one length.
+        /// The expected data, then the data to write, of equal length.
         data: Vec<u8>,
-        /// On the medium before it is answered.
+        /// Force unit access: on the medium before the command is answered.
         fua: bool,
     },
-    /// Set the bits that are set in `data`: in one step against all other writing.
+    /// OR `data` into the medium, atomically with respect to all other writes.
     OrWrite {
         /// First byte.
         offset_bytes: u64,
         /// The bits.
         data: Vec<u8>,
-        /// On the medium before it is answered.
+        /// Force unit access: on the medium before the command is answered.
         fua: bool,
     },
-    /// Say which blocks have space of their own: the answer's Data-In is made with
-    /// [`LbaStatus`](super::LbaStatus).
+    /// Report which blocks are mapped: the Data-In is built with [`LbaStatus`](super::LbaStatus).
     Status {
         /// First byte.
         offset_bytes: u64,
         /// Size of a logical block.
         block_bytes: u32,
-        /// Runs of blocks to report at most, at least 1.
+        /// Maximum number of extents to report, at least 1.
         max_runs: usize,
     },
     /// Read these bytes into a cache, if there is one.
@@ -84,9 +83,9 @@ pub enum MediumOperation {
         /// Number of bytes.
         len_bytes: u64,
     },
-    /// Copy from unit to unit.
+    /// Copy between units.
     Copy(CopyJob),
-    /// Bring what was written to the medium, and then end the change that has asked for that.
+    /// Flush written data to the medium, then complete the change that requested it.
     FlushFor(Arc<UnitChange>),
     /// Keep the persistent reservations of the unit, so that
     /// [`TargetDevice::restore`](super::TargetDevice::restore) can be given them when the target is

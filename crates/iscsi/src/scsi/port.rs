@@ -2,7 +2,7 @@
 
 use super::be16;
 
-/// A SCSI initiator port: an iSCSI initiator's session end (RFC 7143 §4.4.2).
+/// A SCSI initiator port: the initiator's end of an iSCSI session (RFC 7143 §4.4.2).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InitiatorPort {
     /// The initiator's iSCSI name.

@@ -27,12 +27,12 @@ pub(super) fn report(luns: &[Lun], cdb: &Cdb) -> Result<Vec<u8>, Sense> {
     Ok(cut(data, be32(cdb, 6)))
 }
 
-/// The logical units of a target, as an initiator learns them.
+/// The logical units of a target, as reported to the initiator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LunList {
-    /// Those that came.
+    /// The LUNs received.
     pub luns: Vec<Lun>,
-    /// How many there are; when more than came, ask again with a larger allocation length.
+    /// Total number; if larger than the number of `luns`, request a larger allocation length.
     pub total: usize,
 }
 

@@ -1,4 +1,4 @@
-//! A change of persistent reservations on its way to where it outlives a restart (SPC-4 5.13.5).
+//! A change of persistent reservations while it is being saved (SPC-4 5.13.5).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -65,14 +65,14 @@ impl ReservationChange {
         }
     }
 
-    /// What is to be kept; empty when nothing is.
+    /// The text to save; empty if there is nothing.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// It is over: it was kept, or it could not be and has not happened. To be called before the
-    /// command is answered; only the first call counts.
+    /// Completes the change: it was saved, or is rolled back. Call this before the command is
+    /// answered; only the first call counts.
     pub fn end(&self, kept: bool) {
         let place = self.place;
         let effects = self.common.change(|state, _| {

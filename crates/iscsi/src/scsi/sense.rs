@@ -1,10 +1,10 @@
-//! Sense data: why a command ended as it did (SPC-4 4.5).
+//! Sense data (SPC-4 4.5).
 
 use core::fmt;
 
 use super::{Malformed, be16, be32, be64};
 
-/// The coarse reason.
+/// The sense key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the names are SPC-4's own")]
@@ -77,7 +77,7 @@ impl fmt::Display for SenseKey {
     }
 }
 
-/// The fine reason: additional sense code and its qualifier (SPC-4 4.5.6).
+/// The additional sense code and its qualifier (SPC-4 4.5.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AdditionalSense {
     /// ADDITIONAL SENSE CODE.
@@ -171,16 +171,16 @@ pub struct FieldPointer {
 /// Sense data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sense {
-    /// The coarse reason.
+    /// The sense key.
     pub key: SenseKey,
-    /// The fine reason.
+    /// The additional sense code and its qualifier.
     pub additional: AdditionalSense,
     /// The field of the CDB that is wrong, with ILLEGAL REQUEST only.
     pub field: Option<FieldPointer>,
     /// INFORMATION; for a medium error the LBA where it happened. The fixed format has room for 32
     /// bits and leaves a larger number out.
     pub information: Option<u64>,
-    /// It is about an earlier command (SPC-4 4.5.5).
+    /// A deferred error, of an earlier command (SPC-4 4.5.5).
     pub deferred: bool,
 }
 
@@ -188,7 +188,7 @@ impl Sense {
     /// Length of [`fixed`](Sense::fixed) sense data.
     pub const FIXED_BYTES: usize = 18;
 
-    /// That key and code, and nothing else.
+    /// Sense data with only a sense key and code.
     #[must_use]
     pub const fn new(key: SenseKey, additional: AdditionalSense) -> Sense {
         Sense {
@@ -279,8 +279,8 @@ impl Sense {
         bytes
     }
 
-    /// Reads either format. What a truncated answer lacks reads as absent; descriptors of kinds
-    /// not kept here are passed over.
+    /// Reads either format. Fields missing from truncated sense data read as absent; other
+    /// descriptors are skipped.
     ///
     /// # Errors
     /// When the first byte is no response code (70h to 73h), or sense key and code are cut off.

@@ -11,14 +11,13 @@ pub(super) const REVISION: &str = concat!(
     env!("CARGO_PKG_VERSION_MINOR")
 );
 
-/// Which logical unit it is. Everything that names it towards initiators follows from this, so the
-/// names stay the same when a target is started again.
+/// The identity of a logical unit. All its designators derive from this, so they survive a restart
+/// of the target.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// The iSCSI name of the target, at most 223 bytes (RFC 7143 §4.2.7.1); more is cut off.
     pub target_name: String,
-    /// The portal group that it is seen through (RFC 7143 §13.9): with the target's name it names
-    /// the target port.
+    /// The portal group (RFC 7143 §13.9), which with the target's name identifies the target port.
     pub portal_group_tag: u16,
     /// Logical unit number, 0 to 16383: what [`Lun::single_level`](crate::wire::Lun::single_level)
     /// can say.
@@ -58,13 +57,13 @@ impl Identity {
     }
 }
 
-/// A geometry that cannot be.
+/// An invalid geometry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Blocks have another size than 512 or 4096 bytes.
     #[error("the logical block length must be 512 or 4096 bytes, not {0}")]
     BlockBytes(u32),
-    /// The size is zero or no whole number of blocks.
+    /// The size is zero or not a whole number of blocks.
     #[error("{size_bytes} bytes is not a whole number of {block_bytes}-byte blocks (at least one)")]
     SizeBytes {
         /// The size asked for.
@@ -74,7 +73,7 @@ pub enum GeometryError {
     },
 }
 
-/// How large a logical unit is, and what it likes to be asked for.
+/// The capacity and preferred transfer length of a logical unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Geometry {
     block_bytes: u32,
@@ -83,7 +82,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The most that one READ or WRITE may move: 16 MiB, as MAXIMUM TRANSFER LENGTH says. It is
+    /// The maximum length of one READ or WRITE, as MAXIMUM TRANSFER LENGTH reports: 16 MiB. It is
     /// what an iSCSI burst can hold at most (RFC 7143 §13.13), to the next power of two.
     pub const MAX_TRANSFER_BYTES: u32 = 1 << 24;
     /// A physical block, as stores keep data in pages of this size.
@@ -141,7 +140,7 @@ impl Geometry {
     }
 }
 
-/// A logical unit: who it is, how large, and how it treats writes.
+/// A logical unit: its identity, capacity and write behaviour.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogicalUnit {
     /// Which one it is.
@@ -151,10 +150,11 @@ pub struct LogicalUnit {
     /// Writes without FUA are held in a volatile cache until SYNCHRONIZE CACHE (WCE). MODE SELECT
     /// can turn that off.
     pub write_cache: bool,
-    /// It can be read only.
+    /// Write-protected.
     pub read_only: bool,
-    /// Blocks can be given back by UNMAP and WRITE SAME, and read as zeros then (LBPME, LBPRZ).
+    /// Thin provisioning: UNMAP and WRITE SAME can unmap blocks, which then read as zeros (LBPME,
+    /// LBPRZ).
     pub thin: bool,
-    /// Persistent reservations can outlive a restart of the target (PTPL_C).
+    /// Persistent reservations can survive a restart of the target (PTPL_C).
     pub keeps_reservations: bool,
 }

@@ -62,7 +62,7 @@ impl UnitChange {
         }
     }
 
-    /// The cache was written, or it could not be and the change has not happened. To be called before
+    /// Completes the change: the cache was written, or the change is rolled back. Call this before
     /// the command is answered; only the first call counts.
     pub fn end(&self, written: bool) {
         self.common.change(|state, _| {

@@ -25,7 +25,7 @@ const SEND_LIMIT_BYTES: usize = 4 * 1024 * 1024;
 /// One connection in full feature phase.
 ///
 /// Bytes go in by [`Connection::space`] and [`Connection::filled`], and out by
-/// [`Connection::pending`] and [`Connection::sent`]; the session does the rest.
+/// [`Connection::pending`] and [`Connection::sent`]; the session handles the rest.
 #[derive(Debug)]
 pub struct Connection {
     pub(super) receiver: Receiver,
@@ -122,14 +122,14 @@ impl Connection {
         self.receiver.filled(bytes);
     }
 
-    /// Bytes for the socket: all that wait, or those of one PDU
+    /// Bytes for the socket: all pending ones, or those of one PDU
     /// ([`SessionConfig::join_sends`](super::SessionConfig::join_sends)).
     #[must_use]
     pub fn pending(&self) -> &[u8] {
         self.link.transmitter.next_write()
     }
 
-    /// The socket took `bytes` of [`Connection::pending`].
+    /// The socket accepted `bytes` of [`Connection::pending`].
     pub fn sent(&mut self, bytes: usize) {
         let meter = &mut self.link.meter;
         let pending_bytes = self.link.transmitter.pending().len();
@@ -138,19 +138,19 @@ impl Connection {
         self.link.transmitter.sent(bytes);
     }
 
-    /// How many bytes the socket has taken since the TCP connection began, login's among them.
+    /// Bytes that the socket has accepted since the TCP connection began, login included.
     #[must_use]
     pub fn sent_bytes(&self) -> u64 {
         self.link.transmitter.sent_end()
     }
 
-    /// How many bytes were read from the socket since the TCP connection began.
+    /// Bytes read from the socket since the TCP connection began.
     #[must_use]
     pub fn received_bytes(&self) -> u64 {
         self.receiver.received_end()
     }
 
-    /// What went over it.
+    /// Its counters.
     #[must_use]
     pub fn meter(&self) -> ConnectionMeter {
         self.link.meter

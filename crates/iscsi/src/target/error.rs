@@ -3,28 +3,28 @@
 use crate::fault::Fault;
 use crate::wire::{FrameError, ParseError};
 
-/// The connection must be closed; its session goes on while it has others. Where the standard wants
-/// a Reject first, it has been queued: send what is pending before closing.
+/// The connection must be closed; its session continues over its other connections. Where the
+/// standard requires a Reject first, it has been queued: send pending bytes before closing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Close {
-    /// The stream could not be cut into PDUs.
+    /// The byte stream cannot be split into PDUs.
     #[error("the initiator's stream is corrupt: {0}")]
     Frame(#[from] FrameError),
-    /// A PDU could not be read.
+    /// A PDU is malformed.
     #[error("the initiator sent a malformed PDU: {0}")]
     Parse(#[from] ParseError),
-    /// A PDU that may not come now.
+    /// A PDU that is not allowed in this state.
     #[error("the initiator sent opcode 0x{opcode:02x}, which {why}")]
     OutOfState {
         /// The opcode.
         opcode: u8,
-        /// Why it may not come.
+        /// Why it is not allowed.
         why: &'static str,
     },
-    /// A request breaks a rule that leaves no other way to answer.
+    /// A protocol error that only closing the connection can answer.
     #[error("protocol error by the initiator: {0}")]
     Protocol(&'static str),
-    /// The memory for all sessions is used up.
+    /// The memory shared by all sessions is exhausted.
     #[error("the target is out of memory for commands behind a gap in CmdSN")]
     NoMemory,
     /// The initiator logged out.

@@ -12,12 +12,13 @@ use crate::scsi::InitiatorPort;
 use crate::text::send_targets::TargetRecord;
 use crate::wire::{BHS_BYTES, FrameError, LoginRequest, Opcode, Receiver, Transmitter};
 
-/// A connection in the login phase. It costs 16 KiB for what comes and one response for what goes.
+/// A connection in the login phase. It takes 16 KiB for received bytes and one response for sent
+/// ones.
 ///
-/// Bytes go in by [`Handshake::space`] and [`Handshake::filled`], then [`Handshake::receive`];
-/// they go out by [`Handshake::pending`] and [`Handshake::sent`]. When login is over,
-/// [`Handshake::into_session`] makes the session, or [`Handshake::into_connection`] a connection of
-/// the one that it joins; bytes that came behind the login go with it.
+/// Bytes go in by [`Handshake::space`] and [`Handshake::filled`], then [`Handshake::receive`]; they
+/// go out by [`Handshake::pending`] and [`Handshake::sent`]. When login is complete,
+/// [`Handshake::into_session`] creates the session, or [`Handshake::into_connection`] a connection
+/// of the one that it joins; bytes received behind the login go with it.
 #[derive(Debug)]
 pub struct Handshake {
     receiver: Receiver,
@@ -25,10 +26,10 @@ pub struct Handshake {
     login: TargetLogin,
 }
 
-/// Why a login ended without a session. What is pending goes out before the connection closes.
+/// Why a login ended without a session. Send pending bytes before closing the connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
-    /// The stream could not be cut into PDUs.
+    /// The byte stream cannot be split into PDUs.
     #[error("login: {0}")]
     Frame(#[from] FrameError),
     /// Login failed.
@@ -37,7 +38,7 @@ pub enum HandshakeError {
 }
 
 impl Handshake {
-    /// Awaits a login that negotiates for `wanted`, which must pass [`Wanted::check`].
+    /// Waits for a login that negotiates `wanted`, which must pass [`Wanted::check`].
     #[must_use]
     pub fn new(wanted: Wanted) -> Self {
         Handshake {
@@ -47,7 +48,7 @@ impl Handshake {
         }
     }
 
-    /// Whether a whole Login Request has come.
+    /// Whether a complete Login Request has been received.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.login.has_begun()
@@ -69,16 +70,16 @@ impl Handshake {
         self.transmitter.pending()
     }
 
-    /// The socket took `bytes` of [`Handshake::pending`].
+    /// The socket accepted `bytes` of [`Handshake::pending`].
     pub fn sent(&mut self, bytes: usize) {
         self.transmitter.sent(bytes);
     }
 
-    /// Goes on with the login as far as what has come allows. `Some` when it is over: nothing that
-    /// follows it has been looked at.
+    /// Continues the login with the bytes received. `Some` when it is complete: nothing behind it
+    /// has been processed.
     ///
     /// # Errors
-    /// Send what is pending and close the connection.
+    /// Send pending bytes and close the connection.
     pub fn receive(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -104,15 +105,15 @@ impl Handshake {
         Ok(None)
     }
 
-    /// The session that the connection asks to join, by its first header: `None` while that has
-    /// not come, and when it begins a session of its own.
+    /// The session that the connection asks to join, by its first header: `None` until that has
+    /// been received, and if it begins a new session.
     #[must_use]
     pub fn joins(&self) -> Option<SessionId> {
         let request = LoginRequest::parse(self.receiver.peek()?).ok()?;
         (request.tsih != 0).then(|| SessionId::new(request.isid, request.tsih))
     }
 
-    /// Makes the session that `accepted` begins. `targets` answers SendTargets.
+    /// Creates the session that `accepted` begins. `targets` answers SendTargets.
     #[must_use]
     pub fn into_session(
         self,
@@ -141,7 +142,7 @@ impl Handshake {
         )
     }
 
-    /// Makes the connection that `accepted` lets into a session that is there already.
+    /// Creates the connection with which `accepted` joins an existing session.
     #[must_use]
     pub fn into_connection(mut self, accepted: &Accepted) -> Connection {
         let parameters = accepted.connection;

@@ -22,8 +22,8 @@ use crate::wire::{AsyncEvent, Bhs, LogoutReason, LogoutRequest, LogoutResult};
 const MAX_KEPT: Duration = Duration::from_secs(120);
 
 impl Session {
-    /// Takes in a connection that has logged in, and gives its place. There must be room for it
-    /// ([`Session::connections`]); one that has the same CID must leave at once, after
+    /// Adds a connection that has logged in, and returns its place. There must be room for it
+    /// ([`Session::connections`]); a connection with the same CID must leave at once, after
     /// [`Session::reinstated`].
     pub fn join(&mut self, mut connection: Connection) -> usize {
         if !self.core.config.join_sends {
@@ -54,44 +54,43 @@ impl Session {
         }
     }
 
-    /// How many connections work; MaxConnections bounds them (§13.2).
+    /// Number of active connections; MaxConnections limits them (§13.2).
     #[must_use]
     pub fn connections(&self) -> usize {
         self.core.places.working()
     }
 
-    /// The place of the connection that works under this CID.
+    /// The place of the active connection with this CID.
     #[must_use]
     pub fn place_of(&self, cid: u16) -> Option<usize> {
         self.core.places.of(ConnectionId(cid))
     }
 
-    /// Whether the last connection has left, and nothing of it is kept any more.
+    /// Whether the last connection has left, and none of its tasks is kept.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.connections.iter().all(Option::is_none)
     }
 
-    /// Notes that the end of the connection at `place` is no news to the initiator, as another one
-    /// takes its CID over. It is an implicit logout (§6.3.4), for recovery where there is such a
-    /// thing (§11.14).
+    /// Notes that another connection takes over the CID of the one at `place`. That is an implicit
+    /// logout (§6.3.4), for recovery where that is supported (§11.14).
     pub fn reinstated(&mut self, place: usize) {
         self.core.places.say_farewell(place, Farewell::ForRecovery);
     }
 
-    /// Takes out the connection at `place`, which was logged out, has broken the protocol or whose
-    /// socket is dead, and gives the bytes that it still had to send.
+    /// Removes the connection at `place`, which was logged out, violated the protocol or lost its
+    /// socket, and returns the bytes that it still had to send.
     ///
-    /// At error recovery level 2 its tasks are kept for Time2Wait and Time2Retain (for 120 s at
-    /// most, and of as many connections as may work at once), unless it was closed by a logout:
-    /// TASK REASSIGN moves them to another connection (§7.2.2), and while they are kept the session
-    /// goes on even without a connection (§6.3.6).
+    /// At error recovery level 2 its tasks are kept for Time2Wait plus Time2Retain (at most 120 s,
+    /// and for at most MaxConnections lost connections), unless it was closed by a logout: TASK
+    /// REASSIGN moves them to another connection (§7.2.2), and meanwhile the session continues even
+    /// without a connection (§6.3.6).
     ///
-    /// Else they end without an answer. The standard's remedy for a lost connection at error
-    /// recovery levels 0 and 1 is to begin the session anew (§7.1.4.4), and that is the
-    /// initiator's to do (§6.3.5); until then the other connections work on. What the lost one had
-    /// brought ahead of a gap in CmdSN is as if it had never come (§11.14), so that the
-    /// initiator can close the gaps by sending it again elsewhere (§7.2.1).
+    /// Otherwise they end without a response. At error recovery levels 0 and 1 the standard
+    /// recovers a lost connection by session reinstatement (§7.1.4.4), which is up to the initiator
+    /// (§6.3.5); until then the other connections continue. Commands of the lost one held behind a
+    /// gap in CmdSN are discarded (§11.14), so that the initiator can close the gaps by retrying
+    /// them elsewhere (§7.2.1).
     pub fn leave(&mut self, place: usize, now: Instant, trace: &mut Recorder) -> Vec<u8> {
         let connection = self.connections.get_mut(place).and_then(Option::as_mut);
         let Some(Connection { link, .. }) = connection else {
@@ -136,8 +135,8 @@ impl Session {
         }
     }
 
-    /// Lets go what was kept of lost connections for longer than Time2Wait and Time2Retain
-    /// (§13.15, §13.16).
+    /// Drops the tasks of connections lost for longer than Time2Wait and Time2Retain (§13.15,
+    /// §13.16).
     pub fn expire(&mut self, now: Instant, trace: &mut Recorder) {
         for place in 0..self.connections.len() {
             let until = self.connections[place].as_ref();
@@ -157,8 +156,8 @@ impl Session {
         self.core.places.vacate(place);
     }
 
-    /// The next connection, by its place, that is to be closed once its pending bytes are sent,
-    /// and why. Where the standard wants a Reject first, it has been queued.
+    /// The next connection, by its place, to be closed once its pending bytes are sent, and why.
+    /// Where the standard requires a Reject first, it has been queued.
     pub fn poll_end(&mut self) -> Option<(usize, Close)> {
         while let Some((place, close)) = self.core.places.next_end() {
             match &mut self.connections[place] {
@@ -191,7 +190,8 @@ impl Session {
         }
     }
 
-    /// Asks the initiator, on each connection, to log out within `seconds` (§11.9.1, event 1).
+    /// Sends an Asynchronous Message on each connection that requests a logout within `seconds`
+    /// (§11.9.1, event 1).
     pub fn ask_to_leave(&mut self, seconds: u16, now: Instant, trace: &mut Recorder) {
         for Connection { link, .. } in self.connections.iter_mut().flatten() {
             if !link.ended && !link.is_lost() {

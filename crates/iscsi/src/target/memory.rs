@@ -1,4 +1,4 @@
-//! The bound on what all sessions of a target may hold together.
+//! The memory limit shared by all sessions of a target.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,13 +10,12 @@ const STEP_BYTES: usize = 64 << 10;
 /// Steps that a share keeps although it does not need them now.
 const SPARE_STEPS: usize = 2;
 
-/// Bytes that the sessions of a target may hold together, whatever each of them may hold alone:
-/// data of writes, commands ahead of a gap in CmdSN, reads under way at stores, and answers that
-/// wait for their socket.
+/// A limit on the memory of all sessions of a target together: data of writes, commands held behind
+/// a gap in CmdSN, outstanding reads at stores, and responses that wait for their socket.
 ///
-/// When they are used up, commands that bring data are answered with TASK SET FULL or BUSY, and
-/// each session reads one small piece after the other. What a connection reads into (one PDU of
-/// MaxRecvDataSegmentLength or 256 KiB) is not counted.
+/// When it is exhausted, commands with data are answered with TASK SET FULL or BUSY, and each
+/// session reads one small piece after the other. Receive buffers (one PDU of
+/// MaxRecvDataSegmentLength or 256 KiB per connection) are not counted.
 #[derive(Debug)]
 pub struct Memory {
     limit_bytes: usize,

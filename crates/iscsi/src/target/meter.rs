@@ -1,5 +1,5 @@
-//! Counters of what a session does: plain numbers of the thread that owns it, so that counting
-//! costs an addition and reading them asks that thread.
+//! Counters of a session: plain integers of the thread that owns it, so that counting costs an
+//! addition and reading them takes a request to that thread.
 
 use wansan_trace::Instant;
 
@@ -9,7 +9,7 @@ use super::task::{Repeat, Task};
 use crate::scsi::{Identity, StoreOperation};
 use crate::wire::ScsiStatus;
 
-/// How many latencies lie in which range, each range twice as long as the one before.
+/// A histogram of latencies whose buckets double in width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LatencyHistogram {
     counts: [u64; LatencyHistogram::BUCKETS],
@@ -17,12 +17,12 @@ pub struct LatencyHistogram {
 }
 
 impl LatencyHistogram {
-    /// Number of ranges; the last has no end.
+    /// Number of buckets; the last is unbounded.
     pub const BUCKETS: usize = 22;
     /// End of the first range in ns, as a power of two: 16 µs. The last but one ends at 17 s.
     const FIRST_EXPONENT: u32 = 14;
 
-    /// End of the range `bucket` in ns (inclusive); `None` for the last.
+    /// Upper bound of `bucket` in ns (inclusive); `None` for the last.
     #[must_use]
     pub fn upper_bound_ns(bucket: usize) -> Option<u64> {
         (bucket + 1 < Self::BUCKETS).then(|| 1 << (Self::FIRST_EXPONENT as usize + bucket))
@@ -37,7 +37,7 @@ impl LatencyHistogram {
         self.sum_ns = self.sum_ns.saturating_add(latency_ns);
     }
 
-    /// Latencies in each range.
+    /// Latencies in each bucket.
     #[must_use]
     pub fn counts(&self) -> &[u64; LatencyHistogram::BUCKETS] {
         &self.counts
@@ -67,19 +67,20 @@ impl Default for LatencyHistogram {
     }
 }
 
-/// What was done of one kind of operation.
+/// Counters of one kind of operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OperationMeter {
-    /// Bytes of data that moved.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// Operations that ended with another status than GOOD.
+    /// Operations that completed with a status other than GOOD.
     pub errors: u64,
-    /// From the command's arrival to its status; a thread looks at the clock once per turn.
+    /// Latency from the command's arrival to its status; the clock is read once per turn of a
+    /// thread.
     pub latency: LatencyHistogram,
 }
 
 impl OperationMeter {
-    /// Operations that ended.
+    /// Completed operations.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.latency.counts().iter().sum()
@@ -92,7 +93,7 @@ impl OperationMeter {
     }
 }
 
-/// What was done at one logical unit.
+/// Counters of one logical unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnitMeter {
     /// READ, of any length.
@@ -112,21 +113,21 @@ impl UnitMeter {
     }
 }
 
-/// What a session has done, and how far its queues have filled.
+/// Counters of a session, with the high-water marks of its queues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionMeter {
     /// Commands that were delivered to the device server, task management included.
     pub commands: u64,
-    /// How often a command took the last slot of the command window: from then on until a slot
-    /// came free the initiator could send nothing but immediate commands.
+    /// How often a command took the last slot of the command window, so that the initiator could
+    /// send only immediate commands until a slot became free.
     pub window_stalls: u64,
-    /// Slots of the command window that were in use at once, at most.
+    /// Most slots of the command window in use at once.
     pub window_used_max: u32,
-    /// Commands that waited for one before them, at most.
+    /// Most commands held behind a gap in CmdSN at once.
     pub held_commands_max: usize,
-    /// Bytes of data of such commands, at most.
+    /// Most bytes of data of such commands.
     pub held_bytes_max: usize,
-    /// Tasks that were in hand at once, at most.
+    /// Most tasks at once.
     pub tasks_max: usize,
     /// Tasks that moved to another connection (TASK REASSIGN, RFC 7143 §7.2.2).
     pub reassigned_tasks: u64,
@@ -134,22 +135,22 @@ pub struct SessionMeter {
     pub lost_connections: u64,
 }
 
-/// What went over a connection.
+/// Counters of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConnectionMeter {
-    /// Bytes that came, headers and digests included.
+    /// Bytes received, headers and digests included.
     pub received_bytes: u64,
-    /// Bytes that the socket took.
+    /// Bytes that the socket accepted.
     pub sent_bytes: u64,
-    /// Bytes that waited for the socket, at most.
+    /// Most bytes that waited for the socket.
     pub send_queue_bytes_max: usize,
-    /// PDUs whose header or data did not match its digest (§7.7, §7.8).
+    /// PDUs with a digest error (§7.7, §7.8).
     pub digest_errors: u64,
-    /// SNACKs that came (§11.16).
+    /// SNACKs received (§11.16).
     pub snacks: u64,
-    /// R2Ts that asked again for data that was lost (§7.8).
+    /// Recovery R2Ts for lost data (§7.8).
     pub recovery_r2ts: u64,
-    /// Rejects that were sent (§11.17).
+    /// Rejects sent (§11.17).
     pub rejects: u64,
 }
 
@@ -222,13 +223,13 @@ impl Meters {
 }
 
 impl Session {
-    /// What it has done.
+    /// Its counters.
     #[must_use]
     pub fn meter(&self) -> SessionMeter {
         self.core.meters.session
     }
 
-    /// What it has done at each logical unit.
+    /// Its counters at each logical unit.
     pub fn unit_meters(&self) -> impl Iterator<Item = (&Identity, &UnitMeter)> {
         let units = self.core.config.device.units().iter();
         let identities = units.map(|unit| &unit.identity);

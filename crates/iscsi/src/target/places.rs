@@ -79,7 +79,7 @@ impl Places {
         cids.count()
     }
 
-    /// The place of the connection that works under this CID.
+    /// The place of the active connection with this CID.
     pub(super) fn of(&self, cid: ConnectionId) -> Option<usize> {
         self.places.iter().position(|place| place.cid == Some(cid))
     }

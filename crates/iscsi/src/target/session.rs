@@ -20,29 +20,30 @@ use crate::scsi::{InitiatorPort, Nexus, Remains, TargetDevice};
 use crate::sequence::Sn;
 use crate::text::send_targets::TargetRecord;
 
-/// What a session is made of beside what login has settled.
+/// The settings of a session beside those that login negotiates.
 #[derive(Debug, Clone)]
 pub struct SessionConfig {
     /// The logical units.
     pub device: Arc<TargetDevice>,
-    /// Commands that may be in hand at once (1 to 65,536).
+    /// Size of the command window (1 to 65,536).
     pub command_window: u32,
-    /// Bound on the bytes of unsolicited data, usually [`UNSOLICITED_BYTES`]: the command window is
-    /// cut by it ([`SessionConfig::window`]).
+    /// Limit on the bytes of unsolicited data, by default [`UNSOLICITED_BYTES`]; it limits the
+    /// command window ([`SessionConfig::window`]).
     pub unsolicited_bytes: u32,
-    /// What this session and all others of the target may hold together.
+    /// The memory shared by all sessions of the target.
     pub memory: Arc<Memory>,
     /// Whether the status of a read always comes in a SCSI Response (RFC 7143 §11.4), never in the
-    /// last Data-In (§11.7.3). At error recovery levels 1 and 2 it does so anyway: there a status
-    /// must be there to be sent again by itself.
+    /// last Data-In (§11.7.3). At error recovery levels 1 and 2 it always does, so that the status
+    /// can be sent again by itself.
     pub separate_status: bool,
-    /// Whether several PDUs may go to the socket in one call.
+    /// Whether one send call may carry several PDUs.
     pub join_sends: bool,
 }
 
 impl SessionConfig {
-    /// The command window of a session with these parameters, for its login to announce: what was
-    /// asked for, cut so that every command in it may bring FirstBurstLength unsolicited.
+    /// The command window of a session with these parameters, for its login to announce: the
+    /// configured size, limited so that every command in it may carry FirstBurstLength of
+    /// unsolicited data.
     #[must_use]
     pub fn window(&self, parameters: &SessionParameters) -> u32 {
         let bound = self.unsolicited_bytes / parameters.first_burst_bytes.max(1);
@@ -50,13 +51,13 @@ impl SessionConfig {
     }
 }
 
-/// The usual bound on the bytes of unsolicited data of one session.
+/// The default limit on the unsolicited data of one session.
 pub const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 
 /// A session in full feature phase, with one connection or several.
 ///
-/// A connection has a place, a small number that it keeps until it leaves. Who drives the session
-/// does, in this order, after anything has happened:
+/// A connection has a place, a small number that it keeps until it leaves. After each event the
+/// driver calls, in this order:
 ///
 /// 1. bytes from a socket go in: [`Connection::space`], [`Connection::filled`], then
 ///    [`Session::receive`];
@@ -67,21 +68,21 @@ pub const UNSOLICITED_BYTES: u32 = 256 * 1024 * 1024;
 ///    when it took anything, 1 and 2 follow again: what waited for room may go on;
 /// 4. [`Session::poll_end`] says which connections are to be closed, each with [`Session::leave`].
 ///
-/// What comes on one connection can give others something to do: those that
-/// [`Session::is_busy`] names want 2 and 3 as well. What other sessions of the device do can, too:
-/// when the device [rings its bell](TargetDevice::set_bell), [`Session::review`] comes first.
+/// Input on one connection can create work for others: those that [`Session::is_busy`] names need 2
+/// and 3 as well. So can other sessions of the device: when the device [rings its
+/// bell](TargetDevice::set_bell), call [`Session::review`] first.
 ///
-/// Another connection comes in with [`Session::join`]; one whose socket is dead goes with
-/// [`Session::leave`]; the session [`is over`](Session::is_over) with its last one.
-/// [`Session::rest`] and [`Session::expire`] are called about once a second.
+/// [`Session::join`] adds another connection, [`Session::leave`] removes one whose socket is dead;
+/// the session [`is over`](Session::is_over) when the last one has left. [`Session::rest`] and
+/// [`Session::expire`] are called about once a second.
 ///
 /// While operations of its initiator's ended sessions are outstanding, a session accepts commands
-/// and sends none to the stores. So whoever ends a session
-/// does that with [`Session::end`], and keeps the result until the stores have answered.
+/// but sends none to the stores. So end a session with [`Session::end`], and keep the result until
+/// the stores have answered.
 ///
 /// Memory is bounded: tasks by the command window, unsolicited data by FirstBurstLength times the
-/// window ([`SessionConfig::unsolicited_bytes`] at most), solicited data by 64 MiB or one task, what waits for a socket by
-/// 4 MiB and one PDU for each connection; and all of these, over all sessions, by
+/// window ([`SessionConfig::unsolicited_bytes`] at most), solicited data by 64 MiB or one task,
+/// send buffers by 4 MiB and one PDU per connection; and all of these, over all sessions, by
 /// [`SessionConfig::memory`].
 #[derive(Debug)]
 pub struct Session {
@@ -172,8 +173,8 @@ impl Session {
         self.connections.get_mut(place)?.as_mut()
     }
 
-    /// Whether the connection at `place` has something to do without anything being heard: bytes
-    /// wait for the socket, or tasks to be asked of a store.
+    /// Whether the connection at `place` has work to do without further input: bytes wait for the
+    /// socket, or tasks for a store.
     #[must_use]
     pub fn is_busy(&self, place: usize) -> bool {
         let connection = self.connections.get(place).and_then(Option::as_ref);
@@ -184,7 +185,7 @@ impl Session {
     }
 
     /// Applies changes made by other sessions of the device: ends the tasks that they have aborted,
-    /// and goes on with what has waited for their operations. Connections that [`Session::is_busy`]
+    /// and resumes what has waited for their operations. Connections that [`Session::is_busy`]
     /// names go on.
     pub fn review(&mut self, now: Instant, trace: &mut Recorder) {
         self.refresh(now, trace);
@@ -193,13 +194,13 @@ impl Session {
         self.management_done(now, trace);
     }
 
-    /// Ends the session, all of whose connections have left or are given up. The result is to be
-    /// kept until the stores have answered all that the session has asked of them.
+    /// Ends the session, all of whose connections have left or are abandoned. Keep the result until
+    /// the stores have completed all work of the session.
     pub fn end(self) -> Remains {
         self.core.nexus.end()
     }
 
-    /// What is in force for the session.
+    /// The session's negotiated parameters.
     #[must_use]
     pub fn parameters(&self) -> &SessionParameters {
         &self.core.parameters
@@ -211,8 +212,8 @@ impl Session {
         self.core.order.announced()
     }
 
-    /// Handles what has come on the connection at `place`, as far as its answers have room.
-    /// [`Session::poll_end`] says whether a connection is to be closed after that.
+    /// Handles the bytes received on the connection at `place`, as far as its send buffer has room
+    /// for the answers. [`Session::poll_end`] then says whether a connection is to be closed.
     pub fn receive(&mut self, place: usize, now: Instant, trace: &mut Recorder) {
         self.refresh(now, trace);
         loop {
@@ -254,7 +255,7 @@ impl Session {
         }
     }
 
-    /// Gives back memory that is not in use now.
+    /// Releases memory that is not in use.
     pub fn rest(&mut self) {
         for (place, connection) in self.connections.iter_mut().enumerate() {
             if let Some(Connection { link, .. }) = connection {
@@ -265,8 +266,8 @@ impl Session {
         }
     }
 
-    /// Sends a ping on the connection at `place` unless one is unanswered already; says whether it
-    /// did. Any byte from the initiator counts as a sign of life, not only the answer.
+    /// Sends a NOP-In on the connection at `place` unless one is unanswered; returns whether it
+    /// did. Any byte from the initiator shows that it is alive, not only the answer.
     pub fn ping(&mut self, place: usize, now: Instant, trace: &mut Recorder) -> bool {
         let Some(link) = link_at(&mut self.connections, place) else {
             return false;

@@ -1,4 +1,4 @@
-//! What the stores are to do for a session, and what they have answered.
+//! Work of a session for the stores, and its completions.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::wire::{Residual, ScsiStatus};
 /// Work for the store of a logical unit, to be completed once. Its range lies inside the unit.
 #[derive(Debug)]
 pub enum Work {
-    /// Read these bytes. Those that are at hand may fill [`Session::read_space`]; what is left after
-    /// that, if anything, goes to [`Session::complete`].
+    /// Read these bytes. Bytes available at once may be written into [`Session::read_space`]; the
+    /// rest, if any, goes to [`Session::complete`].
     Read {
         /// The task.
         task: TaskTag,
@@ -37,17 +37,17 @@ pub enum Work {
         offset_bytes: u64,
         /// The bytes.
         data: Vec<u8>,
-        /// They must have reached the medium.
+        /// Force unit access: the bytes must be on the medium before completion.
         fua: bool,
     },
-    /// Bring what was written to the medium.
+    /// Flush written data to the medium.
     Flush {
         /// The task.
         task: TaskTag,
         /// The unit's place in the device.
         unit: usize,
     },
-    /// Do something else on the medium.
+    /// Perform another operation on the medium.
     Medium {
         /// The task.
         task: TaskTag,
@@ -55,12 +55,12 @@ pub enum Work {
         unit: usize,
         /// What.
         operation: Box<MediumOperation>,
-        /// What it writes must have reached the medium.
+        /// Force unit access: what it writes must be on the medium before completion.
         fua: bool,
     },
 }
 
-/// What a store gives for a piece of work that it has done.
+/// The result of completed work.
 #[derive(Debug)]
 pub enum Done<'a> {
     /// The bytes of a [`Work::Read`] that have not filled a [`ReadSpace`].
@@ -75,8 +75,8 @@ pub enum Done<'a> {
 const SHORT_READ_BYTES: u32 = 64 << 10;
 
 impl Session {
-    /// The next piece of work for a task of the connection at `place`. All but changes that others
-    /// wait for waits while the connection has enough to send.
+    /// The next piece of work for a task of the connection at `place`. None is given while the
+    /// connection has enough to send, except changes that other sessions wait for.
     pub fn poll_work(&mut self, place: usize, now: Instant, trace: &mut Recorder) -> Option<Work> {
         loop {
             self.refresh(now, trace);
@@ -192,13 +192,13 @@ impl Session {
         }
     }
 
-    /// Room in the send buffer for the data of the next Data-In of a read, so that a store that
-    /// answers at once needs no buffer of its own: it writes into [`ReadSpace::bytes`], then
-    /// [`ReadSpace::filled`] queues the PDU, and the next space is that of the bytes behind it.
-    /// [`Session::complete`] brings what the store does not have at hand.
+    /// Space in the send buffer for the data of a read's next Data-In, so that a store that answers
+    /// at once needs no buffer: it writes into [`ReadSpace::bytes`], then [`ReadSpace::filled`]
+    /// queues the PDU, and the next space takes the bytes behind it. Bytes that are not available
+    /// at once go to [`Session::complete`].
     ///
-    /// `None` when all of [`Work::Read`] has been filled, or the read has to be completed otherwise:
-    /// it was aborted, or its connection is lost.
+    /// `None` if all of [`Work::Read`] has been filled, or if it must be completed by
+    /// [`Session::complete`]: the task was aborted, or its connection is lost.
     pub fn read_space(
         &mut self,
         task: TaskTag,
@@ -227,8 +227,8 @@ impl Session {
         })
     }
 
-    /// The store has done a piece of work, or failed at it with these sense data. It was asked and
-    /// had answered at these two times.
+    /// Completes a piece of work, or fails it with sense data. The times are those at which the
+    /// store was asked and had answered.
     pub fn complete(
         &mut self,
         task: TaskTag,
@@ -303,8 +303,8 @@ impl Session {
     }
 }
 
-/// Room for the data of one Data-In in the send buffer ([`Session::read_space`]). Dropping it queues
-/// nothing.
+/// Space for the data of one Data-In in the send buffer ([`Session::read_space`]). Dropping it
+/// queues nothing.
 #[derive(Debug)]
 pub struct ReadSpace<'a> {
     core: &'a mut Core,
@@ -314,13 +314,13 @@ pub struct ReadSpace<'a> {
 }
 
 impl ReadSpace<'_> {
-    /// Where the store puts the data; bytes of earlier PDUs stand there.
+    /// Where the store writes the data; the content is undefined.
     pub fn bytes(&mut self) -> &mut [u8] {
         self.link.transmitter.data_space(self.len_bytes)
     }
 
-    /// All of the bytes have been written: queues the Data-In, and the status with the last one. The
-    /// store was asked and had answered at these two times.
+    /// Queues the Data-In, whose bytes have all been written, with the status in the last one. The
+    /// times are those at which the store was asked and had answered.
     pub fn filled(self, times: (Instant, Instant), trace: &mut Recorder) {
         let ReadSpace {
             core, link, task, ..

@@ -4,7 +4,7 @@
 
 use super::{MAX_TEXT_BYTES, TextError};
 
-/// Joins the data segments of one sequence until a PDU comes without the C bit.
+/// Joins the data segments of one sequence up to a PDU without the C bit.
 #[derive(Debug)]
 pub struct Joiner {
     text: Vec<u8>,
@@ -27,11 +27,11 @@ impl Joiner {
         }
     }
 
-    /// Takes the data segment of the next PDU. `continued` is its C bit. Returns the whole text
-    /// once the PDU without the C bit is in, and is then ready for the next sequence.
+    /// Takes the data segment of the next PDU. `continued` is its C bit. Returns the complete text
+    /// with the PDU without the C bit, and is then ready for the next sequence.
     ///
     /// # Errors
-    /// [`TextError::TooLong`] when the sequence outgrows its bound, [`MAX_TEXT_BYTES`] by default.
+    /// [`TextError::TooLong`] if the sequence exceeds its limit, [`MAX_TEXT_BYTES`] by default.
     pub fn join(&mut self, data: &[u8], continued: bool) -> Result<Option<Vec<u8>>, TextError> {
         if self.text.len() + data.len() > self.max_bytes {
             return Err(TextError::TooLong);
@@ -40,14 +40,14 @@ impl Joiner {
         Ok((!continued).then(|| std::mem::take(&mut self.text)))
     }
 
-    /// Whether a sequence has begun and its last PDU is still to come.
+    /// Whether a sequence is incomplete.
     #[must_use]
     pub fn is_joining(&self) -> bool {
         !self.text.is_empty()
     }
 }
 
-/// One PDU's share of a text.
+/// The text of one PDU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     /// The data segment.
@@ -56,8 +56,7 @@ pub struct Piece {
     pub continued: bool,
 }
 
-/// Text that waits to be sent, cut to what the receiver takes in one PDU. The default has nothing
-/// to send.
+/// Text to be sent, split to what the receiver accepts in one PDU. The default has nothing to send.
 #[derive(Debug, Default)]
 pub struct Splitter {
     text: Vec<u8>,
@@ -66,7 +65,7 @@ pub struct Splitter {
 }
 
 impl Splitter {
-    /// Begins to send `text`. A text of no bytes still is one (empty) piece.
+    /// Starts sending `text`. An empty text is one empty piece.
     #[must_use]
     pub fn new(text: Vec<u8>) -> Self {
         Splitter {
@@ -90,7 +89,7 @@ impl Splitter {
         }
     }
 
-    /// Whether pieces are still to be sent.
+    /// Whether more pieces are to be sent.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.unfinished

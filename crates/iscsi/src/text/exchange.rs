@@ -12,8 +12,8 @@ use super::continuation::{Joiner, Splitter};
 use crate::fault::Fault;
 use crate::wire::RESERVED_TAG;
 
-/// Most Responses that one exchange may take at the initiator. A 64 KiB answer in segments of 512
-/// bytes, the smallest that a peer may ask for, takes 128.
+/// Maximum number of Responses of one exchange at the initiator. A 64 KiB answer in segments of 512
+/// bytes, the minimum, takes 128.
 pub const MAX_RESPONSES: u32 = 256;
 
 /// What a Text Request or a Text Response carries for its exchange.
@@ -21,21 +21,21 @@ pub const MAX_RESPONSES: u32 = 256;
 pub struct Message {
     /// The data segment.
     pub data: Vec<u8>,
-    /// The F bit: the sender has no more to say.
+    /// The F bit: the sender has nothing more to send.
     pub is_final: bool,
-    /// The C bit: the text goes on in the sender's next PDU.
+    /// The C bit: the text continues in the sender's next PDU.
     pub continued: bool,
     /// The Target Transfer Tag.
     pub target_transfer_tag: u32,
 }
 
-/// Why an exchange cannot go on. The target answers with Reject "protocol error" (§11.17.1).
+/// Why an exchange fails. The target answers with Reject "protocol error" (§11.17.1).
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExchangeError {
-    /// The text itself is too long or broken.
+    /// The text is too long or malformed.
     #[error(transparent)]
     Text(#[from] TextError),
-    /// A Target Transfer Tag that names no exchange under way.
+    /// A Target Transfer Tag of no current exchange.
     #[error(
         "text PDU with Target Transfer Tag {target_transfer_tag:#x} belongs to no exchange; the peer must begin with 0xffffffff (RFC 7143 §11.10.4)"
     )]
@@ -48,7 +48,7 @@ pub enum ExchangeError {
         "text PDU has both its F and its C bit set; the peer must clear one (RFC 7143 §11.10.2)"
     )]
     FinalAndContinued,
-    /// Text, or the end, while the other side's text is not over.
+    /// Text, or the end of it, before the other side's text is complete.
     #[error(
         "text PDU interrupts an incomplete text; the peer must answer with an empty PDU (RFC 7143 §6.2)"
     )]
@@ -59,7 +59,7 @@ pub enum ExchangeError {
 }
 
 impl ExchangeError {
-    /// Whose fault it is.
+    /// Which side is at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         Fault::PeerMisbehaved
@@ -69,7 +69,7 @@ impl ExchangeError {
 /// What the target does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {
-    /// The whole question is in. Call [`Responder::answer`] with the answer to it.
+    /// The request is complete. Call [`Responder::answer`] with its answer.
     Question(Vec<u8>),
     /// Send this Response.
     Respond(Message),
@@ -77,8 +77,8 @@ pub enum Turn {
 
 /// The target's side of exchanges on one connection.
 ///
-/// [`receive`](Self::receive) takes each Text Request; when it returns [`Turn::Question`] the
-/// caller hands the answer to [`answer`](Self::answer). Both give the Response to send.
+/// [`receive`](Self::receive) takes each Text Request; when it returns [`Turn::Question`], the
+/// caller passes the answer to [`answer`](Self::answer). Both return the Response to send.
 #[derive(Debug, Default)]
 pub struct Responder {
     /// The tag of the exchange under way.
@@ -93,7 +93,7 @@ impl Responder {
     /// Takes a Text Request. `max_data_bytes` is the initiator's MaxRecvDataSegmentLength.
     ///
     /// # Errors
-    /// An [`ExchangeError`] for a Request that is to be rejected; the exchange is then forgotten.
+    /// An [`ExchangeError`] for a Request to be rejected; the exchange is then dropped.
     pub fn receive(
         &mut self,
         request: &Message,
@@ -174,7 +174,7 @@ impl Responder {
 pub enum Next {
     /// Send this Request, with the Initiator Task Tag of the first.
     Send(Message),
-    /// The exchange is over: the whole answer.
+    /// The exchange is complete: the whole answer.
     Done(Vec<u8>),
 }
 
@@ -189,7 +189,7 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// Begins to ask `text`. `max_data_bytes` is the target's MaxRecvDataSegmentLength.
+    /// Starts a request with `text`. `max_data_bytes` is the target's MaxRecvDataSegmentLength.
     #[must_use]
     pub fn begin(text: Vec<u8>, max_data_bytes: usize) -> (Self, Message) {
         let mut requester = Requester {
@@ -205,7 +205,7 @@ impl Requester {
     /// Takes a Text Response.
     ///
     /// # Errors
-    /// An [`ExchangeError`] when the target broke the rules; the exchange has then failed.
+    /// An [`ExchangeError`] if the target violated the protocol; the exchange has then failed.
     pub fn receive(&mut self, response: &Message) -> Result<Next, ExchangeError> {
         self.responses += 1;
         if self.responses > MAX_RESPONSES {

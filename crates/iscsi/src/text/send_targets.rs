@@ -1,13 +1,13 @@
-//! SendTargets: which targets there are and where (RFC 7143 §4.3, §13.3 and Appendix C).
+//! SendTargets: discovery of targets and their portals (RFC 7143 §4.3, §13.3 and Appendix C).
 
 use core::fmt;
 
 use super::{Pair, TextError, pairs, push_pair};
 
-/// The port where a TargetAddress names none (RFC 7143 §13.8, IANA's iscsi-target).
+/// The default port of a TargetAddress (RFC 7143 §13.8, IANA's iscsi-target).
 pub const DEFAULT_PORT: u16 = 3260;
 
-/// What a SendTargets key asks for.
+/// The value of a SendTargets key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked<'a> {
     /// `SendTargets=All`: every target that the initiator may see.
@@ -33,9 +33,9 @@ impl<'a> Asked<'a> {
     /// Whether the answer holds the target called `name`.
     ///
     /// `session_target` is the session's own target, `None` in a discovery session. A normal
-    /// session never learns of any other target. Appendix C keeps `All` for discovery sessions;
-    /// a normal session that asks for `All` is told of its own target, as initiators in the field
-    /// (libiscsi's test suite among them) expect an answer there.
+    /// session never learns of any other target. Appendix C keeps `All` for discovery sessions; a
+    /// normal session that asks for `All` gets its own target, as initiators in the field
+    /// (libiscsi's test suite among them) expect an answer.
     #[must_use]
     pub fn includes(self, name: &str, session_target: Option<&str>) -> bool {
         let named = match self {
@@ -118,12 +118,12 @@ impl fmt::Display for TargetAddress {
     }
 }
 
-/// A target and where it is reached, as one answer lists it.
+/// A target and its portals, as one answer lists them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetRecord {
     /// The target's iSCSI name.
     pub name: String,
-    /// Its portals. Empty means: the address that the question was sent to (Appendix C).
+    /// Its portals. Empty means the address that the request was sent to (Appendix C).
     pub addresses: Vec<TargetAddress>,
 }
 
@@ -136,10 +136,10 @@ pub fn push_record(text: &mut Vec<u8>, record: &TargetRecord) {
 }
 
 /// Reads the answer to SendTargets. Keys that are neither TargetName nor TargetAddress, and
-/// addresses that cannot be read, are skipped: one odd record must not hide the others.
+/// malformed addresses are skipped: one malformed record must not hide the others.
 ///
 /// # Errors
-/// A [`TextError`] when it is no text at all.
+/// A [`TextError`] if the text is malformed.
 pub fn records(text: &[u8]) -> Result<Vec<TargetRecord>, TextError> {
     let mut found: Vec<TargetRecord> = Vec::new();
     for Pair { name, value } in pairs(text)? {

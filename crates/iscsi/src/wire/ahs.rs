@@ -2,7 +2,8 @@
 
 use super::ParseError;
 
-/// Most bytes of additional header segments in one PDU: TotalAHSLength is one byte and counts words.
+/// Maximum bytes of additional header segments in one PDU: TotalAHSLength is one byte and counts
+/// words.
 pub const MAX_AHS_BYTES: usize = 255 * 4;
 
 /// AHSLength and AHSType.
@@ -29,7 +30,7 @@ pub enum Ahs<'a> {
 
 impl<'a> Ahs<'a> {
     /// Reads the segments of [`Pdu::ahs`](super::Pdu::ahs), first to last. A segment that does not
-    /// fit is an error, and the last thing that comes.
+    /// fit yields an error and ends the iteration.
     pub fn parse_all(bytes: &'a [u8]) -> impl Iterator<Item = Result<Ahs<'a>, ParseError>> {
         let mut offset = 0;
         core::iter::from_fn(move || {

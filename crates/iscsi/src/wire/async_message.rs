@@ -5,9 +5,9 @@ use super::{Bhs, Lun, Opcode, ParseError, RESERVED_TAG};
 use crate::sequence::Sn;
 
 open_code! {
-    /// What happened (RFC 7143 §11.9.1).
+    /// Asynchronous events (RFC 7143 §11.9.1).
     AsyncEvent: u8 {
-        /// A SCSI asynchronous event; sense data comes along.
+        /// A SCSI asynchronous event, with sense data.
         ScsiEvent = 0,
         /// The target asks for a logout within Parameter3 seconds.
         LogoutRequest = 1,
@@ -17,14 +17,14 @@ open_code! {
         DropAllConnections = 3,
         /// The target asks for a text negotiation within Parameter3 seconds.
         NegotiationRequest = 4,
-        /// All active tasks of the logical unit and initiator are being ended.
+        /// All active tasks for the LUN and initiator are being terminated.
         TaskSetTermination = 5,
-        /// A vendor's event; AsyncVCode says which.
+        /// A vendor-specific event, given by AsyncVCode.
         Vendor = 255,
     }
 }
 
-/// Asynchronous Message: the target says something that nobody asked for.
+/// Asynchronous Message: an unsolicited message of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AsyncMessage {
     /// Logical unit, for events about one.
@@ -48,7 +48,7 @@ pub struct AsyncMessage {
 }
 
 impl AsyncMessage {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`].
@@ -67,7 +67,7 @@ impl AsyncMessage {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     pub fn emit(&self, bhs: &mut Bhs) {
         bhs::begin(bhs, Opcode::AsyncMessage, false, FINAL);
         bhs::put(bhs, at::LUN, &self.lun.0);

@@ -10,11 +10,10 @@ pub const BHS_BYTES: usize = 48;
 /// A Basic Header Segment as it stands on the wire.
 pub type Bhs = [u8; BHS_BYTES];
 
-/// Greatest data segment that DataSegmentLength can express: 2^24 − 1 bytes (RFC 7143 §11.2.1.6).
+/// Longest data segment that DataSegmentLength can express: 2^24 − 1 bytes (RFC 7143 §11.2.1.6).
 pub const MAX_DATA_BYTES: usize = (1 << 24) - 1;
 
-/// The tag that names nothing (RFC 7143 §11.2.1.8): as Target Transfer Tag "no transfer", as
-/// Initiator Task Tag "no task".
+/// The reserved tag (RFC 7143 §11.2.1.8): no transfer or no task.
 pub const RESERVED_TAG: u32 = 0xffff_ffff;
 
 /// [`RESERVED_TAG`] as an Initiator Task Tag.

@@ -9,7 +9,7 @@ macro_rules! open_code {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum $name {
             $($(#[$variant_meta])* $variant,)+
-            /// A value that the standard reserves or leaves to vendors.
+            /// A reserved or vendor-specific value.
             Other($int),
         }
 

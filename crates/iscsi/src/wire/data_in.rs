@@ -10,7 +10,7 @@ const OVERFLOW: u8 = 0x04;
 const UNDERFLOW: u8 = 0x02;
 const STATUS: u8 = 0x01;
 
-/// SCSI Data-In: data of a read; the last one may carry the status, which spares a SCSI Response.
+/// SCSI Data-In: data of a read; the last one may carry the status instead of a SCSI Response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DataIn {
     /// F: the last PDU of a sequence.
@@ -33,14 +33,14 @@ pub struct DataIn {
     pub exp_cmd_sn: Sn,
     /// MaxCmdSN.
     pub max_cmd_sn: Sn,
-    /// DataSN: place of the PDU among the Data-In PDUs (and R2Ts) of the command, from 0.
+    /// DataSN: number of the PDU among the Data-In PDUs (and R2Ts) of the command, from 0.
     pub data_sn: u32,
-    /// Buffer Offset: place of the data in the command's whole transfer, in bytes.
+    /// Buffer Offset of the data in the command's transfer, in bytes.
     pub buffer_offset: u32,
 }
 
 impl DataIn {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`]; [`ParseError::InvalidField`] for S without F, and for overflow
@@ -89,7 +89,7 @@ impl DataIn {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     #[inline]
     pub fn emit(&self, bhs: &mut Bhs) {
         let flags = flag(self.final_, FINAL) | flag(self.acknowledge, ACKNOWLEDGE);

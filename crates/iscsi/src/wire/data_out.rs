@@ -5,7 +5,7 @@ use super::{Bhs, Lun, Opcode, ParseError};
 use crate::sequence::Sn;
 use wansan_trace::TaskTag;
 
-/// SCSI Data-Out: data of a write, unsolicited or asked for by an R2T.
+/// SCSI Data-Out: data of a write, unsolicited or solicited by an R2T.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DataOut {
     /// F: the last PDU of a sequence.
@@ -18,14 +18,14 @@ pub struct DataOut {
     pub transfer_tag: u32,
     /// ExpStatSN.
     pub exp_stat_sn: Sn,
-    /// DataSN: place of the PDU in its sequence, from 0.
+    /// DataSN: number of the PDU in its sequence, from 0.
     pub data_sn: u32,
-    /// Buffer Offset: place of the data in the command's whole transfer, in bytes.
+    /// Buffer Offset of the data in the command's transfer, in bytes.
     pub buffer_offset: u32,
 }
 
 impl DataOut {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`].
@@ -43,7 +43,7 @@ impl DataOut {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     #[inline]
     pub fn emit(&self, bhs: &mut Bhs) {
         bhs::begin(bhs, Opcode::DataOut, false, flag(self.final_, FINAL));

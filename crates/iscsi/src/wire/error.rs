@@ -1,21 +1,21 @@
-//! What can be wrong with a PDU.
+//! Errors of PDUs.
 
 use super::{Bhs, Opcode, RejectReason};
 use crate::digest::Digest;
 use crate::fault::Fault;
 
-/// A header that has no meaning.
+/// An invalid header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// The header is of another PDU than the one that the parser was written for.
+    /// The header has another opcode than the parser expects.
     #[error("header with opcode {:#04x} was passed to the parser of {expected:?}; check the opcode first", found.to_wire())]
     WrongOpcode {
-        /// What the parser reads.
+        /// The opcode that the parser expects.
         expected: Opcode,
-        /// What the header says.
+        /// The opcode in the header.
         found: Opcode,
     },
-    /// The opcode has no meaning in RFC 7143.
+    /// RFC 7143 does not define the opcode.
     #[error("the peer sent a PDU with opcode {0:#04x}, which RFC 7143 §11.2.1.2 does not define")]
     UnknownOpcode(u8),
     /// A field holds a value that the standard forbids or reserves.
@@ -27,12 +27,12 @@ pub enum ParseError {
         pdu: Opcode,
         /// The field, by its name in the standard.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         value: u32,
-        /// The section that says what it may hold.
+        /// The section of RFC 7143 that defines it.
         section: &'static str,
     },
-    /// An additional header segment does not fit into TotalAHSLength or into its own kind.
+    /// An additional header segment exceeds TotalAHSLength, or its length does not fit its type.
     #[error(
         "the peer sent an additional header segment at byte {offset} that does not fit (RFC 7143 §11.2.2)"
     )]
@@ -43,7 +43,7 @@ pub enum ParseError {
 }
 
 impl ParseError {
-    /// Whose fault it is.
+    /// Which side is at fault.
     #[must_use]
     pub const fn fault(&self) -> Fault {
         match self {
@@ -54,7 +54,7 @@ impl ParseError {
         }
     }
 
-    /// What a target answers in a Reject (RFC 7143 §11.17.1).
+    /// The reason for a target's Reject (RFC 7143 §11.17.1).
     #[must_use]
     pub const fn reject_reason(&self) -> RejectReason {
         match self {
@@ -67,25 +67,24 @@ impl ParseError {
     }
 }
 
-/// A PDU that could not be taken out of the stream.
+/// Why a PDU cannot be read from the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// The header digest does not match. The lengths in the header cannot be trusted, so nothing
-    /// that follows can be found: the connection has to be closed (RFC 7143 §7.8).
+    /// The header digest does not match. The lengths in the header cannot be trusted, so the next
+    /// PDU cannot be located: the connection must be closed (RFC 7143 §7.8).
     #[error(
         "header digest of the PDU at byte {stream_offset} is {received}, computed {computed}: the PDU was corrupted in transit; close the connection"
     )]
     HeaderDigest {
         /// Where the PDU begins in the stream.
         stream_offset: u64,
-        /// What the PDU carries.
+        /// The digest in the PDU.
         received: Digest,
-        /// What its header gives.
+        /// The digest computed over its header.
         computed: Digest,
     },
-    /// The peer sent more data in one PDU than this end has declared to take
-    /// (MaxRecvDataSegmentLength, RFC 7143 §13.12): the connection has to be closed, as skipping
-    /// the data would mean to read it.
+    /// The data segment exceeds this end's MaxRecvDataSegmentLength (RFC 7143 §13.12): the
+    /// connection must be closed, as skipping the data would require reading it.
     #[error(
         "the data segment of the PDU at byte {stream_offset} has {data_bytes} bytes, more than MaxRecvDataSegmentLength {max_data_bytes}; close the connection"
     )]
@@ -96,11 +95,11 @@ pub enum FrameError {
         stream_offset: u64,
         /// DataSegmentLength.
         data_bytes: usize,
-        /// The bound that was in force.
+        /// This end's MaxRecvDataSegmentLength.
         max_data_bytes: usize,
     },
-    /// The data digest does not match. The header is good and the stream still in step: a target
-    /// answers with a Reject, an initiator gives the task up (RFC 7143 §7.8).
+    /// The data digest does not match. The header is valid and framing is intact: a target answers
+    /// with a Reject, an initiator fails the task (RFC 7143 §7.8).
     #[error(
         "data digest of the PDU at byte {stream_offset} is {received}, computed {computed}: the data was corrupted in transit and is lost"
     )]
@@ -109,21 +108,21 @@ pub enum FrameError {
         bhs: Bhs,
         /// Where the PDU begins in the stream.
         stream_offset: u64,
-        /// What the PDU carries.
+        /// The digest in the PDU.
         received: Digest,
-        /// What its data and padding give.
+        /// The digest computed over its data and padding.
         computed: Digest,
     },
 }
 
 impl FrameError {
-    /// Whether the stream is out of step for good, so that only closing the connection is left.
+    /// Whether framing is lost, so that the connection must be closed.
     #[must_use]
     pub const fn is_fatal(&self) -> bool {
         !matches!(self, FrameError::DataDigest { .. })
     }
 
-    /// Whose fault it is.
+    /// Which side is at fault.
     #[must_use]
     pub const fn fault(&self) -> Fault {
         match self {

@@ -1,4 +1,4 @@
-//! Any PDU's header, by its opcode.
+//! The header of any PDU.
 
 use super::{
     AsyncMessage, Bhs, DataIn, DataOut, LoginRequest, LoginResponse, LogoutRequest, LogoutResponse,
@@ -9,17 +9,17 @@ use super::{
 /// Lists every PDU once, so that the enum, `parse` and `emit` cannot disagree.
 macro_rules! header {
     ($($pdu:ident,)+) => {
-        /// What a header means, whichever PDU it is of.
+        /// A parsed header of any PDU.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Header {
             $(#[doc = concat!("See [`", stringify!($pdu), "`].")] $pdu($pdu),)+
         }
 
         impl Header {
-            /// Reads a header of any kind.
+            /// Parses a header of any PDU.
             ///
             /// # Errors
-            /// [`ParseError::UnknownOpcode`], or what the PDU's own `parse` finds wrong.
+            /// [`ParseError::UnknownOpcode`], or the error of the PDU's own `parse`.
             pub fn parse(bhs: &Bhs) -> Result<Self, ParseError> {
                 match bhs::opcode(bhs) {
                     $(Opcode::$pdu => $pdu::parse(bhs).map(Header::$pdu),)+
@@ -27,7 +27,7 @@ macro_rules! header {
                 }
             }
 
-            /// Writes the whole header, lengths zero.
+            /// Encodes the whole header, with lengths of zero.
             pub fn emit(&self, bhs: &mut Bhs) {
                 match self {
                     $(Header::$pdu(pdu) => pdu.emit(bhs),)+

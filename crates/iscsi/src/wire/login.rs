@@ -28,11 +28,11 @@ open_code! {
     LoginStatus: u16 {
         /// Success: login goes on.
         Success = 0x0000,
-        /// The target has moved for now; TargetAddress says where.
+        /// The target has moved temporarily; TargetAddress gives the new address.
         TargetMovedTemporarily = 0x0101,
-        /// The target has moved for good; TargetAddress says where.
+        /// The target has moved permanently; TargetAddress gives the new address.
         TargetMovedPermanently = 0x0102,
-        /// An error of the initiator without a more exact code.
+        /// An initiator error without a more specific code.
         InitiatorError = 0x0200,
         /// The initiator could not be authenticated.
         AuthenticationFailure = 0x0201,
@@ -48,7 +48,7 @@ open_code! {
         TooManyConnections = 0x0206,
         /// A key that login needs is missing.
         MissingParameter = 0x0207,
-        /// The target does not support a session that spans to this connection.
+        /// The target cannot include this connection in the session.
         CannotIncludeInSession = 0x0208,
         /// The target does not support this type of session.
         SessionTypeNotSupported = 0x0209,
@@ -60,7 +60,7 @@ open_code! {
         TargetError = 0x0300,
         /// The service or target is not working now.
         ServiceUnavailable = 0x0301,
-        /// The target has not enough of something.
+        /// The target is out of resources.
         OutOfResources = 0x0302,
     }
 }
@@ -134,7 +134,7 @@ fn stage_flags(csg: Stage, nsg: Option<Stage>, continue_: bool) -> u8 {
 /// Login Request; it is always for immediate delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LoginRequest {
-    /// C: the text goes on in the next request.
+    /// C: the text continues in the next request.
     pub continue_: bool,
     /// CSG: the stage that login is in.
     pub csg: Stage,
@@ -144,13 +144,13 @@ pub struct LoginRequest {
     pub version_max: u8,
     /// Version-min.
     pub version_min: u8,
-    /// ISID: the initiator's part of the session's name.
+    /// ISID: the initiator's part of the session identifier.
     pub isid: [u8; 6],
     /// TSIH: 0 for a new session.
     pub tsih: u16,
     /// Initiator Task Tag.
     pub task_tag: TaskTag,
-    /// CID: the connection's name in its session.
+    /// CID: the connection's identifier in its session.
     pub cid: u16,
     /// CmdSN.
     pub cmd_sn: Sn,
@@ -159,7 +159,7 @@ pub struct LoginRequest {
 }
 
 impl LoginRequest {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`]; [`ParseError::InvalidField`] for a reserved CSG or NSG.
@@ -181,7 +181,7 @@ impl LoginRequest {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     pub fn emit(&self, bhs: &mut Bhs) {
         let flags = stage_flags(self.csg, self.nsg, self.continue_);
         bhs::begin(bhs, Opcode::LoginRequest, true, flags);
@@ -199,7 +199,7 @@ impl LoginRequest {
 /// Login Response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LoginResponse {
-    /// C: the text goes on in the next response.
+    /// C: the text continues in the next response.
     pub continue_: bool,
     /// CSG: the stage that login is in.
     pub csg: Stage,
@@ -211,7 +211,7 @@ pub struct LoginResponse {
     pub version_active: u8,
     /// ISID.
     pub isid: [u8; 6],
-    /// TSIH: the target's part of the session's name, not 0 once login has ended.
+    /// TSIH: the target's part of the session identifier, not 0 once login is complete.
     pub tsih: u16,
     /// Initiator Task Tag.
     pub task_tag: TaskTag,
@@ -226,8 +226,8 @@ pub struct LoginResponse {
 }
 
 impl LoginResponse {
-    /// Reads a header. After a status other than success the flags mean nothing, so then reserved
-    /// stages are read as SecurityNegotiation and no NSG.
+    /// Parses a header. With a status other than success the flags are undefined, so reserved
+    /// stages then read as SecurityNegotiation and no NSG.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`]; [`ParseError::InvalidField`] for a reserved CSG or NSG.
@@ -254,7 +254,7 @@ impl LoginResponse {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     pub fn emit(&self, bhs: &mut Bhs) {
         let flags = stage_flags(self.csg, self.nsg, self.continue_);
         bhs::begin(bhs, Opcode::LoginResponse, false, flags);

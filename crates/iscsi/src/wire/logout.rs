@@ -6,7 +6,7 @@ use crate::sequence::Sn;
 use wansan_trace::TaskTag;
 
 closed_code! {
-    /// What is to be closed, and why (RFC 7143 §11.14.1): seven bits.
+    /// Reason Code of a Logout Request (RFC 7143 §11.14.1): seven bits.
     LogoutReason: u8 {
         /// Close the session with all its connections.
         CloseSession = 0,
@@ -18,7 +18,7 @@ closed_code! {
 }
 
 open_code! {
-    /// What came of it (RFC 7143 §11.15.1).
+    /// Response of a Logout Response (RFC 7143 §11.15.1).
     LogoutResult: u8 {
         /// Connection or session closed successfully.
         Closed = 0,
@@ -34,7 +34,7 @@ open_code! {
 /// Logout Request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LogoutRequest {
-    /// I: for immediate delivery, so that CmdSN is not advanced.
+    /// I: immediate delivery, which does not advance CmdSN.
     pub immediate: bool,
     /// Reason Code.
     pub reason: LogoutReason,
@@ -49,7 +49,7 @@ pub struct LogoutRequest {
 }
 
 impl LogoutRequest {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`]; [`ParseError::InvalidField`] for a reserved Reason Code.
@@ -71,7 +71,7 @@ impl LogoutRequest {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     pub fn emit(&self, bhs: &mut Bhs) {
         let flags = FINAL | self.reason.to_wire();
         bhs::begin(bhs, Opcode::LogoutRequest, self.immediate, flags);
@@ -95,14 +95,14 @@ pub struct LogoutResponse {
     pub exp_cmd_sn: Sn,
     /// MaxCmdSN.
     pub max_cmd_sn: Sn,
-    /// Time2Wait: least time before a reconnect, in seconds.
+    /// Time2Wait: minimum time before a reconnect, in seconds.
     pub time2wait_s: u16,
-    /// Time2Retain: longest time after Time2Wait for which tasks can be reassigned, in seconds.
+    /// Time2Retain: maximum time after Time2Wait during which tasks can be reassigned, in seconds.
     pub time2retain_s: u16,
 }
 
 impl LogoutResponse {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`].
@@ -119,7 +119,7 @@ impl LogoutResponse {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     pub fn emit(&self, bhs: &mut Bhs) {
         bhs::begin(bhs, Opcode::LogoutResponse, false, FINAL);
         bhs[2] = self.response.to_wire();

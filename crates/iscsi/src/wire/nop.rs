@@ -5,15 +5,16 @@ use super::{Bhs, Lun, Opcode, ParseError};
 use crate::sequence::Sn;
 use wansan_trace::TaskTag;
 
-/// NOP-Out: a ping by the initiator, the answer to one, or news of ExpStatSN; ping data is its data
-/// segment.
+/// NOP-Out: the initiator's ping, the answer to a NOP-In, or an update of ExpStatSN; ping data is
+/// its data segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NopOut {
-    /// I: for immediate delivery, so that CmdSN is not advanced.
+    /// I: immediate delivery, which does not advance CmdSN.
     pub immediate: bool,
     /// Logical unit; of an answer the one of the NOP-In.
     pub lun: Lun,
-    /// Initiator Task Tag; [`RESERVED_TASK_TAG`](super::RESERVED_TASK_TAG) when no NOP-In is wanted.
+    /// Initiator Task Tag; [`RESERVED_TASK_TAG`](super::RESERVED_TASK_TAG) if no NOP-In is
+    /// requested.
     pub task_tag: TaskTag,
     /// Target Transfer Tag of the NOP-In that this answers, else
     /// [`RESERVED_TAG`](super::RESERVED_TAG).
@@ -25,7 +26,7 @@ pub struct NopOut {
 }
 
 impl NopOut {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`].
@@ -41,7 +42,7 @@ impl NopOut {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     pub fn emit(&self, bhs: &mut Bhs) {
         bhs::begin(bhs, Opcode::NopOut, self.immediate, FINAL);
         bhs::put(bhs, at::LUN, &self.lun.0);
@@ -52,8 +53,8 @@ impl NopOut {
     }
 }
 
-/// NOP-In: a ping by the target, the answer to one, or news of the command window; ping data is its
-/// data segment.
+/// NOP-In: the target's ping, the answer to a NOP-Out, or an update of the command window; ping
+/// data is its data segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NopIn {
     /// Logical unit, when a Target Transfer Tag is set.
@@ -61,7 +62,7 @@ pub struct NopIn {
     /// Initiator Task Tag of the NOP-Out that this answers, else
     /// [`RESERVED_TASK_TAG`](super::RESERVED_TASK_TAG).
     pub task_tag: TaskTag,
-    /// Target Transfer Tag; [`RESERVED_TAG`](super::RESERVED_TAG) when no NOP-Out is wanted.
+    /// Target Transfer Tag; [`RESERVED_TAG`](super::RESERVED_TAG) if no NOP-Out is requested.
     pub transfer_tag: u32,
     /// StatSN; advanced only by an answer.
     pub stat_sn: Sn,
@@ -72,7 +73,7 @@ pub struct NopIn {
 }
 
 impl NopIn {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`].
@@ -88,7 +89,7 @@ impl NopIn {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     pub fn emit(&self, bhs: &mut Bhs) {
         bhs::begin(bhs, Opcode::NopIn, false, FINAL);
         bhs::put(bhs, at::LUN, &self.lun.0);

@@ -1,4 +1,4 @@
-//! Which PDU it is (RFC 7143 §11.2.1.2).
+//! Opcodes (RFC 7143 §11.2.1.2).
 
 open_code! {
     /// The opcode of a PDU: the low six bits of byte 0.
@@ -17,7 +17,7 @@ open_code! {
         DataOut = 0x05,
         /// Logout Request (initiator).
         LogoutRequest = 0x06,
-        /// SNACK Request: send again, or acknowledge (initiator).
+        /// SNACK Request: retransmission or acknowledgement (initiator).
         Snack = 0x10,
         /// NOP-In: a ping, or the answer to one (target).
         NopIn = 0x20,
@@ -33,11 +33,11 @@ open_code! {
         DataIn = 0x25,
         /// Logout Response (target).
         LogoutResponse = 0x26,
-        /// Ready To Transfer: asks for data of a write (target).
+        /// Ready To Transfer: solicits data of a write (target).
         R2t = 0x31,
         /// Asynchronous Message (target).
         AsyncMessage = 0x32,
-        /// Reject: the answer to a PDU that could not be taken (target).
+        /// Reject: the answer to an unacceptable PDU (target).
         Reject = 0x3f,
     }
 }

@@ -5,7 +5,7 @@ use super::{Bhs, Opcode};
 use crate::sequence::Sn;
 use wansan_trace::TaskTag;
 
-/// A whole PDU whose digests, if any, were right. It borrows the [`Receiver`](super::Receiver)'s
+/// A complete PDU with valid digests, if any. It borrows the [`Receiver`](super::Receiver)'s
 /// buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pdu<'a> {
@@ -21,14 +21,14 @@ pub struct Pdu<'a> {
 }
 
 impl Pdu<'_> {
-    /// Which PDU it is.
+    /// The opcode.
     #[inline]
     #[must_use]
     pub const fn opcode(&self) -> Opcode {
         bhs::opcode(self.bhs)
     }
 
-    /// Whether it is marked for immediate delivery (the I bit of a request).
+    /// Whether it is an immediate request (I bit).
     #[inline]
     #[must_use]
     pub const fn immediate(&self) -> bool {
@@ -42,19 +42,19 @@ impl Pdu<'_> {
         bhs::task_tag(self.bhs)
     }
 
-    /// CmdSN, which stands at the same place in all of an initiator's PDUs but Data-Out and SNACK.
+    /// CmdSN, at the same offset in all initiator PDUs except Data-Out and SNACK.
     #[must_use]
     pub fn cmd_sn(&self) -> Sn {
         bhs::sn_at(self.bhs, at::CMD_SN)
     }
 
-    /// ExpStatSN, which stands at the same place in all of an initiator's PDUs.
+    /// ExpStatSN, at the same offset in all initiator PDUs.
     #[must_use]
     pub fn exp_stat_sn(&self) -> Sn {
         bhs::sn_at(self.bhs, at::EXP_STAT_SN)
     }
 
-    /// ExpCmdSN and MaxCmdSN, which stand at the same places in all of a target's PDUs.
+    /// ExpCmdSN and MaxCmdSN, at the same offsets in all target PDUs.
     #[must_use]
     pub fn command_window(&self) -> (Sn, Sn) {
         let sn = |place| bhs::sn_at(self.bhs, place);

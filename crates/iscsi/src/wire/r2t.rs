@@ -5,7 +5,7 @@ use super::{Bhs, Lun, Opcode, ParseError};
 use crate::sequence::Sn;
 use wansan_trace::TaskTag;
 
-/// Ready To Transfer: the target asks for one sequence of Data-Out.
+/// Ready To Transfer: the target solicits one sequence of Data-Out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct R2t {
     /// Logical unit.
@@ -20,17 +20,17 @@ pub struct R2t {
     pub exp_cmd_sn: Sn,
     /// MaxCmdSN.
     pub max_cmd_sn: Sn,
-    /// R2TSN: place of the R2T among those of its command, from 0.
+    /// R2TSN: number of the R2T among those of its command, from 0.
     pub r2t_sn: u32,
-    /// Buffer Offset: where the wanted data begins in the command's whole transfer, in bytes.
+    /// Buffer Offset of the solicited data, in bytes.
     pub buffer_offset: u32,
-    /// Desired Data Transfer Length, in bytes: 1 to MaxBurstLength, by §11.8.4. Some targets ask
-    /// for 0 bytes.
+    /// Desired Data Transfer Length, in bytes: 1 to MaxBurstLength, by §11.8.4. Some targets send
+    /// 0.
     pub desired_data_transfer_length: u32,
 }
 
 impl R2t {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`]; [`ParseError::InvalidField`] when the Target Transfer Tag is
@@ -60,7 +60,7 @@ impl R2t {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     #[inline]
     pub fn emit(&self, bhs: &mut Bhs) {
         bhs::begin(bhs, Opcode::R2t, false, FINAL);

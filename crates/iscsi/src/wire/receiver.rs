@@ -1,4 +1,4 @@
-//! Finds PDUs in the bytes of a TCP stream.
+//! Decoding of PDUs from a TCP stream.
 
 use super::ahs::MAX_AHS_BYTES;
 use super::bhs::{self, BHS_BYTES, MAX_DATA_BYTES};
@@ -18,14 +18,14 @@ const BATCH_BYTES: usize = 256 << 10;
 /// into memory that has left the processor's cache.
 const LITTLE_BYTES: usize = 16 << 10;
 
-/// Cuts a TCP stream into PDUs, without a copy.
+/// Splits a TCP stream into PDUs without copying.
 ///
-/// Calls go round: read from the socket into [`space`](Self::space), say how much came with
-/// [`filled`](Self::filled), then take PDUs with [`next`](Self::next) until it gives `None`.
+/// In a loop: read from the socket into [`space`](Self::space), report the bytes read with
+/// [`filled`](Self::filled), then take PDUs with [`next`](Self::next) until it returns `None`.
 ///
 /// The buffer holds 16 KiB at first. After [`set_max_data_bytes`](Self::set_max_data_bytes) it
-/// doubles when bytes that really came have filled it, up to one PDU of the greatest length or
-/// 256 KiB, whichever is more; what a header merely claims takes no memory.
+/// doubles when received bytes fill it, up to one PDU of maximum length or 256 KiB, whichever is
+/// larger; lengths merely announced in a header allocate nothing.
 #[derive(Debug)]
 pub struct Receiver {
     /// All of it is initialised, so that it can be lent out without clearing it each time.
@@ -68,14 +68,15 @@ impl Receiver {
         }
     }
 
-    /// Switches digests from the next PDU on, even when some of its bytes are here already.
+    /// Enables or disables digests from the next PDU on, even if some of its bytes have been
+    /// received.
     pub fn set_digests(&mut self, header: bool, data: bool) {
         self.header_digest = header;
         self.data_digest = data;
     }
 
-    /// Sets the greatest data segment that is taken from the next PDU on: the
-    /// MaxRecvDataSegmentLength that this end declared, in bytes.
+    /// Sets the longest data segment accepted from the next PDU on, in bytes: this end's
+    /// MaxRecvDataSegmentLength.
     ///
     /// # Panics
     /// Above 2^24 − 1, which DataSegmentLength cannot express.
@@ -88,8 +89,8 @@ impl Receiver {
         self.limit_bytes = greatest_pdu_bytes(max_data_bytes).max(BATCH_BYTES);
     }
 
-    /// Where to read to. It holds bytes of earlier PDUs. It is never empty, provided that
-    /// [`next`](Self::next) gave `None` before.
+    /// Space to read into, with undefined content. It is never empty, provided that
+    /// [`next`](Self::next) returned `None` before.
     pub fn space(&mut self) -> &mut [u8] {
         let wants_batch = self.filled_up && self.buffer.len() < BATCH_BYTES;
         let is_little = self.tail - self.head <= LITTLE_BYTES;
@@ -105,7 +106,7 @@ impl Receiver {
     /// `bytes` were read into [`space`](Self::space).
     ///
     /// # Panics
-    /// When there was less space than that.
+    /// If that exceeds the space.
     pub fn filled(&mut self, bytes: usize) {
         let space = self.buffer.len() - self.tail;
         assert!(bytes <= space, "{bytes} bytes do not fit into {space}");
@@ -113,17 +114,17 @@ impl Receiver {
         self.filled_up = bytes == space;
     }
 
-    /// Stream offset behind the last byte that came.
+    /// Stream offset after the last byte received.
     #[must_use]
     pub fn received_end(&self) -> u64 {
         self.base + self.tail as u64
     }
 
-    /// The next PDU, if all of it is here.
+    /// The next PDU, if it is complete.
     ///
     /// # Errors
-    /// [`FrameError::DataDigest`] once for each such PDU, after which the stream goes on;
-    /// [`FrameError::HeaderDigest`] and [`FrameError::DataSegmentTooLong`] from then on always.
+    /// [`FrameError::DataDigest`] once for each such PDU, after which decoding continues;
+    /// [`FrameError::HeaderDigest`] and [`FrameError::DataSegmentTooLong`] from then on every time.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "a PDU borrows the receiver")]
     pub fn next(&mut self) -> Result<Option<Pdu<'_>>, FrameError> {
@@ -192,7 +193,7 @@ impl Receiver {
         }))
     }
 
-    /// The header that comes next, if all of it is here; nothing of it has been checked.
+    /// The next header, unchecked, if it is complete.
     #[must_use]
     pub fn peek(&self) -> Option<&Bhs> {
         self.buffer[self.head..self.tail].first_chunk()

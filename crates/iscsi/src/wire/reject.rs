@@ -23,7 +23,7 @@ open_code! {
         InvalidDataAck = 0x08,
         /// Invalid PDU field.
         InvalidPduField = 0x09,
-        /// Long operation reject: no Target Transfer Tag to be had.
+        /// Long operation reject: no Target Transfer Tag available.
         LongOperationReject = 0x0a,
         /// Waiting for logout.
         WaitingForLogout = 0x0c,
@@ -41,12 +41,12 @@ pub struct Reject {
     pub exp_cmd_sn: Sn,
     /// MaxCmdSN.
     pub max_cmd_sn: Sn,
-    /// DataSN or R2TSN of the next data or R2T PDU; counts only with a rejected DataACK.
+    /// DataSN or R2TSN of the next data or R2T PDU; valid only for a rejected DataACK.
     pub data_sn: u32,
 }
 
 impl Reject {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`].
@@ -61,7 +61,7 @@ impl Reject {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     pub fn emit(&self, bhs: &mut Bhs) {
         bhs::begin(bhs, Opcode::Reject, false, FINAL);
         bhs[2] = self.reason.to_wire();

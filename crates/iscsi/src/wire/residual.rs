@@ -1,4 +1,4 @@
-//! What a transfer fell short of or went over its expected length (RFC 7143 §11.4.5).
+//! Residual counts (RFC 7143 §11.4.5).
 
 use super::{Opcode, ParseError};
 
@@ -8,9 +8,9 @@ pub enum Residual {
     /// Exactly the expected length was transferred.
     #[default]
     None,
-    /// So many bytes of the expected length were not transferred.
+    /// Bytes of the expected length that were not transferred.
     Underflow(u32),
-    /// So many bytes more than the expected length would have been needed.
+    /// Bytes beyond the expected length that would have been needed.
     Overflow(u32),
 }
 

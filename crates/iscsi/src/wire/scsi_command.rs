@@ -10,7 +10,8 @@ const WRITE: u8 = 0x20;
 const ATTRIBUTE: u8 = 0x07;
 
 closed_code! {
-    /// How a command is ordered among others of its task set (RFC 7143 §11.3.1, SAM-5 clause 8.6).
+    /// Task attributes: the order of a command in its task set (RFC 7143 §11.3.1, SAM-5 clause
+    /// 8.6).
     TaskAttribute: u8 {
         /// Untagged; treated as simple.
         Untagged = 0,
@@ -25,10 +26,10 @@ closed_code! {
     }
 }
 
-/// SCSI Command: a CDB, and perhaps immediate data of its write.
+/// SCSI Command: a CDB, optionally with immediate data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ScsiCommand {
-    /// I: for immediate delivery, so that CmdSN is not advanced.
+    /// I: immediate delivery, which does not advance CmdSN.
     pub immediate: bool,
     /// F: no unsolicited Data-Out follows.
     pub final_: bool,
@@ -54,7 +55,7 @@ pub struct ScsiCommand {
 }
 
 impl ScsiCommand {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`]; [`ParseError::InvalidField`] for a reserved ATTR.
@@ -82,7 +83,7 @@ impl ScsiCommand {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     #[inline]
     pub fn emit(&self, bhs: &mut Bhs) {
         let flags = flag(self.final_, FINAL)

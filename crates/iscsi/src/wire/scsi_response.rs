@@ -11,21 +11,21 @@ const OVERFLOW: u8 = 0x04;
 const UNDERFLOW: u8 = 0x02;
 
 open_code! {
-    /// What iSCSI itself says of a command (RFC 7143 §11.4.3).
+    /// iSCSI response codes (RFC 7143 §11.4.3).
     ResponseCode: u8 {
-        /// Command completed at target: the status counts.
+        /// Command completed at target: the status is valid.
         CommandCompleted = 0x00,
-        /// Target failure: the status means nothing.
+        /// Target failure: the status is not valid.
         TargetFailure = 0x01,
     }
 }
 
-/// SCSI Response: how a command ended; sense and response data are its data segment.
+/// SCSI Response: a command's status; sense and response data are its data segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ScsiResponse {
     /// Response.
     pub response: ResponseCode,
-    /// Status; it counts only with [`ResponseCode::CommandCompleted`].
+    /// Status; valid only with [`ResponseCode::CommandCompleted`].
     pub status: ScsiStatus,
     /// Initiator Task Tag.
     pub task_tag: TaskTag,
@@ -47,7 +47,7 @@ pub struct ScsiResponse {
 }
 
 impl ScsiResponse {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`]; [`ParseError::InvalidField`] for overflow and underflow at once.
@@ -80,7 +80,7 @@ impl ScsiResponse {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     #[inline]
     pub fn emit(&self, bhs: &mut Bhs) {
         let (flags, count) = self.residual.to_wire(OVERFLOW, UNDERFLOW);

@@ -6,20 +6,20 @@ use crate::sequence::Sn;
 use wansan_trace::TaskTag;
 
 closed_code! {
-    /// What is asked for (RFC 7143 §11.16.1): four bits.
+    /// Type of a SNACK (RFC 7143 §11.16.1): four bits.
     SnackKind: u8 {
-        /// Data-In or R2T PDUs again.
+        /// Resend Data-In or R2T PDUs.
         DataOrR2t = 0,
-        /// Status PDUs again.
+        /// Resend status PDUs.
         Status = 1,
-        /// Nothing: Data-In PDUs are acknowledged.
+        /// DataACK: acknowledges Data-In PDUs.
         DataAck = 2,
-        /// The unacknowledged data again, perhaps cut up in another way.
+        /// Resend unacknowledged data, possibly resegmented.
         ResegmentedData = 3,
     }
 }
 
-/// SNACK Request: the initiator asks for PDUs again, or acknowledges data.
+/// SNACK Request: the initiator requests retransmission of PDUs, or acknowledges data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Snack {
     /// Type.
@@ -33,14 +33,14 @@ pub struct Snack {
     pub transfer_tag: u32,
     /// ExpStatSN.
     pub exp_stat_sn: Sn,
-    /// BegRun: the first DataSN, R2TSN or StatSN asked for.
+    /// BegRun: the first DataSN, R2TSN or StatSN requested.
     pub beg_run: u32,
     /// RunLength: how many PDUs; 0 means all from BegRun on.
     pub run_length: u32,
 }
 
 impl Snack {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`]; [`ParseError::InvalidField`] for a reserved Type.
@@ -63,7 +63,7 @@ impl Snack {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     pub fn emit(&self, bhs: &mut Bhs) {
         bhs::begin(bhs, Opcode::Snack, false, FINAL | self.kind.to_wire());
         bhs::put(bhs, at::LUN, &self.lun.0);

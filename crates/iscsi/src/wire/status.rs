@@ -1,15 +1,15 @@
 //! SCSI status bytes (SAM-5 clause 5.3, RFC 7143 §11.4.2).
 
 open_code! {
-    /// How a SCSI command ended.
+    /// SCSI status.
     ScsiStatus: u8 {
         /// GOOD.
         Good = 0x00,
-        /// CHECK CONDITION: sense data comes along.
+        /// CHECK CONDITION, with sense data.
         CheckCondition = 0x02,
         /// CONDITION MET.
         ConditionMet = 0x04,
-        /// BUSY: ask again later.
+        /// BUSY: retry later.
         Busy = 0x08,
         /// RESERVATION CONFLICT.
         ReservationConflict = 0x18,

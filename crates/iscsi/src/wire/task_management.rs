@@ -6,7 +6,7 @@ use crate::sequence::Sn;
 use wansan_trace::TaskTag;
 
 open_code! {
-    /// What is to be done (RFC 7143 §11.5.1): seven bits.
+    /// Task management functions (RFC 7143 §11.5.1): seven bits.
     TaskManagementFunction: u8 {
         /// ABORT TASK: the referenced task.
         AbortTask = 1,
@@ -36,7 +36,7 @@ open_code! {
 }
 
 open_code! {
-    /// What came of it (RFC 7143 §11.6.1).
+    /// Response of a task management function (RFC 7143 §11.6.1).
     TaskManagementResult: u8 {
         /// Function complete.
         Complete = 0,
@@ -62,7 +62,7 @@ open_code! {
 /// SCSI Task Management Function Request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TaskManagementRequest {
-    /// I: for immediate delivery, so that CmdSN is not advanced.
+    /// I: immediate delivery, which does not advance CmdSN.
     pub immediate: bool,
     /// Function.
     pub function: TaskManagementFunction,
@@ -84,7 +84,7 @@ pub struct TaskManagementRequest {
 }
 
 impl TaskManagementRequest {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`].
@@ -103,7 +103,7 @@ impl TaskManagementRequest {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     pub fn emit(&self, bhs: &mut Bhs) {
         let flags = FINAL | self.function.to_wire();
         bhs::begin(bhs, Opcode::TaskManagementRequest, self.immediate, flags);
@@ -133,7 +133,7 @@ pub struct TaskManagementResponse {
 }
 
 impl TaskManagementResponse {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`].
@@ -148,7 +148,7 @@ impl TaskManagementResponse {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     pub fn emit(&self, bhs: &mut Bhs) {
         bhs::begin(bhs, Opcode::TaskManagementResponse, false, FINAL);
         bhs[2] = self.response.to_wire();

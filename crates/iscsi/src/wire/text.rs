@@ -10,17 +10,17 @@ const CONTINUE: u8 = 0x40;
 /// Text Request: keys and values are its data segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TextRequest {
-    /// I: for immediate delivery, so that CmdSN is not advanced.
+    /// I: immediate delivery, which does not advance CmdSN.
     pub immediate: bool,
-    /// F: the initiator has nothing more to ask.
+    /// F: the initiator has nothing more to send.
     pub final_: bool,
-    /// C: the text goes on in the next request.
+    /// C: the text continues in the next request.
     pub continue_: bool,
     /// Logical unit; the one of the Target Transfer Tag's response.
     pub lun: Lun,
     /// Initiator Task Tag.
     pub task_tag: TaskTag,
-    /// Target Transfer Tag of the response that this goes on from;
+    /// Target Transfer Tag of the response that this continues;
     /// [`RESERVED_TAG`](super::RESERVED_TAG) for a new negotiation.
     pub transfer_tag: u32,
     /// CmdSN.
@@ -30,7 +30,7 @@ pub struct TextRequest {
 }
 
 impl TextRequest {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`].
@@ -48,7 +48,7 @@ impl TextRequest {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     pub fn emit(&self, bhs: &mut Bhs) {
         let flags = flag(self.final_, FINAL) | flag(self.continue_, CONTINUE);
         bhs::begin(bhs, Opcode::TextRequest, self.immediate, flags);
@@ -63,9 +63,9 @@ impl TextRequest {
 /// Text Response: keys and values are its data segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TextResponse {
-    /// F: the target has nothing more to say.
+    /// F: the target has nothing more to send.
     pub final_: bool,
-    /// C: the text goes on in the next response.
+    /// C: the text continues in the next response.
     pub continue_: bool,
     /// Logical unit.
     pub lun: Lun,
@@ -82,7 +82,7 @@ pub struct TextResponse {
 }
 
 impl TextResponse {
-    /// Reads a header.
+    /// Parses a header.
     ///
     /// # Errors
     /// [`ParseError::WrongOpcode`].
@@ -100,7 +100,7 @@ impl TextResponse {
         })
     }
 
-    /// Writes the whole header, lengths zero.
+    /// Encodes the whole header, with lengths of zero.
     pub fn emit(&self, bhs: &mut Bhs) {
         let flags = flag(self.final_, FINAL) | flag(self.continue_, CONTINUE);
         bhs::begin(bhs, Opcode::TextResponse, false, flags);

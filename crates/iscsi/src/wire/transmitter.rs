@@ -1,4 +1,4 @@
-//! Puts PDUs into the bytes of a TCP stream.
+//! Encoding of PDUs into a TCP stream.
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -22,13 +22,13 @@ struct Frame {
     end: usize,
 }
 
-/// Queues PDUs as one run of bytes, so that one write sends many of them.
+/// Queues PDUs in one contiguous buffer, so that one write sends many of them.
 ///
-/// Calls go round: queue PDUs with [`push`](Self::push) and its variants, write
-/// [`pending`](Self::pending) to the socket, say how much it took with [`sent`](Self::sent).
+/// In a loop: queue PDUs with [`push`](Self::push) and its variants, write
+/// [`pending`](Self::pending) to the socket, report the bytes accepted with [`sent`](Self::sent).
 ///
-/// The buffer grows with what is queued and keeps that length until [`shrink`](Self::shrink):
-/// whoever queues has to bound `pending().len()`.
+/// The buffer grows as needed and keeps its length until [`shrink`](Self::shrink): the caller must
+/// limit `pending().len()`.
 #[derive(Debug, Default)]
 pub struct Transmitter {
     /// All of it is initialised, so that a PDU can be written into it without clearing it first.
@@ -46,26 +46,26 @@ pub struct Transmitter {
 }
 
 impl Transmitter {
-    /// A transmitter without digests, as login needs it.
+    /// A transmitter for the login phase: no digests.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Switches digests from the next queued PDU on.
+    /// Enables or disables digests from the next queued PDU on.
     pub fn set_digests(&mut self, header: bool, data: bool) {
         self.header_digest = header;
         self.data_digest = data;
     }
 
-    /// From now on [`next_write`](Self::next_write) gives one PDU at a time; what is queued already
-    /// counts as one.
+    /// From now on [`next_write`](Self::next_write) returns one PDU at a time; PDUs already queued
+    /// count as one.
     pub fn part_pdus(&mut self) {
         let queued = (self.head < self.tail).then(|| self.queued_end());
         self.ends = Some(queued.into_iter().collect());
     }
 
-    /// Queues a PDU and gives its header as sent, with the lengths set.
+    /// Queues a PDU and returns its header as sent, with the lengths set.
     ///
     /// # Panics
     /// When `data` is longer than 2^24 − 1 bytes.
@@ -74,9 +74,9 @@ impl Transmitter {
         self.push_with(bhs, data.len(), |to| to.copy_from_slice(data))
     }
 
-    /// Queues a PDU whose `data_bytes` of data are written in place by `fill`, and gives its header
-    /// as sent, with the lengths set. `fill` must write all it is given: bytes of earlier PDUs stand
-    /// there.
+    /// Queues a PDU whose `data_bytes` of data are written in place by `fill`, and returns its
+    /// header as sent, with the lengths set. `fill` must overwrite all of it: the content is
+    /// undefined.
     ///
     /// # Panics
     /// When `data_bytes` is above 2^24 − 1.
@@ -108,9 +108,9 @@ impl Transmitter {
         self.seal(bhs, ahs, &frame)
     }
 
-    /// Room for the data segment of the next PDU, to be written in place before
-    /// [`push_filled`](Self::push_filled) queues the PDU. Bytes of earlier PDUs stand there. Until
-    /// then nothing is queued, and any other PDU queued first takes the room.
+    /// Space for the data segment of the next PDU, to be written in place before
+    /// [`push_filled`](Self::push_filled) queues the PDU. Its content is undefined. Queueing
+    /// another PDU first invalidates it.
     ///
     /// # Panics
     /// When `data_bytes` is above 2^24 − 1.
@@ -121,11 +121,11 @@ impl Transmitter {
         &mut self.buffer[self.tail..][frame.data]
     }
 
-    /// Queues a PDU whose data segment stands in [`data_space`](Self::data_space) of the same
-    /// length, and gives its header as sent, with the lengths set.
+    /// Queues a PDU whose data segment was written into [`data_space`](Self::data_space) of the
+    /// same length, and returns its header as sent, with the lengths set.
     ///
     /// # Panics
-    /// When there is no such space.
+    /// If there is no such space.
     #[inline]
     pub fn push_filled(&mut self, bhs: &Bhs, data_bytes: usize) -> &Bhs {
         let frame = self.frame(&[], data_bytes);
@@ -196,15 +196,15 @@ impl Transmitter {
             .expect("a frame begins with a header")
     }
 
-    /// All that is queued and not sent.
+    /// All bytes queued and not sent.
     #[inline]
     #[must_use]
     pub fn pending(&self) -> &[u8] {
         &self.buffer[self.head..self.tail]
     }
 
-    /// What the next write to the socket is to have of [`pending`](Self::pending): all of it, or what
-    /// is left of its first PDU after [`part_pdus`](Self::part_pdus).
+    /// The part of [`pending`](Self::pending) for the next write: all of it, or the rest of its
+    /// first PDU after [`part_pdus`](Self::part_pdus).
     #[inline]
     #[must_use]
     pub fn next_write(&self) -> &[u8] {
@@ -214,10 +214,10 @@ impl Transmitter {
         }
     }
 
-    /// The socket took the first `bytes` of [`pending`](Self::pending).
+    /// The socket accepted the first `bytes` of [`pending`](Self::pending).
     ///
     /// # Panics
-    /// When less than that was pending.
+    /// If less than that was pending.
     #[inline]
     pub fn sent(&mut self, bytes: usize) {
         let pending = self.tail - self.head;
@@ -231,13 +231,13 @@ impl Transmitter {
         }
     }
 
-    /// Bytes of memory that the buffer takes.
+    /// Size of the buffer in bytes.
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Gives back the buffer's memory if nothing is pending.
+    /// Frees the buffer if nothing is pending.
     pub fn shrink(&mut self) {
         if self.head == self.tail {
             self.move_to_front();
@@ -245,14 +245,14 @@ impl Transmitter {
         }
     }
 
-    /// Stream offset behind the last queued byte: where the next PDU will begin.
+    /// Stream offset after the last queued byte: where the next PDU will begin.
     #[inline]
     #[must_use]
     pub fn queued_end(&self) -> u64 {
         self.base + self.tail as u64
     }
 
-    /// Stream offset behind the last sent byte.
+    /// Stream offset after the last sent byte.
     #[inline]
     #[must_use]
     pub fn sent_end(&self) -> u64 {

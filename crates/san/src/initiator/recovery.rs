@@ -18,14 +18,14 @@ use super::InitiatorError;
 use super::dial::{Destination, Dial};
 use super::socket::Socket;
 
-/// What a session has been through.
+/// How often a session was recovered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Recoveries {
-    /// Sessions that took the place of a lost one.
+    /// Sessions that were reinstated.
     pub sessions: u64,
-    /// Connections that came back to the session that they had been lost by.
+    /// Connections that were recovered within their session.
     pub connections: u64,
-    /// How long there was no connection at all, together.
+    /// Total time without any connection.
     pub lost: Duration,
 }
 

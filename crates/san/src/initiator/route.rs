@@ -1,4 +1,4 @@
-//! From where to where a connection goes.
+//! The route of a connection: source and portal.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::url::{IscsiUrl, split_portal};
 
-/// The way of one connection: `SRC[:PORT]→DST[:PORT]`, or `->` for the arrow. IPv6 addresses stand
+/// The route of one connection: `SRC[:PORT]→DST[:PORT]`, or `->` for the arrow. IPv6 addresses are
 /// in brackets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
@@ -18,7 +18,7 @@ pub struct Route {
     pub port: u16,
 }
 
-/// What is wrong with a route.
+/// An invalid route.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "route '{route}': {problem}; expected SRC[:PORT]→DST[:PORT] or SRC[:PORT]->DST[:PORT], for \
@@ -69,7 +69,7 @@ fn parse_source(source: &str) -> Result<SocketAddr, &'static str> {
 }
 
 impl Route {
-    /// The way to the portal of `url` from wherever the kernel likes.
+    /// The route to the portal of `url`, from the kernel's choice of source.
     #[must_use]
     pub fn to(url: &IscsiUrl) -> Route {
         Route {
@@ -79,7 +79,7 @@ impl Route {
         }
     }
 
-    /// The portal as URLs write it, so that it is clear where an IPv6 address ends.
+    /// The portal in URL notation, with an IPv6 address in brackets.
     #[must_use]
     pub fn portal(&self) -> String {
         if self.host.contains(':') {

@@ -24,7 +24,7 @@ pub struct Latency {
     pub max: u64,
 }
 
-/// What one connection of the session did while the load was measured.
+/// Counters of one connection of the session during the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ConnectionReport {
     /// Its CID.
@@ -35,9 +35,9 @@ pub struct ConnectionReport {
     pub commands: u64,
     /// Their payload, in bytes.
     pub bytes: u64,
-    /// Commands under way on it, on average.
+    /// Mean number of outstanding commands.
     pub in_flight_mean: f64,
-    /// Of them, those that waited for its socket to take them, on average.
+    /// Mean number of those that waited for the socket.
     pub waiting_mean: f64,
 }
 
@@ -71,31 +71,31 @@ pub struct Report {
     pub bytes_per_s: f64,
     /// I/Os that failed, over the whole load.
     pub errors: u64,
-    /// What the first failed one said.
+    /// The first error.
     pub first_error: Option<String>,
-    /// Pieces read whose content was compared.
+    /// Blocks read and verified.
     pub verified: u64,
-    /// Pieces whose content was wrong.
+    /// Blocks with wrong content.
     pub corrupt: u64,
     /// Seconds measured.
     pub elapsed_s: f64,
     /// Latencies; `None` when no I/O was completed.
     pub latency_ns: Option<Latency>,
-    /// Start of what was measured, CLOCK_MONOTONIC.
+    /// Start of the measurement, CLOCK_MONOTONIC.
     pub measured_from_ns: u64,
-    /// End of what was measured, CLOCK_MONOTONIC.
+    /// End of the measurement, CLOCK_MONOTONIC.
     pub measured_to_ns: u64,
     /// Bytes per I/O.
     pub block_bytes: u32,
     /// I/Os kept in flight.
     pub parallel: usize,
-    /// Sessions and connections that took the place of lost ones, over the whole load.
+    /// Recoveries of sessions and connections, over the whole load.
     pub recoveries: u64,
     /// Seconds without any connection, over the whole load.
     pub lost_s: f64,
-    /// What each connection of the session did, from warm-up to end.
+    /// Counters of each connection of the session, warm-up excluded.
     pub connections: Vec<ConnectionReport>,
-    /// Record losses, when the load was recorded.
+    /// Records dropped, if the load was recorded.
     pub records_dropped: u64,
 }
 

@@ -15,16 +15,16 @@ use crate::content;
 use crate::initiator::{Initiator, InitiatorError};
 use crate::machine;
 
-/// When a load ends.
+/// The end of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// After this time, warm-up not counted.
+    /// After this time, warm-up excluded.
     Time(Duration),
-    /// After this many I/Os, those of the warm-up not counted.
+    /// After this many I/Os, warm-up excluded.
     Count(u64),
 }
 
-/// What to ask of a LUN.
+/// The settings of a load.
 #[derive(Debug, Clone)]
 pub struct LoadConfig {
     /// Reads, writes or both.
@@ -35,43 +35,43 @@ pub struct LoadConfig {
     pub block_bytes: u32,
     /// I/Os in flight: as many as this in a closed loop, at most this many when paced.
     pub parallel: usize,
-    /// Whether the next I/Os are asked for only when all of the last `parallel` are done, as one
-    /// `read()` after the other of a raw device goes.
+    /// Batch mode: submits the next `parallel` I/Os only when all of the last ones have completed,
+    /// as successive `read()` calls on a raw device do.
     pub batch: bool,
     /// When to end.
     pub limit: Limit,
-    /// What of the beginning is not measured.
+    /// Warm-up, excluded from results.
     pub warmup: Duration,
-    /// How long the I/Os that are under way at the end may go without any connection, beside the time
-    /// that one attempt to come back takes; `None` for as long as the session tries to.
+    /// How long outstanding I/Os may wait without a connection at the end, in addition to one
+    /// recovery attempt; `None` for as long as the session tries to recover.
     pub drain: Option<Duration>,
-    /// I/Os per second to ask for, evenly spaced; `None` is a closed loop.
+    /// I/Os submitted per second, evenly spaced; `None` for a closed loop.
     pub rate_per_s: Option<f64>,
-    /// Of the order of the I/Os and of the content of verified blocks.
+    /// Seed for the order of the I/Os and the content of verified blocks.
     pub seed: u64,
-    /// Compare what is read with what belongs there: reads with what an earlier load with the same
-    /// seed has written, writes and mixes with what this one has.
+    /// Verify the data read: reads against what an earlier load with the same seed wrote, writes
+    /// and mixes against what this load wrote.
     pub verify: bool,
 }
 
-/// A load could not be run.
+/// Why a load failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The session failed.
     #[error(transparent)]
     Session(#[from] InitiatorError),
-    /// The time was over, and the last I/Os had no connection to be done over.
+    /// The run ended while the last I/Os had no connection to complete on.
     #[error(
         "the run has ended, but {ios} I/Os cannot complete: no connection to the target for {} s; check that the target is running and reachable",
         cut_off.as_secs()
     )]
     CutOff {
-        /// How many are under way.
+        /// Outstanding I/Os.
         ios: usize,
         /// Time without any connection.
         cut_off: Duration,
     },
-    /// The LUN did not tell its size.
+    /// The LUN did not report its capacity.
     #[error("LUN {lun} cannot be used: {problem}")]
     Unusable {
         /// Its number.
@@ -87,7 +87,7 @@ pub enum LoadError {
         /// The LUNs that REPORT LUNS lists; empty when it lists none.
         there: Vec<Lun>,
     },
-    /// The LUN's capacity makes no sense.
+    /// The LUN reported an invalid capacity.
     #[error("LUN {lun} cannot be used: {source}")]
     Malformed {
         /// Its number.
@@ -109,7 +109,7 @@ pub enum LoadError {
         /// The LUN's block.
         lun_block_bytes: u32,
     },
-    /// The machine has no memory for so many I/Os at once.
+    /// The machine has too little memory for so many I/Os.
     #[error(
         "{parallel} I/Os of {block_bytes} bytes in flight need more than this machine's \
          {memory_bytes} bytes of memory: use fewer or smaller I/Os"
@@ -119,12 +119,12 @@ pub enum LoadError {
         parallel: usize,
         /// Bytes per I/O.
         block_bytes: u32,
-        /// What the machine has.
+        /// The machine's memory.
         memory_bytes: u64,
     },
 }
 
-/// How far a load is.
+/// Progress of a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
     /// From 0 to 1.
@@ -199,7 +199,7 @@ pub struct Load<'a> {
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 impl<'a> Load<'a> {
-    /// Asks the LUN for its size, and takes what memory the load needs.
+    /// Reads the LUN's capacity and allocates the buffers.
     ///
     /// # Errors
     /// [`LoadError`].
@@ -250,7 +250,7 @@ impl<'a> Load<'a> {
     /// Runs the load. `progress` is called a few times per second.
     ///
     /// # Errors
-    /// [`LoadError`]. An I/O that fails is counted in the report and is no error of the load.
+    /// [`LoadError`]. A failed I/O is counted in the report and does not fail the load.
     pub fn run(mut self, mut progress: impl FnMut(Progress)) -> Result<Report, LoadError> {
         let config = self.config;
         let workload = Workload::new(config.operation, config.pattern, self.pieces, config.seed);

@@ -1,4 +1,4 @@
-//! The LUN that a load is for: whether it is there, and how large it is.
+//! The LUN of a load: its existence and capacity.
 
 use wansan_iscsi::initiator::{Completion, Transfer};
 use wansan_iscsi::scsi::capacity::Capacity;
@@ -9,10 +9,10 @@ use wansan_iscsi::wire::Lun;
 use super::run::{LoadError, command, failure};
 use crate::initiator::{Initiator, InitiatorError};
 
-/// The size of a LUN. What it has to say of its past (unit attentions) is taken note of first.
+/// The capacity of a LUN. Pending unit attentions are cleared first.
 ///
 /// # Errors
-/// [`LoadError`] when the LUN is not there or does not say, or the session has failed.
+/// [`LoadError`] if the LUN does not exist, does not report its capacity, or the session failed.
 pub fn capacity(initiator: &mut Initiator, lun: u16) -> Result<Capacity, LoadError> {
     const ANSWER_BYTES: u32 = 32;
     /// More unit attentions than a target queues.

@@ -1,4 +1,4 @@
-//! What the load generator asks for: a seeded sequence of I/Os.
+//! The load generator's workload: a seeded sequence of I/Os.
 
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -23,7 +23,7 @@ pub enum Pattern {
     Random,
 }
 
-/// One I/O to be asked for.
+/// One I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// A write, else a read.
@@ -35,7 +35,7 @@ pub struct Request {
 /// Seven of ten I/Os of [`Operation::Mix`] are reads.
 const MIX_READS_OF_TEN: u64 = 7;
 
-/// A seeded sequence of I/Os: the same seed asks for the same pieces in the same order.
+/// A seeded sequence of I/Os: the same seed gives the same sequence.
 #[derive(Debug)]
 pub struct Workload {
     operation: Operation,

@@ -1,4 +1,4 @@
-//! What can go wrong with a store.
+//! Errors of stores.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub enum Operated {
     Read,
     /// Writing.
     Write,
-    /// Bringing written data to the medium.
+    /// Flushing.
     Flush,
 }
 
@@ -28,11 +28,11 @@ impl fmt::Display for Operated {
     }
 }
 
-/// An operation that a store could not do.
+/// A failed store operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The caller asked for bytes outside the store. Decoding a CDB checks this first, so it means
-    /// a mistake in wansan.
+    /// The range exceeds the store. CDB decoding checks this first, so it indicates a bug in
+    /// wansan.
     #[error("{bytes} bytes at offset {offset} are beyond the end of a store of {size_bytes} bytes")]
     OutOfRange {
         /// First byte asked for.
@@ -42,13 +42,13 @@ pub enum StoreError {
         /// The store's size.
         size_bytes: u64,
     },
-    /// The file ends before the range asked for: somebody cut it while it was served.
+    /// The file ends before the range: it was truncated while in use.
     #[error("the file ends before byte {end}: it was truncated while in use; restore its size")]
     Short {
         /// End of the range asked for.
         end: u64,
     },
-    /// There is no room for what was written (ENOSPC or EDQUOT).
+    /// No space is left (ENOSPC or EDQUOT).
     #[error(
         "no space left on the file system to write {bytes} bytes at offset {offset}; free some"
     )]
@@ -58,8 +58,7 @@ pub enum StoreError {
         /// Bytes to write.
         bytes: usize,
     },
-    /// The medium holds something else than it should: no error of the store, but the answer to a
-    /// question.
+    /// The data compared differs from the medium: a result, not a failure of the store.
     #[error("miscompare: the byte at offset {offset} differs")]
     Miscompare {
         /// The first byte that differs.
@@ -67,16 +66,16 @@ pub enum StoreError {
         /// The same, counted from the first byte of what was given.
         at: u64,
     },
-    /// Persistent reservations could not be kept for a restart.
+    /// Persistent reservations could not be saved.
     #[error("cannot save reservations: {0}")]
     Reservations(io::Error),
-    /// Data that had been acknowledged could not be brought to the medium earlier.
+    /// Acknowledged data could not be written to the medium earlier.
     #[error(
         "acknowledged data did not reach the medium and may be lost: check the medium and the file \
          system, then start the target again"
     )]
     Lost,
-    /// The machine failed otherwise.
+    /// Another error of the operating system.
     #[error("cannot {operated} {bytes} bytes at offset {offset}: {source}")]
     Machine {
         /// What was being done.
@@ -85,7 +84,7 @@ pub enum StoreError {
         offset: u64,
         /// Its length; 0 for a flush.
         bytes: usize,
-        /// What the kernel said.
+        /// The operating system's error.
         source: io::Error,
     },
 }
@@ -114,8 +113,8 @@ impl StoreError {
         }
     }
 
-    /// What the initiator is told: the data could not be read or written, or the medium has no
-    /// room. An operation out of range is this target's own mistake.
+    /// The sense data for the initiator: a medium error, or no space. A range outside the store is
+    /// reported as an internal target failure.
     #[must_use]
     pub fn sense(&self) -> Sense {
         let (key, additional) = match self {
@@ -159,13 +158,13 @@ pub enum OpenError {
         /// The file asked for.
         path: PathBuf,
     },
-    /// It is a directory, a socket or the like.
+    /// It is neither a regular file nor a block device.
     #[error("{} is neither a regular file nor a block device", path.display())]
     NotAFile {
         /// The file asked for.
         path: PathBuf,
     },
-    /// Somebody else has locked it.
+    /// Another process has locked it.
     #[error(
         "{} is in use: another process has it open (or another LUN of this target is the \
          same file); stop that first",
@@ -188,7 +187,7 @@ pub enum OpenError {
         /// The size asked for.
         asked_bytes: u64,
     },
-    /// The size is zero or no whole number of blocks.
+    /// The size is zero or not a whole number of blocks.
     #[error(
         "{what} has {size_bytes} bytes, which is not a whole number of {block_bytes}-byte blocks \
          (at least one)"
@@ -201,7 +200,7 @@ pub enum OpenError {
         /// Size of a logical block.
         block_bytes: u32,
     },
-    /// The machine has less memory than that.
+    /// The machine has too little memory.
     #[error("memory:{asked_bytes}B exceeds this machine's {memory_bytes} bytes of memory")]
     Memory {
         /// Bytes asked for.
@@ -209,7 +208,7 @@ pub enum OpenError {
         /// Bytes of memory in the machine.
         memory_bytes: u64,
     },
-    /// What is kept of the unit's persistent reservations cannot be used.
+    /// The unit's saved persistent reservations are unreadable.
     #[error(
         "{} has no readable reservations: {why}; remove it to start without reservations",
         path.display()
@@ -220,12 +219,12 @@ pub enum OpenError {
         /// What is wrong.
         why: String,
     },
-    /// The machine refused otherwise.
+    /// Another error of the operating system.
     #[error("cannot open {}: {source}", path.display())]
     Machine {
         /// The file asked for.
         path: PathBuf,
-        /// What the kernel said.
+        /// The operating system's error.
         source: io::Error,
     },
 }

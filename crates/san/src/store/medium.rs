@@ -16,7 +16,7 @@ pub struct MediumJob {
     /// All stores of the target, by the places of their units.
     stores: Arc<[Arc<dyn Store>]>,
     unit: usize,
-    /// What it writes must have reached the medium.
+    /// Force unit access: what it writes must be on the medium before completion.
     fua: bool,
     /// The Data-In of the answer, once it has been carried out.
     output: Vec<u8>,

@@ -3,8 +3,8 @@
 //! A [`Pool`] owns the threads; each reactor opens a [`QueuePair`] on it: operations go in with an
 //! owned buffer, completions come back with it, and a descriptor becomes readable when there are
 //! any. A queue pair is bounded in operations and in bytes, counted from submission until the
-//! completion is drained, so a slow store pushes back instead of filling memory. When a queue pair
-//! is gone, no store is at work for it any more.
+//! completion is drained, so a slow store applies back-pressure instead of filling memory. Dropping
+//! a queue pair waits until no store works for it.
 
 use core::cmp::Ordering;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -40,7 +40,7 @@ pub enum Operation {
         /// Force unit access: on the medium before it completes.
         fua: bool,
     },
-    /// Bring everything written so far to the medium.
+    /// Flush everything written so far to the medium.
     Flush,
     /// Something else.
     Medium(Box<MediumJob>),
@@ -71,12 +71,12 @@ impl Operation {
     }
 }
 
-/// An operation that is over.
+/// A completed operation.
 #[derive(Debug)]
 pub struct Completion {
     /// As given to [`QueuePair::submit`].
     pub token: u64,
-    /// Whether it was done.
+    /// Its result.
     pub result: Result<(), StoreError>,
     /// The operation with its buffer; after a read that was done, the buffer holds the data.
     pub operation: Operation,
@@ -115,7 +115,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts `threads` workers, at least one. Fails when the machine refuses a thread.
+    /// Starts `threads` workers, at least one. Fails if no thread can be created.
     pub fn start(threads: usize) -> io::Result<Pool> {
         let mut pool = Pool {
             line: Arc::default(),
@@ -131,7 +131,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Opens a queue pair on these workers. Fails when the process may have no more descriptors.
+    /// Opens a queue pair on these workers. Fails if the process is out of descriptors.
     pub fn queue_pair(&self, bounds: QueueBounds) -> io::Result<QueuePair> {
         Ok(QueuePair {
             line: Arc::clone(&self.line),

@@ -1,4 +1,4 @@
-//! A store that is slow by a known amount.
+//! A store with a set service time.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,8 +9,8 @@ use wansan_trace::Instant;
 
 use super::{Extent, ReservationFile, Store, StoreError};
 
-/// How slow: operations are served by `servers` servers, first come first served, and each takes
-/// `time` of one server. The store's rate is thus `servers / time` at most.
+/// A service time: `servers` servers process operations first come, first served, each in `time`.
+/// The store's rate is thus at most `servers / time`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceTime {
     /// Time that one operation, of whatever kind and size, occupies a server; not zero.
@@ -33,7 +33,7 @@ pub struct Visit {
     pub finished: Instant,
 }
 
-/// Any store behind a set service time and number of servers.
+/// Wraps any store with a service time and a number of servers.
 ///
 /// The waiting line is kept as arithmetic: [`book`](Store::book) gives an operation the server that
 /// is free first and says when its service begins and ends, so the rate is exact however late a
@@ -48,8 +48,7 @@ pub struct ServiceTimeStore {
 }
 
 impl ServiceTimeStore {
-    /// `inner`, made slow by `service`. A number of servers outside its range is taken to the
-    /// nearest end.
+    /// `inner`, made slow by `service`. A number of servers out of range is clamped.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, service: ServiceTime) -> Self {
         let servers = service.servers.clamp(1, ServiceTime::MAX_SERVERS) as usize;

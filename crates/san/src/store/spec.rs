@@ -1,4 +1,4 @@
-//! A store as people write it.
+//! The notation of a store.
 
 use core::fmt;
 use core::str::FromStr;
@@ -54,18 +54,18 @@ pub struct LunSpec {
     pub backing: Backing,
     /// Size of a logical block: 512 or 4096.
     pub block_bytes: u32,
-    /// Blocks can be given back.
+    /// Thin provisioning: blocks can be unmapped.
     pub thin: bool,
-    /// Nothing can be written.
+    /// Read-only.
     pub read_only: bool,
-    /// How slow it is made, if it is.
+    /// Its service time, if one is set.
     pub service: Option<ServiceTime>,
 }
 
-/// A `--lun` that cannot be read.
+/// An invalid `--lun`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// It does not begin with a kind of store.
+    /// It does not begin with a known kind of store.
     #[error("LUN `{spec}`: unknown kind of store `{kind}`; {}", nearest(kind, &KINDS))]
     Kind {
         /// The text as given.
@@ -73,15 +73,15 @@ pub enum SpecError {
         /// What stands before the colon.
         kind: String,
     },
-    /// The kind of store is not followed by what it needs.
+    /// The kind of store lacks its argument.
     #[error("LUN `{spec}`: write {example}")]
     Empty {
         /// The text as given.
         spec: String,
-        /// What it might look like.
+        /// An example.
         example: &'static str,
     },
-    /// An option has another name.
+    /// Unknown option.
     #[error("LUN `{spec}`: unknown option `{option}`; {}", nearest(option, &OPTIONS))]
     Option {
         /// The text as given.
@@ -89,7 +89,7 @@ pub enum SpecError {
         /// The option found.
         option: String,
     },
-    /// An option stands twice.
+    /// Duplicate option.
     #[error("LUN `{spec}`: option `{option}` is given twice")]
     Twice {
         /// The text as given.
@@ -97,7 +97,7 @@ pub enum SpecError {
         /// Which.
         option: &'static str,
     },
-    /// An option stands without the thing that it is about.
+    /// An option without what it requires.
     #[error("LUN `{spec}`: option `{option}` requires {needs}")]
     Without {
         /// The text as given.
@@ -107,7 +107,7 @@ pub enum SpecError {
         /// What it needs.
         needs: &'static str,
     },
-    /// An option's value is out of its range.
+    /// An option's value is out of range.
     #[error("LUN `{spec}`: `{value}` is not valid for `{option}`: write {allowed}")]
     Value {
         /// The text as given.
@@ -116,10 +116,10 @@ pub enum SpecError {
         option: &'static str,
         /// Its value.
         value: String,
-        /// What may be written.
+        /// The allowed values.
         allowed: &'static str,
     },
-    /// A size is zero or no whole number of blocks.
+    /// A size is zero or not a whole number of blocks.
     #[error(
         "LUN `{spec}`: {size_bytes} bytes is not a whole number of {block_bytes}-byte blocks \
          (at least one)"
@@ -132,7 +132,7 @@ pub enum SpecError {
         /// Size of a logical block.
         block_bytes: u32,
     },
-    /// A size or a time cannot be read.
+    /// A malformed size or time.
     #[error("LUN `{spec}`: {source}")]
     Unit {
         /// The text as given.
@@ -171,8 +171,8 @@ fn nearest(word: &str, names: &[&str]) -> String {
     }
 }
 
-/// A store that [`LunSpec::open`] has opened. A file that was made for it goes with this, unless
-/// [`OpenedStore::keep`] says that all went well.
+/// A store that [`LunSpec::open`] has opened. A file created for it is removed on drop, unless
+/// [`OpenedStore::keep`] was called.
 pub struct OpenedStore {
     store: Arc<dyn Store>,
     new_file: Option<PathBuf>,
@@ -185,7 +185,7 @@ impl OpenedStore {
         &self.store
     }
 
-    /// Gives the store; its file stays.
+    /// Returns the store; its file stays.
     pub fn keep(mut self) -> Arc<dyn Store> {
         self.new_file = None;
         Arc::clone(&self.store)

@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use wansan_tcp::network::Network;
 
-/// An access list: which initiators, from which networks. An empty list lets everybody in.
+/// An access list: which initiators, from which networks. An empty list allows everybody.
 ///
-/// Names and addresses are what the other end says they are: this keeps honest initiators apart.
-/// CHAP keeps others out.
+/// Names and addresses are not authenticated: the list separates honest initiators. CHAP keeps
+/// others out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// Names of initiators.
@@ -19,7 +19,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Whether the initiator called `name` may come in from `address`.
+    /// Whether the initiator `name` may log in from `address`.
     #[must_use]
     pub fn allows(&self, name: &str, address: IpAddr) -> bool {
         let by_name = || self.initiators.iter().any(|pattern| pattern.matches(name));
@@ -51,7 +51,7 @@ impl NamePattern {
     }
 }
 
-/// What is no pattern of names.
+/// An invalid name pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{given}' is neither an initiator name nor a prefix followed by *: write \

@@ -19,51 +19,51 @@ use super::opening::{Before, Unsettled, check_files};
 use super::{Access, Sending, TargetError};
 use crate::store::{LunSpec, Store};
 
-/// One target: its name, its logical units, and who may use them.
+/// One target: its name, its LUNs, and who may use them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetSpec {
     /// Its iSCSI name.
     pub name: String,
     /// Its logical units by number, 0 to 16,383; at least one.
     pub luns: BTreeMap<u16, LunSpec>,
-    /// Commands of one session that may be in hand at once, 1 to 65,536.
+    /// Size of a session's command window, 1 to 65,536.
     pub command_window: u32,
-    /// What to negotiate for.
+    /// The values to negotiate.
     pub wanted: Wanted,
-    /// Whom it lets in by CHAP; without it, nobody has to prove anything.
+    /// CHAP accounts; without them no authentication is required.
     pub chap: Option<Arc<TargetAccounts>>,
     /// Who may see and use it.
     pub access: Access,
-    /// How its answers go to TCP.
+    /// How it sends responses over TCP.
     pub sending: Sending,
 }
 
-/// What sessions that only look for targets get.
+/// The settings of discovery sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Discovery {
-    /// What to negotiate for.
+    /// The values to negotiate.
     pub wanted: Wanted,
-    /// Whom it lets in by CHAP; without it, nobody has to prove anything.
+    /// CHAP accounts; without them no authentication is required.
     pub chap: Option<Arc<TargetAccounts>>,
 }
 
-/// All that can change while a server runs.
+/// All settings that can change at run time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
-    /// The targets, each with a name of its own; at least one.
+    /// The targets, with unique names; at least one.
     pub targets: Vec<TargetSpec>,
-    /// How they are found.
+    /// Discovery.
     pub discovery: Discovery,
 }
 
-/// What new settings have changed: names of targets.
+/// The changes of a reload, by target name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Targets that are there now.
+    /// Targets added.
     pub added: Vec<String>,
-    /// Targets that new logins do not find any more; sessions that are there go on.
+    /// Targets removed; existing sessions continue.
     pub removed: Vec<String>,
-    /// Targets with other settings for new logins.
+    /// Targets with new settings for later logins.
     pub changed: Vec<String>,
 }
 

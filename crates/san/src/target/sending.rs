@@ -1,4 +1,4 @@
-//! How a target hands its answers to TCP.
+//! How a target sends responses over TCP.
 
 use std::io;
 use std::net::TcpStream;
@@ -6,18 +6,18 @@ use std::net::TcpStream;
 use wansan_tcp::DelayedAck;
 use wansan_tcp::delays::set_nagle;
 
-/// How answers go to TCP, and acknowledgements to the initiator. Any other choice than the default
-/// costs time; they are there to show what it costs.
+/// How responses are sent over TCP, and data acknowledged. Any choice other than the default costs
+/// performance; the others exist to measure that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sending {
-    /// Whether Nagle's algorithm holds short segments back (RFC 1122 §4.2.3.4).
+    /// Whether Nagle's algorithm delays short segments (RFC 1122 §4.2.3.4).
     pub nagle: bool,
-    /// Whether the status of a read comes in a SCSI Response of its own although the last Data-In
-    /// could bring it (RFC 7143 §11.7.3). At error recovery levels 1 and 2 it always does.
+    /// Whether the status of a read comes in a SCSI Response of its own, not in the last Data-In
+    /// (RFC 7143 §11.7.3). At error recovery levels 1 and 2 it always does.
     pub separate_status: bool,
-    /// Whether several PDUs go to the socket in one call.
+    /// Whether one send call may carry several PDUs.
     pub join_sends: bool,
-    /// When what initiators send is acknowledged.
+    /// Delayed acknowledgement of what initiators send.
     pub delayed_ack: DelayedAck,
 }
 

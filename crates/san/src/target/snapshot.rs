@@ -18,18 +18,18 @@ use super::mailbox::Mail;
 use super::reactor::Reactor;
 use super::sessions::Served;
 
-/// A target's counters, gathered from its threads one after the other.
+/// A target's counters, collected from its threads one after the other.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// One per logical unit, by target and LUN.
     pub units: Vec<UnitSnapshot>,
-    /// One per session that lives, by id.
+    /// One per session, by id.
     pub sessions: Vec<SessionSnapshot>,
-    /// Connections that have logged in.
+    /// Successful logins.
     pub logins: u64,
-    /// Connections that ended before they had logged in.
+    /// Failed logins.
     pub failed_logins: u64,
-    /// Connections that were turned away as there were too many.
+    /// Connections refused because too many were open.
     pub turned_away: u64,
 }
 
@@ -64,7 +64,7 @@ pub struct SessionSnapshot {
 pub struct ConnectionSnapshot {
     /// CID.
     pub id: ConnectionId,
-    /// Where the initiator is.
+    /// The initiator's address.
     pub initiator: SocketAddr,
     /// Its counters.
     pub meter: ConnectionMeter,
@@ -148,7 +148,7 @@ impl Reactor {
     }
 }
 
-/// Looks at a running target from another thread.
+/// Reads the counters of a running target from another thread.
 #[derive(Debug, Clone)]
 pub struct Observer {
     pub(super) shared: Arc<Shared>,
@@ -158,7 +158,7 @@ impl Observer {
     /// How long a thread may take to answer; its part is left out if it takes longer.
     const PATIENCE: Duration = Duration::from_secs(1);
 
-    /// Asks all threads of the target what they have done; a thread that has ended says nothing.
+    /// Collects the counters of all threads; threads that have ended are skipped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.shared;

@@ -8,7 +8,7 @@ use super::{
 use crate::keys::KeyName;
 use crate::text::push_pair;
 
-/// How an initiator proves itself, and what it wants the target to prove.
+/// An initiator's CHAP accounts: its own, and the target's for mutual authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InitiatorAccounts {
     own: Account,
@@ -17,8 +17,8 @@ pub struct InitiatorAccounts {
 }
 
 impl InitiatorAccounts {
-    /// The initiator's `own` account, the one that the target must prove to have (mutual
-    /// authentication), and the algorithms that are allowed, most wanted first.
+    /// The initiator's `own` account, the target's (for mutual authentication), and the allowed
+    /// algorithms, in order of preference.
     ///
     /// # Errors
     /// [`AccountError::SameSecret`], [`NoAlgorithm`](AccountError::NoAlgorithm) and
@@ -50,18 +50,19 @@ pub struct InitiatorChap {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The method is not agreed on yet.
+    /// The method is not negotiated yet.
     Idle,
     /// The algorithms are offered; the challenge is to come.
     Offered,
-    /// The challenge is answered; the target's proof is to come.
+    /// The challenge is answered; the target's response is due.
     Answered(Algorithm),
     /// Nothing more is to come.
     Done,
 }
 
 impl InitiatorChap {
-    /// Awaits that the method is agreed on. `challenge` is for the target, if it must prove itself.
+    /// Waits until the method is negotiated. `challenge` is for the target, for mutual
+    /// authentication.
     #[must_use]
     pub fn new(accounts: Arc<InitiatorAccounts>, challenge: Challenge) -> Self {
         InitiatorChap {

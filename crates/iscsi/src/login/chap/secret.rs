@@ -8,14 +8,14 @@ use zeroize::Zeroizing;
 use super::{Algorithm, MAX_NAME_BYTES};
 use crate::fault::Fault;
 
-/// The shortest secret that is taken, in bytes. RFC 7143 §9.2.1 forbids a login with less than 96
-/// bits unless IPsec is known to protect the connection, which a program cannot see.
+/// The shortest secret accepted, in bytes. RFC 7143 §9.2.1 forbids a login with less than 96 bits
+/// unless IPsec is known to protect the connection, which a program cannot see.
 pub const MIN_SECRET_BYTES: usize = 12;
 
-/// The longest secret that is taken, in bytes.
+/// The longest secret accepted, in bytes.
 pub const MAX_SECRET_BYTES: usize = 255;
 
-/// A secret. It does not print itself, and is wiped from memory when it is dropped.
+/// A secret. It is never printed, and is wiped from memory when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
@@ -80,7 +80,7 @@ impl Account {
     }
 }
 
-/// Why accounts cannot be used. None of these says a secret.
+/// Why accounts are invalid. No variant contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AccountError {
     /// A secret of the wrong length.
@@ -91,7 +91,7 @@ pub enum AccountError {
         /// What it has.
         bytes: usize,
     },
-    /// A name that cannot be sent.
+    /// An invalid name.
     #[error("a CHAP name has 1 to 255 bytes and no control characters")]
     Name,
     /// Two secrets for one name.
@@ -100,12 +100,12 @@ pub enum AccountError {
         /// The name.
         name: String,
     },
-    /// One secret for both directions.
+    /// The same secret for both directions.
     #[error(
         "the initiator and the target have the same CHAP secret, which allows reflection attacks; give each its own (RFC 7143 §9.2.1)"
     )]
     SameSecret,
-    /// Nobody to let in.
+    /// No initiator account.
     #[error("no CHAP account for initiators; a target that requires CHAP needs at least one")]
     Nobody,
     /// No hash function.
@@ -120,7 +120,7 @@ pub enum AccountError {
 }
 
 impl AccountError {
-    /// Whose fault it is.
+    /// Which side is at fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         Fault::CallerMisused

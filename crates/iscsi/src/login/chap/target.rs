@@ -11,7 +11,7 @@ use super::{
 use crate::keys::KeyName;
 use crate::text::push_pair;
 
-/// Whom a target lets in, and how it proves itself.
+/// A target's CHAP accounts: those of its initiators, and its own for mutual authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetAccounts {
     initiators: BTreeMap<String, Secret>,
