@@ -63,6 +63,7 @@ impl DataInStream {
         self.status.is_some() && segment.end_bytes() == self.total_bytes
     }
 
+    #[inline]
     fn header(&self, segment: &Segment, link: &Link, window: AnnouncedWindow) -> Bhs {
         let end_bytes = segment.end_bytes();
         let status = self.status.filter(|_| self.has_status(segment));
@@ -86,6 +87,7 @@ impl DataInStream {
     }
 
     /// Queues the PDU of `segment`, whose data stands in the transmitter's data space.
+    #[inline]
     pub(super) fn push_filled(
         &self,
         segment: &Segment,

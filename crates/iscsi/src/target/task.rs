@@ -128,6 +128,14 @@ impl Task {
             .segment(progress.data_sn, progress.sent_bytes, end_bytes)
     }
 
+    /// Notes that its store has been asked; says whether that was for the first time.
+    pub(super) fn enter_store(&mut self) -> bool {
+        match &mut self.stage {
+            Stage::AtStore(progress) => !std::mem::replace(&mut progress.store_entered, true),
+            _ => false,
+        }
+    }
+
     /// Bytes granted to it out of the session's bound on solicited data.
     pub(super) fn granted_bytes(&self) -> u32 {
         match &self.stage {

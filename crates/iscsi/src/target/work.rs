@@ -93,9 +93,10 @@ impl Session {
             }
             let tag = link.ready.pop_front()?;
             // A task that was aborted while it waited is passed over.
-            let Some(task) = self.core.tasks.get_mut(tag) else {
+            let Some(mut entry) = self.core.tasks.entry(tag) else {
                 continue;
             };
+            let task = &mut *entry.task;
             let Stage::Ready(progress) = &mut task.stage else {
                 continue;
             };
@@ -142,7 +143,7 @@ impl Session {
                     }
                     let offset_bytes = offset_bytes + u64::from(progress.sent_bytes);
                     let len_bytes = piece as usize;
-                    self.core.tasks.ask_store(tag, progress, ticket, len_bytes);
+                    entry.ask_store(progress, ticket, len_bytes);
                     if piece == 0 {
                         // Only the status is left to send.
                         self.core.store_asked(tag, now, trace);
@@ -187,7 +188,7 @@ impl Session {
                     }
                 }
             };
-            self.core.tasks.ask_store(tag, progress, ticket, 0);
+            entry.ask_store(progress, ticket, 0);
             return Some(work);
         }
     }
@@ -378,9 +379,14 @@ impl Core {
         trace: &mut Recorder,
     ) {
         let collapses = self.collapses();
-        let Some(task) = self.tasks.get(tag) else {
+        let Some(mut entry) = self.tasks.entry(tag) else {
             return;
         };
+        let task = &mut *entry.task;
+        if task.enter_store() {
+            let (id, layer) = (task.connection(), Layer::Store);
+            trace.crossing(asked, self.id, id, tag, layer, Direction::Enter);
+        }
         let Stage::AtStore(progress) = &task.stage else {
             return;
         };
@@ -392,8 +398,7 @@ impl Core {
         let frees_slot = stream.has_status(&segment) && task.holds_slot;
         let window = self.order.announced_after(frees_slot);
         stream.push_filled(&segment, link, window, answered, trace);
-        self.store_asked(tag, asked, trace);
-        if self.tasks.read_sent(tag, segment.len_bytes) {
+        if entry.read_sent(segment.len_bytes) {
             self.piece_done(link, tag, answered, trace);
         }
     }
@@ -406,11 +411,13 @@ impl Core {
         now: Instant,
         trace: &mut Recorder,
     ) {
-        self.leave_store(tag);
         let collapses = self.collapses();
         let Some(task) = self.tasks.get_mut(tag) else {
             return;
         };
+        if let Some(ticket) = task.ticket.take() {
+            self.nexus.leave(ticket);
+        }
         let Stage::AtStore(progress) = &mut task.stage else {
             return;
         };
@@ -445,8 +452,7 @@ impl Core {
     /// Records that the store was asked, once per task.
     fn store_asked(&mut self, tag: TaskTag, asked: Instant, trace: &mut Recorder) {
         if let Some(task) = self.tasks.get_mut(tag)
-            && let Stage::AtStore(progress) = &mut task.stage
-            && !std::mem::replace(&mut progress.store_entered, true)
+            && task.enter_store()
         {
             let (id, layer) = (task.connection(), Layer::Store);
             trace.crossing(asked, self.id, id, tag, layer, Direction::Enter);

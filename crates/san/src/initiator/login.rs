@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn the_nearest_target_is_named() {
         let offered = ["iqn.a:disk1", "iqn.a:tape"].map(str::to_owned);
-        assert!(nearest("iqn.a:dsik1", &offered).ends_with("of its 2 is iqn.a:disk1"));
+        assert!(nearest("iqn.a:dsik1", &offered).ends_with("of its 2 targets is iqn.a:disk1"));
         assert!(nearest("x", &offered[..1]).ends_with("iqn.a:disk1"));
         assert!(nearest("x", &[]).contains("no target"));
     }

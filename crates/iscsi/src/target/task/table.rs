@@ -43,6 +43,7 @@ impl Tasks {
     /// Puts in a task that no store has been asked for.
     pub(in crate::target) fn insert(&mut self, task: Task) {
         debug_assert_eq!(task.at_store_bytes, 0);
+        self.owed_at(task.place, |bytes| bytes);
         self.by_tag.insert(task.tag, task);
     }
 
@@ -59,37 +60,12 @@ impl Tasks {
         self.at_store_bytes.get(place).copied().unwrap_or_default()
     }
 
-    /// A store is asked to work on a task, and for so many bytes of a read.
-    pub(in crate::target) fn ask_store(
-        &mut self,
-        tag: TaskTag,
-        progress: Progress,
-        ticket: Ticket,
-        read_bytes: usize,
-    ) {
-        if let Some(task) = self.by_tag.get_mut(&tag) {
-            task.stage = Stage::AtStore(progress);
-            task.ticket = Some(ticket);
-            task.at_store_bytes = read_bytes;
-            let place = task.place;
-            self.owed_at(place, |bytes| bytes + read_bytes);
-        }
-    }
-
-    /// The next `bytes` of a read have been queued for sending; says whether the store has given all
-    /// that it was asked for.
-    pub(in crate::target) fn read_sent(&mut self, tag: TaskTag, bytes: u32) -> bool {
-        let Some(task) = self.by_tag.get_mut(&tag) else {
-            return false;
-        };
-        if let Stage::AtStore(progress) = &mut task.stage {
-            progress.sent_bytes += bytes;
-            progress.data_sn += 1;
-        }
-        task.at_store_bytes -= bytes as usize;
-        let (place, is_whole) = (task.place, task.at_store_bytes == 0);
-        self.owed_at(place, |owed_bytes| owed_bytes - bytes as usize);
-        is_whole
+    /// A task together with what stores owe to its connection, to change both.
+    #[inline]
+    pub(in crate::target) fn entry(&mut self, tag: TaskTag) -> Option<Entry<'_>> {
+        let task = self.by_tag.get_mut(&tag)?;
+        let owed_bytes = &mut self.at_store_bytes[task.place];
+        Some(Entry { task, owed_bytes })
     }
 
     /// The store's answer is of no use: the task is where it was before the store was asked.
@@ -119,6 +95,42 @@ impl Tasks {
             self.at_store_bytes.resize(place + 1, 0);
         }
         self.at_store_bytes[place] = change(self.at_store_bytes[place]);
+    }
+}
+
+/// A task, and the bytes that stores owe to its connection.
+#[derive(Debug)]
+pub(in crate::target) struct Entry<'a> {
+    pub(in crate::target) task: &'a mut Task,
+    owed_bytes: &'a mut usize,
+}
+
+impl Entry<'_> {
+    /// A store is asked to work on the task, and for so many bytes of a read.
+    #[inline]
+    pub(in crate::target) fn ask_store(
+        &mut self,
+        progress: Progress,
+        ticket: Ticket,
+        read_bytes: usize,
+    ) {
+        self.task.stage = Stage::AtStore(progress);
+        self.task.ticket = Some(ticket);
+        self.task.at_store_bytes = read_bytes;
+        *self.owed_bytes += read_bytes;
+    }
+
+    /// The next `bytes` of a read have been queued for sending; says whether the store has given all
+    /// that it was asked for.
+    #[inline]
+    pub(in crate::target) fn read_sent(&mut self, bytes: u32) -> bool {
+        if let Stage::AtStore(progress) = &mut self.task.stage {
+            progress.sent_bytes += bytes;
+            progress.data_sn += 1;
+        }
+        self.task.at_store_bytes -= bytes as usize;
+        *self.owed_bytes -= bytes as usize;
+        self.task.at_store_bytes == 0
     }
 }
 

@@ -96,7 +96,7 @@ fn errors_name_what_is_wrong_and_what_would_be_right() {
         ("memory:1GiB,", "unknown option ``"),
         ("memory:1GiB,block=1024", "write 512 or 4096"),
         ("memory:1GiB,block", "write 512 or 4096"),
-        ("memory:1GiB,servers=2", "works with service-time= only"),
+        ("memory:1GiB,servers=2", "requires service-time="),
         ("memory:1GiB,service-time=2", "has no unit"),
         ("memory:1GiB,service-time=0ms", "above zero"),
         ("memory:1GiB,service-time=1ms,servers=0", "1 to 65536"),
