@@ -13,9 +13,6 @@
 //! Each thread has an event loop (`reactor`) over epoll's edges, owns its flows, and shares no lock
 //! with others on the way of a byte. The first one accepts for all, and gives each flow to the thread
 //! that has the fewest.
-//!
-//! [`stream`] is a meter: streams whose throughput and latency are measured through whatever is on
-//! their way.
 
 mod backlog;
 mod complaints;
@@ -47,7 +44,6 @@ mod side;
 mod snapshot;
 mod socket;
 mod standing;
-pub mod stream;
 mod survey;
 mod table;
 mod window;

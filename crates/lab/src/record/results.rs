@@ -11,7 +11,7 @@ use wansan_insight::cwnd::CwndUse;
 use wansan_insight::finding::Finding;
 use wansan_insight::gain::Gain;
 use wansan_insight::stall::StallUse;
-use wansan_relay::stream::jain;
+use wansan_stream::jain;
 use wansan_trace::Layer;
 
 use crate::netem::NetemResult;

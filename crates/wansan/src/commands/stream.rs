@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use wansan_relay::stream::{
+use wansan_stream::{
     Latency, Limit, MARK_EVERY_BYTES, ReceiveConfig, ReceiveCounts, Receiver, SendConfig, Sender,
     StreamReport,
 };

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use wansan_iscsi::text::send_targets::is_iscsi_name;
-use wansan_relay::stream::MARK_EVERY_BYTES;
 use wansan_relay::{Law, ListenerConfig};
 use wansan_san::store::{Backing, LunSpec};
+use wansan_stream::MARK_EVERY_BYTES;
 use wansan_tcp::buffers::Buffer;
 use wansan_trace::units::{format_bytes, format_duration};
 

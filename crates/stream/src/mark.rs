@@ -11,7 +11,7 @@
 
 use wansan_trace::Instant;
 
-use super::MARK_EVERY_BYTES;
+use crate::MARK_EVERY_BYTES;
 
 const HELLO: [u8; 8] = *b"WSNSTRM1";
 const WELCOME: [u8; 8] = *b"WSNWELC1";

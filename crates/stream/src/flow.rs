@@ -14,11 +14,11 @@ use wansan_trace::congestion::SlowStarts;
 use wansan_trace::event::Tcp;
 use wansan_trace::{ConnectionId, Instant, NameId, SessionId, clock};
 
-use super::error::StreamError;
-use super::mark::{Answers, Clock, Echo, MARK_BYTES, Nonsense, Outgoing, hello};
-use super::report::{FlowReport, Latencies};
-use super::send::SendConfig;
-use super::socket;
+use crate::error::StreamError;
+use crate::mark::{Answers, Clock, Echo, MARK_BYTES, Nonsense, Outgoing, hello};
+use crate::report::{FlowReport, Latencies};
+use crate::send::SendConfig;
+use crate::socket;
 
 /// What is offered to a socket at once.
 const PIECE_BYTES: usize = 64 << 10;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use wansan_tcp::buffers::BufferError;
 use wansan_tcp::congestion::CongestionError;
 
-use super::mark::Nonsense;
+use crate::mark::Nonsense;
 
 /// A meter could not begin, or not go on.
 #[derive(Debug, thiserror::Error)]

@@ -7,10 +7,10 @@ use wansan_tcp::poller::Poller;
 use wansan_trace::event::Role;
 use wansan_trace::{Instant, Recorder, clock};
 
-use super::error::StreamError;
-use super::flow::{Flow, filling};
-use super::report::{Latencies, StreamReport, jain};
-use super::socket;
+use crate::error::StreamError;
+use crate::flow::{Flow, filling};
+use crate::report::{Latencies, StreamReport, jain};
+use crate::socket;
 
 /// How long the receiver may take to read the rest when the time is over.
 const END_PATIENCE: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ pub struct SendConfig {
     pub to: String,
     /// Streams at once, 1 at least.
     pub flows: usize,
-    /// Distance of marks in each stream, in bytes, within [`super::MARK_EVERY_BYTES`].
+    /// Distance of marks in each stream, in bytes, within [`crate::MARK_EVERY_BYTES`].
     pub mark_every_bytes: u32,
     /// When it ends.
     pub limit: Limit,

@@ -19,9 +19,9 @@ use wansan_tcp::delays;
 use wansan_tcp::poller::{Poller, Ready};
 use wansan_trace::{Instant, clock};
 
-use super::error::StreamError;
-use super::mark::{Clock, Incoming, Nonsense};
-use super::socket;
+use crate::error::StreamError;
+use crate::mark::{Clock, Incoming, Nonsense};
+use crate::socket;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;

@@ -7,10 +7,10 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use wansan_relay::stream::{
+use wansan_relay::{ListenerConfig, Relay, RelayConfig};
+use wansan_stream::{
     Limit, ReceiveConfig, Receiver, SendConfig, Sender, StreamError, StreamReport,
 };
-use wansan_relay::{ListenerConfig, Relay, RelayConfig};
 use wansan_trace::{Kinds, Recorder};
 
 fn receiver(max_flows: usize) -> Receiver {
