@@ -60,9 +60,9 @@ pub struct WatchConfig {
     pub event_bytes: Option<u32>,
 }
 
-/// How changes are seen.
+/// How changes are observed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
+pub enum Method {
     /// The kernel tells every event and every change of a window; samples tell the rest.
     Traced,
     /// The kernel is asked at each interval, and events are told from what samples differ in.
@@ -156,7 +156,7 @@ pub enum WatchError {
 /// A running watch.
 #[derive(Debug)]
 pub struct Watch {
-    way: Way,
+    method: Method,
     batches: Receiver<Result<Batch, Ending>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -188,8 +188,8 @@ impl Watch {
             // Namespaces are entered by threads, so this one opens everything itself.
             .spawn(move || match Sampler::open(config) {
                 Ok(mut sampler) => {
-                    let way = sampler.way();
-                    if ready.send(Ok(way)).is_ok() {
+                    let method = sampler.method();
+                    if ready.send(Ok(method)).is_ok() {
                         give_until_told(&mut sampler, &give, &told);
                     }
                 }
@@ -199,21 +199,21 @@ impl Watch {
                 }
             })
             .map_err(WatchError::Thread)?;
-        let way = began.recv().map_err(|_| {
+        let method = began.recv().map_err(|_| {
             WatchError::Thread(io::Error::other("it ended before it had begun to watch"))
         })??;
         Ok(Watch {
-            way,
+            method,
             batches,
             stop,
             thread: Some(thread),
         })
     }
 
-    /// How changes are seen.
+    /// How changes are observed.
     #[must_use]
-    pub fn way(&self) -> &Way {
-        &self.way
+    pub fn method(&self) -> &Method {
+        &self.method
     }
 
     /// The next batch, waiting for it as long as `patience`.

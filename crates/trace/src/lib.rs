@@ -13,6 +13,7 @@
 //! - [`passage`]: layers that a task crossed at one moment, as the recorder keeps them;
 //! - [`recorder`]: the bounded, never-blocking store of records of one thread;
 //! - [`file`]: the Parquet files of a run folder;
+//! - [`terminal`]: text made safe to print on a terminal;
 //! - [`typescript`]: the records as types of the pages;
 //! - [`units`]: quantities as people write them (`16ms`, `1Gbit/s`, `512KiB`).
 //!
@@ -31,6 +32,7 @@ pub mod page;
 pub mod passage;
 mod record;
 pub mod recorder;
+pub mod terminal;
 pub mod time;
 pub mod typescript;
 pub mod units;

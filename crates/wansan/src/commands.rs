@@ -6,12 +6,10 @@ mod chap;
 mod connections;
 pub(crate) mod explain;
 mod grid;
-mod http;
 mod initiator;
 pub(crate) mod initiator_check;
 pub(crate) mod lab;
 mod measuring;
-mod metrics;
 pub(crate) mod model;
 pub(crate) mod path;
 mod quantity;
@@ -24,7 +22,6 @@ mod settings_file;
 pub(crate) mod stream;
 pub(crate) mod target;
 mod target_file;
-mod terminal;
 pub(crate) mod watch;
 pub(crate) mod wireguard;
 
@@ -36,7 +33,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use wansan_san::url::without_user;
 
-use terminal::{Escaping, escaped, escaped_json};
+use wansan_trace::terminal::{Escaping, escaped, escaped_json};
 
 /// Exit status of a program that was interrupted, as shells count it: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;

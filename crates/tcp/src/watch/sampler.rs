@@ -13,7 +13,7 @@ use super::events::Events;
 use super::process::ProcessError;
 use super::traced::Traced;
 use super::tracker::Tracker;
-use super::{Batch, Ending, Namespace, Unseen, WatchConfig, WatchError, Way};
+use super::{Batch, Ending, Method, Namespace, Unseen, WatchConfig, WatchError};
 use crate::diag::{Diag, Sighting};
 
 /// New connections are looked for this often, or at each interval when that is longer: it makes the
@@ -75,10 +75,10 @@ impl Sampler {
         })
     }
 
-    pub(super) fn way(&self) -> Way {
+    pub(super) fn method(&self) -> Method {
         match &self.events {
-            Ok(_) => Way::Traced,
-            Err(reason) => Way::Sampled {
+            Ok(_) => Method::Traced,
+            Err(reason) => Method::Sampled {
                 reason: reason.clone(),
             },
         }

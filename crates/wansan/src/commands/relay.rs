@@ -1,7 +1,7 @@
 //! `wansan relay`: splits TCP connections.
 
-mod counters;
 mod file;
+mod metrics;
 mod sides;
 
 use std::io::{self, Write};
@@ -367,7 +367,7 @@ pub(crate) fn run(args: &RelayArgs) -> Result<ExitCode> {
     let started = Relay::start(&config);
     let mut relay = started.map_err(|error| args.locate(&config.listeners, error))?;
     let metrics = match args.metrics {
-        Some(listen) => Some(counters::serve(listen, relay.observer())?),
+        Some(listen) => Some(metrics::serve(listen, relay.observer())?),
         None => None,
     };
     let mut standing = Standing::default();

@@ -1,5 +1,7 @@
 //! `wansan target`: serves disks.
 
+mod metrics;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,7 +22,7 @@ use super::sending::SendingArgs;
 use super::service;
 use super::session::SessionArgs;
 use super::target_file::{self, TargetFile};
-use super::{metrics, one_line, print_json, print_text, remark};
+use super::{one_line, print_json, print_text, remark};
 
 /// Commands of one session in hand at once, unless told otherwise.
 pub(super) const DEFAULT_COMMAND_WINDOW: u32 = 1024;

@@ -1,18 +1,13 @@
 //! `wansan watch`: TCP connections of this computer, as they are now.
 
-mod board;
-mod counters;
-mod line;
-mod page;
 mod relay;
-mod screen;
 mod sink;
 
 use std::io::IsTerminal;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -20,13 +15,14 @@ use clap::{ArgGroup, Args};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use wansan_tcp::expression::{Expression, ExpressionError};
 use wansan_tcp::watch::{
-    EVENT_BYTES, Ending, LEAST_INTERVAL, Namespace, Next, Process, Watch, WatchConfig, Way,
+    EVENT_BYTES, Ending, LEAST_INTERVAL, Namespace, Process, Watch, WatchConfig,
 };
 use wansan_trace::units;
+use wansan_watch::{Metrics, Page, Screen, Sink, describe_method};
 
 use super::record::RecordPlace;
 use super::remark;
-use sink::Sink;
+use sink::{Printed, Recorded, Remarks};
 
 /// Arguments of `wansan watch`.
 #[derive(Debug, Args)]
@@ -147,34 +143,42 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
     let watch = Watch::start(config)?;
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     if args.json {
-        sinks.push(Box::new(line::Lines::default()));
+        sinks.push(Box::new(Printed::default()));
     }
     if let Some(listen) = args.web {
-        sinks.push(Box::new(page::Page::serve(listen)?));
+        let page = Page::serve(listen)?;
+        let address = page.address();
+        remark(&format!("live page at http://{address}/"));
+        if !address.ip().is_loopback() {
+            remark("wansan watch: anybody who reaches that address sees the page");
+        }
+        sinks.push(Box::new(page));
     }
     if let Some(listen) = args.prometheus {
-        sinks.push(Box::new(counters::Counters::serve(listen)?));
+        let metrics = Metrics::serve(listen)?;
+        remark(&format!("metrics at http://{}/metrics", metrics.address()));
+        sinks.push(Box::new(metrics));
     }
     if records {
         let memory = args.record.budget_bytes();
-        sinks.push(Box::new(sink::Recorded::new(recording, memory)));
+        sinks.push(Box::new(Recorded::new(recording, memory)));
     }
     if on_screen {
-        sinks.push(Box::new(screen::Screen::open()?));
+        sinks.push(Box::new(Screen::open()?));
     } else if !args.json {
-        remark(&way_in_words(watch.way(), interval));
+        remark(&describe_method(watch.method(), interval));
     }
     for sink in &mut sinks {
-        sink.began(watch.way(), interval)?;
+        sink.began(watch.method(), interval)?;
     }
     if !on_screen {
-        sinks.push(Box::new(sink::Remarks));
+        sinks.push(Box::new(Remarks));
     }
-    let over = watch_until(&watch, &stop, &mut sinks)?;
+    let ending = wansan_watch::run(&watch, &stop, &mut sinks)?;
     for mut sink in sinks {
-        sink.ended(over.as_ref())?;
+        sink.ended(ending.as_ref())?;
     }
-    match over {
+    match ending {
         None => Ok(ExitCode::SUCCESS),
         Some(ending @ (Ending::ProcessEnded { .. } | Ending::NamespaceGone { .. })) => {
             remark(&format!("wansan watch: {ending}"));
@@ -192,59 +196,4 @@ fn until_told() -> Result<Arc<AtomicBool>> {
             .context("cannot wait for signals")?;
     }
     Ok(stop)
-}
-
-/// Hands on what is seen until told to stop; gives why the watch ended by itself, if it did.
-fn watch_until(
-    watch: &Watch,
-    stop: &AtomicBool,
-    sinks: &mut [Box<dyn Sink>],
-) -> Result<Option<Ending>> {
-    /// Nobody who ends the program waits longer.
-    const PATIENCE: Duration = Duration::from_millis(50);
-    while !stop.load(Ordering::Relaxed) {
-        let batch = match watch.next(PATIENCE) {
-            Next::Batch(batch) => Some(batch),
-            Next::Nothing => None,
-            Next::Over(ending) => return Ok(Some(ending)),
-        };
-        let mut wanted = true;
-        for sink in &mut *sinks {
-            if let Some(batch) = &batch {
-                wanted &= sink.batch(batch)?;
-            }
-            wanted &= sink.idle()?;
-        }
-        if !wanted {
-            return Ok(None);
-        }
-    }
-    // A sink that was slow has not had all yet.
-    for batch in watch.rest() {
-        for sink in &mut *sinks {
-            sink.batch(&batch)?;
-        }
-    }
-    Ok(None)
-}
-
-/// What has become of a network device, in a line.
-fn device_gone_in_words(device: &str) -> String {
-    format!(
-        "device {device} has gone: traffic over it stalls until there is another route; the watch \
-         continues"
-    )
-}
-
-/// How changes are seen, in a line.
-fn way_in_words(way: &Way, interval: Duration) -> String {
-    let every = units::format_duration(interval);
-    match way {
-        Way::Traced => {
-            format!("wansan watch: every change is traced (eBPF), the rest sampled every {every}")
-        }
-        Way::Sampled { reason } => {
-            format!("wansan watch: sampled every {every}, events inferred from samples: {reason}")
-        }
-    }
 }

@@ -10,7 +10,7 @@ use wansan_lab::emulator::{Config, Direction, Emulator, Port, Route};
 use wansan_lab::world::{TcpSettings, Topology, World};
 use wansan_path::{Capacity, Change, Effects, Limit};
 use wansan_tcp::expression::Expression;
-use wansan_tcp::watch::{Batch, EVENT_BYTES, Next, Unseen, Watch, WatchConfig, Way};
+use wansan_tcp::watch::{Batch, EVENT_BYTES, Method, Next, Unseen, Watch, WatchConfig};
 use wansan_trace::event::{Tcp, TcpEvent};
 use wansan_trace::{Kinds, Recorder, clock};
 
@@ -59,8 +59,8 @@ impl Sight {
     /// A watch in the calling thread's network namespace.
     pub(crate) fn watch(self, wish: WatchConfig) -> Result<Watch, String> {
         let watch = Watch::start(wish).map_err(|error| error.to_string())?;
-        match (self, watch.way()) {
-            (Sight::Traced, Way::Traced) | (Sight::Sampled, Way::Sampled { .. }) => Ok(watch),
+        match (self, watch.method()) {
+            (Sight::Traced, Method::Traced) | (Sight::Sampled, Method::Sampled { .. }) => Ok(watch),
             (_, way) => Err(format!("it watches otherwise: {way:?}")),
         }
     }

@@ -1,43 +1,54 @@
-//! Where goes what is seen.
+//! Sinks of the watch that write to standard output, to standard error and to a run folder.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use anyhow::Result;
-use wansan_tcp::watch::{Batch, Ending, Way};
+use wansan_tcp::watch::{Batch, Ending, Method};
 use wansan_trace::event::{Tcp, TcpEvent};
 use wansan_trace::{Kinds, NameId, Recorder};
 
-use super::device_gone_in_words;
-use crate::commands::record::Recording;
-use crate::commands::remark;
+use wansan_watch::{Lines, Sink, SinkError, describe_device_gone};
 
-/// Something that shows or keeps what is seen. It is called in this order: once
-/// [`began`](Sink::began), each batch, once [`ended`](Sink::ended).
-pub(super) trait Sink {
-    /// The watch has begun.
-    fn began(&mut self, _way: &Way, _interval: Duration) -> Result<()> {
-        Ok(())
+use crate::commands::record::Recording;
+use crate::commands::{is_read, print_json, remark, try_print_json};
+
+/// Prints lines of JSON on standard output.
+#[derive(Default)]
+pub(super) struct Printed {
+    lines: Lines,
+}
+
+impl Sink for Printed {
+    fn began(&mut self, method: &Method, interval: Duration) -> Result<(), SinkError> {
+        print_json(&self.lines.begin(method, interval)?).map_err(other)
     }
-    /// Something was seen; `false` when nobody wants to see more.
-    fn batch(&mut self, batch: &Batch) -> Result<bool>;
-    /// Some time has passed, at most a twentieth of a second; `false` as above.
-    fn idle(&mut self) -> Result<bool> {
-        Ok(true)
+
+    fn batch(&mut self, batch: &Batch) -> Result<bool, SinkError> {
+        let text = self.lines.batch(batch)?;
+        Ok(text.is_empty() || try_print_json(&text).map_err(other)?)
     }
-    /// The watch has ended, by itself when there is a reason.
-    fn ended(&mut self, _over: Option<&Ending>) -> Result<()> {
-        Ok(())
+
+    /// As long as nothing happens, nothing is written that would find out.
+    fn idle(&mut self) -> Result<bool, SinkError> {
+        Ok(is_read())
+    }
+
+    fn ended(&mut self, ending: Option<&Ending>) -> Result<(), SinkError> {
+        print_json(&self.lines.end(ending)?).map_err(other)
     }
 }
 
-/// Tells on standard error what has nothing to do with a single connection.
+fn other(error: anyhow::Error) -> SinkError {
+    SinkError::Other(error.into())
+}
+
+/// Reports on standard error what concerns no single connection.
 pub(super) struct Remarks;
 
 impl Sink for Remarks {
-    fn batch(&mut self, batch: &Batch) -> Result<bool> {
+    fn batch(&mut self, batch: &Batch) -> Result<bool, SinkError> {
         for device in &batch.devices_gone {
-            remark(&format!("wansan watch: {}", device_gone_in_words(device)));
+            remark(&format!("wansan watch: {}", describe_device_gone(device)));
         }
         Ok(true)
     }
@@ -71,7 +82,7 @@ impl Recorded {
 }
 
 impl Sink for Recorded {
-    fn batch(&mut self, batch: &Batch) -> Result<bool> {
+    fn batch(&mut self, batch: &Batch) -> Result<bool, SinkError> {
         for begun in &batch.begun {
             let connection = &begun.connection;
             if self.named < MOST_NAMES {
@@ -92,10 +103,10 @@ impl Sink for Recorded {
         Ok(true)
     }
 
-    fn ended(&mut self, _over: Option<&Ending>) -> Result<()> {
+    fn ended(&mut self, _ending: Option<&Ending>) -> Result<(), SinkError> {
         let recorder = std::mem::replace(&mut self.recorder, Recorder::off());
         let dropped = recorder.dropped();
-        self.recording.write(&[recorder])?;
+        self.recording.write(&[recorder]).map_err(other)?;
         if dropped > 0 {
             remark(&format!(
                 "wansan watch: {dropped} records dropped: raise --record-memory"

@@ -1,7 +1,7 @@
-//! What is seen, on a live page in browsers.
+//! The watch as a live page in browsers.
 //!
 //! A browser loads the page from `/` and then reads `/events`, a stream of server-sent events: the
-//! lines of [`super::line`] but for samples, and ten times a second a frame with the present state
+//! lines of [`crate::json`] but for samples, and ten times a second a frame with the present state
 //! of all connections. One that reads too slowly is left behind and loads anew.
 
 use std::collections::BTreeMap;
@@ -11,16 +11,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use serde::Serialize;
-use wansan_tcp::watch::{Batch, Ending, Unseen, Way};
+use wansan_metrics::http::{self, Response, ServeError};
+use wansan_tcp::watch::{Batch, Ending, Method, Unseen};
 use wansan_trace::event::{Tcp, TcpEvent};
 
-use super::board::{Board, Entry};
-use super::line::Line;
-use super::sink::Sink;
-use crate::commands::http::{self, Found};
-use crate::commands::remark;
+use crate::board::{Board, Entry};
+use crate::json::Line;
+use crate::sink::{Sink, SinkError};
 
 /// The page, with its script and style.
 const HTML: &str = include_str!(env!("WANSAN_LIVE_PAGE"));
@@ -76,7 +74,7 @@ struct Frame<'b> {
 }
 
 /// Serves the page.
-pub(super) struct Page {
+pub struct Page {
     board: Board,
     unseen: Unseen,
     audience: Arc<Mutex<Audience>>,
@@ -85,23 +83,23 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Begins to listen.
+    /// Listens at `listen`.
     ///
     /// # Errors
     /// When it cannot.
-    pub(super) fn serve(listen: SocketAddr) -> Result<Page> {
+    pub fn serve(listen: SocketAddr) -> Result<Page, ServeError> {
         let audience = Arc::new(Mutex::new(Audience::default()));
         let shared = Arc::clone(&audience);
         let address = http::serve(listen, "the live page", move |path| match path {
-            "/" => Found::Text {
-                kind: "text/html; charset=utf-8",
+            "/" => Response::Body {
+                media_type: "text/html; charset=utf-8",
                 body: HTML.to_owned(),
             },
             "/events" => {
                 let shared = Arc::clone(&shared);
-                Found::Stream(Box::new(move |stream| admit(&shared, stream)))
+                Response::Stream(Box::new(move |stream| admit(&shared, stream)))
             }
-            _ => Found::Nothing("the page is at /"),
+            _ => Response::NotFound("the page is at /"),
         })?;
         Ok(Page {
             board: Board::default(),
@@ -110,6 +108,12 @@ impl Page {
             address,
             framed: Instant::now(),
         })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 }
 
@@ -172,17 +176,12 @@ impl Audience {
 }
 
 impl Sink for Page {
-    fn began(&mut self, way: &Way, interval: Duration) -> Result<()> {
-        locked(&self.audience).watch = message(&Line::watch(way, interval))?;
-        let address = self.address;
-        remark(&format!("live page at http://{address}/"));
-        if !address.ip().is_loopback() {
-            remark("wansan watch: anybody who reaches that address sees the page");
-        }
+    fn began(&mut self, method: &Method, interval: Duration) -> Result<(), SinkError> {
+        locked(&self.audience).watch = message(&Line::watch(method, interval))?;
         Ok(())
     }
 
-    fn batch(&mut self, batch: &Batch) -> Result<bool> {
+    fn batch(&mut self, batch: &Batch) -> Result<bool, SinkError> {
         let mut audience = locked(&self.audience);
         let mut text = String::new();
         let mut failed = None;
@@ -216,7 +215,7 @@ impl Sink for Page {
         Ok(true)
     }
 
-    fn idle(&mut self) -> Result<bool> {
+    fn idle(&mut self) -> Result<bool, SinkError> {
         if self.framed.elapsed() < FRAME {
             return Ok(true);
         }
@@ -233,9 +232,8 @@ impl Sink for Page {
         Ok(true)
     }
 
-    fn ended(&mut self, over: Option<&Ending>) -> Result<()> {
-        let why = over.map_or_else(|| "told to end".to_owned(), ToString::to_string);
-        locked(&self.audience).send(message(&Line::Over { why })?);
+    fn ended(&mut self, ending: Option<&Ending>) -> Result<(), SinkError> {
+        locked(&self.audience).send(message(&Line::over(ending))?);
         Ok(())
     }
 }

@@ -1,22 +1,19 @@
-//! What is seen as lines of JSON; docs/reference/watch.md says what they hold.
+//! The watch as lines of JSON (`docs/reference/watch.md`).
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Result;
 use serde::Serialize;
-use wansan_tcp::watch::{Batch, Ending, Unseen, Way};
+use wansan_tcp::watch::{Batch, Ending, Method, Unseen};
 use wansan_trace::event::{Tcp, TcpEvent};
 use wansan_trace::time::duration_ns;
 
-use super::board::{Board, Entry};
-use super::sink::Sink;
-use crate::commands::{is_read, print_json, try_print_json};
+use crate::board::{Board, Entry};
 
 /// One line.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(super) enum Line<'l> {
+pub(crate) enum Line<'l> {
     /// The first.
     Watch {
         way: &'static str,
@@ -67,7 +64,7 @@ pub(super) enum Line<'l> {
 
 /// Which connection.
 #[derive(Serialize)]
-pub(super) struct Place<'l> {
+pub(crate) struct Place<'l> {
     connection: String,
     local: SocketAddr,
     remote: SocketAddr,
@@ -75,11 +72,11 @@ pub(super) struct Place<'l> {
 }
 
 impl<'l> Line<'l> {
-    /// How the watch goes about it.
-    pub(super) fn watch(way: &'l Way, interval: Duration) -> Line<'l> {
-        let (way, why) = match way {
-            Way::Traced => ("traced", "the kernel tells every change by itself (eBPF)"),
-            Way::Sampled { reason } => ("sampled", reason.as_str()),
+    /// How connections are watched.
+    pub(crate) fn watch(method: &'l Method, interval: Duration) -> Line<'l> {
+        let (way, why) = match method {
+            Method::Traced => ("traced", "the kernel tells every change by itself (eBPF)"),
+            Method::Sampled { reason } => ("sampled", reason.as_str()),
         };
         Line::Watch {
             way,
@@ -89,7 +86,7 @@ impl<'l> Line<'l> {
     }
 
     /// A record of a connection.
-    pub(super) fn record(tcp: &'l Tcp, entry: &'l Entry) -> Line<'l> {
+    pub(crate) fn record(tcp: &'l Tcp, entry: &'l Entry) -> Line<'l> {
         let connection = &entry.begun.connection;
         let place = Place {
             connection: format!("{:x}", connection.cookie),
@@ -112,14 +109,20 @@ impl<'l> Line<'l> {
     }
 
     /// The network devices that have gone.
-    pub(super) fn devices_gone(batch: &'l Batch) -> impl Iterator<Item = Line<'l>> {
+    pub(crate) fn devices_gone(batch: &'l Batch) -> impl Iterator<Item = Line<'l>> {
         let time_ns = batch.time.ns();
         let devices = batch.devices_gone.iter();
         devices.map(move |device| Line::DeviceGone { time_ns, device })
     }
 
+    /// The last line: why the watch ended.
+    pub(crate) fn over(ending: Option<&Ending>) -> Line<'static> {
+        let why = ending.map_or_else(|| "told to end".to_owned(), ToString::to_string);
+        Line::Over { why }
+    }
+
     /// What was not seen.
-    pub(super) fn unseen(time_ns: u64, unseen: &Unseen) -> Line<'static> {
+    pub(crate) fn unseen(time_ns: u64, unseen: &Unseen) -> Line<'static> {
         Line::Unseen {
             time_ns,
             connections: unseen.connections,
@@ -130,77 +133,73 @@ impl<'l> Line<'l> {
     }
 }
 
-/// Prints lines on standard output.
-#[derive(Default)]
-pub(super) struct Lines {
+/// The lines of a watch. Each method returns whole lines; the batch's end with a line feed each.
+#[derive(Debug, Default)]
+pub struct Lines {
     board: Board,
     unseen: Unseen,
 }
 
-impl Sink for Lines {
-    fn began(&mut self, way: &Way, interval: Duration) -> Result<()> {
-        print_json(&serde_json::to_string(&Line::watch(way, interval))?)
+impl Lines {
+    /// The first line.
+    ///
+    /// # Errors
+    /// None is known: all values have a form in JSON. So it is with the others.
+    pub fn begin(&self, method: &Method, interval: Duration) -> serde_json::Result<String> {
+        serde_json::to_string(&Line::watch(method, interval))
     }
 
-    fn batch(&mut self, batch: &Batch) -> Result<bool> {
-        let text = lines(&mut self.board, &mut self.unseen, batch)?;
-        Ok(text.is_empty() || try_print_json(&text)?)
-    }
-
-    /// As long as nothing happens, nothing is written that would tell.
-    fn idle(&mut self) -> Result<bool> {
-        Ok(is_read())
-    }
-
-    fn ended(&mut self, over: Option<&Ending>) -> Result<()> {
-        let why = over.map_or_else(|| "told to end".to_owned(), ToString::to_string);
-        print_json(&serde_json::to_string(&Line::Over { why })?)
-    }
-}
-
-/// All lines of a batch, each with its end.
-pub(super) fn lines(
-    board: &mut Board,
-    told: &mut Unseen,
-    batch: &Batch,
-) -> serde_json::Result<String> {
-    let mut text = String::new();
-    let mut add = |line: &Line<'_>| {
-        text.push_str(&serde_json::to_string(line)?);
-        text.push('\n');
-        Ok(())
-    };
-    let mut failed = None;
-    board.take(batch, |record, entry| {
-        if let Err(error) = add(&Line::record(record, entry)) {
-            failed = Some(error);
+    /// The lines of a batch; empty when nothing happened.
+    ///
+    /// # Errors
+    /// As [`Lines::begin`].
+    pub fn batch(&mut self, batch: &Batch) -> serde_json::Result<String> {
+        let mut text = String::new();
+        let mut add = |line: &Line<'_>| {
+            text.push_str(&serde_json::to_string(line)?);
+            text.push('\n');
+            Ok(())
+        };
+        let mut failed = None;
+        self.board.take(batch, |record, entry| {
+            if let Err(error) = add(&Line::record(record, entry)) {
+                failed = Some(error);
+            }
+        });
+        for line in Line::devices_gone(batch) {
+            add(&line)?;
         }
-    });
-    for line in Line::devices_gone(batch) {
-        add(&line)?;
+        if batch.unseen != self.unseen {
+            self.unseen = batch.unseen;
+            add(&Line::unseen(batch.time.ns(), &self.unseen))?;
+        }
+        failed.map_or(Ok(text), Err)
     }
-    if batch.unseen != *told {
-        *told = batch.unseen;
-        add(&Line::unseen(batch.time.ns(), told))?;
+
+    /// The last line.
+    ///
+    /// # Errors
+    /// As [`Lines::begin`].
+    pub fn end(&self, ending: Option<&Ending>) -> serde_json::Result<String> {
+        serde_json::to_string(&Line::over(ending))
     }
-    failed.map_or(Ok(text), Err)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::board::tests::{begin, records};
     use super::*;
+    use crate::board::tests::{begin, records};
 
-    fn read(batch: &Batch, board: &mut Board, told: &mut Unseen) -> Vec<serde_json::Value> {
-        let text = lines(board, told, batch).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-        lines.collect()
+    fn read(lines: &mut Lines, batch: &Batch) -> Vec<serde_json::Value> {
+        let text = lines.batch(batch).unwrap();
+        let values = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        values.collect()
     }
 
     #[test]
     fn a_line_for_each_record_and_one_when_something_went_unseen() {
-        let (mut board, mut told) = (Board::default(), Unseen::default());
-        let first = read(&begin(0xab), &mut board, &mut told);
+        let mut watch = Lines::default();
+        let first = read(&mut watch, &begin(0xab));
         let kinds: Vec<&str> = first.iter().map(|l| l["kind"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["begin", "sample"]);
         assert_eq!(first[0]["connection"], "ab");
@@ -211,7 +210,7 @@ mod tests {
         let mut next = records(2_000, 0xab, &[TcpEvent::CwrByEce, TcpEvent::Sample]);
         next.unseen.samples = 3;
         next.devices_gone = vec!["wan".to_owned()];
-        let lines = read(&next, &mut board, &mut told);
+        let lines = read(&mut watch, &next);
         assert_eq!(lines[0]["event"], "cwr_by_ece");
         assert_eq!(lines[0]["seen"], "sampled");
         assert_eq!(lines[1]["busy_share"], 0.5);
@@ -225,25 +224,27 @@ mod tests {
         );
         next.records.clear();
         next.devices_gone.clear();
-        assert!(read(&next, &mut board, &mut told).is_empty());
+        assert!(read(&mut watch, &next).is_empty());
     }
 
     #[test]
     fn the_document_says_what_every_line_holds() {
-        let document = include_str!("../../../../../docs/reference/watch.md");
+        let document = include_str!("../../../docs/reference/watch.md");
         let section = document
             .split("\n## ")
             .find(|s| s.starts_with("Lines of JSON"));
         let section = section.unwrap();
-        let told: Vec<&str> = section.split('`').skip(1).step_by(2).collect();
-        let (mut board, mut told_unseen) = (Board::default(), Unseen::default());
-        let mut lines = read(&begin(0xab), &mut board, &mut told_unseen);
+        let documented: Vec<&str> = section.split('`').skip(1).step_by(2).collect();
+        let mut watch = Lines::default();
+        let mut lines = read(&mut watch, &begin(0xab));
         let mut next = records(2_000, 0xab, &[TcpEvent::Undo, TcpEvent::End]);
         next.unseen.samples = 1;
         next.devices_gone = vec!["wan".to_owned()];
-        lines.extend(read(&next, &mut board, &mut told_unseen));
-        let over = Line::Over { why: String::new() };
-        for line in [Line::watch(&Way::Traced, Duration::ZERO), over] {
+        lines.extend(read(&mut watch, &next));
+        for line in [
+            Line::watch(&Method::Traced, Duration::ZERO),
+            Line::over(None),
+        ] {
             lines.push(serde_json::to_value(line).unwrap());
         }
         let mut kinds: Vec<&str> = lines.iter().map(|l| l["kind"].as_str().unwrap()).collect();
@@ -269,7 +270,7 @@ mod tests {
                 .chain([kind])
             {
                 assert!(
-                    told.contains(&word),
+                    documented.contains(&word),
                     "`{word}` of `{kind}` is not in the document"
                 );
             }

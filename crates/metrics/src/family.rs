@@ -10,13 +10,13 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
 /// Labels and their values.
-pub(in crate::commands) type Labels = Vec<(&'static str, String)>;
+pub type Labels = Vec<(&'static str, String)>;
 
 /// The name of a family, what it says, and how to read it from a `T`.
-pub(in crate::commands) type Row<T, V> = (&'static str, &'static str, fn(&T) -> V);
+pub type Row<T, V> = (&'static str, &'static str, fn(&T) -> V);
 
 /// The whole text of what is collected.
-pub(in crate::commands) fn openmetrics(collected: impl Collector) -> String {
+pub fn openmetrics(collected: impl Collector) -> String {
     let mut registry = Registry::with_prefix("wansan");
     registry.register_collector(Box::new(collected));
     let mut text = String::new();
@@ -26,7 +26,7 @@ pub(in crate::commands) fn openmetrics(collected: impl Collector) -> String {
 }
 
 /// A family of numbers that only grow.
-pub(in crate::commands) fn counters<V: EncodeCounterValue>(
+pub fn counters<V: EncodeCounterValue>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
@@ -47,7 +47,7 @@ pub(in crate::commands) fn counters<V: EncodeCounterValue>(
 }
 
 /// A family of numbers that come and go.
-pub(in crate::commands) fn gauges<V: EncodeGaugeValue>(
+pub fn gauges<V: EncodeGaugeValue>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,

@@ -8,11 +8,11 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table, TableState};
 use wansan_trace::event::TcpEvent;
+use wansan_trace::terminal::escaped;
 
 use super::history::{Histories, History, sign};
-use crate::commands::terminal::escaped;
-use crate::commands::watch::board::{Board, Entry};
-use crate::commands::watch::device_gone_in_words;
+use crate::board::{Board, Entry, Shares};
+use crate::words::describe_device_gone;
 
 /// What the rows are sorted by; the greatest first, unless asked otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -76,8 +76,8 @@ fn cuts(entry: &Entry) -> u64 {
 /// What the reader has chosen, and what stands around the table.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shown {
-    /// How changes are seen, in words.
-    pub(super) way: String,
+    /// How changes are observed, in words.
+    pub(super) method: String,
     pub(super) sort: Sort,
     pub(super) ascending: bool,
     /// The cookie of the connection that is shown over time.
@@ -142,12 +142,12 @@ fn heading(board: &Board, shown: &Shown) -> Paragraph<'static> {
         }
     }
     if let Some(device) = &board.device_gone {
-        counts.push_str(&format!("; {}", device_gone_in_words(&escaped(device))));
+        counts.push_str(&format!("; {}", describe_device_gone(&escaped(device))));
     }
     if shown.paused {
         counts.push_str("; PAUSED");
     }
-    Paragraph::new(vec![Line::from(shown.way.clone()), Line::from(counts)])
+    Paragraph::new(vec![Line::from(shown.method.clone()), Line::from(counts)])
 }
 
 /// The table's columns, and how wide their numbers can be; ends are as wide as they are.
@@ -241,7 +241,7 @@ fn row(entry: &Entry, histories: &Histories) -> [String; 15] {
     let tcp = &entry.last;
     let connection = &entry.begun.connection;
     let ms = |ns: u64| format!("{:.3}", ns as f64 / 1e6);
-    let share = |of: fn(&crate::commands::watch::board::Shares) -> f64| {
+    let share = |of: fn(&Shares) -> f64| {
         let shares = entry.shares.as_ref();
         shares.map_or_else(String::new, |shares| format!("{:.0}%", of(shares) * 100.0))
     };
@@ -344,14 +344,14 @@ fn curve(frame: &mut Frame<'_>, area: Rect, name: &str, values: &mut dyn Iterato
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::watch::board::tests::{begin, records};
+    use crate::board::tests::{begin, records};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
     fn picture(width: u16, height: u16, board: &Board, histories: &Histories) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         let shown = Shown {
-            way: "sampled".to_owned(),
+            method: "sampled".to_owned(),
             ..Shown::default()
         };
         terminal

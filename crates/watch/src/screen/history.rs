@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use wansan_trace::event::{Tcp, TcpEvent};
 
-use crate::commands::watch::board::Board;
+use crate::board::Board;
 
 /// Steps that are kept.
 const MOST_STEPS: usize = 100;

@@ -1,11 +1,9 @@
-//! A small server of HTTP: what a scraper or a browser asks for with GET, and nothing else.
+//! A small HTTP server: it answers GET requests of scrapers and browsers, and nothing else.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result};
 
 /// The longest request: a scraper's has some hundred bytes.
 const REQUEST_BYTES: usize = 8 << 10;
@@ -13,80 +11,125 @@ const REQUEST_BYTES: usize = 8 << 10;
 /// Most header fields of a request.
 const FIELDS: usize = 64;
 
-/// How long an asker may take.
+/// How long a client may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Askers that are answered at once: those that say nothing hold up others only when there are more.
-const ASKERS: usize = 8;
+/// Clients that are answered at once: silent ones hold up others only when there are more.
+const CLIENTS: usize = 8;
 
-/// What is found at a path.
-pub(super) enum Found {
-    /// Something to send.
-    Text {
+/// The answer to a request.
+pub enum Response {
+    /// A complete body.
+    Body {
         /// Its media type.
-        kind: &'static str,
+        media_type: &'static str,
         /// All of it.
         body: String,
     },
-    /// Something that goes on: its head is not sent yet, and the connection is its own.
+    /// A body without an end: the function takes over the connection, and sends the head, too.
     Stream(Box<dyn FnOnce(TcpStream) + Send>),
-    /// Nothing; there is something at this other path.
-    Nothing(&'static str),
+    /// Status 404, with a line that says what is found where.
+    NotFound(&'static str),
 }
 
-/// Answers what is asked at `listen` from threads of its own until the program ends; gives the
-/// address. `found` says what there is at a path; `what` is served, in words for an error.
+impl Response {
+    /// Metrics for a Prometheus server.
+    #[must_use]
+    pub fn openmetrics(body: String) -> Response {
+        Response::Body {
+            media_type: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            body,
+        }
+    }
+}
+
+/// A server could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be had.
+    #[error("cannot serve {what} at {listen}")]
+    Listen {
+        /// What was to be served.
+        what: String,
+        /// Where.
+        listen: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The machine gives no thread.
+    #[error("cannot start a thread for {what}")]
+    Thread {
+        /// What was to be served.
+        what: String,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// Answers requests at `listen` from threads of its own until the program ends; returns the address. `respond`
+/// gets the path of a request; `what` names what is served, for errors.
 ///
-/// Where it listens on a loopback address, an asker that names another host is refused: a page of
-/// that name, in this computer's browser, is not meant to read what is here.
+/// Where it listens on a loopback address, a request that names another host is refused: a page of
+/// that name, in this computer's browser, must not read what is here (DNS rebinding).
 ///
 /// # Errors
 /// When it cannot listen there.
-pub(super) fn serve(
+pub fn serve(
     listen: SocketAddr,
     what: &str,
-    found: impl Fn(&str) -> Found + Send + Sync + 'static,
-) -> Result<SocketAddr> {
-    let listener =
-        TcpListener::bind(listen).with_context(|| format!("cannot serve {what} at {listen}"))?;
-    let address = listener.local_addr().context("the server's own address")?;
+    respond: impl Fn(&str) -> Response + Send + Sync + 'static,
+) -> Result<SocketAddr, ServeError> {
+    let unheard = |source| ServeError::Listen {
+        what: what.to_owned(),
+        listen,
+        source,
+    };
+    let listener = TcpListener::bind(listen).map_err(unheard)?;
+    let address = listener.local_addr().map_err(unheard)?;
     let loopback = address.ip().is_loopback();
-    let shared = Arc::new((listener, found));
-    for _ in 0..ASKERS {
+    let shared = Arc::new((listener, respond));
+    for _ in 0..CLIENTS {
         let shared = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("http".to_owned())
             .spawn(move || {
-                let (listener, found) = &*shared;
-                for asker in listener.incoming() {
-                    match asker {
-                        // An asker that goes away, or breaks off, is the asker's own affair.
-                        Ok(stream) => drop(answer(stream, loopback, found)),
+                let (listener, respond) = &*shared;
+                for client in listener.incoming() {
+                    match client {
+                        // A client that goes away needs no answer.
+                        Ok(stream) => drop(answer(stream, loopback, respond)),
                         // Out of descriptors, as a rule: wait for some to come free.
                         Err(_) => std::thread::sleep(PATIENCE),
                     }
                 }
             })
-            .with_context(|| format!("cannot start a thread for {what}"))?;
+            .map_err(|source| ServeError::Thread {
+                what: what.to_owned(),
+                source,
+            })?;
     }
     Ok(address)
 }
 
-fn answer(mut stream: TcpStream, loopback: bool, found: &impl Fn(&str) -> Found) -> io::Result<()> {
+fn answer(
+    mut stream: TcpStream,
+    loopback: bool,
+    respond: &impl Fn(&str) -> Response,
+) -> io::Result<()> {
     const PLAIN: &str = "text/plain; charset=utf-8";
     stream.set_write_timeout(Some(PATIENCE))?;
-    let (status, kind, body) = match request(&mut stream)? {
+    let (status, media_type, body) = match request(&mut stream)? {
         Request::Get { host, .. } if loopback && !is_here(host.as_deref()) => {
             let body = "use this computer's address, not a name\n".to_owned();
             ("403 Forbidden", PLAIN, body)
         }
-        Request::Get { path, .. } => match found(&path) {
-            Found::Text { kind, body } => ("200 OK", kind, body),
-            Found::Stream(go_on) => {
-                go_on(stream);
+        Request::Get { path, .. } => match respond(&path) {
+            Response::Body { media_type, body } => ("200 OK", media_type, body),
+            Response::Stream(take_over) => {
+                take_over(stream);
                 return Ok(());
             }
-            Found::Nothing(elsewhere) => ("404 Not Found", PLAIN, format!("{elsewhere}\n")),
+            Response::NotFound(hint) => ("404 Not Found", PLAIN, format!("{hint}\n")),
         },
         Request::ElseMethod => ("405 Method Not Allowed", PLAIN, "only GET\n".to_owned()),
         Request::Malformed => {
@@ -95,7 +138,7 @@ fn answer(mut stream: TcpStream, loopback: bool, found: &impl Fn(&str) -> Found)
         }
     };
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes())?;
@@ -177,18 +220,18 @@ mod tests {
         answer
     }
 
-    fn number(path: &str) -> Found {
+    fn number(path: &str) -> Response {
         match path {
-            "/number" => Found::Text {
-                kind: "text/plain",
+            "/number" => Response::Body {
+                media_type: "text/plain",
                 body: "1\n".to_owned(),
             },
-            "/long" => Found::Stream(Box::new(|mut stream| {
+            "/long" => Response::Stream(Box::new(|mut stream| {
                 stream
                     .write_all(b"HTTP/1.1 200 OK\r\n\r\nand so on")
                     .unwrap();
             })),
-            _ => Found::Nothing("the number is at /number"),
+            _ => Response::NotFound("the number is at /number"),
         }
     }
 
@@ -214,11 +257,11 @@ mod tests {
             ("hello\r\n\r\n", "400"),
         ] {
             let given = ask(address, request);
-            let told = given.split(' ').nth(1);
-            assert_eq!(told, Some(status), "{request:?}: {given}");
+            let status_code = given.split(' ').nth(1);
+            assert_eq!(status_code, Some(status), "{request:?}: {given}");
         }
         // Some that say nothing keep nobody else waiting.
-        let silent: Vec<TcpStream> = (1..ASKERS)
+        let silent: Vec<TcpStream> = (1..CLIENTS)
             .map(|_| TcpStream::connect(address).unwrap())
             .collect();
         assert!(ask(address, "GET /number HTTP/1.1\r\n\r\n").contains(" 200 "));

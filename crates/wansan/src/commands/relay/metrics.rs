@@ -1,21 +1,20 @@
-//! A relay's counters as OpenMetrics text, for a Prometheus server.
+//! A relay's metrics, for a Prometheus server.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Result;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use wansan_metrics::connection;
+use wansan_metrics::family::{Labels, Row, counters, gauges, openmetrics};
+use wansan_metrics::http::ServeError;
 use wansan_relay::{
     Backlog, DirectionSnapshot, Fallback, FlowSnapshot, Meter, Observer, ReceiveBuffer, Shares,
     Snapshot,
 };
 use wansan_tcp::ece::Signals;
 use wansan_trace::event::Tcp;
-
-use crate::commands::metrics::family::{Labels, Row, counters, gauges, openmetrics};
-use crate::commands::metrics::{connection, serve_text};
 
 /// The value of a label, and what it stands for in a `T`.
 type Part<T> = (&'static str, fn(&T) -> u64);
@@ -153,12 +152,12 @@ const SIDE_COUNTERS: [connection::Row; 5] = [
     connection::DELIVERED_CE,
 ];
 
-/// Serves the counters of a relay at `listen` until the program ends; gives the address.
+/// Serves the metrics of `relay` at `listen` until the program ends; returns the address.
 ///
 /// # Errors
 /// When it cannot listen there.
-pub(super) fn serve(listen: SocketAddr, relay: Observer) -> Result<SocketAddr> {
-    serve_text(listen, move || openmetrics(Collected(relay.snapshot())))
+pub(super) fn serve(listen: SocketAddr, relay: Observer) -> Result<SocketAddr, ServeError> {
+    wansan_metrics::serve(listen, move || openmetrics(Collected(relay.snapshot())))
 }
 
 #[derive(Debug)]

@@ -15,7 +15,7 @@ fn acts(letter: char) -> bool {
 
 /// `text` on one line, fit for a terminal.
 #[must_use]
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
         if acts(letter) {
@@ -30,7 +30,7 @@ pub(crate) fn escaped(text: &str) -> String {
 /// JSON that means the same and is fit for a terminal: what serde leaves as it is stands in its
 /// strings.
 #[must_use]
-pub(crate) fn escaped_json(json: &str) -> String {
+pub fn escaped_json(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for letter in json.chars() {
         if acts(letter) && letter != '\n' {
@@ -43,7 +43,7 @@ pub(crate) fn escaped_json(json: &str) -> String {
 }
 
 /// Passes on text of several lines with everything escaped but the ends of its lines.
-pub(crate) struct Escaping<W>(pub(crate) W);
+pub struct Escaping<W>(pub W);
 
 impl<W: Write> Write for Escaping<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

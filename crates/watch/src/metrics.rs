@@ -1,22 +1,19 @@
-//! What is seen as OpenMetrics text, for a Prometheus server.
+//! The watch as metrics, for a Prometheus server.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use anyhow::Result;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use wansan_tcp::watch::{Batch, Way};
+use wansan_metrics::connection::{self, Row};
+use wansan_metrics::family::{Labels, counters, gauges, openmetrics};
+use wansan_metrics::http::ServeError;
+use wansan_tcp::watch::Batch;
 use wansan_trace::event::TcpEvent;
 
-use super::board::{Board, Entry};
-use super::sink::Sink;
-use crate::commands::metrics::connection::{self, Row};
-use crate::commands::metrics::family::{Labels, counters, gauges, openmetrics};
-use crate::commands::metrics::serve_text;
-use crate::commands::remark;
+use crate::board::{Board, Entry};
+use crate::sink::{Sink, SinkError};
 
 const GAUGES: [Row; 11] = [
     connection::CWND,
@@ -81,24 +78,30 @@ const EVENTS: [TcpEvent; 7] = [
     TcpEvent::Change,
 ];
 
-/// Serves what was last seen.
-pub(super) struct Counters {
+/// Serves the latest state of all connections.
+pub struct Metrics {
     board: Arc<Mutex<Board>>,
     address: SocketAddr,
 }
 
-impl Counters {
-    /// Begins to listen.
+impl Metrics {
+    /// Listens at `listen`.
     ///
     /// # Errors
     /// When it cannot.
-    pub(super) fn serve(listen: SocketAddr) -> Result<Counters> {
+    pub fn serve(listen: SocketAddr) -> Result<Metrics, ServeError> {
         let board = Arc::new(Mutex::new(Board::default()));
         let shown = Arc::clone(&board);
-        let address = serve_text(listen, move || {
+        let address = wansan_metrics::serve(listen, move || {
             openmetrics(Collected(locked(&shown).clone()))
         })?;
-        Ok(Counters { board, address })
+        Ok(Metrics { board, address })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 }
 
@@ -106,13 +109,8 @@ fn locked(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
     board.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Sink for Counters {
-    fn began(&mut self, _way: &Way, _interval: Duration) -> Result<()> {
-        remark(&format!("metrics at http://{}/metrics", self.address));
-        Ok(())
-    }
-
-    fn batch(&mut self, batch: &Batch) -> Result<bool> {
+impl Sink for Metrics {
+    fn batch(&mut self, batch: &Batch) -> Result<bool, SinkError> {
         locked(&self.board).take(batch, |_, _| {});
         Ok(true)
     }
@@ -196,8 +194,8 @@ impl Collector for Collected {
 mod tests {
     use wansan_trace::event::Ecn;
 
-    use super::super::board::tests::{begin, records};
     use super::*;
+    use crate::board::tests::{begin, records};
 
     #[test]
     fn connections_are_told_with_their_ends_and_events() {

@@ -1,4 +1,4 @@
-//! All connections that are there now, with what was last seen of each.
+//! All open connections, with the latest state of each.
 
 use std::collections::HashMap;
 
@@ -8,13 +8,13 @@ use wansan_trace::event::{Tcp, TcpEvent};
 
 /// The share of a stretch of time that was spent in some way, each from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Shares {
+pub(crate) struct Shares {
     /// With data to send.
-    pub(super) busy: f64,
+    pub(crate) busy: f64,
     /// Of the whole: stopped by the peer's window.
-    pub(super) rwnd_limited: f64,
+    pub(crate) rwnd_limited: f64,
     /// Of the whole: stopped by a full send buffer.
-    pub(super) sndbuf_limited: f64,
+    pub(crate) sndbuf_limited: f64,
 }
 
 impl Shares {
@@ -34,45 +34,45 @@ impl Shares {
 }
 
 /// How often each event happened to a connection since it was first seen, by the event's code.
-pub(super) type Counts = [u64; TcpEvent::ALL.len()];
+pub(crate) type Counts = [u64; TcpEvent::ALL.len()];
 
 /// One connection.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// Which.
-    pub(super) begun: Begun,
+    pub(crate) begun: Begun,
     /// What was last seen.
-    pub(super) last: Tcp,
+    pub(crate) last: Tcp,
     /// What it did between the last two samples; `None` before there are two.
-    pub(super) shares: Option<Shares>,
+    pub(crate) shares: Option<Shares>,
     /// Events since it was first seen.
-    pub(super) counts: Counts,
+    pub(crate) counts: Counts,
     /// The last sample.
     sample: Option<Tcp>,
 }
 
 /// The connections, by cookie.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Board {
+pub(crate) struct Board {
     /// When the kernel was last asked.
-    pub(super) time: Instant,
+    pub(crate) time: Instant,
     /// Those that are there.
-    pub(super) entries: HashMap<u64, Entry>,
+    pub(crate) entries: HashMap<u64, Entry>,
     /// The network device that went away last.
-    pub(super) device_gone: Option<String>,
+    pub(crate) device_gone: Option<String>,
     /// What was not seen.
-    pub(super) unseen: Unseen,
+    pub(crate) unseen: Unseen,
     /// New connections since the watch began.
-    pub(super) begun: u64,
+    pub(crate) begun: u64,
     /// Connections that ended since.
-    pub(super) ended: u64,
+    pub(crate) ended: u64,
     /// Events of connections that have ended.
-    pub(super) counts_of_ended: Counts,
+    pub(crate) counts_of_ended: Counts,
 }
 
 impl Board {
     /// Takes in what was seen; tells `each` of every record, with its connection as it is then.
-    pub(super) fn take(&mut self, batch: &Batch, mut each: impl FnMut(&Tcp, &Entry)) {
+    pub(crate) fn take(&mut self, batch: &Batch, mut each: impl FnMut(&Tcp, &Entry)) {
         self.time = batch.time;
         self.unseen = batch.unseen;
         if let Some(device) = batch.devices_gone.last() {
@@ -126,24 +126,24 @@ impl Entry {
     }
 
     /// The connection's cookie.
-    pub(super) fn cookie(&self) -> u64 {
+    pub(crate) fn cookie(&self) -> u64 {
         self.begun.connection.cookie
     }
 
     /// How often one event happened.
-    pub(super) fn count(&self, event: TcpEvent) -> u64 {
+    pub(crate) fn count(&self, event: TcpEvent) -> u64 {
         self.counts[event as usize]
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use wansan_tcp::diag::Connection;
     use wansan_trace::SessionId;
 
     /// A batch in which one connection begins.
-    pub(in super::super) fn begin(cookie: u64) -> Batch {
+    pub(crate) fn begin(cookie: u64) -> Batch {
         let connection = Connection {
             cookie,
             local: "127.0.0.1:3260".parse().unwrap(),
@@ -162,7 +162,7 @@ pub(super) mod tests {
     }
 
     /// A batch of records of one moment, busy for half of all time.
-    pub(in super::super) fn records(time_ns: u64, cookie: u64, events: &[TcpEvent]) -> Batch {
+    pub(crate) fn records(time_ns: u64, cookie: u64, events: &[TcpEvent]) -> Batch {
         let record = |event: &TcpEvent| Tcp {
             time: Instant::from_ns(time_ns),
             session: SessionId(cookie),

@@ -1,18 +1,17 @@
-//! What is seen, in a terminal.
+//! The watch in a terminal.
 
 mod history;
 mod view;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use wansan_tcp::watch::{Batch, Way};
+use wansan_tcp::watch::{Batch, Method};
 
-use super::board::Board;
-use super::sink::Sink;
-use super::way_in_words;
+use crate::board::Board;
+use crate::sink::{Sink, SinkError};
+use crate::words::describe_method;
 use history::Histories;
 use view::{Shown, Sort};
 
@@ -20,29 +19,29 @@ use view::{Shown, Sort};
 const STEP: Duration = Duration::from_millis(100);
 
 /// The terminal, which is given back as it was when this is dropped, and when the program panics.
-pub(super) struct Screen {
+pub struct Screen {
     terminal: DefaultTerminal,
     /// What there is now.
     board: Board,
     histories: Histories,
     /// What is shown instead, as long as the reader has it paused.
-    held: Option<(Board, Histories)>,
+    paused: Option<(Board, Histories)>,
     shown: Shown,
     drawn: Instant,
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Takes over the terminal.
     ///
     /// # Errors
-    /// When it cannot be had.
-    pub(super) fn open() -> Result<Screen> {
-        let terminal = ratatui::try_init().context("cannot draw on this terminal")?;
+    /// When it cannot be drawn on.
+    pub fn open() -> Result<Screen, SinkError> {
+        let terminal = ratatui::try_init().map_err(SinkError::Draw)?;
         Ok(Screen {
             terminal,
             board: Board::default(),
             histories: Histories::default(),
-            held: None,
+            paused: None,
             shown: Shown::default(),
             drawn: Instant::now(),
         })
@@ -55,7 +54,7 @@ impl Screen {
             KeyCode::Char('q') | KeyCode::Esc => return false,
             KeyCode::Char('c') if control => return false,
             KeyCode::Char('p' | ' ') => {
-                self.held = match self.held.take() {
+                self.paused = match self.paused.take() {
                     Some(_) => None,
                     None => Some((self.board.clone(), self.histories.clone())),
                 };
@@ -73,7 +72,7 @@ impl Screen {
 
     /// Moves the selection by so many rows.
     fn select(&mut self, by: isize) {
-        let board = self.held.as_ref().map_or(&self.board, |(board, _)| board);
+        let board = self.paused.as_ref().map_or(&self.board, |(board, _)| board);
         let rows = self.shown.sorted(board);
         let place = rows
             .iter()
@@ -85,17 +84,17 @@ impl Screen {
         self.shown.selected = rows.get(place).map(|entry| entry.cookie());
     }
 
-    fn draw(&mut self) -> Result<()> {
-        let (board, histories) = match &self.held {
+    fn draw(&mut self) -> Result<(), SinkError> {
+        let (board, histories) = match &self.paused {
             Some((board, histories)) => (board, histories),
             None => (&self.board, &self.histories),
         };
-        self.shown.paused = self.held.is_some();
+        self.shown.paused = self.paused.is_some();
         let shown = &self.shown;
         let drawn = self
             .terminal
             .draw(|frame| view::draw(frame, board, histories, shown));
-        drawn.map(|_| ()).context("cannot draw on this terminal")
+        drawn.map(|_| ()).map_err(SinkError::Draw)
     }
 }
 
@@ -106,21 +105,21 @@ impl Drop for Screen {
 }
 
 impl Sink for Screen {
-    fn began(&mut self, way: &Way, interval: Duration) -> Result<()> {
-        self.shown.way = way_in_words(way, interval);
+    fn began(&mut self, method: &Method, interval: Duration) -> Result<(), SinkError> {
+        self.shown.method = describe_method(method, interval);
         self.shown.sort = Sort::Rate;
         self.draw()
     }
 
-    fn batch(&mut self, batch: &Batch) -> Result<bool> {
+    fn batch(&mut self, batch: &Batch) -> Result<bool, SinkError> {
         let histories = &mut self.histories;
         self.board.take(batch, |record, _| histories.event(record));
         Ok(true)
     }
 
-    fn idle(&mut self) -> Result<bool> {
-        while event::poll(Duration::ZERO).context("cannot read keys")? {
-            if let Event::Key(key) = event::read().context("cannot read keys")?
+    fn idle(&mut self) -> Result<bool, SinkError> {
+        while event::poll(Duration::ZERO).map_err(SinkError::Keys)? {
+            if let Event::Key(key) = event::read().map_err(SinkError::Keys)?
                 && key.kind != KeyEventKind::Release
                 && !self.answer(key)
             {

@@ -1,18 +1,22 @@
-//! A target's counters as OpenMetrics text.
+//! A target's metrics, for a Prometheus server.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use wansan_iscsi::target::{LatencyHistogram, OperationMeter, SessionMeter};
-use wansan_san::target::{ConnectionSnapshot, SessionSnapshot, Snapshot, UnitSnapshot};
+use wansan_metrics::family::{Labels, Row, counters, gauges, openmetrics};
+use wansan_metrics::http::ServeError;
+use wansan_san::target::{ConnectionSnapshot, Observer, SessionSnapshot, Snapshot, UnitSnapshot};
 
-use super::family::{self, Labels, Row, counters, gauges};
-
-/// The whole text.
-pub(super) fn openmetrics(snapshot: Snapshot) -> String {
-    family::openmetrics(Collected(snapshot))
+/// Serves the metrics of `target` at `listen` until the program ends; returns the address.
+///
+/// # Errors
+/// When it cannot listen there.
+pub(super) fn serve(listen: SocketAddr, target: Observer) -> Result<SocketAddr, ServeError> {
+    wansan_metrics::serve(listen, move || openmetrics(Collected(target.snapshot())))
 }
 
 const OPERATION_COUNTERS: [Row<OperationMeter, u64>; 3] = [

@@ -1,0 +1,20 @@
+//! What is shown of TCP connections while they are watched ([`wansan_tcp::watch`]).
+//!
+//! [`run`] hands the watch's batches to [`Sink`]s: the [`Screen`] in a terminal, the live [`Page`] in browsers,
+//! [`Metrics`] for Prometheus, and those of the caller, for which [`Lines`] writes JSON. Each has a board of its
+//! own: all open connections with their latest state.
+
+mod board;
+mod json;
+mod metrics;
+mod page;
+mod screen;
+mod sink;
+mod words;
+
+pub use json::Lines;
+pub use metrics::Metrics;
+pub use page::Page;
+pub use screen::Screen;
+pub use sink::{Sink, SinkError, run};
+pub use words::{describe_device_gone, describe_method};
