@@ -33,6 +33,15 @@ pub enum Response {
 }
 
 impl Response {
+    /// JSON.
+    #[must_use]
+    pub fn json(body: String) -> Response {
+        Response::Body {
+            media_type: "application/json",
+            body,
+        }
+    }
+
     /// Metrics for a Prometheus server.
     #[must_use]
     pub fn openmetrics(body: String) -> Response {

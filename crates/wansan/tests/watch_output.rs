@@ -147,6 +147,30 @@ fn it_ends_when_its_reader_goes_though_nothing_happens() {
 }
 
 #[test]
+fn what_is_no_relay_is_told() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let answers = std::thread::spawn(move || {
+        let (mut stream, _) = other.accept().unwrap();
+        let mut request = [0; 1024];
+        let read = stream.read(&mut request).unwrap();
+        stream
+            .write_all(b"HTTP/1.1 404 Not Found\r\n\r\nmetrics are at /metrics\n")
+            .unwrap();
+        String::from_utf8_lossy(&request[..read]).into_owned()
+    });
+    let watch = Command::new(WANSAN)
+        .args(["watch", "--relay", &address])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&watch.stderr);
+    assert_eq!(watch.status.code(), Some(2), "{told}");
+    let said = format!("{address} serves no relay status (wansan relay --metrics PORT)");
+    assert!(told.contains(&said) && told.lines().count() == 1, "{told}");
+    assert!(answers.join().unwrap().starts_with("GET /status "));
+}
+
+#[test]
 fn a_relay_that_does_not_answer_is_told() {
     // Somebody is there, and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,7 +1,7 @@
 //! `wansan relay`: splits TCP connections.
 
 mod file;
-mod metrics;
+pub(super) mod metrics;
 mod sides;
 
 use std::io::{self, Write};

@@ -142,21 +142,23 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
     let recording = args.record.prepare("watch")?;
     let watch = Watch::start(config)?;
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    let mut remarks: Vec<String> = Vec::new();
     if args.json {
         sinks.push(Box::new(Printed::default()));
     }
     if let Some(listen) = args.web {
         let page = Page::serve(listen)?;
         let address = page.address();
-        remark(&format!("live page at http://{address}/"));
+        remarks.push(format!("live page at http://{address}/"));
         if !address.ip().is_loopback() {
-            remark("wansan watch: anybody who reaches that address sees the page");
+            let warning = "wansan watch: anybody who reaches that address sees the page";
+            remarks.push(warning.to_owned());
         }
         sinks.push(Box::new(page));
     }
     if let Some(listen) = args.prometheus {
         let metrics = Metrics::serve(listen)?;
-        remark(&format!("metrics at http://{}/metrics", metrics.address()));
+        remarks.push(format!("metrics at http://{}/metrics", metrics.address()));
         sinks.push(Box::new(metrics));
     }
     if records {
@@ -170,6 +172,10 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
     }
     for sink in &mut sinks {
         sink.began(watch.method(), interval)?;
+    }
+    // Whoever asks there now finds that the watch has begun.
+    for line in &remarks {
+        remark(line);
     }
     if !on_screen {
         sinks.push(Box::new(Remarks));

@@ -315,10 +315,10 @@ pub(crate) fn watched() -> Result<(), Failed> {
         .stdout(Stdio::piped())
         .spawn()?;
     let stdout = watch.stdout.take().ok_or("no pipe")?;
-    let lines: Vec<_> = BufReader::new(stdout).lines().take(2).collect();
+    let lines: Vec<_> = BufReader::new(stdout).lines().take(4).collect();
     watch.kill()?;
     watch.wait()?;
-    let [line, total] = &lines.into_iter().collect::<Result<Vec<_>, _>>()?[..] else {
+    let [line, total, later, _] = &lines.into_iter().collect::<Result<Vec<_>, _>>()?[..] else {
         return Err("it says too little".into());
     };
     let seen: serde_json::Value = serde_json::from_str(total)?;
@@ -339,8 +339,15 @@ pub(crate) fn watched() -> Result<(), Failed> {
             && seen["law"] == "window"
             && seen["onward"]["bytes"] == 5
             && seen["back"]["bytes"] == 5
-            && seen["onward"]["backlog_bytes"] == 0,
+            && seen["onward"]["backlog_bytes"] == 0
+            && seen["onward"]["bytes_per_s"].is_null(),
         || line.clone(),
+    )?;
+    // Rates and shares are those since the answer before.
+    let seen: serde_json::Value = serde_json::from_str(later)?;
+    check(
+        seen["onward"]["bytes_per_s"] == 0.0 && seen["out"]["busy_share"] == 0.0,
+        || later.clone(),
     )?;
     let output = Command::new(WANSAN)
         .args(["watch", "--relay", &to])

@@ -1,4 +1,4 @@
-//! A relay's metrics, for a Prometheus server.
+//! A relay's metrics, for a Prometheus server, and its status, for `wansan watch --relay`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use wansan_metrics::connection;
 use wansan_metrics::family::{Labels, Row, counters, gauges, openmetrics};
-use wansan_metrics::http::ServeError;
+use wansan_metrics::http::{self, Response, ServeError};
 use wansan_relay::{
     Backlog, DirectionSnapshot, Fallback, FlowSnapshot, Meter, Observer, ReceiveBuffer, Shares,
-    Snapshot,
+    Snapshot, Status,
 };
 use wansan_tcp::ece::Signals;
 use wansan_trace::event::Tcp;
@@ -152,12 +152,23 @@ const SIDE_COUNTERS: [connection::Row; 5] = [
     connection::DELIVERED_CE,
 ];
 
-/// Serves the metrics of `relay` at `listen` until the program ends; returns the address.
+/// The path of the status, beside `/metrics`.
+pub(in crate::commands) const STATUS_PATH: &str = "/status";
+
+/// Serves the metrics and the status of `relay` at `listen` until the program ends; returns the address.
 ///
 /// # Errors
 /// When it cannot listen there.
 pub(super) fn serve(listen: SocketAddr, relay: Observer) -> Result<SocketAddr, ServeError> {
-    wansan_metrics::serve(listen, move || openmetrics(Collected(relay.snapshot())))
+    http::serve(listen, "metrics", move |path| match path {
+        "/metrics" => Response::openmetrics(openmetrics(Collected(relay.snapshot()))),
+        STATUS_PATH => {
+            let status = serde_json::to_string(&Status::new(&relay.snapshot()));
+            // All its values have a form in JSON.
+            Response::json(status.unwrap_or_default())
+        }
+        _ => Response::NotFound("metrics are at /metrics, the status at /status"),
+    })
 }
 
 #[derive(Debug)]

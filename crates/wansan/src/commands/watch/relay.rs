@@ -1,6 +1,7 @@
-//! `wansan watch --relay`: the flows of a relay, by the counters that it serves (`wansan relay --metrics`).
+//! `wansan watch --relay`: the flows of a relay, by the status that it serves beside its metrics (`wansan relay
+//! --metrics`).
 
-mod told;
+mod lines;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,8 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use wansan_relay::Status;
 
-use self::told::Told;
+use crate::commands::relay::metrics::STATUS_PATH;
 use crate::commands::{is_read, remark, try_print, try_print_json};
 
 /// A relay is asked no more often.
@@ -24,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest answer that is read, in bytes: that of some thousand flows.
 const MAX_ANSWER_BYTES: u64 = 64 << 20;
 
-/// Shows the flows of the relay whose counters are at `address`, until told to stop or until it ends.
+/// Shows the flows of the relay whose status is at `address`, until told to stop or until it ends.
 ///
 /// # Errors
 /// When it does not answer, or is no relay.
@@ -34,22 +36,18 @@ pub(super) fn watch(
     json: bool,
     stop: &AtomicBool,
 ) -> Result<ExitCode> {
-    let asked = || scrape(address).with_context(|| format!("cannot query the relay at {address}"));
-    let mut before: Option<Told> = None;
+    let mut before: Option<Status> = None;
     let mut last = Instant::now();
-    let mut text = asked()?;
-    if !text.contains("wansan_relay_") {
-        bail!("{address} serves no relay metrics (wansan relay --metrics PORT)");
-    }
+    let mut status =
+        ask(address).with_context(|| format!("cannot query the relay at {address}"))?;
     loop {
-        let mut told = Told::read(&text);
         if let Some(before) = &before {
-            told.compare(before, last.elapsed());
+            status.compare(before, last.elapsed());
         }
         last = Instant::now();
         let lines = match json {
-            true => told.json()?,
-            false => told.lines(),
+            true => lines::json(&status)?,
+            false => lines::text(&status),
         };
         for line in lines {
             let heard = match json {
@@ -60,7 +58,7 @@ pub(super) fn watch(
                 return Ok(ExitCode::SUCCESS);
             }
         }
-        before = Some(told);
+        before = Some(status);
         let next = last + interval.max(LEAST_INTERVAL);
         while Instant::now() < next {
             if stop.load(Ordering::Relaxed) || !is_read() {
@@ -68,8 +66,8 @@ pub(super) fn watch(
             }
             thread::sleep(Duration::from_millis(20));
         }
-        text = match asked() {
-            Ok(text) => text,
+        status = match ask(address) {
+            Ok(status) => status,
             Err(_) => {
                 remark(&format!(
                     "wansan watch: the relay at {address} has ended or no longer answers"
@@ -80,8 +78,9 @@ pub(super) fn watch(
     }
 }
 
-fn scrape(address: SocketAddr) -> Result<String> {
-    answer(address).map_err(|error| match error.kind() {
+/// The status of the relay at `address`.
+fn ask(address: SocketAddr) -> Result<Status> {
+    let answer = get(address).map_err(|error| match error.kind() {
         // The one of connecting, the other of reading.
         ErrorKind::TimedOut | ErrorKind::WouldBlock => anyhow!(
             "no answer within {} seconds: does the relay serve its metrics there (wansan relay \
@@ -89,13 +88,22 @@ fn scrape(address: SocketAddr) -> Result<String> {
             PATIENCE.as_secs()
         ),
         _ => error.into(),
-    })
+    })?;
+    let body = answer
+        .split_once("\r\n\r\n")
+        .filter(|(head, _)| head.starts_with("HTTP/1.1 200 "));
+    match body.map(|(_, body)| serde_json::from_str(body)) {
+        Some(Ok(status)) => Ok(status),
+        _ => bail!("{address} serves no relay status (wansan relay --metrics PORT)"),
+    }
 }
 
-fn answer(address: SocketAddr) -> io::Result<String> {
+/// The whole answer to a GET request.
+fn get(address: SocketAddr) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
+    let request = format!("GET {STATUS_PATH} HTTP/1.1\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
     let mut text = String::new();
     stream.take(MAX_ANSWER_BYTES).read_to_string(&mut text)?;
     Ok(text)
