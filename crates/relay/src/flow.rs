@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use wansan_tcp::poller::Ready;
+use wansan_server::poller::Ready;
 use wansan_trace::Instant;
 
 use crate::direction::{Direction, End, Turn};

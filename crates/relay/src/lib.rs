@@ -10,12 +10,10 @@
 //!                                    └────────────── Flow ──────────────┘
 //! ```
 //!
-//! Each thread has an event loop (`reactor`) over epoll's edges, owns its flows, and shares no lock
-//! with others on the way of a byte. The first one accepts for all, and gives each flow to the thread
-//! that has the fewest.
+//! Each thread is a worker of [`wansan_server`] over epoll's edges (`reactor`), and owns its flows. The first one
+//! accepts for all, and gives each flow to the thread that has the fewest.
 
 mod backlog;
-mod complaints;
 mod cycle;
 mod direction;
 mod drain;
@@ -26,7 +24,7 @@ mod error;
 mod flow;
 mod governor;
 mod law;
-mod mailbox;
+mod mail;
 mod mapping;
 mod meter;
 mod plateau;

@@ -1,23 +1,20 @@
 //! One thread of a relay: waits for sockets and mail, and carries its flows.
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::net::{SocketFlags, acceptfrom_with};
+use wansan_server::{
+    ACCEPTS_PER_TURN, Acceptor, Complaints, Connection, Pause, Poller, Ready, Worker,
+};
 use wansan_tcp::TcpInfo;
-use wansan_tcp::poller::{Poller, Ready};
 use wansan_tcp::{connection, queues};
 use wansan_trace::event::Role;
-use wansan_trace::{ConnectionId, Instant, Recorder, SessionId, clock};
+use wansan_trace::{ConnectionId, Instant, Recorder, SessionId};
 
-use crate::complaints::Complaints;
 use crate::flow::{CLIENT, Ending, Flow, Step, TARGET};
 use crate::governor::Governor;
-use crate::mailbox::{Client, Mail};
+use crate::mail::{Client, Mail};
 use crate::meter::Meter;
 use crate::pool::Pool;
 use crate::relay::Shared;
@@ -32,25 +29,17 @@ const TICK: Duration = Duration::from_secs(1);
 /// How often it is looked at flows with a deadline, and for room while there is none.
 const SHORT_TICK: Duration = Duration::from_millis(10);
 
-/// Connections that are accepted in one turn.
-const ACCEPTS: usize = 64;
-
-/// Sources of the poller that are no flow; keys of flows are less.
-const LISTENER: u64 = u64::MAX;
-const MAILBOX: u64 = u64::MAX - 1;
-
 pub(crate) struct Reactor {
     number: usize,
     shared: Arc<Shared>,
     poller: Poller,
-    /// On the thread that accepts for all.
-    listeners: Vec<Listener>,
-    /// False during a pause in accepting.
-    listens: bool,
+    acceptor: Acceptor<Listener>,
     flows: Table<Flow>,
     pool: Pool,
     /// Flows that have had their turn and want another.
     again: Vec<Key>,
+    /// Those that get it after the events of this turn.
+    turns: Vec<Key>,
     /// Flows that had a deadline when it was last looked.
     timed: Vec<Key>,
     meter: Meter,
@@ -65,20 +54,22 @@ pub(crate) struct Reactor {
 
 impl Reactor {
     pub(crate) fn new(number: usize, shared: Arc<Shared>, trace: Recorder) -> io::Result<Reactor> {
-        let poller = Poller::new()?;
-        poller.add(&shared.mailboxes[number], MAILBOX)?;
         Ok(Reactor {
             number,
-            poller,
-            listeners: Vec::new(),
-            listens: true,
+            poller: Poller::new()?,
+            acceptor: Acceptor::default(),
             flows: Table::default(),
             pool: Pool::new(Arc::clone(&shared.budget)),
             again: Vec::new(),
+            turns: Vec::new(),
             timed: Vec::new(),
             meter: Meter::default(),
             surveys: Vec::new(),
-            complaints: Complaints::new(shared.report),
+            complaints: Complaints::new(
+                shared.report,
+                Complaints::LINES_PER_TICK,
+                "more such lines within a second",
+            ),
             shared,
             trace,
             next_tick: Instant::ZERO,
@@ -87,53 +78,10 @@ impl Reactor {
         })
     }
 
-    /// Carries flows until it is told to stop, and gives the records.
-    pub(crate) fn run(mut self) -> Recorder {
-        let mut ready: Vec<Ready> = Vec::new();
-        let mut again: Vec<Key> = Vec::new();
-        loop {
-            let now = clock::now();
-            self.look_at_the_time(now);
-            let deadline = if self.again.is_empty() && self.surveys.is_empty() {
-                self.deadline()
-            } else {
-                now
-            };
-            if let Err(error) = self.poller.wait(now, Some(deadline), &mut ready) {
-                (self.shared.report)(&format!("a thread of the relay cannot wait: {error}"));
-                return self.trace;
-            }
-            let now = clock::now();
-            std::mem::swap(&mut self.again, &mut again);
-            for event in &ready {
-                match event.source {
-                    LISTENER => {
-                        self.accept(now);
-                    }
-                    MAILBOX => {
-                        if self.read_mail(now) {
-                            return self.trace;
-                        }
-                    }
-                    source => self.serve(*event, source, now),
-                }
-            }
-            for key in again.drain(..) {
-                if let Some(flow) = self.flows.get_mut(key) {
-                    flow.is_queued = false;
-                    self.advance(key, now);
-                }
-            }
-            let surveys = std::mem::take(&mut self.surveys).into_iter();
-            let turns = surveys.filter_map(|survey| survey.turn(&self.flows));
-            self.surveys = turns.collect();
-        }
-    }
-
     /// When it has to look at the time again.
     fn deadline(&self) -> Instant {
         let mut deadline = self.next_tick;
-        if !self.timed.is_empty() || !self.listens {
+        if !self.timed.is_empty() || self.acceptor.is_paused() {
             deadline = deadline.min(self.next_short_tick);
         }
         if self.trace.tcp.is_kept() && !self.flows.is_empty() {
@@ -149,8 +97,8 @@ impl Reactor {
         }
         if now >= self.next_short_tick {
             self.next_short_tick = now + SHORT_TICK;
-            if !self.listens && self.shared.seats.has_room() {
-                self.listen(true);
+            if self.shared.seats.room() > 0 {
+                self.acceptor.resume(&self.poller);
             }
             for key in std::mem::take(&mut self.timed) {
                 let is_timed = |flow: &mut Flow| flow.is_timed();
@@ -191,127 +139,75 @@ impl Reactor {
         }
     }
 
-    /// Accepts what has connected, up to [`ACCEPTS`] at each listener; whether more may wait.
-    fn accept(&mut self, now: Instant) -> bool {
-        let mut more = false;
-        for place in 0..self.listeners.len() {
-            let listener = self.listeners[place].clone();
-            let mut left = ACCEPTS;
-            while left > 0 && self.listens && self.accept_one(&listener, now) {
-                left -= 1;
-            }
-            more |= left == 0;
-        }
-        more && self.listens
-    }
-
-    /// Accepts a connection; whether another one may wait.
-    fn accept_one(&mut self, listener: &Listener, now: Instant) -> bool {
-        if !self.shared.seats.has_room() {
-            self.pause();
-            return false;
-        }
-        match accept(listener) {
-            Ok((socket, address)) => self.admit(listener, socket, address, now),
-            Err(Errno::AGAIN) => return false,
-            // The client has gone again.
-            Err(Errno::CONNABORTED | Errno::PROTO) => {}
-            Err(errno) => {
-                // Out of descriptors, as a rule: what waits would wake this thread for ever.
+    /// Accepts what has connected; whether more may wait.
+    fn accept_some(&mut self, now: Instant) -> bool {
+        let batch = self.acceptor.accept(&self.poller, self.shared.seats.room());
+        if let Some(pause) = batch.pause {
+            self.meter.pauses += 1;
+            if let Pause::Failed(error) = pause {
                 self.complaints
-                    .say(|| format!("cannot accept a connection: {errno}"));
-                self.pause();
-                return false;
+                    .add(|| format!("cannot accept a connection: {error}"));
             }
         }
-        true
+        for connection in batch.connections {
+            self.admit(connection, now);
+        }
+        batch.more
     }
 
     /// Has a client's flow carried, if the listener lets it in.
-    fn admit(&mut self, listener: &Listener, socket: OwnedFd, address: SocketAddr, now: Instant) {
+    fn admit(&mut self, connection: Connection, now: Instant) {
+        let Connection {
+            socket,
+            client: address,
+            listener,
+        } = connection;
+        let route = Arc::clone(&self.acceptor.listeners()[listener].route);
+        let listen = &route.config.listen;
         self.meter.accepted += 1;
-        if !listener.route.allows(address.ip()) {
+        if !route.allows(address.ip()) {
             self.meter.turned_away += 1;
-            let listen = &listener.route.config.listen;
             self.complaints
-                .say(|| format!("{address}: refused: {listen} does not allow its network"));
+                .add(|| format!("{address}: refused: {listen} does not allow its network"));
             return;
         }
         if self.shared.ends.made(address, &socket) {
             self.meter.looped += 1;
-            let listen = &listener.route.config.listen;
             self.complaints
-                .say(|| format!("{address}: refused: the relay itself opened it, to {listen}"));
+                .add(|| format!("{address}: refused: the relay itself opened it, to {listen}"));
             return;
         }
-        let seat = self.shared.seats.take();
+        // There was room for all that were accepted.
+        let Some(seat) = self.shared.seats.take() else {
+            return;
+        };
         let thread = seat.thread;
         let client = Client {
             socket,
             address,
-            route: Arc::clone(&listener.route),
+            route,
             seat,
         };
         if thread == self.number {
             self.take_in(client, now);
         } else {
-            self.shared.mailboxes[thread].put(Mail::Client(client));
-        }
-    }
-
-    fn pause(&mut self) {
-        self.meter.pauses += 1;
-        self.listen(false);
-    }
-
-    /// Begins a pause in accepting, or ends it.
-    fn listen(&mut self, listens: bool) {
-        if self.listens != listens {
-            let heard = |listener| self.poller.interest(listener, LISTENER, listens, false);
-            let all = self.listeners.iter().map(heard);
-            if all.fold(true, |all, done| all & done.is_ok()) {
-                self.listens = listens;
-            }
+            self.shared.mailboxes.send(thread, Mail::Client(client));
         }
     }
 
     /// Listens at these only.
     fn listen_at(&mut self, listeners: Vec<Listener>, now: Instant) {
         // What has connected to those that go is served yet, as far as their queues reach.
-        for _ in 0..BACKLOG / ACCEPTS {
-            if !self.accept(now) {
+        for _ in 0..BACKLOG / ACCEPTS_PER_TURN {
+            if !self.accept_some(now) {
                 break;
             }
         }
-        for listener in &self.listeners {
-            // Without it the poller would be woken by a descriptor that is closed now.
-            let _ = self.poller.remove(listener);
-        }
-        self.listens = true;
-        self.listeners = listeners;
-        for listener in &self.listeners {
-            if let Err(error) = self.poller.add(listener, LISTENER) {
-                (self.shared.report)(&format!("cannot wait at {}: {error}", listener.address));
-            }
-        }
-    }
-
-    /// Reads the mail; says whether it is time to stop.
-    fn read_mail(&mut self, now: Instant) -> bool {
-        let shared = Arc::clone(&self.shared);
-        for mail in shared.mailboxes[self.number].take() {
-            match mail {
-                Mail::Client(client) => self.take_in(client, now),
-                Mail::Listen(listeners) => self.listen_at(listeners, now),
-                Mail::Count(asker) => {
-                    // Whoever asked may have gone.
-                    let _ = asker.send(self.meter);
-                }
-                Mail::Survey(asker) => self.surveys.push(Survey::new(asker)),
-                Mail::Stop => return true,
-            }
-        }
-        false
+        let report = self.shared.report;
+        self.acceptor
+            .replace(&self.poller, listeners, |listener, error| {
+                report(&format!("cannot wait at {}: {error}", listener.address));
+            });
     }
 
     /// Begins the flow of a client.
@@ -334,7 +230,7 @@ impl Reactor {
             }
             Err(error) => {
                 self.meter.count_failure(&error);
-                self.complaints.say(|| {
+                self.complaints.add(|| {
                     format!(
                         "{address}: cannot be connected to {}: {error}",
                         listen.config.to
@@ -357,14 +253,6 @@ impl Reactor {
         }
     }
 
-    fn serve(&mut self, event: Ready, source: u64, now: Instant) {
-        let (key, side) = named(source);
-        if let Some(flow) = self.flows.get_mut(key) {
-            flow.note(side, event);
-            self.advance(key, now);
-        }
-    }
-
     /// Gives a flow its turn.
     fn advance(&mut self, key: Key, now: Instant) {
         let Some(flow) = self.flows.get_mut(key) else {
@@ -383,7 +271,7 @@ impl Reactor {
         if let Some(news) = flow.governor.as_mut().and_then(Governor::take_news) {
             self.meter.count_fallback(news.why);
             let client = flow.client;
-            self.complaints.say(|| format!("{client}: {news}"));
+            self.complaints.add(|| format!("{client}: {news}"));
         }
         for side in [CLIENT, TARGET] {
             let governor = flow.governor.as_ref();
@@ -422,13 +310,74 @@ impl Reactor {
                 self.meter.count_failure(error);
                 let (client, to) = (flow.client, flow.target);
                 self.complaints
-                    .say(|| format!("{client}: cannot connect to {to}: {error}"));
+                    .add(|| format!("{client}: cannot connect to {to}: {error}"));
             }
         }
         for direction in &flow.directions {
             self.meter.held_bytes_max = self.meter.held_bytes_max.max(direction.held_bytes_max());
         }
         flow.close(ending, &mut self.pool);
+    }
+}
+
+impl Worker for Reactor {
+    type Mail = Mail;
+    type Output = Recorder;
+
+    fn poller(&self) -> &Poller {
+        &self.poller
+    }
+
+    fn before_wait(&mut self, now: Instant) -> Option<Instant> {
+        self.look_at_the_time(now);
+        std::mem::swap(&mut self.again, &mut self.turns);
+        let has_work = !self.turns.is_empty() || !self.surveys.is_empty();
+        Some(if has_work { now } else { self.deadline() })
+    }
+
+    fn accept(&mut self, now: Instant) {
+        self.accept_some(now);
+    }
+
+    fn mail(&mut self, mail: Mail, now: Instant) {
+        match mail {
+            Mail::Client(client) => self.take_in(client, now),
+            Mail::Listen(listeners) => self.listen_at(listeners, now),
+            Mail::Count(asker) => {
+                // Whoever asked may have gone.
+                let _ = asker.send(self.meter);
+            }
+            Mail::Survey(asker) => self.surveys.push(Survey::new(asker)),
+        }
+    }
+
+    fn ready(&mut self, event: Ready, now: Instant) {
+        let (key, side) = named(event.source);
+        if let Some(flow) = self.flows.get_mut(key) {
+            flow.note(side, event);
+            self.advance(key, now);
+        }
+    }
+
+    fn after_events(&mut self, now: Instant) {
+        let mut turns = std::mem::take(&mut self.turns);
+        for key in turns.drain(..) {
+            if let Some(flow) = self.flows.get_mut(key) {
+                flow.is_queued = false;
+                self.advance(key, now);
+            }
+        }
+        self.turns = turns;
+        let surveys = std::mem::take(&mut self.surveys).into_iter();
+        let left = surveys.filter_map(|survey| survey.turn(&self.flows));
+        self.surveys = left.collect();
+    }
+
+    fn finish(self, failure: Option<io::Error>) -> Recorder {
+        if let Some(error) = failure {
+            (self.shared.report)(&format!("a thread of the relay cannot wait: {error}"));
+        }
+        self.trace
     }
 }
 
@@ -455,12 +404,4 @@ fn source(key: Key, side: usize) -> u64 {
 /// Which side of which flow that is.
 fn named(source: u64) -> (Key, usize) {
     (Key::from_number(source >> 1), (source & 1) as usize)
-}
-
-fn accept(listener: &Listener) -> Result<(OwnedFd, SocketAddr), Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let (socket, address) = acceptfrom_with(listener, flags)?;
-    // TCP always has one.
-    let address = address.ok_or(Errno::CONNABORTED)?;
-    Ok((socket, SocketAddr::try_from(address)?))
 }

@@ -5,17 +5,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
-use wansan_tcp::descriptors;
+use wansan_server::{Mailboxes, Threads, descriptors};
 use wansan_trace::{Recorder, clock};
 
 use crate::cycle;
 use crate::ends::Ends;
 use crate::error::RelayError;
 use crate::law::{Law, Signaller};
-use crate::mailbox::{Mail, Mailbox};
+use crate::mail::Mail;
 use crate::pool::Budget;
 use crate::reactor::Reactor;
 use crate::route::Listener;
@@ -29,17 +29,17 @@ pub struct Relay {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
     signaller: Signaller,
-    threads: Vec<JoinHandle<Recorder>>,
+    threads: Threads<Mail, Recorder>,
 }
 
 /// What all threads share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) seats: Arc<Seats>,
+    pub(crate) seats: Seats,
     pub(crate) budget: Arc<Budget>,
     pub(crate) ends: Arc<Ends>,
-    /// One per thread; the first thread accepts for all.
-    pub(crate) mailboxes: Vec<Mailbox>,
+    /// The first thread accepts for all.
+    pub(crate) mailboxes: Arc<Mailboxes<Mail>>,
     /// The number of the next flow.
     numbers: AtomicU64,
     pub(crate) tcp_interval: Duration,
@@ -102,12 +102,10 @@ impl Relay {
         cycle::check(&listeners)?;
         let threads = config.threads.max(1);
         let shared = Arc::new(Shared {
-            seats: Arc::new(Seats::new(threads, config.max_flows)),
+            seats: Seats::new(threads, config.max_flows),
             budget: Arc::new(Budget::new(config.memory_bytes)),
             ends: Arc::default(),
-            mailboxes: (0..threads)
-                .map(|_| Mailbox::new())
-                .collect::<Result<_, _>>()?,
+            mailboxes: Arc::new(Mailboxes::new(threads)?),
             numbers: AtomicU64::new(1),
             tcp_interval: config.tcp_interval,
             report: config.report,
@@ -116,15 +114,12 @@ impl Relay {
             shared: Arc::clone(&shared),
             listeners,
             signaller,
-            threads: Vec::new(),
+            threads: Threads::new(Arc::clone(&shared.mailboxes)),
         };
         for number in 0..threads {
             let trace = Recorder::new(config.kinds, config.record_bytes);
             let reactor = Reactor::new(number, Arc::clone(&shared), trace)?;
-            let thread = thread::Builder::new()
-                .name(format!("relay-{number}"))
-                .spawn(move || reactor.run())?;
-            relay.threads.push(thread);
+            relay.threads.spawn(format!("relay-{number}"), reactor)?;
         }
         relay.tell_of_laws();
         relay.listen(relay.listeners.clone());
@@ -223,7 +218,7 @@ impl Relay {
     /// Resets the flows that are left, ends the threads and gives their records.
     #[must_use]
     pub fn stop(mut self) -> Vec<Recorder> {
-        self.end()
+        self.threads.stop()
     }
 
     /// Says what there is to be said of the listeners' laws.
@@ -238,24 +233,7 @@ impl Relay {
     }
 
     fn listen(&self, listeners: Vec<Listener>) {
-        self.shared.mailboxes[0].put(Mail::Listen(listeners));
-    }
-
-    fn end(&mut self) -> Vec<Recorder> {
-        for mailbox in &self.shared.mailboxes {
-            mailbox.put(Mail::Stop);
-        }
-        // A thread that panicked has said so already; its records are lost with it.
-        self.threads
-            .drain(..)
-            .filter_map(|thread| thread.join().ok())
-            .collect()
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.end();
+        self.shared.mailboxes.send(0, Mail::Listen(listeners));
     }
 }
 

@@ -1,60 +1,54 @@
 //! How many flows there are.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The flows of each thread.
 #[derive(Debug)]
 pub(crate) struct Seats {
-    threads: Vec<AtomicUsize>,
+    threads: Vec<Arc<wansan_server::Seats>>,
     limit: usize,
 }
 
 impl Seats {
     pub(crate) fn new(threads: usize, limit: usize) -> Seats {
         Seats {
-            threads: (0..threads).map(|_| AtomicUsize::new(0)).collect(),
+            threads: (0..threads)
+                .map(|_| wansan_server::Seats::new(limit))
+                .collect(),
             limit,
         }
     }
 
     /// Flows of all threads.
     pub(crate) fn taken(&self) -> usize {
-        // They guard no other data.
-        let taken = |thread: &AtomicUsize| thread.load(Ordering::Relaxed);
-        self.threads.iter().map(taken).sum()
+        self.threads.iter().map(|thread| thread.taken()).sum()
     }
 
-    /// Whether there is room for another flow.
-    pub(crate) fn has_room(&self) -> bool {
-        self.taken() < self.limit
+    /// How many more flows there may be. Only one thread takes seats, so it is no less when it does.
+    pub(crate) fn room(&self) -> usize {
+        self.limit.saturating_sub(self.taken())
     }
 
-    /// A seat on the thread that has the fewest flows. Only one thread takes seats, so what has room
-    /// has it still.
-    pub(crate) fn take(self: &Arc<Seats>) -> Seat {
-        let load = |thread: &usize| self.threads[*thread].load(Ordering::Relaxed);
-        let thread = (0..self.threads.len()).min_by_key(load).unwrap_or(0);
-        self.threads[thread].fetch_add(1, Ordering::Relaxed);
-        Seat {
-            seats: Arc::clone(self),
-            thread,
+    /// A seat on the thread that has the fewest flows; `None` without [`room`](Seats::room).
+    pub(crate) fn take(&self) -> Option<Seat> {
+        if self.room() == 0 {
+            return None;
         }
+        let threads = self.threads.iter().enumerate();
+        let (thread, seats) = threads.min_by_key(|(_, thread)| thread.taken())?;
+        Some(Seat {
+            thread,
+            _seat: seats.take()?,
+        })
     }
 }
 
 /// A flow's place; it is free again when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    seats: Arc<Seats>,
     /// The thread that carries the flow.
     pub(crate) thread: usize,
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.seats.threads[self.thread].fetch_sub(1, Ordering::Relaxed);
-    }
+    _seat: wansan_server::Seat,
 }
 
 #[cfg(test)]
@@ -63,12 +57,12 @@ mod tests {
 
     #[test]
     fn flows_go_where_there_are_fewest() {
-        let seats = Arc::new(Seats::new(2, 3));
-        let taken: Vec<Seat> = (0..3).map(|_| seats.take()).collect();
+        let seats = Seats::new(2, 3);
+        let taken: Vec<Seat> = std::iter::from_fn(|| seats.take()).collect();
         let threads: Vec<usize> = taken.iter().map(|seat| seat.thread).collect();
         assert_eq!(threads, [0, 1, 0]);
-        assert!(!seats.has_room());
+        assert_eq!(seats.room(), 0);
         drop(taken);
-        assert!(seats.has_room() && seats.taken() == 0);
+        assert_eq!((seats.room(), seats.taken()), (3, 0));
     }
 }

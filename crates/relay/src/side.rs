@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use wansan_server::poller::Ready;
 use wansan_tcp::TcpInfo;
-use wansan_tcp::poller::Ready;
 use wansan_tcp::queues;
 
 /// What reading gave.

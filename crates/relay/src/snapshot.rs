@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use wansan_tcp::TcpInfo;
@@ -17,7 +17,7 @@ use crate::echo::Fallback;
 use crate::flow::{CLIENT, Flow, TARGET};
 use crate::governor::Governor;
 use crate::law::Law;
-use crate::mailbox::Mail;
+use crate::mail::Mail;
 use crate::meter::Meter;
 use crate::relay::Shared;
 use crate::shares::Shares;
@@ -156,15 +156,7 @@ impl Observer {
     /// Puts a question to all threads; the answers that come in time.
     fn ask<T>(&self, question: impl Fn(SyncSender<T>) -> Mail) -> Vec<T> {
         const PATIENCE: Duration = Duration::from_secs(3);
-        let mailboxes = &self.shared.mailboxes;
-        let (give, take) = sync_channel(mailboxes.len());
-        for mailbox in mailboxes {
-            mailbox.put(question(give.clone()));
-        }
-        drop(give);
-        let deadline = clock::now() + PATIENCE;
-        let answer = |_| take.recv_timeout(deadline.since(clock::now())).ok();
-        mailboxes.iter().map_while(answer).collect()
+        self.shared.mailboxes.ask(PATIENCE, question)
     }
 }
 

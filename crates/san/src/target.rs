@@ -1,16 +1,15 @@
 //! The target server: threads that serve sessions over real sockets from real stores.
 //!
 //! Each session belongs to one thread, which owns its state, so nothing on an I/O's way is locked.
-//! Threads talk by mail ([`mailbox`]): a new connection goes to the thread with the next number, and
+//! Threads talk by mail ([`mail`]): a new connection goes to the thread with the next number, and
 //! from there to the one that owns the session which it wants to join; a reset of a unit goes to all.
 
 mod access;
-mod complaints;
 mod directory;
 mod life;
 mod lobby;
 mod login;
-mod mailbox;
+mod mail;
 mod opening;
 mod reactor;
 mod registry;
@@ -24,16 +23,16 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use wansan_iscsi::keys::WantedError;
 use wansan_iscsi::scsi::{DeviceError, GeometryError};
 use wansan_iscsi::target::Memory;
 use wansan_iscsi::text::send_targets::is_iscsi_name;
+use wansan_server::{Mailboxes, Threads, descriptors};
 use wansan_tcp::address::AddressError;
 use wansan_tcp::congestion::{self, CongestionError};
-use wansan_tcp::descriptors;
 use wansan_trace::{Kinds, Recorder, clock};
 
 use crate::store::{OpenError, Pool};
@@ -41,7 +40,7 @@ use crate::url::ISCSI_PORT;
 pub use access::{Access, NamePattern, NamePatternError};
 use directory::Directory;
 pub use directory::{Changes, Discovery, Offer, TargetSpec};
-use mailbox::{Mail, Mailbox};
+use mail::Mail;
 use opening::Before;
 use reactor::Reactor;
 use registry::Registry;
@@ -187,7 +186,7 @@ pub enum TargetError {
 #[derive(Debug)]
 pub struct Target {
     shared: Arc<Shared>,
-    threads: Vec<(Arc<Mailbox>, JoinHandle<Recorder>)>,
+    threads: Threads<Mail, Recorder>,
     /// Dropped after the threads that use it.
     _pool: Arc<Pool>,
 }
@@ -208,7 +207,7 @@ struct Shared {
     logins: Logins,
     /// The target takes no new sessions any more.
     drains: AtomicBool,
-    mailboxes: Vec<Arc<Mailbox>>,
+    mailboxes: Arc<Mailboxes<Mail>>,
     tcp_interval: Duration,
     report: fn(&str),
 }
@@ -259,9 +258,7 @@ impl Target {
         let memory = Memory::new(SESSIONS_BYTES);
         let (directory, unsettled) = Directory::new(&config.offer, &Before::nothing(), &memory)?;
         let pool = Arc::new(Pool::start(STORE_THREADS)?);
-        let mailboxes = (0..config.threads.max(1))
-            .map(|_| Mailbox::new().map(Arc::new))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mailboxes = Arc::new(Mailboxes::new(config.threads)?);
         directory.set_bells(&mailboxes);
         let shared = Arc::new(Shared {
             addresses,
@@ -278,18 +275,15 @@ impl Target {
         });
         let mut target = Target {
             shared: Arc::clone(&shared),
-            threads: Vec::new(),
+            threads: Threads::new(Arc::clone(&shared.mailboxes)),
             _pool: Arc::clone(&pool),
         };
-        for (number, mailbox) in shared.mailboxes.iter().enumerate() {
+        for number in 0..shared.mailboxes.count() {
             let trace = Recorder::new(config.kinds, config.record_bytes);
             // The first one accepts for all.
             let listeners = std::mem::take(&mut listeners);
             let reactor = Reactor::new(number, Arc::clone(&shared), listeners, &pool, trace)?;
-            let thread = thread::Builder::new()
-                .name(format!("target-{number}"))
-                .spawn(move || reactor.run())?;
-            target.threads.push((Arc::clone(mailbox), thread));
+            target.threads.spawn(format!("target-{number}"), reactor)?;
         }
         for opened in unsettled.opened {
             opened.keep();
@@ -352,9 +346,7 @@ impl Target {
         let deadline = clock::now() + patience;
         self.shared.drains.store(true, Ordering::Relaxed);
         let seconds = u16::try_from(patience.as_secs().max(1)).unwrap_or(u16::MAX);
-        for (mailbox, _) in &self.threads {
-            mailbox.put(Mail::Drain(seconds));
-        }
+        self.shared.mailboxes.send_all(|| Mail::Drain(seconds));
         while !self.shared.registry.is_empty() {
             if hurries() || clock::now() >= deadline {
                 return false;
@@ -367,24 +359,7 @@ impl Target {
     /// Closes all connections, ends the threads and returns their records.
     #[must_use]
     pub fn stop(mut self) -> Vec<Recorder> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Vec<Recorder> {
-        for (mailbox, _) in &self.threads {
-            mailbox.put(Mail::Stop);
-        }
-        // A thread that panicked has said so already; its records are lost with it.
-        self.threads
-            .drain(..)
-            .filter_map(|(_, thread)| thread.join().ok())
-            .collect()
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        self.end();
+        self.threads.stop()
     }
 }
 

@@ -5,18 +5,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_linger, set_socket_reuseaddr};
-use rustix::net::{
-    RecvFlags, SendFlags, SocketFlags, acceptfrom_with, bind, getsockname, listen, recv, send,
-};
+use rustix::net::{RecvFlags, SendFlags, bind, getsockname, listen, recv, send};
+use wansan_server::{Acceptor, Connection, Mailboxes, Pause, Poller, Ready, Threads, Worker};
 use wansan_tcp::buffers::Buffer;
 use wansan_tcp::delays;
-use wansan_tcp::poller::{Poller, Ready};
 use wansan_trace::{Instant, clock};
 
 use crate::error::StreamError;
@@ -33,10 +29,6 @@ const MOST_ECHOES_BYTES: usize = 64 << 10;
 const TURN_READS: usize = 8;
 /// What accepting rests when the machine has no descriptor left.
 const REST: Duration = Duration::from_millis(100);
-
-const LISTENER: u64 = 0;
-const WAKE: u64 = 1;
-const FIRST_STREAM: u64 = 2;
 
 /// What a receiver is asked to do.
 #[derive(Debug, Clone)]
@@ -74,8 +66,8 @@ pub struct ReceiveCounts {
 #[derive(Debug)]
 pub struct Receiver {
     address: SocketAddr,
-    wake: Arc<OwnedFd>,
-    thread: Option<JoinHandle<ReceiveCounts>>,
+    /// The only one, which gets no mail.
+    thread: Threads<(), ReceiveCounts>,
 }
 
 impl Receiver {
@@ -99,27 +91,25 @@ impl Receiver {
         listen(&listener, BACKLOG).map_err(|errno| failed(errno.into()))?;
         let address = getsockname(&listener).map_err(io::Error::from)?;
         let address = SocketAddr::try_from(address).map_err(io::Error::from)?;
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let wake = Arc::new(eventfd(0, flags).map_err(io::Error::from)?);
         let poller = Poller::new()?;
-        poller.add(&listener, LISTENER)?;
-        poller.add(&wake, WAKE)?;
+        let mut acceptor = Acceptor::default();
+        let mut outcome = Ok(());
+        acceptor.replace(&poller, vec![listener], |_, error| outcome = Err(error));
+        outcome?;
         let reactor = Reactor {
             config: config.clone(),
             here: socket::clock()?,
-            listener,
+            acceptor,
+            resume: None,
             poller,
             streams: HashMap::new(),
-            next_source: FIRST_STREAM,
+            next_source: 0,
             space: vec![0; config.read_bytes],
             counts: ReceiveCounts::default(),
         };
-        let named = thread::Builder::new().name("receiver".to_owned());
-        Ok(Receiver {
-            address,
-            wake,
-            thread: Some(named.spawn(move || reactor.run())?),
-        })
+        let mut thread = Threads::new(Arc::new(Mailboxes::new(1)?));
+        thread.spawn("receiver".to_owned(), reactor)?;
+        Ok(Receiver { address, thread })
     }
 
     /// Where it listens.
@@ -131,20 +121,7 @@ impl Receiver {
     /// Ends it, and the streams that there are; what it has done.
     #[must_use]
     pub fn stop(mut self) -> ReceiveCounts {
-        self.end().unwrap_or_default()
-    }
-
-    fn end(&mut self) -> Option<ReceiveCounts> {
-        let thread = self.thread.take()?;
-        // It cannot be full: nobody writes to it but this.
-        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
-        thread.join().ok()
-    }
-}
-
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        self.end();
+        self.thread.stop().pop().unwrap_or_default()
     }
 }
 
@@ -152,7 +129,9 @@ impl Drop for Receiver {
 struct Reactor {
     config: ReceiveConfig,
     here: Clock,
-    listener: OwnedFd,
+    acceptor: Acceptor<OwnedFd>,
+    /// When accepting goes on, during a pause.
+    resume: Option<Instant>,
     poller: Poller,
     streams: HashMap<u64, Stream>,
     next_source: u64,
@@ -184,47 +163,57 @@ enum End {
     Silent,
 }
 
-impl Reactor {
-    fn run(mut self) -> ReceiveCounts {
-        let mut ready = Vec::new();
-        loop {
-            let now = clock::now();
-            let begun = |stream: &&Stream| !stream.incoming.has_begun();
-            let waited = self.streams.values().filter(begun);
-            let deadline = waited.map(|stream| stream.deadline).min();
-            if let Err(error) = self.poller.wait(now, deadline, &mut ready) {
-                (self.config.report)(&format!("cannot wait for streams: {error}"));
-                return self.counts;
-            }
-            for event in &ready {
-                match event.source {
-                    WAKE => return self.counts,
-                    LISTENER => self.accept(),
-                    source => self.serve(source, *event),
-                }
-            }
-            if deadline.is_some() {
-                self.give_up(clock::now());
-            }
+impl Worker for Reactor {
+    type Mail = ();
+    type Output = ReceiveCounts;
+
+    fn poller(&self) -> &Poller {
+        &self.poller
+    }
+
+    fn before_wait(&mut self, now: Instant) -> Option<Instant> {
+        if self.resume.is_some_and(|resume| resume <= now) {
+            self.resume = None;
+            self.acceptor.resume(&self.poller);
+        }
+        self.give_up(now);
+        let silent = self.streams.values().filter(|it| !it.incoming.has_begun());
+        silent
+            .map(|stream| stream.deadline)
+            .chain(self.resume)
+            .min()
+    }
+
+    fn accept(&mut self, now: Instant) {
+        let batch = self.acceptor.accept(&self.poller, usize::MAX);
+        for connection in batch.connections {
+            self.admit(connection);
+        }
+        if let Some(Pause::Failed(error)) = batch.pause {
+            (self.config.report)(&format!("cannot accept a connection: {error}"));
+            self.resume = Some(now + REST);
         }
     }
 
-    fn accept(&mut self) {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (socket, client) = match acceptfrom_with(&self.listener, flags) {
-            Ok((socket, address)) => (socket, address),
-            Err(Errno::AGAIN | Errno::CONNABORTED | Errno::PROTO | Errno::INTR) => return,
-            Err(errno) => {
-                (self.config.report)(&format!("cannot accept a connection: {errno}"));
-                thread::sleep(REST);
-                return;
-            }
-        };
+    fn mail(&mut self, (): (), _now: Instant) {}
+
+    fn ready(&mut self, event: Ready, _now: Instant) {
+        self.serve(event.source, event);
+    }
+
+    fn finish(self, failure: Option<io::Error>) -> ReceiveCounts {
+        if let Some(error) = failure {
+            (self.config.report)(&format!("cannot wait for streams: {error}"));
+        }
+        self.counts
+    }
+}
+
+impl Reactor {
+    fn admit(&mut self, connection: Connection) {
+        let Connection { socket, client, .. } = connection;
         // Only streams that end well are closed in the ordinary way.
         let set = set_socket_linger(&socket, Some(Duration::ZERO));
-        let Some(client) = client.and_then(|client| SocketAddr::try_from(client).ok()) else {
-            return;
-        };
         if self.streams.len() >= self.config.max_flows || set.is_err() {
             self.counts.refused += 1;
             (self.config.report)(&format!(

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use wansan_server::poller::Poller;
 use wansan_tcp::connection;
-use wansan_tcp::poller::Poller;
 use wansan_trace::event::Role;
 use wansan_trace::{Instant, Recorder, clock};
 

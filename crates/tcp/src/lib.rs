@@ -12,7 +12,6 @@
 //! - [`delays`]: where it waits on purpose;
 //! - [`queues`]: what waits in a socket;
 //! - [`options`]: socket options that no safe library has;
-//! - [`poller`]: waiting for sockets; [`descriptors`]: how many a process may have;
 //! - [`network`]: where connections come from;
 //! - [`stamps`]: when it passed on what goes through a socket;
 //! - [`ebpf`]: programs of ours in the kernel.
@@ -23,7 +22,6 @@ pub mod congestion;
 pub mod connection;
 pub mod control;
 pub mod delays;
-pub mod descriptors;
 pub mod diag;
 pub mod ebpf;
 pub mod ece;
@@ -31,7 +29,6 @@ pub mod expression;
 pub mod info;
 pub mod network;
 pub mod options;
-pub mod poller;
 pub mod queues;
 pub mod stamps;
 pub mod watch;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::net::{RecvFlags, recv};
 use wansan_peers::compare::{Bound, Comparison, Side};
 use wansan_peers::process::PeerError;
-use wansan_tcp::descriptors;
-use wansan_tcp::poller::{Poller, Ready};
+use wansan_server::descriptors;
+use wansan_server::poller::{Poller, Ready};
 use wansan_trace::clock;
 
 use crate::memory::{Memory, in_words};

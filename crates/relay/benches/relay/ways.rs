@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
-use wansan_tcp::poller::{Poller, Ready};
+use wansan_server::poller::{Poller, Ready};
 use wansan_trace::clock;
 
 use crate::sockmap::Sockmap;

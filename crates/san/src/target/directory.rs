@@ -13,8 +13,9 @@ use wansan_iscsi::login::chap::TargetAccounts;
 use wansan_iscsi::scsi::TargetDevice;
 use wansan_iscsi::target::{Memory, SessionConfig, UNSOLICITED_BYTES};
 use wansan_iscsi::text::send_targets::is_iscsi_name;
+use wansan_server::Mailboxes;
 
-use super::mailbox::{Mail, Mailbox};
+use super::mail::Mail;
 use super::opening::{Before, Unsettled, check_files};
 use super::{Access, Sending, TargetError};
 use crate::store::{LunSpec, Store};
@@ -185,14 +186,12 @@ impl Directory {
     }
 
     /// Has the devices tell all threads when sessions have something to look at.
-    pub(super) fn set_bells(&self, mailboxes: &[Arc<Mailbox>]) {
+    pub(super) fn set_bells(&self, mailboxes: &Arc<Mailboxes<Mail>>) {
         for target in self.targets.values() {
-            let mailboxes = mailboxes.to_vec();
-            let ring = move || {
-                for mailbox in &mailboxes {
-                    mailbox.put(Mail::Review);
-                }
-            };
+            let mailboxes = Arc::clone(mailboxes);
+            // An initiator may reset a unit as often as it likes: a review that waits to be read is enough.
+            let is_review = |mail: &Mail| matches!(mail, Mail::Review);
+            let ring = move || mailboxes.send_all_unless(|| Mail::Review, is_review);
             target.session.device.set_bell(ring);
         }
     }

@@ -7,16 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wansan_iscsi::login::Accepted;
-use wansan_tcp::poller::{Poller, Ready};
+use wansan_server::{Acceptor, Complaints, Pause, Poller, Ready, Worker};
 use wansan_tcp::{DelayedAck, TcpInfo};
 use wansan_trace::{Instant, Recorder, SessionId, clock};
 
 use super::Shared;
-use super::complaints::Complaints;
 use super::directory::ServedTarget;
 use super::life::{Life, Verdict};
 use super::lobby::{self, Progress, Waiting};
-use super::mailbox::Mail;
+use super::mail::Mail;
 use super::seat::Seat;
 use super::serve::{Context, End, Peer, Phase, Token, Turn, answered};
 use super::sessions::Sessions;
@@ -39,17 +38,13 @@ const STORE_QUEUE: QueueBounds = QueueBounds {
     bytes: 64 << 20,
 };
 
-/// Sources of the poller that are no connection.
-const LISTENER: u64 = u64::MAX;
-const MAILBOX: u64 = u64::MAX - 1;
-const STORES: u64 = u64::MAX - 2;
+/// The stores, as a source of the poller; connections are less.
+const STORES: u64 = wansan_server::MAILBOX - 1;
 
 pub(super) struct Reactor {
     poller: Poller,
-    /// The portals, on the thread that accepts for all.
-    listeners: Vec<TcpListener>,
-    /// False during a pause in accepting connections.
-    listens: bool,
+    /// Of the portals, on the thread that accepts for all.
+    acceptor: Acceptor<TcpListener>,
     pub(super) peers: Vec<Option<Peer>>,
     /// Before the sessions, as its queue pair waits until no store is at work for them any more: a
     /// session that is gone lets answers of others go out which say that nothing of it lands later.
@@ -62,7 +57,14 @@ pub(super) struct Reactor {
     again: Vec<u16>,
     /// Connections for which another one of their session has left something to do.
     woken: Vec<u16>,
-    complaints: Complaints,
+    /// Those of both that get their turn after the events of this one.
+    turns: [Vec<u16>; 2],
+    /// Logins that failed.
+    failed: Complaints,
+    /// Connections that found no room.
+    turned_away: Complaints,
+    /// Connections that had to make room.
+    pushed_out: Complaints,
     next_tick: Instant,
     next_tcp_sample: Instant,
 }
@@ -77,15 +79,15 @@ impl Reactor {
     ) -> io::Result<Reactor> {
         let poller = Poller::new()?;
         let queue_pair = pool.queue_pair(STORE_QUEUE)?;
-        for listener in &listeners {
-            poller.add(listener, LISTENER)?;
-        }
-        poller.add(&*shared.mailboxes[number], MAILBOX)?;
         poller.add(&queue_pair, STORES)?;
+        let mut acceptor = Acceptor::default();
+        let mut outcome = Ok(());
+        acceptor.replace(&poller, listeners, |_, error| outcome = Err(error));
+        outcome?;
+        let report = shared.report;
         Ok(Reactor {
             poller,
-            listeners,
-            listens: true,
+            acceptor,
             peers: Vec::new(),
             sessions: Sessions::default(),
             context: Context {
@@ -100,139 +102,25 @@ impl Reactor {
             next_thread: 0,
             again: Vec::new(),
             woken: Vec::new(),
-            complaints: Complaints::default(),
+            turns: Default::default(),
+            failed: Complaints::new(
+                report,
+                Complaints::LINES_PER_TICK,
+                "more connections failed before they had logged in",
+            ),
+            turned_away: Complaints::new(
+                report,
+                0,
+                "connections were turned away, as too many are open",
+            ),
+            pushed_out: Complaints::new(
+                report,
+                0,
+                "connections that had not logged in made room for others",
+            ),
             next_tick: Instant::ZERO,
             next_tcp_sample: Instant::ZERO,
         })
-    }
-
-    /// Serves until it is told to stop, and gives the records.
-    pub(super) fn run(mut self) -> Recorder {
-        let mut ready: Vec<Ready> = Vec::new();
-        loop {
-            let now = clock::now();
-            self.look_at_the_time(now);
-            let mut deadline = self.next_tick;
-            if self.context.trace.tcp.is_kept() && !self.peers.is_empty() {
-                deadline = deadline.min(self.next_tcp_sample);
-            }
-            let again = std::mem::take(&mut self.again);
-            let woken = std::mem::take(&mut self.woken);
-            if !again.is_empty() || !woken.is_empty() {
-                deadline = now;
-            }
-            if let Err(error) = self.poller.wait(now, Some(deadline), &mut ready) {
-                (self.context.shared.report)(&format!("a target thread cannot wait: {error}"));
-                return self.into_records();
-            }
-            for event in &ready {
-                match event.source {
-                    LISTENER => self.accept(),
-                    MAILBOX => {
-                        if self.read_mail() {
-                            return self.into_records();
-                        }
-                    }
-                    STORES => self.stores_answered(),
-                    slot => {
-                        self.serve(slot as u16, event.read);
-                        if event.gone {
-                            self.hung_up(slot as u16);
-                        }
-                    }
-                }
-            }
-            for slot in again {
-                self.serve(slot, true);
-            }
-            for slot in woken {
-                self.serve(slot, false);
-            }
-        }
-    }
-
-    /// The order in which the rest of it is dropped matters: that of its fields.
-    fn into_records(mut self) -> Recorder {
-        for peer in self.peers.iter_mut().flatten() {
-            peer.finish_stamps(&mut self.context.trace);
-        }
-        self.context.trace
-    }
-
-    fn accept(&mut self) {
-        for place in 0..self.listeners.len() {
-            self.accept_at(place);
-        }
-    }
-
-    fn accept_at(&mut self, place: usize) {
-        loop {
-            match self.listeners[place].accept() {
-                Ok((stream, initiator)) => {
-                    let shared = &self.context.shared;
-                    let Some(seat) = shared.seats.admit(initiator) else {
-                        Logins::count(&shared.logins.turned_away);
-                        self.complaints.turned_away();
-                        continue;
-                    };
-                    let mailboxes = &shared.mailboxes;
-                    mailboxes[self.next_thread].put(Mail::Connection(stream, seat));
-                    self.next_thread = (self.next_thread + 1) % mailboxes.len();
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => {
-                    // Out of descriptors, as a rule: the connection that waits would wake this
-                    // thread for ever, so look again at the next tick.
-                    (self.context.shared.report)(&format!("cannot accept a connection: {error}"));
-                    self.listen(false);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Begins a pause in accepting connections, or ends it.
-    fn listen(&mut self, listens: bool) {
-        if self.listens != listens {
-            let heard = |listener| self.poller.interest(listener, LISTENER, listens, false);
-            let all = self.listeners.iter().map(heard);
-            if all.fold(true, |all, done| all & done.is_ok()) {
-                self.listens = listens;
-            }
-        }
-    }
-
-    /// Reads the mail; says whether it is time to stop.
-    fn read_mail(&mut self) -> bool {
-        let mailbox = Arc::clone(&self.context.shared.mailboxes[self.context.number]);
-        for mail in mailbox.take() {
-            match mail {
-                Mail::Connection(stream, seat) => self.greet(stream, seat),
-                Mail::Joining(peer) => {
-                    if let Some(slot) = self.take_in(*peer) {
-                        self.serve(slot, true);
-                    }
-                }
-                Mail::Review => self.review(),
-                Mail::EndSession(id) => {
-                    let found = self.sessions.find(id);
-                    let found = found.map(|(number, served)| (number, served.slots().collect()));
-                    if let Some((number, slots)) = found {
-                        let slots: Vec<(usize, u16)> = slots;
-                        for (_, slot) in slots {
-                            self.begin_close(slot);
-                        }
-                        self.end_session(number);
-                    } else {
-                        self.context.is_gone(id);
-                    }
-                }
-                Mail::Drain(seconds) => self.drain(seconds),
-                Mail::Snapshot(asker) => self.tell(&asker),
-                Mail::Stop => return true,
-            }
-        }
-        false
     }
 
     /// Applies changes made by other sessions.
@@ -246,10 +134,7 @@ impl Reactor {
 
     /// Listens no more, and asks the initiators to leave.
     fn drain(&mut self, seconds: u16) {
-        for listener in self.listeners.drain(..) {
-            // Without it the poller would be woken by a descriptor that is closed now.
-            let _ = self.poller.remove(&listener);
-        }
+        self.acceptor.replace(&self.poller, Vec::new(), |_, _| {});
         let now = clock::now();
         for (_, served) in self.sessions.iter_mut() {
             let trace = &mut self.context.trace;
@@ -260,7 +145,7 @@ impl Reactor {
 
     fn greet(&mut self, stream: TcpStream, seat: Seat) {
         // PDUs are put together before they are sent; waiting for more can only delay.
-        if stream.set_nonblocking(true).is_err() || stream.set_nodelay(true).is_err() {
+        if stream.set_nodelay(true).is_err() {
             return; // The stream is dropped: the initiator sees it close.
         }
         self.make_room(seat.initiator.ip());
@@ -302,15 +187,8 @@ impl Reactor {
         let places = self.context.shared.waiting_places;
         let connections = self.context.shared.directory().most_connections();
         if let Some(slot) = lobby::makes_room(&waiting, newcomer, places, connections) {
-            self.complaints.pushed_out();
+            self.pushed_out.count();
             self.drop_peer(slot);
-        }
-    }
-
-    /// Says what was counted of connections that are not logged in.
-    fn complain(&mut self) {
-        for line in self.complaints.take() {
-            (self.context.shared.report)(&line);
         }
     }
 
@@ -332,8 +210,8 @@ impl Reactor {
         if let Some(peer) = self.peers[usize::from(slot)].take()
             && self.poller.remove(&peer.stream).is_ok()
         {
-            let mailbox = &self.context.shared.mailboxes[owner];
-            mailbox.put(Mail::Joining(Box::new(peer)));
+            let mail = Mail::Joining(Box::new(peer));
+            self.context.shared.mailboxes.send(owner, mail);
         }
     }
 
@@ -551,10 +429,12 @@ impl Reactor {
     fn end(&mut self, slot: u16, end: &End) {
         if end.is_trouble() {
             // Once a connection is reset, its socket no longer knows who was there.
-            if let Some(peer) = &self.peers[usize::from(slot)]
-                && (matches!(peer.phase, Phase::Session(_)) || self.complaints.login_failed())
-            {
-                (self.context.shared.report)(&format!("{}: {end}", peer.seat.initiator));
+            if let Some(peer) = &self.peers[usize::from(slot)] {
+                let line = || format!("{}: {end}", peer.seat.initiator);
+                match peer.phase {
+                    Phase::Session(_) => (self.context.shared.report)(&line()),
+                    Phase::Login(_) | Phase::Closing(_) => self.failed.add(line),
+                }
             }
         }
         if end.socket_is_dead() {
@@ -646,8 +526,14 @@ impl Reactor {
             return;
         }
         self.next_tick = now + TICK;
-        self.listen(true);
-        self.complain();
+        self.acceptor.resume(&self.poller);
+        for complaints in [
+            &mut self.failed,
+            &mut self.turned_away,
+            &mut self.pushed_out,
+        ] {
+            complaints.tick();
+        }
         let mut over = Vec::new();
         for (number, served) in self.sessions.iter_mut() {
             served.session.rest();
@@ -691,6 +577,108 @@ impl Reactor {
             },
             Phase::Login(_) | Phase::Closing(_) => {}
         }
+    }
+}
+
+impl Worker for Reactor {
+    type Mail = Mail;
+    type Output = Recorder;
+
+    fn poller(&self) -> &Poller {
+        &self.poller
+    }
+
+    fn before_wait(&mut self, now: Instant) -> Option<Instant> {
+        self.look_at_the_time(now);
+        std::mem::swap(&mut self.again, &mut self.turns[0]);
+        std::mem::swap(&mut self.woken, &mut self.turns[1]);
+        if self.turns.iter().any(|turns| !turns.is_empty()) {
+            return Some(now);
+        }
+        let samples = self.context.trace.tcp.is_kept() && !self.peers.is_empty();
+        Some(match samples {
+            true => self.next_tick.min(self.next_tcp_sample),
+            false => self.next_tick,
+        })
+    }
+
+    fn accept(&mut self, _now: Instant) {
+        let batch = self.acceptor.accept(&self.poller, usize::MAX);
+        let shared = &self.context.shared;
+        for connection in batch.connections {
+            let Some(seat) = shared.seats.admit(connection.client) else {
+                Logins::count(&shared.logins.turned_away);
+                self.turned_away.count();
+                continue;
+            };
+            let mail = Mail::Connection(connection.socket.into(), seat);
+            shared.mailboxes.send(self.next_thread, mail);
+            self.next_thread = (self.next_thread + 1) % shared.mailboxes.count();
+        }
+        if let Some(Pause::Failed(error)) = batch.pause {
+            (shared.report)(&format!("cannot accept a connection: {error}"));
+        }
+    }
+
+    fn mail(&mut self, mail: Mail, _now: Instant) {
+        match mail {
+            Mail::Connection(stream, seat) => self.greet(stream, seat),
+            Mail::Joining(peer) => {
+                if let Some(slot) = self.take_in(*peer) {
+                    self.serve(slot, true);
+                }
+            }
+            Mail::Review => self.review(),
+            Mail::EndSession(id) => {
+                let found = self.sessions.find(id);
+                let found = found.map(|(number, served)| (number, served.slots().collect()));
+                if let Some((number, slots)) = found {
+                    let slots: Vec<(usize, u16)> = slots;
+                    for (_, slot) in slots {
+                        self.begin_close(slot);
+                    }
+                    self.end_session(number);
+                } else {
+                    self.context.is_gone(id);
+                }
+            }
+            Mail::Drain(seconds) => self.drain(seconds),
+            Mail::Snapshot(asker) => self.tell(&asker),
+        }
+    }
+
+    fn ready(&mut self, event: Ready, _now: Instant) {
+        if event.source == STORES {
+            self.stores_answered();
+            return;
+        }
+        let slot = event.source as u16;
+        self.serve(slot, event.read);
+        if event.gone {
+            self.hung_up(slot);
+        }
+    }
+
+    fn after_events(&mut self, _now: Instant) {
+        let [mut again, mut woken] = std::mem::take(&mut self.turns);
+        for slot in again.drain(..) {
+            self.serve(slot, true);
+        }
+        for slot in woken.drain(..) {
+            self.serve(slot, false);
+        }
+        self.turns = [again, woken];
+    }
+
+    /// The order in which the rest of it is dropped matters: that of its fields.
+    fn finish(mut self, failure: Option<io::Error>) -> Recorder {
+        if let Some(error) = failure {
+            (self.context.shared.report)(&format!("a target thread cannot wait: {error}"));
+        }
+        for peer in self.peers.iter_mut().flatten() {
+            peer.finish_stamps(&mut self.context.trace);
+        }
+        self.context.trace
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::lobby;
 
@@ -15,32 +14,38 @@ pub(super) const MAX_CONNECTIONS: usize = 2 * super::registry::MAX_SESSIONS;
 const MAX_OPEN: usize = MAX_CONNECTIONS + 2 * lobby::MAX_WAITING;
 
 /// The seats that connections take.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Seats {
-    counts: Arc<Counts>,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    open: AtomicUsize,
-    in_sessions: AtomicUsize,
+    open: Arc<wansan_server::Seats>,
+    in_sessions: Arc<wansan_server::Seats>,
 }
 
 /// One connection's place, free again when it is dropped, and who is there.
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) initiator: SocketAddr,
-    is_in_session: bool,
-    counts: Arc<Counts>,
+    in_session: Option<wansan_server::Seat>,
+    in_sessions: Arc<wansan_server::Seats>,
+    _open: wansan_server::Seat,
+}
+
+impl Default for Seats {
+    fn default() -> Seats {
+        Seats {
+            open: wansan_server::Seats::new(MAX_OPEN),
+            in_sessions: wansan_server::Seats::new(MAX_CONNECTIONS),
+        }
+    }
 }
 
 impl Seats {
     /// Room for a connection from `initiator` to log in; `None` when too many are open.
     pub(super) fn admit(&self, initiator: SocketAddr) -> Option<Seat> {
-        take(&self.counts.open, MAX_OPEN).then(|| Seat {
+        Some(Seat {
             initiator,
-            is_in_session: false,
-            counts: Arc::clone(&self.counts),
+            in_session: None,
+            in_sessions: Arc::clone(&self.in_sessions),
+            _open: self.open.take()?,
         })
     }
 }
@@ -48,32 +53,16 @@ impl Seats {
 impl Seat {
     /// Takes a seat among the connections in sessions; says whether there was one.
     pub(super) fn take(&mut self) -> bool {
-        if !self.is_in_session {
-            self.is_in_session = take(&self.counts.in_sessions, MAX_CONNECTIONS);
+        if self.in_session.is_none() {
+            self.in_session = self.in_sessions.take();
         }
-        self.is_in_session
+        self.is_taken()
     }
 
     /// Whether its connection has logged in.
     pub(super) fn is_taken(&self) -> bool {
-        self.is_in_session
+        self.in_session.is_some()
     }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.counts.open.fetch_sub(1, Ordering::Relaxed);
-        if self.is_in_session {
-            self.counts.in_sessions.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
-fn take(count: &AtomicUsize, most: usize) -> bool {
-    let more = |count| (count < most).then_some(count + 1);
-    count
-        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-        .is_ok()
 }
 
 #[cfg(test)]

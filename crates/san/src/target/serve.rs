@@ -17,7 +17,7 @@ use wansan_trace::{Instant, Recorder, SessionId, TaskTag, clock};
 use super::directory::ServedTarget;
 use super::life::Life;
 use super::login::Desk;
-use super::mailbox::Mail;
+use super::mail::Mail;
 use super::seat::Seat;
 use super::sessions::{Membership, Served, Sessions};
 use super::snapshot::Retired;
@@ -394,8 +394,8 @@ fn log_in(
     };
     let accepted = handshake.receive(&mut desk)?;
     if let Some(replaced) = desk.replaced {
-        let mailbox = &shared.mailboxes[replaced.owner];
-        mailbox.put(Mail::EndSession(replaced.session));
+        let mail = Mail::EndSession(replaced.session);
+        shared.mailboxes.send(replaced.owner, mail);
     }
     let target = desk.target;
     Ok(accepted.map(|accepted| Turn::LoggedIn(accepted, target)))

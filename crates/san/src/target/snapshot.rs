@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use wansan_iscsi::scsi::Identity;
@@ -14,7 +14,7 @@ use wansan_tcp::TcpInfo;
 use wansan_trace::{ConnectionId, SessionId};
 
 use super::Shared;
-use super::mailbox::Mail;
+use super::mail::Mail;
 use super::reactor::Reactor;
 use super::sessions::Served;
 
@@ -155,23 +155,14 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// How long a thread may take to answer; its part is left out if it takes longer.
+    /// How long threads may take to answer; what is missing then is left out.
     const PATIENCE: Duration = Duration::from_secs(1);
 
     /// Collects the counters of all threads; threads that have ended are skipped.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.shared;
-        let asked = shared.mailboxes.iter().map(|mailbox| {
-            let (asker, answer) = sync_channel(1);
-            mailbox.put(Mail::Snapshot(asker));
-            answer
-        });
-        // All are asked before the first one is waited for.
-        let asked: Vec<_> = asked.collect();
-        let parts = asked
-            .into_iter()
-            .filter_map(|answer| answer.recv_timeout(Self::PATIENCE).ok());
+        let parts = shared.mailboxes.ask(Self::PATIENCE, Mail::Snapshot);
         let mut units: HashMap<Identity, UnitMeter> = HashMap::new();
         let mut snapshot = Snapshot {
             logins: shared.logins.done.load(Ordering::Relaxed),

@@ -1,0 +1,187 @@
+//! Accepting connections at several listeners, in turns, with pauses.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, acceptfrom_with};
+
+use crate::poller::Poller;
+use crate::threads::LISTENER;
+
+/// Connections that are accepted at one listener in one turn, at most.
+pub const ACCEPTS_PER_TURN: usize = 64;
+
+/// The listeners of a server, on the thread that accepts for all. They are non-blocking sockets in that thread's
+/// poller, as source [`LISTENER`].
+#[derive(Debug)]
+pub struct Acceptor<L> {
+    listeners: Vec<L>,
+    is_paused: bool,
+}
+
+/// What one turn accepted.
+#[derive(Debug)]
+pub struct Batch {
+    /// New connections.
+    pub connections: Vec<Connection>,
+    /// Whether more may wait.
+    pub more: bool,
+    /// Why a pause began: nothing is accepted until [`Acceptor::resume`].
+    pub pause: Option<Pause>,
+}
+
+/// An accepted connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its socket, which does not block.
+    pub socket: OwnedFd,
+    /// The client's address.
+    pub client: SocketAddr,
+    /// The place of the listener among [`Acceptor::listeners`].
+    pub listener: usize,
+}
+
+/// Why accepting pauses. What waits would wake the thread for ever.
+#[derive(Debug)]
+pub enum Pause {
+    /// There is no room for another connection.
+    Full,
+    /// The machine gives no connection: it is out of descriptors, as a rule.
+    Failed(io::Error),
+}
+
+impl<L> Default for Acceptor<L> {
+    fn default() -> Acceptor<L> {
+        Acceptor {
+            listeners: Vec::new(),
+            is_paused: false,
+        }
+    }
+}
+
+impl<L: AsFd> Acceptor<L> {
+    /// The listeners.
+    #[must_use]
+    pub fn listeners(&self) -> &[L] {
+        &self.listeners
+    }
+
+    /// Whether accepting pauses.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// Listens at these only. `failed` hears of those that the poller does not take.
+    pub fn replace(
+        &mut self,
+        poller: &Poller,
+        listeners: Vec<L>,
+        mut failed: impl FnMut(&L, io::Error),
+    ) {
+        for listener in &self.listeners {
+            // Without it the poller would be woken by a descriptor that is closed now.
+            let _ = poller.remove(listener);
+        }
+        self.is_paused = false;
+        self.listeners = listeners;
+        for listener in &self.listeners {
+            if let Err(error) = poller.add(listener, LISTENER) {
+                failed(listener, error);
+            }
+        }
+    }
+
+    /// Ends a pause, if there is one.
+    pub fn resume(&mut self, poller: &Poller) {
+        self.set_paused(poller, false);
+    }
+
+    fn set_paused(&mut self, poller: &Poller, is_paused: bool) {
+        if self.is_paused != is_paused {
+            let set = |listener| poller.interest(listener, LISTENER, !is_paused, false);
+            let all = self.listeners.iter().map(set);
+            if all.fold(true, |all, done| all & done.is_ok()) {
+                self.is_paused = is_paused;
+            }
+        }
+    }
+
+    /// Accepts what waits, at most `room` connections; nothing during a pause.
+    pub fn accept(&mut self, poller: &Poller, room: usize) -> Batch {
+        let mut batch = Batch {
+            connections: Vec::new(),
+            more: false,
+            pause: None,
+        };
+        if self.is_paused {
+            return batch;
+        }
+        for (place, listener) in self.listeners.iter().enumerate() {
+            let mut left = ACCEPTS_PER_TURN;
+            while left > 0 && batch.pause.is_none() {
+                if batch.connections.len() == room {
+                    batch.pause = Some(Pause::Full);
+                    break;
+                }
+                match accept(listener) {
+                    Ok((socket, client)) => batch.connections.push(Connection {
+                        socket,
+                        client,
+                        listener: place,
+                    }),
+                    Err(Errno::AGAIN) => break,
+                    // The client has gone again.
+                    Err(Errno::CONNABORTED | Errno::PROTO) => {}
+                    Err(errno) => batch.pause = Some(Pause::Failed(errno.into())),
+                }
+                left -= 1;
+            }
+            batch.more |= left == 0;
+        }
+        if batch.pause.is_some() {
+            batch.more = false;
+            self.set_paused(poller, true);
+        }
+        batch
+    }
+}
+
+fn accept(listener: &impl AsFd) -> Result<(OwnedFd, SocketAddr), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (socket, client) = acceptfrom_with(listener, flags)?;
+    // TCP always has one.
+    let client = client.ok_or(Errno::CONNABORTED)?;
+    Ok((socket, SocketAddr::try_from(client)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn accepting_keeps_to_its_room_and_goes_on_after_a_pause() {
+        let poller = Poller::new().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut acceptor = Acceptor::default();
+        acceptor.replace(&poller, vec![listener], |_, error| panic!("{error}"));
+        let clients: Vec<TcpStream> = (0..3)
+            .map(|_| TcpStream::connect(address).unwrap())
+            .collect();
+        let batch = acceptor.accept(&poller, 2);
+        assert_eq!(batch.connections.len(), 2);
+        assert!(matches!(batch.pause, Some(Pause::Full)) && acceptor.is_paused());
+        assert_eq!(acceptor.accept(&poller, 2).connections.len(), 0);
+        acceptor.resume(&poller);
+        let batch = acceptor.accept(&poller, 2);
+        assert!(batch.pause.is_none() && !batch.more);
+        let accepted: Vec<SocketAddr> = batch.connections.iter().map(|it| it.client).collect();
+        assert_eq!(accepted, [clients[2].local_addr().unwrap()]);
+    }
+}
