@@ -115,11 +115,7 @@ mod tests {
                 "`wansan cc load wansan_hstcp`",
             ),
             ("hstpc", "wansan_hstcp", "`wansan cc load wansan_hstcp`"),
-            (
-                "wansan_vegs",
-                "wansan_vegas",
-                "`wansan cc load wansan_vegas`",
-            ),
+            ("wansan_rno", "wansan_reno", "`wansan cc load wansan_reno`"),
             ("westwod", "westwood", "`modprobe tcp_westwood`"),
             ("cubc", "cubic", ""),
             ("wansan_cubic", "cubic", ""),

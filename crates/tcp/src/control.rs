@@ -37,13 +37,11 @@ pub enum Law {
     HighSpeed,
     /// T. Kelly, 2003.
     Scalable,
-    /// L. Brakmo and L. Peterson, 1995.
-    Vegas,
 }
 
 impl Law {
     /// All that there are.
-    pub const ALL: [Law; 4] = [Law::Reno, Law::HighSpeed, Law::Scalable, Law::Vegas];
+    pub const ALL: [Law; 3] = [Law::Reno, Law::HighSpeed, Law::Scalable];
 
     /// The name that sockets choose it by (`TCP_CA_NAME_MAX`: up to 15 bytes).
     #[must_use]
@@ -52,7 +50,6 @@ impl Law {
             Law::Reno => "wansan_reno",
             Law::HighSpeed => "wansan_hstcp",
             Law::Scalable => "wansan_scal",
-            Law::Vegas => "wansan_vegas",
         }
     }
 
@@ -69,7 +66,6 @@ impl Law {
             Law::Reno => "Reno, RFC 5681",
             Law::HighSpeed => "HighSpeed TCP, RFC 3649",
             Law::Scalable => "Scalable TCP, Kelly 2003",
-            Law::Vegas => "Vegas, Brakmo and Peterson 1995",
         }
     }
 }

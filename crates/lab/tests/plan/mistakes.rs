@@ -297,7 +297,7 @@ fn each_mistake_is_named_with_the_right_thing() {
         ),
         (
             "apply_advice = true",
-            "[tcp]\ncongestion_control = \"wansan_vegas\"\ncontrol.max_ssthresh = 1",
+            "[tcp]\ncongestion_control = \"wansan_scal\"\ncontrol.max_ssthresh = 1",
             &[":5", "`tcp.control`", "2 segments or more"],
         ),
         (

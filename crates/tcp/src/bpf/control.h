@@ -15,7 +15,6 @@ struct tcp_congestion_ops {
 	__u32 (*ssthresh)(struct sock *sk);
 	void (*cong_avoid)(struct sock *sk, __u32 ack, __u32 acked);
 	void (*cwnd_event)(struct sock *sk, __u32 event);
-	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	__u32 (*undo_cwnd)(struct sock *sk);
 	char name[TCP_CA_NAME_MAX];
 	__u32 flags;

@@ -127,13 +127,6 @@ struct tcp_sock {
 	__u64 bytes_acked;
 };
 
-/* What came with an ACK: the packets that it acknowledged, the round-trip time (less than 0 when
- * there is none). */
-struct ack_sample {
-	__u32 pkts_acked;
-	__s32 rtt_us;
-};
-
 #pragma clang attribute pop
 
 static inline struct tcp_sock *tcp_sk(const struct sock *sk)

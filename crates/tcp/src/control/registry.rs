@@ -247,7 +247,6 @@ fn program(law: Law) -> (&'static str, &'static [u8]) {
         Law::Reno => object!("reno"),
         Law::HighSpeed => object!("hstcp"),
         Law::Scalable => object!("scal"),
-        Law::Vegas => object!("vegas"),
     }
 }
 

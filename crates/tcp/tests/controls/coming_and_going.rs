@@ -10,7 +10,7 @@ use wansan_peers::trial::{Stop, require, trial};
 use wansan_tcp::control::{
     self, ControlError, Counting, Growth, HighSpeed, Law, Options, State, Users,
 };
-use wansan_tcp::{TcpInfo, congestion, ebpf};
+use wansan_tcp::{congestion, ebpf};
 
 /// The word that makes this program one that holds a control until it is killed.
 const HOLD: &str = "hold-a-control";
@@ -30,10 +30,6 @@ pub(crate) fn trials() -> Vec<Trial> {
             connection_outlives,
         ),
         trial("several programs hold one control", shared),
-        trial(
-            "Vegas judges its rounds wherever sequence numbers begin",
-            rounds_of_vegas,
-        ),
         trial("a killed process leaves none behind", killed),
         trial(
             "options that do not fit are refused before the kernel sees them",
@@ -165,7 +161,7 @@ fn connection_outlives() -> Result<(), Stop> {
 
 fn shared() -> Result<(), Stop> {
     let _alone = alone()?;
-    let law = Law::Vegas;
+    let law = Law::Scalable;
     let first = control::hold(law, None).map_err(failed)?;
     let second = control::hold(law, None).map_err(failed)?;
     drop(first);
@@ -174,27 +170,6 @@ fn shared() -> Result<(), Stop> {
     })?;
     drop(second);
     require(!available(law), || "it is still there".to_owned())
-}
-
-/// The numbers of every connection begin anywhere; that none of these begins beyond the middle, from
-/// where 0 looks as if it were still to come, happens once in 65536 times.
-fn rounds_of_vegas() -> Result<(), Stop> {
-    let _alone = alone()?;
-    let law = Law::Vegas;
-    let _loaded = control::load(law, &Options::default()).map_err(failed)?;
-    for _ in 0..16 {
-        let (mut client, mut server) = connection(law)?;
-        let before = TcpInfo::of(&client)?;
-        move_data(&mut client, &mut server)?;
-        let after = TcpInfo::of(&client)?;
-        // A round that slow start goes on after makes the window larger; another one ends slow start.
-        require(
-            after.cwnd_packets() != before.cwnd_packets()
-                || after.ssthresh_packets() != before.ssthresh_packets(),
-            || format!("no round has ended: a window of {}", after.cwnd_packets()),
-        )?;
-    }
-    Ok(())
 }
 
 fn killed() -> Result<(), Stop> {

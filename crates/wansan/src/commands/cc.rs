@@ -40,7 +40,7 @@ struct ListArgs {
 
 #[derive(Debug, Args)]
 struct NameArgs {
-    /// Congestion control: wansan_reno, wansan_hstcp, wansan_scal or wansan_vegas
+    /// Congestion control: wansan_reno, wansan_hstcp or wansan_scal
     #[arg(value_parser = law)]
     name: Law,
     /// Print JSON

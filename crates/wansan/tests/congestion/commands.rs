@@ -143,8 +143,8 @@ pub(crate) fn by_hand() -> Result<(), Stop> {
     as_nobody(scratch.path(), "wansan_hstcp", None)?;
     as_nobody(
         scratch.path(),
-        "wansan_vegas",
-        Some("wansan cc load wansan_vegas"),
+        "wansan_scal",
+        Some("wansan cc load wansan_scal"),
     )?;
 
     // Where it is what new connections get, they get it afterwards as well.

@@ -14,11 +14,10 @@ mod growth;
 mod lab;
 mod lacking;
 mod losses;
-mod queues;
 
 type Test = fn() -> Result<(), Stop>;
 
-const TESTS: [(&str, Test); 13] = [
+const TESTS: [(&str, Test); 12] = [
     (
         "each law takes its share of the window at a loss",
         losses::shares,
@@ -35,10 +34,6 @@ const TESTS: [(&str, Test); 13] = [
     (
         "counted by ACKs, stretched ACKs slow the growth",
         growth::by_acks,
-    ),
-    (
-        "Vegas keeps a few packets in the queue, and loses none",
-        queues::vegas,
     ),
     (
         "a plan has its control for the run, and leaves none",

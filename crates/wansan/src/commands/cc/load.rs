@@ -12,7 +12,7 @@ use crate::commands::{print_json, print_text};
 
 #[derive(Debug, Args)]
 pub(super) struct LoadArgs {
-    /// Congestion control: wansan_reno, wansan_hstcp, wansan_scal or wansan_vegas
+    /// Congestion control: wansan_reno, wansan_hstcp or wansan_scal
     #[arg(value_parser = law)]
     name: Law,
     /// What an ACK counts as in congestion avoidance: the packets it acknowledges, or one packet
