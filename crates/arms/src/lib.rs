@@ -7,7 +7,7 @@
 //!
 //! A role that holds programs until it is killed, and what is left of it then, is in [`held`].
 
-pub mod held;
+pub mod holder;
 
 use std::ffi::OsStr;
 use std::fmt::{self, Display};

@@ -124,8 +124,8 @@ pub use paper::{KnownNumber, Paper};
 pub use parameter::Parameter;
 pub use quantity::{Iops, QueueBound, Rate, Share, Size, Span};
 pub use scenario::{
-    Classifier, Connection, Direction, ISCSI_PORT, Initiator, InnerRoute, Link, Receiver, Relay,
-    Scenario, Stream, Tunnel, TunnelEnd, Way,
+    Classifier, Connection, Direction, ISCSI_PORT, Initiator, InnerRoute, Link, PlannedRoute,
+    Receiver, Relay, Scenario, Stream, Tunnel, TunnelEnd,
 };
 pub use sweep::Axis;
 pub use timeline::{Action, Moment, Side, Statement};

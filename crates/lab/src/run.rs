@@ -4,7 +4,6 @@
 //! connections, so that nothing of one cell can be felt in the next. When the plan asks for it,
 //! the sweep runs a second time with what the finding of the first advises.
 
-mod carrier;
 mod cell;
 mod clock;
 mod congestion;
@@ -12,6 +11,7 @@ pub mod control;
 mod course;
 mod emulation;
 mod explain;
+mod path_emulator;
 mod phase;
 mod processors;
 mod program;

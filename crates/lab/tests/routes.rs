@@ -219,19 +219,19 @@ fn every_packet_keeps_to_its_route(
             };
             // The paths that it passes, each with the ends that packets there have.
             let mut passed: Vec<(&Link, [String; 2])> = Vec::new();
-            match connection.way {
+            match connection.route_place {
                 None => {
                     let mut links = scenario.links.iter();
                     let path = links.find(|link| link.name == connection.route);
                     passed.push((path.ok_or("no such path")?, [from, to]));
                 }
-                Some(way) => {
-                    let way = &scenario.ways[way];
+                Some(place) => {
+                    let planned = &scenario.routes[place];
                     let mut links = scenario.links.iter();
-                    let first = links.find(|link| link.joins(host, way.via[0]));
+                    let first = links.find(|link| link.joins(host, planned.via[0]));
                     passed.push((first.ok_or("no first path")?, [from.clone(), to.clone()]));
-                    let (last, between) = way.networks.split_last().ok_or("no networks")?;
-                    let inside = match &way.tunnel {
+                    let (last, between) = planned.networks.split_last().ok_or("no networks")?;
+                    let inside = match &planned.tunnel {
                         Some(tunnel) => [&tunnel.near, &tunnel.far].map(|e| e.outer.to_string()),
                         None => [from.clone(), to.clone()],
                     };

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed};
-use wansan_arms::held::{is_alive, is_inhabited, network_of, until_killed, wait_until};
+use wansan_arms::holder::{is_alive, is_inhabited, network_of, until_killed, wait_until};
 use wansan_arms::{Arm, ROLE, arms, end};
 use wansan_lab::vpn::{self, Cipher, Kind, VpnError};
 use wansan_lab::world::isolate;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitCode};
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed};
-use wansan_arms::held::{is_alive, is_inhabited, network_of, until_killed, wait_until};
+use wansan_arms::holder::{is_alive, is_inhabited, network_of, until_killed, wait_until};
 use wansan_arms::{Arm, ROLE, arms, end};
 use wansan_lab::plan::{Phase, Plan};
 use wansan_lab::world::{TcpSettings, Topology, World, isolate};

@@ -8,11 +8,11 @@ use wansan_trace::Instant;
 
 use crate::change::{Change, ChangeError};
 use crate::counters::{Counters, Deeds, ElementCounters, Tally};
-use crate::element::{Element, Way};
+use crate::element::{Disposition, Element};
 use crate::limit::Limit;
 use crate::link::UNLIMITED;
 use crate::packet::{Departure, Fate, Packet, Transit};
-use crate::sighting::{Passage, Sighting};
+use crate::sighting::{Boundary, Sighting};
 use crate::sink::{Drops, Sink};
 
 /// The largest packet of any link.
@@ -310,7 +310,7 @@ impl<T: Clone> Chain<T> {
         self.see_drops(place, left);
         if let Some(transit) = on {
             self.note_sent(place, now, transit.size_bytes());
-            self.see(place, Passage::Out, &transit);
+            self.see(place, Boundary::Egress, &transit);
             self.pass(place + 1, transit);
         }
         true
@@ -319,23 +319,23 @@ impl<T: Clone> Chain<T> {
     /// Hands a packet to the element at `first` and on until one holds it.
     fn pass(&mut self, first: usize, mut transit: Transit<T>) {
         for place in first..self.stages.len() {
-            self.see(place, Passage::In, &transit);
+            self.see(place, Boundary::Ingress, &transit);
             let left = self.left.len();
             let (element, mut sink) = self.at(place);
             let on = match element.meet(&mut transit, &mut sink) {
-                Way::On => Some(transit),
-                Way::Nowhere(fate) => {
+                Disposition::Forward => Some(transit),
+                Disposition::Drop(fate) => {
                     sink.drop(transit, fate);
                     None
                 }
-                Way::Inside => element.hold(transit, &mut sink),
-                Way::Twice => {
+                Disposition::Hold => element.hold(transit, &mut sink),
+                Disposition::Duplicate => {
                     let copy = Transit {
                         copy: true,
                         ..transit.clone()
                     };
-                    self.see(place, Passage::Out, &transit);
-                    self.see(place, Passage::Out, &copy);
+                    self.see(place, Boundary::Egress, &transit);
+                    self.see(place, Boundary::Egress, &copy);
                     self.pass(place + 1, transit);
                     transit = copy;
                     continue;
@@ -346,7 +346,7 @@ impl<T: Clone> Chain<T> {
                 return;
             };
             self.note_sent(place, on.at, on.size_bytes());
-            self.see(place, Passage::Out, &on);
+            self.see(place, Boundary::Egress, &on);
             transit = on;
         }
         self.delivered.add(transit.size_bytes());
@@ -362,12 +362,12 @@ impl<T: Clone> Chain<T> {
     }
 
     /// A packet comes to an element, or goes on.
-    fn see(&mut self, place: usize, passage: Passage, transit: &Transit<T>) {
+    fn see(&mut self, place: usize, boundary: Boundary, transit: &Transit<T>) {
         if self.stages[place].watched {
             let packet = transit.clone().leave(Fate::Delivered);
             self.seen.push_back(Sighting {
                 place,
-                passage,
+                boundary,
                 packet,
             });
         }
@@ -379,7 +379,7 @@ impl<T: Clone> Chain<T> {
             let dropped = self.left.iter().skip(left).cloned();
             self.seen.extend(dropped.map(|packet| Sighting {
                 place,
-                passage: Passage::Out,
+                boundary: Boundary::Egress,
                 packet,
             }));
         }

@@ -5,9 +5,9 @@ use core::time::Duration;
 use wansan_trace::Instant;
 
 use crate::counters::Tally;
+use crate::delay_line::DelayLine;
 use crate::jitter::{Jitter, JitterError};
 use crate::limit::Limit;
-use crate::line::Line;
 use crate::packet::Transit;
 use crate::probability::Random;
 
@@ -23,7 +23,7 @@ pub struct Delay<T> {
     /// The longest delay that any packet could ever have.
     longest: Duration,
     random: Random,
-    line: Line<T>,
+    line: DelayLine<T>,
     /// The latest moment at which any packet leaves.
     last_due: Instant,
 }
@@ -38,7 +38,7 @@ impl<T> Delay<T> {
             jitter: None,
             longest: delay,
             random: Random::new(0, "delay"),
-            line: Line::new(limit),
+            line: DelayLine::new(limit),
             last_due: Instant::ZERO,
         }
     }

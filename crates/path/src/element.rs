@@ -37,16 +37,16 @@ pub enum Element<T> {
     Delay(Delay<T>),
 }
 
-/// Which way a packet takes that came to an element.
-pub(crate) enum Way {
+/// What becomes of a packet at an element.
+pub(crate) enum Disposition {
     /// On to the next element at once.
-    On,
+    Forward,
     /// The same, and a copy after it.
-    Twice,
-    /// Nowhere.
-    Nowhere(Fate),
+    Duplicate,
+    /// It is dropped.
+    Drop(Fate),
     /// Into the element, which holds it.
-    Inside,
+    Hold,
 }
 
 impl<T> Element<T> {
@@ -74,36 +74,38 @@ impl<T> Element<T> {
     }
 
     /// A packet comes: does at once what is to be done, and says where it goes.
-    pub(crate) fn meet(&mut self, transit: &mut Transit<T>, sink: &mut Sink<'_, T>) -> Way {
-        let on_or = |other, applies| if applies { other } else { Way::On };
+    pub(crate) fn meet(&mut self, transit: &mut Transit<T>, sink: &mut Sink<'_, T>) -> Disposition {
+        let on_or = |other, applies| if applies { other } else { Disposition::Forward };
         match self {
-            Element::Loss(loss) => on_or(Way::Nowhere(Fate::DroppedByLoss), loss.drops()),
-            Element::Outage(outage) => on_or(Way::Nowhere(Fate::DroppedByOutage), outage.is_down()),
+            Element::Loss(loss) => on_or(Disposition::Drop(Fate::DroppedByLoss), loss.drops()),
+            Element::Outage(outage) => {
+                on_or(Disposition::Drop(Fate::DroppedByOutage), outage.is_down())
+            }
             Element::Mark(mark) => {
                 if mark.affects(transit) {
                     sink.deeds.marked.add(transit.size_bytes());
                 }
-                Way::On
+                Disposition::Forward
             }
             Element::Corrupt(corrupt) => {
                 if corrupt.affects(transit) {
                     sink.deeds.corrupted.add(transit.size_bytes());
                 }
-                Way::On
+                Disposition::Forward
             }
             Element::Duplicate(duplicate) => {
                 let copies = duplicate.copies();
                 if copies {
                     sink.deeds.duplicated.add(transit.size_bytes());
                 }
-                on_or(Way::Twice, copies)
+                on_or(Disposition::Duplicate, copies)
             }
-            Element::Reorder(reorder) => on_or(Way::Inside, reorder.holds_back()),
-            Element::Link(_) | Element::Delay(_) => Way::Inside,
+            Element::Reorder(reorder) => on_or(Disposition::Hold, reorder.holds_back()),
+            Element::Link(_) | Element::Delay(_) => Disposition::Hold,
         }
     }
 
-    /// Holds a packet whose way is [`Way::Inside`]. Gives it back when it goes on at once.
+    /// Holds a packet whose disposition is [`Disposition::Hold`]. Gives it back when it goes on at once.
     pub(crate) fn hold(
         &mut self,
         transit: Transit<T>,

@@ -27,12 +27,13 @@ pub mod change;
 pub mod corrupt;
 pub mod counters;
 pub mod delay;
+mod delay_line;
 pub mod duplicate;
 pub mod effects;
 pub mod element;
 pub mod jitter;
 pub mod limit;
-mod line;
+
 pub mod link;
 pub mod loss;
 pub mod mark;
@@ -71,4 +72,4 @@ pub use queue::{
 pub use rate::Rate;
 pub use rate_trace::{RateTrace, RateTraceError};
 pub use reorder::Reorder;
-pub use sighting::{Passage, Sighting};
+pub use sighting::{Boundary, Sighting};

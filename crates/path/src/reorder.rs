@@ -5,8 +5,8 @@ use core::time::Duration;
 use wansan_trace::Instant;
 
 use crate::counters::Tally;
+use crate::delay_line::DelayLine;
 use crate::limit::Limit;
-use crate::line::Line;
 use crate::packet::Transit;
 use crate::probability::{Probability, Random};
 
@@ -18,7 +18,7 @@ pub struct Reorder<T> {
     /// The longest that it ever was.
     longest: Duration,
     random: Random,
-    line: Line<T>,
+    line: DelayLine<T>,
 }
 
 impl<T> Reorder<T> {
@@ -31,7 +31,7 @@ impl<T> Reorder<T> {
             by,
             longest: by,
             random: Random::new(seed, "reorder"),
-            line: Line::new(limit),
+            line: DelayLine::new(limit),
         }
     }
 

@@ -2,13 +2,13 @@
 
 use crate::packet::Departure;
 
-/// On which side of its element a packet was seen.
+/// At which boundary of its element a packet was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Passage {
+pub enum Boundary {
     /// It came to the element.
-    In,
+    Ingress,
     /// It went on, or the element dropped it.
-    Out,
+    Egress,
 }
 
 /// A packet at an element that is watched ([`Chain::watch`](crate::Chain::watch)).
@@ -16,8 +16,8 @@ pub enum Passage {
 pub struct Sighting<T> {
     /// The element's place in its chain, from 0.
     pub place: usize,
-    /// On which side.
-    pub passage: Passage,
+    /// At which boundary.
+    pub boundary: Boundary,
     /// The packet as if it left the path here: `departed` is the time of the sighting.
     pub packet: Departure<T>,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wansan_path::{
-    Chain, CoDelParameters, Departure, Discipline, Ecn, Effects, Fate, Limit, Packet, Passage,
+    Boundary, Chain, CoDelParameters, Departure, Discipline, Ecn, Effects, Fate, Limit, Packet,
     Rate, RedParameters, Unit,
 };
 use wansan_trace::Instant;
@@ -206,7 +206,7 @@ fn a_watched_link_shows_both_its_sides() {
     while let Some(sighting) = chain.sighting() {
         assert_eq!(sighting.place, place);
         let packet = sighting.packet;
-        let side = usize::from(sighting.passage == Passage::Out);
+        let side = usize::from(sighting.boundary == Boundary::Egress);
         seen[side].push((
             packet.packet.payload,
             packet.departed.ns() / 1_000_000,

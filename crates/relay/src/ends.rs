@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::net::getsockname;
 
 /// A connection by its ends: of the one that made it, and of the one that it goes to.
-type Way = (SocketAddr, SocketAddr);
+type Endpoints = (SocketAddr, SocketAddr);
 
 /// Those of all threads.
 #[derive(Debug, Default)]
-pub(crate) struct Ends(Mutex<HashSet<Way>>);
+pub(crate) struct Ends(Mutex<HashSet<Endpoints>>);
 
 impl Ends {
     /// Remembers a connection to `to` that has begun; `None` where it has no own end.
@@ -26,11 +26,11 @@ impl Ends {
         } else {
             to.ip()
         };
-        let way = way(own, SocketAddr::new(ip, to.port()));
-        self.ways(|ways| ways.insert(way));
+        let connection = endpoints(own, SocketAddr::new(ip, to.port()));
+        self.with(|made| made.insert(connection));
         Some(OwnEnd {
             ends: Arc::clone(self),
-            way,
+            connection,
         })
     }
 
@@ -39,16 +39,16 @@ impl Ends {
         let Some(here) = getsockname(socket).ok().and_then(|it| it.try_into().ok()) else {
             return false;
         };
-        self.ways(|ways| ways.contains(&way(client, here)))
+        self.with(|made| made.contains(&endpoints(client, here)))
     }
 
-    fn ways<T>(&self, what: impl FnOnce(&mut HashSet<Way>) -> T) -> T {
+    fn with<T>(&self, what: impl FnOnce(&mut HashSet<Endpoints>) -> T) -> T {
         what(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Without what one of the two kernels' sockets tells and the other does not.
-fn way(from: SocketAddr, to: SocketAddr) -> Way {
+fn endpoints(from: SocketAddr, to: SocketAddr) -> Endpoints {
     let plain = |it: SocketAddr| SocketAddr::new(it.ip().to_canonical(), it.port());
     (plain(from), plain(to))
 }
@@ -57,12 +57,12 @@ fn way(from: SocketAddr, to: SocketAddr) -> Way {
 #[derive(Debug)]
 pub(crate) struct OwnEnd {
     ends: Arc<Ends>,
-    way: Way,
+    connection: Endpoints,
 }
 
 impl Drop for OwnEnd {
     fn drop(&mut self) {
-        self.ends.ways(|ways| ways.remove(&self.way));
+        self.ends.with(|made| made.remove(&self.connection));
     }
 }
 

@@ -83,7 +83,7 @@ impl Governor {
     }
 
     /// What came of signals until now, and why they are of no use, if so; `None` under a law without.
-    pub(crate) fn told(&self, sides: &[Side; 2]) -> Option<(Signals, Option<Fallback>)> {
+    pub(crate) fn ece(&self, sides: &[Side; 2]) -> Option<(Signals, Option<Fallback>)> {
         let echo = self.echo.as_ref()?;
         Some((echo.signals_of(sides), echo.fallback()))
     }

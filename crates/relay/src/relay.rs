@@ -121,7 +121,7 @@ impl Relay {
             let reactor = Reactor::new(number, Arc::clone(&shared), trace)?;
             relay.threads.spawn(format!("relay-{number}"), reactor)?;
         }
-        relay.tell_of_laws();
+        relay.report_laws();
         relay.listen(relay.listeners.clone());
         Ok(relay)
     }
@@ -181,7 +181,7 @@ impl Relay {
             listener.put_in_force()?;
         }
         self.listeners = listeners;
-        self.tell_of_laws();
+        self.report_laws();
         self.listen(self.listeners.clone());
         // Once the first thread has answered, it has the new listeners, and has closed those that go.
         let _ = self.observer().meter();
@@ -222,7 +222,7 @@ impl Relay {
     }
 
     /// Says what there is to be said of the listeners' laws.
-    fn tell_of_laws(&self) {
+    fn report_laws(&self) {
         for listener in &self.listeners {
             let route = &listener.route;
             if let Some(remark) = &route.remark {

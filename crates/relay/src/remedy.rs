@@ -2,7 +2,7 @@
 
 use wansan_mistake::near;
 use wansan_tcp::congestion::CongestionError;
-use wansan_tcp::control::Law;
+use wansan_tcp::control::Algorithm;
 
 /// What the names of our own begin with.
 const OURS: &str = "wansan_";
@@ -40,7 +40,7 @@ pub(crate) fn remedy(error: &CongestionError) -> String {
             (false, None) => format!("; did you mean `{meant}`?"),
         },
         None => {
-            let ours = Law::ALL.map(Law::name).join(", ");
+            let ours = Algorithm::ALL.map(Algorithm::name).join(", ");
             format!("; `wansan cc load` loads {ours}")
         }
     }
@@ -50,7 +50,7 @@ pub(crate) fn remedy(error: &CongestionError) -> String {
 fn meant<'a>(name: &str, available: &'a str) -> Option<&'a str> {
     let known: Vec<&str> = available
         .split_whitespace()
-        .chain(Law::ALL.map(Law::name))
+        .chain(Algorithm::ALL.map(Algorithm::name))
         .chain(MODULES)
         .collect();
     let bare: Vec<&str> = known.iter().map(|name| without_prefix(name)).collect();
@@ -70,7 +70,7 @@ fn without_prefix(name: &str) -> &str {
 fn way_to_load(name: &str, available: &str) -> Option<String> {
     if available.split_whitespace().any(|it| it == name) {
         None
-    } else if Law::by_name(name).is_some() {
+    } else if Algorithm::by_name(name).is_some() {
         Some(format!("load it with `wansan cc load {name}`"))
     } else {
         Some(format!(

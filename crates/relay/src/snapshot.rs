@@ -160,8 +160,8 @@ impl Observer {
     }
 }
 
-/// What is told of a flow.
-pub(crate) fn told(flow: &Flow) -> FlowSnapshot {
+/// The snapshot of a flow.
+pub(crate) fn of_flow(flow: &Flow) -> FlowSnapshot {
     let now = clock::now();
     let [inward, outward] = [CLIENT, TARGET].map(|side| {
         let side = &flow.sides[side];
@@ -193,7 +193,7 @@ pub(crate) fn told(flow: &Flow) -> FlowSnapshot {
         number: flow.number,
         listen: flow.route.config.listen.clone(),
         law: governor.map_or(Law::None, Governor::law),
-        ece: governor.and_then(|it| it.told(&flow.sides)).map(ece),
+        ece: governor.and_then(|it| it.ece(&flow.sides)).map(ece),
         client: flow.client,
         target: flow.target,
         age: now.since(flow.began),

@@ -9,7 +9,7 @@ use wansan_trace::clock;
 
 use crate::backlog::{Backlog, BacklogSum};
 use crate::flow::Flow;
-use crate::snapshot::{FlowSnapshot, Part, told};
+use crate::snapshot::{FlowSnapshot, Part, of_flow};
 use crate::table::{Key, Table};
 
 /// Flows that a thread tells of: those that move most now, or have most waiting. The others are in the sums
@@ -28,7 +28,7 @@ pub(crate) struct Survey {
     backlogs: [BacklogSum; 2],
     /// Those of the flows to tell of, with what makes them so.
     heaviest: Vec<(u64, Key)>,
-    told: Vec<FlowSnapshot>,
+    reported: Vec<FlowSnapshot>,
 }
 
 impl Survey {
@@ -39,7 +39,7 @@ impl Survey {
             next: 0,
             backlogs: Default::default(),
             heaviest: Vec::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
         }
     }
 
@@ -56,7 +56,7 @@ impl Survey {
         self.keep_heaviest();
         while let Some((_, key)) = self.heaviest.pop() {
             // Some have ended since.
-            self.told.extend(flows.get(key).map(told));
+            self.reported.extend(flows.get(key).map(of_flow));
             if clock::now() >= end {
                 return Some(self);
             }
@@ -64,7 +64,7 @@ impl Survey {
         // Whoever asked may have gone.
         let _ = self.asker.send(Part {
             backlogs: self.backlogs,
-            flows: self.told,
+            flows: self.reported,
         });
         None
     }

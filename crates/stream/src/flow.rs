@@ -313,8 +313,8 @@ impl Flow {
             congestion_control: congestion::of(&self.socket).unwrap_or_default(),
             bytes,
             bytes_per_s,
-            latency_ns: self.tally.latencies.told(),
-            one_way_ns: self.tally.one_way.told(),
+            latency_ns: self.tally.latencies.summary(),
+            one_way_ns: self.tally.one_way.summary(),
             retransmits: self.retransmits,
             slow_start_returns: self.starts.returns(),
         }

@@ -106,7 +106,7 @@ impl Latencies {
         self.0.add(&other.0).expect("both have the same bounds");
     }
 
-    pub(super) fn told(&self) -> Option<Latency> {
+    pub(super) fn summary(&self) -> Option<Latency> {
         let all = &self.0;
         (!all.is_empty()).then(|| Latency {
             count: all.len(),
@@ -136,16 +136,19 @@ mod tests {
     #[test]
     fn latencies_are_told_to_three_digits() {
         let mut latencies = Latencies::new();
-        assert_eq!(latencies.told(), None);
+        assert_eq!(latencies.summary(), None);
         for ms in 1..=100 {
             latencies.count(ms * 1_000_000);
         }
-        let told = latencies.told().unwrap();
+        let summary = latencies.summary().unwrap();
         let near = |value: u64, ms: u64| value.abs_diff(ms * 1_000_000) < ms * 1_000_000 / 500;
-        assert_eq!(told.count, 100);
+        assert_eq!(summary.count, 100);
         assert!(
-            near(told.min, 1) && near(told.p50, 50) && near(told.p99, 99) && near(told.max, 100)
+            near(summary.min, 1)
+                && near(summary.p50, 50)
+                && near(summary.p99, 99)
+                && near(summary.max, 100)
         );
-        assert!((told.mean / 50.5e6 - 1.0).abs() < 0.002, "{told:?}");
+        assert!((summary.mean / 50.5e6 - 1.0).abs() < 0.002, "{summary:?}");
     }
 }

@@ -14,8 +14,8 @@ use crate::socket;
 
 /// How long the receiver may take to read the rest when the time is over.
 const END_PATIENCE: Duration = Duration::from_secs(1);
-/// How often progress is told.
-const TELL_EVERY: Duration = Duration::from_millis(100);
+/// How often progress is reported.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// What a sender is asked to do.
 #[derive(Debug, Clone)]
@@ -92,11 +92,11 @@ impl Sender {
         })
     }
 
-    /// Sends, and measures; `tell` hears how far it is now and then.
+    /// Sends, and measures; `report` gets the progress now and then.
     ///
     /// # Errors
     /// [`StreamError`] when a stream breaks, the receiver talks nonsense, or no mark came back.
-    pub fn run(&mut self, mut tell: impl FnMut(Progress)) -> Result<StreamReport, StreamError> {
+    pub fn run(&mut self, mut report: impl FnMut(Progress)) -> Result<StreamReport, StreamError> {
         if self.trace.tcp.is_kept() {
             for flow in &mut self.flows {
                 flow.ends = self.trace.name(&flow.ends_name());
@@ -114,7 +114,7 @@ impl Sender {
         let filling = filling();
         let mut ready = Vec::new();
         let mut next_sample = begin;
-        let mut told = (begin, 0);
+        let mut reported = (begin, 0);
         // What the poller was told that each stream waits for.
         let mut waits_to_write = vec![false; self.flows.len()];
         loop {
@@ -126,8 +126,8 @@ impl Sender {
                 next_sample = now + self.config.tcp_interval;
                 self.sample(now);
             }
-            if now >= told.0 + TELL_EVERY {
-                told = self.tell(&mut tell, begin, told, now);
+            if now >= reported.0 + REPORT_EVERY {
+                reported = self.report_progress(&mut report, begin, reported, now);
             }
             let mut deadline = to.min(next_sample);
             for (number, flow) in self.flows.iter_mut().enumerate() {
@@ -187,11 +187,11 @@ impl Sender {
         }
     }
 
-    fn tell(
+    fn report_progress(
         &self,
-        tell: &mut impl FnMut(Progress),
+        report: &mut impl FnMut(Progress),
         begin: Instant,
-        told: (Instant, u64),
+        reported: (Instant, u64),
         now: Instant,
     ) -> (Instant, u64) {
         let written: u64 = self.flows.iter().map(Flow::written_bytes).sum();
@@ -201,9 +201,9 @@ impl Sender {
             }
             Limit::Bytes(bytes) => written as f64 / (bytes as f64 * self.flows.len() as f64),
         };
-        tell(Progress {
+        report(Progress {
             fraction: fraction.min(1.0),
-            bytes_per_s: (written - told.1) as f64 / now.since(told.0).as_secs_f64(),
+            bytes_per_s: (written - reported.1) as f64 / now.since(reported.0).as_secs_f64(),
         });
         (now, written)
     }
@@ -217,7 +217,7 @@ impl Sender {
             latencies.add(&flow.tally.latencies);
             one_way.add(&flow.tally.one_way);
         }
-        let latency_ns = latencies.told();
+        let latency_ns = latencies.summary();
         if latency_ns.is_none() {
             return Err(StreamError::NoMark);
         }
@@ -225,7 +225,7 @@ impl Sender {
             bytes_per_s: rates.iter().sum(),
             fairness: jain(&rates),
             latency_ns,
-            one_way_ns: one_way.told(),
+            one_way_ns: one_way.summary(),
             elapsed_s: to.since(from).as_secs_f64(),
             mark_every_bytes: every,
             measured_from_ns: from.ns(),

@@ -30,7 +30,7 @@ use crate::ebpf::EbpfError;
 
 /// How a control grows and shrinks the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Law {
+pub enum Algorithm {
     /// RFC 5681.
     Reno,
     /// RFC 3649.
@@ -39,33 +39,35 @@ pub enum Law {
     Scalable,
 }
 
-impl Law {
+impl Algorithm {
     /// All that there are.
-    pub const ALL: [Law; 3] = [Law::Reno, Law::HighSpeed, Law::Scalable];
+    pub const ALL: [Algorithm; 3] = [Algorithm::Reno, Algorithm::HighSpeed, Algorithm::Scalable];
 
     /// The name that sockets choose it by (`TCP_CA_NAME_MAX`: up to 15 bytes).
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Law::Reno => "wansan_reno",
-            Law::HighSpeed => "wansan_hstcp",
-            Law::Scalable => "wansan_scal",
+            Algorithm::Reno => "wansan_reno",
+            Algorithm::HighSpeed => "wansan_hstcp",
+            Algorithm::Scalable => "wansan_scal",
         }
     }
 
     /// The one that sockets choose by `name`.
     #[must_use]
-    pub fn by_name(name: &str) -> Option<Law> {
-        Law::ALL.into_iter().find(|law| law.name() == name)
+    pub fn by_name(name: &str) -> Option<Algorithm> {
+        Algorithm::ALL
+            .into_iter()
+            .find(|algorithm| algorithm.name() == name)
     }
 
     /// What it is written from.
     #[must_use]
     pub fn source(self) -> &'static str {
         match self {
-            Law::Reno => "Reno, RFC 5681",
-            Law::HighSpeed => "HighSpeed TCP, RFC 3649",
-            Law::Scalable => "Scalable TCP, Kelly 2003",
+            Algorithm::Reno => "Reno, RFC 5681",
+            Algorithm::HighSpeed => "HighSpeed TCP, RFC 3649",
+            Algorithm::Scalable => "Scalable TCP, Kelly 2003",
         }
     }
 }
@@ -75,7 +77,7 @@ impl Law {
 pub struct Options {
     /// Of each of them.
     pub growth: Growth,
-    /// Of [`Law::HighSpeed`]; the others do not look at it.
+    /// Of [`Algorithm::HighSpeed`]; the others do not look at it.
     pub highspeed: HighSpeed,
 }
 
@@ -105,7 +107,7 @@ pub enum State {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Status {
     /// Which.
-    pub law: Law,
+    pub algorithm: Algorithm,
     /// Whether the kernel has it.
     pub state: State,
     /// What it was loaded with; known of one that is kept.
@@ -118,7 +120,7 @@ pub enum ControlError {
     /// Programs cannot be loaded.
     #[error(transparent)]
     Ebpf(#[from] EbpfError),
-    /// HighSpeed TCP's parameters make no law.
+    /// HighSpeed TCP's parameters make no response function.
     #[error(transparent)]
     HighSpeed(#[from] HighSpeedError),
     /// RFC 3742's bound cannot be halved.

@@ -43,7 +43,7 @@ pub fn run(config: impl Read, mut events: impl Write) -> Result<Infallible, Wire
         .map(|(index, tunnel)| Tunnel::open(tunnel, index))
         .collect::<Result<Vec<Tunnel>, _>>()?;
     drop(config);
-    tell(&mut events, &Event::Ready)?;
+    write_event(&mut events, &Event::Ready)?;
     tunnels.iter_mut().for_each(Tunnel::begin);
     let mut next_tick = Instant::now() + TICK;
     loop {
@@ -57,7 +57,7 @@ pub fn run(config: impl Read, mut events: impl Write) -> Result<Infallible, Wire
             }
             if tunnel.came_up() {
                 let device = tunnel.name().to_owned();
-                tell(&mut events, &Event::Up { device })?;
+                write_event(&mut events, &Event::Up { device })?;
             }
         }
         let now = Instant::now();
@@ -94,7 +94,7 @@ fn wait(tunnels: &[Tunnel], deadline: Instant) -> Result<Vec<[bool; 2]>, WireGua
         .collect())
 }
 
-fn tell(events: &mut impl Write, event: &Event) -> Result<(), WireGuardError> {
+fn write_event(events: &mut impl Write, event: &Event) -> Result<(), WireGuardError> {
     let mut line = serde_json::to_vec(event).map_err(io::Error::from);
     if let Ok(line) = &mut line {
         line.push(b'\n');

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, clock_gettime};
-use wansan_path::{Change, ChangeError, Counters, Departure, Fate, Packet, Passage, Tally};
+use wansan_path::{Boundary, Change, ChangeError, Counters, Departure, Fate, Packet, Tally};
 use wansan_trace::time::duration_ns;
 use wansan_trace::{Instant, NameId, Recorder, clock, event};
 
@@ -554,9 +554,9 @@ impl DirectionState {
         while let Some(sighting) = self.chain.sighting() {
             let mut watches = self.watches.iter();
             if let Some((_, watch)) = watches.find(|(place, _)| *place == sighting.place) {
-                let tap = match sighting.passage {
-                    Passage::In => &watch.before,
-                    Passage::Out => &watch.after,
+                let tap = match sighting.boundary {
+                    Boundary::Ingress => &watch.before,
+                    Boundary::Egress => &watch.after,
                 };
                 capture(tap, &sighting.packet);
             }

@@ -238,8 +238,8 @@ pub(super) fn lack(metric: &str, cell: &Cell) -> Option<String> {
         return Some(what.to_owned());
     }
     let connections = scenario.initiators.iter().flat_map(|i| &i.connections);
-    let mut ways = connections.filter_map(|connection| connection.way);
-    let is_tunnelled = ways.any(|way| scenario.ways[way].tunnel.is_some());
+    let mut routes = connections.filter_map(|connection| connection.route_place);
+    let is_tunnelled = routes.any(|place| scenario.routes[place].tunnel.is_some());
     (metric == "vpn_cpu_s_per_gib" && !is_tunnelled).then(|| "no route has a `vpn`".to_owned())
 }
 

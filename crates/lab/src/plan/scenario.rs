@@ -8,8 +8,8 @@ pub(super) mod listing;
 mod names;
 mod netem;
 mod programs;
+mod route;
 mod routing;
-mod way;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
@@ -25,10 +25,10 @@ use flows::Relays;
 pub use flows::{ISCSI_PORT, Receiver, Relay, Stream};
 pub use link::Link;
 use names::Names;
+use route::ConnectionRoute;
+pub use route::{InnerRoute, PlannedRoute, Tunnel, TunnelEnd};
 pub use routing::Classifier;
 use routing::Routing;
-use way::Passage;
-pub use way::{InnerRoute, Tunnel, TunnelEnd, Way};
 
 /// A resolved cell.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +39,7 @@ pub struct Scenario {
     /// What happens on each of the networks, in the same order.
     pub links: Vec<Link>,
     /// The `[[route]]`s, in the order of the plan, which is that of their priority.
-    pub ways: Vec<Way>,
+    pub routes: Vec<PlannedRoute>,
     /// Tells to which of them a packet belongs.
     pub classifier: Classifier,
     /// The host of the target, when there is one.
@@ -72,9 +72,9 @@ pub struct Initiator {
 pub struct Connection {
     /// The name of the `[[route]]` or `[[path]]` that it goes over.
     pub route: String,
-    /// The place of the `[[route]]` in [`Scenario::ways`]; `None` when it goes over a path straight
+    /// The place of the `[[route]]` in [`Scenario::routes`]; `None` when it goes over a path straight
     /// to the target.
-    pub way: Option<usize>,
+    pub route_place: Option<usize>,
     /// Where it comes from; port 0 leaves the port to the kernel.
     pub source: SocketAddrV4,
     /// The address of the target, or of the relay that leads to it.
@@ -106,7 +106,7 @@ impl Scenario {
         let target = target(document, text, &names)?;
         // Without a target nothing takes a route.
         let end = target.unwrap_or(0);
-        let mut ways = way::resolve(document, text, &names, &links, end)?;
+        let mut routes = route::resolve(document, text, &names, &links, end)?;
         let mut routing = Routing::begin(document.routing.by, end);
         let mut relays = Relays::of(document, text, &names, &links)?;
         let mut initiators: Vec<Initiator> = Vec::new();
@@ -125,14 +125,15 @@ impl Scenario {
                         .session(table, relay, host, end)
                         .map_err(|mistake| mistake.in_table(text, "initiator", place, "through"))?,
                     None => {
-                        let taken = way::taken(table, host, end, &names, &links, &ways).map_err(
-                            |mistake| mistake.in_table(text, "initiator", place, "routes"),
-                        )?;
+                        let taken = route::taken(table, host, end, &names, &links, &routes)
+                            .map_err(|mistake| {
+                                mistake.in_table(text, "initiator", place, "routes")
+                            })?;
                         let numbered = shared_out(table, &taken).map_err(|mistake| {
                             mistake.in_table(text, "initiator", place, "connections")
                         })?;
                         numbered
-                            .map(|(number, passage)| routing.connection(number, passage))
+                            .map(|(number, taken)| routing.connection(number, taken))
                             .collect()
                     }
                 };
@@ -158,11 +159,11 @@ impl Scenario {
         })?;
         let relays = relays.used();
         let mut topology = topology(document, text, &names, &links)?;
-        routing.finish(&mut topology, &mut ways);
+        routing.finish(&mut topology, &mut routes);
         Ok(Scenario {
             topology,
             links,
-            ways,
+            routes,
             classifier: Classifier::new(document.routing.by, document.route.len()),
             target_host: target.map(|target| names.name(target).to_owned()),
             initiators,
@@ -188,8 +189,8 @@ fn target(document: &Document, text: &str, names: &Names) -> Result<Option<usize
 /// The connections of a session, numbered, each with what it goes over.
 fn shared_out<'a>(
     initiator: &InitiatorTable,
-    taken: &'a [Passage],
-) -> Result<impl Iterator<Item = (usize, &'a Passage)>, Mistake> {
+    taken: &'a [ConnectionRoute],
+) -> Result<impl Iterator<Item = (usize, &'a ConnectionRoute)>, Mistake> {
     let count = initiator
         .connections
         .map_or(taken.len(), |count| count as usize);

@@ -10,8 +10,8 @@ use serde_json::Value;
 use wansan_trace::event::Role;
 use wansan_trace::file;
 
-use super::carrier::{Carried, Carrier};
 use super::course::{Course, Stage};
+use super::path_emulator::{PathEmulator, PathResults};
 use super::processors::Processors;
 use super::program::{self, Programs};
 use super::servers::Servers;
@@ -50,7 +50,7 @@ pub(super) struct Kept {
     /// What has been built and started.
     pub(super) facts: CellFacts,
     /// What each direction of its paths did, once they have carried packets to the end.
-    pub(super) carried: Option<Carried>,
+    pub(super) carried: Option<PathResults>,
     /// What was changed of them.
     pub(super) timeline: Vec<PathChange>,
 }
@@ -90,7 +90,7 @@ pub(super) fn measure(
     let seed = u64::from(document.seed) << 32 | u64::from(cell.repeat) << 16;
     let world = World::build(&scenario.topology)?;
     facts.nodes = world.nodes().iter().map(NodeFacts::of).collect();
-    let carrier = Carrier::start(&world, cell, seed, folder)?;
+    let emulator = PathEmulator::start(&world, cell, seed, folder)?;
     let mut tunnels = tunnels::start(&options.program, &world, scenario, options.stop)?;
     let programs = Programs {
         binary: &options.program,
@@ -142,7 +142,7 @@ pub(super) fn measure(
         program::expect_event(&client.title, program::Event::Ready, &line)?;
     }
     // All begin together, or the first could be done before the last is there.
-    stage.enter(Course::begin(facts.cell, cell, carrier.remote()));
+    stage.enter(Course::begin(facts.cell, cell, emulator.remote()));
     for client in &mut clients {
         client.process.release();
     }
@@ -167,7 +167,7 @@ pub(super) fn measure(
     }
     // Whatever became of the load: what was recorded of it says why.
     let served = servers.end();
-    let carried = carrier.end(&world, folder, &mut kept.facts);
+    let carried = emulator.end(&world, folder, &mut kept.facts);
     let carried = carried.map(|carried| kept.carried = Some(carried));
     let written = file::write_part(folder, LAB, &[processors.end()]);
     let merged = written.and_then(|_| file::merge_parts(folder));

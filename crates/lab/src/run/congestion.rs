@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use rustix::net::{AddressFamily, SocketType, socket};
 use wansan_tcp::congestion::{self, CongestionError};
-use wansan_tcp::control::{self, Control, ControlError, Law, Options};
+use wansan_tcp::control::{self, Algorithm, Control, ControlError, Options};
 
 use crate::plan::{Cell, ControlTable};
 use crate::record::ControlFacts;
@@ -43,7 +43,7 @@ pub(super) struct Controls {
 }
 
 struct Held {
-    law: Law,
+    law: Algorithm,
     /// What the plan says that it is to be loaded with.
     wanted: Option<Options>,
     /// None where somebody with more rights has loaded it: it will do, as long as it stays.
@@ -56,7 +56,7 @@ impl Controls {
         let mut controls = Controls { held: Vec::new() };
         for cell in cells {
             for (name, table) in wanted(cell) {
-                let law = Law::by_name(name);
+                let law = Algorithm::by_name(name);
                 if let Some(law) = law.filter(|law| controls.of(*law).is_none()) {
                     controls.held.push(hold(law, &table)?);
                 }
@@ -69,7 +69,7 @@ impl Controls {
     /// cells before have ended.
     pub(super) fn of_cell(&mut self, cell: &Cell) -> Result<ControlFacts, CongestionControlError> {
         for (name, table) in wanted(cell) {
-            let Some(law) = Law::by_name(name) else {
+            let Some(law) = Algorithm::by_name(name) else {
                 continue;
             };
             let options = table.options();
@@ -80,7 +80,7 @@ impl Controls {
             }
         }
         let name = cell.document.tcp.congestion_control.clone();
-        let Some(law) = Law::by_name(&name) else {
+        let Some(law) = Algorithm::by_name(&name) else {
             return Ok(ControlFacts {
                 name,
                 origin: "kernel",
@@ -99,7 +99,7 @@ impl Controls {
         })
     }
 
-    fn of(&self, law: Law) -> Option<&Held> {
+    fn of(&self, law: Algorithm) -> Option<&Held> {
         self.held.iter().find(|held| held.law == law)
     }
 }
@@ -119,7 +119,7 @@ fn wanted(cell: &Cell) -> impl Iterator<Item = (&str, ControlTable)> {
     })
 }
 
-fn hold(law: Law, table: &ControlTable) -> Result<Held, CongestionControlError> {
+fn hold(law: Algorithm, table: &ControlTable) -> Result<Held, CongestionControlError> {
     let name = law.name();
     let wanted = table.options();
     let control = match control::hold(law, wanted.as_ref()) {
@@ -156,7 +156,7 @@ pub(super) fn check(cells: &[Cell]) -> Result<(), CongestionError> {
     Ok(())
 }
 
-fn is_there(law: Law) -> bool {
+fn is_there(law: Algorithm) -> bool {
     let names = congestion::available().unwrap_or_default();
     names.split_whitespace().any(|name| name == law.name())
 }

@@ -112,9 +112,9 @@ pub fn ask(folder: &Path, request: &Request) -> Result<Answer, ControlError> {
     };
     stream
         .set_read_timeout(Some(PATIENCE))
-        .and_then(|()| tell(&mut stream, request))
+        .and_then(|()| write_message(&mut stream, request))
         .map_err(unanswered)?;
-    match hear(stream, MAX_ANSWER_BYTES).map_err(unanswered)? {
+    match read_message(stream, MAX_ANSWER_BYTES).map_err(unanswered)? {
         Answer::Refused(reason) => Err(ControlError::Refused(reason)),
         answer => Ok(answer),
     }
@@ -193,14 +193,14 @@ fn by_descriptor(folder: &Path) -> io::Result<(OwnedFd, String)> {
     Ok((folder, path))
 }
 
-fn tell(stream: &mut UnixStream, said: &impl Serialize) -> io::Result<()> {
+fn write_message(stream: &mut UnixStream, said: &impl Serialize) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = serde_json::to_string(said)?;
     line.push('\n');
     stream.write_all(line.as_bytes())
 }
 
-fn hear<T: DeserializeOwned>(stream: impl Read, most_bytes: u64) -> io::Result<T> {
+fn read_message<T: DeserializeOwned>(stream: impl Read, most_bytes: u64) -> io::Result<T> {
     let mut line = String::new();
     BufReader::new(stream.take(most_bytes)).read_line(&mut line)?;
     Ok(serde_json::from_str(&line)?)
@@ -274,11 +274,11 @@ fn serve(listener: &UnixListener, hung_up: &UnixStream, stage: &Stage) {
 
 fn attend(mut stream: UnixStream, stage: &Stage) -> io::Result<()> {
     stream.set_read_timeout(Some(ASKING))?;
-    let answer = match hear(&stream, MAX_REQUEST_BYTES) {
+    let answer = match read_message(&stream, MAX_REQUEST_BYTES) {
         Ok(request) => answer(request, stage),
         Err(error) => Answer::Refused(format!("this is no request: {error}")),
     };
-    tell(&mut stream, &answer)
+    write_message(&mut stream, &answer)
 }
 
 fn answer(request: Request, stage: &Stage) -> Answer {

@@ -187,8 +187,8 @@ fn direction(
         let classifier = *classifier;
         let last = priorities.len() as u8;
         let of = move |source, destination| {
-            let way = classifier.way(source, destination);
-            let place = way.and_then(|way| priorities.iter().position(|place| *place == way));
+            let route = classifier.route(source, destination);
+            let place = route.and_then(|route| priorities.iter().position(|place| *place == route));
             place.map_or(last, |place| place as u8)
         };
         direction.classes = Some(Classes::new(of, last));

@@ -120,7 +120,7 @@ impl Programs<'_> {
             command.arg("--verify");
         }
         // One connection over one path needs no more than the URL.
-        if connections.len() > 1 || connections[0].way.is_some() {
+        if connections.len() > 1 || connections[0].route_place.is_some() {
             for connection in connections {
                 let to = SocketAddrV4::new(connection.target, connection.port);
                 let from = connection.source;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use ipnet::Ipv4Net;
 
 use super::CellError;
-use crate::plan::{Cell, Scenario, Tunnel, TunnelEnd, Way};
+use crate::plan::{Cell, PlannedRoute, Scenario, Tunnel, TunnelEnd};
 use crate::vpn::{End, Kind, Traffic, TunnelSpec, Tunnels, VpnError};
 use crate::world::{Hop, IpRoute, Node, World};
 
@@ -16,11 +16,11 @@ pub(super) fn kinds(cell: &Cell) -> impl Iterator<Item = Kind> {
 }
 
 /// The routes with a tunnel that a session takes.
-fn taken(scenario: &Scenario) -> impl Iterator<Item = (&Way, &Tunnel)> {
+fn taken(scenario: &Scenario) -> impl Iterator<Item = (&PlannedRoute, &Tunnel)> {
     let dug = scenario
-        .ways
+        .routes
         .iter()
-        .filter_map(|way| Some((way, way.tunnel.as_ref()?)));
+        .filter_map(|planned| Some((planned, planned.tunnel.as_ref()?)));
     dug.filter(|(_, tunnel)| !tunnel.near.inner.is_empty())
 }
 
@@ -32,12 +32,12 @@ pub(super) fn start(
     scenario: &Scenario,
     stop: &AtomicBool,
 ) -> Result<Tunnels, CellError> {
-    let taken: Vec<(&Way, &Tunnel)> = taken(scenario).collect();
+    let taken: Vec<(&PlannedRoute, &Tunnel)> = taken(scenario).collect();
     let outer_mtu_bytes = scenario.topology.mtu_bytes;
     let specs: Vec<TunnelSpec<'_>> = taken
         .iter()
-        .map(|(way, tunnel)| TunnelSpec {
-            name: way.name.clone(),
+        .map(|(planned, tunnel)| TunnelSpec {
+            name: planned.name.clone(),
             kind: tunnel.kind,
             near: end(world, &tunnel.near),
             far: end(world, &tunnel.far),
@@ -66,9 +66,9 @@ pub(super) fn start(
 
 /// The names of the paths that the tunnel of a route goes over.
 fn under(scenario: &Scenario, route: &str) -> String {
-    let way = scenario.ways.iter().find(|way| way.name == route);
+    let planned = scenario.routes.iter().find(|planned| planned.name == route);
     // The last network is the one to the target.
-    let between = way.and_then(|way| way.networks.split_last());
+    let between = planned.and_then(|planned| planned.networks.split_last());
     let links = between.into_iter().flat_map(|(_, between)| between);
     let names: Vec<String> = links
         .map(|network| format!("`{}`", scenario.links[*network].name))

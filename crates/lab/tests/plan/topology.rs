@@ -366,18 +366,18 @@ fn packets_are_told_apart_in_both_directions() {
             let to = std::net::SocketAddrV4::new(connection.target, 3260);
             let classifier = scenario.classifier;
             assert_eq!(
-                classifier.way(connection.source, to),
-                connection.way,
+                classifier.route(connection.source, to),
+                connection.route_place,
                 "{by}"
             );
             assert_eq!(
-                classifier.way(to, connection.source),
-                connection.way,
+                classifier.route(to, connection.source),
+                connection.route_place,
                 "{by}"
             );
         }
         let other = "10.83.0.1:3260".parse().unwrap();
-        assert_eq!(scenario.classifier.way(other, other), None, "{by}");
+        assert_eq!(scenario.classifier.route(other, other), None, "{by}");
     }
 }
 
@@ -388,8 +388,8 @@ fn a_tunnel_takes_the_routes_between_its_ends() {
         "via = [\"near-1\", \"far\"]",
         "via = [\"near-1\", \"far\"]\nvpn = \"wireguard\"",
     )]);
-    let tunnel = tunnelled.ways[0].tunnel.as_ref().unwrap();
-    assert_eq!(tunnelled.ways[1].tunnel, None);
+    let tunnel = tunnelled.routes[0].tunnel.as_ref().unwrap();
+    assert_eq!(tunnelled.routes[1].tunnel, None);
     let (near, far) = (&tunnel.near, &tunnel.far);
     assert_eq!((near.router, far.router), (2, 4));
     assert_eq!(near.outer, Topology::address(2, 2));
@@ -424,7 +424,10 @@ fn hosts_know_what_the_device_of_several_tunnels_carries() {
             ),
             ("[routing]", &format!("[world]\nmtu = \"{mtu}\"\n[routing]")),
         ]);
-        let tunnels = scenario.ways.iter().map(|way| way.tunnel.as_ref().unwrap());
+        let tunnels = scenario
+            .routes
+            .iter()
+            .map(|planned| planned.tunnel.as_ref().unwrap());
         let of_tunnels: Vec<u32> = tunnels.map(|tunnel| tunnel.mtu_bytes).collect();
         let routes = scenario.topology.nodes[0].routes.iter();
         let of_client: Vec<u32> = routes.filter_map(|route| route.mtu_bytes).collect();

@@ -6,12 +6,12 @@
 //!
 //! A bound that is missed is reported and does not fail the run; what could not be measured does.
 
+mod forwarding;
 mod load;
 mod many;
 mod memory;
 mod questions;
 mod sockmap;
-mod ways;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -55,7 +55,7 @@ fn serve(way: &str, to: &str) -> Result<(), Box<dyn std::error::Error>> {
         std::io::stdout().flush()
     };
     if way != "relay" {
-        return Ok(ways::serve(way, to, told)?);
+        return Ok(forwarding::serve(way, to, told)?);
     }
     let listener = ListenerConfig::new("127.0.0.1:0", &to.to_string());
     let relay = Relay::start(&RelayConfig {

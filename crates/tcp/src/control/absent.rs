@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 
-use super::{ControlError, Law, Options, Status};
+use super::{Algorithm, ControlError, Options, Status};
 use crate::ebpf::EbpfError;
 
 /// A control that this process has loaded; there is none in this build.
@@ -13,7 +13,7 @@ pub struct Control(Infallible);
 impl Control {
     /// Which it is.
     #[must_use]
-    pub fn law(&self) -> Law {
+    pub fn algorithm(&self) -> Algorithm {
         match self.0 {}
     }
 
@@ -48,7 +48,7 @@ impl Control {
 ///
 /// # Errors
 /// [`EbpfError::NotBuilt`].
-pub fn load(_law: Law, _options: &Options) -> Result<Control, ControlError> {
+pub fn load(_algorithm: Algorithm, _options: &Options) -> Result<Control, ControlError> {
     Err(EbpfError::NotBuilt.into())
 }
 
@@ -56,7 +56,7 @@ pub fn load(_law: Law, _options: &Options) -> Result<Control, ControlError> {
 ///
 /// # Errors
 /// [`EbpfError::NotBuilt`].
-pub fn hold(_law: Law, _wanted: Option<&Options>) -> Result<Control, ControlError> {
+pub fn hold(_algorithm: Algorithm, _wanted: Option<&Options>) -> Result<Control, ControlError> {
     Err(EbpfError::NotBuilt.into())
 }
 
@@ -64,7 +64,7 @@ pub fn hold(_law: Law, _wanted: Option<&Options>) -> Result<Control, ControlErro
 ///
 /// # Errors
 /// [`EbpfError::NotBuilt`].
-pub fn unload(_law: Law) -> Result<(), ControlError> {
+pub fn unload(_algorithm: Algorithm) -> Result<(), ControlError> {
     Err(EbpfError::NotBuilt.into())
 }
 
@@ -80,6 +80,6 @@ pub fn list() -> Result<Vec<Status>, ControlError> {
 ///
 /// # Errors
 /// [`EbpfError::NotBuilt`].
-pub fn show(_law: Law) -> Result<Status, ControlError> {
+pub fn show(_algorithm: Algorithm) -> Result<Status, ControlError> {
     Err(EbpfError::NotBuilt.into())
 }

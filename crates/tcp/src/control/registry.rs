@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
 use libbpf_rs::{Link, MapCore, MapHandle, MapType, Object, OpenObject, ProgramType};
 
-use super::{ControlError, HighSpeed, Law, Options, State, Status};
+use super::{Algorithm, ControlError, HighSpeed, Options, State, Status};
 use crate::congestion;
 use crate::ebpf::{self, Loaded};
 
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A control that the kernel has because this process holds it.
 #[derive(Debug)]
 pub struct Control {
-    law: Law,
+    algorithm: Algorithm,
     /// What it was loaded with, as far as that is known.
     options: Option<Options>,
     hold: Hold,
@@ -51,8 +51,8 @@ enum Hold {
 impl Control {
     /// Which it is.
     #[must_use]
-    pub fn law(&self) -> Law {
-        self.law
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
     }
 
     /// What it was loaded with; unknown of one that another process holds.
@@ -82,16 +82,18 @@ impl Control {
     /// [`ControlError::Keeping`]; then it goes at once. [`ControlError::AlreadyThere`] when another
     /// process holds it.
     pub fn keep(self) -> Result<(), ControlError> {
-        let law = self.law;
+        let algorithm = self.algorithm;
         let Hold::Loaded {
             mut link,
             mut object,
             ..
         } = self.hold
         else {
-            return Err(ControlError::AlreadyThere { name: law.name() });
+            return Err(ControlError::AlreadyThere {
+                name: algorithm.name(),
+            });
         };
-        let pins = Pins::of(law);
+        let pins = Pins::of(algorithm);
         pins.make_room()?;
         let pinned = pins.pin(&mut link, &mut object);
         if pinned.is_err() {
@@ -102,14 +104,14 @@ impl Control {
     }
 }
 
-/// Loads the control of `law` into the kernel, under its name.
+/// Loads the control of `algorithm` into the kernel, under its name.
 ///
 /// # Errors
 /// [`ControlError`]: options that do not fit, what this machine lacks, a name that is taken, or what
 /// the kernel says against it.
-pub fn load(law: Law, options: &Options) -> Result<Control, ControlError> {
+pub fn load(algorithm: Algorithm, options: &Options) -> Result<Control, ControlError> {
     options.check()?;
-    let (source, bytes) = program(law);
+    let (source, bytes) = program(algorithm);
     let Loaded {
         mut object,
         verifier_log,
@@ -117,15 +119,17 @@ pub fn load(law: Law, options: &Options) -> Result<Control, ControlError> {
     let mut map = object
         .maps_mut()
         .find(|map| map.map_type() == MapType::StructOps)
-        .ok_or_else(|| refused(law, "its program has no struct_ops"))?;
+        .ok_or_else(|| refused(algorithm, "its program has no struct_ops"))?;
     let link = map
         .attach_struct_ops()
         .map_err(|error| match error.kind() {
-            libbpf_rs::ErrorKind::AlreadyExists => ControlError::AlreadyThere { name: law.name() },
-            _ => refused(law, &error.to_string()),
+            libbpf_rs::ErrorKind::AlreadyExists => ControlError::AlreadyThere {
+                name: algorithm.name(),
+            },
+            _ => refused(algorithm, &error.to_string()),
         })?;
     Ok(Control {
-        law,
+        algorithm,
         options: Some(*options),
         hold: Hold::Loaded {
             link,
@@ -135,27 +139,27 @@ pub fn load(law: Law, options: &Options) -> Result<Control, ControlError> {
     })
 }
 
-/// Sees to it that sockets can choose `law` as long as the value lives: loads it with the options that
+/// Sees to it that sockets can choose `algorithm` as long as the value lives: loads it with the options that
 /// are wanted, or takes part in the one that is there and was loaded with them. Where none are
 /// wanted it is loaded with its standard's, and one that is there will do whatever it was loaded with.
 ///
 /// # Errors
 /// As [`load`], and [`ControlError::LoadedOtherwise`].
-pub fn hold(law: Law, wanted: Option<&Options>) -> Result<Control, ControlError> {
+pub fn hold(algorithm: Algorithm, wanted: Option<&Options>) -> Result<Control, ControlError> {
     let options = wanted.copied().unwrap_or_default();
-    match load(law, &options) {
+    match load(algorithm, &options) {
         Err(ControlError::AlreadyThere { .. }) => {}
         done => return done,
     }
-    let Some(link) = find(law)? else {
+    let Some(link) = find(algorithm)? else {
         // It went just now; or another program than wansan has taken the name, without a link.
-        return load(law, &options);
+        return load(algorithm, &options);
     };
-    let pins = Pins::of(law);
+    let pins = Pins::of(algorithm);
     let found = if pins.exist() { pins.options() } else { None };
     if wanted.is_some() && found.as_ref() != wanted {
         return Err(ControlError::LoadedOtherwise {
-            name: law.name(),
+            name: algorithm.name(),
             found: match found {
                 Some(_) => "with other parameters",
                 None => "by a program that runs, and with what cannot be seen",
@@ -163,7 +167,7 @@ pub fn hold(law: Law, wanted: Option<&Options>) -> Result<Control, ControlError>
         });
     }
     Ok(Control {
-        law,
+        algorithm,
         options: found,
         hold: Hold::Shared { _link: link },
     })
@@ -173,12 +177,12 @@ pub fn hold(law: Law, wanted: Option<&Options>) -> Result<Control, ControlError>
 ///
 /// # Errors
 /// [`ControlError::NotLoaded`], [`ControlError::HeldByProcess`], or what forbids it.
-pub fn unload(law: Law) -> Result<(), ControlError> {
-    let name = law.name();
-    match show(law)?.state {
+pub fn unload(algorithm: Algorithm) -> Result<(), ControlError> {
+    let name = algorithm.name();
+    match show(algorithm)?.state {
         State::Kept => {
-            Pins::of(law).remove()?;
-            gone(law)
+            Pins::of(algorithm).remove()?;
+            gone(algorithm)
         }
         State::Held => Err(ControlError::HeldByProcess { name }),
         State::Absent => Err(ControlError::NotLoaded { name }),
@@ -187,15 +191,19 @@ pub fn unload(law: Law) -> Result<(), ControlError> {
 
 /// Waits for what the kernel does a moment after the last file of a link is gone: the link goes first,
 /// and the name that sockets choose after it.
-fn gone(law: Law) -> Result<(), ControlError> {
+fn gone(algorithm: Algorithm) -> Result<(), ControlError> {
     let since = Instant::now();
     let is_offered = || {
         let names = congestion::available().unwrap_or_default();
-        names.split_whitespace().any(|name| name == law.name())
+        names
+            .split_whitespace()
+            .any(|name| name == algorithm.name())
     };
-    while find(law)?.is_some() || is_offered() {
+    while find(algorithm)?.is_some() || is_offered() {
         if since.elapsed() > PATIENCE {
-            return Err(ControlError::HeldByProcess { name: law.name() });
+            return Err(ControlError::HeldByProcess {
+                name: algorithm.name(),
+            });
         }
         thread::sleep(Duration::from_millis(5));
     }
@@ -207,17 +215,17 @@ fn gone(law: Law) -> Result<(), ControlError> {
 /// # Errors
 /// [`ControlError`] when the process may not look.
 pub fn list() -> Result<Vec<Status>, ControlError> {
-    Law::ALL.into_iter().map(show).collect()
+    Algorithm::ALL.into_iter().map(show).collect()
 }
 
 /// What is known of a control.
 ///
 /// # Errors
 /// [`ControlError`] when the process may not look.
-pub fn show(law: Law) -> Result<Status, ControlError> {
+pub fn show(algorithm: Algorithm) -> Result<Status, ControlError> {
     ebpf::available()?;
-    let pins = Pins::of(law);
-    let state = match (find(law)?, pins.exist()) {
+    let pins = Pins::of(algorithm);
+    let state = match (find(algorithm)?, pins.exist()) {
         (Some(_), true) => State::Kept,
         (Some(_), false) => State::Held,
         (None, _) => State::Absent,
@@ -227,14 +235,14 @@ pub fn show(law: Law) -> Result<Status, ControlError> {
         State::Held | State::Absent => None,
     };
     Ok(Status {
-        law,
+        algorithm,
         state,
         options,
     })
 }
 
-/// The program of a law, by the name of its source.
-fn program(law: Law) -> (&'static str, &'static [u8]) {
+/// The program of an algorithm, by the name of its source.
+fn program(algorithm: Algorithm) -> (&'static str, &'static [u8]) {
     macro_rules! object {
         ($name:literal) => {
             (
@@ -243,10 +251,10 @@ fn program(law: Law) -> (&'static str, &'static [u8]) {
             )
         };
     }
-    match law {
-        Law::Reno => object!("reno"),
-        Law::HighSpeed => object!("hstcp"),
-        Law::Scalable => object!("scal"),
+    match algorithm {
+        Algorithm::Reno => object!("reno"),
+        Algorithm::HighSpeed => object!("hstcp"),
+        Algorithm::Scalable => object!("scal"),
     }
 }
 
@@ -267,8 +275,8 @@ fn configure(open: &mut OpenObject, options: &Options) -> libbpf_rs::Result<()> 
     Ok(())
 }
 
-/// A descriptor of the link that holds the control of `law`, whoever made it.
-fn find(law: Law) -> Result<Option<OwnedFd>, ControlError> {
+/// A descriptor of the link that holds the control of `algorithm`, whoever made it.
+fn find(algorithm: Algorithm) -> Result<Option<OwnedFd>, ControlError> {
     for link in LinkInfoIter::default() {
         let LinkTypeInfo::StructOps(struct_ops) = link.info else {
             continue;
@@ -277,7 +285,7 @@ fn find(law: Law) -> Result<Option<OwnedFd>, ControlError> {
         let Ok(map) = MapHandle::from_map_id(struct_ops.map_id) else {
             continue;
         };
-        if map.name() == law.name() {
+        if map.name() == algorithm.name() {
             match link_by_id(link.id) {
                 Ok(link) => return Ok(Some(link)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -302,9 +310,9 @@ fn link_by_id(id: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-fn refused(law: Law, reason: &str) -> ControlError {
+fn refused(algorithm: Algorithm, reason: &str) -> ControlError {
     ControlError::NotRegistered {
-        name: law.name(),
+        name: algorithm.name(),
         reason: reason.replace('\n', " "),
     }
 }

@@ -75,8 +75,8 @@ pub(super) fn receive(
     // else meanwhile; any bytes are valid for both.
     let bytes = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
     let bytes = usize::try_from(bytes).map_err(|_| io::Error::last_os_error())?;
-    let told = Told::of(&control.0[..message.msg_controllen.min(CONTROL_BYTES)]);
-    Ok((bytes, told.realtime_ns))
+    let messages = ControlMessages::of(&control.0[..message.msg_controllen.min(CONTROL_BYTES)]);
+    Ok((bytes, messages.realtime_ns))
 }
 
 /// Takes up to [`MESSAGES`] stamps of what was sent from the socket's error queue, without waiting:
@@ -121,8 +121,8 @@ pub(super) fn collect(
     };
     for (message, control) in messages.iter().zip(&controls).take(count) {
         let bytes = message.msg_hdr.msg_controllen.min(CONTROL_BYTES);
-        let told = Told::of(&control.0[..bytes]);
-        if let (Some(realtime_ns), Some((step, key))) = (told.realtime_ns, told.sent) {
+        let messages = ControlMessages::of(&control.0[..bytes]);
+        if let (Some(realtime_ns), Some((step, key))) = (messages.realtime_ns, messages.sent) {
             each(step, key, realtime_ns);
         }
     }
@@ -140,33 +140,33 @@ fn blank_message() -> libc::msghdr {
 
 /// What the control messages of one message say.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
+struct ControlMessages {
     realtime_ns: Option<u64>,
     sent: Option<(Step, u32)>,
 }
 
-impl Told {
+impl ControlMessages {
     /// Reads `struct cmsghdr` (cmsg(3)) after `struct cmsghdr`; what does not fit is left out.
-    fn of(mut control: &[u8]) -> Told {
+    fn of(mut control: &[u8]) -> ControlMessages {
         /// A length of a machine's word, a level and a type.
         const HEADER_BYTES: usize = size_of::<usize>() + 8;
-        let mut told = Told::default();
+        let mut found = ControlMessages::default();
         while let Some((length, rest)) = control.split_first_chunk() {
             let length = usize::from_ne_bytes(*length);
             let Some(data) = control.get(HEADER_BYTES..length) else {
                 break;
             };
             match (word(rest, 0).cast_signed(), word(rest, 4).cast_signed()) {
-                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => told.realtime_ns = realtime(data),
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => found.realtime_ns = realtime(data),
                 (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) => {
-                    told.sent = step(data);
+                    found.sent = step(data);
                 }
                 _ => {}
             }
             let next = length.next_multiple_of(size_of::<usize>());
             control = control.get(next..).unwrap_or_default();
         }
-        told
+        found
     }
 }
 
@@ -227,12 +227,12 @@ mod tests {
     #[test]
     fn stamps_are_read_and_other_errors_are_not() {
         let control = [stamp(), error(ORIGIN_STAMP, 1)].concat();
-        let told = Told::of(&control);
-        assert_eq!(told.realtime_ns, Some(3_000_000_005));
-        assert_eq!(told.sent, Some((Step::Scheduled, 7)));
-        assert_eq!(Told::of(&error(ORIGIN_STAMP, 9)).sent, None);
+        let messages = ControlMessages::of(&control);
+        assert_eq!(messages.realtime_ns, Some(3_000_000_005));
+        assert_eq!(messages.sent, Some((Step::Scheduled, 7)));
+        assert_eq!(ControlMessages::of(&error(ORIGIN_STAMP, 9)).sent, None);
         // ICMP.
-        assert_eq!(Told::of(&error(2, 0)).sent, None);
+        assert_eq!(ControlMessages::of(&error(2, 0)).sent, None);
     }
 
     #[test]
@@ -240,15 +240,18 @@ mod tests {
         let control = [stamp(), error(ORIGIN_STAMP, 0)].concat();
         let whole = stamp().len();
         for bytes in 0..whole {
-            assert_eq!(Told::of(&control[..bytes]), Told::default());
+            assert_eq!(
+                ControlMessages::of(&control[..bytes]),
+                ControlMessages::default()
+            );
         }
         for bytes in whole..control.len() - 8 {
-            assert_eq!(Told::of(&control[..bytes]).sent, None);
+            assert_eq!(ControlMessages::of(&control[..bytes]).sent, None);
         }
         let mut endless = stamp();
         endless[..8].fill(0);
-        assert_eq!(Told::of(&endless), Told::default());
+        assert_eq!(ControlMessages::of(&endless), ControlMessages::default());
         endless[..8].fill(0xff);
-        assert_eq!(Told::of(&endless), Told::default());
+        assert_eq!(ControlMessages::of(&endless), ControlMessages::default());
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libtest_mimic::Trial;
 use wansan_peers::trial::{Stop, require, trial};
 use wansan_tcp::control::{
-    self, ControlError, Counting, Growth, HighSpeed, Law, Options, State, Users,
+    self, Algorithm, ControlError, Counting, Growth, HighSpeed, Options, State, Users,
 };
 use wansan_tcp::{congestion, ebpf};
 
@@ -54,16 +54,18 @@ fn failed(error: impl ToString) -> Stop {
     Stop::Failed(error.to_string())
 }
 
-fn available(law: Law) -> bool {
+fn available(algorithm: Algorithm) -> bool {
     let names = congestion::available().unwrap_or_default();
-    names.split_whitespace().any(|name| name == law.name())
+    names
+        .split_whitespace()
+        .any(|name| name == algorithm.name())
 }
 
-/// A connection over loopback whose client sends by `law`.
-fn connection(law: Law) -> Result<(TcpStream, TcpStream), Stop> {
+/// A connection over loopback whose client sends by `algorithm`.
+fn connection(algorithm: Algorithm) -> Result<(TcpStream, TcpStream), Stop> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let client = TcpStream::connect(listener.local_addr()?)?;
-    congestion::choose(&client, law.name()).map_err(failed)?;
+    congestion::choose(&client, algorithm.name()).map_err(failed)?;
     Ok((client, listener.accept()?.0))
 }
 
@@ -81,25 +83,27 @@ fn move_data(client: &mut TcpStream, server: &mut TcpStream) -> Result<(), Stop>
 
 fn each_moves_data() -> Result<(), Stop> {
     let _alone = alone()?;
-    for law in Law::ALL {
-        let loaded = control::load(law, &Options::default()).map_err(failed)?;
+    for algorithm in Algorithm::ALL {
+        let loaded = control::load(algorithm, &Options::default()).map_err(failed)?;
         require(loaded.verifier_log().contains("processed"), || {
             format!("no verifier's statistics: {}", loaded.verifier_log())
         })?;
-        let (mut client, mut server) = connection(law)?;
+        let (mut client, mut server) = connection(algorithm)?;
         move_data(&mut client, &mut server)?;
-        require(congestion::of(&client)? == law.name(), || {
+        require(congestion::of(&client)? == algorithm.name(), || {
             "another control".to_owned()
         })?;
         drop(loaded);
-        require(!available(law), || format!("{} is still there", law.name()))?;
+        require(!available(algorithm), || {
+            format!("{} is still there", algorithm.name())
+        })?;
     }
     Ok(())
 }
 
 fn kept() -> Result<(), Stop> {
     let _alone = alone()?;
-    let law = Law::HighSpeed;
+    let algorithm = Algorithm::HighSpeed;
     let options = Options {
         growth: Growth {
             max_ssthresh: Some(100),
@@ -110,71 +114,75 @@ fn kept() -> Result<(), Stop> {
             ..HighSpeed::default()
         },
     };
-    let loaded = control::load(law, &options).map_err(failed)?;
-    let held = control::show(law).map_err(failed)?;
+    let loaded = control::load(algorithm, &options).map_err(failed)?;
+    let held = control::show(algorithm).map_err(failed)?;
     require(held.state == State::Held, || format!("{held:?}"))?;
-    let unload = control::unload(law);
+    let unload = control::unload(algorithm);
     require(
         matches!(unload, Err(ControlError::HeldByProcess { .. })),
         || format!("{unload:?}"),
     )?;
     loaded.keep().map_err(failed)?;
-    let shown = control::show(law).map_err(failed)?;
+    let shown = control::show(algorithm).map_err(failed)?;
     require(
         shown.state == State::Kept && shown.options == Some(options),
         || format!("{shown:?}"),
     )?;
-    let again = control::load(law, &options);
+    let again = control::load(algorithm, &options);
     require(
         matches!(again, Err(ControlError::AlreadyThere { .. })),
         || format!("{again:?}"),
     )?;
-    control::unload(law).map_err(failed)?;
-    let unload = control::unload(law);
+    control::unload(algorithm).map_err(failed)?;
+    let unload = control::unload(algorithm);
     require(
         matches!(unload, Err(ControlError::NotLoaded { .. })),
         || format!("{unload:?}"),
     )?;
-    require(!available(law), || "it is still there".to_owned())
+    require(!available(algorithm), || "it is still there".to_owned())
 }
 
 fn connection_outlives() -> Result<(), Stop> {
     let _alone = alone()?;
-    let law = Law::Scalable;
-    control::load(law, &Options::default())
+    let algorithm = Algorithm::Scalable;
+    control::load(algorithm, &Options::default())
         .and_then(control::Control::keep)
         .map_err(failed)?;
-    let (mut client, mut server) = connection(law)?;
+    let (mut client, mut server) = connection(algorithm)?;
     let users = control::users().map_err(failed)?;
     let one = Users {
         connections: 1,
         namespaces: 0,
     };
-    require(users.get(law.name()) == Some(&one), || format!("{users:?}"))?;
-    control::unload(law).map_err(failed)?;
-    require(!available(law), || "it can still be chosen".to_owned())?;
+    require(users.get(algorithm.name()) == Some(&one), || {
+        format!("{users:?}")
+    })?;
+    control::unload(algorithm).map_err(failed)?;
+    require(!available(algorithm), || {
+        "it can still be chosen".to_owned()
+    })?;
     move_data(&mut client, &mut server)?;
-    require(congestion::of(&client)? == law.name(), || {
+    require(congestion::of(&client)? == algorithm.name(), || {
         "another control".to_owned()
     })
 }
 
 fn shared() -> Result<(), Stop> {
     let _alone = alone()?;
-    let law = Law::Scalable;
-    let first = control::hold(law, None).map_err(failed)?;
-    let second = control::hold(law, None).map_err(failed)?;
+    let algorithm = Algorithm::Scalable;
+    let first = control::hold(algorithm, None).map_err(failed)?;
+    let second = control::hold(algorithm, None).map_err(failed)?;
     drop(first);
-    require(available(law), || {
+    require(available(algorithm), || {
         "it went with the first that held it".to_owned()
     })?;
     drop(second);
-    require(!available(law), || "it is still there".to_owned())
+    require(!available(algorithm), || "it is still there".to_owned())
 }
 
 fn killed() -> Result<(), Stop> {
     let _alone = alone()?;
-    let law = Law::Reno;
+    let algorithm = Algorithm::Reno;
     let mut child = Command::new(std::env::current_exe()?)
         .arg(HOLD)
         .stdout(Stdio::piped())
@@ -182,11 +190,11 @@ fn killed() -> Result<(), Stop> {
     let mut line = String::new();
     let told = child.stdout.take().expect("it is piped");
     BufReader::new(told).read_line(&mut line)?;
-    let was_there = line.trim() == "held" && available(law);
+    let was_there = line.trim() == "held" && available(algorithm);
     child.kill()?;
     child.wait()?;
     require(was_there, || format!("the child says '{line}'"))?;
-    require(!available(law), || "it is still there".to_owned())
+    require(!available(algorithm), || "it is still there".to_owned())
 }
 
 /// This program as the child of [`killed`].
@@ -194,7 +202,7 @@ pub(crate) fn role() -> Option<ExitCode> {
     if std::env::args().nth(1)? != HOLD {
         return None;
     }
-    match control::load(Law::Reno, &Options::default()) {
+    match control::load(Algorithm::Reno, &Options::default()) {
         Ok(_held) => {
             println!("held");
             loop {
@@ -210,13 +218,13 @@ fn bad_options() -> Result<(), Stop> {
     let _alone = alone()?;
     let mut options = Options::default();
     options.growth.max_ssthresh = Some(1);
-    let refused = control::load(Law::Reno, &options);
+    let refused = control::load(Algorithm::Reno, &options);
     require(matches!(refused, Err(ControlError::MaxSsthresh(1))), || {
         format!("{refused:?}")
     })?;
     let mut options = Options::default();
     options.highspeed.high_decrease = 2.0;
-    let refused = control::load(Law::HighSpeed, &options);
+    let refused = control::load(Algorithm::HighSpeed, &options);
     require(matches!(refused, Err(ControlError::HighSpeed(_))), || {
         format!("{refused:?}")
     })

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
-use wansan_tcp::control::{self, Law};
+use wansan_tcp::control::{self, Algorithm};
 
 use super::{print_json, print_text};
 use status::{Counted, Report};
@@ -42,16 +42,16 @@ struct ListArgs {
 struct NameArgs {
     /// Congestion control: wansan_reno, wansan_hstcp or wansan_scal
     #[arg(value_parser = law)]
-    name: Law,
+    name: Algorithm,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 /// Reads the name of one of ours.
-fn law(name: &str) -> Result<Law> {
-    Law::by_name(name).ok_or_else(|| {
-        let names: Vec<&str> = Law::ALL.into_iter().map(Law::name).collect();
+fn law(name: &str) -> Result<Algorithm> {
+    Algorithm::by_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Algorithm::ALL.into_iter().map(Algorithm::name).collect();
         anyhow!("not one of wansan's: give one of {}", names.join(", "))
     })
 }

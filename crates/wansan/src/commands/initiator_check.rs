@@ -59,7 +59,7 @@ struct Checked {
     keys: Vec<Key>,
     judged_rtt_ns: u64,
     judged_rate_bits_per_s: u64,
-    costs: Vec<Told>,
+    costs: Vec<CostReport>,
 }
 
 /// One negotiated key.
@@ -72,16 +72,16 @@ struct Key {
 
 /// One [`Cost`].
 #[derive(Debug, Serialize)]
-struct Told {
+struct CostReport {
     parameter: &'static str,
     value: String,
     effect: String,
     remedy: String,
 }
 
-impl From<Cost> for Told {
+impl From<Cost> for CostReport {
     fn from(cost: Cost) -> Self {
-        Told {
+        CostReport {
             parameter: cost.parameter,
             value: cost.value,
             effect: cost.effect,
@@ -143,8 +143,12 @@ pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
 }
 
 /// What the negotiated values cost, and this machine's socket buffers.
-fn costs(in_force: &InForce<'_>, path: Path) -> Vec<Told> {
-    let mut costs: Vec<Told> = in_force.costs(path).into_iter().map(Told::from).collect();
+fn costs(in_force: &InForce<'_>, path: Path) -> Vec<CostReport> {
+    let mut costs: Vec<CostReport> = in_force
+        .costs(path)
+        .into_iter()
+        .map(CostReport::from)
+        .collect();
     // A kernel that does not say what it allows may allow enough.
     let Ok(limits) = BufferLimits::here() else {
         return costs;
@@ -157,7 +161,7 @@ fn costs(in_force: &InForce<'_>, path: Path) -> Vec<Told> {
     ] {
         if bytes < wanted_bytes {
             let mbit_per_s = (bytes / 2 * 8) as f64 * 1e3 / path.rtt_ns as f64;
-            costs.push(Told {
+            costs.push(CostReport {
                 parameter: name,
                 value: bytes.to_string(),
                 effect: format!("limits {what} on one connection to about {mbit_per_s:.0} Mbit/s"),

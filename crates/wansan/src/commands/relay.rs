@@ -245,7 +245,7 @@ impl RelayArgs {
     }
 
     /// Says where it listens.
-    fn tell_start(
+    fn report_start(
         &self,
         relay: &Relay,
         configs: &[ListenerConfig],
@@ -270,7 +270,7 @@ impl RelayArgs {
     }
 
     /// Says what it has done.
-    fn tell_end(&self, relay: &Relay, left: usize) -> Result<()> {
+    fn report_end(&self, relay: &Relay, left: usize) -> Result<()> {
         let meter = relay.observer().meter();
         if self.json {
             let fallbacks = Fallback::ALL.map(Fallback::name).into_iter();
@@ -373,7 +373,7 @@ pub(crate) fn run(args: &RelayArgs) -> Result<ExitCode> {
     let mut standing = Standing::default();
     let rules = rules(&relay, &config.listeners)?;
     args.set_up(&relay, &rules, &mut standing)?;
-    args.tell_start(&relay, &config.listeners, &rules, metrics)?;
+    args.report_start(&relay, &config.listeners, &rules, metrics)?;
     let status = |relay: &Relay| format!("relays at {}", addresses(relay).join(", "));
     orders.obey(args.config.is_some(), |reloads| {
         if reloads {
@@ -388,7 +388,7 @@ pub(crate) fn run(args: &RelayArgs) -> Result<ExitCode> {
             "wansan relay: {left} flows are still open: they are reset"
         ));
     }
-    args.tell_end(&relay, left)?;
+    args.report_end(&relay, left)?;
     let recorders = relay.stop();
     recording.write(&recorders)?;
     let dropped: u64 = recorders.iter().map(Recorder::dropped).sum();

@@ -363,11 +363,11 @@ fn take(args: &ReceiveArgs) -> Result<ExitCode> {
         print_text(|out| writeln!(out, "receives streams at {address}"))?;
     }
     signals.forever().next();
-    tell_end(args, receiver.stop())?;
+    report_end(args, receiver.stop())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell_end(args: &ReceiveArgs, counts: ReceiveCounts) -> Result<()> {
+fn report_end(args: &ReceiveArgs, counts: ReceiveCounts) -> Result<()> {
     if args.json {
         let event = serde_json::json!({
             "event": "ended", "streams": counts.streams, "finished": counts.finished,

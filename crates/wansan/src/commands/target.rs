@@ -175,7 +175,7 @@ impl TargetArgs {
     }
 
     /// As [`TargetArgs::reload`]; says what came of it.
-    fn reload_and_tell(&self, listen: &[String], target: &mut Target) -> Result<()> {
+    fn reload_and_report(&self, listen: &[String], target: &mut Target) -> Result<()> {
         match self.reload(listen, target) {
             Ok(changes) if self.json => {
                 let event = serde_json::json!({
@@ -267,7 +267,7 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
     let status = format!("serves at {}", addresses.join(", "));
     orders.obey(args.config.is_some(), |reloads| {
         if reloads {
-            args.reload_and_tell(&config.listen, &mut target)?;
+            args.reload_and_report(&config.listen, &mut target)?;
         }
         Ok(status.clone())
     })?;

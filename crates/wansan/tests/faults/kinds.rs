@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 
-use crate::proxy::{Cut, Fault, Harm, Way};
+use crate::proxy::{Cut, Direction, Fault, Harm};
 
 /// What a round is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,15 +118,15 @@ impl Kind {
 
 /// At any byte of the next few hundred KiB.
 fn fault(below: &mut impl FnMut(u64) -> u64, pick: u64, harm: Harm) -> Fault {
-    let way = [Way::ToTarget, Way::ToInitiator][below(2) as usize];
+    let direction = [Direction::ToTarget, Direction::ToInitiator][below(2) as usize];
     // Most of what goes to the initiator are headers.
-    let most_bytes = match way {
-        Way::ToTarget => 1 << 18,
-        Way::ToInitiator => 1 << 15,
+    let most_bytes = match direction {
+        Direction::ToTarget => 1 << 18,
+        Direction::ToInitiator => 1 << 15,
     };
     Fault {
         pick,
-        way,
+        direction,
         after_bytes: below(most_bytes),
         harm,
     }

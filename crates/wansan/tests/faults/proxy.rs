@@ -29,9 +29,9 @@ pub(crate) enum Cut {
     Silence,
 }
 
-/// Which way bytes go.
+/// Where bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     ToTarget,
     ToInitiator,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Fault {
     /// Which connection: the remainder by how many there are. One that is still logging in is
     /// spared, as login has no digests.
     pub(crate) pick: u64,
-    pub(crate) way: Way,
+    pub(crate) direction: Direction,
     /// How many more bytes pass before.
     pub(crate) after_bytes: u64,
     pub(crate) harm: Harm,

@@ -12,7 +12,7 @@ use std::process::{Command, ExitCode, Output};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use wansan_arms::{Arm, one_arm, open_to_all};
-use wansan_tcp::control::Law;
+use wansan_tcp::control::Algorithm;
 use wansan_tcp::ebpf::{self, EbpfError};
 
 mod without_effect;
@@ -146,7 +146,7 @@ fn with_controls(
 /// Why a plan cannot have the congestion controls that it names, if it names any of ours.
 fn lacks_controls(plan: &Path) -> Option<EbpfError> {
     let text = text(plan);
-    let wanted = Law::ALL.iter().any(|law| text.contains(law.name()));
+    let wanted = Algorithm::ALL.iter().any(|law| text.contains(law.name()));
     wanted.then(ebpf::available)?.err()
 }
 

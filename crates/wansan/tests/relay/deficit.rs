@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use wansan_tcp::control::{self, HighSpeed, Law};
+use wansan_tcp::control::{self, Algorithm, HighSpeed};
 use wansan_tcp::ece::EceSignal;
 use wansan_tcp::{TcpInfo, queues};
 
@@ -266,6 +266,6 @@ pub(crate) fn of_cubic() -> Result<(), Trouble> {
 }
 
 pub(crate) fn of_high_speed() -> Result<(), Trouble> {
-    let _held = control::hold(Law::HighSpeed, None).map_err(text)?;
+    let _held = control::hold(Algorithm::HighSpeed, None).map_err(text)?;
     wide(HIGH_SPEED).agrees(&[0.1, 0.5, 1.0, 2.0])
 }

@@ -28,7 +28,7 @@ fn marked(world: &World, sight: Sight, share: f64, bytes: usize) -> Result<(), S
         ..path()
     };
     let emulator = emulate(world, &marks)?;
-    let told = watched(world, sight.wish(), sight, bytes)?;
+    let told = watched(world, sight.config(), sight, bytes)?;
     let marked = emulator.statistics().paths[0].counters.marked.packets;
     check(marked > 0, "nothing was marked, so nothing was tested")?;
     check(
@@ -80,7 +80,7 @@ pub(crate) fn a_full_device(sight: Sight) -> Result<(), String> {
         shaped.status.success(),
         format!("tc: {}", String::from_utf8_lossy(&shaped.stderr)),
     )?;
-    let told = watched(&world, sight.wish(), sight, 2 << 20)?;
+    let told = watched(&world, sight.config(), sight, 2 << 20)?;
     check(
         told.count(TcpEvent::CwrByEce) == 0,
         format!("CWR by ECE without a mark: {}", told.summary()),
@@ -107,7 +107,7 @@ pub(crate) fn listed_losses(sight: Sight) -> Result<(), String> {
         ..path()
     };
     let emulator = emulate(&world, &losses)?;
-    let told = watched(&world, sight.wish(), sight, 6 << 20)?;
+    let told = watched(&world, sight.config(), sight, 6 << 20)?;
     let lost = emulator.statistics().paths[0]
         .counters
         .dropped_by_loss

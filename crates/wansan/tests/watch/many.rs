@@ -7,7 +7,7 @@ use std::time::Duration;
 use wansan_tcp::watch::{Ending, Namespace, Next, Process, Watch, WatchConfig};
 use wansan_trace::event::TcpEvent;
 
-use crate::world::{LONG, PORT, Sight, Told, build, check, emulate, path, under_way};
+use crate::world::{LONG, Observed, PORT, Sight, build, check, emulate, path, under_way};
 
 const PAIRS: usize = 200;
 
@@ -41,9 +41,9 @@ pub(crate) fn events_without_room(sight: Sight) -> Result<(), String> {
         let pairs = Pairs::listen()?;
         let watch = sight.watch(WatchConfig {
             event_bytes: Some(4096),
-            ..sight.wish()
+            ..sight.config()
         })?;
-        let mut told = Told::default();
+        let mut told = Observed::default();
         while told.unseen.events == 0 {
             // Two begins each: far more than a page of them before the watch looks again.
             drop(pairs.connect(PAIRS)?);
@@ -64,7 +64,7 @@ pub(crate) fn records_without_takers(sight: Sight) -> Result<(), String> {
         for seconds in [2, 4, 8, 16, 32] {
             let watch = sight.watch(WatchConfig {
                 interval: Duration::from_millis(1),
-                ..sight.wish()
+                ..sight.config()
             })?;
             std::thread::sleep(Duration::from_secs(seconds));
             let last = watch.rest().last().ok_or("nothing was seen")?;
@@ -87,10 +87,10 @@ pub(crate) fn two_hundred(sight: Sight) -> Result<(), String> {
         let before = pairs.connect(PAIRS / 2)?;
         let watch = sight.watch(WatchConfig {
             interval: Duration::from_millis(20),
-            ..sight.wish()
+            ..sight.config()
         })?;
         let after = pairs.connect(PAIRS - PAIRS / 2)?;
-        let mut told = Told::default();
+        let mut told = Observed::default();
         told.until(&watch, |told| told.begun.len() == 2 * PAIRS)?;
         let mut cookies: Vec<u64> = told.begun.iter().map(|(cookie, _)| *cookie).collect();
         cookies.sort_unstable();
@@ -130,7 +130,7 @@ pub(crate) fn a_process_ends(sight: Sight) -> Result<(), String> {
     let watch = sight.watch(WatchConfig {
         filter: None,
         process: Some(Process { id: child.id() }),
-        ..sight.wish()
+        ..sight.config()
     })?;
     drop(child.stdin.take());
     child.wait().map_err(|error| error.to_string())?;
@@ -148,7 +148,7 @@ pub(crate) fn a_namespace_goes(sight: Sight) -> Result<(), String> {
     let name = path.to_str().ok_or("no name for the namespace")?;
     let watch = sight.watch(WatchConfig {
         namespace: Some(Namespace::named(name)),
-        ..sight.wish()
+        ..sight.config()
     })?;
     std::fs::remove_file(&path).map_err(|error| error.to_string())?;
     match ending(&watch)? {

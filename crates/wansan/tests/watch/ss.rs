@@ -10,7 +10,7 @@ use wansan_tcp::watch::Watch;
 use wansan_trace::clock;
 use wansan_trace::event::{Tcp, TcpEvent};
 
-use crate::world::{LONG, PORT, Sight, Told, build, check, emulate, order, path, under_way};
+use crate::world::{LONG, Observed, PORT, Sight, build, check, emulate, order, path, under_way};
 
 /// What `ss` prints of the client's connection.
 struct Ss(String);
@@ -154,7 +154,7 @@ impl Ss {
 fn sample(watch: &Watch) -> Result<Tcp, String> {
     let now = clock::now();
     let fresh = |record: &&Tcp| record.event == TcpEvent::Sample && record.time >= now;
-    let mut told = Told::default();
+    let mut told = Observed::default();
     told.until(watch, |told| told.records.iter().any(|r| fresh(&r)))?;
     let found = told.records.iter().find(fresh);
     found.copied().ok_or_else(|| told.summary())
@@ -184,9 +184,11 @@ pub(crate) fn at_rest(sight: Sight) -> Result<(), String> {
     });
     std::io::Write::write_all(&mut sender, &moved).map_err(|error| error.to_string())?;
     let _receiver = reader.join().map_err(|_| "the reader panicked")?;
-    let watch = client.namespace().run(move || sight.watch(sight.wish()))?;
-    let mut told = Told::default();
-    let all = |told: &Told| {
+    let watch = client
+        .namespace()
+        .run(move || sight.watch(sight.config()))?;
+    let mut told = Observed::default();
+    let all = |told: &Observed| {
         let acked = |record: &Tcp| record.acked_bytes >= 300_000 && record.in_flight_packets == 0;
         told.records.iter().any(acked)
     };

@@ -47,7 +47,7 @@ impl Sight {
     }
 
     /// All connections of [`PORT`], as often as can be.
-    pub(crate) fn wish(self) -> WatchConfig {
+    pub(crate) fn config(self) -> WatchConfig {
         WatchConfig {
             filter: Some(Expression::port(PORT)),
             interval: INTERVAL,
@@ -57,25 +57,25 @@ impl Sight {
     }
 
     /// A watch in the calling thread's network namespace.
-    pub(crate) fn watch(self, wish: WatchConfig) -> Result<Watch, String> {
-        let watch = Watch::start(wish).map_err(|error| error.to_string())?;
+    pub(crate) fn watch(self, config: WatchConfig) -> Result<Watch, String> {
+        let watch = Watch::start(config).map_err(|error| error.to_string())?;
         match (self, watch.method()) {
             (Sight::Traced, Method::Traced) | (Sight::Sampled, Method::Sampled { .. }) => Ok(watch),
-            (_, way) => Err(format!("it watches otherwise: {way:?}")),
+            (_, method) => Err(format!("it watches otherwise: {method:?}")),
         }
     }
 }
 
-/// All that a watch told.
+/// All that a watch has observed.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Observed {
     pub(crate) records: Vec<Tcp>,
     pub(crate) begun: Vec<(u64, SocketAddr)>,
     pub(crate) devices_gone: Vec<String>,
     pub(crate) unseen: Unseen,
 }
 
-impl Told {
+impl Observed {
     pub(crate) fn add(&mut self, batch: Batch) {
         self.records.extend(batch.records);
         let begun = batch.begun.iter().map(|b| &b.connection);
@@ -88,7 +88,7 @@ impl Told {
     pub(crate) fn until(
         &mut self,
         watch: &Watch,
-        enough: impl Fn(&Told) -> bool,
+        enough: impl Fn(&Observed) -> bool,
     ) -> Result<(), String> {
         let began = std::time::Instant::now();
         while !enough(self) {
@@ -222,11 +222,11 @@ pub(crate) fn under_way(
     world: &World,
     sight: Sight,
     bytes: usize,
-) -> Result<(Watch, Told, JoinHandle<std::io::Result<()>>), String> {
+) -> Result<(Watch, Observed, JoinHandle<std::io::Result<()>>), String> {
     let client = world.nodes()[1].namespace();
-    let watch = client.run(move || sight.watch(sight.wish()))?;
+    let watch = client.run(move || sight.watch(sight.config()))?;
     let sender = send(world, bytes)?;
-    let mut told = Told::default();
+    let mut told = Observed::default();
     told.until(&watch, |told| {
         told.records.iter().any(|r| r.acked_bytes > 1 << 20)
     })?;
@@ -237,16 +237,16 @@ pub(crate) fn under_way(
 /// tenth of a second where it is sampled; gives what was told until the connection's end.
 pub(crate) fn watched(
     world: &World,
-    wish: WatchConfig,
+    config: WatchConfig,
     sight: Sight,
     bytes: usize,
-) -> Result<Told, String> {
+) -> Result<Observed, String> {
     let watch = world.nodes()[1]
         .namespace()
-        .run(move || sight.watch(wish))?;
+        .run(move || sight.watch(config))?;
     let (go, begin) = channel();
     let sender = send_after(world, bytes, begin)?;
-    let mut told = Told::default();
+    let mut told = Observed::default();
     told.until(&watch, |told| !told.begun.is_empty())?;
     go.send(()).map_err(|error| error.to_string())?;
     told.until(&watch, |told| told.count(TcpEvent::End) > 0)?;

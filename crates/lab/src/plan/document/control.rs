@@ -1,10 +1,10 @@
 //! `[tcp.control]`: what a congestion control is loaded with.
 
 use serde::{Deserialize, Serialize};
-use wansan_tcp::control::{Counting, Growth, HighSpeed, Law, Options};
+use wansan_tcp::control::{Algorithm, Counting, Growth, HighSpeed, Options};
 
 /// `[tcp.control]`: what the lab loads the cell's congestion control with, which has to be one of
-/// [`Law`]. What is left out is as its standard has it; where all is, one that is loaded already is
+/// [`Algorithm`]. What is left out is as its standard has it; where all is, one that is loaded already is
 /// used as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -46,8 +46,8 @@ pub enum Count {
 impl ControlTable {
     /// What `law` was loaded with, every value of it.
     #[must_use]
-    pub fn of(law: Law, options: &Options) -> ControlTable {
-        let highspeed = (law == Law::HighSpeed).then_some(options.highspeed);
+    pub fn of(law: Algorithm, options: &Options) -> ControlTable {
+        let highspeed = (law == Algorithm::HighSpeed).then_some(options.highspeed);
         ControlTable {
             count: Some(match options.growth.counting {
                 Counting::PerPacket => Count::Packets,
@@ -99,15 +99,17 @@ impl ControlTable {
             self.high_loss,
             self.high_decrease,
         ];
-        match Law::by_name(name) {
+        match Algorithm::by_name(name) {
             None => {
-                let ours = Law::ALL.map(Law::name).join(", ");
+                let ours = Algorithm::ALL.map(Algorithm::name).join(", ");
                 Err(format!(
                     "`{name}` is the kernel's and takes no parameters here; {ours} do"
                 ))
             }
-            Some(law) if law != Law::HighSpeed && of_highspeed.iter().any(Option::is_some) => {
-                let highspeed = Law::HighSpeed.name();
+            Some(law)
+                if law != Algorithm::HighSpeed && of_highspeed.iter().any(Option::is_some) =>
+            {
+                let highspeed = Algorithm::HighSpeed.name();
                 Err(format!(
                     "`{name}` takes no window or loss-rate parameters; {highspeed} does"
                 ))

@@ -7,7 +7,7 @@ use wansan_mistake::{Mistake, nearest};
 use super::Connection;
 use super::link::Link;
 use super::names::{self, Names};
-use super::way::network_between;
+use super::route::network_between;
 use crate::plan::document::{Document, InitiatorTable, RelayTable, StreamTable};
 use crate::plan::quantity::Size;
 use crate::world::Topology;
@@ -182,7 +182,7 @@ impl<'a> Relays<'a> {
         let (network, to) = self.enter(&who, relay, client, target, ISCSI_PORT)?;
         let one = Connection {
             route: self.links[network].name.clone(),
-            way: None,
+            route_place: None,
             source: SocketAddrV4::new(Topology::address(network, client), 0),
             target: *to.ip(),
             port: to.port(),

@@ -17,7 +17,7 @@ use std::ops::RangeInclusive;
 
 use super::Connection;
 use super::flows::ISCSI_PORT;
-use super::way::{InnerRoute, MAX_WAYS, Passage, Way};
+use super::route::{ConnectionRoute, InnerRoute, MAX_ROUTES, PlannedRoute};
 use crate::plan::document::{MAX_CONNECTIONS, RoutingBy};
 use crate::vpn::Kind;
 use crate::world::{Hop, IpRoute, NodeSpec, Rule, Selector, Topology};
@@ -25,43 +25,43 @@ use crate::world::{Hop, IpRoute, NodeSpec, Rule, Selector, Topology};
 /// The ports of the first route's connections begin here, below those that Linux takes of itself
 /// (from 32768 on).
 const FIRST_PORT: u16 = 20_000;
-const PORTS_OF_A_WAY: u16 = MAX_CONNECTIONS as u16;
+const PORTS_OF_A_ROUTE: u16 = MAX_CONNECTIONS as u16;
 /// The table of the first route; the kernel's own are 253 to 255.
 const FIRST_TABLE: u32 = 1000;
 const MAIN_TABLE: u32 = 254;
 
-const _: () = assert!(FIRST_PORT as usize + PORTS_OF_A_WAY as usize * MAX_WAYS <= 32_768);
+const _: () = assert!(FIRST_PORT as usize + PORTS_OF_A_ROUTE as usize * MAX_ROUTES <= 32_768);
 
 /// Tells to which `[[route]]` a packet belongs, in either direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Classifier {
     by: RoutingBy,
-    ways: usize,
+    routes: usize,
 }
 
 impl Classifier {
-    pub(super) fn new(by: RoutingBy, ways: usize) -> Classifier {
-        Classifier { by, ways }
+    pub(super) fn new(by: RoutingBy, routes: usize) -> Classifier {
+        Classifier { by, routes }
     }
 
-    /// The place of the route in [`super::Scenario::ways`], for a TCP segment between these ends.
+    /// The place of the route in [`super::Scenario::routes`], for a TCP segment between these ends.
     /// Packets inside of a tunnel cannot be told apart.
     #[must_use]
-    pub fn way(&self, source: SocketAddrV4, destination: SocketAddrV4) -> Option<usize> {
-        let way = |end: SocketAddrV4| match self.by {
+    pub fn route(&self, source: SocketAddrV4, destination: SocketAddrV4) -> Option<usize> {
+        let route = |end: SocketAddrV4| match self.by {
             RoutingBy::Port => {
                 let beyond = end.port().checked_sub(FIRST_PORT)?;
-                Some(usize::from(beyond / PORTS_OF_A_WAY))
+                Some(usize::from(beyond / PORTS_OF_A_ROUTE))
             }
             RoutingBy::Source | RoutingBy::Prefix => match end.ip().octets() {
-                [10, 81, way, _] => Some(usize::from(way)),
+                [10, 81, route, _] => Some(usize::from(route)),
                 _ => None,
             },
         };
-        let known = |way: &usize| *way < self.ways;
-        way(source)
+        let known = |route: &usize| *route < self.routes;
+        route(source)
             .filter(known)
-            .or_else(|| way(destination).filter(known))
+            .or_else(|| route(destination).filter(known))
     }
 }
 
@@ -71,21 +71,21 @@ fn own_address(node: usize) -> Ipv4Addr {
 }
 
 /// The address that a node has for a route.
-fn way_address(way: usize, node: usize) -> Ipv4Addr {
-    Ipv4Addr::new(10, 81, way as u8, node as u8 + 1)
+fn route_address(route: usize, node: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 81, route as u8, node as u8 + 1)
 }
 
-fn ports(way: usize) -> RangeInclusive<u16> {
-    let first = FIRST_PORT + way as u16 * PORTS_OF_A_WAY;
-    first..=first + (PORTS_OF_A_WAY - 1)
+fn ports(route: usize) -> RangeInclusive<u16> {
+    let first = FIRST_PORT + route as u16 * PORTS_OF_A_ROUTE;
+    first..=first + (PORTS_OF_A_ROUTE - 1)
 }
 
 /// Gathers what nodes need for the connections that are made.
 pub(super) struct Routing {
     by: RoutingBy,
     target: usize,
-    /// The passages over routes, each once.
-    passages: Vec<(usize, Passage)>,
+    /// What connections take routes, each once.
+    taken: Vec<(usize, ConnectionRoute)>,
     /// By which node, table and destination there is a way already.
     claimed: BTreeSet<(usize, u32, Ipv4Addr)>,
 }
@@ -95,34 +95,34 @@ impl Routing {
         Routing {
             by,
             target,
-            passages: Vec::new(),
+            taken: Vec::new(),
             claimed: BTreeSet::new(),
         }
     }
 
-    /// The ends of connection `number` of a session, over `passage`.
-    pub(super) fn connection(&mut self, number: usize, passage: &Passage) -> Connection {
-        let Some(way) = passage.way else {
-            let network = passage.first_network;
+    /// The ends of connection `number` of a session, over `taken`.
+    pub(super) fn connection(&mut self, number: usize, taken: &ConnectionRoute) -> Connection {
+        let Some(route) = taken.route else {
+            let network = taken.first_network;
             return Connection {
-                route: passage.name.clone(),
-                way: None,
-                source: SocketAddrV4::new(Topology::address(network, passage.host), 0),
+                route: taken.name.clone(),
+                route_place: None,
+                source: SocketAddrV4::new(Topology::address(network, taken.host), 0),
                 target: Topology::address(network, self.target),
                 port: ISCSI_PORT,
             };
         };
-        if !self.passages.iter().any(|(_, taken)| taken == passage) {
-            self.passages.push((way, passage.clone()));
+        if !self.taken.iter().any(|(_, other)| other == taken) {
+            self.taken.push((route, taken.clone()));
         }
         let port = match self.by {
-            RoutingBy::Port => ports(way).start() + number as u16,
+            RoutingBy::Port => ports(route).start() + number as u16,
             RoutingBy::Source | RoutingBy::Prefix => 0,
         };
-        let (source, target) = self.ends(way, passage.host);
+        let (source, target) = self.ends(route, taken.host);
         Connection {
-            route: passage.name.clone(),
-            way: Some(way),
+            route: taken.name.clone(),
+            route_place: Some(route),
             source: SocketAddrV4::new(source, port),
             target,
             port: ISCSI_PORT,
@@ -130,32 +130,38 @@ impl Routing {
     }
 
     /// Gives the nodes their addresses, routes and rules, and the tunnels theirs.
-    pub(super) fn finish(mut self, topology: &mut Topology, ways: &mut [Way]) {
+    pub(super) fn finish(mut self, topology: &mut Topology, routes: &mut [PlannedRoute]) {
         // Where the main table knows one way only, it is that of the route that comes first.
-        let mut passages = std::mem::take(&mut self.passages);
-        passages.sort_by_key(|(way, _)| *way);
+        let mut connections = std::mem::take(&mut self.taken);
+        connections.sort_by_key(|(route, _)| *route);
         // Only the tunnels of routes that are taken come into being.
-        let taken = passages
+        let tunnels = connections
             .iter()
-            .filter_map(|(way, _)| ways[*way].tunnel.as_ref());
-        let kinds: Vec<Kind> = taken.map(|tunnel| tunnel.kind).collect();
-        for (place, way) in ways.iter_mut().enumerate() {
+            .filter_map(|(route, _)| routes[*route].tunnel.as_ref());
+        let kinds: Vec<Kind> = tunnels.map(|tunnel| tunnel.kind).collect();
+        for (place, planned) in routes.iter_mut().enumerate() {
             let by_port = self.by == RoutingBy::Port;
-            dig(way, by_port.then(|| ports(place)), &kinds, topology);
+            dig(planned, by_port.then(|| ports(place)), &kinds, topology);
         }
-        for (place, passage) in &passages {
-            self.lead(passage, *place, &mut ways[*place], topology);
+        for (place, taken) in &connections {
+            self.lead(taken, *place, &mut routes[*place], topology);
         }
     }
 
-    /// Leads the packets of a passage there and back.
-    fn lead(&mut self, passage: &Passage, place: usize, way: &mut Way, topology: &mut Topology) {
-        let (initiator, target) = self.ends(place, passage.host);
-        let stations = [&[passage.host], &way.via[..], &[self.target]].concat();
-        let networks = [&[passage.first_network], &way.networks[..]].concat();
-        let (last_router, last) = (way.via.len(), way.via.len() + 1);
+    /// Leads the packets of a connection there and back.
+    fn lead(
+        &mut self,
+        taken: &ConnectionRoute,
+        place: usize,
+        planned: &mut PlannedRoute,
+        topology: &mut Topology,
+    ) {
+        let (initiator, target) = self.ends(place, taken.host);
+        let stations = [&[taken.host], &planned.via[..], &[self.target]].concat();
+        let networks = [&[taken.first_network], &planned.networks[..]].concat();
+        let (last_router, last) = (planned.via.len(), planned.via.len() + 1);
         for (number, &node) in stations.iter().enumerate() {
-            if way.tunnel.is_some() && (2..last_router).contains(&number) {
+            if planned.tunnel.is_some() && (2..last_router).contains(&number) {
                 // It sees wrapped packets only.
                 continue;
             }
@@ -179,16 +185,19 @@ impl Routing {
                 if !self.claim(node, table, destination) {
                     continue;
                 }
-                let into = way.tunnel.as_mut().and_then(|tunnel| match (number, next) {
-                    (1, _) if next > number => Some(&mut tunnel.near),
-                    _ if number == last_router && next < number => Some(&mut tunnel.far),
-                    _ => None,
-                });
+                let into = planned
+                    .tunnel
+                    .as_mut()
+                    .and_then(|tunnel| match (number, next) {
+                        (1, _) if next > number => Some(&mut tunnel.near),
+                        _ if number == last_router && next < number => Some(&mut tunnel.far),
+                        _ => None,
+                    });
                 if let Some(end) = into {
                     end.routes.push(InnerRoute { destination, table });
                     continue;
                 }
-                let mtu_bytes = way.tunnel.as_ref().map(|tunnel| tunnel.mtu_bytes);
+                let mtu_bytes = planned.tunnel.as_ref().map(|tunnel| tunnel.mtu_bytes);
                 spec.routes.push(IpRoute {
                     destination,
                     table,
@@ -201,7 +210,7 @@ impl Routing {
                 });
             }
         }
-        if let Some(tunnel) = &mut way.tunnel {
+        if let Some(tunnel) = &mut planned.tunnel {
             add(&mut tunnel.near.inner, initiator);
             add(&mut tunnel.far.inner, target);
         }
@@ -213,37 +222,40 @@ impl Routing {
     }
 
     /// The addresses of the initiator on `host` and of the target, on a route.
-    fn ends(&self, way: usize, host: usize) -> (Ipv4Addr, Ipv4Addr) {
+    fn ends(&self, route: usize, host: usize) -> (Ipv4Addr, Ipv4Addr) {
         match self.by {
             RoutingBy::Port => (own_address(host), own_address(self.target)),
-            RoutingBy::Source => (way_address(way, host), own_address(self.target)),
-            RoutingBy::Prefix => (way_address(way, host), way_address(way, self.target)),
+            RoutingBy::Source => (route_address(route, host), own_address(self.target)),
+            RoutingBy::Prefix => (
+                route_address(route, host),
+                route_address(route, self.target),
+            ),
         }
     }
 
     /// The tables that lead over a route: its own, and the main one, for what no rule tells apart.
-    fn tables(&self, way: usize) -> impl Iterator<Item = u32> + use<> {
-        let own = self.table(way);
+    fn tables(&self, route: usize) -> impl Iterator<Item = u32> + use<> {
+        let own = self.table(route);
         [own, MAIN_TABLE]
             .into_iter()
             .take(if own == MAIN_TABLE { 1 } else { 2 })
     }
 
-    fn table(&self, way: usize) -> u32 {
+    fn table(&self, route: usize) -> u32 {
         match self.by {
-            RoutingBy::Port | RoutingBy::Source => FIRST_TABLE + way as u32,
+            RoutingBy::Port | RoutingBy::Source => FIRST_TABLE + route as u32,
             RoutingBy::Prefix => MAIN_TABLE,
         }
     }
 
-    fn selectors(&self, way: usize) -> Vec<Selector> {
+    fn selectors(&self, route: usize) -> Vec<Selector> {
         match self.by {
             RoutingBy::Port => vec![
-                Selector::FromPorts(ports(way)),
-                Selector::ToPorts(ports(way)),
+                Selector::FromPorts(ports(route)),
+                Selector::ToPorts(ports(route)),
             ],
             RoutingBy::Source => {
-                let prefix = Ipv4Addr::new(10, 81, way as u8, 0);
+                let prefix = Ipv4Addr::new(10, 81, route as u8, 0);
                 vec![
                     Selector::FromAddresses(prefix, 24),
                     Selector::ToAddresses(prefix, 24),
@@ -255,14 +267,19 @@ impl Routing {
 }
 
 /// Settles where a tunnel's ends are and what its MTU is among the tunnels of these `kinds`, and leads its wrapped packets by the routers between them.
-fn dig(way: &mut Way, ports: Option<RangeInclusive<u16>>, kinds: &[Kind], topology: &mut Topology) {
-    let Some(tunnel) = &mut way.tunnel else {
+fn dig(
+    planned: &mut PlannedRoute,
+    ports: Option<RangeInclusive<u16>>,
+    kinds: &[Kind],
+    topology: &mut Topology,
+) {
+    let Some(tunnel) = &mut planned.tunnel else {
         return;
     };
     tunnel.mtu_bytes = tunnel.kind.shared_mtu_bytes(kinds, topology.mtu_bytes);
     tunnel.ports = ports;
     // The last network is the one to the target.
-    let between = &way.networks[..way.networks.len() - 1];
+    let between = &planned.networks[..planned.networks.len() - 1];
     let far_end = between.len();
     for (end, network) in [
         (&mut tunnel.near, between[0]),
@@ -272,11 +289,11 @@ fn dig(way: &mut Way, ports: Option<RangeInclusive<u16>>, kinds: &[Kind], topolo
         end.outer = Topology::address(network, end.router);
     }
     let (near, far) = (tunnel.near.outer, tunnel.far.outer);
-    for (number, &node) in way.via.iter().enumerate() {
+    for (number, &node) in planned.via.iter().enumerate() {
         let mut lead = |destination, network: usize, next: usize| {
             let hop = Hop::Neighbour {
                 network: between[network],
-                node: way.via[next],
+                node: planned.via[next],
             };
             let route = IpRoute {
                 destination,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 use rustix::mount::{MountFlags, mount};
 
-use super::{ControlError, GROWTH, HighSpeed, LAW, Law, Options};
+use super::{Algorithm, ControlError, GROWTH, HighSpeed, LAW, Options};
 use crate::control::Growth;
 
 /// Where the kernel's file system for eBPF is by custom.
@@ -21,8 +21,8 @@ pub(super) struct Pins {
 }
 
 impl Pins {
-    pub(super) fn of(law: Law) -> Pins {
-        let folder = Path::new(BPF_FS).join("wansan/cc").join(law.name());
+    pub(super) fn of(algorithm: Algorithm) -> Pins {
+        let folder = Path::new(BPF_FS).join("wansan/cc").join(algorithm.name());
         Pins { folder }
     }
 

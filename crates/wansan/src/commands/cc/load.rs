@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use wansan_tcp::control::{self, Counting, Growth, HighSpeed, Law, Options};
+use wansan_tcp::control::{self, Algorithm, Counting, Growth, HighSpeed, Options};
 
 use super::law;
 use super::status::{Counted, Report};
@@ -14,7 +14,7 @@ use crate::commands::{print_json, print_text};
 pub(super) struct LoadArgs {
     /// Congestion control: wansan_reno, wansan_hstcp or wansan_scal
     #[arg(value_parser = law)]
-    name: Law,
+    name: Algorithm,
     /// What an ACK counts as in congestion avoidance: the packets it acknowledges, or one packet
     #[arg(long, value_enum, default_value = "packets")]
     count: Count,
@@ -88,10 +88,10 @@ impl HighSpeedArgs {
 
 pub(super) fn run(args: &LoadArgs) -> Result<()> {
     let name = args.name.name();
-    if args.highspeed.any() && args.name != Law::HighSpeed {
+    if args.highspeed.any() && args.name != Algorithm::HighSpeed {
         anyhow::bail!(
             "{name} takes no window or loss-rate parameters; {} does",
-            Law::HighSpeed.name()
+            Algorithm::HighSpeed.name()
         );
     }
     let options = Options {

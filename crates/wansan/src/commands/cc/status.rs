@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use serde::Serialize;
-use wansan_tcp::control::{self, Counting, HighSpeed, Law, Options, State, Status, Users};
+use wansan_tcp::control::{self, Algorithm, Counting, HighSpeed, Options, State, Status, Users};
 use wansan_tcp::{congestion, ece};
 use wansan_trace::units::format_number;
 
@@ -94,8 +94,8 @@ fn listed(known: &[Status], counted: &Counted) -> Result<Vec<Listed>> {
     let available = congestion::available()?;
     let allowed = congestion::allowed()?;
     let has = |names: &str, name: &str| names.split_whitespace().any(|other| other == name);
-    let ours = Law::ALL.into_iter().map(|law| {
-        let state = known.iter().find(|status| status.law == law);
+    let ours = Algorithm::ALL.into_iter().map(|law| {
+        let state = known.iter().find(|status| status.algorithm == law);
         let there = has(&available, law.name());
         (
             law.name(),
@@ -109,7 +109,7 @@ fn listed(known: &[Status], counted: &Counted) -> Result<Vec<Listed>> {
     });
     let own = available
         .split_whitespace()
-        .filter(|name| Law::by_name(name).is_none())
+        .filter(|name| Algorithm::by_name(name).is_none())
         .map(|name| {
             if name.starts_with(ece::NAME) {
                 (name, Some("asks senders to slow down, RFC 3168"), "held")
@@ -158,7 +158,7 @@ struct ShownHighSpeed {
     high_decrease: f64,
 }
 
-pub(super) fn show(law: Law, json: bool) -> Result<()> {
+pub(super) fn show(law: Algorithm, json: bool) -> Result<()> {
     let status = control::show(law)?;
     let connections = Counted::now().connections(law.name());
     if json {
@@ -173,7 +173,7 @@ pub(super) fn show(law: Law, json: bool) -> Result<()> {
     print_text(|out| out.write_all(in_words(&status, connections).as_bytes()))
 }
 
-fn shown(law: Law, options: &Options) -> ShownOptions {
+fn shown(law: Algorithm, options: &Options) -> ShownOptions {
     let highspeed = &options.highspeed;
     ShownOptions {
         count: match options.growth.counting {
@@ -181,7 +181,7 @@ fn shown(law: Law, options: &Options) -> ShownOptions {
             Counting::PerAck => "acks",
         },
         max_ssthresh: options.growth.max_ssthresh,
-        highspeed: (law == Law::HighSpeed).then_some(ShownHighSpeed {
+        highspeed: (law == Algorithm::HighSpeed).then_some(ShownHighSpeed {
             low_window: highspeed.low_window,
             high_window: highspeed.high_window,
             low_loss: highspeed.low_loss,
@@ -192,7 +192,7 @@ fn shown(law: Law, options: &Options) -> ShownOptions {
 }
 
 fn in_words(status: &Status, connections: Option<usize>) -> String {
-    let law = status.law;
+    let law = status.algorithm;
     let state = match status.state {
         State::Absent => "not loaded",
         State::Kept => "loaded until it is unloaded",
@@ -215,7 +215,7 @@ fn in_words(status: &Status, connections: Option<usize>) -> String {
         Some(segments) => writeln!(text, "limited slow start above {segments} segments"),
         None => writeln!(text, "slow start is not limited"),
     };
-    if law == Law::HighSpeed {
+    if law == Algorithm::HighSpeed {
         let _ = write!(text, "{}", highspeed(&options.highspeed));
     }
     text

@@ -11,7 +11,7 @@ use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::login::Login;
-use super::{Cut, Fault, Harm, Way};
+use super::{Cut, Direction, Fault, Harm};
 
 /// Bytes of one direction that the proxy keeps; beyond it the sender's TCP waits.
 const MOST_KEPT_BYTES: usize = 1 << 20;
@@ -97,9 +97,9 @@ impl Link {
     }
 
     pub(super) fn set_trap(&mut self, fault: Fault) {
-        match fault.way {
-            Way::ToTarget => self.to_target.traps.push(fault),
-            Way::ToInitiator => self.to_initiator.traps.push(fault),
+        match fault.direction {
+            Direction::ToTarget => self.to_target.traps.push(fault),
+            Direction::ToInitiator => self.to_initiator.traps.push(fault),
         }
     }
 

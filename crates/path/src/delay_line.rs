@@ -15,7 +15,7 @@ use crate::packet::Transit;
 /// Those that are due no earlier than all before them, which without reordering are all of them,
 /// stand in a plain queue; only those that overtake are sorted.
 #[derive(Debug)]
-pub(crate) struct Line<T> {
+pub(crate) struct DelayLine<T> {
     in_order: VecDeque<Transit<T>>,
     overtaking: BinaryHeap<Overtaking<T>>,
     /// How many have overtaken so far.
@@ -23,9 +23,9 @@ pub(crate) struct Line<T> {
     occupancy: Occupancy,
 }
 
-impl<T> Line<T> {
+impl<T> DelayLine<T> {
     pub(crate) fn new(limit: Limit) -> Self {
-        Line {
+        DelayLine {
             in_order: VecDeque::new(),
             overtaking: BinaryHeap::new(),
             overtaken: 0,

@@ -12,11 +12,11 @@ use crate::vpn;
 use crate::world::Role;
 
 /// The most `[[route]]`s of a plan.
-pub(super) const MAX_WAYS: usize = 32;
+pub(super) const MAX_ROUTES: usize = 32;
 
 /// A `[[route]]`: a way through routers that sessions can take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct PlannedRoute {
     /// Its name.
     pub name: String,
     /// The routers on it, from the initiators' side to the target's, by their places in the world;
@@ -69,11 +69,11 @@ pub struct InnerRoute {
 
 /// What one connection goes over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Passage {
+pub(super) struct ConnectionRoute {
     /// The name of the route or path.
     pub(super) name: String,
     /// The place of the route; `None` for a path straight to the target.
-    pub(super) way: Option<usize>,
+    pub(super) route: Option<usize>,
     /// The initiator's host.
     pub(super) host: usize,
     /// The network from there to the first router, or to the target's host.
@@ -87,18 +87,18 @@ pub(super) fn resolve(
     names: &Names,
     links: &[Link],
     target: usize,
-) -> Result<Vec<Way>, Mistake> {
-    if document.route.len() > MAX_WAYS {
+) -> Result<Vec<PlannedRoute>, Mistake> {
+    if document.route.len() > MAX_ROUTES {
         return Err(Mistake::new(format!(
-            "{} [[route]]s are more than {MAX_WAYS}",
+            "{} [[route]]s are more than {MAX_ROUTES}",
             document.route.len()
         )));
     }
-    let mut ways: Vec<Way> = Vec::new();
+    let mut routes: Vec<PlannedRoute> = Vec::new();
     for (place, table) in document.route.iter().enumerate() {
         let at = |key: &'static str| move |m: Mistake| m.in_table(text, "route", place, key);
         names::check("[[route]]", &table.name).map_err(at("name"))?;
-        if ways.iter().any(|other| other.name == table.name) {
+        if routes.iter().any(|other| other.name == table.name) {
             let mistake = Mistake::new(format!("[[route]] `{}` is given twice", table.name));
             return Err(at("name")(mistake));
         }
@@ -111,14 +111,14 @@ pub(super) fn resolve(
             .collect::<Result<_, _>>()
             .map_err(|m| m.within(format!("[[route]] `{}`", table.name)))
             .map_err(at("via"))?;
-        ways.push(Way {
+        routes.push(PlannedRoute {
             name: table.name.clone(),
             via,
             networks,
             tunnel,
         });
     }
-    Ok(ways)
+    Ok(routes)
 }
 
 fn via(table: &RouteTable, names: &Names) -> Result<Vec<usize>, Mistake> {
@@ -212,52 +212,55 @@ pub(super) fn taken(
     target: usize,
     names: &Names,
     links: &[Link],
-    ways: &[Way],
-) -> Result<Vec<Passage>, Mistake> {
-    let straight = |network: usize| Passage {
+    routes: &[PlannedRoute],
+) -> Result<Vec<ConnectionRoute>, Mistake> {
+    let straight = |network: usize| ConnectionRoute {
         name: links[network].name.clone(),
-        way: None,
+        route: None,
         host,
         first_network: network,
     };
-    let by_way = |place: usize| {
-        let way: &Way = &ways[place];
-        let to_first = network_between(host, way.via[0], &way.name, names, links);
-        Ok(Passage {
-            name: way.name.clone(),
-            way: Some(place),
+    let over = |place: usize| {
+        let planned: &PlannedRoute = &routes[place];
+        let to_first = network_between(host, planned.via[0], &planned.name, names, links);
+        Ok(ConnectionRoute {
+            name: planned.name.clone(),
+            route: Some(place),
             host,
-            first_network: to_first.map_err(|m| m.within(format!("[[route]] `{}`", way.name)))?,
+            first_network: to_first
+                .map_err(|m| m.within(format!("[[route]] `{}`", planned.name)))?,
         })
     };
     let direct: Vec<usize> = (0..links.len())
         .filter(|&network| links[network].joins(host, target))
         .collect();
     if initiator.routes.is_empty() {
-        return match (&direct[..], ways) {
+        return match (&direct[..], routes) {
             ([only], []) => Ok(vec![straight(*only)]),
-            ([], [_]) => Ok(vec![by_way(0)?]),
-            _ => Err(undecided(host, target, &direct, names, links, ways)),
+            ([], [_]) => Ok(vec![over(0)?]),
+            _ => Err(undecided(host, target, &direct, names, links, routes)),
         };
     }
-    let mut passages = Vec::with_capacity(initiator.routes.len());
+    let mut taken = Vec::with_capacity(initiator.routes.len());
     for (place, route) in initiator.routes.iter().enumerate() {
         if initiator.routes[..place].contains(route) {
             return Err(Mistake::new(format!(
                 "`initiator.routes` names `{route}` twice: `connections` says how many there are"
             )));
         }
-        let way = ways.iter().position(|way| way.name == *route);
+        let planned = routes.iter().position(|planned| planned.name == *route);
         let path = direct
             .iter()
             .find(|&&network| links[network].name == *route);
-        passages.push(match (way, path) {
-            (Some(way), _) => by_way(way)?,
+        taken.push(match (planned, path) {
+            (Some(planned), _) => over(planned)?,
             (None, Some(network)) => straight(*network),
-            (None, None) => return Err(unknown(route, host, target, &direct, names, links, ways)),
+            (None, None) => {
+                return Err(unknown(route, host, target, &direct, names, links, routes));
+            }
         });
     }
-    Ok(passages)
+    Ok(taken)
 }
 
 /// Why an initiator without `routes` has none, or has to choose.
@@ -267,13 +270,13 @@ fn undecided(
     direct: &[usize],
     names: &Names,
     links: &[Link],
-    ways: &[Way],
+    routes: &[PlannedRoute],
 ) -> Mistake {
     let (host, target) = (names.name(host), names.name(target));
     let routers = names.nodes().iter().any(|(_, role)| *role == Role::Router);
-    let candidates = ways
+    let candidates = routes
         .iter()
-        .map(|way| format!("[[route]] `{}`", way.name))
+        .map(|planned| format!("[[route]] `{}`", planned.name))
         .chain(
             direct
                 .iter()
@@ -302,11 +305,11 @@ fn unknown(
     direct: &[usize],
     names: &Names,
     links: &[Link],
-    ways: &[Way],
+    routes: &[PlannedRoute],
 ) -> Mistake {
-    let known: Vec<&str> = ways
+    let known: Vec<&str> = routes
         .iter()
-        .map(|way| way.name.as_str())
+        .map(|planned| planned.name.as_str())
         .chain(direct.iter().map(|&network| links[network].name.as_str()))
         .collect();
     Mistake::new(format!(

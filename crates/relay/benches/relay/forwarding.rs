@@ -18,7 +18,7 @@ const PIPE_BYTES: usize = 256 << 10;
 const LISTENER: u64 = u64::MAX;
 
 /// One direction.
-enum Way {
+enum Forwarder {
     /// Bytes that were read and not written yet.
     Copy {
         buffer: Vec<u8>,
@@ -33,11 +33,11 @@ enum Way {
     },
 }
 
-impl Way {
-    fn new(is_splice: bool) -> io::Result<Way> {
+impl Forwarder {
+    fn new(is_splice: bool) -> io::Result<Forwarder> {
         if !is_splice {
             let buffer = vec![0; BUFFER_BYTES];
-            return Ok(Way::Copy {
+            return Ok(Forwarder::Copy {
                 buffer,
                 from: 0,
                 to: 0,
@@ -45,7 +45,7 @@ impl Way {
         }
         let (reader, writer) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
         fcntl_setpipe_size(&writer, PIPE_BYTES)?;
-        Ok(Way::Splice {
+        Ok(Forwarder::Splice {
             reader,
             writer,
             bytes: 0,
@@ -56,7 +56,7 @@ impl Way {
     fn carry(&mut self, source: &TcpStream, sink: &TcpStream) -> bool {
         loop {
             let moved = match self {
-                Way::Copy { buffer, from, to } if *from < *to => {
+                Forwarder::Copy { buffer, from, to } if *from < *to => {
                     let sent = send(
                         sink,
                         &buffer[*from..*to],
@@ -64,18 +64,18 @@ impl Way {
                     );
                     sent.inspect(|bytes| *from += bytes)
                 }
-                Way::Copy { buffer, from, to } => {
+                Forwarder::Copy { buffer, from, to } => {
                     let read = recv(source, &mut buffer[..], RecvFlags::DONTWAIT);
                     read.map(|(_, bytes)| {
                         (*from, *to) = (0, bytes);
                         bytes
                     })
                 }
-                Way::Splice { reader, bytes, .. } if *bytes > 0 => {
+                Forwarder::Splice { reader, bytes, .. } if *bytes > 0 => {
                     let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
                     splice(reader, None, sink, None, *bytes, flags).inspect(|sent| *bytes -= sent)
                 }
-                Way::Splice { writer, bytes, .. } => {
+                Forwarder::Splice { writer, bytes, .. } => {
                     let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
                     let read = splice(source, None, writer, None, PIPE_BYTES, flags);
                     read.inspect(|read| *bytes = *read)
@@ -92,7 +92,7 @@ impl Way {
 
 struct Flow {
     sides: [TcpStream; 2],
-    ways: [Way; 2],
+    forwarders: [Forwarder; 2],
 }
 
 /// Carries flows to `to` for ever, after it has `told` where it listens.
@@ -129,13 +129,16 @@ pub(crate) fn serve(
                     // The program sees what arrives from now on. What is there already would stay
                     // for ever, with the window closed; it may be overtaken here, which a real proxy
                     // would have to prevent.
-                    Way::new(false)?.carry(&sides[0], &sides[1]);
+                    Forwarder::new(false)?.carry(&sides[0], &sides[1]);
                 }
                 for (side, place) in sides.iter().zip(0..) {
                     poller.add_edges(side, (flows.len() as u64) << 1 | place)?;
                 }
-                let ways = [Way::new(way == "splice")?, Way::new(way == "splice")?];
-                flows.push(Some(Flow { sides, ways }));
+                let forwarders = [
+                    Forwarder::new(way == "splice")?,
+                    Forwarder::new(way == "splice")?,
+                ];
+                flows.push(Some(Flow { sides, forwarders }));
                 continue;
             }
             let place = (event.source >> 1) as usize;
@@ -146,7 +149,7 @@ pub(crate) fn serve(
                 Some(_) => !event.ending,
                 None => {
                     let [client, target] = &flow.sides;
-                    let [onward, back] = &mut flow.ways;
+                    let [onward, back] = &mut flow.forwarders;
                     onward.carry(client, target) && back.carry(target, client)
                 }
             };

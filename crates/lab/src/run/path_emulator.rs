@@ -15,7 +15,7 @@ use crate::world::World;
 const WAN: &str = "wan";
 
 /// It, at work.
-pub(super) enum Carrier {
+pub(super) enum PathEmulator {
     /// The emulator, and the captures of its paths.
     Emulator(Emulator, Vec<Capture>),
     /// netem.
@@ -24,12 +24,12 @@ pub(super) enum Carrier {
 
 /// What each direction of each path did, as whoever carried its packets says it.
 #[derive(Debug, Default)]
-pub(super) struct Carried {
+pub(super) struct PathResults {
     pub(super) paths: Vec<PathResult>,
     pub(super) netem: Vec<NetemResult>,
 }
 
-impl Carrier {
+impl PathEmulator {
     /// Has packets carried over the paths of a world. `seed` is where losses begin; every direction
     /// of every link has a sequence of its own.
     pub(super) fn start(
@@ -37,7 +37,7 @@ impl Carrier {
         cell: &Cell,
         seed: u64,
         folder: &Path,
-    ) -> Result<Carrier, CellError> {
+    ) -> Result<PathEmulator, CellError> {
         let (document, scenario) = (&cell.document, &cell.scenario);
         match document.world.emulator {
             EmulatorKind::User => {
@@ -45,17 +45,17 @@ impl Carrier {
                 let memory_bytes = document.trace.memory.0;
                 let (emulator, captures) =
                     emulation::start(world, scenario, seed, kinds, memory_bytes, folder)?;
-                Ok(Carrier::Emulator(emulator, captures))
+                Ok(PathEmulator::Emulator(emulator, captures))
             }
-            EmulatorKind::Netem => Ok(Carrier::Netem(Netem::start(world, scenario, seed)?)),
+            EmulatorKind::Netem => Ok(PathEmulator::Netem(Netem::start(world, scenario, seed)?)),
         }
     }
 
     /// The emulator, for changes while it runs; netem takes none.
     pub(super) fn remote(&self) -> Option<Remote> {
         match self {
-            Carrier::Emulator(emulator, _) => Some(emulator.remote()),
-            Carrier::Netem(_) => None,
+            PathEmulator::Emulator(emulator, _) => Some(emulator.remote()),
+            PathEmulator::Netem(_) => None,
         }
     }
 
@@ -65,14 +65,14 @@ impl Carrier {
         world: &World,
         folder: &Path,
         facts: &mut CellFacts,
-    ) -> Result<Carried, CellError> {
+    ) -> Result<PathResults, CellError> {
         let (emulator, captures) = match self {
-            Carrier::Emulator(emulator, captures) => (emulator, captures),
-            Carrier::Netem(netem) => {
+            PathEmulator::Emulator(emulator, captures) => (emulator, captures),
+            PathEmulator::Netem(netem) => {
                 facts.netem_commands = netem.commands().to_vec();
-                return Ok(Carried {
+                return Ok(PathResults {
                     netem: netem.results(world.wan())?,
-                    ..Carried::default()
+                    ..PathResults::default()
                 });
             }
         };
@@ -81,9 +81,9 @@ impl Carrier {
         file::write_part(folder, WAN, &[report.recorder])?;
         captures.into_iter().try_for_each(emulation::end_capture)?;
         let paths = report.statistics.paths.iter();
-        Ok(Carried {
+        Ok(PathResults {
             paths: paths.map(PathResult::from).collect(),
-            ..Carried::default()
+            ..PathResults::default()
         })
     }
 }
