@@ -21,12 +21,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use wansan_trace::clock::{self, Both};
 use wansan_trace::event::{PduDirection, Stamp};
-use wansan_trace::{ConnectionId, Instant, Recorder, SessionId, clock};
+use wansan_trace::{ConnectionId, Instant, Recorder, SessionId};
 
 use crate::TcpInfo;
 use calls::Calls;
-use wall::{Anchor, Wall};
+use wall::Wall;
 
 /// The most that a call should give to a stamped socket, in bytes: as much as Linux puts into one
 /// buffer, which has one stamp.
@@ -73,7 +74,7 @@ impl Stamping {
     ) -> io::Result<Stamping> {
         socket::enable(socket)?;
         let mut wall = Wall::default();
-        wall.anchor(Anchor::now());
+        wall.anchor(Both::now());
         Ok(Stamping {
             session,
             connection,
@@ -125,8 +126,8 @@ impl Stamping {
             rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO)
         })?;
         if bytes > 0 {
-            let anchor = Anchor::now();
-            self.wall.anchor(anchor);
+            let both = Both::now();
+            self.wall.anchor(both);
             let moment = |ns| self.wall.moment(ns, self.arrived);
             let arrived = realtime_ns.and_then(moment);
             self.arrived = arrived.unwrap_or(self.arrived);
@@ -135,7 +136,7 @@ impl Stamping {
                 stream_end: self.received_end,
                 bytes: bytes as u32,
                 arrived: arrived.unwrap_or(Instant::ZERO),
-                ..self.blank(PduDirection::Received, anchor.monotonic())
+                ..self.blank(PduDirection::Received, both.monotonic)
             });
         }
         Ok(bytes)
@@ -155,7 +156,7 @@ impl Stamping {
             let mut is_first = true;
             let count = socket::collect(fd, |step, key, realtime_ns| {
                 if std::mem::take(&mut is_first) {
-                    wall.anchor(Anchor::now());
+                    wall.anchor(Both::now());
                 }
                 let since = calls.since(key);
                 let moment = since.and_then(|since| wall.moment(realtime_ns, since));

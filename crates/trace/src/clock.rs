@@ -1,5 +1,7 @@
 //! The one place where wansan reads a clock for its records.
 
+use std::time::Duration;
+
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Instant;
@@ -12,9 +14,85 @@ pub fn now() -> Instant {
     Instant::from_ns(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
+/// Both clocks at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Both {
+    /// CLOCK_MONOTONIC.
+    pub monotonic: Instant,
+    /// CLOCK_REALTIME, in ns since 1970.
+    pub realtime_ns: u64,
+    /// How long reading both took, in ns: either is off by half of it at most.
+    pub width_ns: u64,
+}
+
+impl Both {
+    /// Reads CLOCK_REALTIME between two readings of CLOCK_MONOTONIC; again, if the thread seems to have
+    /// lost its processor meanwhile, as the clocks then belong to different moments.
+    #[must_use]
+    pub fn now() -> Both {
+        Both::narrowest(|| {
+            let before = now();
+            let realtime_ns = realtime_ns();
+            let width_ns = now().since(before).as_nanos() as u64;
+            Both {
+                monotonic: before + Duration::from_nanos(width_ns / 2),
+                realtime_ns,
+                width_ns,
+            }
+        })
+    }
+
+    /// CLOCK_REALTIME less CLOCK_MONOTONIC, in ns. CLOCK_REALTIME may be set to anything.
+    #[must_use]
+    pub fn ahead_ns(&self) -> i64 {
+        let ahead_ns = self.realtime_ns.wrapping_sub(self.monotonic.ns());
+        ahead_ns.cast_signed()
+    }
+
+    /// The first reading that nothing disturbed, or else the best of some.
+    fn narrowest(mut read: impl FnMut() -> Both) -> Both {
+        /// Readings at most.
+        const READINGS: usize = 4;
+        /// How long a reading takes that nothing disturbed.
+        const UNDISTURBED_NS: u64 = 2_000;
+        let mut best = read();
+        for _ in 1..READINGS {
+            if best.width_ns <= UNDISTURBED_NS {
+                break;
+            }
+            let next = read();
+            if next.width_ns < best.width_ns {
+                best = next;
+            }
+        }
+        best
+    }
+}
+
 /// CLOCK_REALTIME, now, in nanoseconds since 1970: for clock anchors and folder names only.
 #[must_use]
 pub fn realtime_ns() -> u64 {
     let t = clock_gettime(ClockId::Realtime);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reading_during_which_the_thread_lost_its_processor_is_taken_again() {
+        let reading = |width_ns: u64, ahead_ns: u64| Both {
+            monotonic: Instant::from_ns(1_000_000),
+            realtime_ns: 1_000_000 + ahead_ns,
+            width_ns,
+        };
+        // Half a millisecond between both, as much as the clocks then seem to be apart.
+        let mut readings = [reading(510_000, 755_000), reading(60, 500_000)].into_iter();
+        let both = Both::narrowest(|| readings.next().unwrap());
+        assert_eq!((both.ahead_ns(), both.width_ns), (500_000, 60));
+        let mut widths = [9_000, 5_000, 4_000, 7_000].into_iter();
+        let both = Both::narrowest(|| reading(widths.next().unwrap(), 0));
+        assert_eq!((both.width_ns, widths.next()), (4_000, None));
+    }
 }

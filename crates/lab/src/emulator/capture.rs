@@ -18,7 +18,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use wansan_path::Fate;
-use wansan_trace::{Instant, clock};
+use wansan_trace::Instant;
+use wansan_trace::clock::{self, Both};
 
 use super::pcapng::File;
 
@@ -72,7 +73,7 @@ impl Capture {
     /// When the file cannot be made.
     pub fn begin(file: &Path, interfaces: &[&str], about: &str) -> io::Result<(Capture, Vec<Tap>)> {
         let out = BufWriter::new(fs::File::create_new(file)?);
-        let realtime_ahead_ns = clock::realtime_ns().saturating_sub(clock::now().ns());
+        let realtime_ahead_ns = u64::try_from(Both::now().ahead_ns()).unwrap_or(0);
         let comment = format!(
             "{about}, and those dropped there with a comment that says so. Times are CLOCK_MONOTONIC, as in the run's records, + {realtime_ahead_ns} ns."
         );

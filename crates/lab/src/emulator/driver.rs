@@ -13,8 +13,9 @@ use rustix::net::sockopt::socket_error;
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, clock_gettime};
 use wansan_path::{Boundary, Change, ChangeError, Counters, Departure, Fate, Packet, Tally};
+use wansan_trace::clock::{self, Both};
 use wansan_trace::time::duration_ns;
-use wansan_trace::{Instant, NameId, Recorder, clock, event};
+use wansan_trace::{Instant, NameId, Recorder, event};
 
 use super::meter::{Delays, Lateness, Throughput};
 use super::priority::{self, Scheduling};
@@ -261,8 +262,8 @@ impl Driver {
     /// Takes frames from all rings in the order in which the kernel got them; the number of packets
     /// in them.
     fn take_frames(&mut self) -> usize {
-        let mut now = clock::now();
-        let realtime_ahead_ns = clock::realtime_ns().saturating_sub(now.ns());
+        let both = Both::now();
+        let mut now = both.monotonic;
         let mut taken = 0;
         while taken < TAKEN_AT_ONCE {
             let heads = self.ports.iter().enumerate().filter_map(|(from, port)| {
@@ -274,7 +275,7 @@ impl Driver {
             };
             // The kernel stamps frames by CLOCK_REALTIME, which may be set while we run: no frame
             // comes from the future.
-            let came = Instant::from_ns(realtime_ns.saturating_sub(realtime_ahead_ns));
+            let came = Instant::from_ns(realtime_ns.saturating_add_signed(-both.ahead_ns()));
             if came > now {
                 now = clock::now();
             }

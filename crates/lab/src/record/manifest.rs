@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use wansan_trace::clock;
+use wansan_trace::clock::Both;
 
 use super::Machine;
 use crate::emulator::Statistics;
@@ -187,13 +187,11 @@ impl ClockAnchor {
     /// Both clocks, now.
     #[must_use]
     pub fn now() -> ClockAnchor {
-        let before = clock::now();
-        let realtime_ns = clock::realtime_ns();
-        let uncertainty = clock::now() - before;
+        let both = Both::now();
         ClockAnchor {
-            monotonic_ns: (before + uncertainty / 2).ns(),
-            realtime_ns,
-            uncertainty_ns: uncertainty.as_nanos() as u64,
+            monotonic_ns: both.monotonic.ns(),
+            realtime_ns: both.realtime_ns,
+            uncertainty_ns: both.width_ns,
         }
     }
 }

@@ -6,58 +6,13 @@
 
 use std::collections::VecDeque;
 
-use wansan_trace::{Instant, clock};
+use wansan_trace::Instant;
+use wansan_trace::clock::Both;
 
 /// Differences that are closer than this are the same: reading two clocks takes time.
 const SAME_NS: i64 = 20_000;
-/// A reading during which the thread lost its processor is taken again, so often at most.
-const READINGS: usize = 4;
-/// How long a reading takes that nothing disturbed.
-const UNDISTURBED_NS: u64 = 2_000;
 /// Stretches that are remembered.
 const STRETCHES: usize = 8;
-
-/// Readings of both clocks at the same moment.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Anchor {
-    monotonic: Instant,
-    /// CLOCK_REALTIME less CLOCK_MONOTONIC.
-    ahead_ns: i64,
-}
-
-impl Anchor {
-    /// Reads both, between two readings of the one.
-    pub(super) fn now() -> Anchor {
-        let mut best: Option<(u64, Anchor)> = None;
-        for _ in 0..READINGS {
-            let before = clock::now();
-            let realtime_ns = clock::realtime_ns();
-            let after = clock::now();
-            let width_ns = after.ns() - before.ns();
-            let monotonic = Instant::from_ns(before.ns() + width_ns / 2);
-            let anchor = Anchor::of(monotonic, realtime_ns);
-            if best.is_none_or(|(narrowest_ns, _)| width_ns < narrowest_ns) {
-                best = Some((width_ns, anchor));
-            }
-            if width_ns <= UNDISTURBED_NS {
-                break;
-            }
-        }
-        best.expect("a reading was taken").1
-    }
-
-    fn of(monotonic: Instant, realtime_ns: u64) -> Anchor {
-        Anchor {
-            monotonic,
-            ahead_ns: realtime_ns.wrapping_sub(monotonic.ns()).cast_signed(),
-        }
-    }
-
-    /// When it was read.
-    pub(super) fn monotonic(self) -> Instant {
-        self.monotonic
-    }
-}
 
 /// A time in which nobody set the clock.
 #[derive(Debug, Clone, Copy)]
@@ -76,10 +31,10 @@ pub(super) struct Wall {
 
 impl Wall {
     /// Takes a pair of readings into account; none may be older than the last.
-    pub(super) fn anchor(&mut self, anchor: Anchor) {
-        let now = anchor.monotonic;
+    pub(super) fn anchor(&mut self, both: Both) {
+        let (now, ahead_ns) = (both.monotonic, both.ahead_ns());
         if let Some(current) = self.stretches.back_mut()
-            && current.ahead_ns.abs_diff(anchor.ahead_ns) <= SAME_NS.unsigned_abs()
+            && current.ahead_ns.abs_diff(ahead_ns) <= SAME_NS.unsigned_abs()
         {
             current.last = now;
             return;
@@ -90,7 +45,7 @@ impl Wall {
         self.stretches.push_back(Stretch {
             first: now,
             last: now,
-            ahead_ns: anchor.ahead_ns,
+            ahead_ns,
         });
     }
 
@@ -122,6 +77,8 @@ impl Wall {
 
 #[cfg(test)]
 mod tests {
+    use wansan_trace::clock;
+
     use super::*;
 
     const YEARS_NS: u64 = 1_700_000_000_000_000_000;
@@ -136,7 +93,11 @@ mod tests {
         for &(ms, set_ms) in readings {
             let realtime_ns = YEARS_NS + ms * MS;
             let realtime_ns = realtime_ns.checked_add_signed(set_ms * MS as i64).unwrap();
-            wall.anchor(Anchor::of(at(ms), realtime_ns));
+            wall.anchor(Both {
+                monotonic: at(ms),
+                realtime_ns,
+                width_ns: 0,
+            });
         }
         wall
     }
@@ -182,15 +143,15 @@ mod tests {
 
     #[test]
     fn both_clocks_are_read() {
-        let (first, second) = (Anchor::now(), Anchor::now());
+        let (first, second) = (Both::now(), Both::now());
         let mut wall = Wall::default();
         wall.anchor(first);
         let realtime_ns = clock::realtime_ns();
-        wall.anchor(Anchor::now());
-        assert!(second.monotonic() >= first.monotonic());
+        wall.anchor(Both::now());
+        assert!(second.monotonic >= first.monotonic);
         let moment = wall.moment(realtime_ns, Instant::ZERO).unwrap();
         assert!(
-            moment.ns() + 1_000_000 > second.monotonic().ns(),
+            moment.ns() + 1_000_000 > second.monotonic.ns(),
             "{moment:?}"
         );
     }
