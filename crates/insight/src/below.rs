@@ -425,6 +425,9 @@ impl Cut {
         cause: Cause,
     ) -> Result<(), Untold> {
         let to_ns = self.inside(at_ns)?;
+        // Where it had to be moved, it is uncertain by as much.
+        let moved_ns = to_ns.abs_diff(at_ns);
+        self.told.uncertain_ns += moved_ns;
         let from_ns = std::mem::replace(&mut self.last_ns, to_ns);
         self.told.waits.push(Wait {
             from_ns,
@@ -433,7 +436,7 @@ impl Cut {
             way,
             cause,
             source: Source::Stamps,
-            uncertain_ns: 0,
+            uncertain_ns: moved_ns,
         });
         Ok(())
     }
@@ -473,7 +476,7 @@ impl Cut {
     fn is_uncertain_by(&mut self, uncertain_ns: u64) {
         self.told.uncertain_ns += uncertain_ns;
         if let Some(last) = self.told.waits.last_mut() {
-            last.uncertain_ns = uncertain_ns;
+            last.uncertain_ns += uncertain_ns;
         }
     }
 }

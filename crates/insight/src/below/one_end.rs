@@ -10,7 +10,7 @@
 
 use super::chain::{Chains, Message};
 use super::send_buffer::Senders;
-use super::streams::{Came, Left, Streams};
+use super::streams::{Came, Left, Soonest, Streams};
 use super::{Cut, Told, Untold, depart};
 use crate::join::Task;
 use crate::opcode::{R2T, SCSI_COMMAND};
@@ -67,7 +67,10 @@ impl OneEnd<'_> {
             .ok_or(Untold::NoPdu)?;
         let mut exchanges = Vec::new();
         loop {
-            let mut came = self.streams.came(answer).ok_or(Untold::NoStamp)?;
+            let came = self
+                .streams
+                .came(answer, Soonest::default())
+                .ok_or(Untold::NoStamp)?;
             let round_trip_ns = self.senders.round_trip_ns(answer, Way::ToTarget);
             let latest_ns = came.arrived_ns.saturating_sub(round_trip_ns);
             let is_older =
@@ -85,9 +88,9 @@ impl OneEnd<'_> {
             let left = self.streams.left(request, latest_ns);
             let left = left.ok_or(Untold::NoStamp)?;
             // It came no sooner than a round trip after that.
-            let soonest_ns = left.departed_ns + round_trip_ns;
-            let after_ns = came.arrived_ns.saturating_sub(soonest_ns);
-            came.uncertain_ns = came.uncertain_ns.min(after_ns);
+            let soonest = Soonest::of(left.departed_ns + round_trip_ns, round_trip_ns);
+            let came = self.streams.came(answer, soonest);
+            let came = came.ok_or(Untold::NoStamp)?;
             exchanges.push(Exchange {
                 request,
                 left,
@@ -119,12 +122,19 @@ impl OneEnd<'_> {
             chain.insert(0, messages.iter().find(is_command).ok_or(Untold::NoPdu)?);
         }
         let first = chain.first().ok_or(Untold::NoPdu)?;
-        let began_ns = self.streams.came(first).ok_or(Untold::NoStamp)?.arrived_ns;
+        let began_ns = self
+            .streams
+            .came(first, Soonest::default())
+            .ok_or(Untold::NoStamp)?
+            .arrived_ns;
         let mut cut = Cut::new(began_ns, u64::MAX);
         for (place, message) in chain.iter().enumerate() {
             match message.way {
                 Way::ToTarget => {
-                    let came = self.streams.came(message).ok_or(Untold::NoStamp)?;
+                    let came = self
+                        .streams
+                        .came(message, Soonest::default())
+                        .ok_or(Untold::NoStamp)?;
                     // It may have come before what was read before it.
                     cut.beyond(came.arrived_ns.max(cut.last_ns))?;
                     cut.is_uncertain_by(came.uncertain_ns);
@@ -135,7 +145,10 @@ impl OneEnd<'_> {
                     cut.target(message.queued_ns)?;
                     let latest_ns = match chain.get(place + 1) {
                         Some(data) => {
-                            let came = self.streams.came(data).ok_or(Untold::NoStamp)?;
+                            let came = self
+                                .streams
+                                .came(data, Soonest::default())
+                                .ok_or(Untold::NoStamp)?;
                             let round_trip = self.senders.round_trip_ns(data, Way::ToInitiator);
                             came.arrived_ns.saturating_sub(round_trip)
                         }

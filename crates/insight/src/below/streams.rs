@@ -57,6 +57,24 @@ pub(super) struct Came {
     pub(super) uncertain_ns: u64,
 }
 
+/// When a byte can have come at the soonest, in ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Soonest {
+    first_ns: u64,
+    /// The same if it was sent again because it was lost.
+    again_ns: u64,
+}
+
+impl Soonest {
+    /// Of a byte that comes no sooner than at `first_ns`, and so much later if it was sent again.
+    pub(super) fn of(first_ns: u64, repair_ns: u64) -> Soonest {
+        Soonest {
+            first_ns,
+            again_ns: first_ns + repair_ns,
+        }
+    }
+}
+
 /// One direction of a session's connection.
 type Key = (SessionId, ConnectionId, Way);
 
@@ -203,12 +221,13 @@ impl Streams {
         stream.left(message.queued_ns, stream.end_of(message), latest_ns)
     }
 
-    /// When the last byte of a message came, told by its receiver alone; `None` when a stamp is missing.
-    pub(super) fn came(&self, message: &Message) -> Option<Came> {
+    /// When the last byte of a message came, told by its receiver alone; `None` when a stamp is missing. It
+    /// had come no sooner than that.
+    pub(super) fn came(&self, message: &Message, soonest: Soonest) -> Option<Came> {
         let stream = self.stream(message)?;
         // The program may have written down the PDU after all it ever read.
         let since_ns = message.queued_ns.saturating_sub(DISORDER_NS);
-        stream.came(since_ns, stream.end_of(message), 0)
+        stream.came(since_ns, stream.end_of(message), soonest)
     }
 
     /// The same of the message's header's last byte, at both ends.
@@ -320,29 +339,27 @@ impl Stream {
         // Nothing is faster than the path ever was.
         let latest_ns = came_ns.saturating_sub(self.least_path_ns);
         let left = self.left(queued_ns, end, latest_ns)?;
-        let came = self.came(queued_ns, end, left.departed_ns + self.least_path_ns)?;
+        let soonest = Soonest::of(left.departed_ns + self.least_path_ns, self.least_path_ns);
+        let came = self.came(queued_ns, end, soonest)?;
         Some(Times { left, came })
     }
 
-    /// When the byte before `end` came, which was not there yet at `since_ns`, nor before `soonest_ns`.
-    fn came(&self, since_ns: u64, end: u64, soonest_ns: u64) -> Option<Came> {
+    /// When the byte before `end` came, which was not there yet at `since_ns`, nor sooner than that.
+    fn came(&self, since_ns: u64, end: u64, soonest: Soonest) -> Option<Came> {
         let (reads, place) = self.reads_to(since_ns, end)?;
         let read = reads.get(place).filter(|read| read.arrived.ns() > 0)?;
         let read_ns = read.time.ns();
-        let mut arrived_ns = read.arrived.ns().min(read_ns);
-        let mut uncertain_ns = 0;
+        let stamped_ns = read.arrived.ns().min(read_ns);
+        let (mut arrived_ns, mut uncertain_ns) = (stamped_ns, 0);
         if read.stream_end != end {
-            // The stamp is of the last segment that was read. It has come later than the others, but
-            // before one that was sent again to fill a hole.
-            if arrived_ns < soonest_ns {
-                arrived_ns = soonest_ns.min(read_ns);
-                uncertain_ns = read_ns - arrived_ns;
-            } else {
-                let before = place
-                    .checked_sub(1)
-                    .map(|before| reads[before].arrived.ns());
-                let joined_ns = before.unwrap_or(0).max(soonest_ns);
-                uncertain_ns = arrived_ns.saturating_sub(joined_ns);
+            // The stamp is of the last segment that was read. The byte has come before that, but after it
+            // if it was sent again to fill a hole.
+            arrived_ns = stamped_ns.max(soonest.first_ns).min(read_ns);
+            let before = place.checked_sub(1).map(|place| reads[place].arrived.ns());
+            let earliest_ns = before.unwrap_or(0).max(soonest.first_ns).min(arrived_ns);
+            uncertain_ns = arrived_ns - earliest_ns;
+            if stamped_ns < soonest.first_ns || read_ns >= soonest.again_ns {
+                uncertain_ns = uncertain_ns.max(read_ns - arrived_ns);
             }
         }
         Some(Came {
@@ -393,7 +410,8 @@ impl Stream {
         Some(left(
             departed_ns.saturating_sub(queue_ns).max(queued_ns),
             departed_ns,
-            bound_ns - earliest_ns,
+            // Where it seems to have left before it was there, one of these times is wrong.
+            (bound_ns - earliest_ns) + earliest_ns.saturating_sub(latest_ns),
         ))
     }
 }
@@ -484,6 +502,46 @@ mod tests {
         assert_eq!(middle.uncertain_ns(), 210 - 104);
         let last = stream.times(105, 110).unwrap();
         assert_eq!((last.left.departed_ns, last.uncertain_ns()), (300, 0));
+    }
+
+    #[test]
+    fn a_byte_that_filled_a_hole_came_after_those_behind_it_and_before_it_was_read() {
+        // The receiver alone: the stamp of what was read with it says 1,210, when a segment behind it
+        // came, but it was sent again and came at 2,600.
+        let reads = [read(1_001, 10, 1_000), read(2_652, 110, 1_210)];
+        let stream = stream(&[], &reads);
+        let filled = stream.came(0, 60, Soonest::default()).unwrap();
+        assert_eq!((filled.arrived_ns, filled.read_ns), (1_210, 2_652));
+        assert_eq!(filled.uncertain_ns, 2_652 - 1_210);
+        // Who knows that it had not come before 2,580 knows it better.
+        let filled = stream.came(0, 60, Soonest::of(2_580, 0)).unwrap();
+        assert_eq!((filled.arrived_ns, filled.uncertain_ns), (2_580, 72));
+        // Had it been sent again, it had come after it was read.
+        let whole = stream.came(0, 60, Soonest::of(1_150, 2_000)).unwrap();
+        assert_eq!((whole.arrived_ns, whole.uncertain_ns), (1_210, 60));
+        let last = stream.came(0, 110, Soonest::default()).unwrap();
+        assert_eq!((last.arrived_ns, last.uncertain_ns), (1_210, 0));
+    }
+
+    #[test]
+    fn a_byte_that_seems_to_have_left_before_it_was_queued_is_uncertain_by_as_much() {
+        // The path takes 1,000 at least; the second one, whose own stamp is missing, came 510 too soon
+        // for when it was queued.
+        let calls = [
+            call(100, 10, 10, 100, 100),
+            call(1_011, 60, 50, 0, 0),
+            call(1_012, 110, 50, 1_012, 1_012),
+        ];
+        let reads = [
+            read(1_101, 10, 1_100),
+            read(1_501, 60, 1_500),
+            read(2_013, 110, 2_012),
+        ];
+        let stream = stream(&calls, &reads);
+        let second = stream.times(1_010, 60).unwrap();
+        assert_eq!(second.left.departed_ns, 1_010);
+        assert_eq!(second.came.arrived_ns, 1_500);
+        assert_eq!(second.uncertain_ns(), 510);
     }
 
     #[test]
