@@ -35,6 +35,7 @@ use wansan_trace::{ConnectionId, SessionId};
 
 use crate::cell::Cell;
 use crate::opcode;
+use crate::stall::NO_CAUSE;
 use crate::summary::{CellSummary, summarise};
 use crate::window::Window;
 use connection::Connection;
@@ -44,9 +45,12 @@ use framing::is_request;
 use link::Unread;
 pub use link::{UnreadLink, unread_in_words};
 use order::Order;
+pub use records::MissingEnds;
 use records::Session;
 use segment::Segment;
 
+/// Stands for the cause of stalls that nobody can know, as acknowledgements are not in the capture.
+pub const UNKNOWN_CAUSE: &str = "unknown";
 /// Segments that are kept; what comes behind is left out.
 pub const MOST_SEGMENTS: usize = 500_000;
 /// Connections that are looked at.
@@ -137,9 +141,13 @@ pub struct CapturedConnection {
     pub target_round_trip_ns: Option<u64>,
     /// The end that has sent nothing that is in the capture, if the capture holds one direction only.
     pub unheard: Option<End>,
-    /// How often a PDU began in what was cut off from a frame: it is not known, nor those behind it, up to a
-    /// segment that begins with one.
+    /// How often a PDU began in bytes that the capture has not, cut off from a frame or missing with it: it
+    /// is not known, nor those behind it up to one that goes on with the sequence numbers.
     pub hidden: u64,
+    /// Whether a display filter seems to have removed the segments in which no PDU begins: there are gaps that
+    /// were acknowledged, and no pure ACKs. What needs these is unknown, and minimum round trips are upper
+    /// bounds.
+    pub filtered: bool,
     /// PDUs by their names.
     pub pdus: BTreeMap<&'static str, u64>,
 }
@@ -171,6 +179,10 @@ pub struct Capture {
     pub span: Window,
     /// How its reading ended.
     pub end: CaptureEnd,
+    /// I/Os that are excluded, as the capture has missed their command or their status.
+    pub unpaired: u64,
+    /// I/Os whose last bytes the capture has missed.
+    pub missing_ends: MissingEnds,
     /// The numbers of the frames of the cell's packets, from 1; 0 for a packet that was lost before
     /// it was seen.
     pub frame_of: Vec<u64>,
@@ -219,12 +231,18 @@ impl Capture {
     pub fn summarise(&self) -> CellSummary {
         let mut summary = summarise(&self.cell, Some(self.cell.joined.records));
         let is_half = |session: &str| {
-            let mut halves = self.connections.iter().filter(|c| c.unheard.is_some());
-            halves.any(|half| half.session == session)
+            let mut unpaired = self.connections.iter().filter(|c| c.unheard.is_some());
+            unpaired.any(|half| half.session == session)
         };
         for session in &mut summary.sessions {
             if !self.has_numbers || is_half(&session.session) {
                 session.command_window = None;
+            }
+        }
+        if self.connections.iter().any(|of| of.filtered) {
+            summary.packet_gaps = None;
+            if let Some(stalls) = summary.stalls.as_mut().filter(|it| it.cause == NO_CAUSE) {
+                stalls.cause = UNKNOWN_CAUSE.to_owned();
             }
         }
         let causes = summary
@@ -367,7 +385,8 @@ impl Reading {
     }
 
     /// What was read.
-    fn capture(self, end: CaptureEnd) -> Result<Capture, Nothing> {
+    fn capture(mut self, end: CaptureEnd) -> Result<Capture, Nothing> {
+        self.connections.values_mut().for_each(Connection::finish);
         let all = self.connections.len() + self.others.len();
         let mut sessions: Vec<Session<'_>> = Vec::new();
         for connection in self.connections.values() {
@@ -398,19 +417,21 @@ impl Reading {
                 unread: self.unread.links(),
             });
         };
-        let (cell, frame_of) = records::cell(&sessions);
+        let recorded = records::recorded(&sessions);
         let streams = sessions.iter().flat_map(|of| &of.connection.streams);
         let mut pdus = streams.flat_map(|stream| &stream.pdus);
         Ok(Capture {
             has_numbers: pdus.all(|found| found.has_numbers),
             connections: sessions.iter().map(described).collect(),
             others: all - sessions.len(),
-            cell,
+            cell: recorded.cell,
             frames: self.frames,
             unread: self.unread.links(),
             span,
             end,
-            frame_of,
+            unpaired: recorded.unpaired,
+            missing_ends: recorded.missing_ends,
+            frame_of: recorded.frame_of,
         })
     }
 }
@@ -455,14 +476,15 @@ fn described(session: &Session<'_>) -> CapturedConnection {
         sent_again: [initiator, target].map(|end| connection.streams[end].sent_again),
         missed: connection.missed,
         // What an end sends goes to the other and is acknowledged.
-        initiator_round_trip_ns: connection.streams[target].round_trip_ns,
-        target_round_trip_ns: connection.streams[initiator].round_trip_ns,
+        initiator_round_trip_ns: connection.round_trip_ns(target),
+        target_round_trip_ns: connection.round_trip_ns(initiator),
         unheard: match [segments[initiator], segments[target]] {
             [0, _] => Some(End::Initiator),
             [_, 0] => Some(End::Target),
             _ => None,
         },
         hidden: connection.streams.iter().map(|s| s.framing.hidden()).sum(),
+        filtered: connection.is_filtered(),
         pdus,
     }
 }

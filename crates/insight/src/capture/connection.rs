@@ -8,9 +8,13 @@ use super::login::Login;
 use super::segment::{Options, Segment};
 
 /// TCP flags.
+const FIN: u8 = 0x01;
+/// TCP flags.
 const SYN: u8 = 0x02;
 /// TCP flags.
 const ACK: u8 = 0x10;
+/// TCP flags: SYN, FIN and RST take part in no acknowledgement by itself.
+const NOT_PURE: u8 = 0x07;
 /// Segments that are remembered to see how long their acknowledgements take.
 const MOST_TIMED: usize = 4096;
 /// Time stamps that are remembered: they tick in milliseconds, and the newest are echoed.
@@ -91,6 +95,8 @@ pub(super) struct Stream {
     /// Sequence number of the first byte.
     pub(super) base: Option<u32>,
     highest: u64,
+    /// Where it ends, once its sender has said so.
+    end: Option<u64>,
     pub(super) framing: Framing,
     /// What its sender's SYN says.
     pub(super) options: Option<Options>,
@@ -98,8 +104,10 @@ pub(super) struct Stream {
     timed: VecDeque<(u64, u64)>,
     /// Time stamps that its sender gave, with when the first segment of each passed, to be echoed.
     stamped: VecDeque<(u32, u64)>,
-    /// The least time from here to the receiver and back.
-    pub(super) round_trip_ns: Option<u64>,
+    /// The least time from here to the receiver and back, by what was acknowledged.
+    acked_ns: Option<u64>,
+    /// The same by the time stamps that were echoed.
+    echoed_ns: Option<u64>,
     holes: Vec<Hole>,
     /// Its PDUs.
     pub(super) pdus: Vec<Found>,
@@ -124,6 +132,8 @@ pub(super) struct Connection {
     pub(super) login: Login,
     /// Segments that the capture has missed: acknowledged, and never seen.
     pub(super) missed: u64,
+    /// Whether an acknowledgement without data was seen.
+    has_pure_acks: bool,
 }
 
 impl Stream {
@@ -131,11 +141,13 @@ impl Stream {
         Stream {
             base: None,
             highest: 0,
+            end: None,
             framing: Framing::new(is_beginning),
             options: None,
             timed: VecDeque::new(),
             stamped: VecDeque::new(),
-            round_trip_ns: None,
+            acked_ns: None,
+            echoed_ns: None,
             holes: Vec::new(),
             pdus: Vec::new(),
             sent_again: 0,
@@ -163,7 +175,7 @@ impl Stream {
             newest = self.timed.pop_front();
         }
         if let Some((_, sent_ns)) = newest {
-            self.took(now_ns.saturating_sub(sent_ns));
+            lower(&mut self.acked_ns, now_ns.saturating_sub(sent_ns));
         }
     }
 
@@ -183,15 +195,17 @@ impl Stream {
     fn echoed(&mut self, value: u32, now_ns: u64) {
         let given = self.stamped.iter().position(|(given, _)| *given == value);
         if let Some(given) = given {
-            self.took(now_ns.saturating_sub(self.stamped[given].1));
+            let given_ns = self.stamped[given].1;
+            lower(&mut self.echoed_ns, now_ns.saturating_sub(given_ns));
             // The next echo of it says less.
             self.stamped.drain(..given);
         }
     }
+}
 
-    fn took(&mut self, took_ns: u64) {
-        self.round_trip_ns = Some(self.round_trip_ns.map_or(took_ns, |l| l.min(took_ns)));
-    }
+/// Keeps the least.
+fn lower(least_ns: &mut Option<u64>, took_ns: u64) {
+    *least_ns = Some(least_ns.map_or(took_ns, |least_ns| least_ns.min(took_ns)));
 }
 
 impl Connection {
@@ -210,6 +224,28 @@ impl Connection {
             lost_places: HashSet::new(),
             login: Login::default(),
             missed: 0,
+            has_pure_acks: false,
+        }
+    }
+
+    /// Whether a display filter seems to have removed the segments in which no PDU begins: there are holes
+    /// that were acknowledged, and no acknowledgement without data.
+    pub(super) fn is_filtered(&self) -> bool {
+        self.missed > 0 && !self.has_pure_acks
+    }
+
+    /// The least time from here to the receiver of what the end `from` sends and back; `None` when nothing
+    /// tells. Where segments were left out, nobody knows which one was the first with a time stamp.
+    pub(super) fn round_trip_ns(&self, from: usize) -> Option<u64> {
+        let stream = &self.streams[from];
+        let echoed_ns = stream.echoed_ns.filter(|_| !self.is_filtered());
+        stream.acked_ns.into_iter().chain(echoed_ns).min()
+    }
+
+    /// The capture has ended.
+    pub(super) fn finish(&mut self) {
+        for stream in &mut self.streams {
+            stream.framing.finish(&mut self.login, &mut stream.pdus);
         }
     }
 
@@ -235,6 +271,7 @@ impl Connection {
     /// A segment passes.
     pub(super) fn see(&mut self, frame: u64, now_ns: u64, segment: &Segment<'_>) {
         let from = self.end_of(segment);
+        self.has_pure_acks |= segment.payload_bytes == 0 && segment.flags & NOT_PURE == 0;
         if segment.flags & SYN != 0 {
             let stream = &mut self.streams[from];
             stream.base = Some(segment.seq.wrapping_add(1));
@@ -252,6 +289,9 @@ impl Connection {
             0 => self.streams[from].place(segment.seq),
             _ => None,
         };
+        if segment.flags & FIN != 0 {
+            self.streams[from].end = place.map(|place| place + segment.payload_bytes);
+        }
         if let Some(place) = place.filter(|_| segment.payload_bytes > 0) {
             self.carries(from, place, now_ns, segment);
         }
@@ -291,9 +331,11 @@ impl Connection {
         let stream = &mut self.streams[of];
         let place = stream.place(ack)?;
         stream.timed_until(place, now_ns);
+        // A FIN takes a place as well (RFC 9293 §3.4).
+        let known = stream.end.map_or(place, |end| place.min(end));
         stream
             .framing
-            .acknowledged(&mut self.login, place, &mut stream.pdus);
+            .acknowledged(&mut self.login, known, &mut stream.pdus);
         for hole in stream.holes.extract_if(.., |hole| hole.end <= place) {
             self.seen[hole.seen].is_void = true;
             self.missed += 1;
@@ -305,7 +347,8 @@ impl Connection {
     /// Payload passes.
     fn carries(&mut self, from: usize, place: u64, now_ns: u64, segment: &Segment<'_>) {
         let end = place + segment.payload_bytes;
-        let round_trip_ns: u64 = self.streams.iter().filter_map(|s| s.round_trip_ns).sum();
+        let round_trips_ns = [0, 1].map(|from| self.round_trip_ns(from));
+        let round_trip_ns: u64 = round_trips_ns.into_iter().flatten().sum();
         let stream = &mut self.streams[from];
         let is_new = end > stream.highest;
         if is_new && place > stream.highest && stream.holes.len() < MOST_HOLES {
@@ -352,8 +395,11 @@ impl Connection {
         stream
             .framing
             .feed(&mut self.login, place, seen, length, &mut stream.pdus);
-        if let Some(requests) = stream.framing.requests() {
-            self.streams[1 - from].framing.other_carries(requests);
-        }
+        let [first, second] = &mut self.streams;
+        let (own, other) = match from {
+            0 => (first, second),
+            _ => (second, first),
+        };
+        other.framing.learn_from(&own.framing);
     }
 }

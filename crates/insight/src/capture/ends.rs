@@ -30,10 +30,7 @@ pub(super) fn passed(connection: &Connection) -> Vec<Passed> {
         find_lost(connection, from, &mut seen);
     }
     // To each end and back, by the end.
-    let [to_other, to_first] = connection
-        .streams
-        .each_ref()
-        .map(|s| s.round_trip_ns.unwrap_or(0));
+    let [to_other, to_first] = [0, 1].map(|from| connection.round_trip_ns(from).unwrap_or(0));
     let one_way_ns = [to_first / 2, to_other / 2];
     let at_ends = |seen: Seen| Passed {
         seen,
@@ -68,8 +65,8 @@ fn with_lost(connection: &Connection) -> Vec<Seen> {
                 hole.time_ns
             }
             None => {
-                let way = &connection.streams[1 - lost.from];
-                lost.time_ns + way.round_trip_ns.unwrap_or(0)
+                let round_trip_ns = connection.round_trip_ns(1 - lost.from);
+                lost.time_ns + round_trip_ns.unwrap_or(0)
             }
         };
         seen.push(Seen { time_ns, ..*lost });
@@ -134,7 +131,7 @@ fn find_lost(connection: &Connection, from: usize, seen: &mut [Seen]) {
         /// When its bytes were sent again first.
         again_ns: Option<u64>,
     }
-    let round_trip_ns = connection.streams[from].round_trip_ns.unwrap_or(0);
+    let round_trip_ns = connection.round_trip_ns(from).unwrap_or(0);
     let least_ns = (round_trip_ns as f64 * SOONER) as u64;
     let mut open: VecDeque<Open> = VecDeque::new();
     let mut highest = 0;
@@ -180,66 +177,186 @@ fn find_lost(connection: &Connection, from: usize, seen: &mut [Seen]) {
 }
 
 /// When the bytes of a stream left their sender first, and when their receiver had all up to them.
+///
+/// Of bytes that the capture has missed only so much is known: they left after those before them, and had
+/// come when they were acknowledged, or when what was sent behind them came.
 #[derive(Debug, Default)]
 pub(super) struct Journey {
-    /// Ends of what left for the first time, with the times at the sender, at the point, by end.
-    left: Vec<(u64, u64, u64)>,
-    /// Ends of what had arrived in order, with the times, by end.
-    came: Vec<(u64, u64)>,
+    /// What left for the first time, by end.
+    left: Vec<Left>,
+    /// What had arrived in order, by end.
+    came: Vec<Came>,
+}
+
+/// Bytes that left in one segment.
+#[derive(Debug, Clone, Copy)]
+struct Left {
+    place: u64,
+    end: u64,
+    sent_ns: u64,
+    seen_ns: u64,
+}
+
+/// When the bytes before `end` had come, in order.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Came {
+    end: u64,
+    pub(super) at_ns: u64,
+    /// The same at the latest: later than `at_ns` only for what the capture has missed.
+    pub(super) latest_ns: u64,
+}
+
+/// What a receiver does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// The bytes from the first place to the second come.
+    Comes(u64, u64),
+    /// It acknowledges all up to there.
+    Acknowledges(u64),
 }
 
 impl Journey {
     /// Of what the end `from` sends.
     pub(super) fn of(passed: &[Passed], from: usize) -> Journey {
         let mut journey = Journey::default();
-        let mut arrivals = Vec::new();
-        for segment in passed.iter().filter(|passed| passed.seen.from == from) {
+        let mut events = Vec::new();
+        for segment in passed {
+            if segment.seen.from != from {
+                let acked = segment.seen.acked.map(Event::Acknowledges);
+                events.extend(acked.map(|acked| (segment.sent_ns, acked)));
+                continue;
+            }
             let Some((place, end)) = segment.seen.payload() else {
                 continue;
             };
-            if journey
-                .left
-                .last()
-                .is_none_or(|(highest, _, _)| end > *highest)
-            {
-                journey
-                    .left
-                    .push((end, segment.sent_ns, segment.seen.time_ns));
+            let highest = journey.left.last().map(|last| last.end);
+            if highest.is_none_or(|highest| end > highest) {
+                journey.left.push(Left {
+                    place,
+                    end,
+                    sent_ns: segment.sent_ns,
+                    seen_ns: segment.seen.time_ns,
+                });
             }
-            arrivals.extend(segment.arrived_ns.map(|at_ns| (at_ns, place, end)));
+            let comes = Event::Comes(place, end);
+            events.extend(segment.arrived_ns.map(|at_ns| (at_ns, comes)));
         }
-        arrivals.sort_unstable();
-        let mut next = arrivals
-            .iter()
-            .map(|(_, place, _)| *place)
-            .min()
-            .unwrap_or(0);
-        let mut beyond: BTreeMap<u64, u64> = BTreeMap::new();
-        for (at_ns, place, end) in arrivals {
-            let longest = beyond.entry(place).or_insert(end);
-            *longest = end.max(*longest);
-            let before = next;
-            while let Some(first) = beyond.first_entry().filter(|first| *first.key() <= next) {
-                next = next.max(first.remove());
-            }
-            if next > before {
-                journey.came.push((next, at_ns));
-            }
+        events.sort_unstable();
+        let places = events.iter().filter_map(|(_, event)| match event {
+            Event::Comes(place, _) => Some(*place),
+            Event::Acknowledges(_) => None,
+        });
+        if let Some(first) = places.min() {
+            journey.receive(first, &events);
         }
         journey
     }
 
-    /// When the byte at `place` left its sender, and when it passed the point.
+    /// Tells from a receiver's events what it had in order when, from the place `next` on.
+    fn receive(&mut self, mut next: u64, events: &[(u64, Event)]) {
+        // Ends of what has come and when, by where it begins.
+        let mut beyond: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        for &(now_ns, event) in events {
+            let acked = match event {
+                Event::Comes(place, end) => {
+                    let longest = beyond.entry(place).or_insert((end, now_ns));
+                    if end > longest.0 {
+                        *longest = (end, now_ns);
+                    }
+                    next
+                }
+                Event::Acknowledges(acked) => acked,
+            };
+            self.go_on(&mut next, &mut beyond);
+            while next < acked {
+                let behind = beyond.first_key_value();
+                let behind = behind.filter(|(place, _)| **place < acked);
+                let (end, latest_ns) = behind.map_or((acked, now_ns), |(place, of)| (*place, of.1));
+                let before_ns = self.came.last().map_or(latest_ns, |before| before.at_ns);
+                self.came.push(Came {
+                    end,
+                    at_ns: before_ns.min(latest_ns),
+                    latest_ns,
+                });
+                next = end;
+                self.go_on(&mut next, &mut beyond);
+            }
+        }
+    }
+
+    /// Takes what follows `next` without a hole, each when it came and all before it had.
+    fn go_on(&mut self, next: &mut u64, beyond: &mut BTreeMap<u64, (u64, u64)>) {
+        while let Some(first) = beyond.first_entry().filter(|first| first.key() <= next) {
+            let (end, at_ns) = first.remove();
+            if end <= *next {
+                continue;
+            }
+            *next = end;
+            let before = self.came.last();
+            self.came.push(Came {
+                end,
+                at_ns: before.map_or(at_ns, |before| before.at_ns.max(at_ns)),
+                latest_ns: before.map_or(at_ns, |before| before.latest_ns.max(at_ns)),
+            });
+        }
+    }
+
+    /// When the byte at `place` left its sender, and when it passed the point; of one that the capture has
+    /// missed, those before it.
     pub(super) fn left_ns(&self, place: u64) -> Option<(u64, u64)> {
-        let first = self.left.partition_point(|(end, _, _)| *end <= place);
-        self.left
-            .get(first)
-            .map(|(_, sent_ns, seen_ns)| (*sent_ns, *seen_ns))
+        let next = self.left.partition_point(|left| left.end <= place);
+        let left = self.left.get(next)?;
+        let before = next.checked_sub(1).map(|before| &self.left[before]);
+        let of_it = before.filter(|_| left.place > place).unwrap_or(left);
+        Some((of_it.sent_ns, of_it.seen_ns))
     }
 
     /// When its receiver had it, and all before it.
-    pub(super) fn came_ns(&self, place: u64) -> Option<u64> {
-        let first = self.came.partition_point(|(end, _)| *end <= place);
-        self.came.get(first).map(|(_, at_ns)| *at_ns)
+    pub(super) fn came(&self, place: u64) -> Option<Came> {
+        let first = self.came.partition_point(|came| came.end <= place);
+        self.came.get(first).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Event::{Acknowledges, Comes};
+    use super::*;
+
+    /// Of bytes that came, when, and when at the latest.
+    fn came(events: &[(u64, Event)], places: &[u64]) -> Vec<Option<(u64, u64)>> {
+        let mut journey = Journey::default();
+        journey.receive(0, events);
+        let of = |place: &u64| {
+            let came = journey.came(*place)?;
+            Some((came.at_ns, came.latest_ns))
+        };
+        places.iter().map(of).collect()
+    }
+
+    #[test]
+    fn what_the_capture_has_missed_came_between_what_it_has() {
+        let events = [
+            (10, Comes(0, 100)),
+            (30, Comes(400, 500)),
+            (50, Acknowledges(500)),
+            (60, Acknowledges(700)),
+        ];
+        let places = [99, 399, 499, 699, 700];
+        let times = [(10, 10), (10, 30), (30, 30), (30, 60)].map(Some);
+        assert_eq!(came(&events, &places)[..4], times);
+        assert_eq!(came(&events, &places)[4], None);
+    }
+
+    #[test]
+    fn what_came_before_a_hole_was_filled_waits_for_it() {
+        let events = [
+            (10, Comes(0, 100)),
+            (20, Comes(200, 300)),
+            (45, Comes(100, 200)),
+            (50, Acknowledges(300)),
+        ];
+        let times = [(10, 10), (45, 45), (45, 45)].map(Some);
+        assert_eq!(came(&events, &[0, 150, 250]), times);
     }
 }

@@ -2,6 +2,7 @@
 
 use wansan_trace::Layer;
 
+use super::UNKNOWN_CAUSE;
 use crate::stall::Cause;
 use crate::summary::CellSummary;
 
@@ -49,6 +50,13 @@ pub fn finding(summary: &CellSummary) -> String {
     let at_target_ns = total
         .layer(Layer::Target)
         .map_or(0.0, |held| held.service_ns);
+    if stalls.is_some_and(|stalls| stalls.cause == UNKNOWN_CAUSE) {
+        return format!(
+            "Stalls in TCP are unknown, as the capture seems filtered: an I/O takes {mean_ms:.2} ms, of which \
+             it is at the target for {:.2} ms and on its way for the rest.",
+            at_target_ns / 1e6,
+        );
+    }
     format!(
         "Nothing stalls: an I/O takes {mean_ms:.2} ms, of which it is at the target for {:.2} ms and \
          on its way for the rest.",

@@ -12,6 +12,8 @@ const MOST_WAITING: usize = 4096;
 /// A header of which so much was captured tells what it is of, how long that is, and its tags (RFC 7143
 /// §11.2).
 const LEAST_HEADER_BYTES: usize = 24;
+/// Where a header's lengths end, of its additional segments and of its data.
+const LENGTHS_END: usize = 8;
 /// Where the words of a header end that are MaxCmdSN, and before it the other sequence numbers.
 const NUMBERS_END: usize = 36;
 /// What goes on with a direction's sequence numbers is no further than this from the newest.
@@ -68,8 +70,12 @@ pub(super) struct Framing {
     searched: u64,
     /// The newest CmdSN and StatSN.
     numbers: Numbers,
-    /// How often the next PDU began in what was cut off.
+    /// How often the next PDU began in bytes that are missing.
     hidden: u64,
+    /// All PDUs are known from the first one up to the one that would begin here,
+    whole_to: u64,
+    /// and from here on; `u64::MAX` while it is not known where PDUs begin.
+    whole_from: u64,
 }
 
 /// What PDUs of either direction say of CmdSN and of StatSN (RFC 7143 §4.2.2), as far as it was captured.
@@ -97,12 +103,24 @@ impl Framing {
             searched: 0,
             numbers: [None, None],
             hidden: 0,
+            whole_to: u64::MAX,
+            whole_from: if is_beginning { 0 } else { u64::MAX },
         }
     }
 
-    /// How often the beginning of a PDU was cut off.
+    /// How often a PDU began in bytes that are missing.
     pub(super) fn hidden(&self) -> u64 {
         self.hidden
+    }
+
+    /// Up to where, from its first PDU on, every PDU of the stream is known; `u64::MAX` where all are.
+    pub(super) fn whole_to(&self) -> u64 {
+        self.whole_to
+    }
+
+    /// From where on every PDU of the stream is known to its end; `u64::MAX` where that is not so.
+    pub(super) fn whole_from(&self) -> u64 {
+        self.whole_from
     }
 
     /// Segments in which PDUs were searched for and not found.
@@ -136,8 +154,15 @@ impl Framing {
 
     /// The receiver has all up to `place`: what was not seen until now will not be.
     pub(super) fn acknowledged(&mut self, login: &mut Login, place: u64, found: &mut Vec<Found>) {
-        if place > self.next {
+        while place > self.next {
             self.miss(login, place, found);
+        }
+    }
+
+    /// The capture has ended.
+    pub(super) fn finish(&mut self, login: &mut Login, found: &mut Vec<Found>) {
+        while !self.waiting.is_empty() {
+            self.miss(login, u64::MAX, found);
         }
     }
 
@@ -175,22 +200,22 @@ impl Framing {
         if old >= length {
             return;
         }
-        let seen = seen.get(old as usize..).unwrap_or(&[]);
+        let mut seen = seen.get(old as usize..).unwrap_or(&[]);
         let cut_off = length - old - seen.len() as u64;
-        let goes_on = self.goes_on(seen);
         if let State::Searching { at, seen: probed } = &mut self.state
             && probed.is_empty()
         {
             *at = self.next;
             self.searched += 1;
-            if goes_on {
+            let is_header = |at: &usize| self.goes_on(&seen[*at..], *at == 0);
+            if let Some(before) = (0..seen.len()).find(is_header) {
+                self.next += before as u64;
+                seen = &seen[before..];
                 self.await_header();
             }
         }
         self.known(login, seen, found);
-        let was_known = !matches!(self.state, State::Searching { .. });
         self.unknown(login, cut_off, found);
-        self.hidden += u64::from(was_known && matches!(self.state, State::Searching { .. }));
     }
 
     /// Bytes that nobody has seen.
@@ -205,7 +230,18 @@ impl Framing {
             let mut bhs = [0; BHS_BYTES];
             bhs[..known].copy_from_slice(seen);
             self.header(login, at, bhs, known, found);
+        } else if let State::Header { at, seen } = &self.state
+            && seen.len() >= LENGTHS_END
+        {
+            // What it is cannot be told, but where the next one begins.
+            let (at, known) = (*at, seen.len() as u64);
+            let mut bhs = [0; BHS_BYTES];
+            bhs[..LENGTHS_END].copy_from_slice(&seen[..LENGTHS_END]);
+            self.lose(at);
+            let bytes = pdu_bytes(&bhs, login.digests()) - known;
+            self.state = State::Rest { bytes, text: None };
         }
+        let from = self.next;
         self.next += bytes;
         match &mut self.state {
             State::Rest { bytes: left, text } if *left >= bytes => {
@@ -215,8 +251,19 @@ impl Framing {
                     self.await_header();
                 }
             }
-            _ => self.search(),
+            State::Searching { .. } => self.search(),
+            State::Header { .. } | State::Rest { .. } => {
+                self.lose(from);
+                self.search();
+            }
         }
+    }
+
+    /// A PDU that begins at `from`, or soon after, is not known.
+    fn lose(&mut self, from: u64) {
+        self.hidden += 1;
+        self.whole_to = self.whole_to.min(from);
+        self.whole_from = u64::MAX;
     }
 
     /// The next byte is a PDU's first.
@@ -286,8 +333,12 @@ impl Framing {
         found: &mut Vec<Found>,
     ) {
         if !self.is_header(&bhs, known) {
+            self.lose(at);
             self.search();
             return;
+        }
+        if self.whole_from == u64::MAX {
+            self.whole_from = at;
         }
         let opcode = Opcode::from_wire(bhs[0] & 0x3f);
         let is_login = matches!(opcode, Opcode::LoginRequest | Opcode::LoginResponse);
@@ -381,16 +432,21 @@ impl Framing {
         is_of_way && is_whole(bhs) && is_parsed
     }
 
-    /// Whether a segment begins with a header that goes on with this direction's sequence numbers: where
-    /// frames are cut off, none shows three PDUs in a row.
-    fn goes_on(&self, bytes: &[u8]) -> bool {
+    /// Whether a header begins these bytes that goes on with this direction's sequence numbers: where
+    /// frames are cut off, or some are missing, none shows three PDUs in a row. Amid a segment, where data may
+    /// look like a header, it has to have both numbers.
+    fn goes_on(&self, bytes: &[u8], is_beginning: bool) -> bool {
         let known = bytes.len().min(BHS_BYTES);
         if known < LEAST_HEADER_BYTES || self.requests.is_none() {
             return false;
         }
         let mut bhs = [0; BHS_BYTES];
         bhs[..known].copy_from_slice(&bytes[..known]);
-        let pairs = self.numbers.iter().zip(numbers(&bhs, known));
+        let numbers = numbers(&bhs, known);
+        if !is_beginning && !numbers.iter().all(|number| number.is_some_and(|n| n > 0)) {
+            return false;
+        }
+        let pairs = self.numbers.iter().zip(numbers);
         let mut apart = pairs.filter_map(|(newest, number)| {
             Some(
                 number?
@@ -404,14 +460,15 @@ impl Framing {
         is_near && self.is_header(&bhs, known)
     }
 
-    /// The other direction's PDUs are requests, or are not: these are the others.
-    pub(super) fn other_carries(&mut self, requests: bool) {
+    /// The other direction's PDUs are requests, or are not: these are the others, and count alike.
+    pub(super) fn learn_from(&mut self, other: &Framing) {
+        let Some(requests) = other.requests else {
+            return;
+        };
         self.requests.get_or_insert(!requests);
-    }
-
-    /// Whether it carries requests, as far as is known.
-    pub(super) fn requests(&self) -> Option<bool> {
-        self.requests
+        for (own, others) in self.numbers.iter_mut().zip(other.numbers) {
+            *own = own.or(others);
+        }
     }
 }
 
@@ -475,4 +532,117 @@ fn pdu_bytes(bhs: &Bhs, digests: Digests) -> u64 {
         0
     };
     BHS_BYTES as u64 + ahs + header_digest + data.next_multiple_of(4) + data_digest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMAND: u8 = 0x01;
+    const DATA_IN: u8 = 0x25;
+    const DATA: usize = 4096;
+    /// What a segment carries.
+    const SEGMENT: usize = 1448;
+
+    /// A PDU with its words at bytes 24 and 28, and data of zeros.
+    fn pdu(opcode: u8, words: [u32; 2], data: usize) -> Vec<u8> {
+        let mut pdu = vec![0; BHS_BYTES + data];
+        pdu[0] = opcode;
+        pdu[1] = 0x81;
+        pdu[5..8].copy_from_slice(&(data as u32).to_be_bytes()[1..]);
+        pdu[24..28].copy_from_slice(&words[0].to_be_bytes());
+        pdu[28..32].copy_from_slice(&words[1].to_be_bytes());
+        pdu
+    }
+
+    /// Feeds the parts of a stream that begin at these places.
+    fn feed(framing: &mut Framing, stream: &[u8], parts: &[(usize, usize)]) -> Vec<Found> {
+        let (mut login, mut found) = (Login::default(), Vec::new());
+        for &(from, to) in parts {
+            let (seen, length) = (&stream[from..to], (to - from) as u64);
+            framing.feed(&mut login, from as u64, seen, length, &mut found);
+        }
+        framing.finish(&mut login, &mut found);
+        found
+    }
+
+    fn offsets(found: &[Found]) -> Vec<u64> {
+        found.iter().map(|found| found.offset).collect()
+    }
+
+    #[test]
+    fn a_pdu_whose_data_is_missing_says_where_the_next_one_begins() {
+        let one = pdu(DATA_IN, [7, 9], DATA);
+        let stream = [&one[..], &one, &one].concat();
+        let ends = [one.len(), 2 * one.len()];
+        let mut framing = Framing::new(true);
+        let parts = [
+            (0, SEGMENT),
+            (ends[0], ends[0] + SEGMENT),
+            // The end of the second stands before the third.
+            (ends[1] - 300, ends[1] + SEGMENT),
+        ];
+        let found = feed(&mut framing, &stream, &parts);
+        assert_eq!(offsets(&found), [0, ends[0] as u64, ends[1] as u64]);
+        assert_eq!(framing.hidden(), 0);
+        assert_eq!((framing.whole_to(), framing.whole_from()), (u64::MAX, 0));
+    }
+
+    #[test]
+    fn a_stream_without_its_beginning_goes_on_with_the_other_s_numbers() {
+        let mut requests = Framing::new(false);
+        let command = pdu(COMMAND, [9, 7], 0);
+        let commands = [&command[..], &command, &command].concat();
+        let found = feed(&mut requests, &commands, &[(0, commands.len())]);
+        assert_eq!(offsets(&found), [0, 48, 96]);
+
+        let one = pdu(DATA_IN, [7, 9], DATA);
+        let stream = [&one[..], &one, &one].concat();
+        let second = one.len();
+        // Behind the rest of one, a header; no three in a row.
+        let parts = [(second - 300, second + 500), (2 * second, 2 * second + 100)];
+        let mut answers = Framing::new(false);
+        assert!(feed(&mut answers, &stream, &parts).is_empty());
+        let mut answers = Framing::new(false);
+        answers.learn_from(&requests);
+        let found = feed(&mut answers, &stream, &parts);
+        assert_eq!(offsets(&found), [second as u64, 2 * second as u64]);
+        assert_eq!(answers.whole_from(), second as u64);
+    }
+
+    #[test]
+    fn data_that_looks_like_a_header_is_none() {
+        const DATA_OUT: u8 = 0x05;
+        let mut requests = Framing::new(false);
+        requests.learn_from(&{
+            let mut answers = Framing::new(false);
+            let one = pdu(DATA_IN, [7, 9], 0);
+            feed(&mut answers, &[&one[..], &one, &one].concat(), &[(0, 144)]);
+            answers
+        });
+        let mut write = pdu(COMMAND, [9, 7], 4096);
+        write[1000] = DATA_OUT;
+        let next = write.len();
+        let stream = [write, pdu(COMMAND, [10, 7], 4096)].concat();
+        let found = feed(
+            &mut requests,
+            &stream,
+            &[(900, 2000), (next - 300, next + 500)],
+        );
+        assert_eq!(offsets(&found), [next as u64]);
+    }
+
+    #[test]
+    fn half_a_header_hides_its_pdu_alone() {
+        let one = pdu(DATA_IN, [7, 9], DATA);
+        let stream = [&one[..], &one, &one].concat();
+        let (second, third) = (one.len(), 2 * one.len());
+        let mut framing = Framing::new(true);
+        let parts = [(0, second + 12), (third, third + SEGMENT)];
+        let found = feed(&mut framing, &stream, &parts);
+        assert_eq!(offsets(&found), [0, third as u64]);
+        assert_eq!(framing.hidden(), 1);
+        let whole = (framing.whole_to(), framing.whole_from());
+        assert_eq!(whole, (second as u64, third as u64));
+    }
 }

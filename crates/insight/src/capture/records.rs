@@ -7,13 +7,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use serde::Serialize;
 use wansan_iscsi::record::pdu_record;
 use wansan_trace::event::{Crossing, Packet, Pdu, PduDirection, Verdict};
 use wansan_trace::file::{Row, Table};
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
 use crate::cell::Cell;
-use crate::join::join;
+use crate::join::{Task, join};
 use crate::opcode::{
     self, DATA_IN, DATA_OUT, FINAL_BIT, R2T, SCSI_COMMAND, SCSI_RESPONSE, STATUS_BIT,
 };
@@ -21,7 +22,7 @@ use crate::stall::Times;
 use crate::wire::{Begin, Carrier};
 
 use super::connection::Connection;
-use super::ends::{Journey, Passed, passed};
+use super::ends::{Came, Journey, Passed, passed};
 
 /// The hosts of the records.
 const INITIATOR: NameId = NameId(0);
@@ -45,7 +46,7 @@ struct Carried {
     left_ns: u64,
     /// When its first byte passed the point, and its last.
     seen_ns: [u64; 2],
-    came_ns: Option<u64>,
+    came: Option<Came>,
 }
 
 /// Records of several connections.
@@ -57,10 +58,55 @@ struct Records {
     carriers: Vec<Carrier>,
     /// CmdSN of the commands of each session with where and when they came.
     commands: BTreeMap<SessionId, Vec<(Pdu, u64)>>,
+    /// Of which commands and answers each connection shows no other.
+    whole: HashMap<(SessionId, ConnectionId), Whole>,
+    missing_ends: MissingEnds,
 }
 
-/// The cell of captured connections, and the frame of each of its packets.
-pub(super) fn cell(sessions: &[Session<'_>]) -> (Cell, Vec<u64>) {
+/// Between which times a connection's PDUs are all known.
+#[derive(Debug, Clone, Copy)]
+struct Whole {
+    /// Commands, if they left before.
+    commands_to_ns: u64,
+    /// Answers, if they left later.
+    answers_from_ns: u64,
+}
+
+impl Whole {
+    /// Whether the other half of an I/O is not there because the capture has missed it: an answer to a
+    /// command, or the command that was answered.
+    fn has_missed(&self, task: &Task) -> bool {
+        let (enter_ns, leave_ns) = (task.enter_ns(Layer::Window), task.leave_ns(Layer::Window));
+        match (enter_ns, leave_ns) {
+            (Some(enter_ns), None) => enter_ns < self.answers_from_ns,
+            (None, Some(leave_ns)) => leave_ns > self.commands_to_ns,
+            (None, None) => true,
+            (Some(_), Some(_)) => false,
+        }
+    }
+}
+
+/// I/Os whose last bytes the capture has missed: they count as done when those before them had come.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct MissingEnds {
+    /// How many there are.
+    pub ios: u64,
+    /// How much later they may have been done, as a mean over them.
+    pub later_ns: f64,
+}
+
+/// What captured connections tell.
+pub(super) struct Recorded {
+    pub(super) cell: Cell,
+    /// The frame of each of the cell's packets.
+    pub(super) frame_of: Vec<u64>,
+    /// I/Os that are excluded: the capture has missed their command or their status.
+    pub(super) unpaired: u64,
+    pub(super) missing_ends: MissingEnds,
+}
+
+/// The records of captured connections.
+pub(super) fn recorded(sessions: &[Session<'_>]) -> Recorded {
     let mut records = Records::default();
     for session in sessions {
         records.add(session);
@@ -71,15 +117,26 @@ pub(super) fn cell(sessions: &[Session<'_>]) -> (Cell, Vec<u64>) {
         mut pdus,
         mut crossings,
         carriers,
+        whole,
+        mut missing_ends,
         ..
     } = records;
+    missing_ends.later_ns /= missing_ends.ios.max(1) as f64;
     packets.sort_by_key(|(row, _)| row.record.time);
     // At one moment, what came is the reason of what is sent: a Data-Out of its R2T.
     pdus.sort_by_key(|row| (row.record.time, row.record.direction == PduDirection::Sent));
     crossings.sort_by_key(|row| row.record.time);
-    let (packets, frames) = packets.into_iter().unzip();
+    let (packets, frame_of) = packets.into_iter().unzip();
+    let mut joined = join(&crossings);
+    let all = joined.tasks.len();
+    joined.tasks.retain(|task| {
+        let of = whole.get(&(task.session, task.connection));
+        !of.is_some_and(|of| of.has_missed(task))
+    });
+    let unpaired = (all - joined.tasks.len()) as u64;
+    joined.take_stock();
     let cell = Cell {
-        joined: join(&crossings),
+        joined,
         io_dropped: BTreeMap::new(),
         pdu: Some(table(pdus)),
         connection: None,
@@ -90,7 +147,12 @@ pub(super) fn cell(sessions: &[Session<'_>]) -> (Cell, Vec<u64>) {
         path: None,
         thread: None,
     };
-    (cell, frames)
+    Recorded {
+        cell,
+        frame_of,
+        unpaired,
+        missing_ends,
+    }
 }
 
 fn table<T>(rows: Vec<Row<T>>) -> Table<T> {
@@ -114,7 +176,7 @@ impl Records {
             let told = options[peer].payload_bytes(&options[own]);
             told.unwrap_or_else(|| longest_payload(&passed, [initiator, target][own]))
         });
-        self.carriers.push(Carrier {
+        let carrier = Carrier {
             session: session.id,
             connection: session.cid,
             initiator: connection.ends[initiator],
@@ -128,12 +190,27 @@ impl Records {
                     false => Times::ByAcknowledgements,
                 },
             }),
-        });
-        let answers = carried(session, &Journey::of(&passed, target), target);
-        let requests = carried(session, &Journey::of(&passed, initiator), initiator);
+        };
+        // Without acknowledgements nobody can tell what a sender waited for.
+        let is_told = !connection.is_filtered();
+        self.carriers.extend(is_told.then_some(carrier));
+        let of_target = Journey::of(&passed, target);
+        let of_initiator = Journey::of(&passed, initiator);
+        let answers = carried(session, &of_target, target);
+        let requests = carried(session, &of_initiator, initiator);
+        let left_ns = |journey: &Journey, place| journey.left_ns(place).map(|(left_ns, _)| left_ns);
+        let [commands_to, answers_from] = [
+            connection.streams[initiator].framing.whole_to(),
+            connection.streams[target].framing.whole_from(),
+        ];
+        let whole = Whole {
+            commands_to_ns: left_ns(&of_initiator, commands_to).unwrap_or(u64::MAX),
+            answers_from_ns: left_ns(&of_target, answers_from).unwrap_or(u64::MAX),
+        };
+        self.whole.insert((session.id, session.cid), whole);
         let asked = answers.iter().filter(|pdu| pdu.record.opcode == R2T);
         let asked: HashMap<(TaskTag, u32), u64> = asked
-            .filter_map(|pdu| Some(((pdu.record.task, pdu.record.transfer_tag), pdu.came_ns?)))
+            .filter_map(|pdu| Some(((pdu.record.task, pdu.record.transfer_tag), pdu.came?.at_ns)))
             .collect();
         self.sent(&requests, INITIATOR, &asked);
         self.sent(&answers, TARGET, &asked);
@@ -164,8 +241,8 @@ impl Records {
             };
             self.pdus.push(at(ready_ns, PduDirection::Sent, by));
             let came = pdu
-                .came_ns
-                .map(|came_ns| at(came_ns, PduDirection::Received, to));
+                .came
+                .map(|came| at(came.at_ns, PduDirection::Received, to));
             self.pdus.extend(came);
         }
     }
@@ -229,14 +306,18 @@ impl Records {
             if has_status {
                 begun.remove(&answer.record.task);
             }
-            if let Some(came_ns) = answer.came_ns.filter(|_| has_status) {
-                cross(Layer::Window, Direction::Leave, &answer.record, came_ns);
+            if let Some(came) = answer.came.filter(|_| has_status) {
+                cross(Layer::Window, Direction::Leave, &answer.record, came.at_ns);
+                if came.latest_ns > came.at_ns {
+                    self.missing_ends.ios += 1;
+                    self.missing_ends.later_ns += (came.latest_ns - came.at_ns) as f64;
+                }
             }
         }
         let commands = requests
             .iter()
             .filter(|pdu| pdu.record.opcode == SCSI_COMMAND);
-        let came = commands.filter_map(|pdu| Some((pdu.record, pdu.came_ns?)));
+        let came = commands.filter_map(|pdu| Some((pdu.record, pdu.came?.at_ns)));
         self.commands.entry(session.id).or_default().extend(came);
     }
 
@@ -309,7 +390,7 @@ fn carried(session: &Session<'_>, journey: &Journey, from: usize) -> Vec<Carried
             record,
             left_ns,
             seen_ns: [first_ns, last_ns],
-            came_ns: journey.came_ns(found.offset + found.length - 1),
+            came: journey.came(found.offset + found.length - 1),
         })
     });
     carried.collect()

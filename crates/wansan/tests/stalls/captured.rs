@@ -6,11 +6,12 @@ use std::path::Path;
 use libtest_mimic::Failed;
 use serde_json::Value;
 
+use crate::filtered::say_what_they_cannot_know;
 use crate::{BLANK, Case, Lab, TRIES, check, good};
 
 type Test = fn(&Lab) -> Result<(), Failed>;
 
-pub(crate) const TESTS: [(&str, Test); 4] = [
+pub(crate) const TESTS: [(&str, Test); 5] = [
     (
         "the lab's captures show the stalls of its records",
         as_recorded,
@@ -22,6 +23,10 @@ pub(crate) const TESTS: [(&str, Test); 4] = [
     (
         "the direction that a capture has not is named",
         one_direction,
+    ),
+    (
+        "captures that were filtered say what they cannot know",
+        say_what_they_cannot_know,
     ),
     ("what is no capture is refused in a line", refused),
 ];
@@ -47,7 +52,7 @@ const ASKED_FOR: Case = Case {
     ..BLANK
 };
 
-fn explained(lab: &Lab, file: &Path) -> Result<Value, Failed> {
+pub(crate) fn explained(lab: &Lab, file: &Path) -> Result<Value, Failed> {
     let file = file.to_str().ok_or("a strange path")?;
     let output = lab.wansan(&["explain", file, "--json"]).output()?;
     good(&output)?;
@@ -55,7 +60,7 @@ fn explained(lab: &Lab, file: &Path) -> Result<Value, Failed> {
 }
 
 /// A number of the stalls of that cause.
-fn of_cause(stalls: &Value, cause: &str, number: &str) -> f64 {
+pub(crate) fn of_cause(stalls: &Value, cause: &str, number: &str) -> f64 {
     let causes = stalls["causes"].as_array().into_iter().flatten();
     let of_it = causes.filter(|of| of["cause"] == cause);
     of_it.map(|of| of[number].as_f64().unwrap_or(0.0)).sum()
@@ -168,7 +173,10 @@ fn goes_as_far(lab: &Lab) -> Result<(), Failed> {
 }
 
 /// The packets of a pcapng file that are to be kept, by their numbers from 1 and their frames.
-fn packets(file: &[u8], keep: impl Fn(usize, &[u8]) -> bool) -> Result<Vec<u8>, Failed> {
+pub(crate) fn packets(
+    file: &[u8],
+    mut keep: impl FnMut(usize, &[u8]) -> bool,
+) -> Result<Vec<u8>, Failed> {
     const ENHANCED_PACKET: u32 = 6;
     /// Before the frame.
     const HEADER_BYTES: usize = 28;

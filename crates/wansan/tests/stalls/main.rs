@@ -2,6 +2,7 @@
 //! paths. Each case must show its cause, and none that nothing in it brings about.
 
 mod captured;
+mod filtered;
 
 use std::fs;
 use std::path::PathBuf;

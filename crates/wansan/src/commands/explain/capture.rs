@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::Serialize;
 use wansan_insight::CellSummary;
 use wansan_insight::capture::{
-    Capture, CaptureEnd, CapturedConnection, End, MOST_SEGMENTS, UnreadLink, finding,
+    Capture, CaptureEnd, CapturedConnection, End, MOST_SEGMENTS, MissingEnds, UnreadLink, finding,
     unread_in_words,
 };
 
@@ -24,6 +24,8 @@ struct Explanation<'a> {
     end: &'a CaptureEnd,
     connections: &'a [CapturedConnection],
     other_connections: usize,
+    unpaired: u64,
+    missing_ends: MissingEnds,
     finding: String,
     summary: CellSummary,
 }
@@ -42,6 +44,8 @@ pub(super) fn explain(file: &Path, json: bool) -> Result<ExitCode> {
         end: &capture.end,
         connections: &capture.connections,
         other_connections: capture.others,
+        unpaired: capture.unpaired,
+        missing_ends: capture.missing_ends,
         finding: finding(&summary),
         summary,
     };
@@ -90,7 +94,14 @@ fn print(out: &mut dyn Write, file: &Path, explanation: &Explanation<'_>) -> io:
         print_connection(out, connection)?;
     }
     if explanation.summary.total.ios > 0 {
-        print_ios(out, &explanation.summary)?;
+        print_ios(out, explanation)?;
+    }
+    if explanation.unpaired > 0 {
+        writeln!(
+            out,
+            "I/Os excluded, as their command or status is not in the capture: {}.",
+            explanation.unpaired,
+        )?;
     }
     for session in &explanation.summary.sessions {
         if let Some(window) = session.command_window {
@@ -108,7 +119,8 @@ fn print(out: &mut dyn Write, file: &Path, explanation: &Explanation<'_>) -> io:
     writeln!(out, "{}", explanation.finding)
 }
 
-fn print_ios(out: &mut dyn Write, summary: &CellSummary) -> io::Result<()> {
+fn print_ios(out: &mut dyn Write, explanation: &Explanation<'_>) -> io::Result<()> {
+    let summary = &explanation.summary;
     let total = &summary.total;
     let in_flight = total.layers.first().map_or(0.0, |held| held.in_flight_mean);
     writeln!(
@@ -121,8 +133,23 @@ fn print_ios(out: &mut dyn Write, summary: &CellSummary) -> io::Result<()> {
         total.latency.p50_ns as f64 / 1e6,
         total.latency.p99_ns as f64 / 1e6,
     )?;
+    let open = explanation.missing_ends;
+    if open.ios > 0 {
+        writeln!(
+            out,
+            "The last bytes of {} I/Os are not in the capture: they took up to {:.2} ms longer on average.",
+            open.ios,
+            open.later_ns / 1e6,
+        )?;
+    }
     if let Some(stalls) = &summary.stalls {
-        writeln!(out, "Round trips per I/O: {:.2}.", stalls.round_trips)?;
+        let is_filtered = explanation.connections.iter().any(|of| of.filtered);
+        let least = if is_filtered { "at least " } else { "" };
+        writeln!(
+            out,
+            "Round trips per I/O: {least}{:.2}.",
+            stalls.round_trips
+        )?;
     }
     Ok(())
 }
@@ -144,7 +171,12 @@ fn print_connection(out: &mut dyn Write, connection: &CapturedConnection) -> io:
     };
     writeln!(
         out,
-        "  minimum RTT from the capture point: to the initiator {}, to the target {}",
+        "  minimum RTT from the capture point{}: to the initiator {}, to the target {}",
+        if connection.filtered {
+            " (upper bounds)"
+        } else {
+            ""
+        },
         round_trip(connection.initiator_round_trip_ns),
         round_trip(connection.target_round_trip_ns),
     )?;
@@ -172,9 +204,18 @@ fn print_connection(out: &mut dyn Write, connection: &CapturedConnection) -> io:
     if connection.hidden > 0 {
         writeln!(
             out,
-            "  PDUs that start in the truncated part of a frame, and are unknown: {}; capture \
-             whole frames",
+            "  PDUs that start in bytes missing from the capture, and are unknown: {}; capture whole \
+             frames, all of them",
             connection.hidden,
+        )?;
+    }
+    if connection.filtered {
+        writeln!(
+            out,
+            "  the capture seems filtered: it has gaps and no pure ACKs, so windows, losses, exact RTTs \
+             and stalls in TCP are unknown; capture all frames (`tcpdump -w FILE port {}`), without a \
+             display filter",
+            connection.target.port(),
         )?;
     }
     let pdus = connection
