@@ -56,6 +56,15 @@ impl OneEnd<'_> {
         Ok(cut.told)
     }
 
+    /// When the last byte of a message left, which it had at `latest_ns`, and a round trip before it was
+    /// acknowledged: the stamp of one that was sent again although it had come may be of the second time.
+    fn left(&self, message: &Message, latest_ns: u64) -> Option<Left> {
+        let acknowledged_ns = self.streams.acknowledged_ns(message).unwrap_or(u64::MAX);
+        let round_trip_ns = self.senders.round_trip_ns(message, message.way);
+        let latest_ns = latest_ns.min(acknowledged_ns.saturating_sub(round_trip_ns));
+        self.streams.left(message, latest_ns)
+    }
+
     /// What an I/O waited for, told from back to front: an answer for the newest request that can have
     /// brought it about, as that had left at least a round trip before; that, if it is data that an R2T
     /// asked for, for the R2T.
@@ -85,7 +94,7 @@ impl OneEnd<'_> {
                 }
             }
             let request = found.ok_or(Untold::NoPdu)?;
-            let left = self.streams.left(request, latest_ns);
+            let left = self.left(request, latest_ns);
             let left = left.ok_or(Untold::NoStamp)?;
             // It came no sooner than a round trip after that.
             let soonest = Soonest::of(left.departed_ns + round_trip_ns, round_trip_ns);
@@ -154,7 +163,7 @@ impl OneEnd<'_> {
                         }
                         None => u64::MAX,
                     };
-                    let left = self.streams.left(message, latest_ns);
+                    let left = self.left(message, latest_ns);
                     let left = left.ok_or(Untold::NoStamp)?;
                     depart(&mut cut, message, &left, self.senders)?;
                     cut.is_uncertain_by(left.uncertain_ns);
@@ -324,6 +333,31 @@ mod tests {
         assert_eq!(split.to_target.receive_buffer_ns, MS);
         assert_eq!(split.beyond_ns, 10 * MS);
         assert_eq!(split.to_initiator.other_ns, MS);
+    }
+
+    #[test]
+    fn an_answer_that_was_sent_again_left_a_round_trip_before_it_was_acknowledged() {
+        use PduDirection::{Received, Sent};
+        let pdus = vec![
+            pdu(8, Received, SCSI_COMMAND, 0, 0),
+            pdu(9, Sent, SCSI_RESPONSE, 0, 0),
+        ];
+        let acknowledged = |at_ms, stamp| Stamp {
+            acknowledged: at(at_ms),
+            ..stamp
+        };
+        // The round trip is 10 ms: what was acknowledged at 22 had left at 12, and its stamp is of later.
+        let stamps = vec![took(8, 48, 8), acknowledged(22, gave(9, 48, 48, 20))];
+        let late = told(Layer::Target, [8, 9], pdus.clone(), stamps);
+        let [split] = late.told[..] else {
+            panic!("{late:?}");
+        };
+        assert_eq!(split.to_initiator.total_ns() + split.target_ns, 4 * MS);
+        assert_eq!(split.uncertain_ns, 3 * MS);
+        let stamps = vec![took(8, 48, 8), acknowledged(30, gave(9, 48, 48, 20))];
+        let known = told(Layer::Target, [8, 9], pdus, stamps);
+        assert_eq!(known.told[0].latency_ns, 12 * MS);
+        assert_eq!(known.told[0].uncertain_ns, 0);
     }
 
     #[test]

@@ -221,6 +221,13 @@ impl Streams {
         stream.left(message.queued_ns, stream.end_of(message), latest_ns)
     }
 
+    /// When the sender knew that the last byte of a message had come, if it was told.
+    pub(super) fn acknowledged_ns(&self, message: &Message) -> Option<u64> {
+        let stream = self.stream(message)?;
+        let (_, call) = stream.call_of(message.queued_ns, stream.end_of(message))?;
+        Some(call.acknowledged.ns()).filter(|ns| *ns > 0)
+    }
+
     /// When the last byte of a message came, told by its receiver alone; `None` when a stamp is missing. It
     /// had come no sooner than that.
     pub(super) fn came(&self, message: &Message, soonest: Soonest) -> Option<Came> {
@@ -369,14 +376,20 @@ impl Stream {
         })
     }
 
+    /// The call that gave the byte before `end`, which was queued at `queued_ns`, and the place of its stream.
+    fn call_of(&self, queued_ns: u64, end: u64) -> Option<(usize, &Stamp)> {
+        let stream = at(&self.calls, queued_ns, |call| call.time.ns())?;
+        let calls = &self.calls[stream];
+        let call = calls.get(calls.partition_point(|call| call.stream_end < end))?;
+        Some((stream, call))
+    }
+
     /// When the byte before `end` left, which was queued at `queued_ns` and had left at `latest_ns`.
     ///
     /// No stamp is early, but some are late: of a byte that stands in front of its buffer Linux (6.10
     /// and later) may send with the buffer before it, and stamps it with its own.
     fn left(&self, queued_ns: u64, end: u64, latest_ns: u64) -> Option<Left> {
-        let stream = at(&self.calls, queued_ns, |call| call.time.ns())?;
-        let calls = &self.calls[stream];
-        let call = calls.get(calls.partition_point(|call| call.stream_end < end))?;
+        let (stream, call) = self.call_of(queued_ns, end)?;
         let departures = &self.departures[stream];
         let next = departures.partition_point(|known| known.stream_end < end);
         let after = departures.get(next)?;
