@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use wansan_insight::backlog::{backlog_use, ece_signals};
-use wansan_insight::{Cell as Records, ReadError};
 use wansan_insight::cwnd::cwnd_use;
 use wansan_insight::finding::{Finding, Limit, Observed};
 use wansan_insight::gain;
 use wansan_insight::report::{CellCharts, Detail};
 use wansan_insight::summary::summarise;
 use wansan_insight::window::Window;
+use wansan_insight::{Cell as Records, ReadError};
 use wansan_trace::event::Tcp;
 use wansan_trace::file;
 
