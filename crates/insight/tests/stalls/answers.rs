@@ -7,11 +7,11 @@ use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use wansan_insight::stall::{CAUSES, Cause, Segment, sender};
 
-use crate::captured::{self, Point};
-use crate::cell::{Dice, script};
-use crate::sessions;
-use crate::truth::{Score, Wait};
-use crate::world;
+use super::captured::{self, Point};
+use super::cell::{Dice, script};
+use super::sessions;
+use super::truth::{Score, Wait};
+use super::world;
 
 /// Cells of one test.
 const CELLS: u64 = 500;

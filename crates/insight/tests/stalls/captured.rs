@@ -8,8 +8,8 @@ use wansan_insight::stall::{Announced, Conversation, Queued, Segment, Stall, sta
 use wansan_insight::traffic::Way;
 use wansan_insight::window::Window;
 
-use crate::cell::Dice;
-use crate::world::Script;
+use super::cell::Dice;
+use super::world::Script;
 
 const SCSI_COMMAND: u8 = 0x01;
 const SCSI_RESPONSE: u8 = 0x21;

@@ -4,8 +4,8 @@ use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use wansan_insight::traffic::Way;
 
-use crate::end::{Manner, Nagle};
-use crate::world::Script;
+use super::end::{Manner, Nagle};
+use super::world::Script;
 
 /// Random choices.
 pub(crate) struct Dice(pub(crate) Pcg64Mcg);

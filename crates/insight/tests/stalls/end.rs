@@ -6,8 +6,8 @@ use wansan_insight::stall::Cause;
 use wansan_insight::traffic::Way;
 use wansan_trace::TaskTag;
 
-use crate::path::Outgoing;
-use crate::truth::Wait;
+use super::path::Outgoing;
+use super::truth::Wait;
 
 /// Which short segments Nagle's algorithm holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

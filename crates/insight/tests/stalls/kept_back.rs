@@ -6,7 +6,7 @@ use wansan_insight::stall::{Cause, Conversation, Segment, Times};
 use wansan_insight::traffic::Way;
 use wansan_trace::{ConnectionId, SessionId};
 
-use crate::by_hand::{data_in, segment};
+use super::by_hand::{data_in, segment};
 
 const MS: u64 = 1_000_000;
 /// What a way is taken for.

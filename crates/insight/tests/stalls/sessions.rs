@@ -8,8 +8,8 @@ use wansan_trace::event::{Crossing, Pdu, PduDirection};
 use wansan_trace::file::Row;
 use wansan_trace::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
-use crate::cell::Dice;
-use crate::truth::{Score, Wait};
+use super::cell::Dice;
+use super::truth::{Score, Wait};
 
 const SCSI_COMMAND: u8 = 0x01;
 const DATA_OUT: u8 = 0x05;

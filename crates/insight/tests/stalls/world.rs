@@ -7,9 +7,9 @@ use wansan_insight::stall::{Conversation, Queued, Sampled, Segment, Times};
 use wansan_insight::traffic::Way;
 use wansan_trace::{ConnectionId, SessionId, TaskTag};
 
-use crate::end::{End, Manner};
-use crate::path::{Lane, Outgoing};
-use crate::truth::Wait;
+use super::end::{End, Manner};
+use super::path::{Lane, Outgoing};
+use super::truth::Wait;
 
 /// How often TCP is asked for its windows.
 const SAMPLE_NS: u64 = 10_000_000;

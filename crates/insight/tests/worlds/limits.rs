@@ -1,6 +1,6 @@
 //! The finder on worlds where the answer is known.
 
-use crate::simulation::{MS, Stop, US, World, Writes, observe};
+use super::simulation::{MS, Stop, US, World, Writes, observe};
 use wansan_insight::finding::{Finding, Limit};
 use wansan_insight::{Observed, explain, gain};
 use wansan_trace::Layer;

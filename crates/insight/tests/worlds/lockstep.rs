@@ -1,6 +1,6 @@
 //! Sessions of several connections over unequal routes.
 
-use crate::simulation::{MS, US, World, observe};
+use super::simulation::{MS, US, World, observe};
 use wansan_insight::finding::{Finding, Limit};
 use wansan_insight::{Observed, explain, gain};
 

@@ -1,7 +1,7 @@
 //! Populations, waiting and Little's law on simulated worlds, and what is said of records that are
 //! damaged or incomplete.
 
-use crate::simulation::{MS, US, World, observe, play};
+use super::simulation::{MS, US, World, observe, play};
 use proptest::prelude::*;
 use wansan_insight::join::join;
 use wansan_insight::{Cell, CellSummary, ReadError, Window, explain, summarise};

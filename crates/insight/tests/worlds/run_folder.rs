@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::simulation::{World, play};
+use super::simulation::{World, play};
 use wansan_insight::Run;
 use wansan_insight::backlog::{backlog_use, relays};
 use wansan_insight::watched::watched;

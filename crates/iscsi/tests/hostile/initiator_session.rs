@@ -6,9 +6,9 @@ use wansan_iscsi::scsi::cdb;
 use wansan_iscsi::wire::{Bhs, Header, Lun, Receiver, TaskManagementFunction, Transmitter};
 use wansan_trace::TaskTag;
 
-use crate::pair::{BLOCK_BYTES, Pair, copy};
-use crate::pdus::{Context, plausible, word};
-use crate::source::Source;
+use super::pair::{BLOCK_BYTES, Pair, copy};
+use super::pdus::{Context, plausible, word};
+use super::source::Source;
 
 /// What targets send, most likely first.
 const OPCODES: [u8; 12] = [

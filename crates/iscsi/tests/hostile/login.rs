@@ -13,9 +13,9 @@ use wansan_iscsi::login::{Admitted, Candidate, Found, Refusal, Sessions};
 use wansan_iscsi::target;
 use wansan_iscsi::wire::{BHS_BYTES, Bhs, Transmitter};
 
-use crate::pair::{TARGET, copy};
-use crate::source::Source;
-use crate::text::plausible;
+use super::pair::{TARGET, copy};
+use super::source::Source;
+use super::text::plausible;
 
 /// Panics when either end does, or when it lets somebody in without the proof that it asks for.
 pub(crate) fn check(input: &[u8]) {

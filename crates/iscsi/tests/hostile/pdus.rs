@@ -2,7 +2,7 @@
 
 use wansan_iscsi::wire::{BHS_BYTES, Bhs};
 
-use crate::source::Source;
+use super::source::Source;
 
 /// What the other end would take for right at the moment.
 #[derive(Debug, Default)]

@@ -7,9 +7,9 @@ use wansan_iscsi::login::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, 
 use wansan_iscsi::target::{Connection, Handshake, Memory};
 use wansan_iscsi::wire::{Header, Receiver, Transmitter};
 
-use crate::pair::{Pair, TARGET, copy};
-use crate::pdus::{Context, plausible, word};
-use crate::source::Source;
+use super::pair::{Pair, TARGET, copy};
+use super::pdus::{Context, plausible, word};
+use super::source::Source;
 
 /// What initiators send, most likely first.
 const OPCODES: [u8; 12] = [

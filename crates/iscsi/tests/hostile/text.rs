@@ -4,7 +4,7 @@ use wansan_iscsi::keys::{KeyName, Negotiation, Role, SessionType, TABLE, Wanted,
 use wansan_iscsi::text::{pairs, send_targets};
 use wansan_iscsi::wire::Stage;
 
-use crate::source::Source;
+use super::source::Source;
 
 /// Values that some key takes, and some that none does.
 const VALUES: [&str; 24] = [

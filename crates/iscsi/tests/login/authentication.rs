@@ -17,8 +17,8 @@ use wansan_iscsi::wire::Stage::{
     SecurityNegotiation as Security,
 };
 
-use crate::ends::{Registry, names, request, response, settings, text_of};
-use crate::own_ends::{established, log_in};
+use super::ends::{Registry, names, request, response, settings, text_of};
+use super::own_ends::{established, log_in};
 
 const OURS: &str = "the initiator's";
 const THEIRS: &str = "the target's own";

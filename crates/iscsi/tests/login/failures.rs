@@ -15,7 +15,7 @@ use wansan_iscsi::wire::Stage::{
 use wansan_iscsi::wire::{LoginRequest, LoginResponse, LoginStatus};
 use wansan_trace::TaskTag;
 
-use crate::ends::{
+use super::ends::{
     INITIATOR, Registry, TARGET, drive, first_answer, names, request, response, settings,
 };
 

@@ -12,8 +12,8 @@ use wansan_iscsi::wire::Stage::{
 };
 use wansan_iscsi::wire::{LoginRequest, LoginResponse, Stage};
 
-use crate::authentication;
-use crate::ends::{Registry, names, request, response, settings};
+use super::authentication;
+use super::ends::{Registry, names, request, response, settings};
 
 fn stage() -> impl Strategy<Value = Stage> {
     prop_oneof![Just(Security), Just(Operational), Just(Full)]

@@ -13,7 +13,7 @@ use wansan_iscsi::wire::LoginStatus;
 use wansan_iscsi::wire::Stage::SecurityNegotiation as Security;
 use wansan_trace::TaskTag;
 
-use crate::ends::{INITIATOR, ISID, MOVED, Registry, TARGET, settings, window};
+use super::ends::{INITIATOR, ISID, MOVED, Registry, TARGET, settings, window};
 
 /// Leads a login to its end; returns both ends' results and the round trips it took.
 pub(crate) fn log_in(

@@ -1,7 +1,7 @@
 //! The fuzz target's body with bytes made up by proptest.
 
-use crate::round_trip::header_bytes;
-use crate::stream_invariants::{Settings, check};
+use super::round_trip::header_bytes;
+use super::stream_invariants::{Settings, check};
 use proptest::{collection::vec, prelude::*};
 
 /// Bytes that look like PDUs often enough to get somewhere: headers with small lengths, and noise.

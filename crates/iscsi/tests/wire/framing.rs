@@ -1,7 +1,7 @@
 //! Receiver against Transmitter: what goes in comes out, however the stream is cut, and damage is
 //! found.
 
-use crate::round_trip::header_bytes;
+use super::round_trip::header_bytes;
 use proptest::{collection::vec, prelude::*};
 use wansan_iscsi::digest::DIGEST_BYTES;
 use wansan_iscsi::fault::Fault;

@@ -2,7 +2,7 @@
 
 use wansan_lab::plan::{Parameter, Phase};
 
-use crate::{GOOD, is_refused, parse};
+use super::{GOOD, is_refused, parse};
 
 const CASES: &str = r#"
 [[case]]

@@ -2,7 +2,7 @@
 
 use wansan_lab::plan::Phase;
 
-use crate::{GOOD, parse};
+use super::{GOOD, parse};
 
 #[test]
 fn cells_are_the_product_in_the_order_of_the_plan() {

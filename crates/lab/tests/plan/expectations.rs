@@ -2,7 +2,7 @@
 
 use wansan_lab::plan::{Parameter, Phase};
 
-use crate::{GOOD, parse};
+use super::{GOOD, parse};
 
 fn verdict(expectation: &str, results: &serde_json::Value) -> wansan_lab::plan::Verdict {
     let (kept, _) = GOOD.split_once("[[expect]]").unwrap();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use wansan_lab::plan::{Phase, Plan};
 
-use crate::{GOOD, is_refused, parse};
+use super::{GOOD, is_refused, parse};
 
 #[test]
 fn each_mistake_is_named_with_the_right_thing() {

@@ -2,7 +2,7 @@
 
 use wansan_lab::plan::{Phase, Plan, PlanError};
 
-use crate::{first_scenario, is_refused, parse};
+use super::{first_scenario, is_refused, parse};
 
 const GOOD: &str = r#"title = "Streams"
 [[host]]

@@ -3,7 +3,7 @@
 use wansan_lab::plan::Scenario;
 use wansan_lab::world::{Medium, Role, Topology};
 
-use crate::{first_scenario, is_refused, parse};
+use super::{first_scenario, is_refused, parse};
 
 /// Two routers on the initiator's side and one on the target's.
 const GOOD: &str = r#"

@@ -11,7 +11,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use wansan_relay::{BacklogSum, FlowSnapshot, Law, ListenerConfig, Relay, RelayError};
 use wansan_tcp::buffers::BufferError;
 
-use crate::peer::{config, receive, sees, send, world};
+use super::peer::{config, receive, sees, send, world};
 
 #[test]
 fn a_target_that_never_reads_holds_up_nobody_else() {

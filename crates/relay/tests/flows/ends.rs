@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use wansan_relay::{ListenerConfig, Relay};
 
-use crate::peer::{LONG, config, receive, reset, sees, send, world};
+use super::peer::{LONG, config, receive, reset, sees, send, world};
 
 const LENGTH: usize = 3 << 20;
 

@@ -10,7 +10,7 @@ use rustix::net::{SendFlags, send as send_flagged};
 use wansan_relay::{FlowSnapshot, Law, ListenerConfig};
 use wansan_tcp::queues::is_at_urgent_byte;
 
-use crate::peer::{receive, send, world};
+use super::peer::{receive, send, world};
 
 const LENGTH: usize = 24 << 20;
 

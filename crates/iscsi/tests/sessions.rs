@@ -5,6 +5,6 @@ mod fences;
 mod management;
 mod memory;
 mod misbehaviour;
-mod pair;
+pub(super) mod pair;
 mod replay;
 mod window;

@@ -3,14 +3,12 @@
 
 mod initiator_session;
 mod login;
-#[path = "../sessions/pair.rs"]
-#[allow(dead_code, reason = "the tests of sessions use all of it")]
-mod pair;
 mod pdus;
 mod source;
 mod target_session;
 mod text;
 
+use super::sessions::pair;
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -1,0 +1,8 @@
+//! The session machines in memory: their wire format, logins, sessions and connections, and hostile peers.
+
+mod connections;
+mod hostile;
+mod login;
+mod negotiation;
+mod sessions;
+mod wire;

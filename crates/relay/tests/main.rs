@@ -1,0 +1,3 @@
+//! The relay between real sockets of loopback.
+
+mod flows;
