@@ -30,12 +30,16 @@
     }
 }
 
+# A test that the machine disturbed (`machine` of crates/peers).
+/run again: / { again++ }
+
 # `test NAME ... FAILED`, and later what it printed, with the first line of the panic that ended it.
 /^test .* \.\.\. +FAILED/ {
     name = $0
     sub(/^test +/, "", name)
     sub(/ +\.\.\. +FAILED.*/, "", name)
-    broken[++broken_count] = name
+    if (!(name in named)) broken[++broken_count] = name
+    named[name]
 }
 /^---- .* ----$/ {
     of = $0
@@ -43,6 +47,9 @@
     # libtest-mimic gives what went wrong without more ado.
     panicked = !sub(/ stdout ----$/, "", of) && sub(/ ----$/, "", of)
     place = ""
+    # What a test prints may stand between its name and FAILED.
+    if (!(of in named)) broken[++broken_count] = of
+    named[of]
     next
 }
 /^(failures:|test result: )/ { of = "" }
@@ -84,6 +91,7 @@ END {
         name = broken[i]
         print "failed: " name (name in panics ? ": " panics[name] : "")
     }
+    if (again) printf "%d times a test was run again, as the machine disturbed it: see `run again:` above\n", again
     if (status && !failed) print "a runner ended before its tests did: see its error above"
     printf "wansan: %d passed, %d failed, %d skipped\n", passed, failed, skipped
 }

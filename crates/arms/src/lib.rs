@@ -20,6 +20,7 @@ use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Failed, Trial};
 use rustix::process::getuid;
+use wansan_peers::machine::unless_disturbed;
 
 /// The user that the suite drops to when root starts it.
 const NOBODY: u32 = 65_534;
@@ -40,31 +41,28 @@ pub struct Arm {
 /// Everybody who is to run each test: root, where root runs the suite, and an ordinary user. The
 /// trials of an arm whose `attempt` fails are ignored, and a line `not run as ARM: REASON` says why.
 pub fn arms(attempt: impl Fn(Arm) -> Result<(), Failed>) -> Vec<Arm> {
-    let user = Arm {
-        root: false,
-        able: true,
-    };
-    let mut arms = vec![user];
+    let mut arms = vec![Arm::ordinary()];
     if getuid().is_root() {
         arms.insert(0, Arm::of_suite());
     }
     for arm in &mut arms {
-        if let Err(reason) = attempt(*arm) {
-            let reason = reason.message().unwrap_or_default();
-            eprintln!("not run as {arm}: {}", reason.trim());
-            arm.able = false;
-        }
+        arm.able = arm.is_able(&attempt);
     }
     arms
 }
 
-/// The user who runs tests that are long, and no different for another: the ordinary user where the
-/// attempt of one succeeds, else whoever runs the suite. Which rights a world takes, the shorter suites
-/// show, with [`arms`].
+/// The user who runs tests that are no different for another: the ordinary user where the attempt of one
+/// succeeds, else whoever runs the suite. Which rights a world takes, other suites show, with [`arms`].
 pub fn one_arm(attempt: impl Fn(Arm) -> Result<(), Failed>) -> Arm {
-    let mut all = arms(attempt);
-    let able = all.iter().rposition(|arm| arm.able);
-    all.swap_remove(able.unwrap_or(all.len() - 1))
+    let user = Arm::ordinary();
+    if user.is_able(&attempt) {
+        return user;
+    }
+    let suite = Arm::of_suite();
+    Arm {
+        able: suite.root && suite.is_able(&attempt),
+        ..suite
+    }
 }
 
 impl Arm {
@@ -75,6 +73,22 @@ impl Arm {
             root: getuid().is_root(),
             able: true,
         }
+    }
+
+    fn ordinary() -> Arm {
+        Arm {
+            root: false,
+            able: true,
+        }
+    }
+
+    fn is_able(self, attempt: &impl Fn(Arm) -> Result<(), Failed>) -> bool {
+        let attempted = attempt(self);
+        if let Err(reason) = &attempted {
+            let reason = reason.message().unwrap_or_default();
+            eprintln!("not run as {self}: {}", reason.trim());
+        }
+        attempted.is_ok()
     }
 
     /// Whether it is root.
@@ -90,6 +104,17 @@ impl Arm {
         test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
     ) -> Trial {
         Trial::test(format!("{name}, as {self}"), test).with_ignored_flag(!self.able)
+    }
+
+    /// A test that measures, and that this arm runs: again while it fails on a disturbed machine
+    /// ([`unless_disturbed`]).
+    pub fn measuring(
+        self,
+        name: impl Display,
+        test: impl Fn() -> Result<(), Failed> + Send + 'static,
+    ) -> Trial {
+        let of_trial = name.to_string();
+        self.trial(name, move || unless_disturbed(&of_trial, &test))
     }
 
     /// A program that is to run as this user.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use libtest_mimic::Arguments;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
-use wansan_arms::{ROLE, arms, end};
+use wansan_arms::{Arm, ROLE, end, one_arm};
 use wansan_lab::plan::{Link, Phase, Plan, Scenario};
 use wansan_lab::record::{CellResult, Results};
 use wansan_lab::run::{Observer, Options, run};
@@ -153,16 +153,15 @@ fn main() -> ExitCode {
 
 fn test() -> ExitCode {
     let arguments = Arguments::from_args();
-    let mut trials = Vec::new();
-    for arm in arms(|arm| arm.plays(&["isolate"])) {
-        for (name, _, case) in TESTS {
-            let test = move || arm.plays(&[name]);
-            trials.push(match case.vpn {
-                "none" => arm.trial(name, test),
-                _ => arm.tunnel_trial(name, test),
-            });
-        }
-    }
+    let arm = one_arm(|arm| arm.plays(&["isolate"]));
+    // An ordinary user seldom may make the devices of tunnels.
+    let with_tunnels = Arm::of_suite();
+    let trials = TESTS
+        .map(|(name, _, case)| match case.vpn {
+            "none" => arm.trial(name, move || arm.plays(&[name])),
+            _ => with_tunnels.tunnel_trial(name, move || with_tunnels.plays(&[name])),
+        })
+        .into();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use libtest_mimic::Arguments;
-use wansan_arms::{ROLE, arms, end};
+use wansan_arms::{ROLE, end, one_arm};
 use wansan_lab::plan::{Phase, Plan};
 use wansan_lab::record::{CellResult, Results};
 use wansan_lab::run::{Observer, Options, RunError, run};
@@ -65,12 +65,10 @@ const TESTS: [(&str, &str); 12] = [
 
 fn test() -> ExitCode {
     let arguments = Arguments::from_args();
-    let mut trials = Vec::new();
-    for arm in arms(|arm| arm.plays(&["isolate"])) {
-        for (name, role) in TESTS {
-            trials.push(arm.trial(name, move || arm.plays(&[role])));
-        }
-    }
+    let arm = one_arm(|arm| arm.plays(&["isolate"]));
+    let trials = TESTS
+        .map(|(name, role)| arm.trial(name, move || arm.plays(&[role])))
+        .into();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

@@ -13,7 +13,7 @@
 //! - [`trial`] runs a test that counts as not run when its peer is missing;
 //! - [`compare`] measures ours and its peers in turns and gives the ratio, [`question`] chooses what is measured;
 //! - [`haproxy`] is another proxy;
-//! - [`cpu`] reads the CPU time that a process has used.
+//! - [`cpu`] reads the CPU time that a process has used, and [`machine`] what other programs take meanwhile.
 //!
 //! Nothing here needs root, a fixed port or a folder of its own: several can run side by side.
 
@@ -21,6 +21,7 @@ pub mod compare;
 pub mod cpu;
 pub mod cunit;
 pub mod haproxy;
+pub mod machine;
 pub mod perf;
 pub mod process;
 pub mod program;

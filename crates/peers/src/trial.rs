@@ -3,6 +3,7 @@
 //! The suites that need foreign programs are lists of [`trial`]s, run by [`run`]. A test whose peer
 //! is missing counts as ignored, and a line `not run: TEST: REASON` says why.
 
+use std::fmt::{self, Display};
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -38,6 +39,13 @@ impl From<Missing> for Stop {
 impl From<std::io::Error> for Stop {
     fn from(error: std::io::Error) -> Self {
         Self::Failed(error.to_string())
+    }
+}
+
+impl Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Stop::NotRun(reason) | Stop::Failed(reason)) = self;
+        f.write_str(reason)
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use libtest_mimic::Arguments;
 use serde_json::Value;
-use wansan_arms::{Arm, ROLE, arms, end};
+use wansan_arms::{Arm, ROLE, end, one_arm};
 use wansan_lab::emulator::{Capture, Config, Direction, Emulator, Port, Route};
 use wansan_lab::world::{Process, TcpSettings, Topology, World, isolate};
 use wansan_path::{Effects, Limit, Listed, LossModel};
@@ -20,8 +20,6 @@ use wansan_trace::{Kinds, Recorder};
 /// Longer than any machine takes for what these tests do.
 const LONG: Duration = Duration::from_secs(120);
 const ONE_WAY: Duration = Duration::from_millis(10);
-/// How often a case is run until all captures agree: what else uses the processors holds packets up.
-const TRIES: u32 = 3;
 const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
 
 /// What is captured where, and how.
@@ -144,12 +142,11 @@ fn main() -> ExitCode {
         find("tcpdump").map_err(|missing| missing.to_string())?;
         arm.plays(&["captures"])
     };
-    let mut trials = Vec::new();
-    for arm in arms(able) {
-        for Case { name, .. } in &CASES {
-            trials.push(arm.trial(name, move || arm.plays(&[name])));
-        }
-    }
+    let arm = one_arm(able);
+    let trials = CASES
+        .iter()
+        .map(|Case { name, .. }| arm.measuring(name, move || arm.plays(&[name])))
+        .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -159,15 +156,7 @@ fn play(name: &str) -> Result<(), String> {
         return captures();
     }
     let case = CASES.iter().find(|case| case.name == name);
-    let case = case.ok_or_else(|| format!("no role `{name}`"))?;
-    let mut outcome = Ok(());
-    for _ in 0..TRIES {
-        outcome = agrees(case);
-        if outcome.is_ok() {
-            break;
-        }
-    }
-    outcome
+    agrees(case.ok_or_else(|| format!("no role `{name}`"))?)
 }
 
 /// Whether tcpdump captures anything: it gives up where it may not set its groups, as in the user

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use libtest_mimic::Arguments;
-use wansan_arms::{ROLE, arms, end};
+use wansan_arms::{ROLE, end, one_arm};
 use wansan_lab::emulator::{Config, Direction, Emulator, EmulatorError, Port, Report, Route};
 use wansan_lab::world::{TcpSettings, Topology, World, isolate};
 use wansan_path::{Capacity, Effects, Limit, LossModel, Probability, Rate};
@@ -68,12 +68,11 @@ fn main() -> ExitCode {
         return end(play(&arguments.next().unwrap_or_default()));
     }
     let arguments = Arguments::from_args();
-    let mut trials = Vec::new();
-    for arm in arms(|arm| arm.plays(&["isolate"])) {
-        for (role, _) in ROLES {
-            trials.push(arm.trial(role, move || arm.plays(&[role])));
-        }
-    }
+    let arm = one_arm(|arm| arm.plays(&["isolate"]));
+    let trials = ROLES
+        .iter()
+        .map(|(role, _)| arm.measuring(role, move || arm.plays(&[role])))
+        .collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     ];
     let arm = one_arm(worlds::attempt);
     for world in &worlds::WORLDS {
-        trials.push(arm.trial(world.name, move || worlds::is_split(world, arm)));
+        trials.push(arm.measuring(world.name, move || worlds::is_split(world, arm)));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }

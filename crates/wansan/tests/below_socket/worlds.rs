@@ -16,9 +16,6 @@ use crate::{WANSAN, adds_up, one_end, read};
 /// then waits there, and not in the program for room.
 const DELAY_NS: u64 = 5_000_000;
 
-/// How often a world is run until its shares are as known.
-const TRIES: u32 = 3;
-
 /// A world, and what is known of its I/Os.
 pub(crate) struct World {
     pub(crate) name: &'static str,
@@ -103,36 +100,20 @@ pub(crate) fn attempt(arm: Arm) -> Result<(), Failed> {
     run(&WORLDS[0], arm).map(drop)
 }
 
-/// Runs a world, in which every I/O has to be split, and again when the shares are not what is known of
-/// it: what else uses the computer's processors decides those of a single run.
+/// Runs a world, in which every I/O has to be split, and the shares have to be what is known of it.
 pub(crate) fn is_split(world: &World, arm: Arm) -> Result<(), Failed> {
-    for attempt in 1.. {
-        let (cell, window) = run(world, arm)?;
-        let splits = splits(&cell, window).ok_or("no stamps were recorded")?;
-        let below = BelowSocket::of(&cell, window).ok_or("nothing was split")?;
-        each_adds_up(&splits)?;
-        let of_target = match one_end::tells_the_same(&cell, &splits) {
-            Ok(of_target) => of_target,
-            // What TCP sends again although it had arrived has the stamp of its second departure, and only
-            // the other end knows of the first one.
-            Err(wrong) if world.plan.contains("loss") && attempt < TRIES => {
-                eprintln!("try {attempt} of {TRIES}: {wrong:?}");
-                continue;
-            }
-            Err(wrong) => return Err(wrong),
-        };
-        let told = format!("{}: {}", world.name, below.sentence());
-        println!("{told}");
-        // The target, which answers, can tell by itself what its answers wait for.
-        let of_target_below = BelowSocket::from_splits(&of_target, below.stamps);
-        let checked = (world.check)(&splits, &below);
-        match checked.and_then(|()| (world.check)(&of_target, &of_target_below)) {
-            Ok(()) => break,
-            Err(wrong) if attempt == TRIES => return Err(format!("{wrong}\n{told}").into()),
-            Err(wrong) => eprintln!("try {attempt} of {TRIES}: {wrong}\n{told}"),
-        }
-    }
-    Ok(())
+    let (cell, window) = run(world, arm)?;
+    let splits = splits(&cell, window).ok_or("no stamps were recorded")?;
+    let below = BelowSocket::of(&cell, window).ok_or("nothing was split")?;
+    each_adds_up(&splits)?;
+    let of_target = one_end::tells_the_same(&cell, &splits)?;
+    let told = format!("{}: {}", world.name, below.sentence());
+    println!("{told}");
+    // The target, which answers, can tell by itself what its answers wait for.
+    let of_target_below = BelowSocket::from_splits(&of_target, below.stamps);
+    (world.check)(&splits, &below)
+        .and_then(|()| (world.check)(&of_target, &of_target_below))
+        .map_err(|wrong| format!("{wrong}\n{told}").into())
 }
 
 /// Runs a world; its records, and when it was measured.

@@ -6,7 +6,8 @@
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Failed, Trial};
+use wansan_peers::machine::unless_disturbed;
 use wansan_peers::trial::{Stop, trial};
 
 mod commands;
@@ -65,7 +66,8 @@ fn main() -> ExitCode {
         .map(|(name, test)| {
             trial(name, move || {
                 wansan_tcp::ebpf::available().map_err(|reason| Stop::NotRun(reason.to_string()))?;
-                test()
+                unless_disturbed(name, || test().map_err(Failed::from))
+                    .map_err(|wrong| Stop::Failed(wrong.message().unwrap_or_default().to_owned()))
             })
         })
         .collect();

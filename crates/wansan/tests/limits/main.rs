@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode, Output};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use wansan_arms::{Arm, one_arm, open_to_all};
+use wansan_peers::machine::unless_disturbed;
 use wansan_tcp::control::Algorithm;
 use wansan_tcp::ebpf::{self, EbpfError};
 
@@ -19,8 +20,6 @@ mod without_effect;
 
 use without_effect::WITHOUT_EFFECT;
 
-/// How often a plan about throughput is run until it has its shape.
-const TRIES: u32 = 3;
 /// What the line of an expectation that is not met begins with.
 const MISSED: &str = "NOT AS EXPECTED: ";
 
@@ -43,7 +42,7 @@ fn main() -> ExitCode {
         let has_tunnels = text(&plan).contains("vpn = ");
         // An ordinary user seldom may make the devices of tunnels.
         let arm = if has_tunnels { Arm::of_suite() } else { arm };
-        let test = move || has_its_shape(&plan, &[], arm);
+        let test = move || comes_out_as_expected(&plan, &[], arm);
         trials.push(match has_tunnels {
             true => arm.tunnel_trial(name, test),
             false => arm.trial(name, test),
@@ -54,7 +53,7 @@ fn main() -> ExitCode {
         .chain(plans("plans/checks"))
     {
         let name = name(&plan);
-        let test = move || comes_out_as_expected(&plan, arm);
+        let test = move || comes_out_as_expected(&plan, &[], arm);
         trials.push(arm.trial(name, test));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -70,7 +69,7 @@ fn papers(arguments: &Arguments) -> Vec<Trial> {
         let title = format!("{name} in its quick form");
         let is_canary = CANARIES.contains(&name.as_str());
         let of_plan = plan.clone();
-        let test = move || has_its_shape(&plan, &["--quick"], Arm::of_suite());
+        let test = move || comes_out_as_expected(&plan, &["--quick"], Arm::of_suite());
         (is_canary, with_controls(&of_plan, title, test))
     });
     let without_effect = WITHOUT_EFFECT.iter().map(|without| {
@@ -186,25 +185,11 @@ fn is_right(plan: &Path) -> Result<(), Failed> {
     told(&output, output.status.success())
 }
 
-fn comes_out_as_expected(plan: &Path, arm: Arm) -> Result<(), Failed> {
-    let scratch = tempfile::tempdir()?;
-    open_to_all(scratch.path())?;
-    let output = wansan(arm)
-        .args(["lab", "run"])
-        .arg(plan)
-        .arg("--out")
-        .arg(scratch.path().join("runs"))
-        .output()?;
-    told(&output, output.status.code() == Some(0))
-}
-
-/// Runs a plan about throughput, and again when it misses what it expects: what else uses the computer's
-/// processors decides a single run, and no plan expects what only luck brings.
-fn has_its_shape(plan: &Path, form: &[&str], arm: Arm) -> Result<(), Failed> {
-    let scratch = tempfile::tempdir()?;
-    open_to_all(scratch.path())?;
-    let mut outcome = Ok(());
-    for _ in 0..TRIES {
+/// Runs a plan, which has to meet all that it expects.
+fn comes_out_as_expected(plan: &Path, form: &[&str], arm: Arm) -> Result<(), Failed> {
+    unless_disturbed(&name(plan), || {
+        let scratch = tempfile::tempdir()?;
+        open_to_all(scratch.path())?;
         let output = wansan(arm)
             .args(["lab", "run"])
             .args(form)
@@ -212,12 +197,8 @@ fn has_its_shape(plan: &Path, form: &[&str], arm: Arm) -> Result<(), Failed> {
             .arg("--out")
             .arg(scratch.path().join("runs"))
             .output()?;
-        outcome = told(&output, output.status.success());
-        if output.status.code() != Some(1) {
-            break;
-        }
-    }
-    outcome
+        told(&output, output.status.success())
+    })
 }
 
 fn told(output: &Output, good: bool) -> Result<(), Failed> {

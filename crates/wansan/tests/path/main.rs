@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let arm = one_arm(|arm| Lab::new(arm)?.runs_at_all());
     let trials = TESTS
-        .map(|(name, test)| arm.trial(name, move || test(&Lab::new(arm)?)))
+        .map(|(name, test)| arm.measuring(name, move || test(&Lab::new(arm)?)))
         .into();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

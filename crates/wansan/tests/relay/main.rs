@@ -17,8 +17,6 @@ mod reloads;
 mod service;
 
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use wansan_arms::{Arm, ROLE, end, one_arm};
@@ -103,7 +101,7 @@ const ROLES: [(&str, Role); 16] = [
 
 type Measuring = fn() -> Result<(), Trouble>;
 
-/// What measures; one after the other, so that they do not disturb each other.
+/// What measures.
 const MEASURING: [(&str, Measuring); 1] =
     [("a window holds the backlog to a time", latency::window)];
 
@@ -145,7 +143,9 @@ fn main() -> ExitCode {
     {
         return play(name);
     }
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // What measures sends slowly, and mostly waits.
+    arguments.test_threads.get_or_insert(4);
     let mut trials: Vec<Trial> = COMMAND
         .into_iter()
         .map(|(name, test)| Trial::test(name, test))
@@ -159,7 +159,7 @@ fn main() -> ExitCode {
         trials.push(arm.trial(name, move || arm.plays(&[name])));
     }
     for (name, _) in MEASURING {
-        trials.push(arm.trial(name, move || alone(arm, name)));
+        trials.push(arm.trial(name, move || measured(arm, name)));
     }
     let missing = wansan_tcp::ebpf::available().err();
     if let Some(missing) = &missing {
@@ -172,29 +172,19 @@ fn main() -> ExitCode {
             .with_ignored_flag(missing.is_some()),
     );
     for (name, _) in SIGNALLING {
-        let trial = arm.trial(name, move || alone(arm, name));
+        let trial = arm.trial(name, move || measured(arm, name));
         trials.push(trial.with_ignored_flag(missing.is_some()));
     }
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    let repeated = REPEATED.load(Ordering::Relaxed);
-    if repeated > 0 {
-        eprintln!("{repeated} measurements were made again because of the machine, see above");
-    }
-    conclusion.exit_code()
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
-
-/// Measurements that were made again.
-static REPEATED: AtomicUsize = AtomicUsize::new(0);
 
 /// How a role ends that the machine has disturbed: a temporary failure, as sysexits.h has it.
 const EX_TEMPFAIL: u8 = 75;
 
-/// Plays a role that measures while no other one does, and again only where the machine disturbed it:
-/// what a busy machine does to a path is not the relay's doing.
-fn alone(arm: Arm, name: &str) -> Result<(), Failed> {
+/// Plays a role that measures, and again only where the machine disturbed it: what a busy machine does to a
+/// path is not the relay's doing.
+fn measured(arm: Arm, name: &str) -> Result<(), Failed> {
     const TRIES: usize = 5;
-    static MEASURES: Mutex<()> = Mutex::new(());
-    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
     for attempt in 1.. {
         let output = arm.role(&[name]).output()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -204,8 +194,10 @@ fn alone(arm: Arm, name: &str) -> Result<(), Failed> {
         if output.status.code() != Some(EX_TEMPFAIL.into()) || attempt == TRIES {
             return Err(said.into());
         }
-        REPEATED.fetch_add(1, Ordering::Relaxed);
-        eprintln!("{name}, as {arm}: try {attempt} of {TRIES} is made again: {said}");
+        eprintln!(
+            "run again: {name}, as {arm}: {}",
+            said.trim().replace('\n', ", ")
+        );
     }
     Ok(())
 }

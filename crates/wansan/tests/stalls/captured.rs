@@ -7,7 +7,7 @@ use libtest_mimic::Failed;
 use serde_json::Value;
 
 use crate::filtered::say_what_they_cannot_know;
-use crate::{BLANK, Case, Lab, TRIES, check, good};
+use crate::{BLANK, Case, Lab, check, good};
 
 type Test = fn(&Lab) -> Result<(), Failed>;
 
@@ -66,18 +66,6 @@ pub(crate) fn of_cause(stalls: &Value, cause: &str, number: &str) -> f64 {
     of_it.map(|of| of[number].as_f64().unwrap_or(0.0)).sum()
 }
 
-/// Tries again where what else uses the computer has held packets up.
-fn tried(once: impl Fn() -> Result<(), Failed>) -> Result<(), Failed> {
-    let mut outcome = Ok(());
-    for _ in 0..TRIES {
-        outcome = once();
-        if outcome.is_ok() {
-            break;
-        }
-    }
-    outcome
-}
-
 fn as_recorded(lab: &Lab) -> Result<(), Failed> {
     let cases = [
         (NAGLE, "nagle"),
@@ -85,13 +73,9 @@ fn as_recorded(lab: &Lab) -> Result<(), Failed> {
         (ASKED_FOR, "r2t_wait"),
     ];
     for (case, cause) in cases {
-        tried(|| agrees(lab, &case, cause))?;
+        agrees(lab, &case, cause)?;
     }
     Ok(())
-}
-
-fn cut_off(lab: &Lab) -> Result<(), Failed> {
-    tried(|| goes_as_far(&Lab::new(lab.arm)?))
 }
 
 /// Whether the case's capture has the stalls of that cause that its records have.
@@ -136,7 +120,7 @@ fn agrees(lab: &Lab, case: &Case, cause: &str) -> Result<(), Failed> {
 }
 
 /// Whether parts of a capture are explained by what they have.
-fn goes_as_far(lab: &Lab) -> Result<(), Failed> {
+fn cut_off(lab: &Lab) -> Result<(), Failed> {
     lab.run(&NAGLE)?;
     let file = lab.cell()?.join("upper.pcapng");
     let whole = fs::read(&file)?;

@@ -12,9 +12,6 @@ use libtest_mimic::{Arguments, Failed};
 use serde_json::Value;
 use wansan_arms::{Arm, one_arm, open_to_all};
 
-/// How often a case is run until it shows what it must: what else uses the processors holds packets up.
-const TRIES: u32 = 3;
-
 /// A world, and what stalls in it.
 struct Case {
     name: &'static str,
@@ -159,29 +156,18 @@ fn main() -> ExitCode {
     let arm = one_arm(|arm| Lab::new(arm)?.run(&CASES[0]).map(|_| ()));
     let mut trials: Vec<_> = CASES
         .iter()
-        .map(|case| arm.trial(case.name, move || shows(case, arm)))
+        .map(|case| arm.measuring(case.name, move || shows(case, arm)))
         .collect();
     let root = Arm::of_suite();
     for (name, test) in captured::TESTS {
-        trials.push(root.trial(name, move || test(&Lab::new(root)?)));
+        trials.push(root.measuring(name, move || test(&Lab::new(root)?)));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// Whether the case shows its cause, in one of several runs.
+/// Whether a run of the case shows its cause.
 fn shows(case: &Case, arm: Arm) -> Result<(), Failed> {
-    let mut outcome = Ok(());
-    for _ in 0..TRIES {
-        outcome = judge(case, &Lab::new(arm)?.run(case)?);
-        if outcome.is_ok() {
-            return outcome;
-        }
-    }
-    outcome
-}
-
-fn judge(case: &Case, cell: &Value) -> Result<(), Failed> {
-    let stalls = &cell["stalls"];
+    let stalls = &Lab::new(arm)?.run(case)?["stalls"];
     let causes = stalls["causes"]
         .as_array()
         .ok_or("nothing is said of stalls")?;

@@ -1,0 +1,246 @@
+//! What else used the machine while a test measured something.
+//!
+//! What is measured of a path or of a finding depends on when programs get a processor. A test that fails
+//! while other programs took processors away says nothing of wansan, and is run again; one that fails on an
+//! undisturbed machine has found a defect.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::thread::available_parallelism;
+use std::time::Instant;
+
+use libtest_mimic::Failed;
+use rustix::param::clock_ticks_per_second;
+
+/// How often a disturbed test is run at most.
+const TRIES: u32 = 5;
+
+/// The processor time of others, and the time that a hypervisor took, that a measurement bears: as a share
+/// of its own time, of one processor.
+const BEARABLE: f64 = 0.05;
+
+/// The flag of the kernel's own threads (PF_KTHREAD): they work for whoever causes it.
+const OF_KERNEL: u32 = 0x0020_0000;
+
+/// Runs a test, and again while it fails on a disturbed machine. Each repetition is reported on a line
+/// `run again: NAME: ...`, which the suite's closing lines count.
+///
+/// # Errors
+/// The test's, when nothing disturbed it, or when it was disturbed five times.
+pub fn unless_disturbed(
+    name: &str,
+    mut test: impl FnMut() -> Result<(), Failed>,
+) -> Result<(), Failed> {
+    judged(name, || {
+        let machine = Machine::watch();
+        test().map_err(|wrong| (wrong, machine.disturbance()))
+    })
+}
+
+fn judged(
+    name: &str,
+    mut test: impl FnMut() -> Result<(), (Failed, Option<String>)>,
+) -> Result<(), Failed> {
+    for attempt in 1.. {
+        let Err((wrong, disturbance)) = test() else {
+            break;
+        };
+        let Some(disturbance) = disturbance else {
+            return Err(wrong);
+        };
+        let wrong = wrong.message().unwrap_or_default();
+        if attempt == TRIES {
+            return Err(format!("{wrong}\ndisturbed {TRIES} times: {disturbance}").into());
+        }
+        eprintln!("run again: {name}: {disturbance}: {wrong}");
+    }
+    Ok(())
+}
+
+/// The machine from a moment on.
+pub struct Machine {
+    began: Instant,
+    used: Used,
+}
+
+/// Ticks that were used so far.
+#[derive(Debug, Clone, Copy)]
+struct Used {
+    by_others: u64,
+    by_hypervisor: u64,
+}
+
+impl Machine {
+    /// Looks at it from now on.
+    #[must_use]
+    pub fn watch() -> Machine {
+        Machine {
+            began: Instant::now(),
+            used: Used::so_far(),
+        }
+    }
+
+    /// Who has used more of the processors since than a measurement bears, if anybody: programs other than
+    /// this one and those that it started, as far as we may see them, or the hypervisor. Where there is
+    /// one processor only, the programs under test take it from each other.
+    #[must_use]
+    pub fn disturbance(&self) -> Option<String> {
+        if available_parallelism().is_ok_and(|processors| processors.get() == 1) {
+            return Some("there is one processor only".to_owned());
+        }
+        let now = Used::so_far();
+        let time = self.began.elapsed().as_secs_f64() * clock_ticks_per_second() as f64;
+        let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / time;
+        let by_others = share(now.by_others, self.used.by_others);
+        let by_hypervisor = share(now.by_hypervisor, self.used.by_hypervisor);
+        let who = match by_others > by_hypervisor {
+            true => "other programs",
+            false => "the hypervisor",
+        };
+        let most = by_others.max(by_hypervisor);
+        (most > BEARABLE).then(|| format!("{who} used {:.0} % of a processor", 100.0 * most))
+    }
+}
+
+impl Used {
+    fn so_far() -> Used {
+        Used {
+            by_others: used_by_others(&processes(), std::process::id()),
+            by_hypervisor: fs::read_to_string("/proc/stat")
+                .ok()
+                .and_then(|stat| steal(&stat))
+                .unwrap_or(0),
+        }
+    }
+}
+
+/// A process (proc_pid_stat(5)).
+#[derive(Debug, Clone, Copy)]
+struct Process {
+    parent: u32,
+    /// Its own and that of its children that it has waited for, in ticks.
+    used: u64,
+}
+
+impl Process {
+    /// `None` for the kernel's own.
+    fn parse(stat: &str) -> Option<Process> {
+        // The name stands in parentheses, and may have some of its own; the state follows it.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+        let flags: u32 = fields.get(6)?.parse().ok()?;
+        if flags & OF_KERNEL != 0 {
+            return None;
+        }
+        let times = fields.get(11..15)?.iter().map(|time| time.parse::<u64>());
+        Some(Process {
+            parent: fields[1].parse().ok()?,
+            used: times.sum::<Result<u64, _>>().ok()?,
+        })
+    }
+}
+
+/// All processes that we see but for the kernel's, by their ids.
+fn processes() -> BTreeMap<u32, Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = entries.filter_map(|entry| {
+        let id = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        Some((id, Process::parse(&stat)?))
+    });
+    processes.collect()
+}
+
+/// What processes have used that are neither `own` nor below it.
+fn used_by_others(processes: &BTreeMap<u32, Process>, own: u32) -> u64 {
+    let is_other = |mut id: u32| {
+        let mut seen = BTreeSet::new();
+        while id != own && seen.insert(id) {
+            match processes.get(&id) {
+                Some(process) => id = process.parent,
+                None => break,
+            }
+        }
+        id != own
+    };
+    let others = processes.iter().filter(|(id, _)| is_other(**id));
+    others.map(|(_, process)| process.used).sum()
+}
+
+/// The ticks that a hypervisor took, by /proc/stat.
+fn steal(stat: &str) -> Option<u64> {
+    stat.split_ascii_whitespace().nth(8)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_not_ours_counts() {
+        let process = |parent, used| Process { parent, used };
+        let processes = BTreeMap::from([
+            (1, process(0, 1)),
+            (40, process(1, 10)),
+            (41, process(40, 100)),
+            (42, process(41, 1_000)),
+            (50, process(1, 10_000)),
+        ]);
+        assert_eq!(used_by_others(&processes, 40), 10_001);
+    }
+
+    #[test]
+    fn times_stand_behind_any_name() {
+        let stat = "7 (a) b) S 3 7 7 0 -1 4194560 1 0 0 0 5 60 700 8000 20 0 1 0 100 0 0";
+        let process = Process::parse(stat).expect("it is one");
+        assert_eq!((process.parent, process.used), (3, 8_765));
+    }
+
+    #[test]
+    fn the_kernels_threads_are_left_out() {
+        let stat = "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 97 0 0 20 0 1 0 30 0 0";
+        assert!(Process::parse(stat).is_none());
+    }
+
+    #[test]
+    fn we_see_ourselves() {
+        assert!(processes().contains_key(&std::process::id()));
+    }
+
+    /// How often a test runs that fails each time, and is disturbed as often as told.
+    fn runs(disturbed: u32) -> (u32, Result<(), Failed>) {
+        let mut runs = 0;
+        let outcome = judged("wrong", || {
+            runs += 1;
+            Err(("wrong".into(), (runs <= disturbed).then(|| "busy".into())))
+        });
+        (runs, outcome)
+    }
+
+    #[test]
+    fn only_a_disturbed_test_is_run_again() {
+        for (disturbed, expected) in [(0, 1), (2, 3), (100, TRIES)] {
+            let (runs, outcome) = runs(disturbed);
+            assert_eq!(runs, expected);
+            assert!(outcome.is_err());
+        }
+    }
+
+    #[test]
+    fn a_test_that_holds_ends_it() {
+        let mut runs = 0;
+        let outcome = judged("right", || {
+            runs += 1;
+            match runs {
+                1 => Err(("wrong".into(), Some("busy".into()))),
+                _ => Ok(()),
+            }
+        });
+        assert!(outcome.is_ok());
+        assert_eq!(runs, 2);
+    }
+
+    #[test]
+    fn the_hypervisors_time_is_the_eighth() {
+        assert_eq!(steal("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 0"), Some(8));
+    }
+}
