@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::verdict::Verdict;
+
 /// A bound on a measured figure.
 #[derive(Debug, Clone, Copy)]
 pub enum Bound {
@@ -86,8 +88,17 @@ impl Comparison {
         ratios.min_by(worse).expect("a comparison has a peer")
     }
 
+    /// What comes of it on a machine that was disturbed so, if at all; also in the table of verdicts.
+    pub fn judge(&self, disturbance: Option<&str>) -> Verdict {
+        let median = self.ratio().median();
+        let verdict = Verdict::of(self.bound.holds(median), disturbance);
+        let figure = format!("ratio {median:.2}, bound {}", self.bound.text());
+        verdict.record(&self.question, &figure);
+        verdict
+    }
+
     /// A few lines for people.
-    pub fn text(&self) -> String {
+    pub fn text(&self, verdict: &Verdict) -> String {
         let ratio = self.ratio();
         let mut lines = vec![self.question.clone(), self.side_text(&self.ours)];
         lines.extend(self.others.iter().map(|other| self.side_text(other)));
@@ -98,10 +109,6 @@ impl Comparison {
         let interval = match median_interval(&ratio.of_turns) {
             Some((low, high)) => format!(" (95 % interval {low:.2} to {high:.2})"),
             None => String::new(),
-        };
-        let verdict = match self.bound.holds(ratio.median()) {
-            true => "reached",
-            false => "MISSED",
         };
         lines.push(format!(
             "ratio{to_which} {:.2}{interval}, bound {}: {verdict}",
@@ -125,7 +132,7 @@ impl Comparison {
     }
 
     /// The same as data.
-    pub fn json(&self) -> Value {
+    pub fn json(&self, verdict: &Verdict) -> Value {
         let side = |side: &Side| {
             let (min, max) = range(&side.samples);
             json!({
@@ -139,7 +146,7 @@ impl Comparison {
             "others": self.others.iter().map(side).collect::<Vec<_>>(),
             "ratio_to": ratio.other.name, "ratio": ratio.median(),
             "ratio_interval_95": median_interval(&ratio.of_turns),
-            "bound": self.bound.text(), "reached": self.bound.holds(ratio.median()),
+            "bound": self.bound.text(), "verdict": verdict.word(),
         })
     }
 }
@@ -280,18 +287,20 @@ mod tests {
 
     #[test]
     fn the_bound_is_held_against_the_best_configuration() {
-        let rate = comparison(Bound::AtLeast(1.5)).json();
+        let rate = comparison(Bound::AtLeast(1.5));
+        let rate = rate.json(&rate.judge(None));
         assert_eq!(
             (&rate["ratio_to"], &rate["ratio"]),
             (&json!("fast"), &json!(1.2))
         );
-        assert_eq!(rate["reached"], false);
-        let cost = comparison(Bound::AtMost(1.5)).json();
+        assert_eq!(rate["verdict"], "missed");
+        let cost = comparison(Bound::AtMost(1.5));
+        let cost = cost.json(&cost.judge(None));
         assert_eq!(
             (&cost["ratio_to"], &cost["ratio"]),
             (&json!("slow"), &json!(2.0))
         );
-        assert_eq!(cost["reached"], false);
+        assert_eq!(cost["verdict"], "missed");
     }
 
     #[test]

@@ -11,7 +11,8 @@
 //!   print;
 //! - [`session`] is logged in to a target and does nothing;
 //! - [`trial`] runs a test that counts as not run when its peer is missing;
-//! - [`compare`] measures ours and its peers in turns and gives the ratio, [`question`] chooses what is measured;
+//! - [`compare`] measures ours and its peers in turns and gives the ratio, [`question`] chooses what is measured,
+//!   and a [`verdict`] says what that means for a bound;
 //! - [`haproxy`] is another proxy;
 //! - [`cpu`] reads the CPU time that a process has used, and [`machine`] what other programs take meanwhile.
 //!
@@ -30,4 +31,5 @@ pub mod question;
 pub mod session;
 pub mod tgtd;
 pub mod trial;
+pub mod verdict;
 pub mod wansan;

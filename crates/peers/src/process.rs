@@ -53,6 +53,9 @@ pub enum PeerError {
         /// What it had printed.
         output: String,
     },
+    /// What was measured is none of it: noise of the machine.
+    #[error("{0}")]
+    Noise(String),
     /// A program is not where it should have been built.
     #[error("{}: no such file; build it there, or unset {variable}", path.display())]
     NotBuilt {

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use crate::compare::Comparison;
+use crate::machine::Machine;
 use crate::process::PeerError;
+use crate::verdict::Verdict;
 
 /// A question by its short name.
 pub struct Question {
@@ -18,7 +20,8 @@ pub struct Question {
 /// Asks those of `questions` that `arguments` name, or all, and prints the answers: lines of JSON after
 /// `--json`.
 ///
-/// A bound that is missed is reported and does not fail the run; what could not be measured does.
+/// A bound that is missed, or cannot be measured on a machine that does other things, is reported and does not
+/// fail the run; a program that fails on a quiet machine does.
 pub fn ask(arguments: &[String], questions: &[Question]) -> ExitCode {
     let (options, names): (Vec<_>, Vec<_>) = arguments
         .iter()
@@ -45,21 +48,33 @@ pub fn ask(arguments: &[String], questions: &[Question]) -> ExitCode {
 
 fn answer(question: &Question, as_json: bool) -> Result<(), PeerError> {
     let name = question.name;
-    match (question.measure)() {
+    if !as_json {
+        println!("{name} ...");
+    }
+    let machine = Machine::watch();
+    let measured = (question.measure)();
+    let disturbance = machine.disturbance();
+    match measured {
         Ok(comparisons) => {
             for comparison in comparisons {
+                let verdict = comparison.judge(disturbance.as_deref());
                 match as_json {
-                    true => println!("{}", comparison.json()),
-                    false => println!("{}\n", comparison.text()),
+                    true => println!("{}", comparison.json(&verdict)),
+                    false => println!("{}\n", comparison.text(&verdict)),
                 }
             }
         }
-        Err(PeerError::Missing(missing)) if as_json => {
-            let reason = missing.to_string();
-            println!("{}", json!({"question": name, "not_run": reason}));
+        Err(error) => {
+            let verdict = Verdict::of_error(&error, disturbance).ok_or(error)?;
+            verdict.record(name, "");
+            match as_json {
+                true => println!(
+                    "{}",
+                    json!({"question": name, "verdict": verdict.to_string()})
+                ),
+                false => println!("{name}: {verdict}\n"),
+            }
         }
-        Err(PeerError::Missing(missing)) => println!("{name}: not run: {missing}\n"),
-        Err(error) => return Err(error),
     }
     Ok(())
 }

@@ -25,6 +25,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wansan_lab::world::{TcpSettings, Topology, World, isolate};
 use wansan_peers::compare::{Bound, Comparison, Side, in_turns};
+use wansan_peers::machine::Machine;
+use wansan_peers::verdict::Verdict;
 
 use arm::{Arm, Lossy, Path};
 use flow::{Flow, Ideal};
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
     }
     let mut report = Report {
         results: Vec::new(),
+        machine: Machine::watch(),
         quiet: arguments.iter().any(|argument| argument == "--json"),
     };
     // As cargo has it, a word chooses what is measured.
@@ -163,6 +166,8 @@ fn topology([rmem_bytes, wmem_bytes]: Buffers) -> Topology {
 /// What has been measured, told as it comes.
 struct Report {
     results: Vec<Value>,
+    /// Since the last verdict.
+    machine: Machine,
     quiet: bool,
 }
 
@@ -182,11 +187,27 @@ impl Report {
         self.results.push(facts);
     }
 
-    fn compare(&mut self, comparison: &Comparison) {
-        if !self.quiet {
-            println!("  {}", comparison.text().replace('\n', "\n  "));
+    /// As [`tell`](Report::tell), of what has a bound; where it is ours that has to hold it, the table of
+    /// verdicts has it too.
+    fn judge(&mut self, arm: &Arm<'_>, case: &str, text: &str, holds: bool, mut facts: Value) {
+        let verdict = Verdict::of(holds, self.disturbance().as_deref());
+        if matches!(arm, Arm::Wansan(_)) {
+            verdict.record(&format!("emulator: {case}"), text);
         }
-        self.results.push(comparison.json());
+        facts["verdict"] = verdict.word().into();
+        self.tell(arm.name(), case, &format!("{text}: {verdict}"), facts);
+    }
+
+    fn compare(&mut self, comparison: &Comparison) {
+        let verdict = comparison.judge(self.disturbance().as_deref());
+        if !self.quiet {
+            println!("  {}", comparison.text(&verdict).replace('\n', "\n  "));
+        }
+        self.results.push(comparison.json(&verdict));
+    }
+
+    fn disturbance(&mut self) -> Option<String> {
+        std::mem::replace(&mut self.machine, Machine::watch()).disturbance()
     }
 
     fn failed(&mut self, arm: &str, case: &str, reason: &str) {
@@ -197,10 +218,6 @@ impl Report {
             json!({"reason": reason}),
         );
     }
-}
-
-fn kept(holds: bool) -> &'static str {
-    if holds { "" } else { "  MISSED" }
 }
 
 /// A flow of packets of one size.
@@ -251,20 +268,20 @@ fn packets(world: &World, arms: &[Arm<'_>], report: &mut Report) {
                 };
                 let rate = outcome.seen.packets_per_s;
                 let mut facts = json!({"packets_per_s": rate, "segments": segments});
-                let mut text = format!("{rate:7.0}/s at the far end");
-                if let Some(statistics) = outcome.statistics {
-                    let delivered = statistics.paths[0].counters.delivered.packets;
-                    let busy_ns = statistics.cpu_ns.saturating_sub(statistics.awake_ns);
-                    let per_core_s = delivered as f64 * 1e9 / busy_ns.max(1) as f64;
-                    facts["packets_per_core_s"] = per_core_s.into();
-                    facts["ring_drops"] = statistics.ring_drops.into();
-                    let ratio = alone.as_ref().map_or(0.0, |alone| per_core_s / alone);
-                    text += &format!(
-                        ", {per_core_s:7.0} per second of a core ({ratio:.2} of raw){}",
-                        kept(per_core_s >= PACKETS_PER_S)
-                    );
-                }
-                report.tell(arm.name(), &case, &text, facts);
+                let text = format!("{rate:7.0}/s at the far end");
+                let Some(statistics) = outcome.statistics else {
+                    report.tell(arm.name(), &case, &text, facts);
+                    continue;
+                };
+                let delivered = statistics.paths[0].counters.delivered.packets;
+                let busy_ns = statistics.cpu_ns.saturating_sub(statistics.awake_ns);
+                let per_core_s = delivered as f64 * 1e9 / busy_ns.max(1) as f64;
+                facts["packets_per_core_s"] = per_core_s.into();
+                facts["ring_drops"] = statistics.ring_drops.into();
+                let ratio = alone.as_ref().map_or(0.0, |alone| per_core_s / alone);
+                let text =
+                    format!("{text}, {per_core_s:7.0} per second of a core ({ratio:.2} of raw)");
+                report.judge(arm, &case, &text, per_core_s >= PACKETS_PER_S, facts);
             }
         }
     }
@@ -295,7 +312,7 @@ fn goodput(arms: &[Arm<'_>], report: &mut Report) {
             rate => format!("{} Gbit/s", rate / 1_000_000_000),
         };
         let sample = |arm: &Arm<'_>| {
-            let goodput = arm.stream(&path, 2 * RUN).map(|outcome| outcome.seen / 1e6);
+            let goodput = arm.stream(&path, RUN).map(|outcome| outcome.seen / 1e6);
             goodput.map_err(|reason| format!("{}: {reason}", arm.name()))
         };
         let [ours, rattan] = arms else {
@@ -368,14 +385,14 @@ fn delays(arms: &[Arm<'_>], report: &mut Report) {
                 }
             };
             let text = format!(
-                "late by p50 {} µs, p99 {} µs, at most {} µs; {} of {} lost{}",
+                "late by p50 {} µs, p99 {} µs, at most {} µs; {} of {} lost",
                 seen.late_p50_ns / 1_000,
                 seen.late_p99_ns / 1_000,
                 seen.late_max_ns / 1_000,
                 seen.sent - seen.packets,
                 seen.sent,
-                kept(seen.late_p50_ns <= LATE_P50_NS && seen.late_p99_ns <= LATE_P99_NS)
             );
+            let holds = seen.late_p50_ns <= LATE_P50_NS && seen.late_p99_ns <= LATE_P99_NS;
             let facts = json!({
                 "late_p50_ns": seen.late_p50_ns,
                 "late_p99_ns": seen.late_p99_ns,
@@ -384,7 +401,7 @@ fn delays(arms: &[Arm<'_>], report: &mut Report) {
                 "lost": seen.sent - seen.packets,
                 "sent": seen.sent,
             });
-            report.tell(arm.name(), &case, &text, facts);
+            report.judge(arm, &case, &text, holds, facts);
         }
     }
 }
@@ -413,9 +430,9 @@ fn rates(arms: &[Arm<'_>], report: &mut Report) {
                 Ok(outcome) => {
                     let seen = outcome.seen.packets_per_s * counted_bits as f64;
                     let error = seen / bits_per_s as f64 - 1.0;
-                    let text =
-                        format!("{:+.3} %{}", error * 100.0, kept(error.abs() <= RATE_ERROR));
-                    report.tell(arm.name(), &case, &text, json!({"error": error}));
+                    let text = format!("{:+.3} %", error * 100.0);
+                    let holds = error.abs() <= RATE_ERROR;
+                    report.judge(arm, &case, &text, holds, json!({"error": error}));
                 }
                 Err(reason) => report.failed(arm.name(), &case, &reason),
             }
@@ -466,18 +483,18 @@ fn losses(arms: &[Arm<'_>], report: &mut Report) {
             let burst = lost / first.gaps.max(1) as f64;
             let same = first.digest == second.digest;
             let text = format!(
-                "{lost} of {sent} lost, {off:+.2} σ, bursts of {burst:.2}; {}{}",
+                "{lost} of {sent} lost, {off:+.2} σ, bursts of {burst:.2}; {}",
                 if same {
                     "the same again"
                 } else {
                     "others the second time"
                 },
-                kept(off.abs() <= 3.0 && same)
             );
+            let holds = off.abs() <= 3.0 && same;
             let facts = json!({
                 "lost": lost, "sent": sent, "sigmas": off, "mean_burst": burst, "repeats": same,
             });
-            report.tell(arm.name(), case, &text, facts);
+            report.judge(arm, case, &text, holds, facts);
         }
     }
 }

@@ -4,7 +4,8 @@
 //!
 //! `cargo bench -p wansan-relay --bench relay -- [--json] [QUESTION...]`
 //!
-//! A bound that is missed is reported and does not fail the run; what could not be measured does.
+//! A bound that is missed, or cannot be measured on a machine that does other things, is reported and does not
+//! fail the run.
 
 mod forwarding;
 mod load;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use wansan_peers::compare::{Bound, median};
+use wansan_peers::verdict::Verdict;
 
 /// The answer to one question.
 #[derive(Debug)]
@@ -19,13 +20,17 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn reached(&self) -> bool {
-        self.bound.holds(median(&self.got))
+    /// What comes of it on a machine that was disturbed so, if at all; also in the table of verdicts.
+    pub(crate) fn judge(&self, disturbance: Option<&str>) -> Verdict {
+        let median = median(&self.got);
+        let verdict = Verdict::of(self.bound.holds(median), disturbance);
+        let figure = format!("{median:.2} {}, bound {}", self.unit, self.bound.text());
+        verdict.record(self.question, &figure);
+        verdict
     }
 
     /// A line for people.
-    pub(crate) fn text(&self) -> String {
-        let verdict = if self.reached() { "reached" } else { "MISSED" };
+    pub(crate) fn text(&self, verdict: &Verdict) -> String {
         let other = match &self.other {
             Some((name, samples)) => format!("; {name}: {}", spread(samples)),
             None => String::new(),
@@ -40,13 +45,13 @@ impl Answer {
     }
 
     /// The same as data.
-    pub(crate) fn json(&self) -> Value {
+    pub(crate) fn json(&self, verdict: &Verdict) -> Value {
         let other = self.other.as_ref().map(|(name, samples)| {
             json!({ "name": name, "median": median(samples), "samples": samples })
         });
         json!({
             "question": self.question, "unit": self.unit, "bound": self.bound.text(),
-            "got": median(&self.got), "samples": self.got, "reached": self.reached(),
+            "got": median(&self.got), "samples": self.got, "verdict": verdict.word(),
             "other": other,
         })
     }

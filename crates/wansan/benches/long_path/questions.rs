@@ -56,7 +56,7 @@ pub(crate) const QUESTIONS: [Question; 5] = [
 
 const PEER: &str = "tgtd + libiscsi";
 /// Turns of what takes a second. An even number, so that each side goes first as often as last.
-const SHORT_TURNS: usize = 8;
+const SHORT_TURNS: usize = 6;
 /// Turns of loads of some seconds.
 const LONG_TURNS: usize = 4;
 /// One large I/O.

@@ -14,7 +14,10 @@ use wansan_peers::wansan;
 /// The binary that is measured: the one that cargo built for this benchmark.
 pub(crate) const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
 /// How long each sample takes.
-pub(crate) const SAMPLE: Duration = Duration::from_secs(3);
+pub(crate) const SAMPLE: Duration = Duration::from_secs(1);
+/// Turns of each comparison: an even number, so that each side goes first as often as last, and enough for an
+/// interval of the median.
+pub(crate) const TURNS: usize = 6;
 /// I/Os in flight over one connection.
 pub(crate) const PARALLEL: u32 = 32;
 

@@ -14,18 +14,11 @@ use wansan_peers::wansan;
 
 use crate::disks::{Disk, memory_folder};
 use crate::echo;
-use crate::loads::{PARALLEL, SAMPLE, SMALL_RANDOM, WANSAN, our_iops};
+use crate::loads::{PARALLEL, SAMPLE, SMALL_RANDOM, TURNS, WANSAN, our_iops};
 use crate::targets;
 
-/// Turns of each comparison: an even number, so that each side goes first as often as last.
-const TURNS: usize = 10;
 /// Turns where the difference looked for is far below what one sample differs from the next.
-const MANY_TURNS: usize = 100;
-/// The load of many turns' samples.
-const SHORT: Load = Load {
-    time_s: 1,
-    ..SMALL_RANDOM
-};
+const MANY_TURNS: usize = 40;
 
 /// Every question, in the order in which they are asked.
 pub(crate) const QUESTIONS: [Question; 7] = [
@@ -126,13 +119,13 @@ fn recording() -> Result<Vec<Comparison>, PeerError> {
                 arguments.extend(recorded("target"));
                 let target = wansan::Target::start(Path::new(WANSAN), &arguments)?;
                 let more = recorded("initiator");
-                let iops = our_iops(&target.url(0), Operation::Read, SHORT, &more)?;
+                let iops = our_iops(&target.url(0), Operation::Read, SMALL_RANDOM, &more)?;
                 target.stop()?;
                 Ok(iops)
             },
             &mut || {
                 let target = wansan::Target::start(Path::new(WANSAN), &["--lun", "memory:256MiB"])?;
-                our_iops(&target.url(0), Operation::Read, SHORT, &[])
+                our_iops(&target.url(0), Operation::Read, SMALL_RANDOM, &[])
             },
         ],
     )?;
@@ -167,7 +160,7 @@ fn watching() -> Result<Vec<Comparison>, PeerError> {
         .to_owned();
     let load = Load {
         parallel: WATCHED,
-        ..SHORT
+        ..SMALL_RANDOM
     };
     let iops = || {
         let over = ["--connections", &connections];

@@ -8,10 +8,7 @@ use wansan_peers::qemu::Operation;
 use wansan_peers::tgtd::BackingStore;
 
 use crate::disks::{Disk, build_file_system, build_folder, memory_folder};
-use crate::loads::{LARGE_SEQUENTIAL, SMALL_RANDOM, our_iops};
-
-/// Turns of each comparison: an even number, so that each side goes first as often as last.
-const TURNS: usize = 10;
+use crate::loads::{LARGE_SEQUENTIAL, SMALL_RANDOM, TURNS, our_iops};
 
 /// What is promised of one load.
 struct Promise {
