@@ -53,7 +53,7 @@ web: $(PAGE)
 
 test: web
 	@setup/need build test
-	@setup/run-tests
+	@node setup/run-tests.mjs
 
 test-all: test test-papers test-faults test-consistency test-oracle test-kernels
 

@@ -1,0 +1,91 @@
+// Runs every test, shows what the runners print, and closes with one line that counts them all and says
+// why any did not run.
+//
+// What measures runs alone, as programs beside it would disturb it; the others run two at a time, as many
+// of them mostly wait. (cargo-nextest can do this too, but its 460 crates take longer to build on a new
+// machine than all of ours, and each test would ask anew what the machine allows.)
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+process.chdir(fileURLToPath(new URL('..', import.meta.url)));
+
+const AT_ONCE = 2;
+/** Test binaries that run alone, by crate and name. */
+const MEASURING = [
+  'wansan below_socket', 'wansan congestion', 'wansan limits', 'wansan path', 'wansan relay', 'wansan stalls',
+  'wansan tcpdump', 'lab emulator',
+];
+
+const ebpf = execFileSync('setup/ebpf', { encoding: 'utf8' }).split(/\s+/).filter(Boolean);
+const printed = [];
+let status = 0;
+
+function print(text) {
+  printed.push(text);
+  process.stdout.write(text);
+}
+
+/** Builds tests with cargo; resolves to a job for each binary, whose name ends in `kind`. */
+async function build(kind, ...options) {
+  const cargo = spawn('cargo', ['test', '--locked', '--no-run', '--message-format=json-render-diagnostics', ...options],
+    { stdio: ['ignore', 'pipe', 'inherit'] });
+  const ended = new Promise((resolve) => cargo.on('close', resolve));
+  const jobs = [];
+  for await (const line of createInterface({ input: cargo.stdout })) {
+    const { executable, manifest_path: manifest, profile, target } = JSON.parse(line);
+    if (!executable || !profile.test) continue;
+    const folder = dirname(manifest);
+    const tests = target.kind.includes('test') ? target.name : 'unit tests';
+    jobs.push({ name: `${basename(folder)} ${tests}${kind}`, command: [executable], folder });
+  }
+  if (await ended !== 0) fail(await ended);
+  return jobs;
+}
+
+function fail(code) {
+  status = code || 1;
+}
+
+/** Runs a job and prints all that it printed, when it has ended: jobs side by side would mix their lines. */
+async function run({ name, command, folder }) {
+  const began = performance.now();
+  const child = spawn(command[0], command.slice(1), { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] });
+  const pieces = [];
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (piece) => pieces.push(piece));
+  const code = await new Promise((resolve) => child.on('error', () => resolve(1)).on('close', resolve));
+  if (code !== 0) fail(code);
+  const seconds = ((performance.now() - began) / 1000).toFixed(1);
+  print(`\n     Ran ${name} in ${seconds} s\n${Buffer.concat(pieces)}`);
+}
+
+async function runAll(jobs, atOnce) {
+  const queue = [...jobs];
+  await Promise.all(Array.from({ length: atOnce }, async () => {
+    for (let job = queue.shift(); job; job = queue.shift()) await run(job);
+  }));
+}
+
+const jobs = [
+  ...await build('', '--workspace', '--exclude', 'wansan-consistency', ...ebpf),
+  // The pure machines as users get them, too: compilers have had faults that only show there.
+  ...await build(', optimized', '--profile', 'release-test', '--package', 'wansan-consistency', '--package', 'wansan-iscsi',
+    '--package', 'wansan-path'),
+  ...['test', 'test:browser'].map((script) => (
+    { name: `web ${script}`, command: ['npm', '--prefix', 'web', 'run', '--silent', script] })),
+];
+const began = performance.now();
+const measuring = jobs.filter((job) => MEASURING.includes(job.name));
+await runAll(jobs.filter((job) => !measuring.includes(job)), AT_ONCE);
+await runAll(measuring, 1);
+
+const folder = mkdtempSync(join(tmpdir(), 'wansan-tests-'));
+const log = join(folder, 'log');
+writeFileSync(log, printed.join(''));
+process.stdout.write(`\nall tests ran in ${Math.round((performance.now() - began) / 1000)} s, not counting compilation\n`);
+process.stdout.write(execFileSync('awk', ['-v', `status=${status}`, '-f', 'setup/count-tests.awk', log]));
+rmSync(folder, { recursive: true });
+process.exitCode = status;
