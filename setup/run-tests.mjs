@@ -1,9 +1,9 @@
 // Runs every test, shows what the runners print, and closes with one line that counts them all and says
 // why any did not run.
 //
-// What measures runs alone, as programs beside it would disturb it; the others run two at a time, as many
-// of them mostly wait. (cargo-nextest can do this too, but its 460 crates take longer to build on a new
-// machine than all of ours, and each test would ask anew what the machine allows.)
+// What measures mostly waits, so two of its binaries run beside each other, but none that would take the
+// processors from them; the others run three at a time. (cargo-nextest can do this too, but its 460 crates
+// take longer to build on a new machine than all of ours, and each test would ask anew what the machine allows.)
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,10 +13,9 @@ import { fileURLToPath } from 'node:url';
 
 process.chdir(fileURLToPath(new URL('..', import.meta.url)));
 
-const AT_ONCE = 2;
-/** Test binaries that run alone, by crate and name. */
+/** Test binaries that measure, by crate and name; the longest first. */
 const MEASURING = [
-  'wansan below_socket', 'wansan congestion', 'wansan limits', 'wansan path', 'wansan relay', 'wansan stalls',
+  'wansan limits', 'wansan relay', 'wansan congestion', 'wansan path', 'wansan stalls', 'wansan below_socket',
   'wansan tcpdump', 'lab emulator',
 ];
 
@@ -70,17 +69,17 @@ async function runAll(jobs, atOnce) {
 }
 
 const jobs = [
+  ...['test', 'test:browser'].map((script) => (
+    { name: `web ${script}`, command: ['npm', '--prefix', 'web', 'run', '--silent', script] })),
   ...await build('', '--workspace', '--exclude', 'wansan-consistency', ...ebpf),
   // The pure machines as users get them, too: compilers have had faults that only show there.
   ...await build(', optimized', '--profile', 'release-test', '--package', 'wansan-consistency', '--package', 'wansan-iscsi',
     '--package', 'wansan-path'),
-  ...['test', 'test:browser'].map((script) => (
-    { name: `web ${script}`, command: ['npm', '--prefix', 'web', 'run', '--silent', script] })),
 ];
 const began = performance.now();
-const measuring = jobs.filter((job) => MEASURING.includes(job.name));
-await runAll(jobs.filter((job) => !measuring.includes(job)), AT_ONCE);
-await runAll(measuring, 1);
+const measuring = MEASURING.map((name) => jobs.find((job) => job.name === name)).filter(Boolean);
+await runAll(jobs.filter((job) => !measuring.includes(job)), 3);
+await runAll(measuring, 2);
 
 const folder = mkdtempSync(join(tmpdir(), 'wansan-tests-'));
 const log = join(folder, 'log');

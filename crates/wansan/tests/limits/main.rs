@@ -9,6 +9,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
+use std::sync::{Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use wansan_arms::{Arm, one_arm, open_to_all};
@@ -25,8 +26,8 @@ const MISSED: &str = "NOT AS EXPECTED: ";
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Worlds side by side would take each other's processor time.
-    arguments.test_threads = Some(1);
+    // What measures runs by itself ([`alone`]), and beside it what does not: the longest of all plans, first.
+    arguments.test_threads = Some(2);
     let mut trials: Vec<Trial> = plans("plans/papers")
         .into_iter()
         .chain(plans("plans/limits"))
@@ -37,23 +38,25 @@ fn main() -> ExitCode {
         .collect();
     trials.extend(papers(&arguments));
     let arm = one_arm(makes_a_world);
+    for plan in plans("plans/checks") {
+        let name = name(&plan);
+        let test = move || comes_out_as_expected(&plan, &[], arm);
+        trials.insert(0, arm.trial(name, test));
+    }
     for plan in plans("plans/topologies") {
         let name = name(&plan);
         let has_tunnels = text(&plan).contains("vpn = ");
         // An ordinary user seldom may make the devices of tunnels.
         let arm = if has_tunnels { Arm::of_suite() } else { arm };
-        let test = move || comes_out_as_expected(&plan, &[], arm);
+        let test = move || alone(|| comes_out_as_expected(&plan, &[], arm));
         trials.push(match has_tunnels {
             true => arm.tunnel_trial(name, test),
             false => arm.trial(name, test),
         });
     }
-    for plan in plans("plans/limits")
-        .into_iter()
-        .chain(plans("plans/checks"))
-    {
+    for plan in plans("plans/limits") {
         let name = name(&plan);
-        let test = move || comes_out_as_expected(&plan, &[], arm);
+        let test = move || alone(|| comes_out_as_expected(&plan, &[], arm));
         trials.push(arm.trial(name, test));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -69,14 +72,14 @@ fn papers(arguments: &Arguments) -> Vec<Trial> {
         let title = format!("{name} in its quick form");
         let is_canary = CANARIES.contains(&name.as_str());
         let of_plan = plan.clone();
-        let test = move || comes_out_as_expected(&plan, &["--quick"], Arm::of_suite());
+        let test = move || alone(|| comes_out_as_expected(&plan, &["--quick"], Arm::of_suite()));
         (is_canary, with_controls(&of_plan, title, test))
     });
     let without_effect = WITHOUT_EFFECT.iter().map(|without| {
         let plan = repository(&format!("plans/papers/{}.toml", without.plan));
         let title = format!("{} without {} fails", without.plan, without.effect);
         let text = text(&plan);
-        let test = move || without.fails(&text, Arm::of_suite());
+        let test = move || alone(|| without.fails(&text, Arm::of_suite()));
         (false, with_controls(&plan, title, test))
     });
     let all: Vec<(bool, Trial)> = with_effect.chain(without_effect).collect();
@@ -183,6 +186,13 @@ fn is_right(plan: &Path) -> Result<(), Failed> {
         .arg(plan)
         .output()?;
     told(&output, output.status.success())
+}
+
+/// Runs a test that measures while no other one does: worlds side by side take each other's processor time.
+fn alone(test: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
+    static MEASURES: Mutex<()> = Mutex::new(());
+    let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
+    test()
 }
 
 /// Runs a plan, which has to meet all that it expects.
