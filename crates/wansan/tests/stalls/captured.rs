@@ -109,14 +109,11 @@ fn agrees(lab: &Lab, case: &Case, cause: &str) -> Result<(), Failed> {
     )?;
     let costs = [stalls, &recorded["stalls"]].map(|of| of_cause(of, cause, "cost_ns"));
     check((costs[0] / costs[1] - 1.0).abs() < 0.2, both)?;
-    let numbers = stalls["causes"][0]["example"]["packets"].as_array();
-    let numbers = numbers
-        .ok_or("no packets")?
-        .iter()
-        .map(|of| of["packet"].as_u64());
-    let frames = told["frames"].as_u64();
-    check(numbers.clone().all(|n| n > Some(0) && n <= frames), both)?;
-    Ok(())
+    let packets = stalls["causes"][0]["example"]["packets"].as_array();
+    let packets = packets.ok_or("no packets")?;
+    let frames = told["frames"].as_u64().ok_or("no frames")?;
+    let is_number = |of: &Value| of["packet"].as_u64().is_some_and(|n| n > 0 && n <= frames);
+    check(!packets.is_empty() && packets.iter().all(is_number), both)
 }
 
 /// Whether parts of a capture are explained by what they have.

@@ -111,8 +111,11 @@ fn negotiated(url: &str, session: &[&str]) -> Result<(), Stop> {
         keys.find(|row| row["key"] == name)
             .and_then(|row| row["in_force"].as_str()?.parse::<u16>().ok())
     };
-    let asked = session[1].parse().ok();
-    let granted = in_force("ErrorRecoveryLevel") == Some(2) && in_force("MaxConnections") >= asked;
+    let asked = session[1]
+        .parse::<u16>()
+        .expect("a session asks for connections");
+    let granted = in_force("ErrorRecoveryLevel") == Some(2)
+        && in_force("MaxConnections").is_some_and(|granted| granted >= asked);
     require(granted, || finished.output())
 }
 
