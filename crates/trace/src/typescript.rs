@@ -36,19 +36,11 @@ mod tests {
     /// The page's copy of the types; `WANSAN_UPDATE=1` writes it.
     #[test]
     fn the_pages_know_the_records() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/src/records.ts");
         let text = format!(
             "/** Records as JSON has them. Generated from crates/trace/src/event by `WANSAN_UPDATE=1 cargo \
              test -p wansan-trace`. */\n\n{}",
             interface::<Tcp>("Tcp")
         );
-        if std::env::var_os("WANSAN_UPDATE").is_some() {
-            std::fs::write(path, &text).expect("written");
-        }
-        let there = std::fs::read_to_string(path).expect("the page's types");
-        assert!(
-            there == text,
-            "{path} is out of date: WANSAN_UPDATE=1 writes it"
-        );
+        wansan_generated::check("web/src/records.ts", &text);
     }
 }

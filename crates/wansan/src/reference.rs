@@ -39,16 +39,5 @@ fn add(text: &mut String, command: &clap::Command, path: &str) {
 /// `WANSAN_UPDATE=1` writes the page.
 #[test]
 fn the_page_is_what_help_says() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/commands.md"
-    );
-    if std::env::var_os("WANSAN_UPDATE").is_some() {
-        std::fs::write(path, page()).expect("written");
-    }
-    let there = std::fs::read_to_string(path).expect("the page");
-    assert!(
-        there == page(),
-        "{path} is out of date: WANSAN_UPDATE=1 writes it"
-    );
+    wansan_generated::check("docs/reference/commands.md", &page());
 }

@@ -1,0 +1,23 @@
+//! Files in the tree that are made from the code: written on request, and else checked.
+
+use std::path::Path;
+
+/// Checks that the file at `path`, from the root of the tree, is `text`. With `WANSAN_UPDATE` in the
+/// environment it is written first.
+///
+/// # Panics
+/// When it is not, or cannot be read or written.
+#[track_caller]
+pub fn check(path: &str, text: &str) {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path);
+    if std::env::var_os("WANSAN_UPDATE").is_some() {
+        std::fs::write(&place, text).expect("the tree can be written");
+    }
+    let there = std::fs::read_to_string(&place).unwrap_or_default();
+    assert!(
+        there == text,
+        "{path} is out of date: WANSAN_UPDATE=1 writes it"
+    );
+}
