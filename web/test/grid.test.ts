@@ -42,9 +42,10 @@ test("measures are named, and in the unit that fits", () => {
     "latency, 99th percentile (ms)",
     "gap between data packets, median (µs)",
     "router far: cpu (s/GiB)",
+    "stalls cost (ms)",
   ]);
   const cell = gridRun().cells[0]!;
-  assert.equal(measures[1]?.of(cell), (cell.bytes_per_s! * 8) / 1e6);
+  assert.equal(measures[1]?.of(cell), (cell.measures["bytes_per_s"]! * 8) / 1e6);
   assert.equal(measures[4]?.of(cell), 12);
   assert.equal(formatMeasure("latency_p50_ns", 2_500_000), "2.5 ms");
   assert.equal(formatMeasure("bytes_per_s", null), "–");

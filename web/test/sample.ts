@@ -50,16 +50,15 @@ function sampleCell(number: number, phase: string, parallel: number, window: num
     repeat: 0,
     parameters: { "workload.parallel": parallel, "target.command_window": window },
     failure: null,
-    iops,
-    bytes_per_s: iops * 4096,
-    latency_p50_ns: (sojourn_ns[0] ?? 0) * 0.99,
-    latency_p99_ns: (sojourn_ns[0] ?? 0) * 1.18,
-    measures: [
-      { metric: "iops", value: iops },
-      { metric: "bytes_per_s", value: iops * 4096 },
-      { metric: "packet_gap_p50_ns", value: 12_000 },
-      { metric: "routers.far.cpu_s_per_gib", value: 2 + number / 10 },
-    ],
+    measures: {
+      iops,
+      bytes_per_s: iops * 4096,
+      latency_p50_ns: (sojourn_ns[0] ?? 0) * 0.99,
+      latency_p99_ns: (sojourn_ns[0] ?? 0) * 1.18,
+      packet_gap_p50_ns: 12_000,
+      "routers.far.cpu_s_per_gib": 2 + number / 10,
+      "stalls.cost_ns": 8.2e6,
+    },
     changes: [],
     changes_left_out: 0,
     sessions: INITIATORS,
@@ -250,12 +249,12 @@ export function gridRun(): ReportData {
         about: "cells.bytes_per_s where case = none",
         metric: "cells.bytes_per_s",
         where: { case: "none", "path.upper.delay": "2ms", "path.lower.delay + path.third.delay": "8ms" },
-        relative: false,
+        relative_to: null,
         value: 15.375e6,
         ours: 12e6,
         ratio: 0.78,
       },
-      { about: "cells.bytes_per_s where case = ipsec, relative to case = none", metric: "cells.bytes_per_s", where: { case: "ipsec" }, relative: true, value: 0.8, ours: null, ratio: null },
+      { about: "cells.bytes_per_s where case = ipsec, relative to case = none", metric: "cells.bytes_per_s", where: { case: "ipsec" }, relative_to: { case: "none" }, value: 0.8, ours: null, ratio: null },
     ],
   };
   return run;
@@ -265,10 +264,10 @@ export function gridRun(): ReportData {
 export function failedRun(): ReportData {
   const run = emptyRun();
   const cell = sampleCell(0, "planned", 16, 100);
-  const bare = { sessions: 0, layers: [], in_flight: [], connections: [], paths: [], time: null, tcp_time: null, dropped: {}, packets: null, packet_gaps: null, stalls: null, measures: [] };
+  const bare = { sessions: 0, layers: [], in_flight: [], connections: [], paths: [], time: null, tcp_time: null, dropped: {}, packets: null, packet_gaps: null, stalls: null };
   run.problems = ["Cell 0 failed: the target ended with status 2."];
   run.cells = [
-    { ...cell, ...bare, failure: "the target ended with status 2", iops: null, bytes_per_s: null, latency_p50_ns: null, latency_p99_ns: null },
+    { ...cell, ...bare, failure: "the target ended with status 2", measures: {} },
     { ...cell, ...bare, cell: 1, parameters: { ...cell.parameters, "workload.parallel": 32 } },
   ];
   run.expectations = [{ expected: 'finding.limit equals "command_window"', found: "nothing", met: false }];
@@ -308,7 +307,7 @@ export function emptyRun(): ReportData {
     facts: [],
     problems: [],
     finding: null,
-    gain: null,
+    advised: null,
     expectations: [],
     paper: null,
     load: "initiators",
@@ -323,8 +322,8 @@ export function sampleRun(): ReportData {
   const planned = sweep.map((parallel, i) => sampleCell(i, "planned", parallel, 100));
   const advised = sweep.map((parallel, i) => sampleCell(sweep.length + i, "advised", parallel, 176));
   const told = planned[6]?.cell ?? 0;
-  const before = planned[10]?.iops ?? 1;
-  const after = advised[10]?.iops ?? 1;
+  const before = planned[10]?.measures["iops"] ?? 1;
+  const after = advised[10]?.measures["iops"] ?? 1;
   const lossy = planned[9];
   if (lossy !== undefined) {
     lossy.dropped = { io: 1234 };
@@ -350,12 +349,22 @@ export function sampleRun(): ReportData {
       ],
       layer: "window",
       above: "queue",
-      advice: "raise the target's command window (`--command-window`) to 176",
+      wanted: 112,
+      got: 100,
+      waiting_share: 0.11,
+      binds_in_cells: [told],
+      predicted: null,
+      advice: { text: "raise the target's command window (`--command-window`) to 176", parameter: "target.command_window", value: "176" },
       cell: told,
     },
-    gain: {
+    advised: {
       parameter: "target.command_window",
       value: "176",
+      planned_value: 100,
+      predicted_gain: 0.76,
+      measured_gain: after / before - 1,
+      measured_of_predicted: after / (before * 1.76),
+      gains: [],
       planned_cell: 10,
       advised_cell: 21,
       planned_iops: before,

@@ -15,7 +15,7 @@
 //! - `held` says what the send buffer held bytes for;
 //! - `one_end` splits what one end has recorded alone;
 //! - `crossings` adds the layers `tcp_initiator` and `tcp_target` to I/Os;
-//! - [`BelowSocket`] puts a cell into numbers.
+//! - [`below_socket`] puts a cell into numbers.
 //!
 //! An I/O whose stamps or PDUs are not all there, or contradict each other, is not split: the reason
 //! is counted. The rules are in `docs/internals/below-the-socket.md`.
@@ -29,7 +29,6 @@ mod usage;
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use wansan_trace::{Layer, SessionId, TaskTag};
 
 use crate::cause::Cause;
@@ -45,15 +44,14 @@ use one_end::OneEnd;
 use send_buffer::Senders;
 pub(crate) use streams::Ends;
 use streams::{Left, Streams};
-pub use usage::{BelowSocket, LegUse, StampCount};
+pub use usage::{below_socket, from_splits, sentence};
 
 /// Stamps that are out of order by more than this are not believed: threads write down times a
 /// little late.
 const DISORDER_NS: u64 = 1_000_000;
 
 /// Which ends have recorded PDUs and stamps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Recorded {
     /// The initiator's and the target's.
     #[default]

@@ -252,8 +252,9 @@ impl Capture {
         for shown in causes.flat_map(|cause| &mut cause.example.packets) {
             shown.packet = self
                 .frame_of
-                .get(shown.packet)
-                .map_or(0, |frame| *frame as usize);
+                .get(shown.packet as usize)
+                .copied()
+                .unwrap_or(0);
         }
         summary
     }

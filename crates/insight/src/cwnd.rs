@@ -2,35 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use wansan_schema::CwndUse;
 use wansan_trace::event::{Tcp, TcpEvent};
 use wansan_trace::file::Table;
 use wansan_trace::{ConnectionId, SessionId};
 
 use crate::transport::TransportUse;
 use crate::window::Window;
-
-/// What the windows of the sending host did in the measured time: all its connections.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct CwndUse {
-    /// Connections.
-    pub connections: u64,
-    /// Greatest sum of all windows, in segments.
-    pub sum_max_packets: u64,
-    /// Mean of that sum, in segments; null in results of versions that did not say it.
-    #[serde(default)]
-    pub sum_mean_packets: Option<f64>,
-    /// How far the window that moved least fell below its greatest, as a share of that: 0 is flat.
-    pub least_swing: f64,
-    /// The same of the window that moved most.
-    pub most_swing: f64,
-    /// Reductions of a window without a loss.
-    pub cwr_events: u64,
-    /// Fast recoveries.
-    pub recovery_events: u64,
-    /// Retransmission time-outs.
-    pub loss_events: u64,
-}
 
 /// The use of the windows of the host that sent most; `None` when nothing was sampled. `transport`
 /// is that of the same window.

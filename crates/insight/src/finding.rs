@@ -10,19 +10,19 @@ mod r2t;
 mod sentence;
 mod stalls;
 mod sweep;
+mod told;
 
 use std::collections::BTreeMap;
 
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 use wansan_trace::Layer;
 
 pub use crate::cause::Limit;
 use crate::summary::CellSummary;
 
-pub use advice::Advice;
 pub use predict::{Prediction, predict};
 pub use sweep::explain;
+pub use wansan_schema::Advice;
 
 /// A cell of a run as it is explained: its numbers, and what was varied, which only labels them.
 #[derive(Debug, Clone, Serialize)]
@@ -39,15 +39,15 @@ pub struct Observed {
 ///
 /// `wanted` and `got` are means per session in the cell that the finding speaks of: the first
 /// cell (by I/Os in flight) in which the limit binds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
     /// What binds.
     pub limit: Limit,
     /// The first layer that holds fewer than the one above, if one does.
-    #[serde(serialize_with = "name_of", deserialize_with = "by_name")]
+    #[serde(serialize_with = "name_of")]
     pub layer: Option<Layer>,
     /// The layer above.
-    #[serde(serialize_with = "name_of", deserialize_with = "by_name")]
+    #[serde(serialize_with = "name_of")]
     pub above: Option<Layer>,
     /// Mean number that had entered the layer above: how many wanted in.
     pub wanted: f64,
@@ -67,16 +67,6 @@ pub struct Finding {
     pub advice: Option<Advice>,
     /// What each cell would do once the advice is followed; none when the gain cannot be told.
     pub predicted: Option<Vec<Prediction>>,
-}
-
-/// The layer of that name.
-fn by_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Layer>, D::Error> {
-    let Some(name) = Option::<String>::deserialize(deserializer)? else {
-        return Ok(None);
-    };
-    let layer = Layer::ALL.into_iter().find(|layer| layer.name() == name);
-    let layer = layer.ok_or_else(|| D::Error::custom(format!("there is no layer `{name}`")))?;
-    Ok(Some(layer))
 }
 
 fn name_of<S: Serializer>(layer: &Option<Layer>, serializer: S) -> Result<S::Ok, S::Error> {

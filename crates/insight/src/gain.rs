@@ -1,27 +1,8 @@
 //! What the advice brought, beside what was predicted.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
+use wansan_schema::{Gain, Parameters};
 
 use crate::finding::{Limit, Observed, predict};
-
-/// One point of a sweep before and after the advice was followed. Repeats are averaged.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Gain {
-    /// The parameters of the sweep.
-    pub parameters: BTreeMap<String, serde_json::Value>,
-    /// I/Os per second as planned.
-    pub planned_iops: f64,
-    /// I/Os per second that were predicted for the advised run.
-    pub predicted_iops: f64,
-    /// I/Os per second of the advised run.
-    pub advised_iops: f64,
-    /// `predicted_iops` ÷ `planned_iops` − 1.
-    pub predicted_gain: f64,
-    /// `advised_iops` ÷ `planned_iops` − 1.
-    pub measured_gain: f64,
-}
 
 /// Compares the two runs of a sweep, point by point in the planned order, where `limit` is what
 /// the advice was against. Points that only one of them has are left out.
@@ -63,7 +44,7 @@ pub fn compare(limit: Limit, planned: &[Observed], advised: &[Observed]) -> Vec<
 
 fn mean(
     cells: &[Observed],
-    parameters: &BTreeMap<String, serde_json::Value>,
+    parameters: &Parameters,
     value: impl Fn(&Observed) -> f64,
 ) -> Option<f64> {
     let values: Vec<f64> = cells

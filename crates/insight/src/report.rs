@@ -4,7 +4,7 @@
 //! the cell. When the run is over, [`data`] joins the charts with the run's manifest and results,
 //! and [`html`] places the whole in the page that `web/` builds.
 //!
-//! The page knows nothing but [`ReportData`], whose mirror is `web/src/report/data.ts`. Whatever a
+//! The page knows nothing but [`ReportData`], whose mirror is `web/src/report/data.ts`; the parts of results in it are those of `web/src/results.ts`. Whatever a
 //! run did not record stands as `None` or as an empty list: the page says so instead of drawing
 //! nothing.
 
@@ -21,10 +21,9 @@ mod time_axis;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use wansan_schema::{Advised, Finding, Manifest, Paper, Parameters, StallUse, Verdict};
 
 pub use crate::packet_gap::PacketGaps;
-pub use crate::stall::StallUse;
 pub use assemble::{RunRecord, data};
 pub use changes::ChangeMark;
 pub use detail::Detail;
@@ -34,11 +33,11 @@ pub use time_axis::{Samples, TimeAxis};
 
 /// All that the page shows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ReportData {
+pub struct ReportData<'a> {
     /// The plan's name.
-    pub plan: String,
+    pub plan: &'a str,
     /// The plan's title.
-    pub title: String,
+    pub title: &'a str,
     /// When it began, CLOCK_REALTIME since 1970.
     pub started_ns: Option<u64>,
     /// With which wansan it ran, and on what.
@@ -46,19 +45,19 @@ pub struct ReportData {
     /// What failed, is missing or must be read with care, a sentence each.
     pub problems: Vec<String>,
     /// What holds the system back.
-    pub finding: Option<FindingText>,
+    pub finding: Option<&'a Finding>,
     /// What the advised change brought.
-    pub gain: Option<GainPoint>,
-    /// What the plan expected.
-    pub expectations: Vec<Expectation>,
+    pub advised: Option<&'a Advised>,
+    /// How the plan's expectations turned out.
+    pub expectations: &'a [Verdict],
     /// Numbers that the rebuilt paper gives, beside ours.
-    pub paper: Option<PaperReport>,
+    pub paper: Option<&'a Paper>,
     /// Whose throughput and latency a cell's own numbers are.
     pub load: Load,
     /// The cells in the order in which they ran.
-    pub cells: Vec<CellReport>,
+    pub cells: Vec<CellReport<'a>>,
     /// The manifest as it is.
-    pub manifest: Value,
+    pub manifest: &'a Manifest,
 }
 
 /// What a run loaded its network with.
@@ -80,123 +79,21 @@ pub struct Fact {
     pub text: String,
 }
 
-/// A finding in the words that a reader is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct FindingText {
-    /// The limit's name.
-    pub limit: String,
-    /// What holds the system back, in a sentence.
-    pub sentence: String,
-    /// What it is told from.
-    pub evidence: Vec<String>,
-    /// The first layer that holds fewer than the one above it.
-    pub layer: Option<String>,
-    /// The layer above it.
-    pub above: Option<String>,
-    /// What to change.
-    pub advice: Option<String>,
-    /// The cell that it is told from.
-    pub cell: Option<u64>,
-}
-
-/// The advised change, foretold and then measured, at the point of the sweep where most was
-/// foretold.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct GainPoint {
-    /// The parameter that was changed.
-    pub parameter: String,
-    /// Its advised value.
-    pub value: String,
-    /// The cell before the change.
-    pub planned_cell: u64,
-    /// The cell after it.
-    pub advised_cell: u64,
-    /// I/Os per second before the change.
-    pub planned_iops: f64,
-    /// I/Os per second that the finding foretold.
-    pub predicted_iops: f64,
-    /// I/Os per second after the change.
-    pub measured_iops: f64,
-}
-
-/// What the plan expected of its results.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Expectation {
-    /// What was expected, in words.
-    pub expected: String,
-    /// What was found, in words.
-    pub found: String,
-    /// Whether that is so; `None` when it could not be judged.
-    pub met: Option<bool>,
-}
-
-/// A paper and its numbers.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PaperReport {
-    /// Authors, title and year.
-    pub title: String,
-    /// Which of its figures or tables.
-    pub figure: Option<String>,
-    /// What it says without a number that could stand beside ours.
-    pub remarks: Vec<String>,
-    /// How the plan's experiment differs from the paper's.
-    pub differs: Vec<String>,
-    /// Its numbers.
-    pub known: Vec<KnownReport>,
-}
-
-/// A number of a paper beside ours.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct KnownReport {
-    /// What it is, in words.
-    pub about: String,
-    /// The metric's dotted name.
-    pub metric: String,
-    /// The parameters of the cells that it is of.
-    #[serde(rename = "where")]
-    pub of: Map<String, Value>,
-    /// Whether it is a ratio to the same metric of other cells.
-    pub relative: bool,
-    /// The paper's number.
-    pub value: f64,
-    /// Ours.
-    pub ours: Option<f64>,
-    /// Ours ÷ the paper's.
-    pub ratio: Option<f64>,
-}
-
-/// A number of a cell.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Measure {
-    /// Its dotted name in the cell's results, with the unit at its end.
-    pub metric: String,
-    /// Its value.
-    pub value: f64,
-}
-
 /// One cell of the sweep. A cell that failed has no numbers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CellReport {
+pub struct CellReport<'a> {
     /// Its number.
     pub cell: u64,
     /// `planned` or `advised`.
-    pub phase: String,
+    pub phase: &'a str,
     /// Which repetition of the sweep, from 0.
     pub repeat: u64,
     /// What the sweep has set, by dotted name.
-    pub parameters: Map<String, Value>,
+    pub parameters: &'a Parameters,
     /// Why it failed, if it did.
-    pub failure: Option<String>,
-    /// I/Os per second of all initiators together.
-    pub iops: Option<f64>,
-    /// Bytes of data per second of all initiators together.
-    pub bytes_per_s: Option<f64>,
-    /// Half of the I/Os took at most this long.
-    pub latency_p50_ns: Option<f64>,
-    /// All I/Os but one in a hundred took at most this long.
-    pub latency_p99_ns: Option<f64>,
-    /// All its numbers but those per layer.
-    pub measures: Vec<Measure>,
+    pub failure: Option<&'a str>,
+    /// All its numbers, by their dotted names in the cell's results.
+    pub measures: BTreeMap<String, f64>,
     /// What was changed of its paths while it ran, in order.
     pub changes: Vec<ChangeMark>,
     /// Changes that are too many to be shown.

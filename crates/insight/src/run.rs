@@ -1,10 +1,10 @@
 //! Reads the index of a run folder.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use wansan_schema::{CellResult, Parameters, PathChange, Results};
 use wansan_trace::event::{Crossing, Packet, Path as PathSample, Pdu, Stamp, Tcp, Thread};
 use wansan_trace::file::{self, Kind as _, Table};
 
@@ -27,63 +27,39 @@ pub struct Run {
     holds_records: bool,
 }
 
-/// One cell of a run.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+/// One cell of a run: the part of its results that an explanation may look at, never the numbers.
+#[derive(Debug, Clone, PartialEq)]
 pub struct RunCell {
     /// Its number.
     pub cell: u64,
     /// "planned", or "advised" when the finding's advice was applied.
-    #[serde(default = "planned")]
     pub phase: String,
     /// What was varied, by dotted name.
-    #[serde(default)]
-    pub parameters: BTreeMap<String, serde_json::Value>,
+    pub parameters: Parameters,
     /// Why it failed, if it did.
-    #[serde(default)]
     pub failure: Option<String>,
-    #[serde(default)]
-    measured_from_ns: Option<u64>,
-    #[serde(default)]
-    measured_to_ns: Option<u64>,
+    /// The time that the load generators measured, without warm-up, if the index says it.
+    pub window: Option<Window>,
     /// What was changed of its paths meanwhile.
-    #[serde(default, rename = "timeline")]
-    pub changes: Vec<Change>,
+    pub changes: Vec<PathChange>,
 }
 
-/// A change of a path while a cell ran.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
-    /// The statement, such as `upper.delay = 32ms`.
-    pub statement: String,
-    /// `plan`, or `hand` when it came by `wansan path set`.
-    pub asked_by: String,
-    /// When it was made, from the start of the initiators; null when it was not.
-    pub made_after_ns: Option<u64>,
-}
-
-fn planned() -> String {
-    "planned".to_owned()
+impl From<CellResult> for RunCell {
+    fn from(cell: CellResult) -> RunCell {
+        let window = |[from_ns, to_ns]: [u64; 2]| Window { from_ns, to_ns };
+        RunCell {
+            window: cell.measured_ns().map(window),
+            cell: cell.cell,
+            phase: cell.phase,
+            parameters: cell.parameters,
+            failure: cell.failure,
+            changes: cell.timeline,
+        }
+    }
 }
 
 /// A cell, and what TCP said of its connections.
 pub type CellTcp<'a> = (&'a RunCell, Table<Tcp>);
-
-impl RunCell {
-    /// The time that the load generators measured, without warm-up, if the index says it.
-    #[must_use]
-    pub fn window(&self) -> Option<Window> {
-        Some(Window {
-            from_ns: self.measured_from_ns?,
-            to_ns: self.measured_to_ns?,
-        })
-    }
-}
-
-/// The part of `results.json` that an explanation may look at: never the results themselves.
-#[derive(Deserialize)]
-struct Index {
-    cells: Vec<RunCell>,
-}
 
 impl Run {
     /// Reads the index of a run folder. A folder without `results.json`, as an interrupted run
@@ -105,14 +81,9 @@ impl Run {
                 reason: not_a_run(folder),
             });
         }
-        let cell = |cell| RunCell {
-            cell,
-            phase: planned(),
-            parameters: BTreeMap::new(),
-            failure: None,
-            measured_from_ns: None,
-            measured_to_ns: None,
-            changes: Vec::new(),
+        let cell = |cell| {
+            let unknown = CellResult::default();
+            RunCell::from(CellResult { cell, ..unknown })
         };
         Ok(Run {
             folder: folder.to_owned(),
@@ -184,13 +155,13 @@ impl Run {
     pub fn observe(&self, cell: &RunCell) -> Result<Observed, ReadError> {
         let folder = self.cell_folder(cell)?;
         let records = Cell::read(&folder)?;
-        if let Some(measured) = cell.window() {
+        if let Some(measured) = cell.window {
             records.check_measured(&folder, measured)?;
         }
         Ok(Observed {
             cell: cell.cell,
             parameters: cell.parameters.clone(),
-            summary: summarise(&records, cell.window()),
+            summary: summarise(&records, cell.window),
         })
     }
 
@@ -215,11 +186,11 @@ fn read_index(folder: &Path, index: &Path) -> Result<Run, ReadError> {
         reason,
     };
     let text = fs::read_to_string(index).map_err(|error| wrong(error.to_string()))?;
-    let parsed: Index = serde_json::from_str(&text)
-        .map_err(|error| wrong(format!("not a run's index: {error}")))?;
+    let parsed =
+        Results::from_json(&text).map_err(|error| wrong(format!("not a run's index: {error}")))?;
     Ok(Run {
         folder: folder.to_owned(),
-        cells: parsed.cells,
+        cells: parsed.cells.into_iter().map(RunCell::from).collect(),
         holds_records: false,
     })
 }
@@ -237,7 +208,7 @@ fn indexed(folder: &Path) -> Option<RunCell> {
     let cells = read_index(run, &run.join("results.json")).ok()?.cells;
     let found = cells.into_iter().find(|cell| cell.cell == number)?;
     Some(RunCell {
-        phase: planned(),
+        phase: "planned".to_owned(),
         ..found
     })
 }
@@ -339,9 +310,9 @@ mod tests {
             from_ns: 5,
             to_ns: 9,
         };
-        assert_eq!(read.cells[0].window(), Some(window));
+        assert_eq!(read.cells[0].window, Some(window));
         assert_eq!(read.cells[0].phase, "planned");
-        assert_eq!(read.cells[1].window(), None);
+        assert_eq!(read.cells[1].window, None);
         let missing = read.observe(&read.cells[1]).unwrap_err().to_string();
         assert!(
             missing.contains(&run.display().to_string()) && missing.contains("cell-001"),

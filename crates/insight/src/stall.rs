@@ -9,7 +9,7 @@
 //!   later than it could have what it waited for;
 //! - [`session`] looks at the waits above TCP: for R2Ts, for the command window, for commands on
 //!   other connections;
-//! - [`StallUse`] puts the stalls of a cell into numbers.
+//! - [`stall_use`] puts the stalls of a cell into numbers.
 //!
 //! The rules are in `docs/internals/stalls.md`. They come from RFC 896 and RFC 1122 §4.2.3 (Nagle's algorithm,
 //! delayed acknowledgements, windows), RFC 5681 (slow start, idle connections) and RFC 6298
@@ -22,7 +22,6 @@ pub mod session;
 pub mod usage;
 pub mod view;
 
-use serde::{Deserialize, Serialize};
 use wansan_trace::{SessionId, TaskTag};
 
 pub use crate::cause::Cause;
@@ -31,7 +30,7 @@ use crate::traffic::Way;
 use crate::wait::Source;
 use crate::window::Window;
 pub use conversation::{Announced, Conversation, Queued, Sampled, Segment, Times};
-pub use usage::{CauseUse, Example, NO_CAUSE, StallUse};
+pub use usage::{NO_CAUSE, cost_of, stall_use};
 
 /// The causes that a stall may have.
 pub const CAUSES: [Cause; 13] = [
@@ -51,8 +50,7 @@ pub const CAUSES: [Cause; 13] = [
 ];
 
 /// A packet's part in a stall.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// It left late.
     Held,
@@ -65,9 +63,23 @@ pub enum Role {
 }
 
 impl Role {
-    /// In words.
+    /// All parts.
+    pub const ALL: [Role; 4] = [Role::Held, Role::WaitedFor, Role::Released, Role::Lost];
+
+    /// Its name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
+        match self {
+            Role::Held => "held",
+            Role::WaitedFor => "waited_for",
+            Role::Released => "released",
+            Role::Lost => "lost",
+        }
+    }
+
+    /// In words.
+    #[must_use]
+    pub const fn in_words(self) -> &'static str {
         match self {
             Role::Held => "left late",
             Role::WaitedFor => "waited for",
@@ -78,7 +90,7 @@ impl Role {
 }
 
 /// A packet that shows a stall.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shown {
     /// What it has to do with it.
     pub role: Role,

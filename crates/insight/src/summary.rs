@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
+use wansan_schema::{BelowSocket, StallUse};
 use wansan_trace::{Layer, SessionId};
 
-use crate::below::BelowSocket;
+use crate::below;
 use crate::cell::Cell;
 use crate::command_window::CommandWindowUse;
 use crate::connections::{ConnectionUse, connection_uses};
@@ -19,7 +20,7 @@ use crate::path::{PathUse, delay_changes_ns, path_use};
 use crate::population::Population;
 use crate::processors::{ProgramUse, program_uses};
 use crate::r2t::{R2tUse, r2t_use};
-use crate::stall::{self, StallUse};
+use crate::stall;
 use crate::traffic::Traffic;
 use crate::transport::{TransportUse, transport_use};
 use crate::waiting::{Least, Parts, Sums};
@@ -223,9 +224,9 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
             .map(|table| program_uses(table, window))
             .unwrap_or_default(),
         packet_gaps: packet_gaps(cell, &Traffic::of(cell), window),
-        stalls: StallUse::of(cell, window, &stalls, &waits),
+        stalls: stall::stall_use(cell, window, &stalls, &waits),
         waits,
-        below_socket: BelowSocket::of(cell, window),
+        below_socket: below::below_socket(cell, window),
         losses: Losses {
             incomplete_ios: joined.incomplete,
             missing_crossings: joined.missing_crossings,

@@ -18,7 +18,7 @@ mod tc;
 use std::io;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use wansan_schema::NetemResult;
 
 use crate::plan::{self, Scenario, Side};
 use crate::world::{Namespace, World, WorldError};
@@ -42,30 +42,6 @@ struct Direction {
     /// The interface that its frames leave by.
     device: String,
     setting: Setting,
-}
-
-/// What netem says of one direction of a path. Bytes are those of Ethernet frames without preamble,
-/// checksum and gap, and without the overhead that counts for the rate.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NetemResult {
-    /// Its name, such as `upper:forward`.
-    pub name: String,
-    /// What netem was told.
-    pub setting: String,
-    /// The packets that it holds at most, those on the delay line among them.
-    pub limit_packets: u32,
-    /// Where its random numbers began, which kernels say from Linux 6.7 on.
-    pub seed: Option<u64>,
-    /// Packets that left.
-    pub out_packets: u64,
-    /// Their bytes.
-    pub out_bytes: u64,
-    /// Packets that were lost, or found netem full: it counts them together.
-    pub dropped_packets: u64,
-    /// Packets that were waiting or on the delay line at the end.
-    pub held_packets: u64,
-    /// Their bytes.
-    pub held_bytes: u64,
 }
 
 /// Why netem carries no packets.

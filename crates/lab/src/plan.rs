@@ -118,9 +118,8 @@ pub use document::{
     RoutingTable, Schedule, SessionTable, StatusPlace, StreamTable, TargetTable, TcpTable, TextOr,
     TraceTable, WorkloadTable, WorldKind, WorldTable,
 };
-pub use expect::{Comparison, Expectation, Verdict};
+pub use expect::{Comparison, Expectation};
 pub use files::PlanFile;
-pub use paper::{KnownNumber, Paper};
 pub use parameter::Parameter;
 pub use quantity::{Iops, QueueBound, Rate, Share, Size, Span};
 pub use scenario::{
@@ -131,6 +130,7 @@ pub use sweep::Axis;
 pub use timeline::{Action, Moment, Side, Statement};
 
 use wansan_mistake::Mistake;
+use wansan_schema::{Paper, Results};
 use wansan_trace::units::parse_bytes;
 
 /// Most cells that one phase of a plan may have.
@@ -318,10 +318,9 @@ impl Plan {
         &self.expectations
     }
 
-    /// The paper's numbers beside those of a run's results (the content of results.json), if the
-    /// plan rebuilds a paper's experiment.
+    /// The paper's numbers beside those of a run's results, if the plan rebuilds a paper's experiment.
     #[must_use]
-    pub fn paper(&self, results: &serde_json::Value) -> Option<Paper> {
+    pub fn paper(&self, results: &Results) -> Option<Paper> {
         let table = self.document.paper.as_ref()?;
         Some(paper::beside(table, &self.known, results))
     }

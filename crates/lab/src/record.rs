@@ -1,4 +1,4 @@
-//! What a run leaves behind: a folder that says all about itself.
+//! What a run leaves behind: a folder that says all about itself, in the words of [`wansan_schema`].
 //!
 //! ```text
 //! runs/<plan>/<UTC time>-<short hash of the resolved plan>/
@@ -27,15 +27,12 @@ pub use compare::{
 };
 pub use export::CellTable;
 pub use folder::RunFolder;
-pub use machine::Machine;
-pub use manifest::{
-    CellFacts, ClockAnchor, ControlFacts, FileFacts, Manifest, NodeFacts, PathFacts,
-};
-pub use path::{ElementResult, PathChange, PathResult};
+pub(crate) use manifest::{add_statistics, clock_anchor, json, manifest, node_facts};
 pub use report::page;
-pub use results::{Advised, CellFinding, CellResult, MeasuredGain, Results};
-pub use stored::{StoredError, StoredFile, StoredManifest, StoredRun, list};
-pub use stream::{RelayResult, StreamResult};
+pub(crate) use results::{add_netem, add_paths, add_reports, add_routers, add_streams, apart};
+pub use results::{cell_result, results};
+pub use stored::{StoredError, StoredRun, list};
+pub(crate) use stream::{add_relay_records, relay_result, stream_result};
 
 /// The run folder could not be written: a matter of the disk or of its rights.
 #[derive(Debug, thiserror::Error)]

@@ -28,9 +28,10 @@ use wansan_insight::report::PageError;
 use crate::emulator::EmulatorError;
 use crate::netem::NetemError;
 use crate::plan::{Phase, PlanError};
-use crate::record::{CellResult, RecordError, Results};
+use crate::record::RecordError;
 use crate::vpn::VpnError;
 use crate::world::{ProcessError, Rights, WorldError};
+use wansan_schema::{CellResult, Results};
 
 pub use congestion::CongestionControlError;
 pub use phase::run;
@@ -84,7 +85,7 @@ pub enum RunError {
     #[error("cell {cell} failed: {source} (see {})", folder.display())]
     Cell {
         /// The cell's number.
-        cell: usize,
+        cell: u64,
         /// The run's folder.
         folder: PathBuf,
         /// Why.

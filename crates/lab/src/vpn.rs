@@ -8,7 +8,7 @@
 //! Every router has one program for all the tunnels of a kind that end at it, as a VPN router has,
 //! so what they cost is one process's processor time. Call [`check`] before anything is built;
 //! [`Tunnels::start`] once the outer paths carry packets, for the ends shake hands over them; route
-//! into the devices of the [`Tunnel`]s; call [`Tunnels::sample`] again and again while it is
+//! into the devices of the tunnels; call [`Tunnels::sample`] again and again while it is
 //! measured, and [`Tunnels::usage`] at the end.
 
 mod ipsec;
@@ -23,10 +23,10 @@ use std::sync::atomic::AtomicBool;
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
+use wansan_schema::TunnelFacts;
 
 use crate::world::{Node, Process, ProcessError, WorldError};
 
-pub use usage::RouterUsage;
 use usage::Sample;
 
 /// What may stand at a route's `vpn`.
@@ -58,8 +58,7 @@ pub enum Cipher {
 }
 
 /// The kind of a tunnel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(tag = "vpn", content = "cipher", rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// WireGuard.
     WireGuard,
@@ -106,31 +105,11 @@ pub struct Traffic {
     pub near_ports: Option<RangeInclusive<u16>>,
 }
 
-/// A tunnel that is up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Tunnel {
-    /// Its name.
-    pub name: String,
-    /// Its kind.
-    #[serde(flatten)]
-    pub kind: Kind,
-    /// What serves it at both ends.
-    pub program: String,
-    /// The device at the near router. IPsec tunnels that end at one router share its device.
-    pub near_device: String,
-    /// The device at the far router.
-    pub far_device: String,
-    /// The longest packet that goes through it, so that no outer packet is fragmented.
-    pub mtu_bytes: u32,
-    /// By how much the longest packet grows.
-    pub overhead_bytes: u32,
-}
-
 /// The tunnels of a world and the programs that serve them. Dropping it ends these, and with them
 /// their devices.
 #[derive(Debug)]
 pub struct Tunnels {
-    tunnels: Vec<Tunnel>,
+    tunnels: Vec<TunnelFacts>,
     servers: Vec<Server>,
     samples: Vec<Sample>,
 }
@@ -279,6 +258,19 @@ impl Kind {
         each.fold(self.mtu_bytes(outer_mtu_bytes), u32::min)
     }
 
+    /// The facts of a tunnel of this kind, of which no more is known.
+    fn facts(self, name: &str) -> TunnelFacts {
+        TunnelFacts {
+            name: name.to_owned(),
+            vpn: self.vpn().name().to_owned(),
+            cipher: match self {
+                Kind::WireGuard => None,
+                Kind::Ipsec(cipher) => Some(cipher.name().to_owned()),
+            },
+            ..TunnelFacts::default()
+        }
+    }
+
     /// How it encrypts.
     #[must_use]
     pub const fn cipher_name(self) -> &'static str {
@@ -338,11 +330,12 @@ impl Tunnels {
         let (wireguard, ipsec) = (of(Vpn::WireGuard), of(Vpn::Ipsec));
         let mut servers = wireguard::start(program, &wireguard, stop)?;
         servers.extend(ipsec::start(&ipsec, stop)?);
-        let mut tunnels: Vec<Tunnel> = wireguard::tunnels(&wireguard);
+        let mut tunnels: Vec<TunnelFacts> = wireguard::tunnels(&wireguard);
         tunnels.extend(ipsec::tunnels(&ipsec));
         for tunnel in &mut tunnels {
-            let vpn = tunnel.kind.vpn();
-            let mut alike = servers.iter().filter(|server| server.vpn == vpn);
+            let mut alike = servers
+                .iter()
+                .filter(|server| server.vpn.name() == tunnel.vpn);
             tunnel.program = alike
                 .next()
                 .map_or_else(String::new, |server| server.program.clone());
@@ -363,7 +356,7 @@ impl Tunnels {
 
     /// The tunnels, in the order in which they were asked for.
     #[must_use]
-    pub fn tunnels(&self) -> &[Tunnel] {
+    pub fn tunnels(&self) -> &[TunnelFacts] {
         &self.tunnels
     }
 }

@@ -17,9 +17,9 @@ use std::time::Duration;
 use libtest_mimic::Arguments;
 use wansan_arms::{ROLE, end, one_arm};
 use wansan_lab::plan::{Phase, Plan};
-use wansan_lab::record::{CellResult, Results};
 use wansan_lab::run::{Observer, Options, RunError, run};
 use wansan_lab::world::isolate;
+use wansan_schema::{CellResult, Results};
 use wansan_trace::{ConnectionId, Direction, Kinds, Layer, Recorder, SessionId, TaskTag, clock};
 
 use stand_in::{ANSWER_BYTES, REQUEST_BYTES, flag};
@@ -224,14 +224,11 @@ impl Lab<'_> {
             page["paper"].to_string()
         })?;
         check(page["load"] == "initiators", || page["load"].to_string())?;
-        let measures = page["cells"][1]["measures"].as_array();
-        let nested = measures.into_iter().flatten();
-        let mut nested = nested.filter(|measure| measure["metric"] == "in_flight.app");
+        let nested = &page["cells"][1]["measures"]["in_flight.app"];
         let app = &results["cells"][1]["in_flight"]["app"];
-        check(
-            nested.next().is_some_and(|found| found["value"] == *app),
-            || page["cells"][1]["measures"].to_string(),
-        )
+        check(app.is_number() && nested == app, || {
+            page["cells"][1]["measures"].to_string()
+        })
     }
 
     fn delays(&self) -> Result<(), String> {
@@ -255,11 +252,12 @@ impl Lab<'_> {
         let outcome = run(&plan("slow", ""), &self.options, &mut Seen::default())
             .map_err(|error| error.to_string())?;
         let cell = &outcome.results.cells[0];
-        let moment = |place: usize, name: &str| cell.initiators[place][name].as_u64();
-        check(
-            moment(1, "measured_from_ns") < moment(0, "measured_to_ns"),
-            || format!("one was done before the other began: {:?}", cell.initiators),
-        )
+        let [one, other] = &cell.initiators[..] else {
+            return Err(format!("{:?}", cell.initiators));
+        };
+        check(other.measured_from_ns < one.measured_to_ns, || {
+            format!("one was done before the other began: {:?}", cell.initiators)
+        })
     }
 
     fn unmet(&self) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! The load generator: keeps I/Os in flight on one LUN and measures them.
 //!
 //! - [`workload`]: which I/O comes next, seeded;
-//! - [`Load`]: the loop, and the [`Report`] of what it measured.
+//! - [`Load`]: the loop, and the [`BenchReport`] of what it measured.
 
 mod report;
 mod run;
@@ -9,6 +9,6 @@ mod unit;
 mod verify;
 pub mod workload;
 
-pub use report::{ConnectionReport, Latency, Report};
 pub use run::{Limit, Load, LoadConfig, LoadError, Progress};
 pub use unit::capacity;
+pub use wansan_schema::BenchReport;

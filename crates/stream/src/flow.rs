@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_timeout, socket_cookie};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, connect, getsockname, recv, send, shutdown};
+use wansan_schema::FlowReport;
 use wansan_tcp::buffers::Buffer;
 use wansan_tcp::{TcpInfo, congestion, delays, options};
 use wansan_trace::congestion::SlowStarts;
@@ -16,7 +17,7 @@ use wansan_trace::{ConnectionId, Instant, NameId, SessionId, clock};
 
 use crate::error::StreamError;
 use crate::mark::{Answers, Clock, Echo, MARK_BYTES, Nonsense, Outgoing, hello};
-use crate::report::{FlowReport, Latencies};
+use crate::report::Latencies;
 use crate::send::SendConfig;
 use crate::socket;
 
@@ -307,7 +308,7 @@ impl Flow {
     pub(super) fn report(&self, every_bytes: u32) -> FlowReport {
         let (bytes, bytes_per_s) = self.tally.throughput(every_bytes);
         FlowReport {
-            flow: self.number,
+            flow: self.number as u64,
             local: self.local.to_string(),
             peer: self.peer.to_string(),
             congestion_control: congestion::of(&self.socket).unwrap_or_default(),

@@ -22,7 +22,7 @@ mod socket;
 pub use error::StreamError;
 pub use mark::Nonsense;
 pub use receive::{ReceiveConfig, ReceiveCounts, Receiver};
-pub use report::{FlowReport, Latency, StreamReport, jain};
+pub use report::jain;
 pub use send::{Limit, Progress, SendConfig, Sender};
 
 /// The least and the greatest distance of marks, in bytes.

@@ -1,81 +1,10 @@
 //! What streams have measured.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use wansan_schema::MarkLatency;
 
 /// Latencies above this are counted as this (17 minutes).
 const LONGEST_NS: u64 = 1 << 40;
-
-/// Latencies in ns.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Latency {
-    /// How many were measured.
-    pub count: u64,
-    /// Least.
-    pub min: u64,
-    /// Arithmetic mean.
-    pub mean: f64,
-    /// Median.
-    pub p50: u64,
-    /// 99th percentile.
-    pub p99: u64,
-    /// Greatest.
-    pub max: u64,
-}
-
-/// What one stream measured.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FlowReport {
-    /// Its number, from 0.
-    pub flow: usize,
-    /// The sender's end.
-    pub local: String,
-    /// The other end of its connection: the receiver, or a relay.
-    pub peer: String,
-    /// What the sender's kernel uses.
-    pub congestion_control: String,
-    /// Bytes that the receiver read between the first and the last mark that came back while it was
-    /// measured.
-    pub bytes: u64,
-    /// These by the time between, of the receiver's clock.
-    pub bytes_per_s: f64,
-    /// From the moment before a mark was offered to the sender's socket until its echo was read; null
-    /// when none came back.
-    pub latency_ns: Option<Latency>,
-    /// From that moment until the receiver had read the mark; null when they have not one clock.
-    pub one_way_ns: Option<Latency>,
-    /// Segments that the sender sent again.
-    pub retransmits: u64,
-    /// Times that the sender was seen in slow start again, while it was measured, after it had left it
-    /// (RFC 5681 §3.1).
-    pub slow_start_returns: u64,
-}
-
-/// What a sender measured, of all its streams.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct StreamReport {
-    /// Bytes per second of all streams together.
-    pub bytes_per_s: f64,
-    /// Jain's index of fairness of the streams' throughput: 1 when they are alike, 1 ÷ their number
-    /// when one has all.
-    pub fairness: f64,
-    /// That of the marks of all streams; null when none came back.
-    pub latency_ns: Option<Latency>,
-    /// Of all streams; null when sender and receiver have not one clock.
-    pub one_way_ns: Option<Latency>,
-    /// Seconds measured.
-    pub elapsed_s: f64,
-    /// Distance of marks in bytes.
-    pub mark_every_bytes: u32,
-    /// Start of what was measured, CLOCK_MONOTONIC.
-    pub measured_from_ns: u64,
-    /// End of what was measured, CLOCK_MONOTONIC.
-    pub measured_to_ns: u64,
-    /// Records lost, when TCP was recorded.
-    pub records_dropped: u64,
-    /// Each stream.
-    pub flows: Vec<FlowReport>,
-}
 
 /// Jain's index of fairness (Jain, Chiu, Hawe 1984): (Σx)² ÷ (n Σx²). 1 of nothing.
 #[must_use]
@@ -106,9 +35,9 @@ impl Latencies {
         self.0.add(&other.0).expect("both have the same bounds");
     }
 
-    pub(super) fn summary(&self) -> Option<Latency> {
+    pub(super) fn summary(&self) -> Option<MarkLatency> {
         let all = &self.0;
-        (!all.is_empty()).then(|| Latency {
+        (!all.is_empty()).then(|| MarkLatency {
             count: all.len(),
             min: all.min(),
             mean: all.mean(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use wansan_schema::StreamReport;
 use wansan_server::poller::Poller;
 use wansan_tcp::connection;
 use wansan_trace::event::Role;
@@ -9,7 +10,7 @@ use wansan_trace::{Instant, Recorder, clock};
 
 use crate::error::StreamError;
 use crate::flow::{Flow, filling};
-use crate::report::{Latencies, StreamReport, jain};
+use crate::report::{Latencies, jain};
 use crate::socket;
 
 /// How long the receiver may take to read the rest when the time is over.

@@ -3,6 +3,7 @@
 import type { Cell } from "./data";
 import { el } from "./dom";
 import { layerName } from "./layers";
+import { numberOf } from "./measures";
 import type { Selection } from "./selection";
 import { phases, shortNames, sweptParameters } from "./sweep";
 import { formatFixed, formatValue } from "./units";
@@ -77,10 +78,10 @@ function tableColumns(cells: Cell[]): Column[] {
       text: (cell: Cell) => formatValue(cell.parameters[name]),
     })),
     ...(repeated ? [{ heading: "repeat", unit: "", text: (cell: Cell) => String(cell.repeat + 1) }] : []),
-    { heading: "IOPS", unit: "", text: (cell) => formatFixed(cell.iops, 0) },
-    { heading: "goodput", unit: "MB/s", text: (cell) => formatFixed(scaled(cell.bytes_per_s, 1e-6), 1) },
-    { heading: "p50", unit: "ms", text: (cell) => formatFixed(scaled(cell.latency_p50_ns, 1e-6), 2) },
-    { heading: "p99", unit: "ms", text: (cell) => formatFixed(scaled(cell.latency_p99_ns, 1e-6), 2) },
+    { heading: "IOPS", unit: "", text: (cell) => formatFixed(numberOf(cell, "iops"), 0) },
+    { heading: "goodput", unit: "MB/s", text: (cell) => formatFixed(scaled(numberOf(cell, "bytes_per_s"), 1e-6), 1) },
+    { heading: "p50", unit: "ms", text: (cell) => formatFixed(scaled(numberOf(cell, "latency_p50_ns"), 1e-6), 2) },
+    { heading: "p99", unit: "ms", text: (cell) => formatFixed(scaled(numberOf(cell, "latency_p99_ns"), 1e-6), 2) },
     ...layers.map((layer) => ({
       heading: layerName(layer),
       unit: "in flight",

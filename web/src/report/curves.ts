@@ -4,10 +4,10 @@ import type uPlot from "uplot";
 import { Chart, type ChartGroup, type AxisSpec, type ChartSpec, type LineSpec, RIGHT } from "../chart/chart";
 import { Legend } from "../chart/legend";
 import { colour, lineStyle } from "../chart/theme";
-import type { Cell, Known, ReportData } from "./data";
+import type { Cell, KnownNumber, ReportData } from "./data";
 import { figure } from "./dom";
 import type { Shown } from "./inflight";
-import { type MeasureSpec, subject } from "./measures";
+import { type MeasureSpec, numberOf } from "./measures";
 import { isOf, knownOf } from "./paper";
 import { longName, spread, type Spread, type Sweep } from "./sweep";
 import type { Selection } from "./selection";
@@ -32,7 +32,7 @@ export function measureFigure(sweep: Sweep, measure: MeasureSpec, data: ReportDa
   const y = { label: measure.label, format: formatNumber, least: [0, apart ? 0 : least] as [number, number] };
   const right = apart ? { right: { label: "the paper's", format: formatNumber, top: least } } : {};
   const { chart, legend } = draw(sweep, lines, { known, ...right }, y, title, selection, group);
-  const root = figure("curves", title, `${subject(measure.metric, data.load)}${repeats}${papers} Click a point to see its cell below.`.trim(), legend, chart.root);
+  const root = figure("curves", title, `${measure.about}${repeats}${papers} Click a point to see its cell below.`.trim(), legend, chart.root);
   return { root, destroy: () => chart.destroy() };
 }
 
@@ -43,8 +43,8 @@ const MOST_WITH_BOTH = 4;
 export function latencyFigure(sweep: Sweep, selection: Selection, group: ChartGroup): Shown {
   const both = sweep.series.length <= MOST_WITH_BOTH;
   const lines = [
-    ...measuredLines(sweep, (cell) => milliseconds(cell.latency_p50_ns), "p50"),
-    ...(both ? measuredLines(sweep, (cell) => milliseconds(cell.latency_p99_ns), "p99").map((line) => ({ ...line, dash: [2, 4] })) : []),
+    ...measuredLines(sweep, (cell) => milliseconds(numberOf(cell, "latency_p50_ns")), "p50"),
+    ...(both ? measuredLines(sweep, (cell) => milliseconds(numberOf(cell, "latency_p99_ns")), "p99").map((line) => ({ ...line, dash: [2, 4] })) : []),
   ];
   const title = `Latency against ${longName(sweep.axis.parameter ?? "")}`;
   const { chart, legend } = draw(sweep, lines, { known: [] }, { label: "latency (ms)", format: (ms) => formatNumber(ms) }, title, selection, group);
@@ -77,7 +77,7 @@ interface KnownMark {
 }
 
 /** Where the paper's numbers stand: once at each place of each series that they are of. */
-function knownMarks(sweep: Sweep, known: Known[], measure: MeasureSpec): KnownMark[] {
+function knownMarks(sweep: Sweep, known: KnownNumber[], measure: MeasureSpec): KnownMark[] {
   return known.flatMap((number) =>
     sweep.series.flatMap((series, place) =>
       sweep.axis.positions.flatMap((x, at) =>
@@ -141,10 +141,10 @@ function measuredLines(sweep: Sweep, measure: (cell: Cell) => number | null, suf
 }
 
 /** What the finding foretold for its own point of the sweep, beside what was measured there. */
-function predicted(sweep: Sweep, { gain, cells }: ReportData): MeasuredLine[] {
-  const cell = cells.find((cell) => cell.cell === gain?.planned_cell);
+function predicted(sweep: Sweep, { advised, cells }: ReportData): MeasuredLine[] {
+  const cell = cells.find((cell) => cell.cell === advised?.planned_cell);
   const at = cell === undefined ? null : sweep.axis.positionOf(cell);
-  const iops = gain?.predicted_iops ?? null;
+  const iops = advised?.predicted_iops ?? null;
   if (at === null || iops === null) {
     return [];
   }

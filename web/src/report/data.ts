@@ -1,10 +1,13 @@
 /**
- * What the page is given: the mirror of `ReportData` in crates/insight/src/report.rs.
+ * What the page is given: the mirror of `ReportData` in crates/insight/src/report.rs. What of it stands in
+ * results.json has its types from there.
  *
  * Every part may be missing: a run can fail half-way, record fewer kinds, or have one cell only.
  */
 
-export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+import type { Advised, Finding, Json, KnownNumber, Paper, StallUse, Verdict } from "../results";
+
+export type { Advised, Finding, Json, KnownNumber, Paper, StallUse, Verdict };
 
 /** A series on its cell's time axis; null where nothing was recorded in that step. */
 export type Samples = (number | null)[];
@@ -19,8 +22,9 @@ export interface ReportData {
   /** What failed, is missing or must be read with care, a sentence each. */
   problems: string[];
   finding: Finding | null;
-  gain: Gain | null;
-  expectations: Expectation[];
+  /** What the advised change brought. */
+  advised: Advised | null;
+  expectations: Verdict[];
   /** Numbers that the rebuilt paper gives, beside ours. */
   paper: Paper | null;
   /** Whose throughput and latency a cell's own numbers are. */
@@ -36,83 +40,14 @@ export interface Fact {
   text: string;
 }
 
-export interface Finding {
-  limit: string;
-  sentence: string;
-  evidence: string[];
-  /** The boundary that binds: `layer` holds fewer in flight than `above` does. */
-  layer: string | null;
-  above: string | null;
-  advice: string | null;
-  /** The cell that it is told from. */
-  cell: number | null;
-}
-
-/** The advised change, foretold and then measured, at the point where most was foretold. */
-export interface Gain {
-  /** The parameter that was changed, and its advised value. */
-  parameter: string;
-  value: string;
-  planned_cell: number;
-  advised_cell: number;
-  planned_iops: number;
-  predicted_iops: number;
-  measured_iops: number;
-}
-
-export interface Expectation {
-  /** What was expected and what was found, in words. */
-  expected: string;
-  found: string;
-  /** Null: it could not be judged. */
-  met: boolean | null;
-}
-
-export interface Paper {
-  title: string;
-  /** Which of its figures or tables. */
-  figure: string | null;
-  /** What it says without a number. */
-  remarks: string[];
-  /** How the plan's experiment differs from the paper's. */
-  differs: string[];
-  known: Known[];
-}
-
-/** A number of the paper beside ours. */
-export interface Known {
-  /** What it is, in words. */
-  about: string;
-  /** The metric's dotted name, with the unit at its end. */
-  metric: string;
-  /** The parameters of the cells that it is of. */
-  where: Record<string, Json>;
-  /** Whether it is a ratio to the same metric of other cells. */
-  relative: boolean;
-  value: number;
-  ours: number | null;
-  /** Ours ÷ the paper's. */
-  ratio: number | null;
-}
-
-/** A number of a cell, by its dotted name in results.json, with the unit at its end. */
-export interface Measure {
-  metric: string;
-  value: number;
-}
-
 export interface Cell {
   cell: number;
   phase: string;
   repeat: number;
   parameters: Record<string, Json>;
   failure: string | null;
-  iops: number | null;
-  bytes_per_s: number | null;
-  latency_p50_ns: number | null;
-  latency_p99_ns: number | null;
-  /** All its numbers but those per layer. */
-  measures: Measure[];
+  /** Its numbers, by their dotted names in results.json. */
+  measures: Record<string, number>;
   /** What was changed of its paths while it ran, in order, and how many changes are too many to be shown. */
   changes: ChangeMark[];
   changes_left_out: number;
@@ -285,24 +220,6 @@ export interface StallMark {
   packets: number[];
 }
 
-/** What stalls cost a cell's I/Os, as means over them. */
-export interface StallUse {
-  cause: string;
-  ios: number;
-  cost_ns: number;
-  round_trips: number;
-  causes: CauseUse[];
-}
-
-export interface CauseUse {
-  cause: string;
-  stalls: number;
-  ios: number;
-  cost_ns: number;
-  /** The costliest one. */
-  example: { session: string; task: number; from_ns: number; to_ns: number; packets: { role: string; packet: number; sent_ns: number }[] };
-}
-
 export interface PacketFlow {
   name: string;
   encrypted: boolean;
@@ -331,7 +248,7 @@ export function readData(text: string): ReportData {
     facts: given.facts ?? [],
     problems: given.problems ?? [],
     finding: given.finding ?? null,
-    gain: given.gain ?? null,
+    advised: given.advised ?? null,
     expectations: given.expectations ?? [],
     paper: given.paper ?? null,
     load: given.load ?? "initiators",
@@ -348,7 +265,7 @@ function readDiagram(diagram: PacketDiagram | null): PacketDiagram | null {
 function readCell(cell: Cell): Cell {
   return {
     ...cell,
-    measures: cell.measures ?? [],
+    measures: cell.measures ?? {},
     changes: cell.changes ?? [],
     changes_left_out: cell.changes_left_out ?? 0,
     tcp_time: cell.tcp_time ?? cell.time,

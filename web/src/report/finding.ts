@@ -1,8 +1,8 @@
 /** The top of the page: what was run, what was found, what to change, and what that brought. */
 
-import type { Expectation, Fact, Gain, ReportData } from "./data";
+import type { Advised, Fact, ReportData, Verdict } from "./data";
 import { el, prose } from "./dom";
-import { formatChange, formatFixed } from "./units";
+import { formatChange, formatFixed, formatValue } from "./units";
 
 export function heading(data: ReportData): HTMLElement {
   return el(
@@ -39,7 +39,7 @@ export function problemList(problems: string[]): HTMLElement | null {
   );
 }
 
-export function findingBlock({ finding, gain }: ReportData): HTMLElement | null {
+export function findingBlock({ finding, advised }: ReportData): HTMLElement | null {
   if (finding === null) {
     return null;
   }
@@ -56,14 +56,14 @@ export function findingBlock({ finding, gain }: ReportData): HTMLElement | null 
         : el("div", {}, el("h3", {}, "Evidence"), el("ul", {}, ...finding.evidence.map((text) => el("li", {}, prose(text))))),
       finding.advice === null
         ? null
-        : el("div", {}, el("h3", {}, "What to change"), el("p", {}, prose(finding.advice))),
-      gain === null ? null : el("div", {}, el("h3", {}, "Gain"), gainBars(gain)),
+        : el("div", {}, el("h3", {}, "What to change"), el("p", {}, prose(finding.advice.text))),
+      advised === null ? null : el("div", {}, el("h3", {}, "Gain"), gainBars(advised)),
     ),
   );
 }
 
 /** Before, foretold and measured, as bars on one scale from zero. */
-function gainBars(gain: Gain): HTMLElement {
+function gainBars(gain: Advised): HTMLElement {
   const rows: [string, string, number][] = [
     ["planned", "planned", gain.planned_iops],
     ["predicted", "predicted", gain.predicted_iops],
@@ -73,7 +73,7 @@ function gainBars(gain: Gain): HTMLElement {
   return el(
     "div",
     { class: "gain" },
-    el("p", { class: "reading" }, `IOPS with ${gain.parameter} = ${gain.value}`),
+    el("p", { class: "reading" }, `IOPS with ${gain.parameter} = ${formatValue(gain.value)}`),
     el(
       "table",
       {},
@@ -102,7 +102,7 @@ function gainBars(gain: Gain): HTMLElement {
 }
 
 /** What the plan expected; met and failed differ in word and sign, not in colour alone. */
-export function expectationTable(expectations: Expectation[]): HTMLElement {
+export function expectationTable(expectations: Verdict[]): HTMLElement {
   return el(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": "Expectations" },
@@ -127,7 +127,7 @@ export function expectationTable(expectations: Expectation[]): HTMLElement {
   );
 }
 
-function verdict(met: boolean | null): HTMLElement {
-  const [kind, text] = met === null ? ["unknown", "? not judged"] : met ? ["met", "✓ met"] : ["failed", "✗ failed"];
+function verdict(met: boolean): HTMLElement {
+  const [kind, text] = met ? ["met", "✓ met"] : ["failed", "✗ failed"];
   return el("span", { class: `verdict ${kind}` }, text);
 }

@@ -9,6 +9,7 @@ import { el, section } from "./dom";
 import { expectationTable, findingBlock, heading, problemList } from "./finding";
 import { inFlightFigure, type Shown } from "./inflight";
 import { manifestView } from "./manifest";
+import { numberOf } from "./measures";
 import { networkFigures } from "./network";
 import { packetFigures } from "./packets";
 import { paperTable } from "./paper";
@@ -87,7 +88,7 @@ function cellNumbers(cell: Cell): string {
   if (cell.failure !== null) {
     return `Failed: ${cell.failure}`;
   }
-  return `${formatFixed(cell.iops, 0)} IOPS, p50 ${formatNs(cell.latency_p50_ns)}, p99 ${formatNs(cell.latency_p99_ns)}`;
+  return `${formatFixed(numberOf(cell, "iops"), 0)} IOPS, p50 ${formatNs(numberOf(cell, "latency_p50_ns"))}, p99 ${formatNs(numberOf(cell, "latency_p99_ns"))}`;
 }
 
 /** The charts of the chosen cell; rebuilt for another cell, switched for another layer. */

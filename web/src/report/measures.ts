@@ -1,6 +1,7 @@
 /** The numbers of cells, as a reader chooses among them: named, scaled to a unit, and written. */
 
-import type { Cell, Load } from "./data";
+import { METRICS, type Metric } from "../results";
+import type { Cell } from "./data";
 import { formatNumber } from "./units";
 
 /** A measure of cells in one unit. */
@@ -9,18 +10,12 @@ export interface MeasureSpec {
   metric: string;
   /** What it is, with its unit. */
   label: string;
+  /** What it is, in a sentence. */
+  about: string;
   unit: string;
   /** From the number in results.json to the unit. */
   factor: number;
   of: (cell: Cell) => number | null;
-}
-
-/** What a cell has one number of for all that loads the network. */
-const OF_ALL = ["iops", "bytes_per_s", "latency_p50_ns", "latency_p99_ns"];
-
-/** Whose numbers these are, as a sentence; nothing where the measure's name says it. */
-export function subject(metric: string, load: Load): string {
-  return OF_ALL.includes(metric) ? `All ${load} together.` : "";
 }
 
 const NAMES: Record<string, string> = {
@@ -36,26 +31,36 @@ const NAMES: Record<string, string> = {
 /** The units of durations, from nanoseconds. */
 const DURATIONS: [number, string][] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]];
 
-/** The measures that any of the cells has, the usual ones first. */
+/** The metric that a name stands for: "*" in a metric's own name is any one part. */
+function metricOf(name: string): Metric | undefined {
+  const parts = name.split(".");
+  return METRICS.find((metric) => {
+    const own = metric.name.split(".");
+    return own.length === parts.length && own.every((part, i) => part === "*" || part === parts[i]);
+  });
+}
+
+/** The measures that any of the cells has: those of the whole cell first, then what has parts, as results.json has them. */
 export function measuresOf(cells: Cell[]): MeasureSpec[] {
-  const found = new Set(cells.flatMap((cell) => OF_ALL.filter((name) => valueOf(cell, name) !== null)));
-  for (const cell of cells) {
-    cell.measures.forEach(({ metric }) => found.add(metric));
-  }
-  return [...found].map((metric) => measureSpec(metric, cells));
+  const names = [...new Set(cells.flatMap((cell) => Object.keys(cell.measures)))];
+  const place = (name: string) => METRICS.indexOf(metricOf(name) as Metric);
+  const parts = (name: string) => (name.includes(".") ? 1 : 0);
+  names.sort((one, other) => parts(one) - parts(other) || place(one) - place(other) || one.localeCompare(other));
+  return names.map((metric) => measureSpec(metric, cells));
 }
 
 /** A measure in the unit that fits its greatest value in these cells. */
 export function measureSpec(metric: string, cells: Cell[]): MeasureSpec {
-  const greatest = Math.max(0, ...cells.map((cell) => valueOf(cell, metric) ?? 0));
+  const greatest = Math.max(0, ...cells.map((cell) => numberOf(cell, metric) ?? 0));
   const [unit, factor] = unitOf(metric, greatest);
   return {
     metric,
     label: `${NAMES[metric] ?? words(metric)}${unit === "" ? "" : ` (${unit})`}`,
+    about: metricOf(metric)?.about ?? "",
     unit,
     factor,
     of: (cell) => {
-      const value = valueOf(cell, metric);
+      const value = numberOf(cell, metric);
       return value === null ? null : value * factor;
     },
   };
@@ -70,43 +75,33 @@ export function formatMeasure(metric: string, value: number | null): string {
   return `${formatNumber(value * factor)}${unit === "" ? "" : ` ${unit}`}`;
 }
 
+/** A number of a cell; null where it has none. */
+export function numberOf(cell: Cell, metric: string): number | null {
+  return cell.measures[metric] ?? null;
+}
+
 function unitOf(metric: string, greatest: number): [string, number] {
-  if (/(^|[._])bytes_per_s$/.test(metric)) {
-    return ["Mbit/s", 8e-6];
+  switch (metricOf(metric)?.unit) {
+    case "bytes/s":
+      return ["Mbit/s", 8e-6];
+    case "ns": {
+      const [size, unit] = DURATIONS.find(([size]) => greatest >= size) ?? [1, "ns"];
+      return [unit, 1 / size];
+    }
+    case "s/GiB":
+      return ["s/GiB", 1];
+    case "bytes":
+      return ["MB", 1e-6];
+    default:
+      return ["", 1];
   }
-  if (metric.endsWith("_ns")) {
-    const [size, unit] = DURATIONS.find(([size]) => greatest >= size) ?? [1, "ns"];
-    return [unit, 1 / size];
-  }
-  if (metric.endsWith("_s_per_gib")) {
-    return ["s/GiB", 1];
-  }
-  if (metric.endsWith("_ns_per_byte")) {
-    return ["ns/byte", 1];
-  }
-  if (metric.endsWith("_bytes")) {
-    return ["MB", 1e-6];
-  }
-  return ["", 1];
 }
 
 function words(metric: string): string {
   return metric
     .replace(/^(router|stream|relay)s\.([^.]+)\./, "$1 $2: ")
-    .replace(/_(ns|bytes|s_per_gib|ns_per_byte)$/, "")
+    .replace(/_(ns|bytes|s_per_gib)$/, "")
     .replace(/bytes_per_s$/, "throughput")
     .replaceAll("_", " ")
     .replaceAll(".", " ");
-}
-
-function valueOf(cell: Cell, metric: string): number | null {
-  switch (metric) {
-    case "iops":
-    case "bytes_per_s":
-    case "latency_p50_ns":
-    case "latency_p99_ns":
-      return cell[metric];
-    default:
-      return cell.measures.find((measure) => measure.metric === metric)?.value ?? null;
-  }
 }

@@ -1,6 +1,6 @@
 /** The numbers of the paper that a plan rebuilds: a table of them beside ours, and where they belong. */
 
-import type { Cell, Json, Known, Paper } from "./data";
+import type { Cell, Json, KnownNumber, Paper } from "./data";
 import { el } from "./dom";
 import { formatMeasure } from "./measures";
 import { formatFixed, formatNumber, NOTHING } from "./units";
@@ -8,12 +8,12 @@ import { formatFixed, formatNumber, NOTHING } from "./units";
 const CELLS = "cells.";
 
 /** The paper's numbers of a measure that are no ratios. */
-export function knownOf(paper: Paper | null, metric: string): Known[] {
-  return (paper?.known ?? []).filter((known) => known.metric === `${CELLS}${metric}` && !known.relative);
+export function knownOf(paper: Paper | null, metric: string): KnownNumber[] {
+  return (paper?.known ?? []).filter((known) => known.metric === `${CELLS}${metric}` && known.relative_to === null);
 }
 
 /** Whether a cell is one of those that the number is of. */
-export function isOf(known: Known, cell: Cell): boolean {
+export function isOf(known: KnownNumber, cell: Cell): boolean {
   return Object.entries(known.where).every(([name, value]) => same(cell.parameters[name], value));
 }
 
@@ -32,11 +32,11 @@ export function paperTable(paper: Paper | null): HTMLElement | null {
     return null;
   }
   const title = `${paper.title}${paper.figure === null ? "" : `, ${paper.figure}`}`;
-  const written = (known: Known, value: number | null) => {
+  const written = (known: KnownNumber, value: number | null) => {
     if (value === null) {
       return NOTHING;
     }
-    return known.relative ? formatNumber(value) : formatMeasure(known.metric.replace(CELLS, ""), value);
+    return known.relative_to !== null ? formatNumber(value) : formatMeasure(known.metric.replace(CELLS, ""), value);
   };
   return el(
     "div",

@@ -2,7 +2,8 @@
 
 import { TransferDiagram } from "../diagram/transfer";
 import { TimeView } from "../diagram/view";
-import type { Cell, CauseUse, PacketDiagram } from "./data";
+import type { CauseUse } from "../results";
+import type { Cell, PacketDiagram } from "./data";
 import { el } from "./dom";
 import type { Shown } from "./inflight";
 import { packetLegend } from "./legend";

@@ -337,7 +337,7 @@ test("a paper's numbers of another size have a scale of their own, and press no 
   const near = gridRun();
   const far = gridRun();
   for (const known of far.paper?.known ?? []) {
-    known.value *= known.relative ? 1 : 40;
+    known.value *= known.relative_to === null ? 40 : 1;
   }
   const spans: number[] = [];
   for (const [run, apart] of [[near, false], [far, true]] as const) {

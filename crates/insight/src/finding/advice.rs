@@ -1,22 +1,11 @@
 //! What to change.
 
-use serde::{Deserialize, Serialize};
+use wansan_schema::Advice;
 
 use super::{Limit, Observed, lockstep, r2t, stalls};
 
 /// Command windows are advised in multiples of this.
 const COMMAND_WINDOW_STEP: u64 = 8;
-
-/// What to change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Advice {
-    /// In words.
-    pub text: String,
-    /// The plan's parameter, when one number does it.
-    pub parameter: Option<String>,
-    /// Its value as a plan writes it.
-    pub value: Option<String>,
-}
 
 /// The advice against `limit` in these cells; none when nothing binds.
 pub(super) fn advice(limit: Limit, binding: &[&Observed]) -> Option<Advice> {

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use wansan_trace::Layer;
 
 use super::{Limit, Observed, encryption, lockstep, r2t};
@@ -15,7 +15,7 @@ use crate::path::FULL_UTILISATION;
 use crate::summary::CellSummary;
 
 /// What one cell would do once the advice is followed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
     /// The cell.
     pub cell: u64,

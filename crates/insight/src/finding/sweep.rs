@@ -37,7 +37,7 @@ pub fn explain(cells: &[Observed]) -> Finding {
     let predicted = is_number.then(|| cells.iter().map(|cell| predict(cell, limit)).collect());
     let mut evidence = verdict.evidence.clone();
     if let Some(below) = &observed.summary.below_socket {
-        evidence.push(below.sentence());
+        evidence.push(crate::below::sentence(below));
     }
     evidence.extend(other_limits(&judged, limit));
     evidence.extend(cells.iter().flat_map(doubts));

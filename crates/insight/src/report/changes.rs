@@ -1,9 +1,7 @@
 //! What was changed of a cell's paths while it ran.
 
 use serde::Serialize;
-use serde_json::Value;
-
-use super::assemble::{list, text, whole};
+use wansan_schema::{CellResult, PathChange};
 
 /// Most changes of a cell that are shown: more marks than these nobody tells apart.
 const MAX_CHANGES: usize = 100;
@@ -22,18 +20,18 @@ pub struct ChangeMark {
     pub refused: Option<String>,
 }
 
-/// Those that stand in a cell of results.json, and how many are left out.
-pub(super) fn of_cell(cell: &Value) -> (Vec<ChangeMark>, usize) {
-    let all = list(cell, "timeline");
-    // A cell that failed has not measured.
-    let began_ns = whole(cell, "measured_from_ns").filter(|&began_ns| began_ns > 0);
-    let mark = |change: &Value| ChangeMark {
-        statement: text(change, "statement").unwrap_or_default(),
-        by_hand: text(change, "asked_by").as_deref() == Some("hand"),
+/// Those that stand in a cell's results, and how many are left out.
+pub(super) fn of_cell(cell: &CellResult) -> (Vec<ChangeMark>, usize) {
+    let all = &cell.timeline;
+    // A cell that failed has not measured; earlier versions wrote 0 then.
+    let began_ns = cell.measured_from_ns.filter(|&began_ns| began_ns > 0);
+    let mark = |change: &PathChange| ChangeMark {
+        statement: change.statement.clone(),
+        by_hand: change.is_by_hand(),
         at_s: began_ns
-            .zip(whole(change, "made_at_ns"))
+            .zip(change.made_at_ns)
             .map(|(began_ns, made_ns)| (made_ns as f64 - began_ns as f64) / 1e9),
-        refused: text(change, "refused"),
+        refused: change.refused.clone(),
     };
     let shown = all.iter().take(MAX_CHANGES).map(mark).collect();
     (shown, all.len().saturating_sub(MAX_CHANGES))
@@ -42,7 +40,11 @@ pub(super) fn of_cell(cell: &Value) -> (Vec<ChangeMark>, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    fn marks(cell: Value) -> (Vec<ChangeMark>, usize) {
+        of_cell(&serde_json::from_value(cell).unwrap())
+    }
 
     #[test]
     fn changes_stand_on_the_axis_of_the_measured_time() {
@@ -65,24 +67,23 @@ mod tests {
             mark("upper down", true, Some(2.25), None),
             mark("upper.queue.limit = 1MiB", false, None, Some("no queue")),
         ];
-        assert_eq!(of_cell(&cell), (expected, 0));
+        assert_eq!(marks(cell), (expected, 0));
     }
 
     #[test]
     fn a_cell_that_failed_or_is_old_has_no_times() {
-        let failed = json!({"measured_from_ns": 0, "timeline": [{"made_at_ns": 7}, 3]});
-        let (marks, _) = of_cell(&failed);
-        assert_eq!(marks.len(), 2);
-        assert!(marks.iter().all(|mark| mark.at_s.is_none()));
-        assert_eq!(of_cell(&json!({"timeline": "none"})), (Vec::new(), 0));
-        assert_eq!(of_cell(&json!({})), (Vec::new(), 0));
+        let failed = json!({"measured_from_ns": 0, "timeline": [{"made_at_ns": 7}, {}]});
+        let (found, _) = marks(failed);
+        assert_eq!(found.len(), 2);
+        assert!(found.iter().all(|mark| mark.at_s.is_none()));
+        assert_eq!(marks(json!({})), (Vec::new(), 0));
     }
 
     #[test]
     fn thousands_of_changes_are_counted_and_not_shown() {
         let change = json!({"statement": "upper down", "made_at_ns": 7});
         let cell = json!({"measured_from_ns": 1, "timeline": vec![change; 130]});
-        let (marks, left_out) = of_cell(&cell);
-        assert_eq!((marks.len(), left_out), (MAX_CHANGES, 30));
+        let (found, left_out) = marks(cell);
+        assert_eq!((found.len(), left_out), (MAX_CHANGES, 30));
     }
 }

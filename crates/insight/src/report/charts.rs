@@ -99,7 +99,8 @@ fn in_flight(joined: &Joined, axis: &TimeAxis) -> Vec<LayerSamples> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use serde_json::{Value, json};
+    use serde_json::Value;
+    use wansan_schema::{CellResult, Manifest, Results};
     use wansan_trace::event::{Path, Tcp, TcpEvent};
     use wansan_trace::{
         ConnectionId, Direction, Instant, Kinds, Layer, NameId, Recorder, SessionId, TaskTag, file,
@@ -249,20 +250,19 @@ mod tests {
     fn the_page_knows_every_name() {
         let mirror = concat!(env!("CARGO_MANIFEST_DIR"), "/../../web/src/report/data.ts");
         let mirror = std::fs::read_to_string(mirror).unwrap();
-        let results = json!({
-            "cells": [{"cell": 0}],
-            "finding": {},
-            "advised": {"parameter": "p", "value": 1, "planned_cell": 0, "advised_cell": 1,
-                "planned_iops": 1.0, "predicted_iops": 1.0, "measured_iops": 1.0},
-            "expectations": [{}],
-        });
-        let report = data(&RunRecord {
-            manifest: &json!({"seed": 1}),
+        let results = Results {
+            cells: vec![CellResult::default()],
+            ..Results::default()
+        };
+        let run = RunRecord {
+            manifest: &Manifest::default(),
             results: &results,
             charts: &BTreeMap::from([(0, charts())]),
-        });
-        let mut report = serde_json::to_value(report).unwrap();
+        };
+        let mut report = serde_json::to_value(data(&run)).unwrap();
+        // Those of web/src/results.ts.
         report["manifest"] = Value::Null;
+        report["cells"][0]["stalls"] = Value::Null;
         let mut values = vec![&report];
         let mut names = 0;
         while let Some(value) = values.pop() {

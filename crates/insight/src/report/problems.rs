@@ -1,15 +1,14 @@
 //! What a reader must know before trusting a number: failures, lost records, doubts.
 
-use serde_json::Value;
+use wansan_schema::{CellFacts, Manifest};
 
 use super::CellReport;
-use super::assemble::{list, whole};
 
 /// Most cells that one sentence names.
 const MAX_NAMED: usize = 8;
 
 /// What failed, is missing or is doubtful, the worst first.
-pub(super) fn problems(cells: &[CellReport], manifest: &Value) -> Vec<String> {
+pub(super) fn problems(cells: &[CellReport<'_>], manifest: &Manifest) -> Vec<String> {
     let mut problems = Vec::new();
     if cells.is_empty() {
         problems.push("No cell was measured.".to_owned());
@@ -45,9 +44,9 @@ pub(super) fn problems(cells: &[CellReport], manifest: &Value) -> Vec<String> {
     problems
 }
 
-fn failures(cells: &[CellReport]) -> impl Iterator<Item = String> {
+fn failures(cells: &[CellReport<'_>]) -> impl Iterator<Item = String> {
     cells.iter().filter_map(|cell| {
-        let failure = cell.failure.as_deref()?;
+        let failure = cell.failure?;
         Some(format!(
             "Cell {} failed: {}.",
             cell.cell,
@@ -57,14 +56,15 @@ fn failures(cells: &[CellReport]) -> impl Iterator<Item = String> {
 }
 
 /// Records that were lost, a sentence for each kind.
-fn lost(cells: &[CellReport]) -> Vec<String> {
+fn lost(cells: &[CellReport<'_>]) -> Vec<String> {
     let mut kinds: Vec<&String> = cells
         .iter()
         .flat_map(|cell| cell.charts.dropped.keys())
         .collect();
     kinds.sort_unstable();
     kinds.dedup();
-    let of = |cell: &CellReport, kind: &String| cell.charts.dropped.get(kind).copied().unwrap_or(0);
+    let of =
+        |cell: &CellReport<'_>, kind: &String| cell.charts.dropped.get(kind).copied().unwrap_or(0);
     kinds
         .into_iter()
         .map(|kind| {
@@ -79,16 +79,11 @@ fn lost(cells: &[CellReport]) -> Vec<String> {
 }
 
 /// Frames that the emulator lost by its own fault: the path was not what the plan says.
-fn emulator(manifest: &Value) -> Option<String> {
-    let faults = [
-        "emulator_ring_drops",
-        "emulator_send_failures",
-        "emulator_offloaded",
-    ];
-    let lost: u64 = list(manifest, "cells")
-        .iter()
-        .flat_map(|cell| faults.iter().filter_map(|name| whole(cell, name)))
-        .sum();
+fn emulator(manifest: &Manifest) -> Option<String> {
+    let faults = |cell: &CellFacts| {
+        cell.emulator_ring_drops + cell.emulator_send_failures + cell.emulator_offloaded
+    };
+    let lost: u64 = manifest.cells.iter().map(faults).sum();
     (lost > 0).then(|| {
         format!(
             "The emulator itself lost {lost} frames: the paths were worse than the plan says (see \
@@ -97,7 +92,7 @@ fn emulator(manifest: &Value) -> Option<String> {
     })
 }
 
-fn those(cells: &[CellReport], test: impl Fn(&CellReport) -> bool) -> Vec<u64> {
+fn those(cells: &[CellReport<'_>], test: impl Fn(&CellReport<'_>) -> bool) -> Vec<u64> {
     cells
         .iter()
         .filter(|cell| test(cell))
@@ -120,21 +115,19 @@ fn named(cells: &[u64]) -> String {
 mod tests {
     use super::*;
     use crate::report::{CellCharts, LayerReport};
-    use serde_json::{Map, json};
     use std::collections::BTreeMap;
+    use wansan_schema::Parameters;
 
-    fn cell(number: u64) -> CellReport {
+    static NONE: Parameters = Parameters::new();
+
+    fn cell(number: u64) -> CellReport<'static> {
         CellReport {
             cell: number,
-            phase: "planned".to_owned(),
+            phase: "planned",
             repeat: 0,
-            parameters: Map::new(),
+            parameters: &NONE,
             failure: None,
-            iops: Some(1.0),
-            bytes_per_s: None,
-            latency_p50_ns: None,
-            latency_p99_ns: None,
-            measures: Vec::new(),
+            measures: BTreeMap::from([("iops".to_owned(), 1.0)]),
             changes: Vec::new(),
             changes_left_out: 0,
             charts: CellCharts {
@@ -156,19 +149,26 @@ mod tests {
 
     #[test]
     fn a_clean_run_has_none() {
-        assert!(problems(&[cell(0), cell(1)], &json!({})).is_empty());
+        assert!(problems(&[cell(0), cell(1)], &Manifest::default()).is_empty());
     }
 
     #[test]
     fn losses_are_counted_and_their_cells_named() {
-        let mut cells: Vec<CellReport> = (0..12).map(cell).collect();
+        let mut cells: Vec<CellReport<'_>> = (0..12).map(cell).collect();
         for cell in &mut cells {
             cell.charts.dropped = BTreeMap::from([("io".to_owned(), 100)]);
         }
         cells[3].charts.layers.clear();
         cells[4].charts.little_disagrees = vec!["wire"];
-        let manifest =
-            json!({"cells": [{"emulator_ring_drops": 2}, {"emulator_send_failures": 1}]});
+        let of_cell = |ring_drops, send_failures| CellFacts {
+            emulator_ring_drops: ring_drops,
+            emulator_send_failures: send_failures,
+            ..CellFacts::default()
+        };
+        let manifest = Manifest {
+            cells: vec![of_cell(2, 0), of_cell(0, 1)],
+            ..Manifest::default()
+        };
         let told = problems(&cells, &manifest);
         assert_eq!(told.len(), 4);
         assert!(told[0].starts_with("Cells 0, 1, 2, 3, 4, 5, 6, 7 and 4 more: 1200 io records"));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use serde::{Deserialize, Serialize};
+use wansan_schema::{CauseUse, Example, ShownPacket, StallUse};
 use wansan_trace::{SessionId, TaskTag};
 
 use crate::cell::Cell;
@@ -17,62 +17,19 @@ const WORTH_NAMING: f64 = 0.05;
 /// Stands for a cause where none is worth naming.
 pub const NO_CAUSE: &str = "none";
 
-/// What one cause cost.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CauseUse {
-    /// The cause's name.
-    pub cause: String,
-    /// Stalls.
-    pub stalls: u64,
-    /// I/Os that had one at least.
-    pub ios: u64,
-    /// Its cost, as a mean over all I/Os, in ns.
-    pub cost_ns: f64,
-    /// The stall that cost most, to be looked at.
-    pub example: Example,
-}
-
-/// One stall in results.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Example {
-    /// The session of the I/O.
-    pub session: String,
-    /// Its Initiator Task Tag.
-    pub task: u32,
-    /// From when on it could have gone on, CLOCK_MONOTONIC.
-    pub from_ns: u64,
-    /// When it went on.
-    pub to_ns: u64,
-    /// The packets that show it, by their rows in `packet.parquet`, from 0.
-    pub packets: Vec<Shown>,
-}
-
-impl Example {
-    fn of(stall: &Stall) -> Example {
-        Example {
-            session: stall.session.to_string(),
-            task: stall.task.0,
-            from_ns: stall.from_ns,
-            to_ns: stall.to_ns,
-            packets: stall.evidence.clone(),
-        }
+fn example(stall: &Stall) -> Example {
+    let shown = |shown: &Shown| ShownPacket {
+        role: shown.role.name().to_owned(),
+        packet: shown.packet as u64,
+        sent_ns: shown.sent_ns,
+    };
+    Example {
+        session: stall.session.to_string(),
+        task: stall.task.0,
+        from_ns: stall.from_ns,
+        to_ns: stall.to_ns,
+        packets: stall.evidence.iter().map(shown).collect(),
     }
-}
-
-/// What stalls cost the I/Os of a cell.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct StallUse {
-    /// The cause that cost most, if that is a twentieth of the mean latency or more; else `none`.
-    pub cause: String,
-    /// I/Os that were completed.
-    pub ios: u64,
-    /// What all stalls cost, as a mean over the I/Os, in ns.
-    pub cost_ns: f64,
-    /// Round trips that an I/O took, as a mean: one, and one for each stall that ended with an
-    /// acknowledgement or an R2T.
-    pub round_trips: f64,
-    /// Each cause, the most costly first.
-    pub causes: Vec<CauseUse>,
 }
 
 impl Cause {
@@ -91,58 +48,61 @@ impl Cause {
     }
 }
 
-impl StallUse {
-    /// What `stalls` cost the I/Os of `cell` that were completed in `window`, as the ledger's `waits` say;
-    /// `None` when none was, or packets or PDUs were not recorded, without which nobody can tell.
-    #[must_use]
-    pub fn of(cell: &Cell, window: Window, stalls: &[Stall], waits: &WaitUse) -> Option<StallUse> {
-        cell.packet.as_ref().and(cell.pdu.as_ref())?;
-        let spans = spans(cell, window, stalls);
-        let is_of_an_io = |stall: &&Stall| {
-            let spans = spans.get(&(stall.session, stall.task));
-            let mut spans = spans.into_iter().flatten();
-            spans.any(|&(enter_ns, leave_ns)| stall.from_ns < leave_ns && enter_ns < stall.to_ns)
-        };
-        let stalls: Vec<&Stall> = stalls.iter().filter(is_of_an_io).collect();
-        (waits.ios > 0).then(|| StallUse::from_stalls(&stalls, waits))
-    }
+/// What `stalls` cost the I/Os of `cell` that were completed in `window`, as the ledger's `waits` say;
+/// `None` when none was, or packets or PDUs were not recorded, without which nobody can tell.
+#[must_use]
+pub fn stall_use(
+    cell: &Cell,
+    window: Window,
+    stalls: &[Stall],
+    waits: &WaitUse,
+) -> Option<StallUse> {
+    cell.packet.as_ref().and(cell.pdu.as_ref())?;
+    let spans = spans(cell, window, stalls);
+    let is_of_an_io = |stall: &&Stall| {
+        let spans = spans.get(&(stall.session, stall.task));
+        let mut spans = spans.into_iter().flatten();
+        spans.any(|&(enter_ns, leave_ns)| stall.from_ns < leave_ns && enter_ns < stall.to_ns)
+    };
+    let stalls: Vec<&Stall> = stalls.iter().filter(is_of_an_io).collect();
+    (waits.ios > 0).then(|| cost_of(&stalls, waits))
+}
 
-    /// What `stalls` cost the I/Os that `waits` is of.
-    #[must_use]
-    pub fn from_stalls(stalls: &[&Stall], waits: &WaitUse) -> StallUse {
-        let (ios, latency_ns) = (waits.ios, waits.latency_ns);
-        let mut by_cause: BTreeMap<Cause, Vec<&Stall>> = BTreeMap::new();
-        for &stall in stalls {
-            by_cause.entry(stall.cause).or_default().push(stall);
-        }
-        let of_cause = |(cause, stalls): (Cause, Vec<&Stall>)| {
-            let tasks: HashSet<(SessionId, TaskTag)> = stalls
-                .iter()
-                .map(|stall| (stall.session, stall.task))
-                .collect();
-            let costliest = stalls.iter().max_by_key(|stall| stall.cost_ns())?;
-            Some(CauseUse {
-                cause: cause.name().to_owned(),
-                stalls: stalls.len() as u64,
-                ios: tasks.len() as u64,
-                cost_ns: waits.shown_ns(cause),
-                example: Example::of(costliest),
-            })
-        };
-        let mut causes: Vec<CauseUse> = by_cause.into_iter().filter_map(of_cause).collect();
-        // What passed for a stall may be the queue of a full link.
-        causes.retain(|cause| cause.cost_ns > 0.0);
-        causes.sort_by(|one, other| other.cost_ns.total_cmp(&one.cost_ns));
-        let worth = |most: &&CauseUse| most.cost_ns >= WORTH_NAMING * latency_ns;
-        let named = causes.first().filter(worth);
-        let trips = stalls.iter().filter(|stall| stall.cause.is_round_trip());
-        StallUse {
-            cause: named.map_or_else(|| NO_CAUSE.to_owned(), |most| most.cause.clone()),
-            ios,
-            cost_ns: causes.iter().map(|cause| cause.cost_ns).sum(),
-            round_trips: 1.0 + trips.count() as f64 / ios.max(1) as f64,
-            causes,
-        }
+/// What `stalls` cost the I/Os that `waits` is of.
+#[must_use]
+pub fn cost_of(stalls: &[&Stall], waits: &WaitUse) -> StallUse {
+    let (ios, latency_ns) = (waits.ios, waits.latency_ns);
+    let mut by_cause: BTreeMap<Cause, Vec<&Stall>> = BTreeMap::new();
+    for &stall in stalls {
+        by_cause.entry(stall.cause).or_default().push(stall);
+    }
+    let of_cause = |(cause, stalls): (Cause, Vec<&Stall>)| {
+        let tasks: HashSet<(SessionId, TaskTag)> = stalls
+            .iter()
+            .map(|stall| (stall.session, stall.task))
+            .collect();
+        let costliest = stalls.iter().max_by_key(|stall| stall.cost_ns())?;
+        Some(CauseUse {
+            cause: cause.name().to_owned(),
+            stalls: stalls.len() as u64,
+            ios: tasks.len() as u64,
+            cost_ns: waits.shown_ns(cause),
+            example: example(costliest),
+        })
+    };
+    let mut causes: Vec<CauseUse> = by_cause.into_iter().filter_map(of_cause).collect();
+    // What passed for a stall may be the queue of a full link.
+    causes.retain(|cause| cause.cost_ns > 0.0);
+    causes.sort_by(|one, other| other.cost_ns.total_cmp(&one.cost_ns));
+    let worth = |most: &&CauseUse| most.cost_ns >= WORTH_NAMING * latency_ns;
+    let named = causes.first().filter(worth);
+    let trips = stalls.iter().filter(|stall| stall.cause.is_round_trip());
+    StallUse {
+        cause: named.map_or_else(|| NO_CAUSE.to_owned(), |most| most.cause.clone()),
+        ios,
+        cost_ns: causes.iter().map(|cause| cause.cost_ns).sum(),
+        round_trips: 1.0 + trips.count() as f64 / ios.max(1) as f64,
+        causes,
     }
 }
 

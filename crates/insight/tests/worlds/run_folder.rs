@@ -119,7 +119,7 @@ fn a_run_of_streams_is_told_by_its_connections() {
         panic!("the cell that failed is told: {}", cells.len());
     };
     assert!(relays(table).into_iter().eq(["edge_relay"]));
-    let backlog = backlog_use(table, "edge_relay", cell.window().unwrap()).unwrap();
+    let backlog = backlog_use(table, "edge_relay", cell.window.unwrap()).unwrap();
     assert_eq!((backlog.max_bytes, backlog.p99_bytes), (500_000, 500_000));
     let connections = watched(table);
     assert_eq!(connections.len(), 3);

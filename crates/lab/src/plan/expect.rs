@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use wansan_schema::table::Unit;
+use wansan_schema::{Results, Verdict};
 
 use super::document::{ExpectTable, Repeats};
 use super::metric::Content;
@@ -29,17 +30,6 @@ pub enum Comparison {
     AtMost(f64),
 }
 
-/// How an expectation turned out.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
-    /// What was expected, in words.
-    pub expected: String,
-    /// What was found, in words.
-    pub found: String,
-    /// Whether that is so.
-    pub met: bool,
-}
-
 /// Reads the `[[expect]]` tables of a plan, whose `text` tells the lines of mistakes.
 pub(super) fn resolve(tables: &[ExpectTable], text: &str) -> Result<Vec<Expectation>, Mistake> {
     let located = |place: usize, table: &ExpectTable| {
@@ -63,7 +53,8 @@ impl Expectation {
             Repeats::Median => subject.by_median(&content)?,
         };
         let bound = |key, value| match &content {
-            Content::Number | Content::Either => number(metric, value).map_err(|m| (key, m)),
+            Content::Number(unit) => number(*unit, value).map_err(|m| (key, m)),
+            Content::Either => number(Unit::Count, value).map_err(|m| (key, m)),
             Content::Text | Content::Word(_) => Err((
                 key,
                 "it is text and not a number: write `equals`".to_owned(),
@@ -71,7 +62,7 @@ impl Expectation {
         };
         let comparison = match (&table.equals, &table.at_least, &table.at_most) {
             (Some(value), None, None) => {
-                Comparison::Equals(equal(metric, &content, value).map_err(|m| ("equals", m))?)
+                Comparison::Equals(equal(&content, value).map_err(|m| ("equals", m))?)
             }
             (None, Some(value), None) => Comparison::AtLeast(bound("at_least", value)?),
             (None, None, Some(value)) => Comparison::AtMost(bound("at_most", value)?),
@@ -106,7 +97,7 @@ impl Expectation {
     /// cells must hold in each of the cells that are meant, or for the median of the repeats of each; a
     /// metric that is not there is not met.
     #[must_use]
-    pub fn check(&self, results: &Value) -> Verdict {
+    pub fn check(&self, results: &Results) -> Verdict {
         let found = self.subject.values(results);
         Verdict {
             expected: self.to_string(),
@@ -140,9 +131,9 @@ impl fmt::Display for Expectation {
 }
 
 /// What a metric of that content can be equal to.
-fn equal(metric: &str, content: &Content, value: &toml::Value) -> Result<Value, String> {
+fn equal(content: &Content, value: &toml::Value) -> Result<Value, String> {
     match (content, value) {
-        (Content::Number, value) => number(metric, value).map(Value::from),
+        (Content::Number(unit), value) => number(*unit, value).map(Value::from),
         (Content::Word(words), toml::Value::String(word)) => {
             if words.contains(&word.as_str()) {
                 Ok(word.as_str().into())

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use serde_json::Value;
+use wansan_schema::table::Unit;
+use wansan_schema::{CellResult, Parameters, Results};
 use wansan_trace::time::duration_ns;
 use wansan_trace::units;
 
@@ -10,6 +12,7 @@ use super::cell::{Cell, Phase, written};
 use super::metric::{self, CELLS, Content};
 use super::parameter::{Parameter, flatten};
 use super::sweep;
+use crate::record::json;
 use wansan_mistake::nearest;
 
 /// A metric of the whole run or of chosen cells.
@@ -68,7 +71,7 @@ impl Subject {
 
     /// The same of the median of each cell's repeats. A mistake comes with the key that it stands at.
     pub(super) fn by_median(self, content: &Content) -> Result<Self, (&'static str, String)> {
-        if !self.metric.starts_with(CELLS) || *content != Content::Number {
+        if !self.metric.starts_with(CELLS) || !matches!(content, Content::Number(_)) {
             let mistake = "`repeats = \"median\"` is for numbers of cells";
             return Err(("repeats", mistake.to_owned()));
         }
@@ -103,11 +106,11 @@ impl Subject {
         (is_advised || !needs_advice) && self.filters().all(|(_, filter)| has_cells(filter))
     }
 
-    /// What stands in a run's results (the content of results.json): one value, or one for each
-    /// of the cells that are meant. `None` stands for what is not there.
-    pub(super) fn values(&self, results: &Value) -> Vec<Option<Value>> {
+    /// What stands in a run's results: one value, or one for each of the cells that are meant. `None`
+    /// stands for what is not there.
+    pub(super) fn values(&self, results: &Results) -> Vec<Option<Value>> {
         let Some(metric) = self.metric.strip_prefix(CELLS) else {
-            return vec![look_up(results, &self.metric).cloned()];
+            return vec![results.value(&self.metric)];
         };
         let base = self.relative_to.as_ref().map(|filter| {
             let values = self.of_cells(filter, metric, results);
@@ -124,15 +127,15 @@ impl Subject {
 
     /// What the cells that a filter means have for a metric: each of them, or each point of the sweep
     /// the median of its repeats, of which one that has none is left out.
-    fn of_cells(&self, filter: &Filter, metric: &str, results: &Value) -> Vec<Option<Value>> {
+    fn of_cells(&self, filter: &Filter, metric: &str, results: &Results) -> Vec<Option<Value>> {
         let cells = filter.cells(results);
         if !self.is_median {
-            return cells.map(|cell| look_up(cell, metric).cloned()).collect();
+            return cells.map(|cell| cell.value(metric)).collect();
         }
-        let mut points: Vec<([Option<&Value>; 2], Vec<f64>)> = Vec::new();
+        let mut points: Vec<((&str, &Parameters), Vec<f64>)> = Vec::new();
         for cell in cells {
-            let point = [cell.get(PHASE), cell.get("parameters")];
-            let number = look_up(cell, metric).and_then(Value::as_f64);
+            let point = (&cell.phase[..], &cell.parameters);
+            let number = cell.value(metric).and_then(|value| value.as_f64());
             match points.iter_mut().find(|(other, _)| *other == point) {
                 Some((_, repeats)) => repeats.extend(number),
                 None => points.push((point, number.into_iter().collect())),
@@ -145,7 +148,7 @@ impl Subject {
     }
 
     /// The mean of those values that are numbers.
-    pub(super) fn mean(&self, results: &Value) -> Option<f64> {
+    pub(super) fn mean(&self, results: &Results) -> Option<f64> {
         let values = self.values(results).into_iter();
         mean(values.filter_map(|value| value?.as_f64()))
     }
@@ -195,50 +198,43 @@ impl Filter {
         phase.is_some_and(|(_, phase)| phase.as_str() == Some(advised))
     }
 
-    fn cells<'a>(&'a self, results: &'a Value) -> impl Iterator<Item = &'a Value> {
-        let cells = results.get("cells").and_then(Value::as_array);
-        let selected = move |cell: &&Value| {
+    fn cells<'a>(&'a self, results: &'a Results) -> impl Iterator<Item = &'a CellResult> {
+        let selected = move |cell: &&CellResult| {
             self.0.iter().all(|(name, value)| {
-                let found = if name.name() == PHASE {
-                    cell.get(PHASE)
-                } else {
-                    parameter(cell, name.name())
-                };
-                found.is_some_and(|found| serde_json::to_value(value).is_ok_and(|v| v == *found))
+                let value = json(value);
+                match name.name() {
+                    PHASE => value == cell.phase[..],
+                    name => parameter(cell, name) == Some(&value),
+                }
             })
         };
-        cells.into_iter().flatten().filter(selected)
+        results.cells.iter().filter(selected)
     }
 }
 
 /// The value that a cell of the results has for a parameter.
-fn parameter<'a>(cell: &'a Value, wanted: &str) -> Option<&'a Value> {
-    let mut parameters = cell.get("parameters")?.as_object()?.iter();
+fn parameter<'a>(cell: &'a CellResult, wanted: &str) -> Option<&'a Value> {
+    let mut parameters = cell.parameters.iter();
     let found = parameters.find(|(name, _)| sweep::is_meant(name, wanted));
     found.map(|(_, value)| value)
 }
 
-/// A number to compare with: of nanoseconds, bytes or bytes per second when it has a unit.
-pub(super) fn number(metric: &str, value: &toml::Value) -> Result<f64, String> {
-    match value {
-        toml::Value::Integer(number) => Ok(*number as f64),
-        toml::Value::Float(number) if number.is_finite() => Ok(*number),
-        toml::Value::String(text) if metric.ends_with("_ns") => units::parse_duration(text)
+/// A number to compare with, in the metric's unit: text has one of its own.
+pub(super) fn number(unit: Unit, value: &toml::Value) -> Result<f64, String> {
+    match (value, unit) {
+        (toml::Value::Integer(number), _) => Ok(*number as f64),
+        (toml::Value::Float(number), _) if number.is_finite() => Ok(*number),
+        (toml::Value::String(text), Unit::Ns) => units::parse_duration(text)
             .map(|duration| duration_ns(duration) as f64)
             .map_err(|error| error.to_string()),
-        toml::Value::String(text) if metric.ends_with("_bytes") => units::parse_bytes(text)
+        (toml::Value::String(text), Unit::Bytes) => units::parse_bytes(text)
             .map(|bytes| bytes as f64)
             .map_err(|error| error.to_string()),
-        toml::Value::String(text) if metric.ends_with("bytes_per_s") => units::parse_rate(text)
+        (toml::Value::String(text), Unit::BytesPerS) => units::parse_rate(text)
             .map(|bits_per_s| bits_per_s as f64 / 8.0)
             .map_err(|error| error.to_string()),
-        other => Err(format!("{other} is not a number to compare with")),
+        (other, _) => Err(format!("{other} is not a number to compare with")),
     }
-}
-
-/// The value at a dotted way.
-pub(super) fn look_up<'a>(value: &'a Value, way: &str) -> Option<&'a Value> {
-    way.split('.').try_fold(value, |value, key| value.get(key))
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {

@@ -1,10 +1,13 @@
 //! Two runs cell by cell: what differs between them by more than repeats of one do.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 use statrs::distribution::{ContinuousCDF, StudentsT};
+use wansan_schema::{CellResult, Parameters, PathChange};
 
-use super::{CellResult, PathChange, StoredRun};
+use super::StoredRun;
 
 /// The probability that an interval holds the difference.
 pub const CONFIDENCE: f64 = 0.95;
@@ -25,9 +28,9 @@ pub struct Comparison {
     /// The cells that both have, in the order of the first.
     pub cells: Vec<CellDifference>,
     /// Parameters of the cells that only the first has.
-    pub only_in_first: Vec<Map<String, Value>>,
+    pub only_in_first: Vec<Parameters>,
     /// Parameters of the cells that only the second has.
-    pub only_in_second: Vec<Map<String, Value>>,
+    pub only_in_second: Vec<Parameters>,
 }
 
 /// A setting of which the two runs have different values.
@@ -48,26 +51,21 @@ pub struct CellDifference {
     /// `planned` or `advised`.
     pub phase: String,
     /// Its parameters.
-    pub parameters: Map<String, Value>,
+    pub parameters: Parameters,
     /// What `wansan path set` changed while the first run's repeats of it ran: the plan does not know.
     pub by_hand_in_first: Vec<ByHand>,
     /// The same of the second run.
     pub by_hand_in_second: Vec<ByHand>,
-    /// I/Os per second.
-    pub iops: Option<Difference>,
-    /// Bytes of data per second.
-    pub bytes_per_s: Option<Difference>,
-    /// Half of all I/Os took at most this long.
-    pub latency_p50_ns: Option<Difference>,
-    /// All I/Os but one in a hundred took at most this long.
-    pub latency_p99_ns: Option<Difference>,
+    /// Each number that both have, by its dotted name in a cell's results.
+    #[serde(flatten)]
+    pub numbers: BTreeMap<String, Difference>,
 }
 
 /// A change that came by hand.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ByHand {
     /// The cell's number.
-    pub cell: usize,
+    pub cell: u64,
     /// What, and when.
     #[serde(flatten)]
     pub change: PathChange,
@@ -182,7 +180,7 @@ pub fn compare(first: &StoredRun, second: &StoredRun) -> Result<Comparison, Comp
 /// All repeats of one point of a sweep.
 struct Point<'a> {
     phase: &'a str,
-    parameters: &'a Map<String, Value>,
+    parameters: &'a Parameters,
     repeats: Vec<&'a CellResult>,
 }
 
@@ -225,24 +223,37 @@ impl Point<'_> {
     }
 
     fn difference(&self, second: &Point<'_>) -> CellDifference {
-        let of = |number: fn(&CellResult) -> Option<f64>| {
-            let numbers = |point: &Point<'_>| -> Vec<f64> {
-                let repeats = point.repeats.iter();
-                repeats.filter_map(|cell| number(cell)).collect()
-            };
-            Difference::between(&numbers(self), &numbers(second))
-        };
         CellDifference {
             phase: self.phase.to_owned(),
             parameters: self.parameters.clone(),
             by_hand_in_first: self.by_hand(),
             by_hand_in_second: second.by_hand(),
-            iops: of(|cell| cell.iops),
-            bytes_per_s: of(|cell| cell.bytes_per_s),
-            latency_p50_ns: of(|cell| cell.latency_p50_ns.map(|ns| ns as f64)),
-            latency_p99_ns: of(|cell| cell.latency_p99_ns.map(|ns| ns as f64)),
+            numbers: differences(&self.repeats, &second.repeats),
         }
     }
+}
+
+/// What differs between the numbers that the repeats of both have.
+fn differences(first: &[&CellResult], second: &[&CellResult]) -> BTreeMap<String, Difference> {
+    let (first, mut second) = (numbers(first), numbers(second));
+    let both = first.into_iter().filter_map(|(name, first)| {
+        let difference = Difference::between(&first, &second.remove(&name)?)?;
+        Some((name, difference))
+    });
+    both.collect()
+}
+
+/// The numbers of some cells by their names.
+fn numbers(cells: &[&CellResult]) -> BTreeMap<String, Vec<f64>> {
+    let mut found: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for cell in cells {
+        cell.singles(&mut |field, single| {
+            if let (Some(_), Some(number)) = (field.unit, single.value.as_f64()) {
+                found.entry(single.name).or_default().push(number);
+            }
+        });
+    }
+    found
 }
 
 impl Difference {

@@ -12,15 +12,14 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 use serde_json::{Map, Value};
+use wansan_schema::{CellResult, Results};
 use wansan_trace::time::duration_ns;
 use wansan_trace::units;
 
-use super::{CellResult, Results};
-
 /// Columns that come first, in this order; those of parameters follow.
 const FIRST: [&str; 4] = ["cell", "phase", "repeat", "failure"];
-/// What is not a number of the cell: written as columns of its own, or too long for one.
-const APART: [&str; 1] = ["parameters"];
+/// What stands in columns of its own making.
+const PARAMETERS: &str = "parameters";
 /// What was changed of the paths while the cell ran: by its plan, which other cells say as well, and by
 /// hand, which nothing else does.
 const CHANGES: [(&str, bool); 2] = [("changed_by_plan", false), ("changed_by_hand", true)];
@@ -69,8 +68,8 @@ const UNITS: [Unit; 4] = [
 
 impl CellTable {
     /// The table of a run's cells. Parameters are columns of their own, in numbers where all their
-    /// values are quantities of one unit, which ends the name then. Lists are left out, but for what was
-    /// changed of the paths, in words.
+    /// values are quantities of one unit, which ends the name then. Lists of what has no name are left
+    /// out, but for what was changed of the paths, in words.
     #[must_use]
     pub fn of(results: &Results) -> CellTable {
         let cells: Vec<Map<String, Value>> = results.cells.iter().map(flat).collect();
@@ -242,28 +241,12 @@ fn present<T, P>(values: &[Option<T>], stored: impl Fn(&T) -> P) -> (Vec<P>, Vec
 
 /// The single values of a cell by dotted names.
 fn flat(of: &CellResult) -> Map<String, Value> {
-    fn add(flat: &mut Map<String, Value>, name: &str, value: Value) {
-        match value {
-            Value::Object(inner) => {
-                for (key, value) in inner {
-                    add(flat, &format!("{name}.{key}"), value);
-                }
-            }
-            Value::Array(_) | Value::Null => {}
-            single => {
-                flat.insert(name.to_owned(), single);
-            }
-        }
-    }
-    let cell = serde_json::to_value(of).expect("results are plain data");
     let mut values = Map::new();
-    if let Value::Object(fields) = cell {
-        for (name, value) in fields {
-            if !APART.contains(&name.as_str()) {
-                add(&mut values, &name, value);
-            }
+    of.singles(&mut |field, single| {
+        if field.name != PARAMETERS {
+            values.insert(single.name, single.value);
         }
-    }
+    });
     for (name, by_hand) in CHANGES {
         let changes = of.timeline.iter();
         let changes = changes.filter(|change| change.is_by_hand() == by_hand);

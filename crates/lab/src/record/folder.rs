@@ -10,8 +10,9 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
+use wansan_schema::FileFacts;
+
 use super::RecordError;
-use super::manifest::FileFacts;
 use crate::plan::Plan;
 
 /// Where copies of the files are that a plan names.
@@ -70,7 +71,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// [`RecordError`] when it cannot be made.
-    pub fn cell(&self, number: usize) -> Result<PathBuf, RecordError> {
+    pub fn cell(&self, number: u64) -> Result<PathBuf, RecordError> {
         let path = self.cell_path(number);
         fs::create_dir(&path).map_err(failed("make the folder", &path))?;
         Ok(path)
@@ -88,13 +89,13 @@ impl RunFolder {
     }
 
     /// Removes the folder of a cell that was not completed, and the whole when it was the first.
-    pub fn discard(&mut self, cell: usize) {
+    pub fn discard(&mut self, cell: u64) {
         self.kept &= cell > 0;
         // What cannot be removed was made by somebody else meanwhile.
         let _ = fs::remove_dir_all(self.cell_path(cell));
     }
 
-    fn cell_path(&self, number: usize) -> PathBuf {
+    fn cell_path(&self, number: u64) -> PathBuf {
         self.path.join(format!("cell-{number:03}"))
     }
 

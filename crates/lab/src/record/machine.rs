@@ -1,34 +1,9 @@
 //! The machine that makes a result.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use serde::Serialize;
-
-/// What is known about the machine. What it does not tell is left out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Machine {
-    /// Kernel name, release and version, as uname(2) gives them.
-    pub kernel: String,
-    /// Architecture.
-    pub architecture: String,
-    /// The processor's name.
-    pub cpu: String,
-    /// How many processors the lab may use.
-    pub cpus: usize,
-    /// Memory in bytes.
-    pub memory_bytes: u64,
-    /// The kernel's clock source.
-    pub clock_source: String,
-    /// How often a second the kernel's scheduler ticks, where its configuration can be read, and
-    /// what else is known about scheduling, by the names of the files that say it.
-    pub scheduling: BTreeMap<String, String>,
-    /// Congestion controls that the kernel has (`net.ipv4.tcp_available_congestion_control`).
-    pub congestion_controls_available: String,
-    /// Those that any process may choose (`net.ipv4.tcp_allowed_congestion_control`).
-    pub congestion_controls_allowed: String,
-}
+use wansan_schema::Machine;
 
 /// Files that say something about punctuality.
 const SCHEDULING: [&str; 5] = [
@@ -39,35 +14,33 @@ const SCHEDULING: [&str; 5] = [
     "/proc/sys/kernel/timer_migration",
 ];
 
-impl Machine {
-    /// The machine that this runs on.
-    #[must_use]
-    pub fn here() -> Machine {
-        let name = rustix::system::uname();
-        let text = |words: &std::ffi::CStr| words.to_string_lossy().into_owned();
-        let scheduling = SCHEDULING
-            .into_iter()
-            .filter_map(|file| Some((file.to_owned(), line(file)?)))
-            .collect();
-        Machine {
-            kernel: format!(
-                "{} {} {}",
-                text(name.sysname()),
-                text(name.release()),
-                text(name.version())
-            ),
-            architecture: text(name.machine()),
-            cpu: field("/proc/cpuinfo", "model name").unwrap_or_default(),
-            cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            memory_bytes: field("/proc/meminfo", "MemTotal")
-                .and_then(|value| value.trim_end_matches("kB").trim().parse::<u64>().ok())
-                .map_or(0, |kib| kib * 1024),
-            clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-                .unwrap_or_default(),
-            scheduling,
-            congestion_controls_available: setting("tcp_available_congestion_control"),
-            congestion_controls_allowed: setting("tcp_allowed_congestion_control"),
-        }
+/// The machine that this runs on.
+#[must_use]
+pub(super) fn here() -> Machine {
+    let name = rustix::system::uname();
+    let text = |words: &std::ffi::CStr| words.to_string_lossy().into_owned();
+    let scheduling = SCHEDULING
+        .into_iter()
+        .filter_map(|file| Some((file.to_owned(), line(file)?)))
+        .collect();
+    Machine {
+        kernel: format!(
+            "{} {} {}",
+            text(name.sysname()),
+            text(name.release()),
+            text(name.version())
+        ),
+        architecture: text(name.machine()),
+        cpu: field("/proc/cpuinfo", "model name").unwrap_or_default(),
+        cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
+        memory_bytes: field("/proc/meminfo", "MemTotal")
+            .and_then(|value| value.trim_end_matches("kB").trim().parse::<u64>().ok())
+            .map_or(0, |kib| kib * 1024),
+        clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+            .unwrap_or_default(),
+        scheduling,
+        congestion_controls_available: setting("tcp_available_congestion_control"),
+        congestion_controls_allowed: setting("tcp_allowed_congestion_control"),
     }
 }
 
@@ -94,7 +67,7 @@ mod tests {
 
     #[test]
     fn every_machine_tells_its_kernel_and_memory() {
-        let machine = Machine::here();
+        let machine = here();
         assert!(machine.kernel.starts_with("Linux "));
         assert!(machine.cpus > 0);
         assert!(machine.memory_bytes > 1 << 20);

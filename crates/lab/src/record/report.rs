@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use wansan_insight::report::{self, CellCharts, PageError, RunRecord};
-
-use super::{Manifest, Results};
+use wansan_schema::{Manifest, Results};
 
 /// The page without data, as it was when the lab was built.
 const PAGE: &str = include_str!(env!("WANSAN_REPORT_PAGE"));
@@ -18,10 +17,9 @@ pub fn page(
     results: &Results,
     charts: &BTreeMap<u64, CellCharts>,
 ) -> Result<String, PageError> {
-    let json = |error: serde_json::Error| PageError::Json(error.to_string());
     let run = RunRecord {
-        manifest: &serde_json::to_value(manifest).map_err(json)?,
-        results: &serde_json::to_value(results).map_err(json)?,
+        manifest,
+        results,
         charts,
     };
     report::html(PAGE, &report::data(&run))

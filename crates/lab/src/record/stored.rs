@@ -1,16 +1,12 @@
 //! Runs that were made before: finding them, and reading back what they say of themselves.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use serde_json::Value;
 use time::OffsetDateTime;
 use time::macros::format_description;
-
-use super::Results;
+use wansan_schema::{Manifest, Results};
 
 /// Longest results.json or manifest.json that is read.
 const MAX_JSON_BYTES: u64 = 256 << 20;
@@ -26,40 +22,8 @@ pub struct StoredRun {
     pub folder: PathBuf,
     /// Its results.
     pub results: Results,
-    /// What is read of its manifest.
-    pub manifest: StoredManifest,
-}
-
-/// What is read of a manifest. Fields that another version of wansan did not write are `None`.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
-pub struct StoredManifest {
-    /// The version that made the run.
-    pub wansan_version: Option<String>,
-    /// The commit that it was built from.
-    pub wansan_commit: Option<String>,
-    /// The plan with every default in it.
-    #[serde(default)]
-    pub document: Value,
-    /// The files that the plan names, by their names in it.
-    #[serde(default)]
-    pub files: BTreeMap<String, StoredFile>,
-    /// Readings of the clocks: one at the run's beginning, one at its end.
-    #[serde(default)]
-    clock_anchors: Vec<Anchor>,
-}
-
-/// A file that the plan of a run names.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct StoredFile {
-    /// The SHA-256 of what was in it, in hexadecimal.
-    pub sha256: String,
-}
-
-/// CLOCK_MONOTONIC and CLOCK_REALTIME at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-struct Anchor {
-    monotonic_ns: u64,
-    realtime_ns: u64,
+    /// Its manifest.
+    pub manifest: Manifest,
 }
 
 /// Why a run cannot be had. Each is one line.
@@ -106,7 +70,7 @@ impl StoredRun {
             reason,
         };
         let text = read_json(&path).map_err(|error| unreadable(error.to_string()))?;
-        let mut results: Results = serde_json::from_str(&text)
+        let mut results = Results::from_json(&text)
             .map_err(|error| unreadable(format!("not the results of a run: {error}")))?;
         // Earlier versions wrote 0 for what a cell that failed has not measured.
         for cell in results

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use wansan_schema::{BenchReport, CellFacts, PathChange, RelayResult, StreamResult};
 use wansan_trace::event::Role;
 use wansan_trace::file;
 
@@ -17,7 +17,7 @@ use super::program::{self, Programs};
 use super::servers::Servers;
 use super::{CellError, Options, tunnels};
 use crate::plan::{Action, Cell, Statement, Stream};
-use crate::record::{CellFacts, NodeFacts, PathChange, RelayResult, StreamResult};
+use crate::record::{node_facts, stream_result};
 use crate::vpn::Tunnels;
 use crate::world::{Process, World};
 
@@ -36,7 +36,7 @@ const LAB: &str = "lab";
 /// What a cell has given.
 pub(super) struct Measured {
     /// What each initiator's bench says, with its host.
-    pub(super) reports: Vec<Value>,
+    pub(super) reports: Vec<BenchReport>,
     /// What each stream measured, by its name.
     pub(super) streams: BTreeMap<String, StreamResult>,
     /// What each relay did, by its name.
@@ -89,7 +89,7 @@ pub(super) fn measure(
     let document = &cell.document;
     let seed = u64::from(document.seed) << 32 | u64::from(cell.repeat) << 16;
     let world = World::build(&scenario.topology)?;
-    facts.nodes = world.nodes().iter().map(NodeFacts::of).collect();
+    facts.nodes = world.nodes().iter().map(node_facts).collect();
     let emulator = PathEmulator::start(&world, cell, seed, folder)?;
     let mut tunnels = tunnels::start(&options.program, &world, scenario, options.stop)?;
     let programs = Programs {
@@ -184,7 +184,7 @@ pub(super) fn measure(
 }
 
 /// What the initiators say, and what the streams measured, by their names.
-type Reports = (Vec<Value>, BTreeMap<String, StreamResult>);
+type Reports = (Vec<BenchReport>, BTreeMap<String, StreamResult>);
 
 /// What the clients say when they have ended. All of them are heard: the records of one come after
 /// what it says.
@@ -206,7 +206,7 @@ fn reports(servers: &mut Servers<'_>, clients: Vec<Client<'_>>) -> Result<Report
             Load::Initiator(host) => reports.push(program::report(&title, host, &lines)?),
             Load::Stream(stream) => {
                 let report = program::stream_report(&title, &lines)?;
-                let result = StreamResult::of(stream, &report);
+                let result = stream_result(stream, report);
                 streams.insert(stream.table.name.clone(), result);
             }
         }

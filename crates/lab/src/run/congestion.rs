@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 
 use rustix::net::{AddressFamily, SocketType, socket};
+use wansan_schema::ControlFacts;
 use wansan_tcp::congestion::{self, CongestionError};
 use wansan_tcp::control::{self, Algorithm, Control, ControlError, Options};
 
 use crate::plan::{Cell, ControlTable};
-use crate::record::ControlFacts;
+use crate::record::json;
 
 /// A control that a plan wants cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +84,7 @@ impl Controls {
         let Some(law) = Algorithm::by_name(&name) else {
             return Ok(ControlFacts {
                 name,
-                origin: "kernel",
+                origin: "kernel".to_owned(),
                 parameters: None,
             });
         };
@@ -94,8 +95,9 @@ impl Controls {
             origin: match control {
                 Some(control) if !control.was_there() => "lab",
                 _ => "before",
-            },
-            parameters: options.map(|options| ControlTable::of(law, &options)),
+            }
+            .to_owned(),
+            parameters: options.map(|options| json(&ControlTable::of(law, &options))),
         })
     }
 

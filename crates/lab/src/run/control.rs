@@ -22,8 +22,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::course::Stage;
+use wansan_schema::{PathChange, PathResult};
+
 use crate::plan::Statement;
-use crate::record::{PathChange, PathResult};
 
 /// The socket's name in the run folder.
 const SOCKET: &str = "control";
@@ -51,7 +52,7 @@ pub enum Request {
 }
 
 /// What it gets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// How the paths do.
@@ -63,10 +64,10 @@ pub enum Answer {
 }
 
 /// The paths of a running cell.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Shown {
     /// The cell's number.
-    pub cell: usize,
+    pub cell: u64,
     /// Time since its initiators were started.
     pub after_ns: u64,
     /// Each direction of each emulated path.

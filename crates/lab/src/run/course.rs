@@ -9,9 +9,10 @@ use wansan_trace::time::duration_ns;
 use wansan_trace::{Instant, clock};
 
 use super::control::Shown;
+use wansan_schema::{PathChange, PathResult};
+
 use crate::emulator::{Receipt, Remote};
 use crate::plan::{Amendment, Cell, Conditions, Moment, Statement};
-use crate::record::{PathChange, PathResult};
 
 /// How long before its time a change of the plan is handed to the emulator, which makes it then.
 /// Longer than the time between two calls of [`Course::advance`], even when the machine is busy.
@@ -24,7 +25,7 @@ const MAX_CHANGES: usize = 10_000;
 /// A running cell.
 #[derive(Debug)]
 pub(super) struct Course {
-    cell: usize,
+    cell: u64,
     /// When its initiators were started.
     began: Instant,
     conditions: Conditions,
@@ -59,7 +60,7 @@ impl Stage {
 
 impl Course {
     /// That of a cell whose initiators have been started just now.
-    pub(super) fn begin(number: usize, cell: &Cell, emulator: Option<Remote>) -> Course {
+    pub(super) fn begin(number: u64, cell: &Cell, emulator: Option<Remote>) -> Course {
         Course {
             cell: number,
             began: clock::now(),

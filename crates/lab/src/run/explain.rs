@@ -10,12 +10,13 @@ use wansan_insight::report::{CellCharts, Detail};
 use wansan_insight::summary::summarise;
 use wansan_insight::window::Window;
 use wansan_insight::{Cell as Records, ReadError};
+use wansan_schema::{Advised, CellResult};
 use wansan_trace::event::Tcp;
 use wansan_trace::file;
 
 use super::program::recorded_as;
 use crate::plan::Cell;
-use crate::record::{CellResult, MeasuredGain};
+use crate::record::add_relay_records;
 
 /// Reads a cell's records, adds to its result what only they can tell, and draws its charts as finely
 /// as `detail` says. The parameters that
@@ -50,8 +51,8 @@ pub(super) fn cell(
     result.cwnd = tcp.and_then(|table| cwnd_use(table, &summary.transport, window));
     let charts = CellCharts::of(&records, &summary, detail);
     let observed = Observed {
-        cell: result.cell as u64,
-        parameters: result.parameters.clone().into_iter().collect(),
+        cell: result.cell,
+        parameters: result.parameters.clone(),
         summary,
     };
     let alone = wansan_insight::finding::explain(std::slice::from_ref(&observed));
@@ -75,7 +76,7 @@ pub(super) fn relays(folder: &Path, cell: &Cell, result: &mut CellResult) -> Res
             backlog_use(&table, &host, window),
             result.relays.get_mut(&relay.table.name),
         ) {
-            of_relay.add_records(&backlog, ece_signals(&table, &host, window));
+            add_relay_records(of_relay, &backlog, ece_signals(&table, &host, window));
         }
     }
     Ok(())
@@ -88,11 +89,7 @@ pub(super) fn finding(planned: &[Observed]) -> Finding {
 
 /// What the change against `limit` from the planned to the advised sweep has brought. The point that stands for
 /// all is the one where most was foretold.
-pub(super) fn advised(
-    limit: Limit,
-    planned: &[Observed],
-    advised: &[Observed],
-) -> Option<MeasuredGain> {
+pub(super) fn advised(limit: Limit, planned: &[Observed], advised: &[Observed]) -> Option<Advised> {
     let gains = gain::compare(limit, planned, advised);
     let greatest = gains
         .iter()
@@ -102,7 +99,7 @@ pub(super) fn advised(
         let same = |cell: &&Observed| cell.parameters == greatest.parameters;
         cells.iter().find(same).map(|observed| observed.cell)
     };
-    Some(MeasuredGain {
+    Some(Advised {
         planned_cell: place(planned)?,
         advised_cell: place(advised)?,
         planned_iops: greatest.planned_iops,
@@ -113,5 +110,6 @@ pub(super) fn advised(
         measured_of_predicted: (greatest.predicted_iops > 0.0)
             .then(|| greatest.advised_iops / greatest.predicted_iops),
         gains,
+        ..Advised::default()
     })
 }

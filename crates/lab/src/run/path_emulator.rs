@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use wansan_schema::{CellFacts, NetemResult, PathResult};
 use wansan_trace::file;
 
 use super::{CellError, emulation};
 use crate::emulator::{Capture, Emulator, Remote};
-use crate::netem::{Netem, NetemResult};
+use crate::netem::Netem;
 use crate::plan::{Cell, EmulatorKind};
-use crate::record::{CellFacts, PathResult};
+use crate::record::add_statistics;
 use crate::world::World;
 
 /// The host name of the emulator's records.
@@ -77,7 +78,7 @@ impl PathEmulator {
             }
         };
         let report = emulator.stop()?;
-        facts.add_statistics(&report.statistics);
+        add_statistics(facts, &report.statistics);
         file::write_part(folder, WAN, &[report.recorder])?;
         captures.into_iter().try_for_each(emulation::end_capture)?;
         let paths = report.statistics.paths.iter();

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use wansan_insight::finding::{Limit, Observed};
 use wansan_insight::report::{CellCharts, Detail};
 
+use wansan_schema::{Advised, CellFacts, CellResult, Manifest, Results};
+
 use super::cell::{self, Kept, Watch};
 use super::clock::Clock;
 use super::congestion::{self, Controls};
@@ -16,9 +18,7 @@ use super::tunnels;
 use super::{CellError, Observer, Options, Outcome, RunError};
 use crate::netem;
 use crate::plan::{Cell, EmulatorKind, Parameter, Phase, Plan};
-use crate::record::{
-    self, Advised, CellFacts, CellResult, ClockAnchor, Manifest, Results, RunFolder,
-};
+use crate::record::{self, RunFolder};
 use crate::vpn::{self, Kind};
 
 /// Carries out `plan`: the sweep, the finding, the advised sweep when the plan asks for one, the
@@ -43,7 +43,7 @@ pub fn run(
     congestion::check(&cells).map_err(|error| plan.wrong("tcp.congestion_control", &error))?;
     let phases = if plan.document().apply_advice { 2 } else { 1 };
     let folder = RunFolder::create(&options.out, plan)?;
-    let mut manifest = Manifest::begin(plan, options.rights);
+    let mut manifest = record::manifest(plan, options.rights);
     manifest.files = folder.copy_files(plan)?;
     let stage = Arc::new(Stage::default());
     // A run on a file system that has no sockets cannot be spoken to, and goes on.
@@ -55,13 +55,13 @@ pub fn run(
         stage,
         controls,
         manifest,
-        results: Results::begin(plan),
+        results: record::results(plan),
         clock: Clock::new(phases * cells.len()),
         charts: BTreeMap::new(),
         detail: Detail::for_cells(phases * cells.len()),
     };
     let outcome = run.carry_out(plan, &cells);
-    run.manifest.clock_anchors.push(ClockAnchor::now());
+    run.manifest.clock_anchors.push(record::clock_anchor());
     // What has been measured is written down, whatever happened after it.
     run.write()?;
     let page = record::page(&run.manifest, &run.results, &run.charts)?;
@@ -91,7 +91,7 @@ impl Run<'_> {
         let planned = self.phase(Phase::Planned, cells)?;
         // Without I/Os there is nothing to find.
         let finding = (!planned.is_empty()).then(|| explain::finding(&planned));
-        self.results.finding.clone_from(&finding);
+        self.results.finding = finding.clone().map(Into::into);
         self.write()?;
         self.observer.found(&self.results);
         if plan.document().apply_advice
@@ -103,10 +103,9 @@ impl Run<'_> {
             self.apply(plan, limit, &Parameter::new(parameter), &value, &planned)?;
         }
         self.results.is_judged_without_ios = planned.is_empty();
-        let results = serde_json::to_value(&self.results).expect("results are plain data");
         let expectations = plan.expectations().iter();
-        self.results.expectations = expectations.map(|e| e.check(&results)).collect();
-        self.results.paper = plan.paper(&results);
+        self.results.expectations = expectations.map(|e| e.check(&self.results)).collect();
+        self.results.paper = plan.paper(&self.results);
         Ok(())
     }
 
@@ -130,20 +129,19 @@ impl Run<'_> {
             self.manifest.advised.insert(name, text.to_owned());
         }
         let advised = self.phase(Phase::Advised, &cells)?;
-        let json = |value: &toml::Value| serde_json::to_value(value).expect("plain data");
         let before = plan.value_of(parameter);
         self.results.advised = explain::advised(limit, planned, &advised).map(|gain| Advised {
             parameter: parameter.name().to_owned(),
-            planned_value: before.as_ref().map(json),
-            value: json(&changes[0].1),
-            gain,
+            planned_value: before.as_ref().map(record::json),
+            value: record::json(&changes[0].1),
+            ..gain
         });
         Ok(())
     }
 
     /// Measures and explains every cell of a phase.
     fn phase(&mut self, phase: Phase, cells: &[Cell]) -> Result<Vec<Observed>, RunError> {
-        let first = self.results.cells.len();
+        let first = self.results.cells.len() as u64;
         self.clock.cell_begins();
         self.observer
             .phase(phase, cells.len(), self.clock.left(&cells[0]));
@@ -151,9 +149,9 @@ impl Run<'_> {
         // One that is killed in its first cell is a run, too.
         self.write()?;
         for (place, cell) in cells.iter().enumerate() {
-            let number = first + place;
+            let number = first + place as u64;
             self.clock.cell_begins();
-            let mut result = CellResult::begin(number, cell);
+            let mut result = record::cell_result(number, cell);
             match self.cell(cell, &mut result) {
                 Ok(of_cell) => observed.extend(of_cell),
                 Err(error) => return Err(self.failed(cell, result, error)),
@@ -182,7 +180,11 @@ impl Run<'_> {
             clock: &self.clock,
             cell,
         };
-        let mut kept = Kept::begin(CellFacts::begin(number, self.controls.of_cell(cell)?));
+        let mut kept = Kept::begin(CellFacts {
+            cell: number,
+            congestion_control: self.controls.of_cell(cell)?,
+            ..CellFacts::default()
+        });
         let (options, stage) = (self.options, &self.stage);
         let measured = cell::measure(cell, &folder, options, stage, &mut kept, &mut watch);
         // The facts are needed most of a cell that failed; of one that was interrupted nothing is kept.
@@ -191,20 +193,20 @@ impl Run<'_> {
         }
         match (cell.document.world.emulator, kept.carried) {
             (_, None) => {}
-            (EmulatorKind::User, Some(carried)) => result.add_paths(carried.paths),
-            (EmulatorKind::Netem, Some(carried)) => result.add_netem(carried.netem),
+            (EmulatorKind::User, Some(carried)) => record::add_paths(result, carried.paths),
+            (EmulatorKind::Netem, Some(carried)) => record::add_netem(result, carried.netem),
         }
         result.timeline = kept.timeline;
         let measured = measured?;
-        result.add_reports(measured.reports);
-        result.add_streams(measured.streams);
+        record::add_reports(result, measured.reports);
+        record::add_streams(result, measured.streams);
         result.relays = measured.relays;
-        if let Some((early, late)) = result.apart() {
+        if let Some((early, late)) = record::apart(result) {
             return Err(CellError::Apart { early, late });
         }
         let tunnels = measured.tunnels;
         let [from_ns, to_ns] = result.measured_ns().unwrap_or_default();
-        result.add_routers(tunnels.usage(from_ns, to_ns));
+        record::add_routers(result, tunnels.usage(from_ns, to_ns));
         explain::relays(&folder, cell, result)?;
         let observed = match cell.scenario.initiators[..] {
             [] => None,
@@ -234,7 +236,13 @@ impl Run<'_> {
         };
         self.results.cells.push(CellResult {
             failure: Some(error.to_string()),
-            ..CellResult::begin(number, cell).with_paths_of(known)
+            path_dropped: known.path_dropped,
+            path_marked: known.path_marked,
+            path_queue_high_water_bytes: known.path_queue_high_water_bytes,
+            paths: known.paths,
+            netem: known.netem,
+            timeline: known.timeline,
+            ..record::cell_result(number, cell)
         });
         RunError::Cell {
             cell: number,

@@ -4,14 +4,15 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use std::process::Command;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use wansan_san::store::{Backing, LunSpec};
+use wansan_schema::{BenchReport, CellFacts, RelayEnd, StreamReport};
 
 use super::CellError;
 use crate::plan::{
     Document, ISCSI_PORT, Initiator, Op, Receiver, RecordKind, Relay, Stream, TargetTable,
 };
-use crate::record::CellFacts;
 use crate::world::Node;
 
 /// What a program of a cell needs to know.
@@ -330,39 +331,37 @@ pub(super) fn expect_event(title: &str, event: Event, line: &str) -> Result<Valu
     }
 }
 
-/// The object that a bench prints at its end, with its host added.
-pub(super) fn report(title: &str, host: &str, lines: &[String]) -> Result<Value, CellError> {
-    let last = lines.last().map_or("", String::as_str);
-    match serde_json::from_str(last) {
-        Ok(Value::Object(mut report)) if report.contains_key("iops") => {
-            report.insert("host".to_owned(), host.into());
-            Ok(Value::Object(report))
-        }
-        _ => Err(babble(title, "report of a bench", last)),
-    }
+/// What a bench says at its end, with its host.
+pub(super) fn report(title: &str, host: &str, lines: &[String]) -> Result<BenchReport, CellError> {
+    let report: BenchReport = last_object(title, lines, "iops", "report of a bench")?;
+    Ok(BenchReport {
+        host: host.to_owned(),
+        ..report
+    })
 }
 
-/// The object that a sender of streams prints at its end.
-pub(super) fn stream_report(title: &str, lines: &[String]) -> Result<Value, CellError> {
+/// What a sender of streams says at its end.
+pub(super) fn stream_report(title: &str, lines: &[String]) -> Result<StreamReport, CellError> {
     last_object(title, lines, "fairness", "report of a stream")
 }
 
-/// The object that a relay prints at its end.
-pub(super) fn relay_end(title: &str, lines: &[String]) -> Result<Value, CellError> {
+/// What a relay says at its end.
+pub(super) fn relay_end(title: &str, lines: &[String]) -> Result<RelayEnd, CellError> {
     last_object(title, lines, "onward_bytes", "end of a relay")
 }
 
-fn last_object(
+fn last_object<T: DeserializeOwned>(
     title: &str,
     lines: &[String],
     has: &str,
     awaited: &'static str,
-) -> Result<Value, CellError> {
+) -> Result<T, CellError> {
     let last = lines.last().map_or("", String::as_str);
-    match serde_json::from_str(last) {
-        Ok(Value::Object(said)) if said.contains_key(has) => Ok(Value::Object(said)),
-        _ => Err(babble(title, awaited, last)),
-    }
+    let said = serde_json::from_str(last)
+        .ok()
+        .filter(|said: &Value| said.get(has).is_some())
+        .and_then(|said| serde_json::from_value(said).ok());
+    said.ok_or_else(|| babble(title, awaited, last))
 }
 
 fn babble(title: &str, awaited: &'static str, said: &str) -> CellError {

@@ -11,8 +11,9 @@ use super::processors::Processors;
 use super::program::{self, Programs};
 use super::{CellError, Options};
 use crate::plan::Scenario;
-use crate::record::{CellFacts, RelayResult};
+use crate::record::relay_result;
 use crate::world::{Node, Process, ProcessError, World};
+use wansan_schema::{CellFacts, RelayResult};
 
 /// How long a target may take to make its stores and to listen.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -139,7 +140,8 @@ impl<'a> Servers<'a> {
             if let Some(place) = server.relay {
                 let ended = program::relay_end(&server.title, &lines)?;
                 let relay = &self.scenario.relays[place];
-                let result = RelayResult::of(relay, &server.listening, &ended);
+                let law = server.listening["laws"][0].as_str();
+                let result = relay_result(relay, law, ended);
                 relays.insert(relay.table.name.clone(), result);
             }
         }

@@ -26,7 +26,9 @@ use ipnet::Ipv4Net;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use self::vici::{Client, Section};
-use super::{Cipher, End, Kind, Server, Traffic, Tunnel, TunnelSpec, Vpn, VpnError, routers};
+use wansan_schema::TunnelFacts;
+
+use super::{Cipher, End, Kind, Server, Traffic, TunnelSpec, Vpn, VpnError, routers};
 use crate::world::{Node, Process};
 
 /// Where Debian has charon and its plugins.
@@ -192,16 +194,14 @@ fn stand_ins(router: &Node, specs: &[&TunnelSpec<'_>]) -> Vec<Ipv4Addr> {
 }
 
 /// The tunnels as they will be.
-pub(super) fn tunnels(specs: &[&TunnelSpec<'_>]) -> Vec<Tunnel> {
+pub(super) fn tunnels(specs: &[&TunnelSpec<'_>]) -> Vec<TunnelFacts> {
     let mtu_bytes = device_mtu_bytes(specs);
-    let tunnel = |spec: &&TunnelSpec<'_>| Tunnel {
-        name: spec.name.clone(),
-        kind: spec.kind,
-        program: String::new(),
+    let tunnel = |spec: &&TunnelSpec<'_>| TunnelFacts {
         near_device: DEVICE.to_owned(),
         far_device: DEVICE.to_owned(),
         mtu_bytes,
         overhead_bytes: Esp::of(cipher(spec)).outer_bytes(mtu_bytes) - mtu_bytes,
+        ..spec.kind.facts(&spec.name)
     };
     specs.iter().map(tunnel).collect()
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use wansan_schema::RouterUsage;
 use wansan_trace::clock;
 
 use super::{Server, Tunnels, VpnError};
@@ -11,31 +11,6 @@ use super::{Server, Tunnels, VpnError};
 /// How long a dying program's exit may take to be seen.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 const GIB: f64 = (1_u64 << 30) as f64;
-
-/// What the tunnels of one router carried and cost in a stretch of time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RouterUsage {
-    /// The router.
-    pub router: String,
-    /// `wireguard` or `ipsec`.
-    pub vpn: String,
-    /// How its tunnels encrypt.
-    pub ciphers: Vec<String>,
-    /// Bytes of inner IP packets that went into the tunnels here.
-    pub sent_bytes: u64,
-    /// Bytes of inner IP packets that came out of the tunnels here.
-    pub received_bytes: u64,
-    /// Inner packets that found no room in the queues of its tunnels' devices, before they were encrypted.
-    #[serde(default)]
-    pub dropped_packets: u64,
-    /// Outer packets that found no room in the buffers of its UDP sockets, before they were decrypted.
-    #[serde(default)]
-    pub dropped_sealed_packets: u64,
-    /// Processor time of the router's VPN program, user and system.
-    pub cpu_ns: u64,
-    /// `cpu_ns` in seconds for each 2^30 bytes that were sent or received; null when none were.
-    pub cpu_s_per_gib: Option<f64>,
-}
 
 /// Every server's counters at one moment.
 #[derive(Debug)]

@@ -6,9 +6,10 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use wansan_schema::TunnelFacts;
 use wansan_wireguard::{Config, Event, Key, OVERHEAD_BYTES, TunnelConfig};
 
-use super::{End, Kind, Server, Traffic, Tunnel, TunnelSpec, Vpn, VpnError, routers};
+use super::{End, Kind, Server, Traffic, TunnelSpec, Vpn, VpnError, routers};
 use crate::world::{Node, Process, ProcessError};
 
 /// How long a router may take to make its devices.
@@ -80,15 +81,13 @@ pub(super) fn start(
 }
 
 /// The tunnels as they will be.
-pub(super) fn tunnels(specs: &[&TunnelSpec<'_>]) -> Vec<Tunnel> {
-    let tunnel = |(place, spec): (usize, &&TunnelSpec<'_>)| Tunnel {
-        name: spec.name.clone(),
-        kind: spec.kind,
-        program: String::new(),
+pub(super) fn tunnels(specs: &[&TunnelSpec<'_>]) -> Vec<TunnelFacts> {
+    let tunnel = |(place, spec): (usize, &&TunnelSpec<'_>)| TunnelFacts {
         near_device: device(place),
         far_device: device(place),
         mtu_bytes: spec.kind.mtu_bytes(spec.outer_mtu_bytes),
         overhead_bytes: OVERHEAD_BYTES,
+        ..spec.kind.facts(&spec.name)
     };
     specs.iter().enumerate().map(tunnel).collect()
 }

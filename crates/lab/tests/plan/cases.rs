@@ -60,6 +60,11 @@ fn with_cases() -> String {
     format!("{kept}{CASES}")
 }
 
+/// What a results.json says.
+fn results(file: serde_json::Value) -> wansan_schema::Results {
+    serde_json::from_value(file).unwrap()
+}
+
 #[test]
 fn an_axis_goes_through_named_cases() {
     let plan = parse(&with_cases()).unwrap();
@@ -115,14 +120,14 @@ fn one_axis_sets_several_parameters_alike() {
         let (name, _) = &cell.parameters[1];
         assert_eq!(name.name(), "path.wan.delay + path.far.delay");
     }
-    let results = serde_json::json!({"cells": [
+    let results = results(serde_json::json!({"cells": [
         {"phase": "planned", "iops": 0,
          "parameters": {"path.wan.delay + path.far.delay": "1ms"}},
         {"phase": "planned", "iops": 2,
          "parameters": {"path.wan.delay + path.far.delay": "16ms"}},
-    ]});
+    ]}));
     let verdict = plan.expectations()[1].check(&results);
-    assert_eq!((verdict.met, verdict.found.as_str()), (true, "2"));
+    assert_eq!((verdict.met, verdict.found.as_str()), (true, "2.000"));
 }
 
 #[test]
@@ -154,10 +159,10 @@ fn numbers_of_the_paper_stand_beside_ours() {
             "parameters": {"case": case, "path.wan.rate": rate},
         })
     };
-    let results = serde_json::json!({"cells": [
+    let results = results(serde_json::json!({"cells": [
         cell("short", "10Mbit/s", 1e6), cell("long", "10Mbit/s", 1e6),
         cell("long", "1Gbit/s", 4e6), cell("long", "1Gbit/s", 6e6),
-    ]});
+    ]}));
     let paper = plan.paper(&results).unwrap();
     assert_eq!(paper.remarks, ["All meet at long delays."]);
     assert_eq!(paper.differs, ["Ours has other routers."]);

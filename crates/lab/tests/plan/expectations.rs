@@ -4,10 +4,11 @@ use wansan_lab::plan::{Parameter, Phase};
 
 use super::{GOOD, parse};
 
-fn verdict(expectation: &str, results: &serde_json::Value) -> wansan_lab::plan::Verdict {
+fn verdict(expectation: &str, results: &serde_json::Value) -> wansan_schema::Verdict {
     let (kept, _) = GOOD.split_once("[[expect]]").unwrap();
     let plan = parse(&format!("{kept}[[expect]]\n{expectation}")).unwrap();
-    plan.expectations()[0].check(results)
+    let results = serde_json::from_value(results.clone()).unwrap();
+    plan.expectations()[0].check(&results)
 }
 
 #[test]

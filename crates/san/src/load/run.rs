@@ -5,9 +5,10 @@ use std::time::Duration;
 use wansan_iscsi::initiator::{Command, Completion, Transfer};
 use wansan_iscsi::scsi::{Cdb, Malformed, Sense, cdb};
 use wansan_iscsi::wire::{Lun, Residual, ScsiStatus, TaskAttribute};
+use wansan_schema::{BenchReport, ConnectionReport};
 use wansan_trace::{Instant, clock};
 
-use super::report::{ConnectionReport, Meter, Report};
+use super::report::{Meter, between};
 use super::unit;
 use super::verify::Written;
 use super::workload::{Operation, Pattern, Request, Workload};
@@ -251,7 +252,7 @@ impl<'a> Load<'a> {
     ///
     /// # Errors
     /// [`LoadError`]. A failed I/O is counted in the report and does not fail the load.
-    pub fn run(mut self, mut progress: impl FnMut(Progress)) -> Result<Report, LoadError> {
+    pub fn run(mut self, mut progress: impl FnMut(Progress)) -> Result<BenchReport, LoadError> {
         let config = self.config;
         let workload = Workload::new(config.operation, config.pattern, self.pieces, config.seed);
         let (from, to) = self.measure(workload, &mut progress)?;
@@ -263,7 +264,7 @@ impl<'a> Load<'a> {
             .meter
             .report(from, to, config.block_bytes, config.parallel);
         let recoveries = self.initiator.recoveries();
-        Ok(Report {
+        Ok(BenchReport {
             recoveries: recoveries.sessions + recoveries.connections,
             lost_s: recoveries.lost.as_secs_f64(),
             connections,
@@ -330,7 +331,7 @@ impl<'a> Load<'a> {
         let to = now.min(end);
         if let Some(earlier) = earlier {
             let later = self.initiator.tallies(now);
-            self.connections = ConnectionReport::between(&earlier, &later);
+            self.connections = between(&earlier, &later);
         }
         self.drain()?;
         Ok((from, to))

@@ -7,9 +7,10 @@ use wansan_iscsi::initiator::Schedule;
 use wansan_iscsi::keys::Wanted;
 use wansan_lab::world::Node;
 use wansan_san::load::workload::{Operation, Pattern};
-use wansan_san::load::{self, Limit, LoadConfig, Report};
+use wansan_san::load::{self, Limit, LoadConfig};
 use wansan_san::url::IscsiUrl;
 use wansan_san::{DelayedAck, Initiator, InitiatorConfig, Route};
+use wansan_schema::BenchReport;
 use wansan_trace::Recorder;
 
 /// A load on a session.
@@ -37,7 +38,7 @@ pub(crate) fn login_time(host: &Node, url: &str) -> Result<Duration> {
 
 /// Runs `loads` one after the other on one session with `url` from `host`; gives the report of the
 /// last.
-pub(crate) fn run(host: &Node, url: &str, loads: &[Load]) -> Result<Report> {
+pub(crate) fn run(host: &Node, url: &str, loads: &[Load]) -> Result<BenchReport> {
     let url = parsed(url)?;
     let loads = loads.to_vec();
     host.namespace().run(move || {

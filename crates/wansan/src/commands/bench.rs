@@ -8,7 +8,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 use wansan_san::Initiator;
 use wansan_san::load::workload::{Operation, Pattern};
-use wansan_san::load::{Limit, Load, LoadConfig, LoadError, Report};
+use wansan_san::load::{Limit, Load, LoadConfig, LoadError};
+use wansan_schema::BenchReport;
 use wansan_trace::{Recorder, units};
 
 use super::initiator::InitiatorArgs;
@@ -222,7 +223,7 @@ fn load(args: &BenchArgs) -> LoadConfig {
     }
 }
 
-fn measure(args: &BenchArgs, load: Load<'_>) -> Result<Report, LoadError> {
+fn measure(args: &BenchArgs, load: Load<'_>) -> Result<BenchReport, LoadError> {
     let bar = measuring::bar(args.json);
     let report = load.run(|progress| {
         bar.set_position((progress.fraction * 1000.0) as u64);
@@ -232,7 +233,7 @@ fn measure(args: &BenchArgs, load: Load<'_>) -> Result<Report, LoadError> {
     report
 }
 
-fn print(out: &mut dyn Write, report: &Report) -> io::Result<()> {
+fn print(out: &mut dyn Write, report: &BenchReport) -> io::Result<()> {
     writeln!(out, "IOPS        {:>12.0}", report.iops)?;
     writeln!(
         out,

@@ -17,10 +17,10 @@ use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use serde::Serialize;
 use wansan_insight::finding::{Finding, Observed};
-use wansan_insight::gain::{self, Gain};
-use wansan_insight::run::Change;
+use wansan_insight::gain;
 use wansan_insight::{Run, explain};
 use wansan_lab::record::StoredRun;
+use wansan_schema::{Gain, PathChange};
 use wansan_trace::Layer;
 
 /// Columns stand apart by spaces; one line below the header.
@@ -53,7 +53,7 @@ const MAX_CHANGES: usize = 40;
 struct Changed {
     cell: u64,
     #[serde(flatten)]
-    change: Change,
+    change: PathChange,
 }
 
 /// Everything that is printed with `--json`.

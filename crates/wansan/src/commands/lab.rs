@@ -18,9 +18,10 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use wansan_lab::plan::{Phase, Plan, PlanError};
-use wansan_lab::record::{CellResult, Results};
+use wansan_lab::record;
 use wansan_lab::run::{Observer, Options, RunError};
 use wansan_lab::{run, world};
+use wansan_schema::{CellResult, Results};
 
 use super::{INTERRUPTED, print_json, print_text, remark};
 
@@ -101,8 +102,8 @@ fn check(args: &CheckArgs) -> Result<ExitCode> {
     let cells = plan.cells(Phase::Planned, &[])?;
     let cells: Vec<CellResult> = cells
         .iter()
-        .enumerate()
-        .map(|(number, cell)| CellResult::begin(number, cell))
+        .zip(0..)
+        .map(|(cell, number)| record::cell_result(number, cell))
         .collect();
     if args.json {
         let listed: Vec<_> = cells.iter().map(|cell| &cell.parameters).collect();
@@ -116,7 +117,7 @@ fn check(args: &CheckArgs) -> Result<ExitCode> {
             for expectation in plan.expectations() {
                 writeln!(out, "expects   {expectation}")?;
             }
-            out.write_all(text::unchecked(plan.quick_unchecked().unwrap_or(0)).as_bytes())?;
+            out.write_all(text::unchecked(plan.quick_unchecked().unwrap_or(0) as u64).as_bytes())?;
             Ok(())
         })?;
     }

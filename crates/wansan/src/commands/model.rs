@@ -16,7 +16,8 @@ use wansan_insight::model::judge::{Errors, Judgement, judge};
 use wansan_insight::model::known::{Estimate, Known};
 use wansan_insight::model::published::Published;
 use wansan_lab::plan::Phase;
-use wansan_lab::record::{CellResult, StoredRun};
+use wansan_lab::record::StoredRun;
+use wansan_schema::CellResult;
 use wansan_trace::time::duration_ns;
 use wansan_trace::units;
 
@@ -59,7 +60,7 @@ struct Routes {
     /// The axes of the first and the second delay.
     axes: [String; 2],
     /// Cells that are left out: other work kept their programs from the processors.
-    left_out: Vec<usize>,
+    left_out: Vec<u64>,
     #[serde(flatten)]
     judgement: Judgement,
 }
@@ -168,7 +169,7 @@ fn print(out: &mut dyn Write, routes: &Routes) -> io::Result<()> {
     writeln!(out, "{}", routes.run)?;
     writeln!(out, "D1 is {}, D2 is {}.", routes.axes[0], routes.axes[1])?;
     if !routes.left_out.is_empty() {
-        let cells: Vec<String> = routes.left_out.iter().map(usize::to_string).collect();
+        let cells: Vec<String> = routes.left_out.iter().map(u64::to_string).collect();
         writeln!(
             out,
             "Excluded cells, whose programs lost CPU time to other work: {}.",

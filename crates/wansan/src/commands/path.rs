@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use wansan_lab::record::{ElementResult, PathResult};
 use wansan_lab::run::control::{self, Answer, Request, Shown};
+use wansan_schema::{ElementResult, PathResult};
 
 use super::grid::{grid, right};
 use super::{print_json, print_text};

@@ -15,6 +15,7 @@ use clap::Args;
 use wansan_relay::{
     EceSettings, Fallback, Law, ListenerConfig, Relay, RelayConfig, RelayError, Rules, Standing,
 };
+use wansan_schema::RelayEnd;
 use wansan_tcp::network::Network;
 use wansan_trace::units::{parse_bytes, parse_duration};
 use wansan_trace::{Kinds, Recorder};
@@ -273,19 +274,24 @@ impl RelayArgs {
     fn report_end(&self, relay: &Relay, left: usize) -> Result<()> {
         let meter = relay.observer().meter();
         if self.json {
-            let fallbacks = Fallback::ALL.map(Fallback::name).into_iter();
-            let fallbacks: serde_json::Map<_, _> = fallbacks
-                .zip(meter.fallbacks)
-                .map(|(reason, count)| (reason.to_owned(), count.into()))
-                .collect();
-            let event = serde_json::json!({
-                "event": "ended", "accepted": meter.accepted, "turned_away": meter.turned_away,
-                "looped": meter.looped,
-                "finished": meter.finished, "lost": meter.lost, "refused": meter.refused,
-                "unreachable": meter.unreachable, "timed_out": meter.timed_out,
-                "failed": meter.failed, "cut_off": left, "onward_bytes": meter.onward_bytes,
-                "back_bytes": meter.back_bytes, "ece_signals": meter.ece_signals, "fallbacks": fallbacks,
-            });
+            let reasons = Fallback::ALL.map(|reason| reason.name().to_owned());
+            let mut event = serde_json::to_value(RelayEnd {
+                accepted: meter.accepted,
+                turned_away: meter.turned_away,
+                looped: meter.looped,
+                finished: meter.finished,
+                lost: meter.lost,
+                refused: meter.refused,
+                unreachable: meter.unreachable,
+                timed_out: meter.timed_out,
+                failed: meter.failed,
+                cut_off: left as u64,
+                onward_bytes: meter.onward_bytes,
+                back_bytes: meter.back_bytes,
+                ece_signals: meter.ece_signals,
+                fallbacks: reasons.into_iter().zip(meter.fallbacks).collect(),
+            })?;
+            event["event"] = "ended".into();
             return print_json(&event.to_string());
         }
         print_text(|out| {

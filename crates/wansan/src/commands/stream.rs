@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use wansan_schema::{MarkLatency, StreamReport};
 use wansan_stream::{
-    Latency, Limit, MARK_EVERY_BYTES, ReceiveConfig, ReceiveCounts, Receiver, SendConfig, Sender,
-    StreamReport,
+    Limit, MARK_EVERY_BYTES, ReceiveConfig, ReceiveCounts, Receiver, SendConfig, Sender,
 };
 use wansan_trace::units::{parse_bytes, parse_duration, parse_rate};
 use wansan_trace::{Kinds, Recorder};
@@ -334,7 +334,7 @@ fn print(out: &mut dyn Write, report: &StreamReport) -> io::Result<()> {
     Ok(())
 }
 
-fn print_latency(out: &mut dyn Write, name: &str, latency: Option<&Latency>) -> io::Result<()> {
+fn print_latency(out: &mut dyn Write, name: &str, latency: Option<&MarkLatency>) -> io::Result<()> {
     let Some(latency) = latency else {
         return Ok(());
     };

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 fn read(folder: &Path) -> Result<(Cell, Option<Window>), Failed> {
     let run = Run::read(folder)?;
     let cell = run.cells.first().ok_or("the run has no cell")?;
-    Ok((Cell::read(&run.cell_folder(cell)?)?, cell.window()))
+    Ok((Cell::read(&run.cell_folder(cell)?)?, cell.window))
 }
 
 /// The parts of an I/O are its latency within a hundredth.

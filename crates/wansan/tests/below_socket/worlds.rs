@@ -7,8 +7,9 @@ use std::path::Path;
 
 use libtest_mimic::Failed;
 use wansan_arms::{Arm, open_to_all};
-use wansan_insight::below::{BelowSocket, Leg, Split, Splits, splits};
+use wansan_insight::below::{self, Leg, Split, Splits, splits};
 use wansan_insight::{Cell, Window};
+use wansan_schema::BelowSocket;
 
 use crate::{WANSAN, adds_up, one_end, read};
 
@@ -104,13 +105,13 @@ pub(crate) fn attempt(arm: Arm) -> Result<(), Failed> {
 pub(crate) fn is_split(world: &World, arm: Arm) -> Result<(), Failed> {
     let (cell, window) = run(world, arm)?;
     let splits = splits(&cell, window).ok_or("no stamps were recorded")?;
-    let below = BelowSocket::of(&cell, window).ok_or("nothing was split")?;
+    let below = below::below_socket(&cell, window).ok_or("nothing was split")?;
     each_adds_up(&splits)?;
     let of_target = one_end::tells_the_same(&cell, &splits)?;
-    let told = format!("{}: {}", world.name, below.sentence());
+    let told = format!("{}: {}", world.name, below::sentence(&below));
     println!("{told}");
     // The target, which answers, can tell by itself what its answers wait for.
-    let of_target_below = BelowSocket::from_splits(&of_target, below.stamps);
+    let of_target_below = below::from_splits(&of_target, below.stamps.clone());
     (world.check)(&splits, &below)
         .and_then(|()| (world.check)(&of_target, &of_target_below))
         .map_err(|wrong| format!("{wrong}\n{told}").into())

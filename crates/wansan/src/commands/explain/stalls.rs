@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use wansan_insight::CellSummary;
-use wansan_insight::stall::{Cause, Shown};
+use wansan_insight::stall::{Cause, Role};
+use wansan_schema::ShownPacket;
 
 /// Tells the stalls of a cell, each line after `before`; `unit` is what packets are counted in.
 pub(super) fn print(
@@ -41,9 +42,10 @@ pub(super) fn print(
 }
 
 /// A packet that shows a stall. Frames of a capture count from 1: one that passed unseen has none.
-fn packet(shown: &Shown, unit: &str, from_ns: u64) -> String {
+fn packet(shown: &ShownPacket, unit: &str, from_ns: u64) -> String {
     let at_ms = (shown.sent_ns as f64 - from_ns as f64) / 1e6;
-    let role = shown.role.name();
+    let role = Role::ALL.into_iter().find(|role| role.name() == shown.role);
+    let role = role.map_or("", Role::in_words);
     match (unit, shown.packet) {
         ("frame", 0) => format!("a segment that was not captured ({role} at {at_ms:.3} ms)"),
         (unit, number) => format!("{unit} {number} ({role} at {at_ms:.3} ms)"),

@@ -11,6 +11,7 @@ use wansan_insight::backlog::{BacklogUse, backlog_use, relays};
 use wansan_insight::run::CellTcp;
 use wansan_insight::watched::{SenderLimit, Watched, watched};
 use wansan_insight::window::Window;
+use wansan_schema::Parameters;
 use wansan_trace::event::Tcp;
 use wansan_trace::file::{Dropped, Table};
 
@@ -44,7 +45,7 @@ pub(super) fn explain(folder: &Path, table: &Table<Tcp>, json: bool) -> Result<E
 #[derive(Serialize)]
 struct Streams<'a> {
     cell: u64,
-    parameters: &'a BTreeMap<String, serde_json::Value>,
+    parameters: &'a Parameters,
     /// What waited in relays, by the names under which they recorded.
     backlogs: BTreeMap<&'a str, BacklogUse>,
     connections: Vec<Watched>,
@@ -68,7 +69,7 @@ pub(super) fn explain_cells(cells: &[CellTcp<'_>], json: bool) -> Result<ExitCod
             backlogs: relays(table)
                 .into_iter()
                 .filter_map(|host| {
-                    let window = cell.window().unwrap_or(whole);
+                    let window = cell.window.unwrap_or(whole);
                     Some((host, backlog_use(table, host, window)?))
                 })
                 .collect(),

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use wansan_lab::plan::Phase;
 use wansan_lab::record::{
     self, ByHand, CellDifference, Comparison, Difference, DifferenceVerdict, StoredRun,
 };
+use wansan_schema::Parameters;
 
 use super::text;
 use crate::commands::grid::{grid, right};
@@ -52,7 +53,7 @@ pub(super) fn run(args: &CompareArgs) -> Result<ExitCode> {
 /// A number that both runs have, in the unit that people use for it.
 struct Shown {
     title: &'static str,
-    of: fn(&CellDifference) -> Option<Difference>,
+    metric: &'static str,
     /// Units of the title in one of the number.
     scale: f64,
 }
@@ -63,17 +64,17 @@ const MAX_BY_HAND: usize = 20;
 const SHOWN: [Shown; 3] = [
     Shown {
         title: "Throughput, Mbit/s",
-        of: |cell| cell.bytes_per_s,
+        metric: "bytes_per_s",
         scale: 8.0 / 1e6,
     },
     Shown {
         title: "Latency p50, ms",
-        of: |cell| cell.latency_p50_ns,
+        metric: "latency_p50_ns",
         scale: 1e-6,
     },
     Shown {
         title: "Latency p99, ms",
-        of: |cell| cell.latency_p99_ns,
+        metric: "latency_p99_ns",
         scale: 1e-6,
     },
 ];
@@ -139,7 +140,7 @@ fn table(comparison: &Comparison, shown: &Shown) -> String {
     let rows: Vec<(&CellDifference, Difference)> = comparison
         .cells
         .iter()
-        .filter_map(|cell| Some((cell, (shown.of)(cell)?)))
+        .filter_map(|cell| Some((cell, *cell.numbers.get(shown.metric)?)))
         .collect();
     if rows.is_empty() {
         return format!("{}: not in both runs\n\n", shown.title);
@@ -217,7 +218,12 @@ fn disturbed(cell: &CellDifference) -> &'static str {
 
 /// What the words rest on.
 fn explanation(comparison: &Comparison) -> String {
-    let differences = || comparison.cells.iter().filter_map(|cell| cell.bytes_per_s);
+    let differences = || {
+        comparison
+            .cells
+            .iter()
+            .flat_map(|cell| cell.numbers.values())
+    };
     if differences().all(|difference| difference.interval.is_none()) {
         return "Without `repeat` in the plan, a difference may be chance.\n".to_owned();
     }
@@ -226,7 +232,7 @@ fn explanation(comparison: &Comparison) -> String {
         .to_owned()
 }
 
-fn point(parameters: &Map<String, Value>) -> String {
+fn point(parameters: &Parameters) -> String {
     if parameters.is_empty() {
         return "as the plan says".to_owned();
     }

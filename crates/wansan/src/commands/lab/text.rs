@@ -3,9 +3,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use wansan_insight::finding::Finding;
-use wansan_lab::plan::{Paper, Phase};
-use wansan_lab::record::{Advised, CellResult, Results};
+use wansan_lab::plan::Phase;
+use wansan_schema::metric::unit;
+use wansan_schema::table::Unit;
+use wansan_schema::{Advised, CellResult, Finding, Paper, Results};
 use wansan_trace::Layer;
 
 use crate::commands::grid::{grid, right};
@@ -122,7 +123,7 @@ pub(super) fn gains(advised: &Advised) -> String {
         "predicted\ngain",
         "measured\ngain",
     ]);
-    for gain in &advised.gain.gains {
+    for gain in &advised.gains {
         let point: Vec<String> = gain
             .parameters
             .iter()
@@ -184,21 +185,16 @@ pub(super) fn paper(paper: &Paper) -> String {
 
 /// A metric's number in the unit that people use for it.
 fn quantity(metric: &str, value: f64, is_ratio: bool) -> String {
-    if is_ratio {
-        format!("{value:.3}")
-    } else if metric.ends_with("bytes_per_s") {
-        format!("{:.1} Mbit/s", value * 8.0 / 1e6)
-    } else if metric.ends_with("_ns") {
-        format!("{:.2} ms", value / 1e6)
-    } else if value.abs() >= 1000.0 {
-        grouped(value)
-    } else {
-        format!("{value:.3}")
+    match unit(metric).filter(|_| !is_ratio) {
+        Some(Unit::BytesPerS) => format!("{:.1} Mbit/s", value * 8.0 / 1e6),
+        Some(Unit::Ns) => format!("{:.2} ms", value / 1e6),
+        Some(_) if value.abs() >= 1000.0 => grouped(value),
+        _ => format!("{value:.3}"),
     }
 }
 
 /// How many expectations a quick form left out, on a line of its own; nothing when none.
-pub(super) fn unchecked(count: usize) -> String {
+pub(super) fn unchecked(count: u64) -> String {
     match count {
         0 => String::new(),
         _ => format!("{count} not checked in the quick form\n"),
@@ -327,6 +323,7 @@ fn grouped(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use wansan_lab::plan::Plan;
+    use wansan_lab::record;
 
     use super::*;
 
@@ -337,9 +334,9 @@ mod tests {
             [[initiator]]\nhost = \"b\"\n[workload]\nop = \"read\"\nblock = \"4KiB\"\ntime = \"1s\"\n\
             [sweep]\nworkload.parallel = [1, 2]\npath.wan.delay = [\"1ms\"]\n";
         let plan = Plan::parse("t.toml".as_ref(), plan).unwrap();
-        let mut results = Results::begin(&plan);
+        let mut results = record::results(&plan);
         let cells = plan.cells(Phase::Planned, &[]).unwrap();
-        results.cells = vec![CellResult::begin(0, &cells[0])];
+        results.cells = vec![record::cell_result(0, &cells[0])];
         let results = serde_json::to_string(&results).unwrap();
         let table = table(&serde_json::from_str(&results).unwrap(), Phase::Planned);
         let (first, second) = (table.find("parallel"), table.find("delay"));

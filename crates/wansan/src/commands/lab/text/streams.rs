@@ -1,7 +1,7 @@
 //! What streams and relays did, cell by cell.
 
-use wansan_lab::record::CellResult;
 use wansan_relay::Fallback;
+use wansan_schema::CellResult;
 
 use super::{megabits, milliseconds};
 use crate::commands::grid::{grid, right};
