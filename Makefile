@@ -50,7 +50,7 @@ build: web
 demo: web
 	@setup/need build
 	@echo 'building wansan for the demo: minutes the first time'
-	@cargo build --profile demo --locked --package wansan $(EBPF)
+	@cargo build --profile demo --locked --package wansan
 	@echo 'running $(DEMO_PLAN): a minute and a half'
 	@$(TARGET)/demo/wansan lab run $(DEMO_PLAN)
 
