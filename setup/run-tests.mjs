@@ -5,7 +5,7 @@
 // processors from them; the others run three at a time. (cargo-nextest can do this too, but its 460 crates
 // take longer to build on a new machine than all of ours, and each test would ask anew what the machine allows.)
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -18,6 +18,21 @@ const MEASURING = [
   'wansan limits', 'wansan relay', 'wansan congestion', 'wansan path', 'wansan stalls', 'wansan below_socket',
   'wansan tcpdump', 'lab emulator',
 ];
+
+// Files beside a `tests/main.rs` run as its modules, or as tests of their own that Cargo.toml names; what is
+// neither would not run, and nobody would be told.
+for (const crate of readdirSync('crates')) {
+  const folder = join('crates', crate, 'tests');
+  if (!existsSync(join(folder, 'main.rs'))) continue;
+  const named = [join(folder, 'main.rs'), join('crates', crate, 'Cargo.toml')].map((file) => readFileSync(file, 'utf8')).join('');
+  for (const file of readdirSync(folder)) {
+    const name = file.endsWith('.rs') ? file.slice(0, -3) : file;
+    const isTest = name !== file || existsSync(join(folder, file, 'main.rs'));
+    if (!isTest || name === 'main' || named.includes(`mod ${name};`) || named.includes(`name = "${name}"`)) continue;
+    console.error(`${join(folder, file)} does not run: name it in ${join(folder, 'main.rs')}`);
+    process.exit(1);
+  }
+}
 
 const ebpf = execFileSync('setup/ebpf', { encoding: 'utf8' }).split(/\s+/).filter(Boolean);
 const printed = [];

@@ -8,7 +8,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 #[path = "../build/page.rs"]
-mod page;
+mod build;
 
 const PAGE: &str = "dist/report.html";
 
@@ -17,7 +17,7 @@ const PAGE: &str = "dist/report.html";
 fn web() -> Result<TempDir, Box<dyn Error>> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
     let web = tempfile::tempdir()?;
-    for source in page::SOURCES {
+    for source in build::SOURCES {
         let status = Command::new("cp")
             .arg("-r")
             .arg(here.join(source))
@@ -33,7 +33,7 @@ fn web() -> Result<TempDir, Box<dyn Error>> {
 #[test]
 fn the_page_of_these_sources_is_taken() -> Result<(), Box<dyn Error>> {
     let web = web()?;
-    let taken = page::current(web.path(), PAGE).map_err(|error| error.to_string())?;
+    let taken = build::current(web.path(), PAGE).map_err(|error| error.to_string())?;
     assert_eq!(taken, web.path().join(PAGE));
     Ok(())
 }
@@ -58,7 +58,7 @@ fn a_page_of_other_sources_is_refused() -> Result<(), Box<dyn Error>> {
     for (name, change) in changes {
         let web = web()?;
         change(web.path())?;
-        let refused = page::current(web.path(), PAGE).map_err(|error| error.to_string());
+        let refused = build::current(web.path(), PAGE).map_err(|error| error.to_string());
         let expected = format!(
             "{} was built from other sources",
             web.path().join(PAGE).display()
@@ -72,7 +72,7 @@ fn a_page_of_other_sources_is_refused() -> Result<(), Box<dyn Error>> {
 fn a_page_that_is_not_there_is_missing() -> Result<(), Box<dyn Error>> {
     let web = web()?;
     fs::remove_file(web.path().join(PAGE))?;
-    let refused = page::current(web.path(), PAGE).map_err(|error| error.to_string());
+    let refused = build::current(web.path(), PAGE).map_err(|error| error.to_string());
     let expected = format!("{} is missing", web.path().join(PAGE).display());
     assert_eq!(refused, Err(expected));
     Ok(())
