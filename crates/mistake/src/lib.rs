@@ -80,6 +80,13 @@ impl Mistake {
         self
     }
 
+    /// What a deserializer of no text says, such as one of JSON that has been read; `path` is serde's
+    /// way to the value, and `whole` what all of it is called, such as "standard input".
+    #[must_use]
+    pub fn of_serde(said: &str, path: &serde_path_to_error::Path, whole: &str) -> Self {
+        Mistake::new(describe(said, &place(path), whole))
+    }
+
     /// What a deserializer found in `text`; `path` is serde's way to the value, and `whole` what the
     /// file is called, such as "the plan".
     #[must_use]
@@ -170,10 +177,11 @@ fn describe(message: &str, place: &str, whole: &str) -> String {
     if message.starts_with("unknown variant") {
         let unknown = quoted.next().unwrap_or_default();
         let known: Vec<&str> = quoted.collect();
-        return format!(
-            "`{place}` cannot be `{unknown}`; {}",
-            nearest(unknown, &known)
-        );
+        let nearest = nearest(unknown, &known);
+        return match place {
+            "" => format!("`{unknown}` is unknown; {nearest}"),
+            place => format!("`{place}` cannot be `{unknown}`; {nearest}"),
+        };
     }
     if message.starts_with("missing field") {
         let missing = quoted.next().unwrap_or_default();
@@ -185,6 +193,8 @@ fn describe(message: &str, place: &str, whole: &str) -> String {
         None => message,
     };
     let plain = message
+        .replace("expected u8", "expected a whole number")
+        .replace("expected u16", "expected a whole number")
         .replace("expected u32", "expected a whole number")
         .replace("expected u64", "expected a whole number")
         .replace("expected i64", "expected a whole number")

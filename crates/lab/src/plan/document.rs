@@ -434,7 +434,7 @@ pub struct TcpTable {
 }
 
 /// `[workload]`: what each initiator does. Streams have its `time` and `warmup` alone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadTable {
     /// Read, write, or both.

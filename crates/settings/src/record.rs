@@ -1,0 +1,129 @@
+//! What programs record, and where.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use wansan_trace::Kinds;
+use wansan_trace::file::{self, FileError};
+
+use crate::Text;
+use crate::quantity::{Size, SomeTime};
+
+crate::settings! {
+    /// Where a program's records go.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RecordSettings {
+        /// Write trace records to this folder, as Parquet files
+        pub folder: Option<std::path::PathBuf>, "FOLDER", as "record";
+        /// This host's name in the records [default: the program's role: target, initiator, relay, sender
+        /// or watch]
+        pub host: Option<Text<HostName>>, "NAME", as "host";
+        /// Memory for the records of each thread; once it is full, further records are dropped and
+        /// counted
+        pub memory: Size = Size(512 << 20), "BYTES", as "record-memory";
+    }
+}
+
+crate::settings! {
+    /// Which records a program keeps that has I/Os.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct KindSettings {
+        /// Kinds of records to keep: io, pdu, tcp, stamp (the kernel's socket timestamps)
+        pub kinds: Vec<RecordKind> = vec![RecordKind::Io, RecordKind::Pdu, RecordKind::Tcp],
+            "KINDS", as "record-kinds";
+        with place: RecordSettings;
+    }
+}
+
+crate::settings! {
+    /// How often the kernel's TCP is asked.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct TcpSettings {
+        /// Interval at which TCP_INFO of each connection is sampled for the records
+        pub tcp_interval: SomeTime = SomeTime(std::time::Duration::from_millis(10)), "TIME";
+    }
+}
+
+/// A kind of record that a program of I/Os can keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordKind {
+    /// Layer crossings.
+    Io,
+    /// PDUs.
+    Pdu,
+    /// The kernel's view of each connection.
+    Tcp,
+    /// The kernel's times of what goes through the sockets.
+    Stamp,
+}
+
+/// A host's name in records: 1 to 64 letters, digits, hyphens and underscores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostName(String);
+
+impl HostName {
+    /// It, as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for HostName {
+    type Err = FileError;
+
+    fn from_str(name: &str) -> Result<Self, FileError> {
+        file::check_host(name).map(|()| HostName(name.to_owned()))
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl KindSettings {
+    /// Which kinds are kept.
+    #[must_use]
+    pub fn kinds(&self) -> Kinds {
+        let keeps = |kind| self.kinds.contains(&kind);
+        match self.place.is_asked() {
+            false => Kinds::NONE,
+            true => Kinds {
+                io: keeps(RecordKind::Io),
+                pdu: keeps(RecordKind::Pdu),
+                tcp: keeps(RecordKind::Tcp),
+                stamp: keeps(RecordKind::Stamp),
+                connection: true,
+                ..Kinds::NONE
+            },
+        }
+    }
+}
+
+impl RecordSettings {
+    /// Whether anything is to be recorded.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    /// Which kinds a program keeps that has TCP only.
+    #[must_use]
+    pub fn kinds(&self) -> Kinds {
+        Kinds {
+            connection: self.is_asked(),
+            tcp: self.is_asked(),
+            ..Kinds::NONE
+        }
+    }
+
+    /// Memory for the records of one thread, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        usize::try_from(self.memory.0).unwrap_or(usize::MAX)
+    }
+}
