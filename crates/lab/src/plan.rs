@@ -111,17 +111,16 @@ use std::path::{Path, PathBuf};
 pub use cell::{Cell, Phase};
 pub use conditions::{Amendment, Conditions};
 pub use document::{
-    CaptureWish, CaseTable, ControlTable, Count, DelayedAck, DigestWish, Document, EffectsTable,
-    EmulatorKind, HostTable, InitiatorTable, Jitter, JitterTable, KnownTable, LinkRate, Loss,
-    LossKind, LossTable, Op, PaperTable, PathTable, Pattern, Queue, QueueTable, RateTable,
-    RecordKind, RelaySideTable, RelayTable, ReorderTable, RouteTable, RouterTable, RoutingBy,
-    RoutingTable, Schedule, SessionTable, StatusPlace, StreamTable, TargetTable, TcpTable, TextOr,
-    TraceTable, WorkloadTable, WorldKind, WorldTable,
+    CaptureWish, CaseTable, ControlTable, Count, Document, EffectsTable, EmulatorKind, HostTable,
+    InitiatorTable, Jitter, JitterTable, KnownTable, LinkRate, Loss, LossKind, LossTable,
+    PaperTable, PathTable, Queue, QueueTable, RateTable, RecordKind, RelayTable, ReorderTable,
+    RouteTable, RouterTable, RoutingBy, RoutingTable, SessionTable, StreamTable, TargetTable,
+    TcpTable, TextOr, TraceTable, WorkloadTable, WorldKind, WorldTable,
 };
 pub use expect::{Comparison, Expectation};
 pub use files::PlanFile;
 pub use parameter::Parameter;
-pub use quantity::{Iops, QueueBound, Rate, Share, Size, Span};
+pub use quantity::{QueueBound, Share, Size, Span};
 pub use scenario::{
     Classifier, Connection, Direction, ISCSI_PORT, Initiator, InnerRoute, Link, PlannedRoute,
     Receiver, Relay, Scenario, Stream, Tunnel, TunnelEnd,
@@ -377,7 +376,7 @@ impl Plan {
     pub fn changes_for(&self, parameter: &Parameter, text: &str) -> Vec<(Parameter, toml::Value)> {
         let value = self.value_for(parameter, text);
         let mut changes = vec![(parameter.clone(), value.clone())];
-        let max_burst = self.document.session.max_burst;
+        let max_burst = self.document.session.negotiation.max_burst;
         let is_first_burst = parameter.name() == "session.first_burst";
         if is_first_burst && parse_bytes(text).is_ok_and(|bytes| bytes > max_burst.0) {
             changes.push((Parameter::new("session.max_burst"), value));

@@ -20,6 +20,7 @@ use wansan_arms::{Arm, ROLE, end, one_arm};
 use wansan_lab::plan::{Link, Phase, Plan, Scenario};
 use wansan_lab::run::{Observer, Options, run};
 use wansan_lab::world::isolate;
+use wansan_san::settings::BenchSettings;
 use wansan_schema::{CellResult, Results};
 use wansan_trace::event::Packet;
 use wansan_trace::file::{self, Table};
@@ -322,14 +323,15 @@ fn bench(arguments: &[String]) -> Result<(), String> {
     };
     let mut recorder = Recorder::new(kinds, 1 << 20);
     let session = SessionId::new([0; 6], std::process::id() as u16);
-    let routes = stand_in::flags(arguments, "--route");
+    let settings: BenchSettings = stand_in::settings(arguments)?;
+    let routes = &settings.initiator.connections.route;
     stand_in::wait_to_begin().map_err(|error| text(&error))?;
     let from = clock::now();
     let mut asked = 0u32;
     for _ in 0..2 {
         let mut streams = Vec::new();
-        for route in &routes {
-            streams.push(dial(route).map_err(|error| format!("{route}: {error}"))?);
+        for route in routes {
+            streams.push(dial(&route.to_string()).map_err(|error| format!("{route}: {error}"))?);
         }
         let mut answer = vec![0; ANSWER_BYTES];
         for _ in 0..EXCHANGES {
@@ -349,7 +351,7 @@ fn bench(arguments: &[String]) -> Result<(), String> {
             }
         }
     }
-    stand_in::report(arguments, recorder, from, asked)
+    stand_in::report(&settings, recorder, from, asked)
 }
 
 /// Connects over a route as `--route` has it.

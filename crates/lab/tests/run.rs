@@ -19,10 +19,11 @@ use wansan_arms::{ROLE, end, one_arm};
 use wansan_lab::plan::{Phase, Plan};
 use wansan_lab::run::{Observer, Options, RunError, run};
 use wansan_lab::world::isolate;
+use wansan_san::settings::{BenchSettings, TargetSettings};
 use wansan_schema::{CellResult, Results};
 use wansan_trace::{ConnectionId, Direction, Kinds, Layer, Recorder, SessionId, TaskTag, clock};
 
-use stand_in::{ANSWER_BYTES, REQUEST_BYTES, flag};
+use stand_in::{ANSWER_BYTES, REQUEST_BYTES};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -379,18 +380,17 @@ fn read_json(path: &Path) -> Result<serde_json::Value, String> {
 }
 
 fn target(arguments: &[String]) -> Result<(), String> {
-    let behaviour = flag(arguments, "--name").trim_start_matches(NAMING);
+    let settings: TargetSettings = stand_in::settings(arguments)?;
+    let target = &settings.file.target[0];
+    let behaviour = target.name.trim_start_matches(NAMING);
     if behaviour == "refuse" {
         return Err("I will not".to_owned());
     }
-    let granted: u32 = flag(arguments, "--max-connections")
-        .parse()
-        .map_err(|_| "no --max-connections")?;
+    let granted = u32::from(target.max_connections);
     if behaviour == "crowd" && granted < CONNECTIONS {
         return Err(format!("I take {granted} and no more"));
     }
-    let listener =
-        stand_in::listen(flag(arguments, "--listen")).map_err(|error| error.to_string())?;
+    let listener = stand_in::listen(&settings.file.listen[0]).map_err(|error| error.to_string())?;
     if behaviour == "die" {
         std::thread::sleep(Duration::from_millis(100));
         return Err("out of order".to_owned());
@@ -399,10 +399,10 @@ fn target(arguments: &[String]) -> Result<(), String> {
 }
 
 fn bench(arguments: &[String]) -> Result<(), String> {
-    let url = arguments[1].trim_start_matches("iscsi://");
-    let (address, name) = url.split_once('/').ok_or("no target in the URL")?;
-    let behaviour = name.trim_start_matches(NAMING);
-    match behaviour.trim_end_matches("/0") {
+    let settings: BenchSettings = stand_in::settings(arguments)?;
+    let url = &settings.initiator.url.0;
+    let behaviour = url.target.trim_start_matches(NAMING);
+    match behaviour {
         "break" => return Err("the disk is on fire".to_owned()),
         "babble" => {
             stand_in::wait_to_begin().map_err(|error| error.to_string())?;
@@ -411,10 +411,9 @@ fn bench(arguments: &[String]) -> Result<(), String> {
         }
         _ => {}
     }
-    let parallel: u32 = flag(arguments, "--parallel")
-        .parse()
-        .map_err(|_| "no --parallel")?;
-    let mut stream = TcpStream::connect(address).map_err(|e| e.to_string())?;
+    let parallel = settings.load.parallel;
+    let mut stream =
+        TcpStream::connect((url.host.as_str(), url.port)).map_err(|e| e.to_string())?;
     stream.set_nodelay(true).map_err(|e| e.to_string())?;
     let kinds = Kinds {
         io: true,
@@ -422,7 +421,7 @@ fn bench(arguments: &[String]) -> Result<(), String> {
     };
     let mut recorder = Recorder::new(kinds, 32 << 20);
     let session = SessionId::new(
-        [0, 0, 0, 0, 0, arguments[1].len() as u8],
+        [0, 0, 0, 0, 0, url.target.len() as u8],
         std::process::id() as u16,
     );
     let mut cross = |task: u32, direction| {
@@ -436,7 +435,8 @@ fn bench(arguments: &[String]) -> Result<(), String> {
         );
     };
     let mut answer = vec![0; ANSWER_BYTES];
-    if behaviour.starts_with("slow") && flag(arguments, "--host") == "client-2" {
+    let host = settings.record.place.host.as_ref();
+    if behaviour.starts_with("slow") && host.is_some_and(|host| host.0.as_str() == "client-2") {
         // Longer than the other is measured.
         std::thread::sleep(Duration::from_millis(600));
     }
@@ -459,5 +459,5 @@ fn bench(arguments: &[String]) -> Result<(), String> {
             answered += 1;
         }
     }
-    stand_in::report(arguments, recorder, from, answered)
+    stand_in::report(&settings, recorder, from, answered)
 }

@@ -180,15 +180,16 @@ impl Echo {
         let ece = self.bound.ece;
         // Fewer than before came where what was held for a side that is lost was given up.
         let new_bytes = read_bytes.saturating_sub(self.read_bytes);
-        if new_bytes == 0 || new_bytes < ece.every_bytes {
+        if new_bytes == 0 || new_bytes < ece.ece_every.0 {
             return;
         }
         self.read_bytes = read_bytes;
         let bound = ece
-            .bound_bytes
+            .ece_bound
+            .map(|bound| bound.0)
             .unwrap_or_else(|| drained_bytes(rate, self.bound.latency));
         let ramp = match self.bound.law {
-            Law::EceRed => ece.ramp_bytes.unwrap_or(bound / 2),
+            Law::EceRed => ece.ece_ramp.map_or(bound / 2, |ramp| ramp.0),
             _ => 0,
         };
         if chance(waiting, bound, ramp) > self.random() {

@@ -10,7 +10,7 @@ use wansan_tcp::control::ControlError;
 
 use crate::law::Law;
 use crate::remedy::remedy;
-use crate::settings::ListenerConfig;
+use crate::settings::{FlowSettings, ListenerConfig};
 
 /// A relay could not be started, or not take on other settings; either is the caller's mistake, or
 /// something that the machine lacks.
@@ -93,7 +93,7 @@ pub enum RelayError {
     /// A buffer out of range.
     #[error(
         "{listen}: a buffer of {bytes} bytes is too small: give at least {} bytes",
-        ListenerConfig::MIN_BUFFER_BYTES
+        FlowSettings::MIN_BUFFER
     )]
     Buffer {
         /// Which listener.

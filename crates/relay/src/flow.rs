@@ -129,7 +129,7 @@ impl Flow {
             governor,
             began: now,
             recent: Recent::default(),
-            deadline: Some(now + route.config.connect_timeout),
+            deadline: Some(now + route.config.connect_timeout.0),
             is_connecting: true,
             is_abandoned: false,
             place: attempt.place,
@@ -219,7 +219,7 @@ impl Flow {
 
     /// What the direction from that side may hold.
     fn limit_bytes(&self, from: usize) -> usize {
-        let limit = self.route.config.buffer_bytes;
+        let limit = self.route.config.flow.buffer.bytes();
         let governor = self.governor.as_ref();
         let share = governor.and_then(|governor| governor.shares(from));
         share.map_or(limit, |share| limit.min(share.held_bytes as usize))
@@ -246,7 +246,7 @@ impl Flow {
                 Err(errno) => ConnectError::from(errno),
             }
         } else if self.deadline.is_some_and(|deadline| now >= deadline) {
-            ConnectError::TimedOut(self.route.config.connect_timeout)
+            ConnectError::TimedOut(self.route.config.connect_timeout.0)
         } else {
             return Some(Step::Waits);
         };
@@ -258,7 +258,7 @@ impl Flow {
                 // The old socket leaves the poller as it closes.
                 self.sides[TARGET] = Side::new(attempt.socket);
                 self.own_end = attempt.own_end;
-                self.deadline = Some(now + self.route.config.connect_timeout);
+                self.deadline = Some(now + self.route.config.connect_timeout.0);
                 Some(Step::Reconnects)
             }
             // What came first says more than that there is no other address.

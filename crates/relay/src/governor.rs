@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use wansan_settings::quantity::Size;
 use wansan_tcp::ece::Signals;
 use wansan_tcp::{TcpInfo, options};
 use wansan_trace::Instant;
@@ -13,7 +14,6 @@ use crate::echo::{Echo, Fallback, FellBack};
 use crate::flow::{CLIENT, TARGET};
 use crate::law::Law;
 use crate::route::Route;
-use crate::settings::ListenerConfig;
 use crate::shares::Shares;
 use crate::side::Side;
 use crate::window::{ReceiveBuffer, Window};
@@ -40,16 +40,15 @@ impl Governor {
     /// Of the flow of that number; `None` where nothing is to be held to anything.
     pub(crate) fn new(route: &Route, number: u64) -> Option<Governor> {
         let bound = route.bound.as_ref()?;
-        let ListenerConfig {
-            inward, outward, ..
-        } = &route.config;
+        let flow = &route.config.flow;
         Some(Governor {
             law: bound.law,
             latency: bound.latency,
             next: Instant::ZERO,
             shares: [None; 2],
             drains: Default::default(),
-            windows: [inward, outward].map(|side| Window::new(side.receive_buffer_bytes)),
+            windows: [&flow.r#in, &flow.out]
+                .map(|side| Window::new(side.receive_buffer.map(Size::bytes))),
             echo: Echo::new(bound, number),
         })
     }

@@ -118,6 +118,7 @@ impl Bound {
         signaller: &Signaller,
     ) -> Result<Resolved, RelayError> {
         let listen = || config.listen.clone();
+        let flow = &config.flow;
         if let Some((setting, laws)) = in_vain(config) {
             return Err(RelayError::Ece {
                 listen: listen(),
@@ -125,15 +126,13 @@ impl Bound {
                 laws,
             });
         }
-        let law = match (config.law, config.latency) {
+        let law = match (flow.law.map(|law| law.0), flow.latency) {
             (None | Some(Law::None), None) => return Ok((None, None)),
             (Some(Law::None), Some(_)) => {
                 let remark = "law 'none' holds nothing to a latency: leave one of them out";
                 return Ok((None, Some(remark.to_owned())));
             }
-            (Some(law @ (Law::EceBound | Law::EceRed)), None)
-                if config.ece.bound_bytes.is_some() =>
-            {
+            (Some(law @ (Law::EceBound | Law::EceRed)), None) if flow.ece.ece_bound.is_some() => {
                 Some(law)
             }
             (Some(law), None) => {
@@ -147,8 +146,8 @@ impl Bound {
         let bound = |law, asked| {
             Some(Bound {
                 law,
-                latency: config.latency.unwrap_or_default(),
-                ece: config.ece,
+                latency: flow.latency.map_or(Duration::ZERO, |latency| latency.0),
+                ece: flow.ece,
                 asked,
             })
         };
@@ -161,7 +160,7 @@ impl Bound {
             (Some(law), None) => Err(RelayError::LawControl {
                 listen: listen(),
                 law,
-                control: config.inward.congestion_control.clone().unwrap_or_default(),
+                control: flow.r#in.congestion_control.clone().unwrap_or_default(),
             }),
             (Some(law), Some(side)) => {
                 let asked = asked(side).map_err(|source| RelayError::Law {
@@ -189,7 +188,7 @@ impl Bound {
 /// to send to it by another one and to the target as what asks does, the target.
 fn asked_side(config: &ListenerConfig) -> Option<usize> {
     let sends_so = |control: &String| SENDS_AS.contains(&control.as_str());
-    let (inward, outward) = (&config.inward, &config.outward);
+    let (inward, outward) = (&config.flow.r#in, &config.flow.out);
     if inward.congestion_control.as_ref().is_none_or(sends_so) {
         return Some(CLIENT);
     }
@@ -206,16 +205,16 @@ fn lesser(why: &dyn fmt::Display) -> String {
 fn in_vain(config: &ListenerConfig) -> Option<(&'static str, &'static [Law])> {
     const BOTH: &[Law] = &[Law::EceBound, Law::EceRed];
     let EceSettings {
-        bound_bytes,
-        ramp_bytes,
-        every_bytes,
-    } = config.ece;
+        ece_bound,
+        ece_ramp,
+        ece_every,
+    } = config.flow.ece;
     let settings = [
-        (bound_bytes.is_some(), "a bound for ECE", BOTH),
-        (ramp_bytes.is_some(), "a ramp for ECE", &[Law::EceRed]),
-        (every_bytes > 0, "the interval of ECE decisions", BOTH),
+        (ece_bound.is_some(), "a bound for ECE", BOTH),
+        (ece_ramp.is_some(), "a ramp for ECE", &[Law::EceRed]),
+        (ece_every.0 > 0, "the interval of ECE decisions", BOTH),
     ];
-    let heeds = |laws: &[Law]| config.law.is_some_and(|law| laws.contains(&law));
+    let heeds = |laws: &[Law]| config.flow.law.is_some_and(|law| laws.contains(&law.0));
     let vain = settings
         .into_iter()
         .find(|(is_given, _, laws)| *is_given && !heeds(laws));
@@ -241,8 +240,8 @@ mod tests {
             (Some("cubic"), Some("wansan_hstcp"), None),
         ] {
             let mut config = ListenerConfig::new("127.0.0.1:0", "127.0.0.1:9");
-            config.inward.congestion_control = inward.map(str::to_owned);
-            config.outward.congestion_control = outward.map(str::to_owned);
+            config.flow.r#in.congestion_control = inward.map(str::to_owned);
+            config.flow.out.congestion_control = outward.map(str::to_owned);
             assert_eq!(asked_side(&config), asked, "{inward:?} {outward:?}");
         }
     }

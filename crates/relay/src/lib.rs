@@ -2,7 +2,7 @@
 //! carries what each says to the other. Each side has its own TCP: congestion control, buffers,
 //! segments, class. RFC 3135 calls it a performance enhancing proxy (§2.4, split connections).
 //!
-//! [`Relay::start`] takes a [`RelayConfig`] and gives a running [`Relay`]; [`Relay::reload`] gives it
+//! [`Relay::start`] takes [`RelaySettings`] and gives a running [`Relay`]; [`Relay::reload`] gives it
 //! other listeners, [`Relay::observer`] looks at it, [`Relay::drain`] and [`Relay::stop`] end it.
 //!
 //! ```text
@@ -56,7 +56,10 @@ pub use meter::Meter;
 pub use relay::{Changes, Relay};
 pub use route::Interception;
 pub use rules::{Installed, Rules, RulesError};
-pub use settings::{EceSettings, ListenerConfig, RelayConfig, SideSettings};
+pub use settings::{
+    EceSettings, FlowSettings, ListenerConfig, ProcessSettings, RelayFile, RelaySettings,
+    SideSettings,
+};
 pub use shares::Shares;
 pub use snapshot::{DirectionSnapshot, EceSnapshot, FlowSnapshot, Observer, Snapshot};
 pub use standing::Standing;

@@ -20,7 +20,7 @@ use crate::pool::Budget;
 use crate::reactor::Reactor;
 use crate::route::Listener;
 use crate::seat::Seats;
-use crate::settings::{ListenerConfig, RelayConfig};
+use crate::settings::{ListenerConfig, RelaySettings};
 use crate::snapshot::Observer;
 
 /// A running relay. When it is dropped, flows that are there are reset.
@@ -85,30 +85,31 @@ impl fmt::Display for Changes {
 }
 
 impl Relay {
-    /// Listens, and carries flows from then on. Raises the process's limit of open files to what it
-    /// may be.
+    /// Listens, and carries flows from then on; `report` is told, in one line, of what goes wrong. Raises
+    /// the process's limit of open files to what it may be.
     ///
     /// # Errors
     /// [`RelayError`] says what is wrong; nothing is left behind.
-    pub fn start(config: &RelayConfig) -> Result<Relay, RelayError> {
-        check(&config.listeners)?;
+    pub fn start(settings: &RelaySettings, report: fn(&str)) -> Result<Relay, RelayError> {
+        check(&settings.file.listener)?;
         // A relay without descriptors says so when a flow needs one.
         let _ = descriptors::raise();
         let signaller = Signaller::default();
         let mut listeners = Vec::new();
-        for listener in &config.listeners {
+        for listener in &settings.file.listener {
             listeners.push(open(listener, &signaller, &listeners)?);
         }
         cycle::check(&listeners)?;
-        let threads = config.threads.max(1);
+        let process = &settings.process;
+        let threads = process.threads();
         let shared = Arc::new(Shared {
-            seats: Seats::new(threads, config.max_flows),
-            budget: Arc::new(Budget::new(config.memory_bytes)),
+            seats: Seats::new(threads, process.flows as usize),
+            budget: Arc::new(Budget::new(process.memory.bytes())),
             ends: Arc::default(),
             mailboxes: Arc::new(Mailboxes::new(threads)?),
             numbers: AtomicU64::new(1),
-            tcp_interval: config.tcp_interval,
-            report: config.report,
+            tcp_interval: process.tcp.tcp_interval.0,
+            report,
         });
         let mut relay = Relay {
             shared: Arc::clone(&shared),
@@ -117,7 +118,7 @@ impl Relay {
             threads: Threads::new(Arc::clone(&shared.mailboxes)),
         };
         for number in 0..threads {
-            let trace = Recorder::new(config.kinds, config.record_bytes);
+            let trace = Recorder::new(process.record.kinds(), process.record.memory_bytes());
             let reactor = Reactor::new(number, Arc::clone(&shared), trace)?;
             relay.threads.spawn(format!("relay-{number}"), reactor)?;
         }

@@ -13,7 +13,7 @@ use wansan_tcp::network::Network;
 
 use crate::error::RelayError;
 use crate::law::{Bound, Signaller};
-use crate::settings::ListenerConfig;
+use crate::settings::{FlowSettings, ListenerConfig};
 use crate::socket;
 use crate::window::ReceiveBuffer;
 
@@ -83,10 +83,10 @@ pub(crate) struct Route {
 impl Route {
     /// Resolves `config`, and sees that its sockets can be had.
     pub(crate) fn new(config: &ListenerConfig, signaller: &Signaller) -> Result<Route, RelayError> {
-        if config.buffer_bytes < ListenerConfig::MIN_BUFFER_BYTES {
+        if config.flow.buffer < FlowSettings::MIN_BUFFER {
             return Err(RelayError::Buffer {
                 listen: config.listen.clone(),
-                bytes: config.buffer_bytes,
+                bytes: config.flow.buffer.bytes(),
             });
         }
         let (bound, remark) = Bound::resolve(config, signaller)?;
@@ -128,7 +128,7 @@ impl Route {
     /// Whether clients at `address` may use it.
     pub(crate) fn allows(&self, address: IpAddr) -> bool {
         let networks = &self.config.networks;
-        networks.is_empty() || networks.iter().any(|network| network.contains(address))
+        networks.is_empty() || networks.iter().any(|network| network.0.contains(address))
     }
 
     /// The addresses that flows go to; none where they go to where they were meant to.
@@ -278,6 +278,9 @@ fn resolve(to: &str) -> Result<Vec<SocketAddr>, RelayError> {
 mod tests {
     use super::*;
     use crate::law::Law;
+    use wansan_settings::Text;
+    use wansan_settings::quantity::{Size, SomeTime, Span};
+
     use crate::settings::SideSettings;
     use rustix::net::sockopt;
     use wansan_tcp::buffers::Buffer;
@@ -328,28 +331,28 @@ mod tests {
             assert!(text.contains(part), "{listen} {to}: {text}");
         }
         let mut config = ListenerConfig::new("127.0.0.1:0", "127.0.0.1:9");
-        config.outward.congestion_control = Some("nonsense".to_owned());
+        config.flow.out.congestion_control = Some("nonsense".to_owned());
         let text = open(&config).unwrap_err().to_string();
         assert!(
             text.contains("towards the target") && text.contains("wansan cc load"),
             "{text}"
         );
-        config.outward.congestion_control = None;
-        config.law = Some(Law::Window);
+        config.flow.out.congestion_control = None;
+        config.flow.law = Some(Text(Law::Window));
         let text = open(&config).unwrap_err().to_string();
         assert!(text.contains("'window' needs a latency"), "{text}");
-        config.latency = Some(std::time::Duration::from_millis(20));
+        config.flow.latency = Some(SomeTime(std::time::Duration::from_millis(20)));
         assert!(open(&config).is_ok());
-        config.law = Some(Law::Arrival);
-        config.inward.congestion_control = Some("cubic".to_owned());
+        config.flow.law = Some(Text(Law::Arrival));
+        config.flow.r#in.congestion_control = Some("cubic".to_owned());
         let text = open(&config).unwrap_err().to_string();
         assert!(text.contains("not as 'cubic'"), "{text}");
         // Nobody chose that law: another one will do.
-        config.law = None;
+        config.flow.law = None;
         let listener = open(&config).unwrap();
         assert_eq!(listener.route.bound.as_ref().unwrap().law, Law::Window);
         assert!(listener.route.remark.as_ref().unwrap().contains("neither"));
-        config.buffer_bytes = 1;
+        config.flow.buffer = Size(1);
         assert!(open(&config).is_err());
     }
 
@@ -374,17 +377,17 @@ mod tests {
     fn a_reload_leaves_nothing_of_settings_that_are_gone() {
         for listen in ["127.0.0.1:0", "[::1]:0"] {
             let mut config = ListenerConfig::new(listen, "127.0.0.1:9");
-            config.inward.keep_alive = None;
+            config.flow.r#in.keep_alive = Span(std::time::Duration::ZERO);
             let new = inherited(&open(&config).unwrap());
             let with_none = config.clone();
-            config.inward = SideSettings {
+            config.flow.r#in = SideSettings {
                 congestion_control: Some("reno".to_owned()),
-                receive_buffer_bytes: Some(100_000),
-                send_buffer_bytes: Some(120_000),
-                keep_alive: Some(std::time::Duration::from_secs(7)),
-                user_timeout: Some(std::time::Duration::from_millis(1500)),
+                receive_buffer: Some(Size(100_000)),
+                send_buffer: Some(Size(120_000)),
+                keep_alive: Span(std::time::Duration::from_secs(7)),
+                user_timeout: Some(Span(std::time::Duration::from_millis(1500))),
                 dscp: Some("af11".parse().unwrap()),
-                mss_bytes: Some(1000),
+                mss: Some(1000),
             };
             let before = open(&config).unwrap();
             assert_ne!(inherited(&before), new, "{listen}");

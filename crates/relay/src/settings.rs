@@ -2,132 +2,158 @@
 
 use std::time::Duration;
 
+use wansan_settings::address::ListenAddress;
+use wansan_settings::quantity::{Size, SomeTime, Span};
+use wansan_settings::record::{RecordSettings, TcpSettings};
+use wansan_settings::{Text, given, settings, usual};
+use wansan_tcp::buffers::Buffer;
 use wansan_tcp::network::Network;
-use wansan_trace::Kinds;
 
 use crate::dscp::Dscp;
 use crate::law::Law;
 
-/// A relay's settings.
-#[derive(Debug, Clone)]
-pub struct RelayConfig {
-    /// Where it listens, and what it does with what comes there; at least one.
-    pub listeners: Vec<ListenerConfig>,
-    /// Threads that carry flows, at least 1.
-    pub threads: usize,
-    /// Flows at once, of all listeners; more wait in the kernel's queues until others end.
-    pub max_flows: usize,
-    /// What the relay's own buffers, those of pipes among them, may hold together, in bytes. Where it
-    /// is used up flows go on, and hold nothing.
-    pub memory_bytes: usize,
-    /// What to record; a relay has records of kind `tcp` only.
-    pub kinds: Kinds,
-    /// Memory for each thread's records, in bytes.
-    pub record_bytes: usize,
-    /// How often TCP_INFO of each connection is recorded.
-    pub tcp_interval: Duration,
-    /// Is told, in one line, of what goes wrong.
-    pub report: fn(&str),
+/// The least and the greatest buffer of a socket to ask for.
+const SOCKET_BUFFER: (Size, Size) = (Size(Buffer::RANGE_BYTES.0), Size(Buffer::RANGE_BYTES.1));
+
+settings! {
+    /// All that `wansan relay` is asked to do.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RelaySettings {
+        with file: RelayFile;
+        with process: ProcessSettings;
+    }
 }
 
-/// One listener, and where its flows go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListenerConfig {
-    /// `ADDRESS:PORT`; port 0 takes a free one.
-    pub listen: String,
-    /// Where flows go: `HOST:PORT`; of a transparent listener, what it takes:
-    /// `ADDRESS[/PREFIX]:PORT`.
-    pub to: String,
-    /// Takes connections that are routed through this host (TPROXY), and goes on from the client's
-    /// address to where they were meant to go.
-    pub transparent: bool,
-    /// The client's side.
-    pub inward: SideSettings,
-    /// The target's side.
-    pub outward: SideSettings,
-    /// What the relay itself may hold of each direction of a flow while the receiving side takes no
-    /// more, beside what the kernel's queues hold, in bytes.
-    pub buffer_bytes: usize,
-    /// How long a byte may wait in the relay and its sockets' queues; `None`: as long as it takes.
-    pub latency: Option<Duration>,
-    /// By what; `None` chooses the best that can be had, where there is a latency.
-    pub law: Option<Law>,
-    /// Parameters of [`Law::EceBound`] and [`Law::EceRed`].
-    pub ece: EceSettings,
-    /// How long one attempt to connect may take.
-    pub connect_timeout: Duration,
-    /// Networks that clients may come from; none given: all.
-    pub networks: Vec<Network>,
+settings! {
+    /// What a running relay can be given anew: a `relay.toml`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RelayFile {
+        /// Listeners, and where their flows go; at least one
+        pub listener: Vec<ListenerConfig>, of ListenerConfig;
+    }
+}
+
+settings! {
+    /// Of a relay as a whole.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ProcessSettings {
+        /// Install the nftables table and the policy route that transparent listeners need, and remove
+        /// them on exit, instead of printing the commands
+        pub setup: bool = false;
+        /// Most concurrent flows; further connections wait in the kernel's accept queue
+        pub flows: u32 = 32_768, in 1..=1_000_000, "N";
+        /// Buffer memory for all flows together; once it is used up, flows continue unbuffered
+        pub memory: Size = Size(256 << 20), "BYTES";
+        /// Worker threads that carry flows [default: one per core]
+        pub threads: Option<u16>, in 1..=1024, "N";
+        /// On shutdown, how long to wait for flows to finish; 0s resets them at once
+        pub drain: Span = Span(Duration::from_secs(10)), "TIME";
+        /// Serve Prometheus metrics at this address, under /metrics, without authentication. A port
+        /// alone means loopback
+        pub metrics: Option<Text<ListenAddress>>, "[ADDRESS:]PORT";
+        /// Print events as JSON, one per line
+        pub json: bool = false;
+        /// What is recorded, and where
+        pub record: RecordSettings = usual(), of RecordSettings;
+        with tcp: TcpSettings;
+    }
+}
+
+settings! {
+    /// One listener, and where its flows go.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ListenerConfig {
+        /// Listen address; port 0 picks a free port
+        pub listen: String, "ADDRESS:PORT";
+        /// Target of the flows; with --transparent, destinations to intercept: ADDRESS[/PREFIX]:PORT
+        pub to: String, "HOST:PORT";
+        /// Intercept connections routed through this host and keep the client's address (TPROXY)
+        pub transparent: bool = false;
+        /// Time limit for one connection attempt to the target
+        pub connect_timeout: SomeTime = SomeTime(Duration::from_secs(10)), "TIME";
+        /// Networks or addresses that clients may connect from; repeat for each [default: all]
+        pub networks: Vec<Text<Network>> = Vec::new(), "ADDRESS/PREFIX", as "allow-network";
+        with flow: FlowSettings;
+    }
+}
+
+settings! {
+    /// How each flow is carried.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct FlowSettings {
+        /// Relay buffer per direction of a flow, in addition to the kernel's socket buffers
+        pub buffer: Size = Size(256 << 10), in FlowSettings::MIN_BUFFER..=Size(1 << 30), "BYTES";
+        /// Bound on the queueing delay in the relay and its sockets' queues [default: none]
+        pub latency: Option<SomeTime>, "TIME";
+        /// Control law that enforces --latency: none, window, ece-bound, ece-red or arrival [default:
+        /// arrival where eBPF programs can be loaded, else window]
+        pub law: Option<Text<Law>>, "LAW";
+        /// The client's side
+        pub r#in: SideSettings = usual(), of SideSettings, "Client side", as "in-";
+        /// The target's side
+        pub out: SideSettings = usual(), of SideSettings, "Target side", as "out-";
+        with ece: EceSettings, "Laws ece-bound and ece-red";
+    }
+}
+
+settings! {
+    /// Parameters of P5's laws, which signal ECE by what waits after a read (§5.6 there).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct EceSettings {
+        /// Bound on the backlog, in bytes [default: what drains within --latency]
+        pub ece_bound: Option<Size>, "BYTES";
+        /// ece-red only: how far below the bound signalling starts, with a probability that rises to 1
+        /// at the bound [default: half the bound]
+        pub ece_ramp: Option<Size>, "BYTES";
+        /// Decide after this many bytes read [default: after each round of reads]
+        pub ece_every: Size = Size(0), "BYTES";
+    }
+}
+
+settings! {
+    /// How one side of a flow uses TCP. It is set before the handshake, so that it holds for it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct SideSettings {
+        /// Congestion control for data sent to this side, by its kernel name
+        pub congestion_control: Option<String>, "NAME", as "cc";
+        /// Receive buffer, which bounds the advertised window [default: kernel autotuning]
+        pub receive_buffer: Option<Size>, in SOCKET_BUFFER.0..=SOCKET_BUFFER.1, "BYTES";
+        /// Send buffer [default: kernel autotuning]
+        pub send_buffer: Option<Size>, in SOCKET_BUFFER.0..=SOCKET_BUFFER.1, "BYTES";
+        /// Keepalive: idle time before the peer is probed, given up after as long again (RFC 9293
+        /// §3.8.4); 0s disables it
+        pub keep_alive: Span = Span(Duration::from_secs(60)), "TIME";
+        /// User timeout: how long data may stay unacknowledged, or the peer's window closed, before the
+        /// flow is aborted (RFC 9293 §3.8.3) [default: as set by net.ipv4.tcp_retries2]
+        pub user_timeout: Option<Span>, "TIME";
+        /// DSCP of the packets sent: 0 to 63, or cs0 to cs7, af11 to af43, ef, le
+        pub dscp: Option<Text<Dscp>>, "DSCP";
+        /// Maximum segment size in both directions, in bytes
+        pub mss: Option<u16>, in 88..=32_767, "BYTES";
+    }
+}
+
+impl ProcessSettings {
+    /// Threads that carry flows.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.map_or_else(cores, usize::from)
+    }
 }
 
 impl ListenerConfig {
-    /// The least buffer, in bytes.
-    pub const MIN_BUFFER_BYTES: usize = 64 << 10;
-
     /// A listener with the usual settings.
     #[must_use]
     pub fn new(listen: &str, to: &str) -> ListenerConfig {
-        ListenerConfig {
-            listen: listen.to_owned(),
-            to: to.to_owned(),
-            transparent: false,
-            inward: SideSettings::default(),
-            outward: SideSettings::default(),
-            buffer_bytes: 256 << 10,
-            latency: None,
-            law: None,
-            ece: EceSettings::default(),
-            connect_timeout: Duration::from_secs(10),
-            networks: Vec::new(),
-        }
+        given::<ListenerConfig>(|given| {
+            given.listen = Some(listen.to_owned());
+            given.to = Some(to.to_owned());
+        })
     }
 }
 
-/// Parameters of P5's laws, which signal ECE by what waits after a read (§5.6 there).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct EceSettings {
-    /// What may wait, in bytes; `None`: what drains in the latency.
-    pub bound_bytes: Option<u64>,
-    /// Of [`Law::EceRed`]: from so many bytes below the bound on ECE is signalled with a chance that
-    /// grows to 1 at the bound; `None`: half of it.
-    pub ramp_bytes: Option<u64>,
-    /// It is decided when so many bytes were read; 0: after each turn in which something was read.
-    pub every_bytes: u64,
-}
-
-/// How one side of a flow uses TCP. It is set before the handshake, so that it holds for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SideSettings {
-    /// The kernel's congestion control for what the relay sends there, or its default.
-    pub congestion_control: Option<String>,
-    /// The receive buffer in bytes, or as the kernel tunes it. It bounds the window that the peer is
-    /// offered.
-    pub receive_buffer_bytes: Option<usize>,
-    /// The send buffer in bytes, or as the kernel tunes it.
-    pub send_buffer_bytes: Option<usize>,
-    /// How long a connection may be silent before the peer is asked whether it is there (RFC 9293
-    /// §3.8.4); it is given up after as long again. `None` never asks.
-    pub keep_alive: Option<Duration>,
-    /// How long what was sent may stay unacknowledged, and a peer that takes nothing may offer no
-    /// window, before the connection is given up (RFC 9293 §3.8.3, TCP_USER_TIMEOUT); `None` leaves
-    /// it to net.ipv4.tcp_retries2, and waits for a peer that takes nothing for as long as it answers.
-    pub user_timeout: Option<Duration>,
-    /// The class of its packets (RFC 2474).
-    pub dscp: Option<Dscp>,
-    /// The largest segment in bytes (RFC 9293 §3.7.1), both ways; 88 to 32,767.
-    pub mss_bytes: Option<u16>,
-}
-
-impl Default for SideSettings {
-    fn default() -> Self {
-        SideSettings {
-            congestion_control: None,
-            receive_buffer_bytes: None,
-            send_buffer_bytes: None,
-            keep_alive: Some(Duration::from_secs(60)),
-            user_timeout: None,
-            dscp: None,
-            mss_bytes: None,
-        }
-    }
+impl FlowSettings {
+    /// The least buffer.
+    pub const MIN_BUFFER: Size = Size(64 << 10);
 }

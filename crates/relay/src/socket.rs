@@ -12,6 +12,7 @@ use rustix::net::sockopt::{
     set_tcp_user_timeout, tcp_congestion,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
+use wansan_settings::quantity::{Size, Span};
 use wansan_tcp::buffers::{Buffer, BufferError};
 use wansan_tcp::{congestion, delays, options};
 
@@ -50,7 +51,7 @@ pub(crate) fn listener(
 
 /// Gives the listening socket of `config` its settings, also later.
 pub(crate) fn set_inward(socket: impl AsFd, config: &ListenerConfig) -> Result<(), RelayError> {
-    set_all(&socket, &config.inward, &config.listen, INWARD)?;
+    set_all(&socket, &config.flow.r#in, &config.listen, INWARD)?;
     if config.transparent {
         options::set_transparent(&socket, true).map_err(|source| RelayError::Transparent {
             listen: config.listen.clone(),
@@ -63,7 +64,8 @@ pub(crate) fn set_inward(socket: impl AsFd, config: &ListenerConfig) -> Result<(
 /// Takes from the listening socket of `config` what it was given by other settings before and has to
 /// have no longer: it is as a new one then.
 pub(crate) fn unset_inward(socket: impl AsFd, config: &ListenerConfig) -> Result<(), RelayError> {
-    let ListenerConfig { listen, inward, .. } = config;
+    let ListenerConfig { listen, flow, .. } = config;
+    let inward = &flow.r#in;
     if inward.congestion_control.is_none() {
         set_usual_control(&socket, config)?;
     }
@@ -73,7 +75,7 @@ pub(crate) fn unset_inward(socket: impl AsFd, config: &ListenerConfig) -> Result
             left.map_err(buffer_error(listen, INWARD))?;
         }
     }
-    if inward.user_timeout.is_none() {
+    if inward.user_timeout.and_then(Span::some).is_none() {
         let unset = set_tcp_user_timeout(&socket, 0);
         unset.map_err(option_error(listen, INWARD, "TCP_USER_TIMEOUT"))?;
     }
@@ -81,7 +83,7 @@ pub(crate) fn unset_inward(socket: impl AsFd, config: &ListenerConfig) -> Result
         let unset = set_traffic_class(&socket, 0);
         unset.map_err(option_error(listen, INWARD, "IP_TOS"))?;
     }
-    if inward.mss_bytes.is_none() {
+    if inward.mss.is_none() {
         let unset = options::set_mss(&socket, 0);
         unset.map_err(option_error(listen, INWARD, "TCP_MAXSEG"))?;
     }
@@ -110,7 +112,7 @@ pub(crate) fn try_settings(config: &ListenerConfig) -> Result<(), RelayError> {
     set_inward(stream(any).map_err(machine)?, config)?;
     set_all(
         &stream(any).map_err(machine)?,
-        &config.outward,
+        &config.flow.out,
         &config.listen,
         OUTWARD,
     )
@@ -124,7 +126,7 @@ pub(crate) fn connecting(
 ) -> Result<OwnedFd, ConnectError> {
     let socket = stream(to.ip())?;
     // The same settings were tried when the relay began; a congestion control may have gone since.
-    set_all(&socket, &config.outward, &config.listen, OUTWARD)
+    set_all(&socket, &config.flow.out, &config.listen, OUTWARD)
         .map_err(|error| ConnectError::Settings(error.to_string()))?;
     if let Some(address) = from {
         options::set_transparent(&socket, true)?;
@@ -174,23 +176,23 @@ fn set_all(
     }
     set(
         "SO_KEEPALIVE",
-        set_socket_keepalive(socket, side.keep_alive.is_some()),
+        set_socket_keepalive(socket, side.keep_alive.some().is_some()),
     )?;
-    if let Some(silence) = side.keep_alive {
+    if let Some(silence) = side.keep_alive.some() {
         let seconds = Duration::from_secs(silence.as_secs().max(1));
         let pause = Duration::from_secs((seconds / KEEP_ALIVE_QUESTIONS).as_secs().max(1));
         set("TCP_KEEPIDLE", set_tcp_keepidle(socket, seconds))?;
         set("TCP_KEEPINTVL", set_tcp_keepintvl(socket, pause))?;
         set("TCP_KEEPCNT", set_tcp_keepcnt(socket, KEEP_ALIVE_QUESTIONS))?;
     }
-    if let Some(time) = side.user_timeout {
+    if let Some(time) = side.user_timeout.and_then(Span::some) {
         let ms = u32::try_from(time.as_millis().max(1)).unwrap_or(u32::MAX);
         set("TCP_USER_TIMEOUT", set_tcp_user_timeout(socket, ms))?;
     }
     if let Some(dscp) = side.dscp {
-        set("IP_TOS", set_traffic_class(socket, dscp.traffic_class()))?;
+        set("IP_TOS", set_traffic_class(socket, dscp.0.traffic_class()))?;
     }
-    if let Some(bytes) = side.mss_bytes {
+    if let Some(bytes) = side.mss {
         let mss = options::set_mss(socket, bytes);
         mss.map_err(option_error(listen, name, "TCP_MAXSEG"))?;
     }
@@ -200,8 +202,8 @@ fn set_all(
 /// The sizes that a side's buffers are to have.
 fn buffers(side: &SideSettings) -> [(Buffer, Option<usize>); 2] {
     [
-        (Buffer::Receive, side.receive_buffer_bytes),
-        (Buffer::Send, side.send_buffer_bytes),
+        (Buffer::Receive, side.receive_buffer.map(Size::bytes)),
+        (Buffer::Send, side.send_buffer.map(Size::bytes)),
     ]
 }
 
@@ -249,12 +251,12 @@ mod tests {
     fn settings() -> SideSettings {
         SideSettings {
             congestion_control: Some("reno".to_owned()),
-            receive_buffer_bytes: Some(100_000),
-            send_buffer_bytes: Some(120_000),
-            keep_alive: Some(Duration::from_secs(7)),
-            user_timeout: Some(Duration::from_millis(1500)),
+            receive_buffer: Some(Size(100_000)),
+            send_buffer: Some(Size(120_000)),
+            keep_alive: Span(Duration::from_secs(7)),
+            user_timeout: Some(Span(Duration::from_millis(1500))),
             dscp: Some("af11".parse().unwrap()),
-            mss_bytes: Some(1000),
+            mss: Some(1000),
         }
     }
 
@@ -277,8 +279,8 @@ mod tests {
     #[test]
     fn both_sides_have_what_was_asked_for() {
         let mut config = ListenerConfig::new("127.0.0.1:0", "127.0.0.1:1");
-        config.inward = settings();
-        config.outward = settings();
+        config.flow.r#in = settings();
+        config.flow.out = settings();
         let inward = listener(&config, "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = SocketAddr::try_from(rustix::net::getsockname(&inward).unwrap()).unwrap();
         let _client = std::net::TcpStream::connect(address).unwrap();
@@ -293,7 +295,7 @@ mod tests {
     #[test]
     fn a_congestion_control_that_has_gone_is_named() {
         let mut config = ListenerConfig::new("127.0.0.1:0", "127.0.0.1:1");
-        config.outward.congestion_control = Some("gone".to_owned());
+        config.flow.out.congestion_control = Some("gone".to_owned());
         let error = connecting(&config, "127.0.0.1:1".parse().unwrap(), None).unwrap_err();
         let text = error.to_string();
         assert!(

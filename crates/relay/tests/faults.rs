@@ -24,6 +24,8 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_s
 use wansan_peers::program::find;
 use wansan_peers::trial::{self, Stop};
 use wansan_relay::{Fallback, Law, ListenerConfig, Meter};
+use wansan_settings::Text;
+use wansan_settings::quantity::{Size, SomeTime};
 use wansan_tcp::ebpf;
 
 use peer::{Content, Received, receive_while, reset, world};
@@ -34,7 +36,7 @@ const ROUNDS: u64 = 50;
 const SIGNALLED_ROUNDS: u64 = 20;
 
 /// A socket's buffer: less than many pieces that are sent, and more than a segment of loopback.
-const SMALL_BUFFER_BYTES: usize = 96 << 10;
+const SMALL_BUFFER: Size = Size(96 << 10);
 
 /// Flows of a round, side by side.
 const FLOWS: u64 = 6;
@@ -169,8 +171,8 @@ impl Behaviour {
     /// Plays this end to its end; whether it could send all, and what it received.
     fn play(&self, stream: TcpStream, sends: u64, receives: u64) -> (bool, Received) {
         if self.small_buffers {
-            set_socket_send_buffer_size(&stream, SMALL_BUFFER_BYTES).unwrap();
-            set_socket_recv_buffer_size(&stream, SMALL_BUFFER_BYTES).unwrap();
+            set_socket_send_buffer_size(&stream, SMALL_BUFFER.bytes()).unwrap();
+            set_socket_recv_buffer_size(&stream, SMALL_BUFFER.bytes()).unwrap();
         }
         let has_sent = AtomicBool::new(false);
         let played = std::thread::scope(|scope| {
@@ -228,23 +230,24 @@ fn round(seed: u64, law: Law) -> Meter {
     let turn = Turn::draw(&mut random);
     let asks_target = random.next_u64().is_multiple_of(2);
     let settle = |listener: &mut ListenerConfig, latency: Duration| {
-        listener.buffer_bytes = buffer_bytes;
-        listener.law = Some(law);
-        listener.latency = (law != Law::None).then_some(latency);
+        let flow = &mut listener.flow;
+        flow.buffer = Size(buffer_bytes as u64);
+        flow.law = Some(Text(law));
+        flow.latency = (law != Law::None).then_some(SomeTime(latency));
         let goes_by_bytes = matches!(law, Law::EceBound | Law::EceRed);
-        listener.ece.bound_bytes = goes_by_bytes.then_some(bound_bytes);
+        flow.ece.ece_bound = goes_by_bytes.then_some(Size(bound_bytes));
         if asks_target {
-            listener.inward.congestion_control = Some("cubic".to_owned());
-            listener.outward.congestion_control = Some("reno".to_owned());
+            flow.r#in.congestion_control = Some("cubic".to_owned());
+            flow.out.congestion_control = Some("reno".to_owned());
         }
         if small {
-            listener.inward.receive_buffer_bytes = Some(SMALL_BUFFER_BYTES);
-            listener.outward.send_buffer_bytes = Some(SMALL_BUFFER_BYTES);
+            flow.r#in.receive_buffer = Some(SMALL_BUFFER);
+            flow.out.send_buffer = Some(SMALL_BUFFER);
         }
     };
     let mut world = world(|config| {
-        config.memory_bytes = memory_bytes;
-        settle(&mut config.listeners[0], latency);
+        config.process.memory = Size(memory_bytes as u64);
+        settle(&mut config.file.listener[0], latency);
     });
     std::thread::scope(|scope| {
         for flow in 0..FLOWS {
@@ -257,7 +260,7 @@ fn round(seed: u64, law: Law) -> Meter {
                 let to = world.target.local_addr().unwrap().to_string();
                 let mut listener = ListenerConfig::new("127.0.0.1:0", &to);
                 settle(&mut listener, latency * (1 + flow as u32 % 3));
-                listener.inward.send_buffer_bytes = Some(SMALL_BUFFER_BYTES << (flow % 3));
+                listener.flow.r#in.send_buffer = Some(Size(SMALL_BUFFER.0 << (flow % 3)));
                 world.relay.reload(&[listener]).unwrap();
             }
         }

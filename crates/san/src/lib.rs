@@ -5,6 +5,7 @@
 //! - [`target`]: the target server;
 //! - [`initiator`]: the initiator client;
 //! - [`load`]: the load generator on top of it;
+//! - [`settings`]: what programs of both ends are asked to do;
 //! - [`url`]: iSCSI URLs;
 //! - [`secret_file`]: where CHAP secrets come from.
 
@@ -13,6 +14,7 @@ pub mod initiator;
 pub mod load;
 mod machine;
 pub mod secret_file;
+pub mod settings;
 pub mod store;
 pub mod target;
 pub mod url;

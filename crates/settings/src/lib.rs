@@ -5,11 +5,13 @@
 //! - [`settings!`] gives a struct that serde reads and writes, and that refuses unknown keys;
 //! - [`Settings::rows`] lists the settings, for pages and command lines; [`Row::json`] turns the words
 //!   of a command line into what a file would have in that place;
+//! - [`address`] has those to serve at;
 //! - [`quantity`] has the values that carry a unit;
 //! - [`record`] has the settings of recording, which programs share.
 //!
 //! A plan embeds parts of a program's settings with `with`, under other defaults where it says so.
 
+pub mod address;
 mod json;
 pub mod quantity;
 pub mod record;
@@ -17,14 +19,14 @@ mod row;
 mod table;
 mod text;
 
-pub use json::read_json;
+pub use json::{read_json, read_value};
 pub use row::{Row, Shape};
-pub use table::{Settings, usual};
+pub use table::{Settings, given, usual};
 pub use text::Text;
 
 #[doc(hidden)]
 pub mod macros {
-    pub use crate::row::{key, row};
+    pub use crate::row::{key, read, row};
     pub use crate::table::{Key, Ranged, absent, check_range, is_none};
     pub use {serde, serde_json};
 }

@@ -51,6 +51,12 @@ pub enum QueueBound {
 }
 
 impl Size {
+    /// As a length in memory.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+
     fn read(text: &str) -> Result<Self, String> {
         units::parse_bytes(text)
             .map(Size)
@@ -63,6 +69,14 @@ impl Span {
         units::parse_duration(text)
             .map(Span)
             .map_err(|e| e.to_string())
+    }
+}
+
+impl Span {
+    /// The time, where 0 means none.
+    #[must_use]
+    pub fn some(self) -> Option<Duration> {
+        Some(self.0).filter(|time| !time.is_zero())
     }
 }
 

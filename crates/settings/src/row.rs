@@ -8,7 +8,7 @@ use serde::forward_to_deserialize_any;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::json::from_value;
+use crate::json::read_value;
 
 /// A setting.
 #[derive(Debug, Clone)]
@@ -21,6 +21,8 @@ pub struct Row {
     pub value: Option<&'static str>,
     /// What command lines call it where that is not its key; of a table, the prefix of its settings.
     pub option: Option<&'static str>,
+    /// The heading that it stands under in help, where that is not that of all.
+    pub heading: Option<&'static str>,
     /// What it is when it is not given.
     pub default: Option<Value>,
     /// Between which values it has to be.
@@ -80,11 +82,13 @@ impl Row {
     }
 
     #[doc(hidden)]
-    pub fn set_range<R: Display + DeserializeOwned + PartialOrd>(
+    pub fn set_range<R: Display>(
         &mut self,
         range: &RangeInclusive<R>,
+        read: fn(Value) -> Result<(), String>,
     ) {
         self.range = Some(format!("{} to {}", range.start(), range.end()));
+        self.read = read;
     }
 }
 
@@ -129,16 +133,22 @@ pub fn row<T: DeserializeOwned>(field: &'static str, about: &[&str]) -> Row {
         about: about.join(" "),
         value: None,
         option: None,
+        heading: None,
         default: None,
         range: None,
         shape: shape::<T>(),
         is_required: absent.is_err(),
         rows: Vec::new(),
-        read: |value| {
-            let read: Result<T, _> = from_value(value, "");
-            read.map(drop).map_err(|mistake| mistake.text)
-        },
+        read: |value| read::<T>(value).map(drop),
     }
+}
+
+/// Reads one value.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+    read_value(value, "").map_err(|mistake| mistake.text)
 }
 
 /// What a value of `T` looks like: what it asks a deserializer for.
@@ -272,8 +282,12 @@ mod tests {
             Err("`in-dat` is unknown; did you mean `in-data`?".to_owned())
         );
         let mut ranged = row::<u16>("n", &[]);
-        ranged.set_range(&(1..=1024_u16));
-        let error = json(ranged, &["70000"]).unwrap_err();
+        ranged.set_range(&(1..=1024_u16), |value| {
+            crate::table::check_range(&read::<u16>(value)?, &(1..=1024))
+        });
+        let error = json(ranged.clone(), &["70000"]).unwrap_err();
         assert!(error.ends_with("give 1 to 1024"), "{error}");
+        let error = json(ranged, &["0"]).unwrap_err();
+        assert_eq!(error, "0 is not within 1 to 1024");
     }
 }

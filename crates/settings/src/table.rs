@@ -49,7 +49,18 @@ pub trait Settings: Sized {
 /// When one has no default.
 #[must_use]
 pub fn usual<T: Settings>() -> T {
-    match T::complete::<Plain>(T::Given::default()) {
+    given(|_| {})
+}
+
+/// Settings of which only those were given that `give` gives.
+///
+/// # Panics
+/// When one lacks that has no default.
+#[must_use]
+pub fn given<T: Settings>(give: impl FnOnce(&mut T::Given)) -> T {
+    let mut given = T::Given::default();
+    give(&mut given);
+    match T::complete::<Plain>(given) {
         Ok(settings) => settings,
         Err(error) => panic!("{error}, which has no default"),
     }
@@ -66,7 +77,7 @@ pub fn usual<T: Settings>() -> T {
 /// - its name on command lines where it differs from its key; of a table, the prefix of its settings there.
 ///
 /// At the end stand settings that are declared elsewhere and belong to the same table of a file:
-/// `with NAME: TYPE;`, and `but KEY = DEFAULT` where defaults are others here.
+/// `with NAME: TYPE, "HEADING";`, and `but KEY = DEFAULT` where defaults are others here.
 #[macro_export]
 macro_rules! settings {
     (
@@ -78,7 +89,7 @@ macro_rules! settings {
                     $(, $value:literal)? $(, as $option:literal)?;
             )*
             $(
-                with $with:ident: $with_type:ty $(, but $key:ident = $other:expr)*;
+                with $with:ident: $with_type:ty $(, $heading:literal)? $(, but $key:ident = $other:expr)*;
             )*
         }
     ) => {
@@ -109,7 +120,10 @@ macro_rules! settings {
                     let mut rows = vec![$({
                         let mut row = $crate::macros::row::<$type>(stringify!($field), &[$($doc),*]);
                         $(row.is_required = false; row.set_default::<$type>(&$default);)?
-                        $(row.set_range(&$range);)?
+                        $(row.set_range(&$range, |value| {
+                            let value: $type = $crate::macros::read(value)?;
+                            $crate::macros::check_range(&value, &$range)
+                        });)?
                         $(row.rows = <$inner as Settings>::rows();)?
                         $(row.value = Some($value);)?
                         $(row.option = Some($option);)?
@@ -118,6 +132,7 @@ macro_rules! settings {
                     $({
                         #[allow(unused_mut, reason = "settings with their own defaults")]
                         let mut others = <$with_type as Settings>::rows();
+                        $(others.iter_mut().for_each(|row| row.heading = Some($heading));)?
                         $(
                             let row = others.iter_mut().find(|row| row.key == stringify!($key));
                             row.expect("a key of these").set_default(&$other);

@@ -18,7 +18,7 @@ use wansan_trace::{ConnectionId, Instant, NameId, SessionId, clock};
 use crate::error::StreamError;
 use crate::mark::{Answers, Clock, Echo, MARK_BYTES, Nonsense, Outgoing, hello};
 use crate::report::Latencies;
-use crate::send::SendConfig;
+use crate::settings::{SendSettings, StreamSettings};
 use crate::socket;
 
 /// What is offered to a socket at once.
@@ -102,16 +102,16 @@ impl Flow {
     /// Connects, and waits for the receiver's welcome.
     pub(super) fn connect(
         number: usize,
-        config: &SendConfig,
+        settings: &SendSettings,
         addresses: &[SocketAddr],
         here: Clock,
     ) -> Result<Flow, StreamError> {
         let mut refused = None;
         for &to in addresses {
             let socket = socket::stream(to)?;
-            prepare(&socket, config)?;
+            prepare(&socket, &settings.load.stream)?;
             match connect(&socket, &to) {
-                Ok(()) => return Flow::begin(number, socket, to, config, here),
+                Ok(()) => return Flow::begin(number, socket, to, settings, here),
                 Err(errno) => {
                     let source = match errno {
                         Errno::INPROGRESS | Errno::AGAIN => io::ErrorKind::TimedOut.into(),
@@ -122,7 +122,7 @@ impl Flow {
             }
         }
         Err(refused.unwrap_or_else(|| StreamError::Address {
-            given: config.to.clone(),
+            given: settings.to.clone(),
         }))
     }
 
@@ -130,7 +130,7 @@ impl Flow {
         number: usize,
         socket: OwnedFd,
         to: SocketAddr,
-        config: &SendConfig,
+        settings: &SendSettings,
         here: Clock,
     ) -> Result<Flow, StreamError> {
         let no_welcome = |source: io::Error| match source.kind() {
@@ -140,7 +140,7 @@ impl Flow {
             },
             _ => StreamError::Connect { to, source },
         };
-        let hello = hello(config.mark_every_bytes, here);
+        let hello = hello(settings.load.stream.every_bytes(), here);
         send(&socket, &hello, SendFlags::NOSIGNAL).map_err(|errno| no_welcome(errno.into()))?;
         let mut answers = Answers::default();
         let there = loop {
@@ -165,7 +165,7 @@ impl Flow {
             local: local.map_err(io::Error::from)?,
             peer: to,
             socket,
-            outgoing: Outgoing::new(config.mark_every_bytes),
+            outgoing: Outgoing::new(settings.load.stream.every_bytes()),
             answers,
             pace: None,
             most_bytes: u64::MAX,
@@ -355,21 +355,21 @@ fn quantum_bytes(rate_bytes_per_s: f64) -> u64 {
 }
 
 /// Gives a socket its settings, before the handshake.
-fn prepare(socket: &OwnedFd, config: &SendConfig) -> Result<(), StreamError> {
+fn prepare(socket: &OwnedFd, settings: &StreamSettings) -> Result<(), StreamError> {
     let machine = |errno: Errno| StreamError::Machine(errno.into());
     // A meter that ends in the middle of a stream does not look like one that sent all.
     set_socket_linger(socket, Some(Duration::ZERO)).map_err(machine)?;
     set_socket_timeout(socket, Timeout::Send, Some(PATIENCE)).map_err(machine)?;
     set_socket_timeout(socket, Timeout::Recv, Some(PATIENCE)).map_err(machine)?;
     delays::set_nagle(socket, false)?;
-    if let Some(name) = &config.congestion_control {
+    if let Some(name) = &settings.congestion_control {
         congestion::choose(socket, name)?;
     }
-    if let Some(bytes) = config.send_buffer_bytes {
-        Buffer::Send.set(socket, bytes)?;
+    if let Some(size) = settings.send_buffer {
+        Buffer::Send.set(socket, size.bytes())?;
     }
-    if let Some(bytes) = config.unsent_bytes {
-        options::set_most_unsent(socket, bytes)?;
+    if let Some(size) = settings.unsent {
+        options::set_most_unsent(socket, u32::try_from(size.0).unwrap_or(u32::MAX))?;
     }
     Ok(())
 }

@@ -17,13 +17,17 @@ mod mark;
 mod receive;
 mod report;
 mod send;
+mod settings;
 mod socket;
 
 pub use error::StreamError;
 pub use mark::Nonsense;
-pub use receive::{ReceiveConfig, ReceiveCounts, Receiver};
+pub use receive::{ReceiveCounts, Receiver};
 pub use report::jain;
-pub use send::{Limit, Progress, SendConfig, Sender};
+pub use send::{Progress, Sender};
+pub use settings::{
+    BufferSettings, LoadSettings, ReceiveSettings, SendSettings, StreamSettings, TakingSettings,
+};
 
 /// The least and the greatest distance of marks, in bytes.
-pub const MARK_EVERY_BYTES: (u32, u32) = (1024, 1 << 30);
+const MARK_EVERY_BYTES: (u32, u32) = (1024, 1 << 30);

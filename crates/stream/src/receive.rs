@@ -17,6 +17,7 @@ use wansan_trace::{Instant, clock};
 
 use crate::error::StreamError;
 use crate::mark::{Clock, Incoming, Nonsense};
+use crate::settings::ReceiveSettings;
 use crate::socket;
 
 /// Connections that may wait to be accepted.
@@ -29,21 +30,6 @@ const MOST_ECHOES_BYTES: usize = 64 << 10;
 const TURN_READS: usize = 8;
 /// What accepting rests when the machine has no descriptor left.
 const REST: Duration = Duration::from_millis(100);
-
-/// What a receiver is asked to do.
-#[derive(Debug, Clone)]
-pub struct ReceiveConfig {
-    /// `ADDRESS:PORT`; port 0 takes a free one.
-    pub listen: String,
-    /// The receive buffer of each stream in bytes, or as the kernel tunes it.
-    pub receive_buffer_bytes: Option<usize>,
-    /// Bytes that are read at once, 1 at least.
-    pub read_bytes: usize,
-    /// Streams at once; more are turned away.
-    pub max_flows: usize,
-    /// Is told, in one line, of what goes wrong.
-    pub report: fn(&str),
-}
 
 /// What a receiver has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -75,17 +61,17 @@ impl Receiver {
     ///
     /// # Errors
     /// [`StreamError`] when it cannot listen.
-    pub fn start(config: &ReceiveConfig) -> Result<Receiver, StreamError> {
-        let address = socket::resolve(&config.listen)?[0];
+    pub fn start(settings: &ReceiveSettings, report: fn(&str)) -> Result<Receiver, StreamError> {
+        let address = socket::resolve(&settings.listen)?[0];
         let failed = |source: io::Error| StreamError::Listen {
-            listen: config.listen.clone(),
+            listen: settings.listen.clone(),
             source,
         };
         let listener = socket::stream(address)?;
         rustix::io::ioctl_fionbio(&listener, true).map_err(io::Error::from)?;
         set_socket_reuseaddr(&listener, true).map_err(io::Error::from)?;
-        if let Some(bytes) = config.receive_buffer_bytes {
-            Buffer::Receive.set(&listener, bytes)?;
+        if let Some(size) = settings.taking.buffer.receive_buffer {
+            Buffer::Receive.set(&listener, size.bytes())?;
         }
         bind(&listener, &address).map_err(|errno| failed(errno.into()))?;
         listen(&listener, BACKLOG).map_err(|errno| failed(errno.into()))?;
@@ -97,14 +83,15 @@ impl Receiver {
         acceptor.replace(&poller, vec![listener], |_, error| outcome = Err(error));
         outcome?;
         let reactor = Reactor {
-            config: config.clone(),
+            max_flows: settings.taking.most as usize,
+            report,
             here: socket::clock()?,
             acceptor,
             resume: None,
             poller,
             streams: HashMap::new(),
             next_source: 0,
-            space: vec![0; config.read_bytes],
+            space: vec![0; settings.taking.read.bytes()],
             counts: ReceiveCounts::default(),
         };
         let mut thread = Threads::new(Arc::new(Mailboxes::new(1)?));
@@ -127,7 +114,8 @@ impl Receiver {
 
 /// The thread.
 struct Reactor {
-    config: ReceiveConfig,
+    max_flows: usize,
+    report: fn(&str),
     here: Clock,
     acceptor: Acceptor<OwnedFd>,
     /// When accepting goes on, during a pause.
@@ -190,7 +178,7 @@ impl Worker for Reactor {
             self.admit(connection);
         }
         if let Some(Pause::Failed(error)) = batch.pause {
-            (self.config.report)(&format!("cannot accept a connection: {error}"));
+            (self.report)(&format!("cannot accept a connection: {error}"));
             self.resume = Some(now + REST);
         }
     }
@@ -203,7 +191,7 @@ impl Worker for Reactor {
 
     fn finish(self, failure: Option<io::Error>) -> ReceiveCounts {
         if let Some(error) = failure {
-            (self.config.report)(&format!("cannot wait for streams: {error}"));
+            (self.report)(&format!("cannot wait for streams: {error}"));
         }
         self.counts
     }
@@ -214,9 +202,9 @@ impl Reactor {
         let Connection { socket, client, .. } = connection;
         // Only streams that end well are closed in the ordinary way.
         let set = set_socket_linger(&socket, Some(Duration::ZERO));
-        if self.streams.len() >= self.config.max_flows || set.is_err() {
+        if self.streams.len() >= self.max_flows || set.is_err() {
             self.counts.refused += 1;
-            (self.config.report)(&format!(
+            (self.report)(&format!(
                 "{client} is turned away: there are {} streams already",
                 self.streams.len()
             ));
@@ -226,7 +214,7 @@ impl Reactor {
         let _ = delays::set_nagle(&socket, false);
         let source = self.next_source;
         if let Err(error) = self.poller.add(&socket, source) {
-            (self.config.report)(&format!("cannot wait for {client}: {error}"));
+            (self.report)(&format!("cannot wait for {client}: {error}"));
             return;
         }
         self.next_source += 1;
@@ -254,7 +242,7 @@ impl Reactor {
         if let Some(end) = end {
             self.close(source, end);
         } else if let Err(error) = stream.wait(&self.poller, source) {
-            (self.config.report)(&format!("cannot wait for {}: {error}", stream.client));
+            (self.report)(&format!("cannot wait for {}: {error}", stream.client));
             self.streams.remove(&source);
         }
     }
@@ -284,17 +272,17 @@ impl Reactor {
             }
             End::Lost(errno) if begun => {
                 self.counts.lost += 1;
-                (self.config.report)(&format!("the stream of {client} was lost: {errno}"));
+                (self.report)(&format!("the stream of {client} was lost: {errno}"));
             }
             End::Finished | End::Lost(_) => self.counts.refused += 1,
             End::Refused(nonsense) => {
                 self.counts.refused += 1;
-                (self.config.report)(&format!("{client} is refused: {nonsense}"));
+                (self.report)(&format!("{client} is refused: {nonsense}"));
             }
             End::Silent => {
                 self.counts.refused += 1;
                 let waited = PATIENCE.as_secs();
-                (self.config.report)(&format!(
+                (self.report)(&format!(
                     "{client} is refused: it has said nothing for {waited} s"
                 ));
             }

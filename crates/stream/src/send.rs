@@ -11,47 +11,13 @@ use wansan_trace::{Instant, Recorder, clock};
 use crate::error::StreamError;
 use crate::flow::{Flow, filling};
 use crate::report::{Latencies, jain};
+use crate::settings::{Limit, SendSettings};
 use crate::socket;
 
 /// How long the receiver may take to read the rest when the time is over.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 /// How often progress is reported.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
-
-/// What a sender is asked to do.
-#[derive(Debug, Clone)]
-pub struct SendConfig {
-    /// Where the receiver is, or a relay that leads to it: `HOST:PORT`.
-    pub to: String,
-    /// Streams at once, 1 at least.
-    pub flows: usize,
-    /// Distance of marks in each stream, in bytes, within [`crate::MARK_EVERY_BYTES`].
-    pub mark_every_bytes: u32,
-    /// When it ends.
-    pub limit: Limit,
-    /// What of the beginning is not measured.
-    pub warmup: Duration,
-    /// The kernel's congestion control, or its default.
-    pub congestion_control: Option<String>,
-    /// The send buffer of each stream in bytes, or as the kernel tunes it.
-    pub send_buffer_bytes: Option<usize>,
-    /// What may wait unsent in each stream's send buffer, in bytes (TCP_NOTSENT_LOWAT); without it, all
-    /// that the buffer holds.
-    pub unsent_bytes: Option<u32>,
-    /// Bytes per second of each stream; without it, as fast as it goes.
-    pub rate_bytes_per_s: Option<f64>,
-    /// How often each stream's TCP_INFO is looked at.
-    pub tcp_interval: Duration,
-}
-
-/// When a sender ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
-    /// So long after the warm-up.
-    Time(Duration),
-    /// When each stream has sent so many bytes, and the receiver has read them.
-    Bytes(u64),
-}
 
 /// How far a sender has got.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,7 +31,7 @@ pub struct Progress {
 /// Streams that are connected, and wait to begin.
 #[derive(Debug)]
 pub struct Sender {
-    config: SendConfig,
+    settings: SendSettings,
     flows: Vec<Flow>,
     poller: Poller,
     trace: Recorder,
@@ -76,17 +42,17 @@ impl Sender {
     ///
     /// # Errors
     /// [`StreamError`].
-    pub fn connect(config: &SendConfig, trace: Recorder) -> Result<Sender, StreamError> {
-        let addresses = socket::resolve(&config.to)?;
+    pub fn connect(settings: &SendSettings, trace: Recorder) -> Result<Sender, StreamError> {
+        let addresses = socket::resolve(&settings.to)?;
         let here = socket::clock()?;
         let poller = Poller::new()?;
-        let flows = (0..config.flows).map(|number| {
-            let flow = Flow::connect(number, config, &addresses, here)?;
+        let flows = (0..settings.load.flows as usize).map(|number| {
+            let flow = Flow::connect(number, settings, &addresses, here)?;
             poller.add(&flow, number as u64)?;
             Ok(flow)
         });
         Ok(Sender {
-            config: config.clone(),
+            settings: settings.clone(),
             flows: flows.collect::<Result<_, StreamError>>()?,
             poller,
             trace,
@@ -104,13 +70,14 @@ impl Sender {
             }
         }
         let begin = clock::now();
-        let (to, most_bytes) = match self.config.limit {
-            Limit::Time(time) => (begin + self.config.warmup + time, u64::MAX),
+        let (to, most_bytes) = match self.settings.load.limit() {
+            Limit::Time(time) => (begin + self.settings.load.warmup.0 + time, u64::MAX),
             Limit::Bytes(bytes) => (Instant::FAR_FUTURE, bytes),
         };
-        let window = (begin + self.config.warmup, to);
+        let window = (begin + self.settings.load.warmup.0, to);
+        let rate = self.settings.load.stream.rate_bytes_per_s();
         for flow in &mut self.flows {
-            flow.release(window, self.config.rate_bytes_per_s, most_bytes, begin);
+            flow.release(window, rate, most_bytes, begin);
         }
         let filling = filling();
         let mut ready = Vec::new();
@@ -124,7 +91,7 @@ impl Sender {
                 break;
             }
             if now >= next_sample {
-                next_sample = now + self.config.tcp_interval;
+                next_sample = now + self.settings.load.tcp.tcp_interval.0;
                 self.sample(now);
             }
             if now >= reported.0 + REPORT_EVERY {
@@ -196,9 +163,9 @@ impl Sender {
         now: Instant,
     ) -> (Instant, u64) {
         let written: u64 = self.flows.iter().map(Flow::written_bytes).sum();
-        let fraction = match self.config.limit {
+        let fraction = match self.settings.load.limit() {
             Limit::Time(time) => {
-                now.since(begin).as_secs_f64() / (self.config.warmup + time).as_secs_f64()
+                now.since(begin).as_secs_f64() / (self.settings.load.warmup.0 + time).as_secs_f64()
             }
             Limit::Bytes(bytes) => written as f64 / (bytes as f64 * self.flows.len() as f64),
         };
@@ -210,7 +177,7 @@ impl Sender {
     }
 
     fn report(&self, from: Instant, to: Instant) -> Result<StreamReport, StreamError> {
-        let every = self.config.mark_every_bytes;
+        let every = self.settings.load.stream.every_bytes();
         let flows: Vec<_> = self.flows.iter().map(|flow| flow.report(every)).collect();
         let rates: Vec<f64> = flows.iter().map(|flow| flow.bytes_per_s).collect();
         let (mut latencies, mut one_way) = (Latencies::new(), Latencies::new());

@@ -7,48 +7,60 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use wansan_relay::{ListenerConfig, Relay, RelayConfig};
+use wansan_relay::{ListenerConfig, ProcessSettings, Relay, RelayFile, RelaySettings};
 use wansan_schema::StreamReport;
-use wansan_stream::{Limit, ReceiveConfig, Receiver, SendConfig, Sender, StreamError};
+use wansan_settings::quantity::{Rate, Size, SomeTime};
+use wansan_settings::usual;
+use wansan_stream::{
+    LoadSettings, ReceiveSettings, Receiver, SendSettings, Sender, StreamError, TakingSettings,
+};
 use wansan_trace::{Kinds, Recorder};
 
-fn receiver(max_flows: usize) -> Receiver {
-    let config = ReceiveConfig {
-        listen: "127.0.0.1:0".to_owned(),
-        receive_buffer_bytes: None,
-        read_bytes: 64 << 10,
-        max_flows,
-        report: |_| {},
-    };
-    Receiver::start(&config).unwrap()
+fn receiver(max_flows: u32) -> Receiver {
+    Receiver::start(&receiving(64 << 10, max_flows), |_| {}).unwrap()
 }
 
-fn sending(to: SocketAddr) -> SendConfig {
-    SendConfig {
-        to: to.to_string(),
-        flows: 1,
-        mark_every_bytes: 10_000,
-        limit: Limit::Bytes(2_000_000),
-        warmup: Duration::ZERO,
-        congestion_control: Some("reno".to_owned()),
-        send_buffer_bytes: None,
-        unsent_bytes: None,
-        rate_bytes_per_s: None,
-        tcp_interval: Duration::from_millis(5),
+fn receiving(read_bytes: u64, most: u32) -> ReceiveSettings {
+    ReceiveSettings {
+        listen: "127.0.0.1:0".to_owned(),
+        json: false,
+        taking: TakingSettings {
+            read: Size(read_bytes),
+            most,
+            buffer: usual(),
+        },
     }
 }
 
-fn measure(config: &SendConfig) -> Result<StreamReport, StreamError> {
+fn sending(to: SocketAddr) -> SendSettings {
+    let mut load: LoadSettings = usual();
+    load.bytes = Some(Size(2_000_000));
+    load.stream.every = Size(10_000);
+    load.stream.congestion_control = Some("reno".to_owned());
+    load.tcp.tcp_interval = SomeTime(Duration::from_millis(5));
+    SendSettings {
+        to: to.to_string(),
+        load,
+    }
+}
+
+/// As [`sending`], for a time.
+fn sending_for(to: SocketAddr, time: Duration) -> SendSettings {
+    let mut settings = sending(to);
+    settings.load.bytes = None;
+    settings.load.time = Some(SomeTime(time));
+    settings
+}
+
+fn measure(config: &SendSettings) -> Result<StreamReport, StreamError> {
     Sender::connect(config, Recorder::off())?.run(|_| {})
 }
 
 #[test]
 fn every_mark_of_every_stream_comes_back() {
     let receiver = receiver(10);
-    let config = SendConfig {
-        flows: 3,
-        ..sending(receiver.address())
-    };
+    let mut config = sending(receiver.address());
+    config.load.flows = 3;
     let report = measure(&config).unwrap();
     let counts = receiver.stop();
     assert_eq!(report.flows.len(), 3);
@@ -77,11 +89,8 @@ fn every_mark_of_every_stream_comes_back() {
 #[test]
 fn a_stream_with_a_rate_keeps_to_it() {
     let receiver = receiver(10);
-    let config = SendConfig {
-        rate_bytes_per_s: Some(1e6),
-        limit: Limit::Time(Duration::from_millis(700)),
-        ..sending(receiver.address())
-    };
+    let mut config = sending_for(receiver.address(), Duration::from_millis(700));
+    config.load.stream.rate = Some(Rate(Some(8_000_000)));
     let report = measure(&config).unwrap();
     // It can be late on a busy machine, and never early.
     assert!(report.flows[0].bytes <= 720_000, "{report:?}");
@@ -110,17 +119,18 @@ fn tcp_is_recorded_under_the_streams_ends() {
 fn a_relay_can_stand_between() {
     let receiver = receiver(10);
     let to = receiver.address().to_string();
-    let config = RelayConfig {
-        listeners: vec![ListenerConfig::new("127.0.0.1:0", &to)],
-        threads: 1,
-        max_flows: 10,
-        memory_bytes: 1 << 20,
-        kinds: Kinds::NONE,
-        record_bytes: 0,
-        tcp_interval: Duration::from_secs(1),
-        report: |_| {},
+    let settings = RelaySettings {
+        file: RelayFile {
+            listener: vec![ListenerConfig::new("127.0.0.1:0", &to)],
+        },
+        process: ProcessSettings {
+            threads: Some(1),
+            flows: 10,
+            memory: Size(1 << 20),
+            ..usual()
+        },
     };
-    let relay = Relay::start(&config).unwrap();
+    let relay = Relay::start(&settings, |_| {}).unwrap();
     let report = measure(&sending(relay.addresses()[0])).unwrap();
     assert_eq!(report.flows[0].latency_ns.as_ref().unwrap().count, 200);
     assert_eq!(report.flows[0].peer, relay.addresses()[0].to_string());
@@ -131,14 +141,8 @@ fn a_relay_can_stand_between() {
 #[test]
 fn clients_that_are_no_streams_are_refused_and_others_go_on() {
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    let config = ReceiveConfig {
-        listen: "127.0.0.1:0".to_owned(),
-        receive_buffer_bytes: None,
-        read_bytes: 1024,
-        max_flows: 3,
-        report: |line| SAID.lock().unwrap().push(line.to_owned()),
-    };
-    let receiver = Receiver::start(&config).unwrap();
+    let report: fn(&str) = |line| SAID.lock().unwrap().push(line.to_owned());
+    let receiver = Receiver::start(&receiving(1024, 3), report).unwrap();
     let address = receiver.address();
     let mut nonsense = TcpStream::connect(address).unwrap();
     nonsense
@@ -211,10 +215,7 @@ fn receivers_that_are_none_are_named() {
 #[test]
 fn a_receiver_that_goes_away_is_told() {
     let receiver = receiver(10);
-    let config = SendConfig {
-        limit: Limit::Time(Duration::from_secs(60)),
-        ..sending(receiver.address())
-    };
+    let config = sending_for(receiver.address(), Duration::from_secs(60));
     let mut sender = Sender::connect(&config, Recorder::off()).unwrap();
     let ending = thread::spawn(move || {
         thread::sleep(Duration::from_millis(200));
@@ -231,20 +232,15 @@ fn a_receiver_that_goes_away_is_told() {
 #[test]
 fn what_cannot_be_had_is_said() {
     let receiver = receiver(10);
-    let unknown = SendConfig {
-        congestion_control: Some("nonsense".to_owned()),
-        ..sending(receiver.address())
-    };
+    let mut unknown = sending(receiver.address());
+    unknown.load.stream.congestion_control = Some("nonsense".to_owned());
     let error = measure(&unknown).unwrap_err().to_string();
     assert!(
         error.contains("nonsense") && error.contains("reno"),
         "{error}"
     );
-    let short = SendConfig {
-        limit: Limit::Time(Duration::from_millis(1)),
-        rate_bytes_per_s: Some(1000.0),
-        ..sending(receiver.address())
-    };
+    let mut short = sending_for(receiver.address(), Duration::from_millis(1));
+    short.load.stream.rate = Some(Rate(Some(8000)));
     let error = measure(&short).unwrap_err();
     assert!(matches!(error, StreamError::NoMark), "{error}");
 }

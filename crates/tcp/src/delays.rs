@@ -5,9 +5,11 @@ use std::io;
 use std::os::fd::AsFd;
 
 use rustix::net::sockopt;
+use serde::{Deserialize, Serialize};
 
 /// When a receiver acknowledges.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum DelayedAck {
     /// As the kernel has it: Linux waits up to 40 ms, and longer on long paths, for data to go along
     /// or for a second full segment.

@@ -2,26 +2,20 @@
 
 pub(crate) mod bench;
 pub(crate) mod cc;
-mod chap;
-mod connections;
 pub(crate) mod explain;
 mod grid;
-mod initiator;
 pub(crate) mod initiator_check;
 pub(crate) mod lab;
 mod measuring;
 pub(crate) mod model;
+mod options;
 pub(crate) mod path;
-mod quantity;
 mod record;
 pub(crate) mod relay;
-mod sending;
 mod service;
-mod session;
 mod settings_file;
 pub(crate) mod stream;
 pub(crate) mod target;
-mod target_file;
 pub(crate) mod watch;
 pub(crate) mod wireguard;
 

@@ -3,10 +3,11 @@
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
+use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -586,8 +587,8 @@ fn a_target_file_is_an_ordinary_file_whose_settings_are_in_their_ranges() {
         (
             with("max_outstanding_r2t = 0"),
             &[
-                TARGET_NAME,
-                "MaxOutstandingR2T is set to 0, outside 1 to 65535",
+                "line 7",
+                "`target.negotiation.max_outstanding_r2t`: 0 is not within 1 to 65535",
             ],
         ),
         (
@@ -601,6 +602,61 @@ fn a_target_file_is_an_ordinary_file_whose_settings_are_in_their_ranges() {
         let files = [("target.toml", text.as_bytes())];
         let words = [&["target.toml"][..], words].concat();
         refused_beside(&files, &["target", "--config", "target.toml"], &words);
+    }
+}
+
+#[test]
+fn settings_on_standard_input_are_checked_like_a_file() {
+    let listener = r#""listener": [{"listen": "127.0.0.1:0", "to": "127.0.0.1:9""#;
+    for (command, line, words) in [
+        (&["relay"][..], "", &["no JSON object"][..]),
+        (&["relay"], "{}", &["lacks `listener`"]),
+        (
+            &["relay"],
+            &format!("{{{listener}, \"bufer\": \"1MiB\"}}]}}"),
+            &[
+                "unknown key `bufer` in [listener]",
+                "did you mean `buffer`?",
+            ],
+        ),
+        (
+            &["relay"],
+            &format!("{{{listener}}}], \"drain\": \"soon\"}}"),
+            &["`drain`", "soon", "ms"],
+        ),
+        (
+            &["bench"],
+            r#"{"url": "iscsi://127.0.0.1:3260/iqn.x/0", "parallel": 0}"#,
+            &["`parallel`: 0 is not within 1 to 65536"],
+        ),
+        (&["stream", "send"], "{}", &["lacks `to`"]),
+    ] {
+        let mut child = Command::new(WANSAN)
+            .args(command)
+            .args(["--settings", "-"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        writeln!(child.stdin.take().unwrap(), "{line}").unwrap();
+        let ended = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(2), "{line}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        for word in [&["standard input"][..], words].concat() {
+            assert!(said.contains(word), "{line}: no '{word}' in: {said}");
+        }
+    }
+    let beside = ["relay", "--settings", "-", "--flows", "2"];
+    refused(&beside, &["--settings", "cannot be used with"]);
+}
+
+#[test]
+fn an_io_rate_has_a_unit_or_none() {
+    // What is wrong is the portal, where nobody listens.
+    let url = "iscsi://127.0.0.1:1/iqn.2026-11.net.example:x/0";
+    for rate in ["500", "500IOPS", "0.5"] {
+        bench_refused(url, &["--rate", rate], &["cannot connect to 127.0.0.1:1"]);
     }
 }
 

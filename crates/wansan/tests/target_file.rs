@@ -243,7 +243,7 @@ fn a_new_file_changes_what_is_found_and_ends_no_session() {
                 "error_recovery_level = 3\n[[target.lun]]",
                 1,
             )),
-            "error_recovery_level must be 0, 1 or 2",
+            "`target.error_recovery_level`: 3 is not within 0 to 2",
         ),
         (
             "listen = [\"127.0.0.1:1\"]\n".to_owned() + &target(A, ""),

@@ -1,9 +1,12 @@
 //! How commands are distributed over the connections of a session.
 
+use serde::{Deserialize, Serialize};
+
 /// Which connection takes the next command. CmdSN is given in the order of the session's queue
 /// whatever is chosen, and a command's data and status stay on its connection (RFC 7143
 /// §4.2.2.1, §4.2.5.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Schedule {
     /// Round-robin. If the next connection's send buffer is full, the others wait too.
     RoundRobin,

@@ -55,9 +55,10 @@ impl Cell {
     /// Every congestion control that its programs choose, that of `[tcp]` first.
     pub(crate) fn congestion_controls(&self) -> Vec<&str> {
         let of_streams = self.scenario.streams.iter();
-        let of_streams = of_streams.filter_map(|stream| stream.table.congestion_control.as_deref());
+        let of_streams =
+            of_streams.filter_map(|stream| stream.table.stream.congestion_control.as_deref());
         let sides = self.scenario.relays.iter().flat_map(|relay| {
-            let sides = [&relay.table.r#in, &relay.table.out];
+            let sides = [&relay.table.flow.r#in, &relay.table.flow.out];
             sides.map(|side| side.congestion_control.as_deref())
         });
         let mut names = vec![self.document.tcp.congestion_control.as_str()];

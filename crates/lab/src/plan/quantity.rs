@@ -1,35 +1,26 @@
-//! Numbers and lists of a plan that have bounds, and the quantities of settings.
+//! Lists of a plan that have a length, and the quantities of settings.
 
-use serde::Deserialize;
 use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize, Serializer};
 
-pub use wansan_settings::quantity::{Iops, QueueBound, Rate, Share, Size, Span};
+pub(super) use wansan_settings::quantity::Rate;
+pub use wansan_settings::quantity::{QueueBound, Share, Size, Span};
 
-/// A whole number between two bounds, for `deserialize_with`.
-pub(super) fn whole<'de, const LEAST: u32, const MOST: u32, D>(
-    deserializer: D,
-) -> Result<u32, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let number = i64::deserialize(deserializer)?;
-    u32::try_from(number)
-        .ok()
-        .filter(|number| (LEAST..=MOST).contains(number))
-        .ok_or_else(|| de::Error::custom(format!("{number} is not within {LEAST} to {MOST}")))
+/// A list of just so many values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exactly<T, const COUNT: usize>(pub [T; COUNT]);
+
+impl<'de, T: Deserialize<'de>, const COUNT: usize> Deserialize<'de> for Exactly<T, COUNT> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let values = Vec::deserialize(deserializer)?;
+        let found = values.len();
+        let values = values.try_into().map(Exactly);
+        values.map_err(|_| de::Error::custom(format!("{found} values, where {COUNT} belong")))
+    }
 }
 
-/// A list of just so many values, for `deserialize_with`.
-pub(super) fn exactly<'de, T, D, const COUNT: usize>(
-    deserializer: D,
-) -> Result<[T; COUNT], D::Error>
-where
-    T: Deserialize<'de>,
-    D: Deserializer<'de>,
-{
-    let values = Vec::deserialize(deserializer)?;
-    let found = values.len();
-    values
-        .try_into()
-        .map_err(|_| de::Error::custom(format!("{found} values, where {COUNT} belong")))
+impl<T: Serialize, const COUNT: usize> Serialize for Exactly<T, COUNT> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.as_slice().serialize(serializer)
+    }
 }

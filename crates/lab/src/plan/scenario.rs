@@ -15,9 +15,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 
 use wansan_mistake::Mistake;
-use wansan_trace::units::format_bytes;
+use wansan_san::settings::{AckSettings, ScheduleSettings};
 
-use super::document::{DelayedAck, Document, EmulatorKind, InitiatorTable, Schedule};
+use super::document::{Document, EmulatorKind, InitiatorTable};
+use super::quantity::Exactly;
 use crate::world::{Medium, NetworkSpec, NodeSpec, TcpSettings, Topology};
 pub use effects::Direction;
 use effects::Surroundings;
@@ -62,9 +63,9 @@ pub struct Initiator {
     /// The connections of its session; one at least.
     pub connections: Vec<Connection>,
     /// How they share out commands.
-    pub schedule: Schedule,
+    pub schedule: ScheduleSettings,
     /// When it acknowledges.
-    pub delayed_ack: DelayedAck,
+    pub acks: AckSettings,
 }
 
 /// A connection of an initiator's session.
@@ -94,7 +95,7 @@ impl Scenario {
         let names = Names::of(document, text)?;
         let surroundings = Surroundings {
             folder,
-            mtu_bytes: mtu(document, text)?,
+            mtu_bytes: mtu(document),
             routes: document
                 .route
                 .iter()
@@ -102,7 +103,7 @@ impl Scenario {
                 .collect(),
         };
         let links = link::resolve(document, text, &names, &surroundings)?;
-        netem::check(document, text, &links, mtu(document, text)?)?;
+        netem::check(document, text, &links, mtu(document))?;
         let target = target(document, text, &names)?;
         // Without a target nothing takes a route.
         let end = target.unwrap_or(0);
@@ -141,7 +142,7 @@ impl Scenario {
                     host: name.to_owned(),
                     connections,
                     schedule: table.schedule,
-                    delayed_ack: table.delayed_ack,
+                    acks: table.acks,
                 });
             }
         }
@@ -158,7 +159,7 @@ impl Scenario {
             Mistake::new(format!("`{table}.{key}`{what}")).in_section(text, table, key)
         })?;
         let relays = relays.used();
-        let mut topology = topology(document, text, &names, &links)?;
+        let mut topology = topology(document, &names, &links);
         routing.finish(&mut topology, &mut routes);
         Ok(Scenario {
             topology,
@@ -206,13 +207,8 @@ fn shared_out<'a>(
 }
 
 /// The nodes and networks of a plan, without routes.
-fn topology(
-    document: &Document,
-    text: &str,
-    names: &Names,
-    links: &[Link],
-) -> Result<Topology, Mistake> {
-    let bytes = |sizes: [super::Size; 3]| sizes.map(|size| size.0);
+fn topology(document: &Document, names: &Names, links: &[Link]) -> Topology {
+    let bytes = |sizes: Exactly<super::Size, 3>| sizes.0.map(|size| size.0);
     let tcp = TcpSettings {
         congestion_control: document.tcp.congestion_control.clone(),
         rmem_bytes: bytes(document.tcp.rmem),
@@ -235,23 +231,14 @@ fn topology(
             EmulatorKind::Netem => Medium::Netem,
         },
     });
-    Ok(Topology {
+    Topology {
         nodes: nodes.collect(),
         networks: networks.collect(),
-        mtu_bytes: mtu(document, text)?,
-    })
+        mtu_bytes: mtu(document),
+    }
 }
 
-fn mtu(document: &Document, text: &str) -> Result<u32, Mistake> {
-    let mtu = document.world.mtu.0;
-    u32::try_from(mtu)
-        .ok()
-        .filter(|mtu| (576..=9000).contains(mtu))
-        .ok_or_else(|| {
-            Mistake::new(format!(
-                "`world.mtu` = {} is not within 576B to 9000B",
-                format_bytes(mtu)
-            ))
-            .in_section(text, "world", "mtu")
-        })
+/// Longest IP packet on every link, in bytes.
+fn mtu(document: &Document) -> u32 {
+    u32::try_from(document.world.mtu.0).unwrap_or(u32::MAX)
 }

@@ -109,10 +109,10 @@ pub(super) fn measure(
     for (place, initiator) in scenario.initiators.iter().enumerate() {
         let name = &initiator.host;
         let host = world.node(name).expect("the world has all its hosts");
-        let command = programs.bench(initiator, host, place as u64);
-        program::note(facts, name, &command);
+        let program = programs.bench(initiator, host, place as u64);
+        program.note(facts, name);
         let title = format!("the initiator on `{name}`");
-        let process = host.start_held(&title, command)?;
+        let process = program.start_held(host, &title)?;
         processors.watch(name, "initiator", Role::Initiator, process.id());
         clients.push(Client {
             title,
@@ -122,12 +122,12 @@ pub(super) fn measure(
     }
     for stream in &scenario.streams {
         let (name, host) = (&stream.table.name, &stream.host);
-        let command = programs.sender(stream);
-        program::note(facts, &format!("{host}, {name}"), &command);
+        let program = programs.sender(stream);
+        program.note(facts, &format!("{host}, {name}"));
         let title = format!("[[stream]] `{name}` on `{host}`");
         let host = world.node(host).expect("as above");
         clients.push(Client {
-            process: host.start_held(&title, command)?,
+            process: program.start_held(host, &title)?,
             title,
             load: Load::Stream(stream),
         });

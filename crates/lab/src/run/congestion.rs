@@ -115,7 +115,7 @@ fn wanted(cell: &Cell) -> impl Iterator<Item = (&str, ControlTable)> {
         let table = if is_main {
             tcp.control
         } else {
-            ControlTable::default()
+            wansan_settings::usual()
         };
         (name, table)
     })

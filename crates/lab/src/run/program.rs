@@ -1,21 +1,34 @@
-//! The command lines of the programs on the hosts, and what they say.
+//! The programs on the hosts: the settings that they are handed, and what they say.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use wansan_relay::{ListenerConfig, RelayFile, RelaySettings};
+use wansan_san::load::workload::Operation;
+use wansan_san::settings::{
+    BenchSettings, InitiatorSettings, TargetFile, TargetSettings, UnitsSettings,
+};
 use wansan_san::store::{Backing, LunSpec};
+use wansan_san::url::IscsiUrl;
+use wansan_san::{Route, settings};
 use wansan_schema::{BenchReport, CellFacts, RelayEnd, StreamReport};
+use wansan_settings::quantity::{SomeTime, Span};
+use wansan_settings::record::{KindSettings, RecordSettings};
+use wansan_settings::{Text, usual};
+use wansan_stream::{LoadSettings, ReceiveSettings, SendSettings, TakingSettings};
 
 use super::CellError;
 use crate::plan::{
-    Document, ISCSI_PORT, Initiator, Op, Receiver, RecordKind, Relay, Stream, TargetTable,
+    Document, ISCSI_PORT, Initiator, Receiver, RecordKind, Relay, Stream, TargetTable,
 };
-use crate::world::Node;
+use crate::world::{Node, Process, ProcessError};
 
-/// What a program of a cell needs to know.
+/// What the programs of a cell need to know.
 pub(super) struct Programs<'a> {
     /// The `wansan` binary.
     pub(super) binary: &'a Path,
@@ -27,11 +40,17 @@ pub(super) struct Programs<'a> {
     pub(super) seed: u64,
 }
 
-/// How long the last I/Os of a cell whose path stays down are waited for.
-const DRAIN: &str = "10s";
+/// A program that is handed its settings on standard input.
+pub(super) struct Program {
+    command: Command,
+    /// In JSON, on one line.
+    settings: String,
+}
 
-/// Connections that a target grants a session at least, as one that is started by hand does.
-const LEAST_CONNECTIONS: usize = 32;
+/// How long the last I/Os of a cell whose path stays down are waited for.
+const DRAIN: Span = Span(Duration::from_secs(10));
+/// Nothing is waited for.
+const AT_ONCE: Span = Span(Duration::ZERO);
 
 /// What programs say before they are done.
 #[derive(Debug, Clone, Copy)]
@@ -42,47 +61,90 @@ pub(super) enum Event {
     Ready,
 }
 
+impl Program {
+    /// Starts it on `host`.
+    pub(super) fn start(self, host: &Node, title: &str) -> Result<Process, ProcessError> {
+        host.start_fed(title, self.command, self.settings.into_bytes())
+    }
+
+    /// Starts it on `host`, held until it is released.
+    pub(super) fn start_held(self, host: &Node, title: &str) -> Result<Process, ProcessError> {
+        host.start_held(title, self.command, self.settings.into_bytes())
+    }
+
+    /// Writes down how it is started, as a shell would take it, under the name of its host and, where that
+    /// has several, its own.
+    pub(super) fn note(&self, facts: &mut CellFacts, name: &str) {
+        let words = std::iter::once(self.command.get_program()).chain(self.command.get_args());
+        let words: Vec<String> = words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        let settings = self.settings.trim_end().replace('\'', r"'\''");
+        let line = format!("{} <<< '{settings}'", words.join(" "));
+        facts.programs.insert(name.to_owned(), line);
+    }
+}
+
 impl Programs<'_> {
+    /// `wansan COMMAND` with these settings.
+    fn program(&self, command: &[&str], settings: &impl Serialize) -> Program {
+        let mut line = serde_json::to_string(settings).expect("settings are plain data");
+        line.push('\n');
+        let mut program = Command::new(self.binary);
+        program.args(command).args(["--settings", "-"]);
+        Program {
+            command: program,
+            settings: line,
+        }
+    }
+
     /// `wansan target` on `host`, for sessions of as many connections as those of `initiators`.
     pub(super) fn target(
         &self,
         target: &TargetTable,
         host: &Node,
         initiators: &[Initiator],
-    ) -> Command {
-        let most = initiators.iter().map(|one| one.connections.len()).max();
-        let connections = most.unwrap_or_default().max(LEAST_CONNECTIONS);
+    ) -> Program {
         let address = match (host.interfaces(), &host.spec().addresses[..]) {
             ([only], []) => only.address,
             _ => Ipv4Addr::UNSPECIFIED,
         };
-        let mut command = Command::new(self.binary);
-        command
-            .arg("target")
-            .args(["--listen", &format!("{address}:{ISCSI_PORT}")])
-            .args(["--name", &target.name])
-            .args(["--command-window", &target.command_window.to_string()])
-            .args(["--max-connections", &connections.to_string()])
-            .args(["--nagle", on_or_off(target.nagle)])
-            .args(["--status", target.status.name()])
-            .args(["--join-sends", on_or_off(target.join_sends)])
-            .args(["--delayed-ack", target.delayed_ack.name()])
-            // Whoever can has logged out when it is told to end.
-            .args(["--drain", "0s"]);
-        for (number, lun) in target.luns.iter().enumerate() {
-            let mut lun = lun.clone();
-            if number == 0 {
-                self.prepare(&mut lun);
-            }
-            command.args(["--lun", &lun.to_string()]);
+        let mut luns = target.luns.clone();
+        if let Some(first) = luns.first_mut() {
+            self.prepare(first);
         }
-        self.finish(command, host.name())
+        let session = &self.document.session;
+        let mut served = UnitsSettings::new(&target.name, luns);
+        // No fewer than one that is started by hand grants.
+        let most = initiators.iter().map(|one| one.connections.len()).max();
+        let most = u16::try_from(most.unwrap_or_default()).unwrap_or(u16::MAX);
+        served.max_connections = served.max_connections.max(most);
+        served.window = target.window;
+        served.sending = target.sending;
+        served.negotiation = session.negotiation.clone();
+        served.recovery = session.recovery;
+        let settings = TargetSettings {
+            file: TargetFile {
+                listen: vec![format!("{address}:{ISCSI_PORT}")],
+                discovery: usual(),
+                target: vec![served],
+            },
+            process: settings::ProcessSettings {
+                congestion_control: Some(self.document.tcp.congestion_control.clone()),
+                // Whoever can has logged out when it is told to end.
+                drain: AT_ONCE,
+                record: self.records(host.name()),
+                json: true,
+                ..usual()
+            },
+        };
+        self.program(&["target"], &settings)
     }
 
     /// Has LUN 0 in memory hold what reads that are verified are compared with.
     fn prepare(&self, lun: &mut LunSpec) {
-        let workload = &self.document.workload;
-        let is_compared = workload.verify && workload.op == Op::Read;
+        let load = &self.document.workload.load;
+        let is_compared = load.verify && load.op == Operation::Read;
         if let Backing::Memory { content_seed, .. } = &mut lun.backing
             && is_compared
         {
@@ -91,203 +153,139 @@ impl Programs<'_> {
     }
 
     /// `wansan bench` for `initiator`, the one at that place among all, on `host`.
-    pub(super) fn bench(&self, initiator: &Initiator, host: &Node, place: u64) -> Command {
+    pub(super) fn bench(&self, initiator: &Initiator, host: &Node, place: u64) -> Program {
+        let Document {
+            workload,
+            session,
+            tcp,
+            target,
+            ..
+        } = self.document;
+        let target = target.as_ref();
         let connections = &initiator.connections;
-        let at = SocketAddrV4::new(connections[0].target, connections[0].port);
-        let workload = &self.document.workload;
-        let target = self.document.target.as_ref();
-        let target = &target.expect("whoever has initiators has a target").name;
-        let mut command = Command::new(self.binary);
-        command
-            .arg("bench")
-            .arg(format!("iscsi://{at}/{target}/0"))
-            .args(["--op", workload.op.name()])
-            .args(["--pattern", workload.pattern.name()])
-            .args(["--block", &workload.block.to_string()])
-            .args(["--parallel", &workload.parallel.to_string()])
-            .args(["--time", &workload.time.to_string()])
-            .args(["--warmup", &workload.warmup.to_string()])
-            .args(["--drain", DRAIN])
-            .args(["--seed", &(self.seed + place).to_string()])
-            .args(["--delayed-ack", initiator.delayed_ack.name()])
-            .arg("--hold");
-        if let Some(rate) = workload.rate {
-            command.args(["--rate", &rate.0.to_string()]);
-        }
-        if workload.batch {
-            command.arg("--batch");
-        }
-        if workload.verify {
-            command.arg("--verify");
-        }
+        let mut logs_in = InitiatorSettings::new(IscsiUrl {
+            host: connections[0].target.to_string(),
+            port: connections[0].port,
+            target: target
+                .expect("whoever has initiators has a target")
+                .name
+                .clone(),
+            lun: 0,
+        });
+        logs_in.congestion_control = Some(tcp.congestion_control.clone());
+        logs_in.negotiation = session.negotiation.clone();
+        logs_in.acks = initiator.acks;
+        logs_in.connections.recovery = session.recovery;
         // One connection over one path needs no more than the URL.
         if connections.len() > 1 || connections[0].route_place.is_some() {
-            for connection in connections {
-                let to = SocketAddrV4::new(connection.target, connection.port);
-                let from = connection.source;
-                let from = match from.port() {
-                    0 => from.ip().to_string(),
-                    _ => from.to_string(),
-                };
-                command.args(["--route", &format!("{from}->{to}")]);
-            }
-            command.args(["--schedule", initiator.schedule.name()]);
+            logs_in.connections.schedule = initiator.schedule;
+            let routes = connections.iter().map(|connection| Route {
+                source: Some(SocketAddr::V4(connection.source)),
+                host: connection.target.to_string(),
+                port: connection.port,
+            });
+            logs_in.connections.route = routes.map(Text).collect();
         }
-        self.finish(command, host.name())
+        let settings = BenchSettings {
+            time: Some(SomeTime(workload.time.0)),
+            count: None,
+            warmup: workload.warmup,
+            drain: Some(DRAIN),
+            seed: self.seed + place,
+            hold: true,
+            json: true,
+            record: self.records(host.name()),
+            load: workload.load.clone(),
+            tcp: usual(),
+            initiator: logs_in,
+        };
+        self.program(&["bench"], &settings)
     }
 
     /// `wansan relay`.
-    pub(super) fn relay(&self, relay: &Relay) -> Command {
-        let table = &relay.table;
-        let mut command = Command::new(self.binary);
-        command
-            .arg("relay")
-            .args(["--listen", &relay.listen.to_string()])
-            .args(["--to", &relay.to.to_string()])
-            .args(["--buffer", &table.buffer.to_string()])
-            // What has not ended when all was measured is of no interest.
-            .args(["--drain", "0s"]);
-        if let Some(latency) = table.latency {
-            command.args(["--latency", &latency.to_string()]);
+    pub(super) fn relay(&self, relay: &Relay) -> Program {
+        let (listen, to) = (relay.listen.to_string(), relay.to.to_string());
+        let mut listener = ListenerConfig::new(&listen, &to);
+        listener.flow = relay.table.flow.clone();
+        for side in [&mut listener.flow.r#in, &mut listener.flow.out] {
+            let control = &self.document.tcp.congestion_control;
+            side.congestion_control
+                .get_or_insert_with(|| control.clone());
         }
-        if let Some(law) = &table.law {
-            command.args(["--law", law]);
-        }
-        for (key, size) in [
-            ("--ece-bound", table.ece_bound),
-            ("--ece-ramp", table.ece_ramp),
-            ("--ece-every", table.ece_every),
-        ] {
-            if let Some(size) = size {
-                command.args([key, &size.to_string()]);
-            }
-        }
-        for (name, side) in [("in", &table.r#in), ("out", &table.out)] {
-            let mut option = |key: &str, value: Option<String>| {
-                if let Some(value) = value {
-                    command.args([&format!("--{name}-{key}"), &value]);
-                }
-            };
-            let control = side.congestion_control.as_ref();
-            option(
-                "cc",
-                Some(
-                    control
-                        .unwrap_or(&self.document.tcp.congestion_control)
-                        .clone(),
-                ),
-            );
-            option(
-                "receive-buffer",
-                side.receive_buffer.map(|size| size.to_string()),
-            );
-            option("send-buffer", side.send_buffer.map(|size| size.to_string()));
-        }
-        self.record_tcp(&mut command, &relay.host, &table.name);
-        command.arg("--json");
-        command
+        let settings = RelaySettings {
+            file: RelayFile {
+                listener: vec![listener],
+            },
+            process: wansan_relay::ProcessSettings {
+                // What has not ended when all was measured is of no interest.
+                drain: AT_ONCE,
+                record: self.tcp_records(&relay.host, &relay.table.name),
+                json: true,
+                ..usual()
+            },
+        };
+        self.program(&["relay"], &settings)
     }
 
     /// `wansan stream receive`.
-    pub(super) fn receiver(&self, receiver: &Receiver) -> Command {
-        let mut command = Command::new(self.binary);
-        command
-            .args(["stream", "receive"])
-            .args(["--listen", &receiver.listen.to_string()]);
-        if let Some(size) = receiver.receive_buffer {
-            command.args(["--receive-buffer", &size.to_string()]);
-        }
-        command.arg("--json");
-        command
+    pub(super) fn receiver(&self, receiver: &Receiver) -> Program {
+        let settings = ReceiveSettings {
+            listen: receiver.listen.to_string(),
+            json: true,
+            taking: TakingSettings {
+                buffer: receiver.buffer,
+                ..usual()
+            },
+        };
+        self.program(&["stream", "receive"], &settings)
     }
 
     /// `wansan stream send`.
-    pub(super) fn sender(&self, stream: &Stream) -> Command {
-        let table = &stream.table;
+    pub(super) fn sender(&self, stream: &Stream) -> Program {
+        let Stream { table, host, to } = stream;
         let workload = &self.document.workload;
-        let control = table.congestion_control.as_ref();
-        let control = control.unwrap_or(&self.document.tcp.congestion_control);
-        let mut command = Command::new(self.binary);
-        command
-            .args(["stream", "send", &stream.to.to_string()])
-            .args(["--flows", &table.flows.to_string()])
-            .args(["--time", &workload.time.to_string()])
-            .args(["--warmup", &workload.warmup.to_string()])
-            .args(["--every", &table.every.to_string()])
-            .args(["--cc", control]);
-        let mut option = |key: &str, value: Option<String>| {
-            if let Some(value) = value {
-                command.args([key, &value]);
-            }
+        let mut load = LoadSettings {
+            flows: table.flows,
+            time: Some(SomeTime(workload.time.0)),
+            warmup: workload.warmup,
+            hold: true,
+            json: true,
+            record: self.tcp_records(host, &table.name),
+            stream: table.stream.clone(),
+            ..usual()
         };
-        option(
-            "--send-buffer",
-            table.send_buffer.map(|size| size.to_string()),
-        );
-        option("--unsent", table.unsent.map(|size| size.to_string()));
-        let rate = table.rate.filter(|rate| rate.0.is_some());
-        option("--rate", rate.map(|rate| rate.to_string()));
-        self.record_tcp(&mut command, &stream.host, &table.name);
-        command.args(["--hold", "--json"]);
-        command
+        let control = &self.document.tcp.congestion_control;
+        let own = &mut load.stream.congestion_control;
+        own.get_or_insert_with(|| control.clone());
+        let to = to.to_string();
+        self.program(&["stream", "send"], &SendSettings { to, load })
     }
 
-    /// Has a program that records nothing but TCP do so, if that is wanted. Several may run on one host.
-    fn record_tcp(&self, command: &mut Command, host: &str, name: &str) {
-        let trace = &self.document.trace;
-        if trace.kinds.contains(&RecordKind::Tcp) {
-            command
-                .arg("--record")
-                .arg(self.folder)
-                .args(["--host", &recorded_as(host, name)])
-                .args(["--record-memory", &trace.memory.to_string()]);
+    /// The records of a program that has nothing but TCP to record. Several may run on one host.
+    fn tcp_records(&self, host: &str, name: &str) -> RecordSettings {
+        let is_wanted = self.document.trace.kinds.contains(&RecordKind::Tcp);
+        self.place(is_wanted, &recorded_as(host, name))
+    }
+
+    /// The records of a target or a bench.
+    fn records(&self, host: &str) -> KindSettings {
+        let kinds = self.document.trace.kinds.iter();
+        let kinds: Vec<_> = kinds.filter_map(|kind| kind.of_programs()).collect();
+        KindSettings {
+            place: self.place(!kinds.is_empty(), host),
+            kinds,
         }
     }
 
-    /// What targets and benches are told alike.
-    fn finish(&self, mut command: Command, host: &str) -> Command {
-        let trace = &self.document.trace;
-        let kinds: Vec<&str> = trace
-            .kinds
-            .iter()
-            .filter(|kind| kind.is_of_programs())
-            .map(|kind| kind.name())
-            .collect();
-        if !kinds.is_empty() {
-            command
-                .arg("--record")
-                .arg(self.folder)
-                .args(["--host", host])
-                .args(["--record-kinds", &kinds.join(",")])
-                .args(["--record-memory", &trace.memory.to_string()]);
+    fn place(&self, is_wanted: bool, host: &str) -> RecordSettings {
+        let host = host
+            .parse()
+            .expect("a host's name has letters, digits and hyphens");
+        RecordSettings {
+            folder: is_wanted.then(|| self.folder.to_owned()),
+            host: Some(Text(host)),
+            memory: self.document.trace.memory,
         }
-        let session = &self.document.session;
-        let yes_or_no = |yes| if yes { "yes" } else { "no" };
-        command
-            .args(["--header-digest", session.header_digest.name()])
-            .args(["--data-digest", session.data_digest.name()])
-            .args(["--initial-r2t", yes_or_no(session.initial_r2t)])
-            .args(["--immediate-data", yes_or_no(session.immediate_data)])
-            .args(["--first-burst", &session.first_burst.to_string()])
-            .args(["--max-burst", &session.max_burst.to_string()])
-            .args([
-                "--max-recv-data-segment",
-                &session.max_recv_data_segment.to_string(),
-            ])
-            .args([
-                "--max-outstanding-r2t",
-                &session.max_outstanding_r2t.to_string(),
-            ])
-            .args([
-                "--error-recovery-level",
-                &session.error_recovery_level.to_string(),
-            ])
-            .args([
-                "--congestion-control",
-                &self.document.tcp.congestion_control,
-            ])
-            .arg("--json");
-        command
     }
 }
 
@@ -297,25 +295,6 @@ pub(super) fn recorded_as(host: &str, name: &str) -> String {
     let mut whole = format!("{host}_{name}");
     whole.truncate(64);
     whole
-}
-
-/// As options take a switch.
-const fn on_or_off(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
-}
-
-/// Writes down how a program was started, under the name of its host and, where that has several, its own.
-pub(super) fn note(facts: &mut CellFacts, name: &str, command: &Command) {
-    facts.programs.insert(name.to_owned(), shown(command));
-}
-
-/// A command line as a person would type it.
-fn shown(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Vec<String> = words
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    words.join(" ")
 }
 
 /// Reads the line by which a program says that it is that far.

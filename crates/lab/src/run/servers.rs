@@ -1,14 +1,13 @@
 //! The programs of a cell that others connect to: the target, receivers of streams, and relays.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 use wansan_trace::event::Role;
 
 use super::processors::Processors;
-use super::program::{self, Programs};
+use super::program::{self, Program, Programs};
 use super::{CellError, Options};
 use crate::plan::Scenario;
 use crate::record::relay_result;
@@ -59,27 +58,23 @@ impl<'a> Servers<'a> {
         let target = programs.document.target.as_ref();
         if let (Some(name), Some(target)) = (&scenario.target_host, target) {
             let host = host(name);
-            let command = programs.target(target, host, &scenario.initiators);
-            program::note(facts, name, &command);
+            let program = programs.target(target, host, &scenario.initiators);
+            program.note(facts, name);
             let title = format!("the target on `{name}`");
-            let process = servers.add(title, host, command, None, options)?;
+            let process = servers.add(title, host, program, None, options)?;
             processors.watch(name, "target", Role::Target, process);
         }
         for receiver in &scenario.receivers {
-            let command = programs.receiver(receiver);
-            program::note(facts, &format!("{}, receiver", receiver.host), &command);
+            let program = programs.receiver(receiver);
+            program.note(facts, &format!("{}, receiver", receiver.host));
             let title = format!("the receiver of streams on `{}`", receiver.host);
-            servers.add(title, host(&receiver.host), command, None, options)?;
+            servers.add(title, host(&receiver.host), program, None, options)?;
         }
         for (place, relay) in scenario.relays.iter().enumerate() {
-            let command = programs.relay(relay);
-            program::note(
-                facts,
-                &format!("{}, {}", relay.host, relay.table.name),
-                &command,
-            );
+            let program = programs.relay(relay);
+            program.note(facts, &format!("{}, {}", relay.host, relay.table.name));
             let title = format!("[[relay]] `{}` on `{}`", relay.table.name, relay.host);
-            servers.add(title, host(&relay.host), command, Some(place), options)?;
+            servers.add(title, host(&relay.host), program, Some(place), options)?;
         }
         Ok(servers)
     }
@@ -89,11 +84,11 @@ impl<'a> Servers<'a> {
         &mut self,
         title: String,
         host: &Node,
-        command: Command,
+        program: Program,
         relay: Option<usize>,
         options: &Options<'_>,
     ) -> Result<u32, CellError> {
-        let mut process = host.start(&title, command)?;
+        let mut process = program.start(host, &title)?;
         let line = process.line_unless(options.stop, "listen", START_LIMIT)?;
         let line = line.ok_or(CellError::Interrupted)?;
         let listening = program::expect_event(&title, program::Event::Listening, &line)?;

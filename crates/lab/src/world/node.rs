@@ -147,8 +147,8 @@ impl Node {
             .run(move || Process::spawn_fed(title, command, &input))
     }
 
-    /// Starts a program on the node as [`Node::start`] does, which reads its standard input before it
-    /// goes on; [`Process::release`] lets it.
+    /// Starts a program on the node as [`Node::start_fed`] does, which reads its standard input to the
+    /// end before it goes on; [`Process::release`] lets it.
     ///
     /// # Errors
     /// [`super::ProcessError`] when it cannot be started.
@@ -156,10 +156,11 @@ impl Node {
         &self,
         title: &str,
         command: Command,
+        input: Vec<u8>,
     ) -> Result<Process, super::ProcessError> {
         let title = title.to_owned();
         self.namespace
-            .run(move || Process::spawn_held(title, command))
+            .run(move || Process::spawn_held(title, command, &input))
     }
 
     /// Gives the node an address of its own, on its loopback interface.

@@ -111,25 +111,31 @@ impl Process {
         command: Command,
         input: &[u8],
     ) -> Result<Process, ProcessError> {
+        let mut process = Process::spawn_held(title, command, input)?;
+        process.release();
+        Ok(process)
+    }
+
+    /// Like [`Process::spawn_fed`], with a standard input that stays open after `input` until
+    /// [`Process::release`].
+    pub(super) fn spawn_held(
+        title: String,
+        command: Command,
+        input: &[u8],
+    ) -> Result<Process, ProcessError> {
         let mut process = Process::spawn_with(title, command, Stdio::piped())?;
         let mut pipe = process.child.stdin.take().expect("piped above");
         match pipe.write_all(input) {
-            Ok(()) => Ok(process),
             // It ended before it had read: its own words say why.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(process),
-            Err(source) => Err(ProcessError::Start {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(ProcessError::Start {
                 title: process.title.clone(),
-                source,
+                source: error,
             }),
+            _ => {
+                process.held = Some(pipe);
+                Ok(process)
+            }
         }
-    }
-
-    /// Like [`Process::spawn`], with a standard input that stays open and empty until
-    /// [`Process::release`].
-    pub(super) fn spawn_held(title: String, command: Command) -> Result<Process, ProcessError> {
-        let mut process = Process::spawn_with(title, command, Stdio::piped())?;
-        process.held = process.child.stdin.take();
-        Ok(process)
     }
 
     fn spawn_with(
@@ -451,8 +457,8 @@ mod tests {
     #[test]
     fn a_held_program_goes_on_when_it_is_released() {
         let mut command = Command::new("sh");
-        command.args(["-c", "echo ready; read word; echo gone on"]);
-        let mut process = Process::spawn_held("it".to_owned(), command).unwrap();
+        command.args(["-c", "read word; echo $word; read word; echo gone on"]);
+        let mut process = Process::spawn_held("it".to_owned(), command, b"ready\n").unwrap();
         let ready = process.line("be ready", Duration::from_secs(60)).unwrap();
         assert_eq!(ready, "ready");
         let early = process.line("speak", Duration::from_millis(50));

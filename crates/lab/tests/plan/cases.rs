@@ -84,7 +84,7 @@ fn an_axis_goes_through_named_cases() {
             assert_eq!(names, ["case", "path.wan.rate"]);
             let delay = cell.scenario.links[0].forward.effects.delay.as_millis();
             let case = cell.parameters[0].1.as_str().unwrap().to_owned();
-            (case, delay, cell.document.workload.parallel)
+            (case, delay, cell.document.workload.load.parallel)
         })
         .collect();
     let short = ("short".to_owned(), 1, 4);

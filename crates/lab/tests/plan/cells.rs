@@ -16,7 +16,7 @@ fn cells_are_the_product_in_the_order_of_the_plan() {
             let link = &cell.scenario.links[0];
             (
                 cell.repeat,
-                cell.document.workload.parallel,
+                cell.document.workload.load.parallel,
                 link.forward.effects.delay.as_millis(),
             )
         })
@@ -46,6 +46,16 @@ fn cells_are_the_product_in_the_order_of_the_plan() {
 }
 
 #[test]
+fn an_io_rate_has_a_unit_or_none() {
+    for rate in ["500", "500.0", "\"500\"", "\"500IOPS\""] {
+        let text = GOOD.replace("time = \"1s\"", &format!("time = \"1s\"\nrate = {rate}"));
+        let plan = parse(&text).unwrap();
+        let load = &plan.document().workload.load;
+        assert_eq!(load.rate.unwrap().to_string(), "500IOPS");
+    }
+}
+
+#[test]
 fn advice_is_set_over_the_whole_sweep() {
     let plan = parse(GOOD).unwrap();
     let window = wansan_lab::plan::Parameter::new("target.command_window");
@@ -57,7 +67,7 @@ fn advice_is_set_over_the_whole_sweep() {
         cells
             .iter()
             .filter_map(|cell| cell.document.target.as_ref())
-            .all(|target| target.command_window == 176)
+            .all(|target| target.window.command_window == 176)
     );
     let buffer = wansan_lab::plan::Parameter::new("tcp.ecn");
     let value = plan.value_for(&buffer, "true");
@@ -84,7 +94,7 @@ fn a_sweep_without_end_is_refused() {
     let text = GOOD.replace(
         "workload.parallel = [16, 176]",
         &format!(
-            "workload.parallel = [{0}]\ntarget.command_window = [{0}]",
+            "workload.parallel = [{0}]\ntarget.window.command_window = [{0}]",
             many.join(", ")
         ),
     );

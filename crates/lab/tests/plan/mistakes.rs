@@ -48,7 +48,7 @@ fn each_mistake_is_named_with_the_right_thing() {
         (
             "command_window = 100",
             "command_window = 0",
-            &[":21", "1 to 65535"],
+            &[":21", "1 to 65536"],
         ),
         (
             "command_window = 100",
@@ -248,7 +248,7 @@ fn each_mistake_is_named_with_the_right_thing() {
         (
             "apply_advice = true",
             "[world]\nmtu = \"64KiB\"",
-            &["world.mtu", "9000B"],
+            &["world.mtu", "9kB"],
         ),
         (
             "apply_advice = true",

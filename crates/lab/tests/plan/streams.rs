@@ -81,7 +81,7 @@ fn streams_and_relays_can_be_swept() {
             let relay = &cell.scenario.relays[0].table;
             (
                 cell.scenario.streams.len(),
-                relay.r#in.congestion_control.clone().unwrap(),
+                relay.flow.r#in.congestion_control.clone().unwrap(),
             )
         })
         .collect();
@@ -173,7 +173,7 @@ fn each_mistake_is_named_with_the_right_thing() {
         (
             "flows = 10",
             "every = \"1B\"",
-            &["`stream.every` = 1B", "1KiB to 1GiB"],
+            &["`stream.every`: 1B", "1KiB to 1GiB"],
         ),
         (
             "flows = 10",

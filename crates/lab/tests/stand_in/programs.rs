@@ -1,13 +1,14 @@
-//! What stand-ins for `wansan target` and `wansan bench` need: they read the same command lines, say
+//! What stand-ins for `wansan target` and `wansan bench` need: they read the same settings, say
 //! the same on stdout, and exchange requests of a header's size for answers with a block of data.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
+use wansan_san::settings::BenchSettings;
 use wansan_trace::{Instant, Recorder, clock, file};
 
 const BLOCK_BYTES: u32 = 4096;
@@ -16,15 +17,15 @@ pub(crate) const REQUEST_BYTES: usize = 48;
 /// An answer: a header and a block.
 pub(crate) const ANSWER_BYTES: usize = REQUEST_BYTES + BLOCK_BYTES as usize;
 
-/// The values behind a flag, as often as it is given.
-pub(crate) fn flags<'a>(arguments: &'a [String], name: &str) -> Vec<&'a str> {
-    let pairs = arguments.windows(2).filter(|pair| pair[0] == name);
-    pairs.map(|pair| pair[1].as_str()).collect()
-}
-
-/// The value behind a flag; empty when it is not given.
-pub(crate) fn flag<'a>(arguments: &'a [String], name: &str) -> &'a str {
-    flags(arguments, name).first().copied().unwrap_or_default()
+/// The settings on standard input, of a program that is started with `--settings -`.
+pub(crate) fn settings<T: DeserializeOwned>(arguments: &[String]) -> Result<T, String> {
+    if arguments[1..] != ["--settings", "-"] {
+        return Err(format!("{arguments:?} have no settings"));
+    }
+    let mut line = String::new();
+    let read = std::io::stdin().read_line(&mut line);
+    read.map_err(|error| error.to_string())?;
+    wansan_settings::read_json(&line, "standard input").map_err(|error| error.to_string())
 }
 
 /// Listens, and says so.
@@ -65,14 +66,16 @@ pub(crate) fn wait_to_begin() -> std::io::Result<()> {
 
 /// Writes what a bench has recorded, and reports what it has read since `from`.
 pub(crate) fn report(
-    arguments: &[String],
+    settings: &BenchSettings,
     recorder: Recorder,
     from: Instant,
     ios: u32,
 ) -> Result<(), String> {
-    let folder = Path::new(flag(arguments, "--record"));
-    file::write_part(folder, flag(arguments, "--host"), &[recorder])
-        .map_err(|error| error.to_string())?;
+    let place = &settings.record.place;
+    let (Some(folder), Some(host)) = (&place.folder, &place.host) else {
+        return Err("nothing is to be recorded".to_owned());
+    };
+    file::write_part(folder, host.0.as_str(), &[recorder]).map_err(|error| error.to_string())?;
     let to = clock::now();
     let per_s = f64::from(ios) / (to - from).as_secs_f64();
     println!(

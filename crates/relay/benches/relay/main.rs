@@ -17,11 +17,10 @@ mod sockmap;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use wansan_peers::question::ask;
-use wansan_relay::{ListenerConfig, Relay, RelayConfig};
-use wansan_trace::Kinds;
+use wansan_relay::{ListenerConfig, ProcessSettings, Relay, RelayFile, RelaySettings};
+use wansan_settings::usual;
 
 use memory::Memory;
 use questions::QUESTIONS;
@@ -59,16 +58,16 @@ fn serve(way: &str, to: &str) -> Result<(), Box<dyn std::error::Error>> {
         return Ok(forwarding::serve(way, to, told)?);
     }
     let listener = ListenerConfig::new("127.0.0.1:0", &to.to_string());
-    let relay = Relay::start(&RelayConfig {
-        listeners: vec![listener],
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
-        max_flows: 100_000,
-        memory_bytes: 256 << 20,
-        kinds: Kinds::NONE,
-        record_bytes: 0,
-        tcp_interval: Duration::from_secs(1),
-        report: |line| eprintln!("relay: {line}"),
-    })?;
+    let settings = RelaySettings {
+        file: RelayFile {
+            listener: vec![listener],
+        },
+        process: ProcessSettings {
+            flows: 100_000,
+            ..usual()
+        },
+    };
+    let relay = Relay::start(&settings, |line| eprintln!("relay: {line}"))?;
     told(relay.addresses()[0])?;
     for _ in std::io::stdin().lines() {
         println!("{}", Memory::of_this_process()?);

@@ -8,14 +8,18 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
-use wansan_relay::{BacklogSum, FlowSnapshot, Law, ListenerConfig, Relay, RelayError};
+use wansan_relay::{
+    BacklogSum, FlowSettings, FlowSnapshot, Law, ListenerConfig, Relay, RelayError,
+};
+use wansan_settings::quantity::{Size, SomeTime};
+use wansan_settings::{Text, usual};
 use wansan_tcp::buffers::BufferError;
 
-use super::peer::{config, receive, sees, send, world};
+use super::peer::{REPORT, config, receive, sees, send, world, world_that_says};
 
 #[test]
 fn a_target_that_never_reads_holds_up_nobody_else() {
-    let world = world(|config| config.threads = 1);
+    let world = world(|config| config.process.threads = Some(1));
     let (client, target) = world.flow();
     std::thread::scope(|scope| {
         let sender = scope.spawn(|| send(&client, 1, 1 << 30));
@@ -45,8 +49,8 @@ const TOLD: usize = 256;
 fn a_backlog_is_in_the_sums_and_not_hidden_by_flows_that_once_moved_more() {
     const LENGTH: usize = 300_000;
     let world = world(|config| {
-        config.threads = 1;
-        config.listeners[0].outward.send_buffer_bytes = Some(65_536);
+        config.process.threads = Some(1);
+        config.file.listener[0].flow.out.send_buffer = Some(Size(65_536));
     });
     set_socket_recv_buffer_size(&world.target, 32_768).unwrap();
     let old: Vec<_> = (0..TOLD + 4)
@@ -81,8 +85,8 @@ fn a_backlog_is_in_the_sums_and_not_hidden_by_flows_that_once_moved_more() {
 fn where_slow_flows_have_all_memory_other_flows_go_on() {
     const SLOW: u64 = 4;
     const LENGTH: usize = 8 << 20;
-    let memory_bytes = 2 * ListenerConfig::MIN_BUFFER_BYTES;
-    let world = world(|config| config.memory_bytes = memory_bytes);
+    let memory_bytes = 2 * FlowSettings::MIN_BUFFER.bytes();
+    let world = world(|config| config.process.memory = Size(memory_bytes as u64));
     let slow: Vec<_> = (0..SLOW).map(|_| world.flow()).collect();
     let (client, target) = &world.flow();
     std::thread::scope(|scope| {
@@ -115,7 +119,7 @@ fn where_slow_flows_have_all_memory_other_flows_go_on() {
 }
 
 fn world_buffer() -> usize {
-    ListenerConfig::new("127.0.0.1:0", "127.0.0.1:1").buffer_bytes
+    usual::<FlowSettings>().buffer.bytes()
 }
 
 #[test]
@@ -140,7 +144,7 @@ fn memory_goes_back_after_a_burst() {
 
 #[test]
 fn flows_over_the_limit_wait_for_their_turn() {
-    let world = world(|config| config.max_flows = 2);
+    let world = world(|config| config.process.flows = 2);
     let (first, first_target) = world.flow();
     let _second = world.flow();
     let mut third = TcpStream::connect(world.at).unwrap();
@@ -155,7 +159,7 @@ fn flows_over_the_limit_wait_for_their_turn() {
 #[test]
 fn clients_from_elsewhere_are_turned_away() {
     let mut world = world(|config| {
-        config.listeners[0].networks = vec!["192.0.2.0/24".parse().unwrap()];
+        config.file.listener[0].networks = vec!["192.0.2.0/24".parse().unwrap()];
     });
     assert_eq!(sees(world.at), ErrorKind::ConnectionReset);
     assert_eq!(world.snapshot().meter.turned_away, 1);
@@ -235,7 +239,7 @@ fn listeners_at_any_port_keep_theirs() {
 
 #[test]
 fn a_listener_moves_in_two_steps() {
-    let mut world = world(|config| config.listeners[0].listen = "0.0.0.0:0".to_owned());
+    let mut world = world(|config| config.file.listener[0].listen = "0.0.0.0:0".to_owned());
     let to = world.target.local_addr().unwrap().to_string();
     world.at.set_ip([127, 0, 0, 1].into());
     let (mut client, mut target) = world.flow();
@@ -282,11 +286,11 @@ fn without_rights(test: impl FnOnce() + Send + 'static) {
 fn buffers_that_the_machine_does_not_give_are_told_once() {
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
     without_rights(|| {
-        let world = world(|config| {
-            config.listeners[0].law = Some(Law::Window);
+        let report: fn(&str) = |line| SAID.lock().unwrap().push(line.to_owned());
+        let world = world_that_says(report, |config| {
+            config.file.listener[0].flow.law = Some(Text(Law::Window));
             // On loopback, what drains in that time is more than any buffer.
-            config.listeners[0].latency = Some(Duration::from_secs(3600));
-            config.report = |line| SAID.lock().unwrap().push(line.to_owned());
+            config.file.listener[0].flow.latency = Some(SomeTime(Duration::from_secs(3600)));
         });
         let mut flows: Vec<_> = (0..3).map(|_| world.flow()).collect();
         let is_short = |flow: &FlowSnapshot| {
@@ -317,19 +321,20 @@ fn buffers_that_the_machine_does_not_give_are_told_once() {
 fn buffers_that_were_asked_for_and_are_not_given_are_refused() {
     without_rights(|| {
         let mut listener = ListenerConfig::new("127.0.0.1:0", "127.0.0.1:9");
-        listener.inward.receive_buffer_bytes = Some(1 << 30);
-        let refused = |listener: &ListenerConfig| match Relay::start(&config(listener.clone())) {
-            Err(RelayError::SocketBuffer {
-                side,
-                source: BufferError::TooSmall { setting, .. },
-                ..
-            }) => (side, setting),
-            other => panic!("{other:?}"),
-        };
+        listener.flow.r#in.receive_buffer = Some(Size(1 << 30));
+        let refused =
+            |listener: &ListenerConfig| match Relay::start(&config(listener.clone()), REPORT) {
+                Err(RelayError::SocketBuffer {
+                    side,
+                    source: BufferError::TooSmall { setting, .. },
+                    ..
+                }) => (side, setting),
+                other => panic!("{other:?}"),
+            };
         let (client, target) = ("towards the client", "towards the target");
         assert_eq!(refused(&listener), (client, "net.core.rmem_max"));
-        listener.inward.receive_buffer_bytes = None;
-        listener.outward.send_buffer_bytes = Some(1 << 30);
+        listener.flow.r#in.receive_buffer = None;
+        listener.flow.out.send_buffer = Some(Size(1 << 30));
         assert_eq!(refused(&listener), (target, "net.core.wmem_max"));
     });
 }

@@ -5,8 +5,9 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use wansan_relay::{ListenerConfig, Relay};
+use wansan_settings::quantity::SomeTime;
 
-use super::peer::{LONG, config, receive, reset, sees, send, world};
+use super::peer::{LONG, REPORT, config, receive, reset, sees, send, world};
 
 const LENGTH: usize = 3 << 20;
 
@@ -93,10 +94,10 @@ fn a_refused_connection_is_a_reset() {
 #[test]
 fn an_unreachable_target_is_a_reset() {
     // Nobody may connect to a broadcast address.
-    let relay = Relay::start(&config(ListenerConfig::new(
-        "127.0.0.1:0",
-        "255.255.255.255:9",
-    )));
+    let relay = Relay::start(
+        &config(ListenerConfig::new("127.0.0.1:0", "255.255.255.255:9")),
+        REPORT,
+    );
     let relay = relay.unwrap();
     assert_eq!(sees(relay.addresses()[0]), ErrorKind::ConnectionReset);
     assert_eq!(relay.observer().snapshot().meter.unreachable, 1);
@@ -119,8 +120,8 @@ fn a_target_that_does_not_answer_is_a_reset_in_time() {
     let first = TcpStream::connect(address).unwrap();
     let relay = {
         let mut listener = ListenerConfig::new("127.0.0.1:0", &address.to_string());
-        listener.connect_timeout = Duration::from_millis(200);
-        Relay::start(&config(listener)).unwrap()
+        listener.connect_timeout = SomeTime(Duration::from_millis(200));
+        Relay::start(&config(listener), REPORT).unwrap()
     };
     assert_eq!(sees(relay.addresses()[0]), ErrorKind::ConnectionReset);
     assert_eq!(relay.observer().snapshot().meter.timed_out, 1);
@@ -136,7 +137,7 @@ fn another_address_is_tried_when_the_first_does_not_answer() {
         "127.0.0.1:0",
         &format!("localhost:{port}"),
     ));
-    let relay = Relay::start(&relay).unwrap();
+    let relay = Relay::start(&relay, REPORT).unwrap();
     let mut client = TcpStream::connect(relay.addresses()[0]).unwrap();
     let (mut server, _) = target.accept().unwrap();
     server.write_all(b"x").unwrap();

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rustix::net::sockopt::set_socket_linger;
-use wansan_relay::{ListenerConfig, Relay, RelayConfig, Snapshot};
-use wansan_trace::Kinds;
+use wansan_relay::{ListenerConfig, ProcessSettings, Relay, RelayFile, RelaySettings, Snapshot};
+use wansan_settings::quantity::Size;
+use wansan_settings::usual;
 
 /// Longer than any machine takes for what these tests do.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -21,26 +22,35 @@ pub(crate) struct World {
 }
 
 /// Settings of a relay with that listener.
-pub(crate) fn config(listener: ListenerConfig) -> RelayConfig {
-    RelayConfig {
-        listeners: vec![listener],
-        threads: 2,
-        max_flows: 1000,
-        memory_bytes: 64 << 20,
-        kinds: Kinds::NONE,
-        record_bytes: 0,
-        tcp_interval: Duration::from_millis(10),
-        report: |line| eprintln!("relay: {line}"),
+pub(crate) fn config(listener: ListenerConfig) -> RelaySettings {
+    RelaySettings {
+        file: RelayFile {
+            listener: vec![listener],
+        },
+        process: ProcessSettings {
+            threads: Some(2),
+            flows: 1000,
+            memory: Size(64 << 20),
+            ..usual()
+        },
     }
 }
 
+/// What goes wrong is said among what the tests print.
+pub(crate) const REPORT: fn(&str) = |line| eprintln!("relay: {line}");
+
 /// A world whose settings are changed before it starts.
-pub(crate) fn world(change: impl FnOnce(&mut RelayConfig)) -> World {
+pub(crate) fn world(change: impl FnOnce(&mut RelaySettings)) -> World {
+    world_that_says(REPORT, change)
+}
+
+/// The same, of a relay that says with `report` what goes wrong.
+pub(crate) fn world_that_says(report: fn(&str), change: impl FnOnce(&mut RelaySettings)) -> World {
     let target = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = target.local_addr().unwrap().to_string();
     let mut config = config(ListenerConfig::new("127.0.0.1:0", &to));
     change(&mut config);
-    let relay = Relay::start(&config).unwrap();
+    let relay = Relay::start(&config, report).unwrap();
     World {
         at: relay.addresses()[0],
         relay,

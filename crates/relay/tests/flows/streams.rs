@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_oobinline;
 use rustix::net::{SendFlags, send as send_flagged};
-use wansan_relay::{FlowSnapshot, Law, ListenerConfig};
+use wansan_relay::{FlowSettings, FlowSnapshot, Law};
+use wansan_settings::Text;
+use wansan_settings::quantity::{Size, SomeTime, Span};
 use wansan_tcp::queues::is_at_urgent_byte;
 
 use super::peer::{receive, send, world};
@@ -17,8 +19,8 @@ const LENGTH: usize = 24 << 20;
 /// Sends much both ways at once.
 fn both_ways(memory_bytes: usize, buffer_bytes: usize) -> wansan_relay::Snapshot {
     let world = world(|config| {
-        config.memory_bytes = memory_bytes;
-        config.listeners[0].buffer_bytes = buffer_bytes;
+        config.process.memory = Size(memory_bytes as u64);
+        config.file.listener[0].flow.buffer = Size(buffer_bytes as u64);
     });
     let (client, target) = world.flow();
     std::thread::scope(|scope| {
@@ -70,7 +72,7 @@ fn without_memory_nothing_is_held_and_nothing_stands_still() {
 
 #[test]
 fn one_piece_of_memory_is_enough() {
-    both_ways(ListenerConfig::MIN_BUFFER_BYTES, 256 << 10);
+    both_ways(FlowSettings::MIN_BUFFER.bytes(), 256 << 10);
 }
 
 #[test]
@@ -95,13 +97,13 @@ fn a_client_that_sends_a_byte_now_and_then_is_served_beside_a_fast_one() {
     const PACE: Duration = Duration::from_millis(40);
     const PATIENCE: Duration = Duration::from_secs(1);
     let world = world(|config| {
-        config.threads = 1;
-        let listener = &mut config.listeners[0];
-        listener.law = Some(Law::Window);
-        listener.latency = Some(Duration::from_millis(5));
-        for side in [&mut listener.inward, &mut listener.outward] {
-            side.keep_alive = Some(PATIENCE);
-            side.user_timeout = Some(PATIENCE);
+        config.process.threads = Some(1);
+        let listener = &mut config.file.listener[0];
+        listener.flow.law = Some(Text(Law::Window));
+        listener.flow.latency = Some(SomeTime(Duration::from_millis(5)));
+        for side in [&mut listener.flow.r#in, &mut listener.flow.out] {
+            side.keep_alive = Span(PATIENCE);
+            side.user_timeout = Some(Span(PATIENCE));
         }
     });
     let (fast, its_target) = world.flow();
@@ -146,7 +148,7 @@ fn a_target_may_speak_first() {
 fn the_urgent_byte_stays_urgent_and_in_its_place() {
     // Also where nothing is held.
     for memory_bytes in [64 << 20, 0] {
-        let world = world(|config| config.memory_bytes = memory_bytes);
+        let world = world(|config| config.process.memory = Size(memory_bytes as u64));
         let (client, mut target) = world.flow();
         set_socket_oobinline(&target, true).unwrap();
         for round in 0..50usize {

@@ -1,5 +1,6 @@
 //! The route of a connection: source and portal.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
@@ -37,6 +38,16 @@ impl FromStr for Route {
             route: route.to_owned(),
             problem,
         })
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.source {
+            Some(source) => write!(f, "{source}")?,
+            None => f.write_str("0.0.0.0:0")?,
+        }
+        write!(f, "->{}", self.portal())
     }
 }
 

@@ -2,144 +2,31 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use wansan_san::Initiator;
-use wansan_san::load::workload::{Operation, Pattern};
-use wansan_san::load::{Limit, Load, LoadConfig, LoadError};
+use wansan_san::load::{Load, LoadError};
+use wansan_san::settings::BenchSettings;
 use wansan_schema::BenchReport;
-use wansan_trace::{Recorder, units};
+use wansan_trace::Recorder;
 
-use super::initiator::InitiatorArgs;
 use super::measuring::{self, end_when_told, wait_to_begin};
-use super::quantity::{bytes_within, time_span};
-use super::record::{RecordArgs, TcpInterval};
-use super::{print_json, print_text, remark};
+use super::options::{Elsewhere, Options};
+use super::{print_json, print_text, record, remark};
 
 /// Arguments of `wansan bench`.
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("time", |time| time.conflicts_with("count")),
+    mut_arg("batch", |batch| batch.conflicts_with("rate")),
+    mut_arg("connections", |connections| connections.conflicts_with("route"))
+)]
 pub(crate) struct BenchArgs {
-    /// Operation; a mix is 70 % reads and 30 % writes
-    #[arg(long, value_enum, default_value = "read")]
-    op: Op,
-    /// Access pattern
-    #[arg(long, value_enum, default_value = "random")]
-    pattern: Order,
-    /// Size of one I/O
-    #[arg(
-        long,
-        value_name = "BYTES",
-        default_value = "4KiB",
-        allow_hyphen_values = true,
-        value_parser = block
-    )]
-    block: u32,
-    /// I/Os to keep in flight (queue depth)
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 32,
-        allow_negative_numbers = true,
-        value_parser = clap::value_parser!(u32).range(1..=65_536)
-    )]
-    parallel: u32,
-    /// Submit I/Os in batches: the next only when all of the last are done, like back-to-back
-    /// read() calls on a raw device
-    #[arg(long, conflicts_with = "rate")]
-    batch: bool,
-    /// How long to measure [default: 5s]
-    #[arg(
-        long,
-        value_name = "TIME",
-        allow_hyphen_values = true,
-        value_parser = time_span,
-        conflicts_with = "count"
-    )]
-    time: Option<Duration>,
-    /// Number of I/Os to measure, instead of a time
-    #[arg(
-        long,
-        value_name = "N",
-        allow_negative_numbers = true,
-        value_parser = clap::value_parser!(u64).range(1..)
-    )]
-    count: Option<u64>,
-    /// Warm-up, excluded from results
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "0s",
-        allow_hyphen_values = true,
-        value_parser = units::parse_duration
-    )]
-    warmup: Duration,
-    /// How long I/Os still in flight at the end may wait without any connection, not counting a
-    /// reconnect attempt, before they are abandoned [default: --replacement-timeout]
-    #[arg(
-        long,
-        value_name = "TIME",
-        allow_hyphen_values = true,
-        value_parser = units::parse_duration
-    )]
-    drain: Option<Duration>,
-    /// Submit this many I/Os per second, evenly spaced, instead of one for each completed
-    #[arg(long, value_name = "IOPS", allow_hyphen_values = true, value_parser = rate)]
-    rate: Option<f64>,
-    /// Seed of the access order and of the data written
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Verify the data read: reads against what `--op write --verify` wrote with the same seed and
-    /// block size, writes and mixes against their own writes. WRITES DESTROY the data on the disk,
-    /// as always
-    #[arg(long)]
-    verify: bool,
-    /// Report when logged in, and start on a line or end of file on standard input, so that several
-    /// can start together
-    #[arg(long)]
-    hold: bool,
     #[command(flatten)]
-    tcp: TcpInterval,
-    /// Print the result as JSON
-    #[arg(long)]
-    json: bool,
+    options: Options<BenchSettings>,
     #[command(flatten)]
-    record: RecordArgs,
-    #[command(flatten)]
-    initiator: InitiatorArgs,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Op {
-    Read,
-    Write,
-    Mix,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Order {
-    Sequential,
-    Random,
-}
-
-/// How long is measured when neither a time nor a count is given.
-const DEFAULT_TIME: Duration = Duration::from_secs(5);
-
-/// The shortest I/O: one block of a disk.
-const MIN_BLOCK_BYTES: u64 = 512;
-/// The longest I/O: what one command may move (MAXIMUM TRANSFER LENGTH of our own targets).
-const MAX_BLOCK_BYTES: u64 = 16 << 20;
-
-fn block(text: &str) -> Result<u32, String> {
-    bytes_within(text, MIN_BLOCK_BYTES, MAX_BLOCK_BYTES)
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
-        _ => Err("give I/Os per second above 0, such as 500".to_owned()),
-    }
+    elsewhere: Elsewhere,
 }
 
 /// Carries out `wansan bench`.
@@ -147,21 +34,24 @@ fn rate(text: &str) -> Result<f64, String> {
 /// # Errors
 /// What makes it impossible to measure.
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
-    let recording = args.record.prepare("initiator")?;
+    let settings = args.elsewhere.settings_or(&args.options)?;
+    let place = &settings.record.place;
+    let recording = record::prepare(place, "initiator")?;
     end_when_told(recording.made())?;
-    let trace = Recorder::new(args.record.kinds(), args.record.budget_bytes());
-    let wishes = &args.initiator;
-    let config = wishes.config(args.parallel as usize, args.tcp.interval())?;
-    let mut initiator = Initiator::connect(&wishes.url, &config, trace)?;
-    let load = load(args);
+    let trace = Recorder::new(settings.record.kinds(), place.memory_bytes());
+    let load = settings.config();
+    let session = &settings.initiator;
+    let config = session.config(load.parallel, settings.tcp.tcp_interval.0)?;
+    let url = &session.url.0;
+    let mut initiator = Initiator::connect(url, &config, trace)?;
     let mut has_begun = false;
-    let measured = match Load::ready(&mut initiator, wishes.url.lun, &load) {
+    let measured = match Load::ready(&mut initiator, url.lun, &load) {
         Ok(load) => {
-            if args.hold {
-                wait_to_begin(args.json)?;
+            if settings.hold {
+                wait_to_begin(settings.json)?;
             }
             has_begun = true;
-            measure(args, load)
+            measure(settings.json, load)
         }
         Err(error) => Err(error),
     };
@@ -178,7 +68,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let mut report = measured?;
     report.records_dropped = dropped;
     written?;
-    if args.json {
+    if settings.json {
         print_json(&serde_json::to_string(&report)?)?;
     } else {
         print_text(|out| print(out, &report))?;
@@ -197,34 +87,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn load(args: &BenchArgs) -> LoadConfig {
-    LoadConfig {
-        operation: match args.op {
-            Op::Read => Operation::Read,
-            Op::Write => Operation::Write,
-            Op::Mix => Operation::Mix,
-        },
-        pattern: match args.pattern {
-            Order::Sequential => Pattern::Sequential,
-            Order::Random => Pattern::Random,
-        },
-        block_bytes: args.block,
-        parallel: args.parallel as usize,
-        batch: args.batch,
-        limit: match args.count {
-            Some(count) => Limit::Count(count),
-            None => Limit::Time(args.time.unwrap_or(DEFAULT_TIME)),
-        },
-        warmup: args.warmup,
-        drain: args.drain,
-        rate_per_s: args.rate,
-        seed: args.seed,
-        verify: args.verify,
-    }
-}
-
-fn measure(args: &BenchArgs, load: Load<'_>) -> Result<BenchReport, LoadError> {
-    let bar = measuring::bar(args.json);
+fn measure(json: bool, load: Load<'_>) -> Result<BenchReport, LoadError> {
+    let bar = measuring::bar(json);
     let report = load.run(|progress| {
         bar.set_position((progress.fraction * 1000.0) as u64);
         bar.set_message(format!("{:.0} IOPS", progress.iops));

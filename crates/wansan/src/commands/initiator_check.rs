@@ -11,29 +11,37 @@ use serde::Serialize;
 use wansan_insight::finding::negotiated::{Cost, InForce, Path};
 use wansan_iscsi::keys::{KeyName, Wanted};
 use wansan_san::load::capacity;
+use wansan_san::settings::InitiatorSettings;
 use wansan_san::{Initiator, InitiatorConfig};
+use wansan_settings::quantity::SomeTime;
 use wansan_tcp::buffers::BufferLimits;
 use wansan_trace::Recorder;
 use wansan_trace::units::{format_bytes, format_rate, parse_rate};
 
-use super::initiator::InitiatorArgs;
-use super::quantity::time_span;
+use super::options::Options;
 use super::{print_json, print_text};
 
 /// Arguments of `wansan initiator-check`.
 #[derive(Debug, Args)]
+#[command(mut_arg("connections", |connections| connections.conflicts_with("route")))]
 pub(crate) struct InitiatorCheckArgs {
     /// Round-trip time of the path to check for [default: the measured one, but at least 50ms]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = time_span)]
-    rtt: Option<Duration>,
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    rtt: Option<SomeTime>,
     /// Rate of the path to check for
-    #[arg(long, value_name = "RATE", default_value = "1Gbit/s", allow_hyphen_values = true, value_parser = rate)]
+    #[arg(
+        long,
+        value_name = "RATE",
+        default_value = "1Gbit/s",
+        allow_hyphen_values = true,
+        value_parser = rate
+        )]
     rate: u64,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    initiator: InitiatorArgs,
+    initiator: Options<InitiatorSettings>,
 }
 
 /// The path that is judged for when the measured one is short.
@@ -95,18 +103,19 @@ impl From<Cost> for CostReport {
 /// # Errors
 /// When login or the first commands fail.
 pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
-    let wishes = &args.initiator;
+    let settings = args.initiator.settings()?;
+    let url = &settings.url.0;
     let config = InitiatorConfig {
         // One login is what is checked.
         replacement_timeout: Duration::ZERO,
-        ..wishes.config(1, LONG_RTT)?
+        ..settings.config(1, LONG_RTT)?
     };
     let began = Instant::now();
-    let mut initiator = Initiator::connect(&wishes.url, &config, Recorder::off())?;
+    let mut initiator = Initiator::connect(url, &config, Recorder::off())?;
     let login = began.elapsed();
-    let capacity = capacity(&mut initiator, wishes.url.lun)?;
+    let capacity = capacity(&mut initiator, url.lun)?;
     let rtt = Duration::from_nanos(initiator.min_rtt_ns());
-    let judged_rtt = args.rtt.unwrap_or(rtt.max(LONG_RTT));
+    let judged_rtt = args.rtt.map_or(rtt.max(LONG_RTT), |rtt| rtt.0);
     let path = Path {
         rtt_ns: u64::try_from(judged_rtt.as_nanos()).unwrap_or(u64::MAX),
         rate_bits_per_s: args.rate,
@@ -121,14 +130,14 @@ pub(crate) fn run(args: &InitiatorCheckArgs) -> Result<ExitCode> {
         window: session.window(),
     };
     let checked = Checked {
-        target: wishes.url.target.clone(),
-        lun: wishes.url.lun,
+        target: url.target.clone(),
+        lun: url.lun,
         capacity_bytes: capacity.blocks.saturating_mul(capacity.block_bytes.into()),
         block_bytes: capacity.block_bytes,
         connect_and_login_ns: u64::try_from(login.as_nanos()).unwrap_or(u64::MAX),
         rtt_ns: u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX),
         command_window: in_force.window,
-        keys: keys(&wishes.wanted(), &in_force),
+        keys: keys(&settings.wanted(), &in_force),
         judged_rtt_ns: path.rtt_ns,
         judged_rate_bits_per_s: path.rate_bits_per_s,
         costs: costs(&in_force, path),

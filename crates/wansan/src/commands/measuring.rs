@@ -1,7 +1,7 @@
 //! What commands that measure share: they end when told, are held until told to begin, and show how
 //! far they are.
 
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::options::read_line;
 use super::{INTERRUPTED, print_json, remark};
 
 /// Ends the program at SIGINT, SIGTERM or SIGHUP, and takes the folder that was made for records
@@ -38,11 +39,7 @@ pub(super) fn wait_to_begin(json: bool) -> Result<()> {
     } else {
         remark("ready: starts on a line on standard input");
     }
-    // A byte at a time: what comes after the line is not for this program.
-    let mut go = [0];
-    let mut input = io::stdin().lock();
-    while input.read(&mut go).context("cannot read standard input")? > 0 && go != *b"\n" {}
-    Ok(())
+    read_line().map(drop).context("cannot read standard input")
 }
 
 /// A bar of 1000 steps, for people only.

@@ -1,208 +1,83 @@
 //! `wansan relay`: splits TCP connections.
 
-mod file;
 pub(super) mod metrics;
-mod sides;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use wansan_mistake::Mistake;
 use wansan_relay::{
-    EceSettings, Fallback, Law, ListenerConfig, Relay, RelayConfig, RelayError, Rules, Standing,
+    Fallback, Law, ListenerConfig, ProcessSettings, Relay, RelayError, RelayFile, RelaySettings,
+    Rules, Standing,
 };
 use wansan_schema::RelayEnd;
-use wansan_tcp::network::Network;
-use wansan_trace::units::{parse_bytes, parse_duration};
-use wansan_trace::{Kinds, Recorder};
+use wansan_trace::Recorder;
 
-use self::sides::{InArgs, OutArgs};
-use super::quantity::{bytes_within, time_span};
-use super::record::{RecordPlace, TcpInterval};
-use super::{one_line, print_json, print_text, remark, service};
+use super::options::{Elsewhere, FileOr, Options};
+use super::{one_line, print_json, print_text, record, remark, service, settings_file};
 
 /// Arguments of `wansan relay`.
 #[derive(Debug, Args)]
 pub(crate) struct RelayArgs {
-    /// Read listeners from this file instead of the other options; SIGHUP reloads it
-    #[arg(
-        long,
-        value_name = "RELAY.TOML",
-        conflicts_with_all = [
-            "listen", "to", "transparent", "buffer", "latency", "law", "EceArgs", "connect_timeout", "networks",
-            "InArgs", "OutArgs",
-        ]
-    )]
-    config: Option<PathBuf>,
-    /// Listen address; port 0 picks a free port
-    #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "config")]
-    listen: Option<String>,
-    /// Target of the flows; with --transparent, destinations to intercept: ADDRESS[/PREFIX]:PORT
-    #[arg(long, value_name = "HOST:PORT", required_unless_present = "config")]
-    to: Option<String>,
-    /// Intercept connections routed through this host and keep the client's address (TPROXY)
-    #[arg(long)]
-    transparent: bool,
-    /// Install the nftables table and the policy route that transparent listeners need, and remove
-    /// them on exit, instead of printing the commands
-    #[arg(long)]
-    setup: bool,
-    /// Relay buffer per direction of a flow, in addition to the kernel's socket buffers
-    #[arg(
-        long,
-        value_name = "BYTES",
-        default_value = "256KiB",
-        allow_hyphen_values = true,
-        value_parser = buffer
-    )]
-    buffer: u32,
-    /// Bound on the queueing delay in the relay and its sockets' queues [default: none]
-    #[arg(long, value_name = "TIME", value_parser = time_span, allow_hyphen_values = true)]
-    latency: Option<Duration>,
-    /// Control law that enforces --latency: none, window, ece-bound, ece-red or arrival [default:
-    /// arrival where eBPF programs can be loaded, else window]
-    #[arg(long, value_name = "LAW")]
-    law: Option<Law>,
-    /// Time limit for one connection attempt to the target
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time_span, allow_hyphen_values = true)]
-    connect_timeout: Duration,
-    /// Networks or addresses that clients may connect from; repeat for each [default: all]
-    #[arg(long = "allow-network", value_name = "ADDRESS/PREFIX")]
-    networks: Vec<Network>,
-    /// Most concurrent flows; further connections wait in the kernel's accept queue
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 32_768,
-        allow_negative_numbers = true,
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
-    )]
-    flows: u32,
-    /// Buffer memory for all flows together; once it is used up, flows continue unbuffered
-    #[arg(
-        long,
-        value_name = "BYTES",
-        default_value = "256MiB",
-        allow_hyphen_values = true,
-        value_parser = parse_bytes
-    )]
-    memory: u64,
-    /// Worker threads that carry flows [default: one per core]
-    #[arg(
-        long,
-        value_name = "N",
-        allow_negative_numbers = true,
-        value_parser = clap::value_parser!(u16).range(1..=1024)
-    )]
-    threads: Option<u16>,
-    /// On shutdown, how long to wait for flows to finish; 0s resets them at once
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "10s",
-        allow_hyphen_values = true,
-        value_parser = parse_duration
-    )]
-    drain: Duration,
-    /// Serve Prometheus metrics at this address, under /metrics, without authentication. A port
-    /// alone means loopback
-    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = metrics_address)]
-    metrics: Option<SocketAddr>,
     #[command(flatten)]
-    tcp: TcpInterval,
-    /// Print events as JSON, one per line
-    #[arg(long)]
-    json: bool,
+    file: FileOr<ListenerConfig>,
     #[command(flatten)]
-    record: RecordPlace,
+    process: Options<ProcessSettings>,
     #[command(flatten)]
-    ece: EceArgs,
-    #[command(flatten)]
-    inward: InArgs,
-    #[command(flatten)]
-    outward: OutArgs,
+    elsewhere: Elsewhere,
 }
 
-/// Of laws ece-bound and ece-red.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Laws ece-bound and ece-red")]
-struct EceArgs {
-    /// Bound on the backlog, in bytes [default: what drains within --latency]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    ece_bound: Option<u64>,
-    /// ece-red only: how far below the bound signalling starts, with a probability that rises to 1
-    /// at the bound [default: half the bound]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    ece_ramp: Option<u64>,
-    /// Decide after this many bytes read [default: after each round of reads]
-    #[arg(long, value_name = "BYTES", default_value = "0B", hide_default_value = true, value_parser = parse_bytes)]
-    ece_every: u64,
-}
-
-impl EceArgs {
-    fn settings(&self) -> EceSettings {
-        EceSettings {
-            bound_bytes: self.ece_bound,
-            ramp_bytes: self.ece_ramp,
-            every_bytes: self.ece_every,
-        }
-    }
-}
-
-/// A buffer's size: the relay's bound from below, and what a process can have from above.
-pub(super) fn buffer(text: &str) -> Result<u32, String> {
-    bytes_within(text, ListenerConfig::MIN_BUFFER_BYTES as u64, 1 << 30)
-}
-
-fn metrics_address(text: &str) -> Result<SocketAddr, String> {
-    match text.parse::<u16>() {
-        Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
-        Err(_) => text
-            .parse()
-            .map_err(|_| "write ADDRESS:PORT, such as 127.0.0.1:9861, or a port".to_owned()),
-    }
+/// A relay's settings, and the file that some of them come from.
+struct Program {
+    settings: RelaySettings,
+    path: Option<PathBuf>,
 }
 
 impl RelayArgs {
-    /// What to listen for, from the file or the other arguments.
-    fn listeners(&self) -> Result<Vec<ListenerConfig>> {
-        if let Some(path) = &self.config {
-            return file::read(path);
-        }
-        let text = |value: &Option<String>| value.clone().unwrap_or_default();
-        Ok(vec![ListenerConfig {
-            listen: text(&self.listen),
-            to: text(&self.to),
-            transparent: self.transparent,
-            inward: self.inward.settings(),
-            outward: self.outward.settings(),
-            buffer_bytes: self.buffer as usize,
-            latency: self.latency,
-            law: self.law,
-            ece: self.ece.settings(),
-            connect_timeout: self.connect_timeout,
-            networks: self.networks.clone(),
-        }])
+    fn program(&self) -> Result<Program> {
+        let path = self.file.path().cloned();
+        let settings = match self.elsewhere.settings()? {
+            Some(settings) => settings,
+            None => RelaySettings {
+                file: match &path {
+                    Some(path) => settings_file::read(path)?,
+                    None => RelayFile {
+                        listener: vec![self.file.settings()?],
+                    },
+                },
+                process: self.process.settings()?,
+            },
+        };
+        Ok(Program { settings, path })
     }
+}
 
+impl Program {
     /// Says in which file what is wrong with the listeners stands, and where, if it stands in one.
     fn locate(&self, listeners: &[ListenerConfig], error: RelayError) -> anyhow::Error {
-        match &self.config {
-            Some(path) => file::locate(path, listeners, &error),
-            None => error.into(),
-        }
+        let Some(path) = &self.path else {
+            return error.into();
+        };
+        let mut places = (0..).zip(listeners).filter(|(_, it)| error.is_about(it));
+        let first = places.next().filter(|_| places.next().is_none());
+        let mistake = Mistake::new(error.to_string());
+        let mistake = match (first, settings_file::read_text(path)) {
+            (Some((place, _)), Ok(text)) => mistake.in_table(&text, "listener", place, "listen"),
+            _ => mistake,
+        };
+        anyhow::Error::from(mistake).context(path.display().to_string())
     }
 
     /// Has the rules in force that are needed now, and no others; without `--setup` says how.
     fn set_up(&self, relay: &Relay, needed: &[Rules], standing: &mut Standing) -> Result<()> {
-        if self.setup {
+        if self.settings.process.setup {
             return Ok(standing.change(relay, needed)?);
         }
-        for rules in needed.iter().filter(|_| !self.json) {
+        for rules in needed.iter().filter(|_| !self.settings.process.json) {
             print_text(|out| write!(out, "{}", rules.script()))?;
         }
         Ok(())
@@ -211,7 +86,9 @@ impl RelayArgs {
     /// Reads the file again and has `relay` do what it says now; says what came of it. Listeners that
     /// are in force before their rules fail stay so: flows that come by themselves are carried.
     fn reload(&self, relay: &mut Relay, standing: &mut Standing) -> Result<()> {
-        let reloaded = self.listeners().and_then(|listeners| {
+        let path = self.path.as_ref().expect("only a file is read again");
+        let reloaded = settings_file::read(path).and_then(|RelayFile { listener }| {
+            let listeners = listener;
             let changes = relay.reload(&listeners);
             let changes = changes.map_err(|error| self.locate(&listeners, error))?;
             let rules = rules(relay, &listeners)?;
@@ -231,7 +108,7 @@ impl RelayArgs {
                 one_line(&error)
             ));
         }
-        if self.json {
+        if self.settings.process.json {
             let mut event = serde_json::json!({
                 "event": "reloaded", "added": changes.added, "removed": changes.removed,
                 "changed": changes.changed,
@@ -253,7 +130,7 @@ impl RelayArgs {
         rules: &[Rules],
         metrics: Option<SocketAddr>,
     ) -> Result<()> {
-        if self.json {
+        if self.settings.process.json {
             let mut listening = serde_json::json!({ "event": "listening" });
             if let Some(metrics) = metrics {
                 listening["metrics"] = metrics.to_string().into();
@@ -273,7 +150,7 @@ impl RelayArgs {
     /// Says what it has done.
     fn report_end(&self, relay: &Relay, left: usize) -> Result<()> {
         let meter = relay.observer().meter();
-        if self.json {
+        if self.settings.process.json {
             let reasons = Fallback::ALL.map(|reason| reason.name().to_owned());
             let mut event = serde_json::to_value(RelayEnd {
                 accepted: meter.accepted,
@@ -353,48 +230,36 @@ fn write_places(out: &mut dyn Write, relay: &Relay, configs: &[ListenerConfig]) 
 /// # Errors
 /// What makes it impossible to listen.
 pub(crate) fn run(args: &RelayArgs) -> Result<ExitCode> {
-    let recording = args.record.prepare("relay")?;
+    let program = args.program()?;
+    let RelaySettings { file, process } = &program.settings;
+    let recording = record::prepare(&process.record, "relay")?;
     let mut orders = service::Orders::new()?;
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let config = RelayConfig {
-        listeners: args.listeners()?,
-        threads: args.threads.map_or_else(cores, usize::from),
-        max_flows: args.flows as usize,
-        memory_bytes: usize::try_from(args.memory).unwrap_or(usize::MAX),
-        kinds: Kinds {
-            connection: args.record.is_asked(),
-            tcp: args.record.is_asked(),
-            ..Kinds::NONE
-        },
-        record_bytes: args.record.budget_bytes(),
-        tcp_interval: args.tcp.interval(),
-        report: |line| remark(&format!("wansan relay: {line}")),
-    };
-    let started = Relay::start(&config);
-    let mut relay = started.map_err(|error| args.locate(&config.listeners, error))?;
-    let metrics = match args.metrics {
-        Some(listen) => Some(metrics::serve(listen, relay.observer())?),
+    let report = |line: &str| remark(&format!("wansan relay: {line}"));
+    let started = Relay::start(&program.settings, report);
+    let mut relay = started.map_err(|error| program.locate(&file.listener, error))?;
+    let metrics = match process.metrics {
+        Some(listen) => Some(metrics::serve(listen.0.0, relay.observer())?),
         None => None,
     };
     let mut standing = Standing::default();
-    let rules = rules(&relay, &config.listeners)?;
-    args.set_up(&relay, &rules, &mut standing)?;
-    args.report_start(&relay, &config.listeners, &rules, metrics)?;
+    let rules = rules(&relay, &file.listener)?;
+    program.set_up(&relay, &rules, &mut standing)?;
+    program.report_start(&relay, &file.listener, &rules, metrics)?;
     let status = |relay: &Relay| format!("relays at {}", addresses(relay).join(", "));
-    orders.obey(args.config.is_some(), |reloads| {
+    orders.obey(program.path.is_some(), |reloads| {
         if reloads {
-            args.reload(&mut relay, &mut standing)?;
+            program.reload(&mut relay, &mut standing)?;
         }
         Ok(status(&relay))
     })?;
-    relay.drain(args.drain, || orders.hurries());
+    relay.drain(process.drain.0, || orders.hurries());
     let left = relay.observer().flows_now();
     if left > 0 {
         remark(&format!(
             "wansan relay: {left} flows are still open: they are reset"
         ));
     }
-    args.report_end(&relay, left)?;
+    program.report_end(&relay, left)?;
     let recorders = relay.stop();
     recording.write(&recorders)?;
     let dropped: u64 = recorders.iter().map(Recorder::dropped).sum();

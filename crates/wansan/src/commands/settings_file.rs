@@ -3,10 +3,9 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
+use serde::de::DeserializeOwned;
 
 /// The longest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -34,15 +33,4 @@ pub(super) fn read_text(path: &Path) -> Result<String> {
         bail!("longer than {MAX_FILE_BYTES} bytes");
     }
     Ok(text)
-}
-
-/// A value that is written as text.
-#[derive(Debug)]
-pub(super) struct Parsed<T>(pub(super) T);
-
-impl<'de, T: FromStr<Err: std::fmt::Display>> Deserialize<'de> for Parsed<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map(Parsed).map_err(D::Error::custom)
-    }
 }

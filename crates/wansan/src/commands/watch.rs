@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use wansan_settings::record::RecordSettings;
 use wansan_tcp::expression::{Expression, ExpressionError};
 use wansan_tcp::watch::{
     EVENT_BYTES, Ending, LEAST_INTERVAL, Namespace, Process, Watch, WatchConfig,
@@ -20,8 +21,8 @@ use wansan_tcp::watch::{
 use wansan_trace::units;
 use wansan_watch::{Metrics, Page, Screen, Sink, describe_method};
 
-use super::record::RecordPlace;
-use super::remark;
+use super::options::Options;
+use super::{record, remark};
 use sink::{Printed, Recorded, Remarks};
 
 /// Arguments of `wansan watch`.
@@ -48,7 +49,7 @@ pub(crate) struct WatchArgs {
         long,
         value_name = "[ADDRESS:]PORT",
         value_parser = here_or_there,
-        conflicts_with_all = ["expression", "port", "pid", "netns", "web", "prometheus", "RecordPlace"]
+        conflicts_with_all = ["expression", "port", "pid", "netns", "web", "prometheus", "record"]
     )]
     relay: Option<SocketAddr>,
     /// Sampling interval, at least 1ms; a relay is polled once a second at most
@@ -72,7 +73,7 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = here_or_there)]
     prometheus: Option<SocketAddr>,
     #[command(flatten)]
-    record: RecordPlace,
+    record: Options<RecordSettings>,
 }
 
 /// An address with a port, or a port of the loopback address.
@@ -128,7 +129,8 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         return relay::watch(address, args.interval, args.json, &stop);
     }
     let config = args.config()?;
-    let records = args.record.is_asked();
+    let place = args.record.settings()?;
+    let records = place.is_asked();
     let elsewhere = args.json || args.web.is_some() || args.prometheus.is_some();
     let on_screen = !elsewhere && std::io::stdout().is_terminal();
     if !on_screen && !elsewhere && !records {
@@ -139,7 +141,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
     }
     let stop = until_told()?;
     let interval = config.interval;
-    let recording = args.record.prepare("watch")?;
+    let recording = record::prepare(&place, "watch")?;
     let watch = Watch::start(config)?;
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     let mut remarks: Vec<String> = Vec::new();
@@ -162,7 +164,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         sinks.push(Box::new(metrics));
     }
     if records {
-        let memory = args.record.budget_bytes();
+        let memory = place.memory_bytes();
         sinks.push(Box::new(Recorded::new(recording, memory)));
     }
     if on_screen {

@@ -116,7 +116,7 @@ pub(crate) fn mistakes() -> Result<(), Failed> {
                 "--buffer",
                 "1KiB",
             ],
-            "give 64KiB to 1GiB",
+            "within 64KiB to 1GiB",
         ),
         (
             &[

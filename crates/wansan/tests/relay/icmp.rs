@@ -6,6 +6,7 @@ use std::thread;
 
 use wansan_lab::world::Namespace;
 use wansan_relay::{ListenerConfig, Meter};
+use wansan_settings::quantity::SomeTime;
 
 use crate::namespaces::{End, PORT, World, address, connect, listen, sh};
 use crate::program::LIMIT;
@@ -90,7 +91,7 @@ pub(crate) fn no_target() -> Result<(), String> {
     for (listen, to, at) in FAMILIES {
         let mut listener = ListenerConfig::new(listen, to);
         // It is not time that ends them.
-        listener.connect_timeout = LIMIT;
+        listener.connect_timeout = SomeTime(LIMIT);
         let (relay, installed) = world.transparent(listener)?;
         for (said, network, expected) in [
             ("a closed port", 2, [1, 0, 0]),

@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 
 use wansan_path::{Effects, Limit, Rate};
 use wansan_relay::{
-    DirectionSnapshot, EceSnapshot, Fallback, FlowSnapshot, Law, ListenerConfig, Relay, RelayConfig,
+    DirectionSnapshot, EceSnapshot, Fallback, FlowSnapshot, Law, ListenerConfig, ProcessSettings,
+    Relay, RelayFile, RelaySettings,
 };
+use wansan_settings::quantity::{Size, SomeTime};
+use wansan_settings::{Text, usual};
 use wansan_tcp::TcpInfo;
 use wansan_trace::congestion::SlowStarts;
 use wansan_trace::event::Tcp;
-use wansan_trace::{ConnectionId, Kinds, SessionId, clock};
+use wansan_trace::{ConnectionId, SessionId, clock};
 
 use crate::line::{Line, text};
 use crate::machine::{Machine, Trouble, lateness};
@@ -114,25 +117,29 @@ impl Scene {
         let target = target.map_err(text)?;
         let near = Line::address(0, RELAY);
         let mut listener = ListenerConfig::new(&format!("{near}:0"), &format!("{}:{PORT}", to.0));
-        listener.buffer_bytes = 4 << 20;
+        listener.flow.buffer = Size(4 << 20);
         let [far, near] = match self.target_sends {
-            true => [&mut listener.inward, &mut listener.outward],
-            false => [&mut listener.outward, &mut listener.inward],
+            true => [&mut listener.flow.r#in, &mut listener.flow.out],
+            false => [&mut listener.flow.out, &mut listener.flow.r#in],
         };
         far.congestion_control = Some("cubic".to_owned());
         near.congestion_control = Some("reno".to_owned());
         change(&mut listener);
-        let config = RelayConfig {
-            listeners: vec![listener],
-            threads: 1,
-            max_flows: 100,
-            memory_bytes: 64 << 20,
-            kinds: Kinds::NONE,
-            record_bytes: 0,
-            tcp_interval: Duration::from_millis(10),
-            report: |line| eprintln!("relay: {line}"),
+        let settings = RelaySettings {
+            file: RelayFile {
+                listener: vec![listener],
+            },
+            process: ProcessSettings {
+                threads: Some(1),
+                flows: 100,
+                memory: Size(64 << 20),
+                ..usual()
+            },
         };
-        let relay = line.node(RELAY).run(move || Relay::start(&config));
+        let report: fn(&str) = |line| eprintln!("relay: {line}");
+        let relay = line
+            .node(RELAY)
+            .run(move || Relay::start(&settings, report));
         let relay = relay.map_err(text)?;
         let address = relay.addresses()[0];
         let client = line.node(CLIENT);
@@ -268,8 +275,8 @@ fn receive(mut stream: TcpStream) -> Result<u64, String> {
 fn compared(scene: &Scene, law: Option<Law>) -> Result<(Seen, Seen), String> {
     let none = scene.run(|_| {})?;
     let held = scene.run(|listener| {
-        listener.latency = Some(LATENCY);
-        listener.law = law;
+        listener.flow.latency = Some(SomeTime(LATENCY));
+        listener.flow.law = law.map(Text);
     })?;
     let way = |seen: &Seen| *scene.way(&seen.last).1;
     for seen in [&none, &held] {
@@ -397,8 +404,8 @@ pub(crate) fn slow_start() -> Result<(), Trouble> {
         ..Scene::default()
     };
     let held = scene.run(|listener| {
-        listener.latency = Some(LATENCY);
-        listener.law = Some(Law::Arrival);
+        listener.flow.latency = Some(SomeTime(LATENCY));
+        listener.flow.law = Some(Text(Law::Arrival));
     })?;
     eprintln!("{:?}, {} fallbacks", held.last.ece, held.fallbacks);
     let EceSnapshot {
@@ -415,8 +422,8 @@ pub(crate) fn of_p5() -> Result<(), Trouble> {
     let none = with_power().run(|_| {})?;
     for law in [Law::EceBound, Law::EceRed] {
         let held = with_power().run(|listener| {
-            listener.law = Some(law);
-            listener.ece.bound_bytes = Some(250_000);
+            listener.flow.law = Some(Text(law));
+            listener.flow.ece.ece_bound = Some(Size(250_000));
         })?;
         eprintln!("{law}: {held:?}");
         let both = &[&none, &held];

@@ -7,10 +7,10 @@ use std::time::Duration;
 use wansan_lab::emulator::{Config, Direction, Emulator, Port, Route, Statistics};
 use wansan_lab::world::{Medium, Namespace, NetworkSpec, TcpSettings, Topology, World};
 use wansan_path::Effects;
-use wansan_relay::{Law, ListenerConfig, Relay, RelayConfig};
+use wansan_relay::{Law, ListenerConfig, ProcessSettings, Relay, RelayFile, RelaySettings};
+use wansan_settings::quantity::{Size, SomeTime};
+use wansan_settings::{Text, usual};
 use wansan_trace::{Kinds, Recorder};
-
-use crate::program::LIMIT;
 
 /// Where targets listen.
 pub(crate) const PORT: u16 = 3260;
@@ -35,23 +35,25 @@ impl Line {
             &format!("{}:0", Line::address(0, 1)),
             &format!("{}:{PORT}", to.0),
         );
-        listener.law = Some(Law::Arrival);
-        listener.latency = Some(latency);
+        listener.flow.law = Some(Text(Law::Arrival));
+        listener.flow.latency = Some(SomeTime(latency));
         if asks_target {
-            listener.inward.congestion_control = Some("cubic".to_owned());
-            listener.outward.congestion_control = Some("reno".to_owned());
+            listener.flow.r#in.congestion_control = Some("cubic".to_owned());
+            listener.flow.out.congestion_control = Some("reno".to_owned());
         }
-        let config = RelayConfig {
-            listeners: vec![listener],
-            threads: 1,
-            max_flows: 100,
-            memory_bytes: 16 << 20,
-            kinds: Kinds::NONE,
-            record_bytes: 0,
-            tcp_interval: LIMIT,
-            report: |line| eprintln!("relay: {line}"),
+        let settings = RelaySettings {
+            file: RelayFile {
+                listener: vec![listener],
+            },
+            process: ProcessSettings {
+                threads: Some(1),
+                flows: 100,
+                memory: Size(16 << 20),
+                ..usual()
+            },
         };
-        let relay = self.node(1).run(move || Relay::start(&config));
+        let report: fn(&str) = |line| eprintln!("relay: {line}");
+        let relay = self.node(1).run(move || Relay::start(&settings, report));
         Ok((relay.map_err(text)?, target.map_err(text)?))
     }
 

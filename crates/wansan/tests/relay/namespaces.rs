@@ -11,8 +11,11 @@ use libtest_mimic::Failed;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::process::Signal;
 use wansan_lab::world::Namespace;
-use wansan_relay::{Installed, ListenerConfig, Relay, RelayConfig, Rules};
-use wansan_trace::Kinds;
+use wansan_relay::{
+    Installed, ListenerConfig, ProcessSettings, Relay, RelayFile, RelaySettings, Rules,
+};
+use wansan_settings::quantity::{Size, SomeTime, Span};
+use wansan_settings::usual;
 
 use crate::program::{LIMIT, Relay as Program};
 
@@ -180,17 +183,19 @@ impl World {
 
     /// A relay in the middle.
     fn relay(&self, listener: ListenerConfig) -> Result<Relay, String> {
-        let config = RelayConfig {
-            listeners: vec![listener],
-            threads: 2,
-            max_flows: 100,
-            memory_bytes: 16 << 20,
-            kinds: Kinds::NONE,
-            record_bytes: 0,
-            tcp_interval: Duration::from_millis(10),
-            report: |line| eprintln!("relay: {line}"),
+        let settings = RelaySettings {
+            file: RelayFile {
+                listener: vec![listener],
+            },
+            process: ProcessSettings {
+                threads: Some(2),
+                flows: 100,
+                memory: Size(16 << 20),
+                ..usual()
+            },
         };
-        let relay = self.middle.run(move || Relay::start(&config));
+        let report: fn(&str) = |line| eprintln!("relay: {line}");
+        let relay = self.middle.run(move || Relay::start(&settings, report));
         relay.map_err(|error| error.to_string())
     }
 
@@ -370,7 +375,7 @@ pub(crate) fn last_bytes() -> Result<(), String> {
         let error = |error: std::io::Error| error.to_string();
         let mut listener = ListenerConfig::new(listen, to);
         // All of it has room in the kernel before the client reads any.
-        listener.inward.send_buffer_bytes = Some(2 * BYTES);
+        listener.flow.r#in.send_buffer = Some(Size(2 * BYTES as u64));
         let (mut relay, installed) = world.transparent(listener)?;
         let server = world.listen(address(at).ip())?;
         let mut client = world.connect(address(at))?;
@@ -549,8 +554,8 @@ pub(crate) fn black_hole() -> Result<(), String> {
         let place = |what: String| format!("{device}, {hole:?}: {what}");
         let world = World::build()?;
         let mut listener = ListenerConfig::new("10.9.1.1:0", "10.9.2.2:3260");
-        listener.inward.user_timeout = Some(PATIENCE);
-        listener.outward.user_timeout = Some(PATIENCE);
+        listener.flow.r#in.user_timeout = Some(Span(PATIENCE));
+        listener.flow.out.user_timeout = Some(Span(PATIENCE));
         let (relay, client, server) = world.flow(listener)?;
         world.swallow(device, hole)?;
         let (left, mut lost) = match client_is_left {
@@ -594,8 +599,8 @@ pub(crate) fn silence() -> Result<(), String> {
     for (device, client_is_left, hole) in holes() {
         let world = World::build()?;
         let mut listener = ListenerConfig::new("10.9.1.1:0", "10.9.2.2:3260");
-        listener.inward.keep_alive = Some(PATIENCE);
-        listener.outward.keep_alive = Some(PATIENCE);
+        listener.flow.r#in.keep_alive = Span(PATIENCE);
+        listener.flow.out.keep_alive = Span(PATIENCE);
         let (_relay, client, server) = world.flow(listener)?;
         world.swallow(device, hole)?;
         // Nobody sends anything.
@@ -612,9 +617,10 @@ pub(crate) fn half_open() -> Result<(), String> {
         for sends in [true, false] {
             let world = World::build()?;
             let mut listener = ListenerConfig::new("10.9.1.1:0", "10.9.2.2:3260");
-            let keep_alive = (!sends).then_some(PATIENCE);
-            listener.inward.keep_alive = keep_alive;
-            listener.outward.keep_alive = keep_alive;
+            let keep_alive = if sends { Duration::ZERO } else { PATIENCE };
+            let keep_alive = Span(keep_alive);
+            listener.flow.r#in.keep_alive = keep_alive;
+            listener.flow.out.keep_alive = keep_alive;
             let (relay, client, server) = world.flow(listener)?;
             let (left, forgets) = match client_is_left {
                 true => (client, server),
@@ -645,9 +651,9 @@ pub(crate) fn half_open() -> Result<(), String> {
 pub(crate) fn vanished() -> Result<(), String> {
     let world = World::build()?;
     let mut listener = ListenerConfig::new("10.9.1.1:0", "10.9.2.2:3260");
-    listener.outward.keep_alive = Some(PATIENCE);
-    listener.outward.user_timeout = Some(PATIENCE);
-    listener.connect_timeout = PATIENCE;
+    listener.flow.out.keep_alive = Span(PATIENCE);
+    listener.flow.out.user_timeout = Some(Span(PATIENCE));
+    listener.connect_timeout = SomeTime(PATIENCE);
     let target = world.listen("10.9.2.2".parse().expect("an address"))?;
     let relay = world.relay(listener)?;
     let at = relay.addresses()[0];

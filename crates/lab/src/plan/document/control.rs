@@ -1,36 +1,31 @@
 //! `[tcp.control]`: what a congestion control is loaded with.
 
 use serde::{Deserialize, Serialize};
+use wansan_settings::{settings, usual};
 use wansan_tcp::control::{Algorithm, Counting, Growth, HighSpeed, Options};
 
-/// `[tcp.control]`: what the lab loads the cell's congestion control with, which has to be one of
-/// [`Algorithm`]. What is left out is as its standard has it; where all is, one that is loaded already is
-/// used as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ControlTable {
-    /// What an ACK counts for in congestion avoidance.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub count: Option<Count>,
-    /// Limited slow start (RFC 3742): above so many segments, 2 or more, slow start adds no more than
-    /// half of that in a round trip.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_ssthresh: Option<u32>,
-    /// HighSpeed TCP's Low_Window (RFC 3649 §5), in segments.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub low_window: Option<f64>,
-    /// Its High_Window, in segments.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub high_window: Option<f64>,
-    /// Its Low_P: lost packets per packet at the low window.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub low_loss: Option<f64>,
-    /// Its High_P: lost packets per packet at the high window.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub high_loss: Option<f64>,
-    /// Its High_Decrease: the share that a loss takes of the high window.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub high_decrease: Option<f64>,
+settings! {
+    /// `[tcp.control]`: what the lab loads the cell's congestion control with, which has to be one of
+    /// [`Algorithm`]. What is left out is as its standard has it; where all is, one that is loaded already is
+    /// used as it is.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct ControlTable {
+        /// What an ACK counts for in congestion avoidance
+        pub count: Option<Count>;
+        /// Limited slow start (RFC 3742): above so many segments, 2 or more, slow start adds no more than
+        /// half of that in a round trip
+        pub max_ssthresh: Option<u32>;
+        /// HighSpeed TCP's Low_Window (RFC 3649 §5), in segments
+        pub low_window: Option<f64>, "number";
+        /// Its High_Window, in segments
+        pub high_window: Option<f64>, "number";
+        /// Its Low_P: lost packets per packet at the low window
+        pub low_loss: Option<f64>, "number";
+        /// Its High_P: lost packets per packet at the high window
+        pub high_loss: Option<f64>, "number";
+        /// Its High_Decrease: the share that a loss takes of the high window
+        pub high_decrease: Option<f64>, "number";
+    }
 }
 
 /// What an ACK counts for.
@@ -65,7 +60,7 @@ impl ControlTable {
     /// What to load with; nothing when the plan does not say anything about it.
     #[must_use]
     pub fn options(&self) -> Option<Options> {
-        if *self == ControlTable::default() {
+        if *self == usual() {
             return None;
         }
         let standard = HighSpeed::default();

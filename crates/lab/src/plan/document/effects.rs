@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use wansan_settings::settings;
 
 use crate::plan::quantity::{QueueBound, Rate, Share, Size, Span};
 
@@ -61,41 +62,32 @@ pub type Queue = TextOr<QueueBound, QueueTable>;
 /// Which packets are lost: `"0.1%"` is that share of them at random.
 pub type Loss = TextOr<Share, LossTable>;
 
-/// `[path.forward]` and `[path.back]`: what is different in one direction.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct EffectsTable {
-    /// One-way delay, to 60 s.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delay: Option<Span>,
-    /// Its variation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<Jitter>,
-    /// What the link carries.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<LinkRate>,
-    /// The queue in front of the link.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue: Option<Queue>,
-    /// Which packets are lost.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub loss: Option<Loss>,
-    /// Which packets are held back so that others overtake them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reorder: Option<ReorderTable>,
-    /// Share of the packets that come twice.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub duplicate: Option<Share>,
-    /// Share of the packets that have a bit spoiled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub corrupt: Option<Share>,
-    /// Share of the ECN-capable packets that are marked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mark: Option<Share>,
-    /// Bytes of layer 2 beyond the 14 of the Ethernet header that each packet takes on the link and
-    /// in the queue, to 1024.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub overhead: Option<Size>,
+settings! {
+    /// `[path.forward]` and `[path.back]`: what is different in one direction.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct EffectsTable {
+        /// One-way delay, to 60 s
+        pub delay: Option<Span>, "TIME";
+        /// Its variation
+        pub jitter: Option<Jitter>, "TIME or table";
+        /// What the link carries
+        pub rate: Option<LinkRate>, "RATE or table";
+        /// The queue in front of the link
+        pub queue: Option<Queue>, "BYTES, packets or table";
+        /// Which packets are lost
+        pub loss: Option<Loss>, "percentage or table";
+        /// Which packets are held back so that others overtake them
+        pub reorder: Option<ReorderTable>, of ReorderTable;
+        /// Share of the packets that come twice
+        pub duplicate: Option<Share>, "percentage";
+        /// Share of the packets that have a bit spoiled
+        pub corrupt: Option<Share>, "percentage";
+        /// Share of the ECN-capable packets that are marked
+        pub mark: Option<Share>, "percentage";
+        /// Bytes of layer 2 beyond the 14 of the Ethernet header that each packet takes on the link and in
+        /// the queue, to 1024
+        pub overhead: Option<Size>, "BYTES";
+    }
 }
 
 impl EffectsTable {
@@ -269,14 +261,15 @@ pub enum LossKind {
     GilbertElliott,
 }
 
-/// `reorder = { … }`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ReorderTable {
-    /// Share of the packets that is held back.
-    pub share: Share,
-    /// For how long, to 60 s.
-    pub by: Span,
+settings! {
+    /// `reorder = { … }`.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct ReorderTable {
+        /// Share of the packets that is held back
+        pub share: Share, "percentage";
+        /// For how long, to 60 s
+        pub by: Span, "TIME";
+    }
 }
 
 fn limit() -> QueueBound {

@@ -1,46 +1,45 @@
 //! The tables of a plan that say what lies between hosts: routers, and ways through them.
 
 use serde::{Deserialize, Serialize};
+use wansan_settings::settings;
 
-use super::one;
-use crate::plan::quantity::whole;
 use crate::vpn::{Cipher, Vpn};
 
-/// `[[router]]`: one router, or several alike. It sends on what comes to it, by its routes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RouterTable {
-    /// Its name: small letters, digits and hyphens. No host has it.
-    pub name: String,
-    /// How many there are, 1 to 250. More than one are called NAME-1, NAME-2 and so on, and NAME
-    /// means all of them.
-    #[serde(default = "one", deserialize_with = "whole::<1, 250, _>")]
-    pub count: u32,
+settings! {
+    /// `[[router]]`: one router, or several alike. It sends on what comes to it, by its routes.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RouterTable {
+        /// Its name: small letters, digits and hyphens. No host has it
+        pub name: String;
+        /// How many there are. More than one are called NAME-1, NAME-2 and so on, and NAME means all of
+        /// them
+        pub count: u32 = 1, in 1..=250, "N";
+    }
 }
 
-/// `[[route]]`: a way from initiators to the target, which sessions take by its name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RouteTable {
-    /// Its name.
-    pub name: String,
-    /// The routers on it, from the initiator's side to the target's. A path has to join each with
-    /// the next one, and the ends with the hosts.
-    pub via: Vec<String>,
-    /// The tunnel between the first and the last of them.
-    #[serde(default)]
-    pub vpn: Vpn,
-    /// How IPsec encrypts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cipher: Option<Cipher>,
+settings! {
+    /// `[[route]]`: a way from initiators to the target, which sessions take by its name.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RouteTable {
+        /// Its name
+        pub name: String;
+        /// The routers on it, from the initiator's side to the target's. A path has to join each with the
+        /// next one, and the ends with the hosts
+        pub via: Vec<String>, "names";
+        /// The tunnel between the first and the last of them
+        pub vpn: Vpn = Vpn::default();
+        /// How IPsec encrypts
+        pub cipher: Option<Cipher>;
+    }
 }
 
-/// `[routing]`: how hosts and routers tell the routes of connections apart.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RoutingTable {
-    /// By what.
-    pub by: RoutingBy,
+settings! {
+    /// `[routing]`: how hosts and routers tell the routes of connections apart.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct RoutingTable {
+        /// By what: the initiator's TCP port, the initiator's address, or the target's
+        pub by: RoutingBy = RoutingBy::Port;
+    }
 }
 
 /// By what hosts and routers tell the routes of connections apart.

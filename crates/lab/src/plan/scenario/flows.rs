@@ -3,13 +3,13 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use wansan_mistake::{Mistake, nearest};
+use wansan_stream::BufferSettings;
 
 use super::Connection;
 use super::link::Link;
 use super::names::{self, Names};
 use super::route::network_between;
 use crate::plan::document::{Document, InitiatorTable, RelayTable, StreamTable};
-use crate::plan::quantity::Size;
 use crate::world::Topology;
 
 /// The port of iSCSI (RFC 7143 §4.2.7.1, "iscsi-target").
@@ -42,7 +42,7 @@ pub struct Receiver {
     /// Where it listens.
     pub listen: SocketAddrV4,
     /// The receive buffer of each connection.
-    pub receive_buffer: Option<Size>,
+    pub buffer: BufferSettings,
 }
 
 /// A stream with at least one connection.
@@ -264,14 +264,14 @@ impl<'a> Relays<'a> {
 impl Flows {
     /// A stream is received on that host.
     fn receive(&mut self, host: &str, stream: &StreamTable) -> Result<(), Mistake> {
-        let wanted = stream.receive_buffer;
+        let wanted = stream.buffer;
         match self.receivers.iter().find(|other| other.host == host) {
             None => self.receivers.push(Receiver {
                 host: host.to_owned(),
                 listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, STREAM_PORT),
-                receive_buffer: wanted,
+                buffer: wanted,
             }),
-            Some(other) if other.receive_buffer == wanted => {}
+            Some(other) if other.buffer == wanted => {}
             Some(_) => {
                 return Err(Mistake::new(format!(
                     "[[stream]] `{}`: all streams to `{host}` have one receiver, and with it the same \

@@ -140,7 +140,7 @@ fn one(
     names: &Names,
     (forward, back): (Direction, Direction),
 ) -> Result<Link, Mistake> {
-    let [near, far] = &path.between;
+    let [near, far] = &path.between.0;
     let near = names.all("path.between", near)?.to_vec();
     let far = names.all("path.between", far)?.to_vec();
     Ok(Link {

@@ -1,19 +1,13 @@
 //! What the programs of a cell would refuse: the target, the benches, and TCP under them.
 
-use std::time::Duration;
-
 use wansan_iscsi::text::send_targets::is_iscsi_name;
-use wansan_relay::{Law, ListenerConfig};
 use wansan_san::store::{Backing, LunSpec};
-use wansan_stream::MARK_EVERY_BYTES;
-use wansan_tcp::buffers::Buffer;
-use wansan_trace::units::{format_bytes, format_duration};
+use wansan_trace::units::format_bytes;
 
 use crate::plan::document::{
     Document, RecordKind, RelayTable, SessionTable, StreamTable, TargetTable, TcpTable, TraceTable,
     WorkloadTable,
 };
-use crate::plan::quantity::Size;
 
 /// The table and the key of what is wrong, and what is, as it follows on these.
 type Wrong = (&'static str, &'static str, String);
@@ -45,7 +39,7 @@ pub(super) fn check(document: &Document, initiators: usize) -> Result<(), Wrong>
     if let Some(table) = &document.target {
         on_lun(workload, &table.luns[0])?;
     }
-    if workload.verify && initiators > 1 {
+    if workload.load.verify && initiators > 1 {
         let what = format!(
             ": {initiators} initiators have the same LUN, and each has content of its own there; have \
              one, or leave it out"
@@ -82,33 +76,17 @@ fn target(target: &TargetTable) -> Result<(), Wrong> {
 }
 
 fn workload(workload: &WorkloadTable) -> Result<(), Wrong> {
-    let wrong = |key, what| Err(("workload", key, what));
-    let time = workload.time.0;
-    if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&time) {
-        let what = format!(" = {} is not within 100ms to 1h", format_duration(time));
-        return wrong("time", what);
-    }
-    let warmup = workload.warmup.0;
-    if warmup > Duration::from_secs(3600) {
-        return wrong(
-            "warmup",
-            format!(" = {} is more than 1h", format_duration(warmup)),
-        );
-    }
-    let block = workload.block.0;
-    if block == 0 || !block.is_multiple_of(512) || block > 16 << 20 {
-        let what = format!(
-            " = {} is not a multiple of 512B up to 16MiB",
-            format_bytes(block)
-        );
-        return wrong("block", what);
+    let block = workload.load.block;
+    if !block.0.is_multiple_of(512) {
+        let what = format!(" = {block} is not a multiple of 512B");
+        return Err(("workload", "block", what));
     }
     Ok(())
 }
 
 /// Whether I/Os fit LUN 0, as far as the plan says how large it is.
 fn on_lun(workload: &WorkloadTable, lun: &LunSpec) -> Result<(), Wrong> {
-    let block = workload.block.0;
+    let block = workload.load.block.0;
     let size_bytes = match &lun.backing {
         Backing::Memory { size_bytes, .. } => Some(*size_bytes),
         Backing::File { size_bytes, .. } => *size_bytes,
@@ -124,24 +102,15 @@ fn on_lun(workload: &WorkloadTable, lun: &LunSpec) -> Result<(), Wrong> {
     Err(("workload", "block", what))
 }
 
-/// Lengths that keys can have: 512 to 2^24 − 1 (RFC 7143 §13.12 to §13.14).
 fn session(session: &SessionTable) -> Result<(), Wrong> {
-    let lengths = [
-        ("first_burst", session.first_burst),
-        ("max_burst", session.max_burst),
-        ("max_recv_data_segment", session.max_recv_data_segment),
-    ];
-    let wrong = lengths
-        .into_iter()
-        .find(|(_, length)| !(512..1 << 24).contains(&length.0));
-    if let Some((key, length)) = wrong {
-        let what = format!(" = {length} is not within 512B to 16777215B");
-        return Err(("session", key, what));
-    }
-    if session.first_burst > session.max_burst {
+    let (first_burst, max_burst) = (
+        session.negotiation.first_burst,
+        session.negotiation.max_burst,
+    );
+    if first_burst > max_burst {
         let what = format!(
-            " = {} is more than `session.max_burst` = {}: lower the first or raise the second",
-            session.first_burst, session.max_burst
+            " = {first_burst} is more than `session.max_burst` = {max_burst}: lower the first or raise \
+             the second"
         );
         return Err(("session", "first_burst", what));
     }
@@ -156,6 +125,7 @@ fn tcp(tcp: &TcpTable) -> Result<(), Wrong> {
     }
     for (key, sizes) in [("rmem", tcp.rmem), ("wmem", tcp.wmem)] {
         let wrong = sizes
+            .0
             .iter()
             .find(|size| !(1..=MAX_BUFFER_BYTES).contains(&size.0));
         if let Some(size) = wrong {
@@ -177,63 +147,22 @@ fn control(name: &str) -> Result<(), String> {
     ))
 }
 
-/// A size that has a range, if it is given at all.
-fn within(size: Option<Size>, least: u64, most: u64) -> Result<(), String> {
-    match size {
-        Some(size) if !(least..=most).contains(&size.0) => Err(format!(
-            " = {size} is not within {} to {}",
-            format_bytes(least),
-            format_bytes(most)
-        )),
-        _ => Ok(()),
-    }
-}
-
-fn socket_buffer(size: Option<Size>) -> Result<(), String> {
-    let (least, most) = Buffer::RANGE_BYTES;
-    within(size, least, most)
-}
-
-/// The ranges of `wansan relay`.
+/// The congestion controls of a relay's sides.
 fn relay(relay: &RelayTable) -> Result<(), Wrong> {
-    let wrong = |key: &'static str| move |what| ("relay", key, what);
-    let least = ListenerConfig::MIN_BUFFER_BYTES as u64;
-    within(Some(relay.buffer), least, 1 << 30).map_err(wrong("buffer"))?;
-    if let Some(Err(error)) = relay.law.as_ref().map(|law| law.parse::<Law>()) {
-        return Err(("relay", "law", format!(": {error}")));
-    }
-    if relay.latency.is_some_and(|latency| latency.0.is_zero()) {
-        return Err(("relay", "latency", " = 0s: a time is above 0".to_owned()));
-    }
-    for side in [&relay.r#in, &relay.out] {
+    for side in [&relay.flow.r#in, &relay.flow.out] {
         if let Some(name) = &side.congestion_control {
-            control(name).map_err(wrong("congestion_control"))?;
+            control(name).map_err(|what| ("relay", "congestion_control", what))?;
         }
-        socket_buffer(side.receive_buffer).map_err(wrong("receive_buffer"))?;
-        socket_buffer(side.send_buffer).map_err(wrong("send_buffer"))?;
     }
     Ok(())
 }
 
-/// The ranges of `wansan stream`.
+/// The congestion control of a stream.
 fn stream(stream: &StreamTable) -> Result<(), Wrong> {
-    let wrong = |key: &'static str| move |what| ("stream", key, what);
-    if let Some(name) = &stream.congestion_control {
-        control(name).map_err(wrong("congestion_control"))?;
+    match &stream.stream.congestion_control {
+        Some(name) => control(name).map_err(|what| ("stream", "congestion_control", what)),
+        None => Ok(()),
     }
-    let (least, most) = MARK_EVERY_BYTES;
-    within(Some(stream.every), least.into(), most.into()).map_err(wrong("every"))?;
-    socket_buffer(stream.send_buffer).map_err(wrong("send_buffer"))?;
-    socket_buffer(stream.receive_buffer).map_err(wrong("receive_buffer"))?;
-    within(stream.unsent, 4096, 1 << 30).map_err(wrong("unsent"))?;
-    if stream
-        .rate
-        .and_then(|rate| rate.0)
-        .is_some_and(|rate| rate < 8000)
-    {
-        return Err(("stream", "rate", " is less than 8kbit/s".to_owned()));
-    }
-    Ok(())
 }
 
 fn trace(trace: &TraceTable) -> Result<(), Wrong> {

@@ -18,14 +18,14 @@ use std::ops::RangeInclusive;
 use super::Connection;
 use super::flows::ISCSI_PORT;
 use super::route::{ConnectionRoute, InnerRoute, MAX_ROUTES, PlannedRoute};
-use crate::plan::document::{MAX_CONNECTIONS, RoutingBy};
+use crate::plan::document::{InitiatorTable, RoutingBy};
 use crate::vpn::Kind;
 use crate::world::{Hop, IpRoute, NodeSpec, Rule, Selector, Topology};
 
 /// The ports of the first route's connections begin here, below those that Linux takes of itself
 /// (from 32768 on).
 const FIRST_PORT: u16 = 20_000;
-const PORTS_OF_A_ROUTE: u16 = MAX_CONNECTIONS as u16;
+const PORTS_OF_A_ROUTE: u16 = InitiatorTable::MAX_CONNECTIONS as u16;
 /// The table of the first route; the kernel's own are 253 to 255.
 const FIRST_TABLE: u32 = 1000;
 const MAIN_TABLE: u32 = 254;

@@ -1,0 +1,138 @@
+//! What an initiator is asked to do: which disk, as whom, and how.
+
+use std::time::Duration;
+
+use wansan_iscsi::initiator::Schedule;
+use wansan_iscsi::keys::Wanted;
+use wansan_settings::quantity::{SomeTime, Span};
+use wansan_settings::{Text, given, settings, usual};
+use wansan_tcp::DelayedAck;
+use wansan_trace::clock;
+
+use super::{ChapSettings, ChapSettingsError, NegotiationSettings, RecoverySettings};
+use crate::initiator::{InitiatorConfig, Route};
+use crate::url::IscsiUrl;
+
+settings! {
+    /// Who logs in where, and how.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct InitiatorSettings {
+        /// The disk: iscsi://HOST[:PORT]/TARGET-IQN/LUN
+        pub url: Text<IscsiUrl>, "URL", as "";
+        /// This initiator's iSCSI name
+        pub initiator_name: String = "iqn.2026-01.net.wansan:bench".to_owned(), "IQN";
+        /// TCP congestion control of the connections, by its kernel name
+        pub congestion_control: Option<String>, "NAME";
+        /// Time limit for login, and for logout
+        pub patience: SomeTime = SomeTime(Duration::from_secs(30)), "TIME";
+        /// How it authenticates itself
+        pub chap: ChapSettings = usual(), of ChapSettings, "CHAP (RFC 7143 §12.1.3)";
+        /// What it negotiates for
+        pub negotiation: NegotiationSettings = usual(), of NegotiationSettings,
+            "Negotiation (RFC 7143 §13)";
+        with connections: ConnectionSettings, "Connections (RFC 7143 §4.2.1)";
+        with acks: AckSettings, "TCP sending (RFC 1122 §4.2.3)";
+    }
+}
+
+settings! {
+    /// Over which connections a session goes.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ConnectionSettings {
+        /// Connections in the session (MC/S), all to the portal in the URL
+        pub connections: u16 = 1, in 1..=1024, "N";
+        /// Source address and portal of one connection of the session; repeat for each connection. With
+        /// 0.0.0.0 or [::] the kernel picks the source address. The URL still names the target
+        pub route: Vec<Text<Route>> = Vec::new(), "SRC[:PORT]→DST[:PORT]";
+        /// How long to try to re-establish a lost session before its I/Os fail; 0s does not try
+        pub replacement_timeout: Span = Span(Duration::from_secs(120)), "TIME";
+        with schedule: ScheduleSettings;
+        with recovery: RecoverySettings;
+    }
+}
+
+settings! {
+    /// How commands are shared out.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct ScheduleSettings {
+        /// Which connection carries the next command: the next in turn, the one with the fewest
+        /// commands in flight, or the one with the fewest bytes in flight
+        pub schedule: Schedule = Schedule::default(), "HOW";
+    }
+}
+
+settings! {
+    /// When an end acknowledges.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct AckSettings {
+        /// Delayed ACKs (RFC 1122 §4.2.3.2): as the kernel does, which may hold an ACK back for outgoing
+        /// data, or quick: acknowledge at once
+        pub delayed_ack: DelayedAck = DelayedAck::default(), "HOW";
+    }
+}
+
+impl InitiatorSettings {
+    /// The usual ones, to log in to that disk.
+    #[must_use]
+    pub fn new(url: IscsiUrl) -> InitiatorSettings {
+        given::<InitiatorSettings>(|given| given.url = Some(Text(url)))
+    }
+
+    /// The route of each connection.
+    fn routes(&self) -> Vec<Route> {
+        match &self.connections.route[..] {
+            [] => vec![Route::to(&self.url.0); self.connections.connections.into()],
+            routes => routes.iter().map(|route| route.0.clone()).collect(),
+        }
+    }
+
+    /// What to negotiate for.
+    #[must_use]
+    pub fn wanted(&self) -> Wanted {
+        let connections = u16::try_from(self.routes().len()).unwrap_or(u16::MAX);
+        let recovery = self.connections.recovery;
+        let wanted = self.negotiation.wanted(recovery);
+        Wanted {
+            // Else a target that recovers lost PDUs may ask for data only piece by piece (§13.19).
+            data_sequence_in_order: recovery.error_recovery_level == 0,
+            max_connections: wanted.max_connections.max(connections),
+            ..wanted
+        }
+    }
+
+    /// How the session is to be set up, for at most `tasks` tasks at once. Secrets are read from their
+    /// files.
+    ///
+    /// # Errors
+    /// When they cannot be.
+    pub fn config(
+        &self,
+        tasks: usize,
+        tcp_interval: Duration,
+    ) -> Result<InitiatorConfig, ChapSettingsError> {
+        Ok(InitiatorConfig {
+            name: self.initiator_name.clone(),
+            isid: isid(),
+            chap: self.chap.initiator()?,
+            wanted: self.wanted(),
+            tasks,
+            routes: self.routes(),
+            schedule: self.connections.schedule.schedule,
+            replacement_timeout: self.connections.replacement_timeout.0,
+            congestion_control: self.congestion_control.clone(),
+            delayed_ack: self.acks.delayed_ack,
+            patience: self.patience.0,
+            tcp_interval,
+        })
+    }
+}
+
+/// An ISID that no other process on this or another machine has by chance: the random format of
+/// RFC 7143 §11.12.5, filled from the time and the process id.
+fn isid() -> [u8; 6] {
+    let mixed = clock::realtime_ns()
+        .wrapping_add(u64::from(std::process::id()) << 32)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let [_, _, _, a, b, c, d, e] = mixed.to_be_bytes();
+    [0x80, a, b, c, d, e]
+}

@@ -1,0 +1,397 @@
+//! What a target is asked to do.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use wansan_iscsi::keys::{Wanted, WantedError};
+use wansan_settings::address::ListenAddress;
+use wansan_settings::quantity::{Span, Switch};
+use wansan_settings::record::{KindSettings, TcpSettings};
+use wansan_settings::{Text, given, settings, usual};
+use wansan_tcp::network::Network;
+
+use super::{
+    AckSettings, ChapSettingsError, NegotiationSettings, RecoverySettings, TargetChapSettings,
+};
+use crate::store::LunSpec;
+use crate::target::{Access, Discovery, NamePattern, Offer, Sending, TargetConfig, TargetSpec};
+
+settings! {
+    /// All that `wansan target` is asked to do.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct TargetSettings {
+        with file: TargetFile;
+        with process: ProcessSettings;
+    }
+}
+
+settings! {
+    /// What is served, and where: a `target.toml`.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct TargetFile {
+        /// Listen addresses, at least one; port 0 picks a free port
+        pub listen: Vec<String>, "ADDRESS:PORT";
+        /// What initiators need that only look for targets
+        pub discovery: DiscoverySettings = usual(), of DiscoverySettings;
+        /// The targets, which are all behind every address; at least one
+        pub target: Vec<UnitsSettings>, of UnitsSettings;
+    }
+}
+
+settings! {
+    /// How targets are found.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct DiscoverySettings {
+        /// What such sessions negotiate for
+        pub negotiation: NegotiationSettings = usual(), of NegotiationSettings;
+        /// CHAP (RFC 7143 §12.1.3) of sessions that only look for targets [default: none]
+        pub chap: Option<TargetChapSettings>, of TargetChapSettings;
+    }
+}
+
+settings! {
+    /// Of a target as a process.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ProcessSettings {
+        /// Threads that serve sessions [default: one per core, 8 at most]
+        pub threads: u16 = usual_threads(), in 1..=1024, "N";
+        /// TCP congestion control of the connections, by its kernel name
+        pub congestion_control: Option<String>, "NAME";
+        /// On shutdown, how long to wait for initiators to log out on request; 0s requests none
+        pub drain: Span = Span(Duration::from_secs(10)), "TIME";
+        /// Serve Prometheus metrics at this address, under /metrics, without authentication. A port
+        /// alone means loopback
+        pub metrics: Option<Text<ListenAddress>>, "[ADDRESS:]PORT";
+        /// Print events as JSON, one per line
+        pub json: bool = false;
+        /// What is recorded, and where
+        pub record: KindSettings = usual(), of KindSettings;
+        with tcp: TcpSettings;
+    }
+}
+
+settings! {
+    /// One target: its name, its logical units, and who may use them.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct UnitsSettings {
+        /// The target's iSCSI name
+        pub name: String, "IQN";
+        /// A logical unit, numbered from 0 in the order given: memory:SIZE or file:PATH, then any of
+        /// ,size=SIZE (creates the file) ,content=SEED (memory only: the data that `wansan bench
+        /// --verify` expects) ,block=512|4096 ,thin ,read-only ,service-time=TIME ,servers=N
+        pub lun: Vec<Lun>, of LunSettings, "STORE";
+        /// Connections per session (MC/S)
+        pub max_connections: u16 = 32, in 1..=1024, "N";
+        /// Who may use it
+        pub access: AccessSettings = usual(), of AccessSettings;
+        /// CHAP that it demands [default: none]
+        pub chap: Option<TargetChapSettings>, of TargetChapSettings, "CHAP (RFC 7143 §12.1.3)";
+        /// What it negotiates for
+        pub negotiation: NegotiationSettings = usual(), of NegotiationSettings,
+            "Negotiation (RFC 7143 §13)";
+        /// When its answers go to TCP
+        pub sending: SendingSettings = usual(), of SendingSettings,
+            "TCP sending (RFC 1122 §4.2.3)";
+        with window: WindowSettings;
+        with recovery: RecoverySettings;
+    }
+}
+
+settings! {
+    /// The command window (RFC 7143 §4.2.2.1).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct WindowSettings {
+        /// Command window: commands per session in progress at once (MaxCmdSN − ExpCmdSN + 1)
+        pub command_window: u32 = 1024, in 1..=65_536, "N";
+    }
+}
+
+settings! {
+    /// A logical unit.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct LunSettings {
+        /// Its number [default: one above the one before, from 0]
+        pub number: Option<u16>, in 0..=16_383, "N";
+        /// What it is kept in, as `wansan target --lun` takes it
+        pub store: LunSpec, "STORE";
+    }
+}
+
+/// A logical unit; where nothing is said but its store, that alone stands for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Lun(pub LunSettings);
+
+settings! {
+    /// Who may see and use a target.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct AccessSettings {
+        /// Initiators that may log in: a name, or a prefix and a *; repeat for each [default: all]
+        pub initiators: Vec<Text<NamePattern>> = Vec::new(), "IQN", as "allow-initiator";
+        /// Networks or addresses that initiators may connect from; repeat for each [default: all]
+        pub networks: Vec<Text<Network>> = Vec::new(), "ADDRESS/PREFIX", as "allow-network";
+    }
+}
+
+settings! {
+    /// When answers go to TCP. Each of the other choices makes short reads over a long path slower.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct SendingSettings {
+        /// Nagle's algorithm (RFC 1122 §4.2.3.4): hold back a short segment while data is
+        /// unacknowledged
+        pub nagle: Switch = Switch(Sending::default().nagle), "ON|OFF";
+        /// How to return the status of a read: in its last Data-In (RFC 7143 §11.7.3, at error recovery
+        /// level 0 only), or in a separate SCSI Response
+        pub status: StatusPlace = StatusPlace::InData, "WHERE";
+        /// Write queued PDUs to the socket together, instead of one by one
+        pub join_sends: Switch = Switch(Sending::default().join_sends), "ON|OFF";
+        with acks: AckSettings;
+    }
+}
+
+/// Where the status of a read comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StatusPlace {
+    /// In its last Data-In.
+    InData,
+    /// In a SCSI Response of its own.
+    Separate,
+}
+
+/// A target cannot be served as its settings have it.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetFileError {
+    /// Two of its units have one number.
+    #[error("target {name}: two LUNs have number {number}")]
+    LunTwice {
+        /// The target's name.
+        name: String,
+        /// The number.
+        number: u16,
+    },
+    /// A unit has no number left.
+    #[error("target {name}: a LUN number must be 0 to 16383")]
+    LunNumber {
+        /// The target's name.
+        name: String,
+    },
+    /// What is to be negotiated for.
+    #[error("negotiation of target {name}: {source}")]
+    Negotiation {
+        /// The target's name.
+        name: String,
+        /// Why.
+        source: WantedError,
+    },
+    /// CHAP.
+    #[error("chap of {of}: {source}")]
+    Chap {
+        /// The target's name, or `discovery`.
+        of: String,
+        /// Why.
+        source: ChapSettingsError,
+    },
+}
+
+/// More threads than sessions that are busy at once bring nothing.
+fn usual_threads() -> u16 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    u16::try_from(cores.min(8)).unwrap_or(1)
+}
+
+impl<'de> Deserialize<'de> for Lun {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct StoreOrTable;
+
+        impl<'de> Visitor<'de> for StoreOrTable {
+            type Value = Lun;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table, or a store such as \"memory:1GiB\"")
+            }
+
+            fn visit_str<E: de::Error>(self, store: &str) -> Result<Lun, E> {
+                store
+                    .parse()
+                    .map(|store: LunSpec| store.into())
+                    .map_err(E::custom)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Lun, A::Error> {
+                LunSettings::deserialize(MapAccessDeserializer::new(map)).map(Lun)
+            }
+        }
+
+        deserializer.deserialize_any(StoreOrTable)
+    }
+}
+
+impl From<LunSpec> for Lun {
+    fn from(store: LunSpec) -> Self {
+        Lun(LunSettings {
+            number: None,
+            store,
+        })
+    }
+}
+
+impl ProcessSettings {
+    /// As [`Target`](crate::Target) takes them, to serve `offer` at the addresses of `listen`.
+    #[must_use]
+    pub fn config(&self, listen: &[String], offer: Offer, report: fn(&str)) -> TargetConfig {
+        TargetConfig {
+            listen: listen.to_vec(),
+            offer,
+            congestion_control: self.congestion_control.clone(),
+            threads: self.threads.into(),
+            kinds: self.record.kinds(),
+            record_bytes: self.record.place.memory_bytes(),
+            tcp_interval: self.tcp.tcp_interval.0,
+            report,
+        }
+    }
+}
+
+impl TargetFile {
+    /// What it has served; secrets are read from their files.
+    ///
+    /// # Errors
+    /// [`TargetFileError`].
+    pub fn offer(&self) -> Result<Offer, TargetFileError> {
+        let targets = self.target.iter().map(UnitsSettings::spec);
+        let chap = self.discovery.chap.as_ref().map(TargetChapSettings::target);
+        Ok(Offer {
+            targets: targets.collect::<Result<_, _>>()?,
+            discovery: Discovery {
+                wanted: self.discovery.negotiation.wanted(RecoverySettings {
+                    error_recovery_level: 0,
+                }),
+                chap: chap.transpose().map_err(of_chap("discovery"))?,
+            },
+        })
+    }
+}
+
+fn of_chap(of: &str) -> impl FnOnce(ChapSettingsError) -> TargetFileError {
+    let of = of.to_owned();
+    |source| TargetFileError::Chap { of, source }
+}
+
+impl UnitsSettings {
+    /// The usual ones of a target of that name with those units.
+    #[must_use]
+    pub fn new(name: &str, luns: Vec<LunSpec>) -> UnitsSettings {
+        given::<UnitsSettings>(|given| {
+            given.name = Some(name.to_owned());
+            given.lun = Some(luns.into_iter().map(Lun::from).collect());
+        })
+    }
+
+    fn spec(&self) -> Result<TargetSpec, TargetFileError> {
+        let wanted = Wanted {
+            max_connections: self.max_connections,
+            // One R2T at a time would be all that level 1 and 2 allow otherwise (RFC 7143 §13.19).
+            data_sequence_in_order: false,
+            ..self.negotiation.wanted(self.recovery)
+        };
+        let name = self.name.clone();
+        wanted
+            .check()
+            .map_err(|source| TargetFileError::Negotiation {
+                name: name.clone(),
+                source,
+            })?;
+        let chap = self.chap.as_ref().map(TargetChapSettings::target);
+        Ok(TargetSpec {
+            luns: self.luns()?,
+            command_window: self.window.command_window,
+            wanted,
+            chap: chap.transpose().map_err(of_chap(&name))?,
+            access: Access {
+                initiators: self
+                    .access
+                    .initiators
+                    .iter()
+                    .map(|it| it.0.clone())
+                    .collect(),
+                networks: self.access.networks.iter().map(|it| it.0).collect(),
+            },
+            sending: self.sending.sending(),
+            name,
+        })
+    }
+
+    /// The units by their numbers.
+    fn luns(&self) -> Result<BTreeMap<u16, LunSpec>, TargetFileError> {
+        let mut luns = BTreeMap::new();
+        let mut next = 0;
+        for Lun(lun) in &self.lun {
+            let number = lun.number.unwrap_or(next);
+            let name = self.name.clone();
+            if number > 16_383 {
+                return Err(TargetFileError::LunNumber { name });
+            }
+            if luns.insert(number, lun.store.clone()).is_some() {
+                return Err(TargetFileError::LunTwice { name, number });
+            }
+            next = number + 1;
+        }
+        Ok(luns)
+    }
+}
+
+impl SendingSettings {
+    /// As a target takes them.
+    #[must_use]
+    pub fn sending(&self) -> Sending {
+        Sending {
+            nagle: self.nagle.0,
+            separate_status: self.status == StatusPlace::Separate,
+            join_sends: self.join_sends.0,
+            delayed_ack: self.acks.delayed_ack,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wansan_tcp::DelayedAck;
+
+    use super::*;
+
+    #[test]
+    fn a_file_can_say_when_answers_go_to_tcp() {
+        let read = |text: &str| wansan_mistake::read::<SendingSettings>(text, "the file");
+        assert_eq!(read("").unwrap().sending(), Sending::default());
+        let all =
+            "nagle = true\nstatus = \"separate\"\njoin_sends = false\ndelayed_ack = \"quick\"";
+        let wanted = Sending {
+            nagle: true,
+            separate_status: true,
+            join_sends: false,
+            delayed_ack: DelayedAck::Quick,
+        };
+        assert_eq!(read(all).unwrap().sending(), wanted);
+        let words = all.replace("true", "\"on\"").replace("false", "\"off\"");
+        assert_eq!(read(&words).unwrap().sending(), wanted);
+        let mistake = read("status = \"seperate\"").unwrap_err().to_string();
+        assert!(mistake.contains("`separate`"), "{mistake}");
+    }
+
+    #[test]
+    fn a_unit_is_a_store_or_a_table() {
+        let text = "name = \"iqn.2026-01.net.example:a\"\nlun = [\"memory:1MiB\", { number = 7, \
+                    store = \"memory:2MiB\" }, \"memory:3MiB\"]";
+        let target: UnitsSettings = wansan_mistake::read(text, "the file").unwrap();
+        let numbers: Vec<u16> = target.luns().unwrap().into_keys().collect();
+        assert_eq!(numbers, [0, 7, 8]);
+        let twice = text.replace("number = 7", "number = 0");
+        let target: UnitsSettings = wansan_mistake::read(&twice, "the file").unwrap();
+        assert!(target.spec().unwrap_err().to_string().contains("two LUNs"));
+    }
+}

@@ -1,0 +1,300 @@
+//! Settings as options of the command line: one for each row of their table, in which a word means
+//! what it means in a file. All of a program's settings can come as JSON on standard input instead.
+
+use std::io::{self, Read};
+use std::marker::PhantomData;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::builder::PossibleValuesParser;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use wansan_settings::{Row, Settings, Shape, read_json, read_value};
+
+/// The longest line of settings on standard input, in bytes.
+const MAX_LINE_BYTES: u64 = 1 << 20;
+
+/// Settings, as far as options give them.
+#[derive(Debug)]
+pub(super) struct Options<T> {
+    given: Map<String, Value>,
+    settings: PhantomData<fn() -> T>,
+}
+
+impl<T: Settings + DeserializeOwned> Options<T> {
+    /// Those that were given, and the defaults of all others.
+    ///
+    /// # Errors
+    /// When one lacks that has to be given.
+    pub(super) fn settings(&self) -> Result<T> {
+        Ok(read_value(self.given.clone().into(), "the command line")?)
+    }
+}
+
+impl<T: Settings> Args for Options<T> {
+    fn augment_args(command: Command) -> Command {
+        let mut options = Vec::new();
+        add(&mut options, &T::rows(), "", None);
+        let records = options.iter().any(|option| option.get_id() == "record");
+        let options = options
+            .into_iter()
+            .map(|option| match option.get_id().as_str() {
+                "host" | "record-kinds" | "record-memory" if records => option.requires("record"),
+                _ => option,
+            });
+        command.args(options)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<T: Settings> FromArgMatches for Options<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Options {
+            given: given(matches, &T::rows(), ""),
+            settings: PhantomData,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The name of the option for a row of a table whose options begin with `prefix`; empty for what is no
+/// option, and stands by itself.
+fn name(row: &Row, prefix: &str) -> String {
+    format!("{prefix}{}", row.option())
+}
+
+/// Adds an option for each row of `rows`, and of the tables in them. Lists of tables have no place in a
+/// command line.
+fn add(options: &mut Vec<Arg>, rows: &[Row], prefix: &str, heading: Option<&'static str>) {
+    for row in rows {
+        match &row.shape {
+            Shape::Table => add(
+                options,
+                &row.rows,
+                row.option.unwrap_or(""),
+                row.value.or(heading),
+            ),
+            Shape::List(each) if **each == Shape::Table => {}
+            _ => options.push(option(row, prefix, row.heading.or(heading))),
+        }
+    }
+}
+
+fn option(row: &Row, prefix: &str, heading: Option<&'static str>) -> Arg {
+    let name = name(row, prefix);
+    let mut option = match name.as_str() {
+        "" => Arg::new(row.key),
+        _ => Arg::new(name.clone()).long(name),
+    };
+    option = option.help(row.about.clone()).required(row.is_required);
+    if let Some(heading) = heading {
+        option = option.help_heading(heading);
+    }
+    if row.shape == Shape::Flag {
+        return option.action(ArgAction::SetTrue);
+    }
+    if let Some(value) = row.value {
+        option = option.value_name(value);
+    }
+    option = match &row.shape {
+        Shape::Choice(words) => option.value_parser(PossibleValuesParser::new(*words)),
+        _ => {
+            let row = row.clone();
+            option.value_parser(move |word: &str| row.json(&[word]).map(|_| word.to_owned()))
+        }
+    };
+    if let Shape::List(each) = &row.shape {
+        option = option.action(ArgAction::Append);
+        if matches!(**each, Shape::Choice(_)) {
+            option = option.value_delimiter(',');
+        }
+    }
+    // What begins with a hyphen is no option here, but a value to refuse.
+    let is_quantity = matches!(
+        row.value,
+        Some("BYTES" | "TIME" | "RATE" | "IOPS" | "N" | "LEVEL")
+    );
+    option = option.allow_hyphen_values(is_quantity);
+    match default(row) {
+        Some(default) if !row.about.contains("[default:") => option.default_value(default),
+        _ => option,
+    }
+}
+
+/// A default as words of a command line.
+fn default(row: &Row) -> Option<String> {
+    match row.default.as_ref()? {
+        Value::Bool(on) => {
+            let words = match row.value {
+                Some("YES|NO") => ["no", "yes"],
+                _ => ["off", "on"],
+            };
+            Some(words[usize::from(*on)].to_owned())
+        }
+        Value::String(text) => Some(text.clone()),
+        Value::Array(list) => {
+            let words: Option<Vec<&str>> = list.iter().map(Value::as_str).collect();
+            words
+                .filter(|words| !words.is_empty())
+                .map(|words| words.join(","))
+        }
+        other => Some(other.to_string()),
+    }
+}
+
+/// What was given of `rows`, as a file would have it.
+fn given(matches: &ArgMatches, rows: &[Row], prefix: &str) -> Map<String, Value> {
+    let mut given_here = Map::new();
+    for row in rows {
+        if row.shape == Shape::Table {
+            let inner = given(matches, &row.rows, row.option.unwrap_or(""));
+            if !inner.is_empty() {
+                given_here.insert(row.key.to_owned(), inner.into());
+            }
+            continue;
+        }
+        let name = match name(row, prefix) {
+            name if name.is_empty() => row.key.to_owned(),
+            name => name,
+        };
+        let is_given = matches!(matches.try_contains_id(&name), Ok(true))
+            && matches.value_source(&name) == Some(ValueSource::CommandLine);
+        if !is_given {
+            continue;
+        }
+        let value = match row.shape {
+            Shape::Flag => Ok(matches.get_flag(&name).into()),
+            _ => {
+                let words = matches.get_many::<String>(&name).unwrap_or_default();
+                let words: Vec<&str> = words.map(String::as_str).collect();
+                row.json(&words)
+            }
+        };
+        // Each word has been looked at before.
+        if let Ok(value) = value {
+            given_here.insert(row.key.to_owned(), value);
+        }
+    }
+    given_here
+}
+
+/// Settings from a file, or, where there is none, from options.
+#[derive(Debug)]
+pub(super) struct FileOr<T> {
+    path: Option<PathBuf>,
+    options: Options<T>,
+}
+
+/// The option that names the file.
+const CONFIG: &str = "config";
+
+impl<T: Settings + DeserializeOwned> FileOr<T> {
+    /// The file, if there is one.
+    pub(super) fn path(&self) -> Option<&PathBuf> {
+        self.path.as_ref()
+    }
+
+    /// As [`Options::settings`].
+    ///
+    /// # Errors
+    /// As [`Options::settings`].
+    pub(super) fn settings(&self) -> Result<T> {
+        self.options.settings()
+    }
+}
+
+impl<T: Settings> Args for FileOr<T> {
+    fn augment_args(command: Command) -> Command {
+        let config = Arg::new(CONFIG)
+            .long(CONFIG)
+            .value_name("FILE")
+            .value_parser(clap::value_parser!(PathBuf))
+            .help("Read these settings from this TOML file instead of the other options; SIGHUP reloads it");
+        let mut options = Vec::new();
+        add(&mut options, &T::rows(), "", None);
+        let options = options
+            .into_iter()
+            .map(|option| match option.is_required_set() {
+                true => option
+                    .required(false)
+                    .required_unless_present(CONFIG)
+                    .conflicts_with(CONFIG),
+                false => option.conflicts_with(CONFIG),
+            });
+        command.arg(config).args(options)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<T: Settings> FromArgMatches for FileOr<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(FileOr {
+            path: matches.get_one(CONFIG).cloned(),
+            options: Options::from_arg_matches(matches)?,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// All settings from elsewhere.
+#[derive(Debug, Args)]
+pub(super) struct Elsewhere {
+    /// Read all settings from standard input, as JSON on one line with the keys of the files, instead
+    /// of the other options
+    #[arg(long, value_name = "-", value_parser = ["-"], hide_possible_values = true, exclusive = true)]
+    settings: Option<String>,
+}
+
+impl Elsewhere {
+    /// All settings, from standard input or from options.
+    ///
+    /// # Errors
+    /// In one line what is wrong with them, and where.
+    pub(super) fn settings_or<T: Settings + DeserializeOwned>(
+        &self,
+        options: &Options<T>,
+    ) -> Result<T> {
+        self.settings()?.map_or_else(|| options.settings(), Ok)
+    }
+
+    /// The settings on standard input, if they come from there. What follows their line is left there.
+    ///
+    /// # Errors
+    /// In one line what is wrong with them, and where.
+    pub(super) fn settings<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+        if self.settings.is_none() {
+            return Ok(None);
+        }
+        let line = read_line().context("cannot read standard input")?;
+        let settings = read_json(&line, "the line").context("standard input")?;
+        Ok(Some(settings))
+    }
+}
+
+/// A line of standard input, a byte at a time: what comes after it is not for whoever reads the line.
+pub(super) fn read_line() -> io::Result<String> {
+    let mut line = Vec::new();
+    for byte in io::stdin().lock().take(MAX_LINE_BYTES).bytes() {
+        match byte? {
+            b'\n' => break,
+            byte => line.push(byte),
+        }
+    }
+    String::from_utf8(line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
