@@ -90,6 +90,8 @@ export interface CellResult {
   in_flight: Record<string, number>;
   /** What the congestion windows of the end that sends the data did. */
   cwnd: CwndUse | null;
+  /** What its I/Os waited for: each moment of their latency, with its cause. */
+  waits: WaitUse | null;
   /** Where its I/Os stood still and why. */
   stalls: StallUse | null;
   /** Where the latency goes below the socket. */
@@ -458,6 +460,44 @@ export interface CwndUse {
   recovery_events: number;
   /** Retransmission time-outs. */
   loss_events: number;
+}
+
+/** What the I/Os of a cell waited for. Times are means over the I/Os; they add up to the latency. */
+export interface WaitUse {
+  /** I/Os that were completed and of which all crossings were recorded. */
+  ios: number;
+  /** Their latency. */
+  latency_ns: number;
+  /** How much of it may belong to the waits beside those that it is counted to. */
+  uncertain_ns: number;
+  /** The waits by their causes. */
+  causes: Record<string, WaitCause>;
+  /** The same by layer, way and source, from the top layer down. */
+  sums: WaitSum[];
+}
+
+/** The waits of one cause. */
+export interface WaitCause {
+  /** Their length. */
+  mean_ns: number;
+  /** Their share of the latency, 0 to 1. */
+  share: number;
+}
+
+/** The waits of one cause at one layer. */
+export interface WaitSum {
+  /** The cause. */
+  cause: string;
+  /** The layer that had the I/Os meanwhile. */
+  layer: string;
+  /** Which way the bytes go that waited, `to_target` or `to_initiator`; null while a program or the store had them. */
+  way: string | null;
+  /** What it is told from: `crossings`, `stamps`, `pdus`, `packets`, `tcp_info` or `resources`. */
+  source: string;
+  /** Their length. */
+  mean_ns: number;
+  /** How much of that may belong to the waits beside them. */
+  uncertain_ns: number;
 }
 
 /** What stalls cost the I/Os of a cell. */
@@ -976,6 +1016,11 @@ export const METRICS: readonly Metric[] = [
   { name: "cwnd.cwr_events", unit: "", about: "Reductions of a window without a loss." },
   { name: "cwnd.recovery_events", unit: "", about: "Fast recoveries." },
   { name: "cwnd.loss_events", unit: "", about: "Retransmission time-outs." },
+  { name: "waits.ios", unit: "", about: "I/Os that were completed and of which all crossings were recorded." },
+  { name: "waits.latency_ns", unit: "ns", about: "Their latency." },
+  { name: "waits.uncertain_ns", unit: "ns", about: "How much of it may belong to the waits beside those that it is counted to." },
+  { name: "waits.causes.*.mean_ns", unit: "ns", about: "Their length." },
+  { name: "waits.causes.*.share", unit: "ratio", about: "Their share of the latency, 0 to 1." },
   { name: "stalls.cause", unit: "", about: "The cause that cost most, if that is a twentieth of the mean latency or more; else `none`." },
   { name: "stalls.ios", unit: "", about: "I/Os that were completed." },
   { name: "stalls.cost_ns", unit: "ns", about: "What all stalls cost, as a mean over the I/Os." },

@@ -34,8 +34,8 @@ use serde::Serialize;
 use wansan_trace::{ConnectionId, SessionId};
 
 use crate::cell::Cell;
+use crate::ledger::NO_CAUSE;
 use crate::opcode;
-use crate::stall::NO_CAUSE;
 use crate::summary::{CellSummary, summarise};
 use crate::window::Window;
 use connection::Connection;

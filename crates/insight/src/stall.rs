@@ -9,7 +9,6 @@
 //!   later than it could have what it waited for;
 //! - [`session`] looks at the waits above TCP: for R2Ts, for the command window, for commands on
 //!   other connections;
-//! - [`stall_use`] puts the stalls of a cell into numbers.
 //!
 //! The rules are in `docs/internals/stalls.md`. They come from RFC 896 and RFC 1122 §4.2.3 (Nagle's algorithm,
 //! delayed acknowledgements, windows), RFC 5681 (slow start, idle connections) and RFC 6298
@@ -19,7 +18,6 @@ mod congestion_window;
 pub mod conversation;
 pub mod sender;
 pub mod session;
-pub mod usage;
 pub mod view;
 
 use wansan_trace::{SessionId, TaskTag};
@@ -30,7 +28,6 @@ use crate::traffic::Way;
 use crate::wait::Source;
 use crate::window::Window;
 pub use conversation::{Announced, Conversation, Queued, Sampled, Segment, Times};
-pub use usage::{NO_CAUSE, cost_of, stall_use};
 
 /// The causes that a stall may have.
 pub const CAUSES: [Cause; 13] = [

@@ -12,7 +12,7 @@ use crate::command_window::CommandWindowUse;
 use crate::connections::{ConnectionUse, connection_uses};
 use crate::join::{Joined, Task};
 use crate::latency::Latency;
-use crate::ledger::{Ledger, WaitUse};
+use crate::ledger::{Ledger, WaitUse, stall_use};
 use crate::little::{self, LittleCheck};
 use crate::load::{LoadUse, load_use};
 use crate::packet_gap::{PacketGaps, packet_gaps};
@@ -224,7 +224,7 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
             .map(|table| program_uses(table, window))
             .unwrap_or_default(),
         packet_gaps: packet_gaps(cell, &Traffic::of(cell), window),
-        stalls: stall::stall_use(cell, window, &stalls, &waits),
+        stalls: stall_use(cell, window, &stalls, &waits),
         waits,
         below_socket: below::below_socket(cell, window),
         losses: Losses {

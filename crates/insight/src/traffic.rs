@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
-use serde::{Deserialize, Serialize};
 use wansan_trace::event::{Packet, Pdu};
 use wansan_trace::file::Row;
 use wansan_trace::{ConnectionId, SessionId};
@@ -32,13 +31,23 @@ pub enum Content {
 }
 
 /// Which end a packet goes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Way {
     /// From the initiator.
     ToTarget,
     /// From the target.
     ToInitiator,
+}
+
+impl Way {
+    /// Its name in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Way::ToTarget => "to_target",
+            Way::ToInitiator => "to_initiator",
+        }
+    }
 }
 
 /// Packets between two ends.

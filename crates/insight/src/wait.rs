@@ -1,14 +1,12 @@
 //! A stretch of an I/O's latency with one cause.
 
-use serde::{Deserialize, Serialize};
 use wansan_trace::Layer;
 
 use crate::cause::Cause;
 use crate::traffic::Way;
 
 /// What a wait's cause is told from. Later ones know better than earlier ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// Crossings of layers.
     Crossings,
@@ -22,6 +20,21 @@ pub enum Source {
     TcpInfo,
     /// Samples of a path, or of programs' threads.
     Resources,
+}
+
+impl Source {
+    /// Its name in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Source::Crossings => "crossings",
+            Source::Stamps => "stamps",
+            Source::Pdus => "pdus",
+            Source::Packets => "packets",
+            Source::TcpInfo => "tcp_info",
+            Source::Resources => "resources",
+        }
+    }
 }
 
 /// A stretch of an I/O's latency with one cause.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::table::tables;
 use crate::{
     BelowSocket, BenchReport, CellFinding, CwndUse, NetemResult, Parameters, PathChange,
-    PathResult, RelayResult, RouterUsage, StallUse, StreamResult,
+    PathResult, RelayResult, RouterUsage, StallUse, StreamResult, WaitUse,
 };
 
 tables! {
@@ -75,6 +75,8 @@ tables! {
         in_flight: BTreeMap<String, f64> => Count of Layers [Ios],
         /// What the congestion windows of the end that sends the data did.
         cwnd: Option<CwndUse> => Group [Ios, Tcp],
+        /// What its I/Os waited for: each moment of their latency, with its cause.
+        waits: Option<WaitUse> => Group [Ios],
         /// Where its I/Os stood still and why.
         stalls: Option<StallUse> => Group [Ios, Packet, Pdu],
         /// Where the latency goes below the socket.

@@ -40,7 +40,8 @@ pub use manifest::{
     TunnelFacts,
 };
 pub use measured::{
-    BelowSocket, CauseUse, CwndUse, Example, LegUse, ShownPacket, StallUse, StampCount,
+    BelowSocket, CauseUse, CwndUse, Example, LegUse, ShownPacket, StallUse, StampCount, WaitCause,
+    WaitSum, WaitUse,
 };
 pub use path::{ElementResult, NetemResult, PathResult};
 pub use reports::{

@@ -25,6 +25,45 @@ tables! {
         loss_events: u64 => Count,
     }
 
+    /// What the I/Os of a cell waited for. Times are means over the I/Os; they add up to the latency.
+    WaitUse {
+        /// I/Os that were completed and of which all crossings were recorded.
+        ios: u64 => Count,
+        /// Their latency.
+        latency_ns: f64 => Ns,
+        /// How much of it may belong to the waits beside those that it is counted to.
+        uncertain_ns: f64 => Ns,
+        /// The waits by their causes.
+        causes: BTreeMap<String, WaitCause> => Group of Waits,
+        /// The same by layer, way and source, from the top layer down.
+        sums: Vec<WaitSum>,
+    }
+
+    /// The waits of one cause.
+    WaitCause {
+        /// Their length.
+        mean_ns: f64 => Ns,
+        /// Their share of the latency, 0 to 1.
+        share: f64 => Ratio,
+    }
+
+    /// The waits of one cause at one layer.
+    WaitSum {
+        /// The cause.
+        cause: String,
+        /// The layer that had the I/Os meanwhile.
+        layer: String,
+        /// Which way the bytes go that waited, `to_target` or `to_initiator`; null while a program or the
+        /// store had them.
+        way: Option<String>,
+        /// What it is told from: `crossings`, `stamps`, `pdus`, `packets`, `tcp_info` or `resources`.
+        source: String,
+        /// Their length.
+        mean_ns: f64,
+        /// How much of that may belong to the waits beside them.
+        uncertain_ns: f64,
+    }
+
     /// What stalls cost the I/Os of a cell.
     StallUse {
         /// The cause that cost most, if that is a twentieth of the mean latency or more; else `none`.

@@ -106,6 +106,8 @@ pub enum Names {
     Limits,
     /// Causes of stalls.
     Causes,
+    /// Causes of waits.
+    Waits,
     /// Reasons why the time below the socket of an I/O is not told.
     Untold,
     /// The laws of relays.
@@ -127,7 +129,7 @@ impl Names {
         match self {
             Names::Layers => "layer",
             Names::Limits => "limit",
-            Names::Causes => "cause",
+            Names::Causes | Names::Waits => "cause",
             Names::Untold | Names::Fallbacks => "reason",
             Names::Laws => "law",
             Names::Streams => "stream",

@@ -42,7 +42,9 @@ function metricOf(name: string): Metric | undefined {
 
 /** The measures that any of the cells has: those of the whole cell first, then what has parts, as results.json has them. */
 export function measuresOf(cells: Cell[]): MeasureSpec[] {
-  const names = [...new Set(cells.flatMap((cell) => Object.keys(cell.measures)))];
+  const all = [...new Set(cells.flatMap((cell) => Object.keys(cell.measures)))];
+  // Most causes of waits are those of no I/O.
+  const names = all.filter((name) => !name.startsWith("waits.causes.") || cells.some((cell) => (numberOf(cell, name) ?? 0) > 0));
   const place = (name: string) => METRICS.indexOf(metricOf(name) as Metric);
   const parts = (name: string) => (name.includes(".") ? 1 : 0);
   names.sort((one, other) => parts(one) - parts(other) || place(one) - place(other) || one.localeCompare(other));

@@ -93,6 +93,8 @@ function frame(step: number, connections: number): Message {
     timeouts: 0,
     unread_bytes: 0,
     ece_signals: 0,
+    send_memory_bytes: 0,
+    send_buffer_bytes: 0,
     ecn: "off",
     shares: [0.5, 0.25, 0],
   });

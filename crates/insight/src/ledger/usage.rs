@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, Serializer};
+use wansan_schema::{WaitCause, WaitSum};
 use wansan_trace::Layer;
 
 use super::{Account, Ledger, Source};
@@ -10,12 +11,12 @@ use crate::cause::{Cause, Limit};
 use crate::traffic::Way;
 
 /// The waits of one cause at one layer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct CauseSum {
-    /// The cause's name.
-    pub cause: String,
+    /// The cause.
+    pub cause: Cause,
     /// The layer that had the I/Os meanwhile.
-    pub layer: String,
+    pub layer: Layer,
     /// Which way the bytes go that waited; none while a program or the store had them.
     pub way: Option<Way>,
     /// What it is told from.
@@ -28,7 +29,7 @@ pub struct CauseSum {
 
 /// What the I/Os of a cell waited for. Lengths are means over the I/Os, in ns; they add up to the
 /// latency.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct WaitUse {
     /// I/Os that were completed and of which all crossings were recorded.
     pub ios: u64,
@@ -42,9 +43,7 @@ impl CauseSum {
     /// Whether it is no waiting, but what the path takes for the I/O's own bytes.
     #[must_use]
     pub fn is_crossing(&self) -> bool {
-        [Cause::Propagation, Cause::Transmission]
-            .iter()
-            .any(|cause| cause.name() == self.cause)
+        [Cause::Propagation, Cause::Transmission].contains(&self.cause)
     }
 }
 
@@ -59,17 +58,42 @@ impl WaitUse {
         adding.finish()
     }
 
+    /// As results have it.
+    #[must_use]
+    pub fn result(&self) -> wansan_schema::WaitUse {
+        let causes = Cause::ALL.into_iter().map(|cause| {
+            let mean_ns = self.mean_ns(cause);
+            let share = mean_ns / self.latency_ns.max(1.0);
+            (cause.name().to_owned(), WaitCause { mean_ns, share })
+        });
+        let sums = self.sums.iter().map(|sum| WaitSum {
+            cause: sum.cause.name().to_owned(),
+            layer: sum.layer.name().to_owned(),
+            way: sum.way.map(|way| way.name().to_owned()),
+            source: sum.source.name().to_owned(),
+            mean_ns: sum.mean_ns,
+            uncertain_ns: sum.uncertain_ns,
+        });
+        wansan_schema::WaitUse {
+            ios: self.ios,
+            latency_ns: self.latency_ns,
+            uncertain_ns: self.sums.iter().map(|sum| sum.uncertain_ns).sum(),
+            causes: causes.collect(),
+            sums: sums.collect(),
+        }
+    }
+
     /// The mean length of the waits with that cause.
     #[must_use]
     pub fn mean_ns(&self, cause: Cause) -> f64 {
-        self.sum_ns(|sum| sum.cause == cause.name())
+        self.sum_ns(|sum| sum.cause == cause)
     }
 
     /// The same of those that PDUs or packets show.
     #[must_use]
     pub fn shown_ns(&self, cause: Cause) -> f64 {
         let is_shown = |sum: &CauseSum| [Source::Pdus, Source::Packets].contains(&sum.source);
-        self.sum_ns(|sum| sum.cause == cause.name() && is_shown(sum))
+        self.sum_ns(|sum| sum.cause == cause && is_shown(sum))
     }
 
     /// The share of the latency that passes because of `limit`, 0 to 1.
@@ -87,6 +111,13 @@ impl WaitUse {
             .filter(|sum| of(sum))
             .map(|sum| sum.mean_ns)
             .sum()
+    }
+}
+
+/// As [`WaitUse::result`] has it.
+impl Serialize for WaitUse {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.result().serialize(serializer)
     }
 }
 
@@ -129,8 +160,8 @@ impl Adding {
             sums.into_iter()
                 .map(
                     |((layer, way, cause, source), (length_ns, uncertain_ns))| CauseSum {
-                        cause: cause.name().to_owned(),
-                        layer: layer.name().to_owned(),
+                        cause,
+                        layer,
                         way,
                         source,
                         mean_ns: mean(length_ns),

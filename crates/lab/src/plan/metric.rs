@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 
 use wansan_insight::below::Untold;
 use wansan_insight::finding::Limit;
-use wansan_insight::stall::{CAUSES, Cause, NO_CAUSE};
+use wansan_insight::ledger::NO_CAUSE;
+use wansan_insight::stall::{CAUSES, Cause};
 use wansan_mistake::nearest;
 use wansan_relay::{Fallback, Law};
 pub(super) use wansan_schema::metric::CELLS;
@@ -40,6 +41,7 @@ fn words(names: Names) -> Option<Vec<&'static str>> {
             let causes = CAUSES.into_iter().map(Cause::name);
             Some(causes.chain([NO_CAUSE]).collect())
         }
+        Names::Waits => Some(Cause::ALL.map(Cause::name).to_vec()),
         Names::Untold => Some(Untold::ALL.map(Untold::name).to_vec()),
         Names::Laws => Some(Law::ALL.map(Law::name).to_vec()),
         Names::Fallbacks => Some(Fallback::ALL.map(Fallback::name).to_vec()),
@@ -216,8 +218,7 @@ mod tests {
     use serde_json::Value;
     use wansan_insight::below::{Splits, from_splits};
     use wansan_insight::finding::explain;
-    use wansan_insight::ledger::WaitUse;
-    use wansan_insight::stall::cost_of;
+    use wansan_insight::ledger::{WaitUse, cost_of};
     use wansan_schema::{
         Advice, Advised, CellResult, CwndUse, RelayResult, Results, RouterUsage, StampCount,
         StreamResult,
@@ -245,6 +246,7 @@ mod tests {
             }],
             in_flight: some(Names::Layers).map(|name| (name, 1.0)).collect(),
             cwnd: Some(CwndUse::default()),
+            waits: Some(WaitUse::default().result()),
             stalls: Some(cost_of(&[], &WaitUse::default())),
             below_socket: Some(from_splits(&Splits::default(), StampCount::default())),
             finding: Some(finding().into()),

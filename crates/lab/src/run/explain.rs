@@ -40,6 +40,7 @@ pub(super) fn cell(
     result.packet_gap_p90_ns = gaps.map(|gaps| gaps.p90_ns);
     let starved = summary.programs.iter().filter(|used| used.is_starved());
     result.starved_programs = starved.map(|used| used.program.clone()).collect();
+    result.waits = (summary.waits.ios > 0).then(|| summary.waits.result());
     result.stalls.clone_from(&summary.stalls);
     result.below_socket.clone_from(&summary.below_socket);
     result.in_flight = summary

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use wansan_schema::{CauseUse, Example, ShownPacket, StallUse};
 use wansan_trace::{SessionId, TaskTag};
 
+use crate::cause::Cause;
 use crate::cell::Cell;
-use crate::ledger::WaitUse;
+use crate::stall::{Shown, Stall};
 use crate::window::Window;
 
-use super::{Cause, Shown, Stall};
+use super::WaitUse;
 
 /// A cause that costs less than this part of the mean latency is not what makes I/Os slow.
 const WORTH_NAMING: f64 = 0.05;
