@@ -200,7 +200,7 @@ fn too_many_connections() -> Result<(), Stop> {
     let url = tgtd.url();
     let arguments = ["bench", &url, "--connections", "2"];
     let finished = command(Path::new(WANSAN), &arguments, LIMIT)?;
-    let told = finished.stderr.contains("allows 1 connection in a session");
+    let told = finished.stderr.contains("allows 1 connection per session");
     require(told && finished.status.code() == Some(2), || {
         finished.output()
     })
