@@ -80,7 +80,7 @@ causes! {
     /// Nothing was sent behind a lost segment, so that only a timer could find it (RFC 8985 §7).
     TailLoss = "tail_loss", Stalls, "the last segment was lost, which only a timer could tell";
     /// It stood in the queue of the sending host's network device.
-    DeviceQueue = "device_queue", PathRate, "it was in the queue of the sender's network device";
+    DeviceQueue = "device_queue", Nothing, "it was in the queue of the sender's network device";
     /// The receiving program had not read it yet, or what was before it.
     ReceiveBuffer = "receive_buffer", Nothing, "the receiving program had not read it yet";
     /// A program that has it had no processor to spare, as `thread` records show.

@@ -57,7 +57,7 @@ impl ProgramUse {
     /// Whether one of its threads has something to do all of the time: what comes faster waits for it.
     #[must_use]
     pub fn has_no_processor_to_spare(&self) -> bool {
-        self.busiest_share >= FULL_SHARE
+        self.busiest_share >= FULL_SHARE && self.ran_share >= STARVED_RUNNING_SHARE
     }
 
     /// Whether other work on the computer kept it from its own.

@@ -141,21 +141,27 @@ impl<'s> View<'s> {
         let waits = &self.summary.waits;
         let part = |cause: Cause| waits.mean_ns(cause) / waits.latency_ns.max(1.0);
         let share = |limit: Limit| waits.share(limit) / (1.0 - before).max(f64::EPSILON);
+        let is_path_full = part(Cause::PathQueue) >= QUEUED_SHARE;
+        let is_asked = r2t::uses(self.summary).next().is_some();
+        let mut sessions = self.summary.sessions.iter();
+        let is_window_known = sessions.any(|session| session.command_window.is_some());
         let counts = |limit: Limit| {
             let own = !is_inside;
             match limit {
                 Limit::Store => share(limit) >= QUEUED_SHARE,
-                Limit::PathRate => {
-                    let queued = part(Cause::PathQueue) + part(Cause::DeviceQueue);
-                    queued >= QUEUED_SHARE || share(limit) >= TRANSMISSION_SHARE
-                }
+                Limit::PathRate => is_path_full || share(limit) >= TRANSMISSION_SHARE,
                 Limit::ReceiveWindow | Limit::SendBuffer | Limit::CongestionWindow => {
                     share(limit) >= stopped_share
                 }
-                Limit::R2tRoundTrips | Limit::Stalls | Limit::Processor => {
-                    own && share(limit) >= OWN_WAITING_SHARE
+                // What an R2T asked for and what was lost wait for a full path, too.
+                Limit::R2tRoundTrips => {
+                    own && is_asked && !is_path_full && share(limit) >= OWN_WAITING_SHARE
                 }
-                Limit::CommandWindow => own && share(limit) >= COMMAND_WAITING_SHARE,
+                Limit::Stalls => own && !is_path_full && share(limit) >= OWN_WAITING_SHARE,
+                Limit::Processor => own && share(limit) >= OWN_WAITING_SHARE,
+                Limit::CommandWindow => {
+                    own && is_window_known && share(limit) >= COMMAND_WAITING_SHARE
+                }
                 // Judged by itself.
                 Limit::RouteLockstep | Limit::Encryption => false,
                 Limit::TooFewIos | Limit::Nothing => false,
@@ -187,11 +193,11 @@ impl<'s> View<'s> {
         named.sort_by(|one, other| other.1.total_cmp(&one.1));
         let parts: Vec<String> = named
             .into_iter()
-            .map(|(cause, ns)| format!("for {} {}", milliseconds(ns), cause.in_words()))
+            .map(|(cause, ns)| format!("{} {}", cause.name().replace('_', " "), milliseconds(ns)))
             .collect();
         (!parts.is_empty()).then(|| {
             format!(
-                "of an I/O's {}: {}",
+                "an I/O's {}: {}",
                 milliseconds(waits.latency_ns),
                 parts.join(", ")
             )

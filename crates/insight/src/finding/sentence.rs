@@ -1,6 +1,7 @@
 //! The finding in words.
 
 use super::{Finding, Limit, Observed, stalls};
+use crate::cause::Cause;
 
 /// The finding as a storage engineer would say it. `observed` is the cell it speaks of.
 pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> String {
@@ -62,12 +63,15 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
             stalls::in_words(&observed.summary)
         ),
         Limit::Processor => format!(
-            "a processor limits throughput: {share} of the {latency} latency is spent with or in front of a \
-             program that has something to do all of the time"
+            "a program is CPU-bound: {share} of the {latency} latency is spent in it or waiting for it"
         ),
         Limit::TooFewIos => format!(
             "too few I/Os in flight limit throughput: the queue depth is {wanted}{each} and nothing \
-             queues; the {latency} latency is the round trip"
+             queues; the {latency} latency is {}",
+            match is_served_longest(observed) {
+                true => "the store's service time",
+                false => "the round trip",
+            }
         ),
         Limit::Nothing if total.ios == 0 => "no I/O completed in the measured time".to_owned(),
         Limit::Nothing => format!(
@@ -85,6 +89,12 @@ pub(super) fn sentence(finding: &Finding, observed: &Observed, cells: usize) -> 
     } else {
         whole
     }
+}
+
+/// Whether the store's service takes longer than the path.
+fn is_served_longest(observed: &Observed) -> bool {
+    let waits = &observed.summary.waits;
+    waits.mean_ns(Cause::StoreService) > waits.mean_ns(Cause::Propagation)
 }
 
 /// A mean number of I/Os: whole, but for small ones.

@@ -32,7 +32,8 @@ pub(super) struct Base {
     writes: HashSet<SessionId>,
     /// Whether the store is idle most of the time.
     is_store_idle: bool,
-    /// The least time that the store took for an I/O of a session that has more than one in it.
+    /// The least time that the store took for an I/O of a session that has more than one in it on average,
+    /// where it takes longer by far for most.
     crowded_least_ns: HashMap<SessionId, u64>,
 }
 
@@ -67,13 +68,14 @@ impl Base {
                 let (least_ns, sum_ns, count) =
                     served.entry(task.session).or_insert((u64::MAX, 0, 0));
                 *least_ns = took_ns.min(*least_ns);
-                *sum_ns += took_ns;
+                *sum_ns = sum_ns.saturating_add(took_ns);
                 *count += 1;
             }
         }
         for (session, (least_ns, sum_ns, count)) in served {
             let mean_ns = sum_ns as f64 / count as f64;
-            if mean_ns >= CROWDED_SERVICE_RATIO * least_ns as f64 {
+            let has_several = sum_ns > joined.records.length_ns();
+            if has_several && mean_ns >= CROWDED_SERVICE_RATIO * least_ns as f64 {
                 self.crowded_least_ns.insert(session, least_ns);
             }
         }

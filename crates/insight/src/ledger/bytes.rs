@@ -69,8 +69,8 @@ impl DataBytes {
             .take_while(|(at_ns, ..)| *at_ns <= to_ns);
         for (_, way, bytes) in own {
             if let Some(bytes_per_s) = paths.bytes_per_s(task, *way) {
-                *links_ns.entry(*way).or_default() +=
-                    (f64::from(*bytes) * 1e9 / bytes_per_s) as u64;
+                let link_ns: &mut u64 = links_ns.entry(*way).or_default();
+                *link_ns = link_ns.saturating_add((f64::from(*bytes) * 1e9 / bytes_per_s) as u64);
             }
         }
         links_ns

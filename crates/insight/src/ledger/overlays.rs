@@ -29,8 +29,31 @@ struct Shown {
 pub(super) struct Overlays<'a> {
     top: Option<Layer>,
     splitter: Option<Splitter<'a>>,
-    /// Those of PDUs first.
-    shown: HashMap<Tag, Vec<Shown>>,
+    /// What PDUs show of each tag.
+    by_pdus: HashMap<Tag, Waits>,
+    /// What packets show of it, which is put over that.
+    by_packets: HashMap<Tag, Waits>,
+}
+
+/// Waits of the I/Os that had one tag, one after the other.
+#[derive(Debug, Default)]
+struct Waits {
+    /// By their beginnings.
+    shown: Vec<Shown>,
+    longest_ns: u64,
+}
+
+impl Waits {
+    /// Those that may lie in a stretch of time.
+    fn within(&self, (from_ns, to_ns): (u64, u64)) -> impl Iterator<Item = &Shown> {
+        let earliest_ns = from_ns.saturating_sub(self.longest_ns);
+        let first = self
+            .shown
+            .partition_point(|shown| shown.span_ns.0 < earliest_ns);
+        self.shown[first..]
+            .iter()
+            .take_while(move |shown| shown.span_ns.0 < to_ns)
+    }
 }
 
 impl<'a> Overlays<'a> {
@@ -38,28 +61,35 @@ impl<'a> Overlays<'a> {
         let mut overlays = Overlays {
             top: cell.joined.top(),
             splitter: Splitter::of(cell),
-            shown: HashMap::new(),
+            by_pdus: HashMap::new(),
+            by_packets: HashMap::new(),
         };
         let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
         // A target knows when it asked and when data came; an initiator's view is taken without it.
         let asked = r2t::waits(pdus);
         for wait in &asked {
-            overlays.add((wait.session, wait.task), Shown::asked(wait));
+            add(
+                &mut overlays.by_pdus,
+                (wait.session, wait.task),
+                Shown::asked(wait),
+            );
         }
-        let from_pdus = |stall: &&Stall| stall.source() == Source::Pdus;
-        for stall in stalls.iter().filter(from_pdus) {
-            if stall.cause != Cause::R2tWait || asked.is_empty() {
-                overlays.add((stall.session, stall.task), Shown::stall(stall));
+        for stall in stalls {
+            let tag = (stall.session, stall.task);
+            match stall.source() {
+                Source::Pdus if stall.cause == Cause::R2tWait && !asked.is_empty() => {}
+                Source::Pdus => add(&mut overlays.by_pdus, tag, Shown::stall(stall)),
+                _ => add(&mut overlays.by_packets, tag, Shown::stall(stall)),
             }
         }
-        for stall in stalls.iter().filter(|stall| !from_pdus(stall)) {
-            overlays.add((stall.session, stall.task), Shown::stall(stall));
+        for waits in overlays
+            .by_pdus
+            .values_mut()
+            .chain(overlays.by_packets.values_mut())
+        {
+            waits.shown.sort_by_key(|shown| shown.span_ns);
         }
         overlays
-    }
-
-    fn add(&mut self, tag: Tag, shown: Shown) {
-        self.shown.entry(tag).or_default().push(shown);
     }
 
     /// Puts what is known of an I/O into its timeline.
@@ -69,11 +99,21 @@ impl<'a> Overlays<'a> {
         for wait in told.iter().flat_map(|told| &told.waits) {
             timeline.change((wait.from_ns, wait.to_ns), |known| stamped(known, wait));
         }
-        let shown = self.shown.get(&(task.session, task.tag));
-        for shown in shown.into_iter().flatten() {
-            timeline.change(shown.span_ns, |known| shown.put(known));
+        let span_ns = timeline.span_ns();
+        for of in [&self.by_pdus, &self.by_packets] {
+            let waits = of.get(&(task.session, task.tag));
+            for shown in waits.into_iter().flat_map(|waits| waits.within(span_ns)) {
+                timeline.change(shown.span_ns, |known| shown.put(known));
+            }
         }
     }
+}
+
+fn add(to: &mut HashMap<Tag, Waits>, tag: Tag, shown: Shown) {
+    let waits = to.entry(tag).or_default();
+    let (from_ns, to_ns) = shown.span_ns;
+    waits.longest_ns = to_ns.saturating_sub(from_ns).max(waits.longest_ns);
+    waits.shown.push(shown);
 }
 
 /// What the kernel's stamps say of a wait that crossings show. They do not know of the store, nor why a
@@ -124,7 +164,9 @@ impl Shown {
     /// for TCP.
     fn put(&self, known: &mut Wait) {
         let is_told = known.way.is_some()
-            || known.cause == Cause::CommandWindow && self.cause == Cause::CommandWindow;
+            || known.cause == Cause::CommandWindow && self.cause == Cause::CommandWindow
+            // Where nothing was recorded below it, a target has a write while its data come.
+            || known.cause == Cause::Target && self.cause == Cause::R2tWait;
         if is_told {
             known.cause = self.cause;
             known.source = self.source;

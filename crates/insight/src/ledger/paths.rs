@@ -53,10 +53,9 @@ impl Paths {
         programs: &[ProgramUse],
     ) -> Paths {
         let is_full = |role| {
-            let of_role = programs.iter().filter(|used| used.role == role);
-            of_role
-                .into_iter()
-                .any(ProgramUse::has_no_processor_to_spare)
+            let mut of_role = programs.iter().filter(|used| used.role == role).peekable();
+            // Which program a session's is, records do not say.
+            of_role.peek().is_some() && of_role.all(ProgramUse::has_no_processor_to_spare)
         };
         let mut paths = Paths {
             is_encryption_full: programs.iter().any(ProgramUse::is_full_vpn),
@@ -91,7 +90,9 @@ impl Paths {
             for key in senders.keys() {
                 let acked_bytes = senders.acked_bytes(key) as f64;
                 let carries = carried.carries(&used.path, key);
-                if carries.unwrap_or(acked_bytes > 0.0 && bytes >= CARRIED_PART * acked_bytes) {
+                // Any path may carry what is next to nothing.
+                let may_carry = senders.sends_most(key) && bytes >= CARRIED_PART * acked_bytes;
+                if carries.unwrap_or(may_carry) {
                     self.of.entry(*key).or_default().push(used.path.clone());
                 }
             }

@@ -14,6 +14,10 @@ use crate::join::Task;
 use crate::traffic::Way;
 use crate::window::Window;
 
+/// TCP counts the time for which it was stopped in ticks of up to 10 ms: its counters are compared over so
+/// long at least.
+const COUNTED_NS: u64 = 20_000_000;
+
 /// The sending end of one direction of a session's connection.
 pub(super) type SenderKey = (SessionId, ConnectionId, Way);
 
@@ -61,6 +65,17 @@ impl Senders {
     /// Bytes that were acknowledged in the window of what went that way.
     pub(super) fn acked_bytes(&self, key: &SenderKey) -> u64 {
         self.found.get(key).map_or(0, |sender| sender.acked_bytes)
+    }
+
+    /// Whether more was acknowledged of what goes that way than of what goes the other.
+    pub(super) fn sends_most(&self, key: &SenderKey) -> bool {
+        let (session, connection, way) = *key;
+        let other = match way {
+            Way::ToTarget => Way::ToInitiator,
+            Way::ToInitiator => Way::ToTarget,
+        };
+        let bytes = self.acked_bytes(key);
+        bytes > 0 && bytes >= self.acked_bytes(&(session, connection, other))
     }
 
     /// All sending ends.
@@ -123,11 +138,20 @@ impl Sender {
     fn of(samples: &[&Tcp], window: Window) -> Sender {
         let mut sender = Sender::default();
         let mut widest_bytes = 0;
-        for pair in samples.windows(2) {
+        // The newest sample from which on TCP's counters say enough.
+        let mut base = 0;
+        for (place, pair) in samples.windows(2).enumerate() {
             let (before, after) = (pair[0], pair[1]);
             widest_bytes = widest_bytes.max(before.rwnd_bytes);
             let (from_ns, to_ns) = (before.time.ns(), after.time.ns());
-            let Some(cause) = stopped_by(before, after, widest_bytes) else {
+            // A damaged file may have them in any order.
+            if from_ns >= to_ns {
+                continue;
+            }
+            while base < place && samples[base + 1].time.ns() + COUNTED_NS <= to_ns {
+                base += 1;
+            }
+            let Some(cause) = stopped_by(samples[base], after, widest_bytes) else {
                 continue;
             };
             match sender.steps.last_mut() {

@@ -61,9 +61,14 @@ pub fn stall_use(
     cell.packet.as_ref().and(cell.pdu.as_ref())?;
     let spans = spans(cell, window, stalls);
     let is_of_an_io = |stall: &&Stall| {
-        let spans = spans.get(&(stall.session, stall.task));
-        let mut spans = spans.into_iter().flatten();
-        spans.any(|&(enter_ns, leave_ns)| stall.from_ns < leave_ns && enter_ns < stall.to_ns)
+        let spans = spans
+            .get(&(stall.session, stall.task))
+            .map_or(&[][..], Vec::as_slice);
+        // Uses of a tag follow each other.
+        let next = spans.partition_point(|(_, leave_ns)| *leave_ns <= stall.from_ns);
+        spans
+            .get(next)
+            .is_some_and(|(enter_ns, _)| *enter_ns < stall.to_ns)
     };
     let stalls: Vec<&Stall> = stalls.iter().filter(is_of_an_io).collect();
     (waits.ios > 0).then(|| cost_of(&stalls, waits))
@@ -101,7 +106,7 @@ pub fn cost_of(stalls: &[&Stall], waits: &WaitUse) -> StallUse {
     StallUse {
         cause: named.map_or_else(|| NO_CAUSE.to_owned(), |most| most.cause.clone()),
         ios,
-        cost_ns: causes.iter().map(|cause| cause.cost_ns).sum(),
+        cost_ns: causes.iter().fold(0.0, |sum, cause| sum + cause.cost_ns),
         round_trips: 1.0 + trips.count() as f64 / ios.max(1) as f64,
         causes,
     }

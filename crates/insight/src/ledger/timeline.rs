@@ -42,7 +42,8 @@ impl Timeline {
     /// Has `tell` change the waits, or their parts, that lie in a stretch of time.
     pub(super) fn change(&mut self, (from_ns, to_ns): (u64, u64), tell: impl Fn(&mut Wait)) {
         let touches = |wait: &Wait| wait.from_ns < to_ns && from_ns < wait.to_ns;
-        if !self.waits.iter().any(touches) {
+        // Times of damaged records may be in any order.
+        if from_ns >= to_ns || !self.waits.iter().any(touches) {
             return;
         }
         let mut changed = Vec::with_capacity(self.waits.len() + 2);
@@ -69,7 +70,12 @@ impl Timeline {
                     ..wait
                 },
             ];
-            changed.extend(parts.into_iter().filter(|part| part.from_ns < part.to_ns));
+            let parts = parts.into_iter().filter(|part| part.from_ns < part.to_ns);
+            // No more of a part is uncertain than there is of it.
+            changed.extend(parts.map(|part| Wait {
+                uncertain_ns: part.uncertain_ns.min(part.length_ns()),
+                ..part
+            }));
         }
         self.waits = changed;
     }
@@ -114,7 +120,9 @@ impl Timeline {
         let mut told = Vec::with_capacity(self.waits.len() + 4);
         for wait in self.waits.drain(..) {
             let mut at_ns = wait.from_ns;
-            if wait.cause == Cause::Unknown && wait.way == Some(way) {
+            // Stamps show that bytes on the path have left their sender.
+            let has_left = wait.source == Source::Stamps && wait.layer == Layer::Wire;
+            if wait.cause == Cause::Unknown && wait.way == Some(way) && !has_left {
                 for (from_ns, to_ns, cause) in causes(wait.from_ns, wait.to_ns) {
                     told.extend((at_ns < from_ns).then_some(Wait {
                         from_ns: at_ns,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use wansan_trace::{ConnectionId, SessionId};
+use wansan_trace::{ConnectionId, Layer, SessionId};
 
 use super::timeline::Timeline;
 use crate::cause::Cause;
@@ -11,11 +11,19 @@ use crate::traffic::Way;
 
 const WAYS: [Way; 2] = [Way::ToTarget, Way::ToInitiator];
 
-/// The least time of each connection and way, seen anew after each change of a path's delay.
+/// The least time of each connection and way, of I/Os of which equally much was recorded, seen anew after each change of a path's delay.
 #[derive(Debug, Default)]
 pub(super) struct Transits {
     changes_ns: Vec<u64>,
-    least_ns: HashMap<(SessionId, ConnectionId, Way, usize), u64>,
+    least_ns: HashMap<(SessionId, ConnectionId, Way, Option<Layer>, usize), u64>,
+}
+
+/// The last layer of which anything was recorded of an I/O.
+fn deepest(task: &Task) -> Option<Layer> {
+    Layer::ALL
+        .into_iter()
+        .rev()
+        .find(|layer| task.passed(*layer))
 }
 
 impl Transits {
@@ -44,7 +52,7 @@ impl Transits {
         for way in WAYS {
             let link_ns = links_ns.get(&way).copied().unwrap_or(0);
             let took_ns = timeline.unknown_ns(way).saturating_sub(link_ns);
-            let key = (task.session, task.connection, way, epoch);
+            let key = (task.session, task.connection, way, deepest(task), epoch);
             let least_ns = self.least_ns.entry(key).or_insert(u64::MAX);
             *least_ns = took_ns.min(*least_ns);
         }
@@ -60,7 +68,7 @@ impl Transits {
     ) {
         let epoch = self.epoch(timeline);
         for way in WAYS {
-            let key = |epoch| (task.session, task.connection, way, epoch);
+            let key = |epoch| (task.session, task.connection, way, deepest(task), epoch);
             let least_ns = epoch.and_then(|epoch| self.least_ns.get(&key(epoch)));
             // Of an I/O that was under way at a change nobody knows what it waited for.
             let least_ns = least_ns.copied().unwrap_or(u64::MAX);

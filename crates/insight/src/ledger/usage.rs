@@ -77,7 +77,10 @@ impl WaitUse {
         wansan_schema::WaitUse {
             ios: self.ios,
             latency_ns: self.latency_ns,
-            uncertain_ns: self.sums.iter().map(|sum| sum.uncertain_ns).sum(),
+            uncertain_ns: self
+                .sums
+                .iter()
+                .fold(0.0, |all_ns, sum| all_ns + sum.uncertain_ns),
             causes: causes.collect(),
             sums: sums.collect(),
         }
@@ -106,11 +109,9 @@ impl WaitUse {
     }
 
     fn sum_ns(&self, of: impl Fn(&CauseSum) -> bool) -> f64 {
-        self.sums
-            .iter()
-            .filter(|sum| of(sum))
-            .map(|sum| sum.mean_ns)
-            .sum()
+        let lengths = self.sums.iter().filter(|sum| of(sum));
+        // The sum of no floating-point numbers is -0.0.
+        lengths.fold(0.0, |all_ns, sum| all_ns + sum.mean_ns)
     }
 }
 
