@@ -69,6 +69,23 @@ impl LoadSettings {
 }
 
 impl BenchSettings {
+    /// Whether the settings contradict each other, which of a command line its parser says.
+    ///
+    /// # Errors
+    /// Which do, on one line.
+    pub fn check(&self) -> Result<(), String> {
+        let pairs = [
+            (self.count.is_some() && self.time.is_some(), "count", "time"),
+            (self.load.batch && self.load.rate.is_some(), "batch", "rate"),
+        ];
+        match pairs.into_iter().find(|(contradict, ..)| *contradict) {
+            Some((_, one, other)) => {
+                Err(format!("`{one}` cannot be used with `{other}`: remove one"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// As the load generator takes them; a number of I/Os goes before a time.
     #[must_use]
     pub fn config(&self) -> LoadConfig {
@@ -90,5 +107,47 @@ impl BenchSettings {
             seed: self.seed,
             verify: load.verify,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_contradict_each_other_are_refused() {
+        let url = "iscsi://127.0.0.1/iqn.2026-11.net.example:disk/0"
+            .parse()
+            .unwrap();
+        let mut settings = BenchSettings {
+            time: Some(SomeTime(Duration::from_secs(1))),
+            count: None,
+            warmup: Span(Duration::ZERO),
+            drain: None,
+            seed: 1,
+            hold: false,
+            json: false,
+            record: usual(),
+            load: usual(),
+            tcp: usual(),
+            initiator: InitiatorSettings::new(url),
+        };
+        assert_eq!(settings.check(), Ok(()));
+        settings.count = Some(3);
+        assert!(
+            settings
+                .check()
+                .unwrap_err()
+                .contains("`count` cannot be used with `time`")
+        );
+        settings.count = None;
+        settings.load.batch = true;
+        settings.load.rate = Some(Iops(100.0));
+        assert!(
+            settings
+                .check()
+                .unwrap_err()
+                .contains("`batch` cannot be used with `rate`")
+        );
     }
 }

@@ -35,6 +35,7 @@ pub(crate) struct BenchArgs {
 /// What makes it impossible to measure.
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let settings = args.elsewhere.settings_or(&args.options)?;
+    settings.check().map_err(anyhow::Error::msg)?;
     let place = &settings.record.place;
     let recording = record::prepare(place, "initiator")?;
     end_when_told(recording.made())?;
