@@ -180,6 +180,11 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
     let mut all_latencies_ns = Vec::new();
     let mut all_held = vec![Population::default(); joined.layers.len()];
     for (session, tasks) in &by_session {
+        // One that did nothing meanwhile would make means per session too small.
+        let is_there = |&(from_ns, to_ns): &(u64, u64)| window.overlap_ns(from_ns, to_ns) > 0;
+        if !top_spans(tasks, joined).iter().any(is_there) {
+            continue;
+        }
         let (sums, latencies_ns) = add_up(tasks, joined, window, &changes_ns);
         let held = populations(tasks, joined);
         for (all, held) in all_held.iter_mut().zip(&held) {
