@@ -48,9 +48,9 @@ fn settings() -> String {
         "# Settings\n\n\
          The keys of `target.toml`, of `relay.toml` and of plans, and those that programs take as JSON. Generated\n\
          from the tables in the code that read them.\n\n\
-         Values with a unit are text, such as `\"64KiB\"` or `\"10ms\"`; I/O rates are `\"500IOPS\"` or `500`. What\n\
-         is on or off is `true`, `\"on\"` or `\"yes\"`, and `false`, `\"off\"` or `\"no\"`. The options of the command\n\
-         line take the same values ([commands.md](commands.md)).\n",
+         Values with a unit are text, such as `\"64KiB\"` or `\"10ms\"`; I/O rates are `\"500IOPS\"` or `500`. Switches\n\
+         are `true`, `\"on\"` or `\"yes\"`, and `false`, `\"off\"` or `\"no\"`; flags are `true` or `false`. The options of\n\
+         the command line take the same values ([commands.md](commands.md)).\n",
     );
     part::<TargetFile>(
         &mut text,

@@ -218,7 +218,7 @@ impl<T: Settings> Args for FileOr<T> {
             .long(CONFIG)
             .value_name("FILE")
             .value_parser(clap::value_parser!(PathBuf))
-            .help("Read these settings from this TOML file instead of the other options; SIGHUP reloads it");
+            .help("Read what is served from this TOML file instead of from options; SIGHUP reloads it");
         let mut options = Vec::new();
         add(&mut options, &T::rows(), "", None);
         let options = options

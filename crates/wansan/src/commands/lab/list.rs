@@ -17,7 +17,7 @@ pub(super) struct ListArgs {
     /// Directory of run folders
     #[arg(long, value_name = "DIR", default_value = "runs")]
     runs: PathBuf,
-    /// Print one JSON object per run
+    /// Print the runs as a JSON array
     #[arg(long)]
     json: bool,
 }
