@@ -1,5 +1,8 @@
 //! Opcodes and flags of the PDUs whose records are read here (RFC 7143 §11.2.1.2).
 
+/// Length of a Basic Header Segment, in bytes (RFC 7143 §11.2).
+pub(crate) const BHS_BYTES: u64 = wansan_iscsi::wire::BHS_BYTES as u64;
+
 /// SCSI Command.
 pub(crate) const SCSI_COMMAND: u8 = 0x01;
 /// SCSI Data-Out.

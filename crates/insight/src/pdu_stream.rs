@@ -6,14 +6,12 @@ use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::Row;
 use wansan_trace::{ConnectionId, SessionId, TaskTag};
 
-use crate::opcode;
+use crate::opcode::{self, BHS_BYTES};
 use crate::traffic::Way;
 
 /// The most that a PDU is longer than its Basic Header Segment and its data: an Additional Header
 /// Segment of a bidirectional or long command, two digests and padding (RFC 7143 §11.1).
 const BEYOND_BYTES: u64 = 64;
-/// Length of a Basic Header Segment (RFC 7143 §11.2).
-const BHS_BYTES: u64 = 48;
 
 /// One PDU in its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

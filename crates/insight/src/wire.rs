@@ -17,10 +17,8 @@ use wansan_trace::file::{Row, Table};
 use wansan_trace::{ConnectionId, Layer, SessionId, TaskTag};
 
 use crate::join::{Joined, Task};
-use crate::opcode::{DATA_IN, SCSI_COMMAND, SCSI_RESPONSE};
+use crate::opcode::{BHS_BYTES, DATA_IN, SCSI_COMMAND, SCSI_RESPONSE};
 
-/// Length of a Basic Header Segment (RFC 7143 §11.2).
-const BHS_BYTES: u64 = 48;
 /// SCSI Response and SCSI Data-In: what answers a command.
 const ANSWERS: [u8; 2] = [SCSI_RESPONSE, DATA_IN];
 /// TCP flags.

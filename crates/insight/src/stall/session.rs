@@ -10,7 +10,7 @@ use wansan_trace::{ConnectionId, Layer, NameId, SessionId, TaskTag};
 use crate::cell::Cell;
 use crate::command_window::at_or_after;
 use crate::join::Task;
-use crate::opcode::{self, DATA_OUT, FINAL_BIT, R2T, SCSI_COMMAND};
+use crate::opcode::{self, BHS_BYTES, DATA_OUT, FINAL_BIT, R2T, SCSI_COMMAND};
 use crate::traffic::Way;
 
 use super::conversation::{Conversation, Segment};
@@ -18,8 +18,6 @@ use super::{Cause, Role, Shown, Stall};
 
 /// Shorter waits are not told from what a busy computer takes.
 const LEAST_STALL_NS: u64 = 500_000;
-/// Length of a Basic Header Segment (RFC 7143 §11.2).
-const BHS_BYTES: u64 = 48;
 
 /// The waits of all sessions of a cell.
 #[must_use]
