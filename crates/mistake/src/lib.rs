@@ -200,6 +200,7 @@ fn describe(message: &str, place: &str, whole: &str) -> String {
         .replace("expected i64", "expected a whole number")
         .replace("expected a sequence", "expected a list in [ ]")
         .replace("expected a map", "expected a table")
+        .replace("expected a boolean", "expected true or false")
         .replace("invalid type: ", "found ");
     if place.is_empty() {
         plain
