@@ -66,6 +66,9 @@ struct Release {
     newest: Option<Segment>,
     /// When the first one arrived of those that it acknowledges.
     oldest_ns: Option<u64>,
+    /// When TCP had said last before the first of them that it had sent all that it had been given. What it
+    /// says behind that may be of what they released.
+    all_sent_ns: Option<u64>,
 }
 
 /// A loss that is being recovered from.
@@ -236,6 +239,7 @@ impl<'a> Sender<'a> {
             short_was_out: self.out.iter().any(|s| s.segment.payload_bytes < self.mss),
             newest,
             oldest_ns,
+            all_sent_ns: self.all_sent_ns,
         };
         if let Some(before) = self.released
             && now_ns - before.first_ns <= TOGETHER_NS
@@ -338,7 +342,7 @@ impl<'a> Sender<'a> {
             // A loss has its own stall.
             _ if self.episode.is_some() => return None,
             // What TCP did not have, no window held.
-            _ if self.all_sent_ns >= Some(from_ns + LEAST_STALL_NS) => Cause::SendBuffer,
+            _ if release.all_sent_ns >= Some(from_ns + LEAST_STALL_NS) => Cause::SendBuffer,
             _ => self.cause(segment, &release)?,
         };
         let mut evidence = vec![
