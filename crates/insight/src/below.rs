@@ -158,7 +158,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// The sums over what is told of an I/O.
+    /// The sums over an I/O's waits.
     fn of(task: &Task, told: &Told) -> Split {
         let mut split = Split {
             session: task.session,
@@ -284,7 +284,7 @@ const NO_ROOM_TO_INITIATOR: Layer = Layer::Target;
 /// … and while they are on the path.
 const ON_THE_PATH: Layer = Layer::Wire;
 
-/// What is told of one I/O.
+/// The waits of one I/O below the socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Told {
     /// Waits that follow each other. A time beyond the only end that has recorded it has the cause

@@ -57,7 +57,7 @@ impl OneEnd<'_> {
     }
 
     /// When the last byte of a message left, which it had at `latest_ns`, and a round trip before it was
-    /// acknowledged: the stamp of one that was sent again although it had come may be of the second time.
+    /// acknowledged: the stamp of a spuriously retransmitted one may be of the retransmission.
     fn left(&self, message: &Message, latest_ns: u64) -> Option<Left> {
         let acknowledged_ns = self.streams.acknowledged_ns(message).unwrap_or(u64::MAX);
         let round_trip_ns = self.senders.round_trip_ns(message, message.way);

@@ -61,12 +61,12 @@ pub(super) struct Came {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Soonest {
     first_ns: u64,
-    /// The same if it was sent again because it was lost.
+    /// The same if it was lost and retransmitted.
     again_ns: u64,
 }
 
 impl Soonest {
-    /// Of a byte that comes no sooner than at `first_ns`, and so much later if it was sent again.
+    /// Of a byte that comes no sooner than at `first_ns`, and so much later if it was retransmitted.
     pub(super) fn of(first_ns: u64, repair_ns: u64) -> Soonest {
         Soonest {
             first_ns,
@@ -360,7 +360,7 @@ impl Stream {
         let (mut arrived_ns, mut uncertain_ns) = (stamped_ns, 0);
         if read.stream_end != end {
             // The stamp is of the last segment that was read. The byte has come before that, but after it
-            // if it was sent again to fill a hole.
+            // if it was retransmitted to fill a hole.
             arrived_ns = stamped_ns.max(soonest.first_ns).min(read_ns);
             let before = place.checked_sub(1).map(|place| reads[place].arrived.ns());
             let earliest_ns = before.unwrap_or(0).max(soonest.first_ns).min(arrived_ns);
@@ -520,7 +520,7 @@ mod tests {
     #[test]
     fn a_byte_that_filled_a_hole_came_after_those_behind_it_and_before_it_was_read() {
         // The receiver alone: the stamp of what was read with it says 1,210, when a segment behind it
-        // came, but it was sent again and came at 2,600.
+        // came, but it was retransmitted and came at 2,600.
         let reads = [read(1_001, 10, 1_000), read(2_652, 110, 1_210)];
         let stream = stream(&[], &reads);
         let filled = stream.came(0, 60, Soonest::default()).unwrap();
