@@ -15,7 +15,7 @@ use crate::{WANSAN, adds_up, one_end, read};
 
 /// One way, in each of the worlds. Send buffers are large where a window is to bind: what waits for it
 /// then waits there, and not in the program for room.
-const DELAY_NS: u64 = 5_000_000;
+const DELAY_NS: u64 = 20_000_000;
 
 /// A world, and what is known of its I/Os.
 pub(crate) struct World {
@@ -30,13 +30,13 @@ pub(crate) static WORLDS: [World; 9] = [
     World {
         name: "reads on a quiet path",
         initiator: "",
-        plan: "delay = \"5ms\"\n[workload]\nop = \"read\"\nblock = \"4KiB\"\nparallel = 4\n",
+        plan: "delay = \"20ms\"\n[workload]\nop = \"read\"\nblock = \"4KiB\"\nparallel = 4\n",
         check: quiet,
     },
     World {
         name: "writes with R2Ts and digests on a quiet path",
         initiator: "",
-        plan: "delay = \"5ms\"\n[session]\nheader_digest = \"always\"\ndata_digest = \"always\"\n\
+        plan: "delay = \"20ms\"\n[session]\nheader_digest = \"always\"\ndata_digest = \"always\"\n\
                initial_r2t = true\nimmediate_data = false\n\
                [workload]\nop = \"write\"\nblock = \"16KiB\"\nparallel = 2\n",
         check: asked_for,
@@ -44,7 +44,7 @@ pub(crate) static WORLDS: [World; 9] = [
     World {
         name: "answers before a congestion window",
         initiator: "",
-        plan: "delay = \"5ms\"\nrate = \"1Gbit/s\"\nqueue = \"4MiB\"\nloss = \"0.2%\"\n\
+        plan: "delay = \"20ms\"\nrate = \"1Gbit/s\"\nqueue = \"4MiB\"\nloss = \"0.2%\"\n\
                [tcp]\ncongestion_control = \"reno\"\nwmem = [\"4KiB\", \"8MiB\", \"8MiB\"]\n\
                [workload]\nop = \"read\"\nblock = \"64KiB\"\nparallel = 32\n",
         check: congested,
@@ -52,7 +52,7 @@ pub(crate) static WORLDS: [World; 9] = [
     World {
         name: "answers before a receive window",
         initiator: "",
-        plan: "delay = \"5ms\"\nrate = \"1Gbit/s\"\nqueue = \"4MiB\"\n\
+        plan: "delay = \"20ms\"\nrate = \"1Gbit/s\"\nqueue = \"4MiB\"\n\
                [tcp]\nrmem = [\"4KiB\", \"64KiB\", \"64KiB\"]\nwmem = [\"4KiB\", \"8MiB\", \"8MiB\"]\n\
                [workload]\nop = \"read\"\nblock = \"64KiB\"\nparallel = 32\n",
         check: no_receive_window,
@@ -60,7 +60,7 @@ pub(crate) static WORLDS: [World; 9] = [
     World {
         name: "answers for which a small send buffer has no room",
         initiator: "",
-        plan: "delay = \"5ms\"\nrate = \"1Gbit/s\"\nqueue = \"4MiB\"\n\
+        plan: "delay = \"20ms\"\nrate = \"1Gbit/s\"\nqueue = \"4MiB\"\n\
                [tcp]\nwmem = [\"4KiB\", \"64KiB\", \"64KiB\"]\n\
                [workload]\nop = \"read\"\nblock = \"64KiB\"\nparallel = 32\n",
         check: small_buffer,
@@ -68,7 +68,7 @@ pub(crate) static WORLDS: [World; 9] = [
     World {
         name: "answers for which a buffer before a receive window has no room",
         initiator: "",
-        plan: "delay = \"5ms\"\nrate = \"1Gbit/s\"\nqueue = \"4MiB\"\n\
+        plan: "delay = \"20ms\"\nrate = \"1Gbit/s\"\nqueue = \"4MiB\"\n\
                [tcp]\nrmem = [\"4KiB\", \"64KiB\", \"64KiB\"]\nwmem = [\"4KiB\", \"512KiB\", \"512KiB\"]\n\
                [workload]\nop = \"read\"\nblock = \"64KiB\"\nparallel = 32\n",
         check: buffer_before_a_window,
@@ -76,7 +76,7 @@ pub(crate) static WORLDS: [World; 9] = [
     World {
         name: "answers that Nagle's algorithm holds",
         initiator: "",
-        plan: "delay = \"5ms\"\n[target]\nhost = \"storage\"\nluns = [\"memory:64MiB\"]\n\
+        plan: "delay = \"20ms\"\n[target]\nhost = \"storage\"\nluns = [\"memory:64MiB\"]\n\
                nagle = true\nstatus = \"separate\"\njoin_sends = false\n\
                [workload]\nop = \"read\"\nblock = \"8KiB\"\nparallel = 1\n",
         check: held_by_nagle,
@@ -84,13 +84,13 @@ pub(crate) static WORLDS: [World; 9] = [
     World {
         name: "reads over two connections",
         initiator: "connections = 2\n",
-        plan: "delay = \"5ms\"\n[workload]\nop = \"read\"\nblock = \"4KiB\"\nparallel = 8\n",
+        plan: "delay = \"20ms\"\n[workload]\nop = \"read\"\nblock = \"4KiB\"\nparallel = 8\n",
         check: quiet,
     },
     World {
         name: "writes at error recovery level 0",
         initiator: "",
-        plan: "delay = \"5ms\"\n[session]\nerror_recovery_level = 0\n\
+        plan: "delay = \"20ms\"\n[session]\nerror_recovery_level = 0\n\
                [workload]\nop = \"write\"\nblock = \"4KiB\"\nparallel = 4\n",
         check: quiet,
     },
@@ -132,7 +132,7 @@ fn run(world: &World, arm: Arm) -> Result<(Cell, Window), Failed> {
         "title = \"{}\"\nseed = 5\n[[host]]\nname = \"storage\"\n[[host]]\nname = \"client\"\n\
          [trace]\nkinds = [\"io\", \"pdu\", \"tcp\", \"stamp\"]\n{target}\
          [[initiator]]\nhost = \"client\"\n{}[[path]]\nbetween = [\"client\", \"storage\"]\n\
-         {}warmup = \"500ms\"\ntime = \"1s\"\n",
+         {}warmup = \"1s\"\ntime = \"1s\"\n",
         world.name, world.initiator, world.plan
     );
     fs::write(&plan, text)?;
