@@ -1,20 +1,20 @@
 //! A client, the relay's host and a target, each in a network namespace, and the target behind the
 //! relay's host.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
-use rustix::net::sockopt::set_socket_linger;
+use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_timeout};
 use rustix::process::Signal;
 use wansan_lab::world::Namespace;
 use wansan_relay::{
     Installed, ListenerConfig, ProcessSettings, Relay, RelayFile, RelaySettings, Rules,
 };
-use wansan_settings::quantity::{Size, SomeTime, Span};
+use wansan_settings::quantity::{Size, Span};
 use wansan_settings::usual;
 
 use crate::program::{LIMIT, Relay as Program};
@@ -110,7 +110,12 @@ fn wire(
 }
 
 pub(crate) fn listen(host: &Namespace, at: SocketAddr) -> Result<TcpListener, String> {
-    let listener = host.run(move || TcpListener::bind(at));
+    let listener = host.run(move || {
+        let listener = TcpListener::bind(at)?;
+        // accept(2) ends with it, too: a flow may be lost before it is here.
+        set_socket_timeout(&listener, Timeout::Recv, Some(LIMIT))?;
+        Ok::<_, io::Error>(listener)
+    });
     listener.map_err(|error| format!("listen at {at}: {error}"))
 }
 
@@ -653,7 +658,6 @@ pub(crate) fn vanished() -> Result<(), String> {
     let mut listener = ListenerConfig::new("10.9.1.1:0", "10.9.2.2:3260");
     listener.flow.out.keep_alive = Span(PATIENCE);
     listener.flow.out.user_timeout = Some(Span(PATIENCE));
-    listener.connect_timeout = SomeTime(PATIENCE);
     let target = world.listen("10.9.2.2".parse().expect("an address"))?;
     let relay = world.relay(listener)?;
     let at = relay.addresses()[0];

@@ -150,13 +150,12 @@ pub(crate) fn listed_losses(sight: Sight) -> Result<(), String> {
 pub(crate) fn a_silent_path(sight: Sight) -> Result<(), String> {
     let world = build(false)?;
     let emulator = emulate(&world, &path())?;
-    let (watch, mut told, sender) = under_way(&world, sight, 64 << 20)?;
+    let (watch, mut told, sender) = under_way(&world, sight)?;
     order(&emulator, Change::Down)?;
     told.until(&watch, |told| told.count(TcpEvent::Loss) > 0)?;
     order(&emulator, Change::Up)?;
+    sender.finish()?;
     told.until(&watch, |told| told.count(TcpEvent::End) > 0)?;
-    let sent = sender.join().map_err(|_| "the sender panicked")?;
-    sent.map_err(|error| format!("send: {error}"))?;
     let timeouts = told.records.iter().map(|record| record.timeouts).max();
     check(timeouts > Some(0), "the kernel has counted no time-out")
 }
@@ -169,14 +168,13 @@ const LATE: Duration = Duration::from_millis(400);
 pub(crate) fn a_late_path(sight: Sight) -> Result<(), String> {
     let world = build(false)?;
     let emulator = emulate(&world, &path())?;
-    let (watch, mut told, sender) = under_way(&world, sight, 64 << 20)?;
+    let (watch, mut told, sender) = under_way(&world, sight)?;
     order(&emulator, Change::Delay(LATE))?;
     told.until(&watch, |told| told.count(TcpEvent::Loss) > 0)?;
     order(&emulator, Change::Delay(RTT / 2))?;
     told.until(&watch, |told| told.count(TcpEvent::Undo) > 0)?;
+    sender.finish()?;
     told.until(&watch, |told| told.count(TcpEvent::End) > 0)?;
-    let sent = sender.join().map_err(|_| "the sender panicked")?;
-    sent.map_err(|error| format!("send: {error}"))?;
     let counters = emulator.statistics().paths[0].counters;
     let lost = counters.dropped_by_loss.packets + counters.dropped_by_queue.packets;
     check(lost == 0, format!("{lost} were lost on the path"))?;

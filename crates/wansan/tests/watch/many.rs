@@ -106,8 +106,7 @@ pub(crate) fn two_hundred(sight: Sight) -> Result<(), String> {
 pub(crate) fn a_device_goes(sight: Sight) -> Result<(), String> {
     let world = build(false)?;
     let _emulator = emulate(&world, &path())?;
-    // More than can be sent before the device goes.
-    let (watch, mut told, sender) = under_way(&world, sight, 1 << 30)?;
+    let (watch, mut told, sender) = under_way(&world, sight)?;
     let gone = world.nodes()[1].namespace().run(|| {
         let delete = ["link", "del", "wan"];
         Command::new("ip").args(delete).status()

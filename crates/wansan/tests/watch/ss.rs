@@ -215,8 +215,7 @@ pub(crate) fn in_motion(sight: Sight) -> Result<(), String> {
     let world = build(false)?;
     let emulator = emulate(&world, &path())?;
     let client = &world.nodes()[1];
-    // More than is moved while anybody looks.
-    let (watch, mut told, sender) = under_way(&world, sight, 1 << 30)?;
+    let (watch, mut told, sender) = under_way(&world, sight)?;
     let mut before = Ss::ask(client)?;
     let first = before.number("bytes_acked");
     for _ in 0..TURNS {

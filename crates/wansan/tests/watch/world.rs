@@ -1,8 +1,8 @@
 //! Two hosts and an emulated path between them, and a watch in the sending one.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, channel};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -178,19 +178,30 @@ pub(crate) fn order(emulator: &Emulator, change: Change) -> Result<(), String> {
     check(made.is_some(), "the path was not changed")
 }
 
-/// Sends `bytes` from the client to the storage, which reads them all.
-pub(crate) fn send(world: &World, bytes: usize) -> Result<JoinHandle<std::io::Result<()>>, String> {
-    let (go, begin) = channel();
-    go.send(()).map_err(|error| error.to_string())?;
-    send_after(world, bytes, begin)
+/// The client's sending, which goes on until it is finished.
+pub(crate) struct Sending {
+    finish: Sender<()>,
+    thread: JoinHandle<io::Result<()>>,
 }
 
-/// The same, once the connection stands and `begin` says so.
-fn send_after(
+impl Sending {
+    /// Sends no more, and waits until the storage has all.
+    pub(crate) fn finish(self) -> Result<(), String> {
+        drop(self.finish);
+        joined(self.thread)
+    }
+}
+
+fn joined(sender: JoinHandle<io::Result<()>>) -> Result<(), String> {
+    let sent = sender.join().map_err(|_| "the sender panicked")?;
+    sent.map_err(|error| format!("send: {error}"))
+}
+
+/// Connects the client to the storage, which reads all that `write` sends.
+fn send(
     world: &World,
-    bytes: usize,
-    begin: Receiver<()>,
-) -> Result<JoinHandle<std::io::Result<()>>, String> {
+    write: impl FnOnce(&mut TcpStream) -> io::Result<()> + Send + 'static,
+) -> Result<JoinHandle<io::Result<()>>, String> {
     let [storage, client] = world.nodes() else {
         return Err("two hosts".to_owned());
     };
@@ -201,36 +212,35 @@ fn send_after(
         .map_err(|error| format!("listen: {error}"))?;
     thread::spawn(move || {
         let (mut stream, _) = listener.accept()?;
-        std::io::copy(&mut stream, &mut std::io::sink())
+        io::copy(&mut stream, &mut io::sink())
     });
     Ok(client.namespace().run(move || {
         thread::spawn(move || {
             let mut stream = TcpStream::connect((address, PORT))?;
-            // Whoever would say it may have given up.
-            let _ = begin.recv();
-            stream.write_all(&vec![7; bytes])?;
-            stream.shutdown(std::net::Shutdown::Write)?;
+            write(&mut stream)?;
+            stream.shutdown(Shutdown::Write)?;
             // Until the other end has all.
             stream.read_to_end(&mut Vec::new()).map(|_| ())
         })
     }))
 }
 
-/// A watch in the client, what it has told so far, and the client's sending: of so many bytes one MiB has
-/// been acknowledged.
-pub(crate) fn under_way(
-    world: &World,
-    sight: Sight,
-    bytes: usize,
-) -> Result<(Watch, Observed, JoinHandle<std::io::Result<()>>), String> {
+/// A watch in the client, what it has told so far, and the client's sending: one MiB has been acknowledged.
+pub(crate) fn under_way(world: &World, sight: Sight) -> Result<(Watch, Observed, Sending), String> {
     let client = world.nodes()[1].namespace();
     let watch = client.run(move || sight.watch(sight.config()))?;
-    let sender = send(world, bytes)?;
+    let (finish, finished) = channel();
+    let thread = send(world, move |stream| {
+        while finished.try_recv() == Err(TryRecvError::Empty) {
+            stream.write_all(&[7; 64 << 10])?;
+        }
+        Ok(())
+    })?;
     let mut told = Observed::default();
     told.until(&watch, |told| {
         told.records.iter().any(|r| r.acked_bytes > 1 << 20)
     })?;
-    Ok((watch, told, sender))
+    Ok((watch, told, Sending { finish, thread }))
 }
 
 /// Watches in the client while it sends, from when the watch has found the connection, which takes a
@@ -244,13 +254,16 @@ pub(crate) fn watched(
     let watch = world.nodes()[1]
         .namespace()
         .run(move || sight.watch(config))?;
-    let (go, begin) = channel();
-    let sender = send_after(world, bytes, begin)?;
+    let (go, begin) = channel::<()>();
+    let sender = send(world, move |stream| {
+        // Whoever would say it may have given up.
+        let _ = begin.recv();
+        stream.write_all(&vec![7; bytes])
+    })?;
     let mut told = Observed::default();
     told.until(&watch, |told| !told.begun.is_empty())?;
-    go.send(()).map_err(|error| error.to_string())?;
+    drop(go);
     told.until(&watch, |told| told.count(TcpEvent::End) > 0)?;
-    let sent = sender.join().map_err(|_| "the sender panicked")?;
-    sent.map_err(|error| format!("send: {error}"))?;
+    joined(sender)?;
     Ok(told)
 }
