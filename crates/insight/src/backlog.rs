@@ -53,9 +53,9 @@ struct Sample {
 
 /// One direction: each flow's samples, by time.
 #[derive(Default)]
-struct Way(BTreeMap<SessionId, Vec<Sample>>);
+struct DirectionSamples(BTreeMap<SessionId, Vec<Sample>>);
 
-impl Way {
+impl DirectionSamples {
     /// Takes in both ends of a flow at one moment.
     fn add(&mut self, from: &Tcp, to: &Tcp) {
         let samples = self.0.entry(to.session).or_default();
@@ -182,7 +182,7 @@ fn samples<'a>(table: &'a Table<Tcp>, host: &str) -> impl Iterator<Item = &'a Tc
 
 /// That of the relay that has made these records.
 fn of_records<'a>(records: impl Iterator<Item = &'a Tcp>, window: Window) -> Option<BacklogUse> {
-    let (mut onward, mut back) = (Way::default(), Way::default());
+    let (mut onward, mut back) = (DirectionSamples::default(), DirectionSamples::default());
     let mut clients: BTreeMap<SessionId, &Tcp> = BTreeMap::new();
     for tcp in records {
         match tcp.connection {

@@ -34,7 +34,7 @@ use wansan_trace::{Layer, SessionId, TaskTag};
 use crate::cause::Cause;
 use crate::cell::Cell;
 use crate::join::Task;
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 use crate::wait::{Source, Wait};
 use crate::window::Window;
 
@@ -159,24 +159,24 @@ pub struct Split {
 
 impl Split {
     /// The sums over an I/O's waits.
-    fn of(task: &Task, told: &Told) -> Split {
+    fn of(task: &Task, io: &IoWaits) -> Split {
         let mut split = Split {
             session: task.session,
             task: task.tag,
-            latency_ns: told.latency_ns(),
+            latency_ns: io.latency_ns(),
             initiator_ns: 0,
             target_ns: 0,
             beyond_ns: 0,
             to_target: Leg::default(),
             to_initiator: Leg::default(),
-            round_trips: told.round_trips,
-            uncertain_ns: told.uncertain_ns,
+            round_trips: io.round_trips,
+            uncertain_ns: io.uncertain_ns,
         };
-        for wait in &told.waits {
+        for wait in &io.waits {
             let ns = wait.length_ns();
             match (wait.way, wait.cause) {
-                (Some(Way::ToTarget), _) => split.to_target.add(wait),
-                (Some(Way::ToInitiator), _) => split.to_initiator.add(wait),
+                (Some(FlowDirection::ToTarget), _) => split.to_target.add(wait),
+                (Some(FlowDirection::ToInitiator), _) => split.to_initiator.add(wait),
                 (None, Cause::Initiator) => split.initiator_ns += ns,
                 (None, Cause::Target) => split.target_ns += ns,
                 (None, _) => split.beyond_ns += ns,
@@ -270,7 +270,7 @@ pub fn splits(cell: &Cell, window: Window) -> Option<Splits> {
             continue;
         };
         match splitter.split(task, span_ns) {
-            Ok(told) => splits.told.push(Split::of(task, &told)),
+            Ok(io) => splits.told.push(Split::of(task, &io)),
             Err(untold) => *splits.untold.entry(untold).or_default() += 1,
         }
     }
@@ -286,7 +286,7 @@ const ON_THE_PATH: Layer = Layer::Wire;
 
 /// The waits of one I/O below the socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct IoWaits {
     /// Waits that follow each other. A time beyond the only end that has recorded it has the cause
     /// [`Cause::Unknown`] and no way.
     pub(crate) waits: Vec<Wait>,
@@ -296,7 +296,7 @@ pub(crate) struct Told {
     uncertain_ns: u64,
 }
 
-impl Told {
+impl IoWaits {
     fn latency_ns(&self) -> u64 {
         match (self.waits.first(), self.waits.last()) {
             (Some(first), Some(last)) => last.to_ns - first.from_ns,
@@ -329,7 +329,7 @@ impl<'a> Splitter<'a> {
     }
 
     /// Splits an I/O that was in the top layer for that span.
-    pub(crate) fn split(&self, task: &Task, span_ns: (u64, u64)) -> Result<Told, Untold> {
+    pub(crate) fn split(&self, task: &Task, span_ns: (u64, u64)) -> Result<IoWaits, Untold> {
         let one_end = OneEnd {
             streams: &self.streams,
             chains: &self.chains,
@@ -342,23 +342,23 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    fn both(&self, task: &Task, (enter_ns, leave_ns): (u64, u64)) -> Result<Told, Untold> {
+    fn both(&self, task: &Task, (enter_ns, leave_ns): (u64, u64)) -> Result<IoWaits, Untold> {
         let mut cut = Cut::new(enter_ns, leave_ns);
         for message in self.chains.of_task(task, (enter_ns, leave_ns))? {
             let times = self.streams.times(message).ok_or(Untold::NoStamp)?;
             match message.way {
-                Way::ToTarget => {
-                    cut.told.round_trips += 1;
+                FlowDirection::ToTarget => {
+                    cut.io.round_trips += 1;
                     cut.initiator(message.queued_ns)?;
                 }
-                Way::ToInitiator => cut.target(message.queued_ns)?,
+                FlowDirection::ToInitiator => cut.target(message.queued_ns)?,
             }
             depart(&mut cut, message, &times.left, &self.senders)?;
             cut.path(times.came.arrived_ns, message.way, times.uncertain_ns())?;
             cut.read(times.came.read_ns, message.way)?;
         }
         cut.initiator(leave_ns)?;
-        Ok(cut.told)
+        Ok(cut.io)
     }
 }
 
@@ -370,8 +370,8 @@ fn depart(
     senders: &Senders<'_>,
 ) -> Result<(), Untold> {
     let (no_room, buffer) = match message.way {
-        Way::ToTarget => (NO_ROOM_TO_TARGET, Layer::Socket),
-        Way::ToInitiator => (NO_ROOM_TO_INITIATOR, Layer::TcpTarget),
+        FlowDirection::ToTarget => (NO_ROOM_TO_TARGET, Layer::Socket),
+        FlowDirection::ToInitiator => (NO_ROOM_TO_INITIATOR, Layer::TcpTarget),
     };
     let way = Some(message.way);
     let span_ns = (cut.last_ns, cut.inside(left.handed_ns)?);
@@ -389,7 +389,7 @@ fn depart(
 struct Cut {
     last_ns: u64,
     end_ns: u64,
-    told: Told,
+    io: IoWaits,
 }
 
 impl Cut {
@@ -397,7 +397,7 @@ impl Cut {
         Cut {
             last_ns: begin_ns,
             end_ns,
-            told: Told {
+            io: IoWaits {
                 waits: Vec::new(),
                 round_trips: 0,
                 uncertain_ns: 0,
@@ -419,15 +419,15 @@ impl Cut {
         &mut self,
         at_ns: u64,
         layer: Layer,
-        way: Option<Way>,
+        way: Option<FlowDirection>,
         cause: Cause,
     ) -> Result<(), Untold> {
         let to_ns = self.inside(at_ns)?;
         // Where it had to be moved, it is uncertain by as much.
         let moved_ns = to_ns.abs_diff(at_ns);
-        self.told.uncertain_ns += moved_ns;
+        self.io.uncertain_ns += moved_ns;
         let from_ns = std::mem::replace(&mut self.last_ns, to_ns);
-        self.told.waits.push(Wait {
+        self.io.waits.push(Wait {
             from_ns,
             to_ns,
             layer,
@@ -455,25 +455,25 @@ impl Cut {
     }
 
     /// On the path until then, with the uncertainty of both of its ends.
-    fn path(&mut self, at_ns: u64, way: Way, uncertain_ns: u64) -> Result<(), Untold> {
+    fn path(&mut self, at_ns: u64, way: FlowDirection, uncertain_ns: u64) -> Result<(), Untold> {
         self.to(at_ns, ON_THE_PATH, Some(way), Cause::Unknown)?;
         self.is_uncertain_by(uncertain_ns);
         Ok(())
     }
 
     /// In the receive buffer until then.
-    fn read(&mut self, at_ns: u64, way: Way) -> Result<(), Untold> {
+    fn read(&mut self, at_ns: u64, way: FlowDirection) -> Result<(), Untold> {
         let layer = match way {
-            Way::ToTarget => Layer::TcpTarget,
-            Way::ToInitiator => Layer::Socket,
+            FlowDirection::ToTarget => Layer::TcpTarget,
+            FlowDirection::ToInitiator => Layer::Socket,
         };
         self.to(at_ns, layer, Some(way), Cause::ReceiveBuffer)
     }
 
     /// So much of the last piece may belong to the pieces beside it.
     fn is_uncertain_by(&mut self, uncertain_ns: u64) {
-        self.told.uncertain_ns += uncertain_ns;
-        if let Some(last) = self.told.waits.last_mut() {
+        self.io.uncertain_ns += uncertain_ns;
+        if let Some(last) = self.io.waits.last_mut() {
             last.uncertain_ns += uncertain_ns;
         }
     }

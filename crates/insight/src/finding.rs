@@ -7,10 +7,10 @@ mod lockstep;
 pub mod negotiated;
 mod predict;
 mod r2t;
+mod results;
 mod sentence;
 mod stalls;
 mod sweep;
-mod told;
 
 use std::collections::BTreeMap;
 

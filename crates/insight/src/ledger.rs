@@ -37,7 +37,7 @@ use crate::join::Task;
 use crate::path::delay_changes_ns;
 use crate::processors::program_uses;
 use crate::stall::Stall;
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 pub use crate::wait::{Source, Wait};
 use crate::waiting::Parts;
 use crate::window::Window;
@@ -169,7 +169,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// What the I/O's data take at the rate of the links that carry them, each way.
-    fn transmissions(&self, task: &Task, timeline: &Timeline) -> HashMap<Way, u64> {
+    fn transmissions(&self, task: &Task, timeline: &Timeline) -> HashMap<FlowDirection, u64> {
         self.bytes
             .transmissions(task, timeline.span_ns(), &self.paths)
     }

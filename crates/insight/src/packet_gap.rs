@@ -16,7 +16,7 @@ use wansan_trace::event::{Packet, Verdict};
 use wansan_trace::file::Table;
 
 use crate::cell::Cell;
-use crate::traffic::{self, Content, Traffic, Way};
+use crate::traffic::{self, Content, FlowDirection, Traffic};
 use crate::window::Window;
 
 /// The shortest pause that ends a burst.
@@ -60,7 +60,7 @@ pub fn packet_gaps(cell: &Cell, traffic: &Traffic, window: Window) -> Option<Pac
         if (traffic.flows[flow].content == Content::Encrypted) != tunnels {
             continue;
         }
-        if way == Way::ToTarget {
+        if way == FlowDirection::ToTarget {
             last_ns.remove(&flow);
             continue;
         }
@@ -81,7 +81,7 @@ pub fn packet_gaps(cell: &Cell, traffic: &Traffic, window: Window) -> Option<Pac
 /// The pause that ends a burst of each flow. Its least round trip is the shortest time in which a
 /// packet of each way passed a path.
 fn pauses_ns(packets: &Table<Packet>, traffic: &Traffic) -> Vec<u64> {
-    let mut shortest_ns: HashMap<(usize, Way), u64> = HashMap::new();
+    let mut shortest_ns: HashMap<(usize, FlowDirection), u64> = HashMap::new();
     for packet in packets.rows.iter().map(|row| &row.record) {
         let transit_ns = (packet.departed - packet.time).as_nanos() as u64;
         if let Some(end) = traffic.flow(packet)
@@ -93,7 +93,9 @@ fn pauses_ns(packets: &Table<Packet>, traffic: &Traffic) -> Vec<u64> {
     }
     let transit_ns = |flow, way| shortest_ns.get(&(flow, way)).copied().unwrap_or(0);
     (0..traffic.flows.len())
-        .map(|flow| transit_ns(flow, Way::ToTarget) + transit_ns(flow, Way::ToInitiator))
+        .map(|flow| {
+            transit_ns(flow, FlowDirection::ToTarget) + transit_ns(flow, FlowDirection::ToInitiator)
+        })
         .map(|round_trip_ns| (round_trip_ns / 2).max(LEAST_PAUSE_NS))
         .collect()
 }

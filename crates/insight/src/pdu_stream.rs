@@ -7,7 +7,7 @@ use wansan_trace::file::Row;
 use wansan_trace::{ConnectionId, SessionId, TaskTag};
 
 use crate::opcode::{self, BHS_BYTES};
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 
 /// The most that a PDU is longer than its Basic Header Segment and its data: an Additional Header
 /// Segment of a bidirectional or long command, two digests and padding (RFC 7143 §11.1).
@@ -35,7 +35,7 @@ pub struct Carried {
     pub pdus: usize,
 }
 
-type Stream = (SessionId, ConnectionId, Way);
+type Stream = (SessionId, ConnectionId, FlowDirection);
 
 /// The PDUs of all connections.
 #[derive(Debug, Default)]
@@ -53,9 +53,9 @@ impl PduStreams {
             let pdu = &row.record;
             let sent = pdu.direction == PduDirection::Sent;
             let way = if opcode::is_request(pdu.opcode) {
-                Way::ToTarget
+                FlowDirection::ToTarget
             } else {
-                Way::ToInitiator
+                FlowDirection::ToInitiator
             };
             let stream = (pdu.session, pdu.connection, way);
             // The sender's records know of a PDU before it passes.
@@ -86,7 +86,7 @@ impl PduStreams {
         &self,
         session: SessionId,
         connection: ConnectionId,
-        way: Way,
+        way: FlowDirection,
         (start, end): (u64, u64),
     ) -> &[Placed] {
         let Some(pdus) = self.streams.get(&(session, connection, way)) else {
@@ -102,7 +102,7 @@ impl PduStreams {
         &self,
         session: SessionId,
         connection: ConnectionId,
-        way: Way,
+        way: FlowDirection,
         (start, end): (u64, u64),
     ) -> Option<Carried> {
         let pdus = self.streams.get(&(session, connection, way))?;

@@ -24,7 +24,7 @@ use wansan_trace::{SessionId, TaskTag};
 
 pub use crate::cause::Cause;
 use crate::cell::Cell;
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 use crate::wait::Source;
 use crate::window::Window;
 pub use conversation::{Announced, Conversation, Queued, Sampled, Segment, Times};
@@ -117,7 +117,7 @@ pub struct Stall {
     /// The I/O's task.
     pub task: TaskTag,
     /// Who waited: the one who sends this way.
-    pub way: Way,
+    pub way: FlowDirection,
     /// From when on it could have gone on.
     pub from_ns: u64,
     /// When it went on.

@@ -32,20 +32,20 @@ pub enum Content {
 
 /// Which end a packet goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Way {
+pub enum FlowDirection {
     /// From the initiator.
     ToTarget,
     /// From the target.
     ToInitiator,
 }
 
-impl Way {
+impl FlowDirection {
     /// Its name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Way::ToTarget => "to_target",
-            Way::ToInitiator => "to_initiator",
+            FlowDirection::ToTarget => "to_target",
+            FlowDirection::ToInitiator => "to_initiator",
         }
     }
 }
@@ -66,7 +66,7 @@ pub struct Flow {
 pub struct Traffic {
     /// Those of sessions first.
     pub flows: Vec<Flow>,
-    of: HashMap<(SocketAddr, SocketAddr), (usize, Way)>,
+    of: HashMap<(SocketAddr, SocketAddr), (usize, FlowDirection)>,
 }
 
 impl Traffic {
@@ -123,7 +123,7 @@ impl Traffic {
 
     /// The place of a packet's flow in [`Traffic::flows`], and its way.
     #[must_use]
-    pub fn flow(&self, packet: &Packet) -> Option<(usize, Way)> {
+    pub fn flow(&self, packet: &Packet) -> Option<(usize, FlowDirection)> {
         let ends = (packet.source, packet.destination);
         self.of.get(&ends).copied()
     }
@@ -131,8 +131,9 @@ impl Traffic {
     fn add(&mut self, flow: Flow) {
         let place = self.flows.len();
         let (initiator, target) = (flow.initiator, flow.target);
-        self.of.insert((initiator, target), (place, Way::ToTarget));
-        let back = (place, Way::ToInitiator);
+        self.of
+            .insert((initiator, target), (place, FlowDirection::ToTarget));
+        let back = (place, FlowDirection::ToInitiator);
         self.of.insert((target, initiator), back);
         self.flows.push(flow);
     }

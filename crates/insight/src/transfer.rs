@@ -11,7 +11,7 @@ use wansan_trace::{NameId, SessionId, TaskTag};
 use crate::cell::Cell;
 use crate::opcode::SCSI_COMMAND;
 use crate::pdu_stream::{Carried, PduStreams, Placed};
-use crate::traffic::{self, Content, Flow, Traffic, Way};
+use crate::traffic::{self, Content, Flow, FlowDirection, Traffic};
 use crate::window::Window;
 use crate::wire::Carrier;
 
@@ -38,7 +38,7 @@ pub struct Transfer {
     /// Its place in [`Traffic::flows`].
     pub flow: usize,
     /// Which end it goes to.
-    pub way: Way,
+    pub way: FlowDirection,
     /// Where its first byte of payload stands in its direction's stream, from 0; `None` when it is
     /// encrypted or the connection's beginning was not seen.
     pub place: Option<u64>,

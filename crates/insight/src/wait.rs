@@ -3,7 +3,7 @@
 use wansan_trace::Layer;
 
 use crate::cause::Cause;
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 
 /// What a wait's cause is told from. Later ones know better than earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,7 +47,7 @@ pub struct Wait {
     /// The lowest layer that the I/O had entered and not left.
     pub layer: Layer,
     /// Which way the bytes go that waited; `None` while a program or the store had the I/O.
-    pub way: Option<Way>,
+    pub way: Option<FlowDirection>,
     /// Why it passed.
     pub cause: Cause,
     /// What the cause is told from.

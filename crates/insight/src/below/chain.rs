@@ -10,7 +10,7 @@ use super::streams::way;
 use super::{DISORDER_NS, Recorded, Untold};
 use crate::join::Task;
 use crate::opcode::{DATA_IN, DATA_OUT, R2T, SCSI_COMMAND, SCSI_RESPONSE};
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 
 /// The Target Transfer Tag of data that nobody asked for (RFC 7143 §11.7.4).
 const UNASKED: u32 = 0xffff_ffff;
@@ -20,7 +20,7 @@ const UNASKED: u32 = 0xffff_ffff;
 pub(super) struct Message {
     pub(super) session: SessionId,
     pub(super) connection: ConnectionId,
-    pub(super) way: Way,
+    pub(super) way: FlowDirection,
     pub(super) opcode: u8,
     pub(super) transfer_tag: u32,
     data_sn: u32,
@@ -130,7 +130,7 @@ impl Chains {
         span_ns: (u64, u64),
     ) -> Result<Vec<&Message>, Untold> {
         let messages = self.once(task, span_ns)?;
-        let is_answer = |message: &&Message| message.way == Way::ToInitiator;
+        let is_answer = |message: &&Message| message.way == FlowDirection::ToInitiator;
         let mut answer = messages
             .iter()
             .rfind(|message| is_answer(message) && message.opcode != R2T)
@@ -143,7 +143,7 @@ impl Chains {
             }
             // What came last before it was what it waited for.
             let came = |message: &&Message| {
-                let is_request = message.way == Way::ToTarget;
+                let is_request = message.way == FlowDirection::ToTarget;
                 let parsed_ns = message.parsed_ns.filter(|_| is_request);
                 parsed_ns.is_some_and(|ns| ns <= answer.queued_ns + DISORDER_NS / 100)
             };
@@ -205,7 +205,7 @@ fn is_repeated(messages: &[Message]) -> bool {
 
 #[cfg(test)]
 impl Message {
-    pub(super) fn blank(way: Way) -> Message {
+    pub(super) fn blank(way: FlowDirection) -> Message {
         Message {
             session: SessionId(0),
             connection: ConnectionId(0),
@@ -231,8 +231,8 @@ mod tests {
 
     fn both(rows: &mut Vec<Row<Pdu>>, sent_ns: u64, parsed_ns: u64, pdu: Pdu) {
         let (from, to) = match way(&pdu) {
-            Way::ToTarget => (INITIATOR, TARGET),
-            Way::ToInitiator => (TARGET, INITIATOR),
+            FlowDirection::ToTarget => (INITIATOR, TARGET),
+            FlowDirection::ToInitiator => (TARGET, INITIATOR),
         };
         let ends = [
             (from, PduDirection::Sent, sent_ns),

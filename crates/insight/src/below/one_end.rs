@@ -11,10 +11,10 @@
 use super::chain::{Chains, Message};
 use super::send_buffer::Senders;
 use super::streams::{Came, Left, Soonest, Streams};
-use super::{Cut, Told, Untold, depart};
+use super::{Cut, IoWaits, Untold, depart};
 use crate::join::Task;
 use crate::opcode::{R2T, SCSI_COMMAND};
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 
 /// A stamp may be of a byte near by that left a little later.
 const LATE_NS: u64 = 200_000;
@@ -40,20 +40,20 @@ impl OneEnd<'_> {
         &self,
         task: &Task,
         (enter_ns, leave_ns): (u64, u64),
-    ) -> Result<Told, Untold> {
+    ) -> Result<IoWaits, Untold> {
         let messages = self.chains.once(task, (enter_ns, leave_ns))?;
         let mut cut = Cut::new(enter_ns, leave_ns);
         for exchange in self.exchanges(messages)? {
             let (left, came) = (&exchange.left, &exchange.came);
-            cut.told.round_trips += 1;
+            cut.io.round_trips += 1;
             cut.initiator(exchange.request.queued_ns)?;
             depart(&mut cut, exchange.request, left, self.senders)?;
             cut.beyond(came.arrived_ns)?;
             cut.is_uncertain_by(left.uncertain_ns + came.uncertain_ns);
-            cut.read(came.read_ns, Way::ToInitiator)?;
+            cut.read(came.read_ns, FlowDirection::ToInitiator)?;
         }
         cut.initiator(leave_ns)?;
-        Ok(cut.told)
+        Ok(cut.io)
     }
 
     /// When the last byte of a message left, which it had at `latest_ns`, and a round trip before it was
@@ -69,7 +69,7 @@ impl OneEnd<'_> {
     /// brought it about, as that had left at least a round trip before; that, if it is data that an R2T
     /// asked for, for the R2T.
     fn exchanges<'m>(&self, messages: &'m [Message]) -> Result<Vec<Exchange<'m>>, Untold> {
-        let is_answer = |message: &&Message| message.way == Way::ToInitiator;
+        let is_answer = |message: &&Message| message.way == FlowDirection::ToInitiator;
         let mut answer = messages
             .iter()
             .rfind(|message| is_answer(message) && message.opcode != R2T)
@@ -80,7 +80,7 @@ impl OneEnd<'_> {
                 .streams
                 .came(answer, Soonest::default())
                 .ok_or(Untold::NoStamp)?;
-            let round_trip_ns = self.senders.round_trip_ns(answer, Way::ToTarget);
+            let round_trip_ns = self.senders.round_trip_ns(answer, FlowDirection::ToTarget);
             let latest_ns = came.arrived_ns.saturating_sub(round_trip_ns);
             let is_older =
                 |message: &&Message| !is_answer(message) && message.queued_ns <= answer.queued_ns;
@@ -121,7 +121,7 @@ impl OneEnd<'_> {
 
     /// Splits an I/O that was with the target's program from `enter_ns` to `leave_ns`, by the target's
     /// records: from the arrival of its command to the departure of its last answer.
-    pub(super) fn at_target(&self, task: &Task, span_ns: (u64, u64)) -> Result<Told, Untold> {
+    pub(super) fn at_target(&self, task: &Task, span_ns: (u64, u64)) -> Result<IoWaits, Untold> {
         let span_ns = self.chains.since_received(task, span_ns)?;
         let mut chain = self.chains.of_task(task, span_ns)?;
         let is_command = |message: &&Message| message.opcode == SCSI_COMMAND;
@@ -139,7 +139,7 @@ impl OneEnd<'_> {
         let mut cut = Cut::new(began_ns, u64::MAX);
         for (place, message) in chain.iter().enumerate() {
             match message.way {
-                Way::ToTarget => {
+                FlowDirection::ToTarget => {
                     let came = self
                         .streams
                         .came(message, Soonest::default())
@@ -147,10 +147,10 @@ impl OneEnd<'_> {
                     // It may have come before what was read before it.
                     cut.beyond(came.arrived_ns.max(cut.last_ns))?;
                     cut.is_uncertain_by(came.uncertain_ns);
-                    cut.read(came.read_ns, Way::ToTarget)?;
+                    cut.read(came.read_ns, FlowDirection::ToTarget)?;
                 }
-                Way::ToInitiator => {
-                    cut.told.round_trips += 1;
+                FlowDirection::ToInitiator => {
+                    cut.io.round_trips += 1;
                     cut.target(message.queued_ns)?;
                     let latest_ns = match chain.get(place + 1) {
                         Some(data) => {
@@ -158,7 +158,8 @@ impl OneEnd<'_> {
                                 .streams
                                 .came(data, Soonest::default())
                                 .ok_or(Untold::NoStamp)?;
-                            let round_trip = self.senders.round_trip_ns(data, Way::ToInitiator);
+                            let round_trip =
+                                self.senders.round_trip_ns(data, FlowDirection::ToInitiator);
                             came.arrived_ns.saturating_sub(round_trip)
                         }
                         None => u64::MAX,
@@ -170,7 +171,7 @@ impl OneEnd<'_> {
                 }
             }
         }
-        Ok(cut.told)
+        Ok(cut.io)
     }
 }
 

@@ -13,7 +13,7 @@ use wansan_trace::{ConnectionId, SessionId};
 use super::chain::Message;
 use super::streams::Ends;
 use crate::cause::Cause;
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 
 /// A sample tells of a time that begins or ends so close to it.
 const REACH_NS: u64 = 2_000_000;
@@ -32,9 +32,9 @@ enum Holder {
 /// The sending ends of a cell: their samples, by time.
 #[derive(Debug, Default)]
 pub(super) struct Senders<'a> {
-    found: HashMap<(SessionId, ConnectionId, Way), Vec<&'a Tcp>>,
+    found: HashMap<(SessionId, ConnectionId, FlowDirection), Vec<&'a Tcp>>,
     /// The least round trip of each that TCP has measured, in ns.
-    round_trips_ns: HashMap<(SessionId, ConnectionId, Way), u64>,
+    round_trips_ns: HashMap<(SessionId, ConnectionId, FlowDirection), u64>,
 }
 
 impl<'a> Senders<'a> {
@@ -59,7 +59,7 @@ impl<'a> Senders<'a> {
 
     /// The least round trip that TCP has measured at the end that sends that way, in ns; 0 when it has
     /// measured none.
-    pub(super) fn round_trip_ns(&self, message: &Message, sends: Way) -> u64 {
+    pub(super) fn round_trip_ns(&self, message: &Message, sends: FlowDirection) -> u64 {
         let key = (message.session, message.connection, sends);
         self.round_trips_ns.get(&key).copied().unwrap_or(0)
     }
@@ -222,12 +222,12 @@ mod tests {
             sample(120 * MS, 50_000, 10),
             sample(300 * MS, 50_000, 10),
         ];
-        let key = (SessionId(0), ConnectionId(0), Way::ToTarget);
+        let key = (SessionId(0), ConnectionId(0), FlowDirection::ToTarget);
         let senders = Senders {
             found: HashMap::from([(key, samples.iter().collect())]),
             ..Senders::default()
         };
-        let message = Message::blank(Way::ToTarget);
+        let message = Message::blank(FlowDirection::ToTarget);
         let of = |causes: Vec<(Cause, u64)>| -> Vec<(Cause, u64)> {
             causes
                 .into_iter()
@@ -247,7 +247,7 @@ mod tests {
         // Nothing is known of a time that no sample is near to.
         assert_eq!(held(200, 250), [(Unknown, 250)]);
         assert_eq!(held(297, 299), [(CongestionWindow, 299)]);
-        let other_way = Message::blank(Way::ToInitiator);
+        let other_way = Message::blank(FlowDirection::ToInitiator);
         assert_eq!(senders.held(&other_way, false, (0, MS)), [(Unknown, MS)]);
     }
 
@@ -259,12 +259,12 @@ mod tests {
             sample(110 * MS, 50_000, 12),
             sample(130 * MS, 50_000, 10),
         ];
-        let key = (SessionId(0), ConnectionId(0), Way::ToTarget);
+        let key = (SessionId(0), ConnectionId(0), FlowDirection::ToTarget);
         let senders = Senders {
             found: HashMap::from([(key, samples.iter().collect())]),
             ..Senders::default()
         };
-        let message = Message::blank(Way::ToTarget);
+        let message = Message::blank(FlowDirection::ToTarget);
         let no_room = |from, to| senders.no_room(&message, false, (from * MS, to * MS));
         let expected = [
             (Cause::SendBuffer, 110 * MS),

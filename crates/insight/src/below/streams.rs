@@ -10,7 +10,7 @@ use wansan_trace::{ConnectionId, NameId, SessionId};
 use super::chain::Message;
 use super::{DISORDER_NS, Recorded};
 use crate::opcode;
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 
 /// TCP sends what it does not hold within the call, or a little later.
 const AT_ONCE_NS: u64 = 200_000;
@@ -76,7 +76,7 @@ impl Soonest {
 }
 
 /// One direction of a session's connection.
-type Key = (SessionId, ConnectionId, Way);
+type Key = (SessionId, ConnectionId, FlowDirection);
 
 /// All streams of a cell.
 #[derive(Debug, Default)]
@@ -112,8 +112,8 @@ impl<'a> Ends<'a> {
         for row in &pdus.rows {
             let named = (row.record.session, pdus.names.get(row.host));
             match recorded_by(&row.record) {
-                Way::ToTarget => ends.initiators.insert(named),
-                Way::ToInitiator => ends.targets.insert(named),
+                FlowDirection::ToTarget => ends.initiators.insert(named),
+                FlowDirection::ToInitiator => ends.targets.insert(named),
             };
         }
         ends
@@ -148,18 +148,18 @@ impl<'a> Ends<'a> {
 pub(crate) struct EndsOfFile<'a> {
     ends: &'a Ends<'a>,
     names: &'a Names,
-    known: HashMap<(SessionId, NameId), Way>,
+    known: HashMap<(SessionId, NameId), FlowDirection>,
 }
 
 impl EndsOfFile<'_> {
     /// Which way a host sends in a session.
-    pub(crate) fn sends(&mut self, session: SessionId, host: NameId) -> Way {
+    pub(crate) fn sends(&mut self, session: SessionId, host: NameId) -> FlowDirection {
         *self.known.entry((session, host)).or_insert_with(|| {
             let name = self.names.get(host);
             if self.ends.initiators.contains(&(session, name)) {
-                Way::ToTarget
+                FlowDirection::ToTarget
             } else {
-                Way::ToInitiator
+                FlowDirection::ToInitiator
             }
         })
     }
@@ -180,9 +180,9 @@ impl Streams {
             let sends = ends.sends(stamp.session, row.host);
             let sent = stamp.direction == PduDirection::Sent;
             let way = match sends {
-                Way::ToTarget if sent => Way::ToTarget,
-                Way::ToInitiator if !sent => Way::ToTarget,
-                _ => Way::ToInitiator,
+                FlowDirection::ToTarget if sent => FlowDirection::ToTarget,
+                FlowDirection::ToInitiator if !sent => FlowDirection::ToTarget,
+                _ => FlowDirection::ToInitiator,
             };
             let key = (stamp.session, stamp.connection, way);
             let stream = streams.found.entry(key).or_default();
@@ -256,20 +256,20 @@ impl Streams {
 }
 
 /// Which way a PDU goes.
-pub(super) fn way(pdu: &Pdu) -> Way {
+pub(super) fn way(pdu: &Pdu) -> FlowDirection {
     if opcode::is_request(pdu.opcode) {
-        Way::ToTarget
+        FlowDirection::ToTarget
     } else {
-        Way::ToInitiator
+        FlowDirection::ToInitiator
     }
 }
 
 /// Which way the end sends that has recorded a PDU.
-fn recorded_by(pdu: &Pdu) -> Way {
+fn recorded_by(pdu: &Pdu) -> FlowDirection {
     match (pdu.direction, way(pdu)) {
         (PduDirection::Sent, way) => way,
-        (PduDirection::Received, Way::ToTarget) => Way::ToInitiator,
-        (PduDirection::Received, Way::ToInitiator) => Way::ToTarget,
+        (PduDirection::Received, FlowDirection::ToTarget) => FlowDirection::ToInitiator,
+        (PduDirection::Received, FlowDirection::ToInitiator) => FlowDirection::ToTarget,
     }
 }
 
@@ -278,8 +278,8 @@ impl Recorded {
     pub(super) fn is_told_by(self, pdu: &Pdu) -> bool {
         match self {
             Recorded::Both => true,
-            Recorded::Initiator => recorded_by(pdu) == Way::ToTarget,
-            Recorded::Target => recorded_by(pdu) == Way::ToInitiator,
+            Recorded::Initiator => recorded_by(pdu) == FlowDirection::ToTarget,
+            Recorded::Target => recorded_by(pdu) == FlowDirection::ToInitiator,
         }
     }
 }

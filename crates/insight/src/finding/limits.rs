@@ -10,7 +10,7 @@ use super::{Limit, encryption, lockstep, r2t, stalls};
 use crate::cause::Cause;
 use crate::path::PathUse;
 use crate::summary::{CellSummary, Scope, SessionUse};
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 use crate::transport::TransportUse;
 
 /// From this share of the latency on, a queue counts for a full resource: a link, a store.
@@ -121,7 +121,7 @@ impl Network {
             network.transit_ns += sum.mean_ns;
             if !sum.is_crossing() {
                 network.waiting_ns += sum.mean_ns;
-                network.way_out_ns += if way == Way::ToInitiator {
+                network.way_out_ns += if way == FlowDirection::ToInitiator {
                     sum.mean_ns
                 } else {
                     0.0

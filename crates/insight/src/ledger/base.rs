@@ -13,7 +13,7 @@ use crate::command_window::{CommandWindowUse, command_window_uses};
 use crate::join::Task;
 use crate::opcode::{DATA_OUT, SCSI_COMMAND};
 use crate::population::Population;
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 use crate::waiting::Parts;
 use crate::window::Window;
 
@@ -85,18 +85,19 @@ impl Base {
     pub(super) fn timeline(&self, task: &Task, parts: &Parts) -> Option<Timeline> {
         let mut at_ns = task.enter_ns(parts.top)?;
         let mut timeline = Timeline::default();
-        let mut add = |length_ns: u64, layer: Layer, (cause, way): (Cause, Option<Way>)| {
-            timeline.push(Wait {
-                from_ns: at_ns,
-                to_ns: at_ns + length_ns,
-                layer,
-                way,
-                cause,
-                source: Source::Crossings,
-                uncertain_ns: 0,
-            });
-            at_ns += length_ns;
-        };
+        let mut add =
+            |length_ns: u64, layer: Layer, (cause, way): (Cause, Option<FlowDirection>)| {
+                timeline.push(Wait {
+                    from_ns: at_ns,
+                    to_ns: at_ns + length_ns,
+                    layer,
+                    way,
+                    cause,
+                    source: Source::Crossings,
+                    uncertain_ns: 0,
+                });
+                at_ns += length_ns;
+            };
         let passed = || {
             Layer::ALL
                 .into_iter()
@@ -140,8 +141,8 @@ impl Base {
     }
 
     /// Why it took from the layer above to this one.
-    fn way_in(&self, task: &Task, layer: Layer) -> (Cause, Option<Way>) {
-        let to_target = (Cause::Unknown, Some(Way::ToTarget));
+    fn way_in(&self, task: &Task, layer: Layer) -> (Cause, Option<FlowDirection>) {
+        let to_target = (Cause::Unknown, Some(FlowDirection::ToTarget));
         match layer {
             Layer::App | Layer::Scsi | Layer::Queue => (Cause::Initiator, None),
             Layer::Window if self.is_closed(task.session) => (Cause::CommandWindow, None),
@@ -156,25 +157,29 @@ impl Base {
             Layer::Device if self.writes.contains(&task.session) => to_target,
             Layer::Device => (Cause::Target, None),
             // The target asks no store while it has no room for the answer.
-            Layer::Store if self.is_store_idle => (Cause::Unknown, Some(Way::ToInitiator)),
+            Layer::Store if self.is_store_idle => {
+                (Cause::Unknown, Some(FlowDirection::ToInitiator))
+            }
             Layer::Store => (Cause::StoreQueue, None),
         }
     }
 
     /// Why it took in the last layer of which anything was recorded.
-    fn inside(&self, task: &Task, layer: Layer) -> (Cause, Option<Way>) {
+    fn inside(&self, task: &Task, layer: Layer) -> (Cause, Option<FlowDirection>) {
         match layer {
             Layer::App | Layer::Scsi | Layer::Queue => (Cause::Initiator, None),
             Layer::Target | Layer::Device => (Cause::Target, None),
             Layer::Store => (Cause::StoreService, None),
-            _ if self.writes.contains(&task.session) => (Cause::Unknown, Some(Way::ToTarget)),
-            _ => (Cause::Unknown, Some(Way::ToInitiator)),
+            _ if self.writes.contains(&task.session) => {
+                (Cause::Unknown, Some(FlowDirection::ToTarget))
+            }
+            _ => (Cause::Unknown, Some(FlowDirection::ToInitiator)),
         }
     }
 }
 
 /// Why it took from leaving this layer to leaving the one above.
-fn way_out(layer: Layer) -> (Cause, Option<Way>) {
+fn way_out(layer: Layer) -> (Cause, Option<FlowDirection>) {
     match layer {
         Layer::App | Layer::Scsi | Layer::Queue | Layer::Window => (Cause::Initiator, None),
         Layer::Device => (Cause::Target, None),
@@ -184,6 +189,6 @@ fn way_out(layer: Layer) -> (Cause, Option<Way>) {
         | Layer::TcpTarget
         | Layer::Wire
         | Layer::TcpInitiator
-        | Layer::Socket => (Cause::Unknown, Some(Way::ToInitiator)),
+        | Layer::Socket => (Cause::Unknown, Some(FlowDirection::ToInitiator)),
     }
 }

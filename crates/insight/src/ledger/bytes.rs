@@ -9,10 +9,10 @@ use super::paths::Paths;
 use crate::cell::Cell;
 use crate::join::Task;
 use crate::opcode;
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 
 /// A PDU with data: when it was queued, its way and its data.
-type Moved = (u64, Way, u32);
+type Moved = (u64, FlowDirection, u32);
 
 /// PDUs with data by I/O. Nothing is kept where no rate of a link is known.
 #[derive(Debug, Default)]
@@ -20,10 +20,10 @@ pub(super) struct DataBytes {
     of: HashMap<(SessionId, TaskTag), Vec<Moved>>,
 }
 
-fn way(pdu: &Pdu) -> Way {
+fn way(pdu: &Pdu) -> FlowDirection {
     match opcode::is_request(pdu.opcode) {
-        true => Way::ToTarget,
-        false => Way::ToInitiator,
+        true => FlowDirection::ToTarget,
+        false => FlowDirection::ToInitiator,
     }
 }
 
@@ -40,7 +40,8 @@ impl DataBytes {
                 .filter(|pdu| pdu.data_bytes > 0)
         };
         let sent = pdus().filter(|pdu| pdu.direction == PduDirection::Sent);
-        let sent: HashSet<(SessionId, Way)> = sent.map(|pdu| (pdu.session, way(pdu))).collect();
+        let sent: HashSet<(SessionId, FlowDirection)> =
+            sent.map(|pdu| (pdu.session, way(pdu))).collect();
         for pdu in pdus() {
             // Its sender's record counts; a foreign sender's PDUs are those that were received.
             let is_sent = pdu.direction == PduDirection::Sent;
@@ -58,7 +59,7 @@ impl DataBytes {
         task: &Task,
         (from_ns, to_ns): (u64, u64),
         paths: &Paths,
-    ) -> HashMap<Way, u64> {
+    ) -> HashMap<FlowDirection, u64> {
         let mut links_ns = HashMap::new();
         let Some(pdus) = self.of.get(&(task.session, task.tag)) else {
             return links_ns;

@@ -95,8 +95,9 @@ impl<'a> Overlays<'a> {
     /// Puts what is known of an I/O into its timeline.
     pub(super) fn put(&self, task: &Task, timeline: &mut Timeline) {
         let split = self.splitter.as_ref().zip(self.top);
-        let told = split.and_then(|(splitter, top)| splitter.split(task, task.both_ns(top)?).ok());
-        for wait in told.iter().flat_map(|told| &told.waits) {
+        let stamps =
+            split.and_then(|(splitter, top)| splitter.split(task, task.both_ns(top)?).ok());
+        for wait in stamps.iter().flat_map(|io| &io.waits) {
             timeline.change((wait.from_ns, wait.to_ns), |known| stamped(known, wait));
         }
         let span_ns = timeline.span_ns();

@@ -18,7 +18,7 @@ use crate::cell::Cell;
 use crate::join::Task;
 use crate::path::{FULL_UTILISATION, path_use};
 use crate::processors::ProgramUse;
-use crate::traffic::{Way, is_encrypted};
+use crate::traffic::{FlowDirection, is_encrypted};
 use crate::transport::{TransportUse, is_behind_a_full_link, transport_use};
 use crate::window::Window;
 
@@ -123,20 +123,20 @@ impl Paths {
         self.links.values().any(|link| link.bytes_per_s.is_some())
     }
 
-    fn links(&self, task: &Task, way: Way) -> impl Iterator<Item = &Link> {
+    fn links(&self, task: &Task, way: FlowDirection) -> impl Iterator<Item = &Link> {
         let key = (task.session, task.connection, way);
         let names = self.of.get(&key).into_iter().flatten();
         names.filter_map(|name| self.links.get(name))
     }
 
     /// The rate of the slowest link that carries what goes that way, in bytes per second.
-    pub(super) fn bytes_per_s(&self, task: &Task, way: Way) -> Option<f64> {
+    pub(super) fn bytes_per_s(&self, task: &Task, way: FlowDirection) -> Option<f64> {
         self.links(task, way)
             .filter_map(|link| link.bytes_per_s)
             .min_by(f64::total_cmp)
     }
 
-    fn is_full(&self, task: &Task, way: Way) -> bool {
+    fn is_full(&self, task: &Task, way: FlowDirection) -> bool {
         if self.links(task, way).any(|link| link.is_full) {
             return true;
         }
@@ -148,10 +148,15 @@ impl Paths {
 
     /// Gives what waits for a full resource to that.
     pub(super) fn explain(&self, task: &Task, timeline: &mut Timeline) {
-        let is_full = [Way::ToTarget, Way::ToInitiator].map(|way| self.is_full(task, way));
+        let is_full = [FlowDirection::ToTarget, FlowDirection::ToInitiator]
+            .map(|way| self.is_full(task, way));
         timeline.each(|wait| {
             let cause = match wait.way {
-                Some(way) => self.behind(wait, way, is_full[usize::from(way == Way::ToInitiator)]),
+                Some(way) => self.behind(
+                    wait,
+                    way,
+                    is_full[usize::from(way == FlowDirection::ToInitiator)],
+                ),
                 None => self.in_a_program(wait),
             };
             if let Some(cause) = cause.filter(|cause| *cause != wait.cause) {
@@ -162,7 +167,7 @@ impl Paths {
     }
 
     /// The resource that bytes wait for.
-    fn behind(&self, wait: &Wait, way: Way, is_link_full: bool) -> Option<Cause> {
+    fn behind(&self, wait: &Wait, way: FlowDirection, is_link_full: bool) -> Option<Cause> {
         /// Waits before a window or buffer that empties as fast as what is behind it takes bytes.
         const HELD: [Cause; 6] = [
             Cause::Unknown,
@@ -174,12 +179,12 @@ impl Paths {
         ];
         let is_held = HELD.contains(&wait.cause);
         let has_receiver_no_time = match way {
-            Way::ToTarget => self.is_target_full,
-            Way::ToInitiator => self.is_initiator_full,
+            FlowDirection::ToTarget => self.is_target_full,
+            FlowDirection::ToInitiator => self.is_initiator_full,
         };
         let has_sender_no_time = match way {
-            Way::ToTarget => self.is_initiator_full,
-            Way::ToInitiator => self.is_target_full,
+            FlowDirection::ToTarget => self.is_initiator_full,
+            FlowDirection::ToInitiator => self.is_target_full,
         };
         if is_held && is_link_full {
             Some(Cause::PathQueue)
@@ -264,8 +269,11 @@ fn legs<'c>(
 ) -> HashMap<(SocketAddr, SocketAddr), SenderKey> {
     let mut legs = HashMap::new();
     let mut add = |session, connection, from: SocketAddr, to: SocketAddr| {
-        legs.insert((from, to), (session, connection, Way::ToTarget));
-        legs.insert((to, from), (session, connection, Way::ToInitiator));
+        legs.insert((from, to), (session, connection, FlowDirection::ToTarget));
+        legs.insert(
+            (to, from),
+            (session, connection, FlowDirection::ToInitiator),
+        );
     };
     // A relay's two connections of a flow, by the first one's far end.
     let of_relays = records.clone().filter(|record| record.role == Role::Relay);

@@ -11,7 +11,7 @@ use crate::below::Ends;
 use crate::cause::Cause;
 use crate::cell::Cell;
 use crate::join::Task;
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 use crate::window::Window;
 
 /// TCP counts the time for which it was stopped in ticks of up to 10 ms: its counters are compared over so
@@ -19,7 +19,7 @@ use crate::window::Window;
 const COUNTED_NS: u64 = 20_000_000;
 
 /// The sending end of one direction of a session's connection.
-pub(super) type SenderKey = (SessionId, ConnectionId, Way);
+pub(super) type SenderKey = (SessionId, ConnectionId, FlowDirection);
 
 /// A stretch of time with one cause.
 type Step = (u64, u64, Cause);
@@ -71,8 +71,8 @@ impl Senders {
     pub(super) fn sends_most(&self, key: &SenderKey) -> bool {
         let (session, connection, way) = *key;
         let other = match way {
-            Way::ToTarget => Way::ToInitiator,
-            Way::ToInitiator => Way::ToTarget,
+            FlowDirection::ToTarget => FlowDirection::ToInitiator,
+            FlowDirection::ToInitiator => FlowDirection::ToTarget,
         };
         let bytes = self.acked_bytes(key);
         bytes > 0 && bytes >= self.acked_bytes(&(session, connection, other))
@@ -85,7 +85,7 @@ impl Senders {
 
     /// Says what stopped the senders in an I/O's waits that are unknown.
     pub(super) fn explain(&self, task: &Task, timeline: &mut Timeline) {
-        for way in [Way::ToTarget, Way::ToInitiator] {
+        for way in [FlowDirection::ToTarget, FlowDirection::ToInitiator] {
             let sender = self.found.get(&(task.session, task.connection, way));
             if let Some(sender) = sender.filter(|sender| !sender.steps.is_empty()) {
                 timeline.explain(
@@ -104,7 +104,7 @@ fn ways(
     cell: &Cell,
     tcp: &Table<Tcp>,
     samples: &HashMap<(SessionId, ConnectionId, NameId), Vec<&Tcp>>,
-) -> HashMap<(SessionId, NameId), Way> {
+) -> HashMap<(SessionId, NameId), FlowDirection> {
     let mut acked: HashMap<(SessionId, NameId), u64> = HashMap::new();
     for ((session, _, host), samples) in samples {
         let most = samples.iter().map(|sample| sample.acked_bytes).max();
@@ -124,13 +124,13 @@ fn ways(
                 .max()
                 .is_some_and(|most| most > own)
             {
-                true => Way::ToTarget,
-                false => Way::ToInitiator,
+                true => FlowDirection::ToTarget,
+                false => FlowDirection::ToInitiator,
             }
         }
     };
     let keys: Vec<(SessionId, NameId)> = acked.keys().copied().collect();
-    let ways: Vec<Way> = keys.iter().map(way).collect();
+    let ways: Vec<FlowDirection> = keys.iter().map(way).collect();
     keys.into_iter().zip(ways).collect()
 }
 

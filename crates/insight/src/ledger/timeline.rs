@@ -4,7 +4,7 @@ use wansan_trace::Layer;
 
 use super::{Source, Wait};
 use crate::cause::Cause;
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 
 /// Waits that follow each other without a gap. None is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -81,7 +81,7 @@ impl Timeline {
     }
 
     /// Gives the last `length_ns` that nothing explains of those whose bytes go that way to `cause`.
-    pub(super) fn take_last(&mut self, way: Way, length_ns: u64, cause: Cause) {
+    pub(super) fn take_last(&mut self, way: FlowDirection, length_ns: u64, cause: Cause) {
         let mut left_ns = length_ns;
         for at in (0..self.waits.len()).rev() {
             let wait = self.waits[at];
@@ -113,7 +113,7 @@ impl Timeline {
     /// order. Each may be off by `uncertain_ns` at its ends.
     pub(super) fn explain<I: Iterator<Item = (u64, u64, Cause)>>(
         &mut self,
-        way: Way,
+        way: FlowDirection,
         causes: impl Fn(u64, u64) -> I,
         uncertain_ns: u64,
     ) {
@@ -154,7 +154,7 @@ impl Timeline {
     }
 
     /// How long bytes that go that way waited for what nothing explains.
-    pub(super) fn unknown_ns(&self, way: Way) -> u64 {
+    pub(super) fn unknown_ns(&self, way: FlowDirection) -> u64 {
         let of_way = self
             .waits
             .iter()
@@ -177,7 +177,7 @@ impl Timeline {
 mod tests {
     use super::*;
 
-    fn wait(from_ns: u64, to_ns: u64, way: Option<Way>) -> Wait {
+    fn wait(from_ns: u64, to_ns: u64, way: Option<FlowDirection>) -> Wait {
         Wait {
             from_ns,
             to_ns,
@@ -195,10 +195,10 @@ mod tests {
 
     fn timeline() -> Timeline {
         let mut timeline = Timeline::default();
-        timeline.push(wait(0, 100, Some(Way::ToTarget)));
+        timeline.push(wait(0, 100, Some(FlowDirection::ToTarget)));
         timeline.push(wait(100, 120, None));
         timeline.push(wait(120, 120, None));
-        timeline.push(wait(120, 200, Some(Way::ToInitiator)));
+        timeline.push(wait(120, 200, Some(FlowDirection::ToInitiator)));
         timeline
     }
 
@@ -240,7 +240,7 @@ mod tests {
     fn the_last_that_is_unknown_is_taken_first() {
         let mut timeline = timeline();
         timeline.change((150, 160), |wait| wait.cause = Cause::Nagle);
-        timeline.take_last(Way::ToInitiator, 50, Cause::Propagation);
+        timeline.take_last(FlowDirection::ToInitiator, 50, Cause::Propagation);
         let expected = [
             (0, 100, Cause::Unknown),
             (100, 120, Cause::Target),
@@ -250,9 +250,9 @@ mod tests {
             (160, 200, Cause::Propagation),
         ];
         assert_eq!(told(&timeline), expected);
-        timeline.take_last(Way::ToTarget, 900, Cause::Propagation);
-        assert_eq!(timeline.unknown_ns(Way::ToTarget), 0);
-        assert_eq!(timeline.unknown_ns(Way::ToInitiator), 20);
+        timeline.take_last(FlowDirection::ToTarget, 900, Cause::Propagation);
+        assert_eq!(timeline.unknown_ns(FlowDirection::ToTarget), 0);
+        assert_eq!(timeline.unknown_ns(FlowDirection::ToInitiator), 20);
     }
 
     #[test]

@@ -7,15 +7,15 @@ use wansan_trace::{ConnectionId, Layer, SessionId};
 use super::timeline::Timeline;
 use crate::cause::Cause;
 use crate::join::Task;
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 
-const WAYS: [Way; 2] = [Way::ToTarget, Way::ToInitiator];
+const DIRECTIONS: [FlowDirection; 2] = [FlowDirection::ToTarget, FlowDirection::ToInitiator];
 
 /// The least time of each connection and way, of I/Os of which equally much was recorded, seen anew after each change of a path's delay.
 #[derive(Debug, Default)]
 pub(super) struct Transits {
     changes_ns: Vec<u64>,
-    least_ns: HashMap<(SessionId, ConnectionId, Way, Option<Layer>, usize), u64>,
+    least_ns: HashMap<(SessionId, ConnectionId, FlowDirection, Option<Layer>, usize), u64>,
 }
 
 /// The last layer of which anything was recorded of an I/O.
@@ -45,11 +45,16 @@ impl Transits {
     }
 
     /// Takes an I/O into account whose bytes take so long at the links' rate.
-    pub(super) fn see(&mut self, task: &Task, timeline: &Timeline, links_ns: &HashMap<Way, u64>) {
+    pub(super) fn see(
+        &mut self,
+        task: &Task,
+        timeline: &Timeline,
+        links_ns: &HashMap<FlowDirection, u64>,
+    ) {
         let Some(epoch) = self.epoch(timeline) else {
             return;
         };
-        for way in WAYS {
+        for way in DIRECTIONS {
             let link_ns = links_ns.get(&way).copied().unwrap_or(0);
             let took_ns = timeline.unknown_ns(way).saturating_sub(link_ns);
             let key = (task.session, task.connection, way, deepest(task), epoch);
@@ -64,10 +69,10 @@ impl Transits {
         &self,
         task: &Task,
         timeline: &mut Timeline,
-        links_ns: &HashMap<Way, u64>,
+        links_ns: &HashMap<FlowDirection, u64>,
     ) {
         let epoch = self.epoch(timeline);
-        for way in WAYS {
+        for way in DIRECTIONS {
             let key = |epoch| (task.session, task.connection, way, deepest(task), epoch);
             let least_ns = epoch.and_then(|epoch| self.least_ns.get(&key(epoch)));
             // Of an I/O that was under way at a change nobody knows what it waited for.

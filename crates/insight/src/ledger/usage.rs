@@ -8,7 +8,7 @@ use wansan_trace::Layer;
 
 use super::{Account, Ledger, Source};
 use crate::cause::{Cause, Limit};
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 
 /// The waits of one cause at one layer.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,7 +18,7 @@ pub struct CauseSum {
     /// The layer that had the I/Os meanwhile.
     pub layer: Layer,
     /// Which way the bytes go that waited; none while a program or the store had them.
-    pub way: Option<Way>,
+    pub way: Option<FlowDirection>,
     /// What it is told from.
     pub source: Source,
     /// Its length as a mean over all I/Os, in ns.
@@ -123,7 +123,7 @@ impl Serialize for WaitUse {
 }
 
 /// What is added up: the waits at a layer, of a way, with a cause from one source.
-type Key = (Layer, Option<Way>, Cause, Source);
+type Key = (Layer, Option<FlowDirection>, Cause, Source);
 
 /// Sums over accounts.
 #[derive(Default)]

@@ -9,7 +9,7 @@ use crate::cell::Cell;
 use crate::opcode;
 use crate::stall::Stall;
 use crate::summary::CellSummary;
-use crate::traffic::{Content, Flow, Traffic, Way};
+use crate::traffic::{Content, Flow, FlowDirection, Traffic};
 use crate::transfer::{Stretch, Transfer, around, stretch};
 
 /// Packets between the initiator's and the target's time line.
@@ -217,7 +217,7 @@ fn drawn(
             Verdict::DroppedByQueue => 1,
             Verdict::DroppedByLoss | Verdict::DroppedByOutage => 2,
         });
-        let from_target = packet.way == Way::ToInitiator;
+        let from_target = packet.way == FlowDirection::ToInitiator;
         diagram.from_target.push(u8::from(from_target));
         diagram.flow.push(flow);
         diagram.kind.push(kind);
@@ -248,7 +248,7 @@ fn stall_marks(stalls: &[Stall], stretch: &Stretch) -> Vec<StallMark> {
         task: stall.task.0,
         from_us: micros(stall.from_ns.saturating_sub(from_ns)),
         to_us: micros(stall.to_ns - from_ns),
-        from_target: u8::from(stall.way == Way::ToInitiator),
+        from_target: u8::from(stall.way == FlowDirection::ToInitiator),
         packets: stall.evidence.iter().map(|shown| shown.packet).collect(),
     };
     stalls.iter().filter(touches).map(mark).collect()

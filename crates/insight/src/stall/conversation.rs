@@ -2,7 +2,7 @@
 
 use wansan_trace::{ConnectionId, SessionId, TaskTag};
 
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 pub use crate::wire::Times;
 
 /// One segment, as both ends saw it.
@@ -15,7 +15,7 @@ pub struct Segment {
     /// When it came to its receiver; `None` when it was lost.
     pub arrived_ns: Option<u64>,
     /// Where it goes.
-    pub way: Way,
+    pub way: FlowDirection,
     /// Where its payload begins in its direction's stream, from 0.
     pub place: u64,
     /// TCP payload, in bytes.
@@ -64,7 +64,7 @@ pub struct Sampled {
     /// When.
     pub at_ns: u64,
     /// Of the end that sends this way.
-    pub way: Way,
+    pub way: FlowDirection,
     /// The window, in bytes.
     pub window_bytes: u64,
     /// Whether the send buffer held nothing that had not been sent.
@@ -97,16 +97,16 @@ pub struct Conversation {
 impl Conversation {
     /// What went that way.
     #[must_use]
-    pub fn queued(&self, way: Way) -> &[Queued] {
+    pub fn queued(&self, way: FlowDirection) -> &[Queued] {
         match way {
-            Way::ToTarget => &self.requests,
-            Way::ToInitiator => &self.answers,
+            FlowDirection::ToTarget => &self.requests,
+            FlowDirection::ToInitiator => &self.answers,
         }
     }
 
     /// The PDU in which a byte of that way's stream stands.
     #[must_use]
-    pub fn pdu_at(&self, way: Way, place: u64) -> Option<&Queued> {
+    pub fn pdu_at(&self, way: FlowDirection, place: u64) -> Option<&Queued> {
         let queued = self.queued(way);
         let after = queued.partition_point(|pdu| pdu.offset <= place);
         queued.get(after.checked_sub(1)?)
@@ -114,10 +114,10 @@ impl Conversation {
 
     /// The longest payload of a segment that way: as TCP says, or as was seen.
     #[must_use]
-    pub fn mss_bytes(&self, way: Way) -> u64 {
+    pub fn mss_bytes(&self, way: FlowDirection) -> u64 {
         let known = match way {
-            Way::ToTarget => self.request_mss_bytes,
-            Way::ToInitiator => self.answer_mss_bytes,
+            FlowDirection::ToTarget => self.request_mss_bytes,
+            FlowDirection::ToInitiator => self.answer_mss_bytes,
         };
         if known > 0 {
             return known;
@@ -130,12 +130,13 @@ impl Conversation {
     /// The least that a packet took to the target and one back.
     #[must_use]
     pub fn least_round_trip_ns(&self) -> u64 {
-        self.least_transit_ns(Way::ToTarget) + self.least_transit_ns(Way::ToInitiator)
+        self.least_transit_ns(FlowDirection::ToTarget)
+            + self.least_transit_ns(FlowDirection::ToInitiator)
     }
 
     /// The least that a packet took that way.
     #[must_use]
-    pub fn least_transit_ns(&self, way: Way) -> u64 {
+    pub fn least_transit_ns(&self, way: FlowDirection) -> u64 {
         let segments = self.segments.iter().filter(|segment| segment.way == way);
         segments
             .filter_map(|segment| Some(segment.arrived_ns?.saturating_sub(segment.sent_ns)))

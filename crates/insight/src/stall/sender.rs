@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 
 use super::congestion_window::{Bounds, CongestionWindow};
 use super::conversation::{Announced, Conversation, Segment, Times};
@@ -31,7 +31,7 @@ const FEEDBACK_NS: u64 = 100_000_000;
 /// The stalls of both directions.
 #[must_use]
 pub fn stalls(conversation: &Conversation) -> Vec<Stall> {
-    let ways = [Way::ToTarget, Way::ToInitiator];
+    let ways = [FlowDirection::ToTarget, FlowDirection::ToInitiator];
     let of_way = |way| Sender::new(conversation, way).replay();
     ways.into_iter().flat_map(of_way).collect()
 }
@@ -100,7 +100,7 @@ fn reaches(edge: Announced, segment: &Segment) -> Option<bool> {
 /// One direction's sender.
 struct Sender<'a> {
     conversation: &'a Conversation,
-    way: Way,
+    way: FlowDirection,
     mss: u64,
     round_trip_ns: u64,
     /// How soon behind an acknowledgement something is sent because of it.
@@ -136,7 +136,7 @@ struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    fn new(conversation: &'a Conversation, way: Way) -> Self {
+    fn new(conversation: &'a Conversation, way: FlowDirection) -> Self {
         Sender {
             conversation,
             way,

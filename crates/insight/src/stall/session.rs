@@ -11,7 +11,7 @@ use crate::cell::Cell;
 use crate::command_window::at_or_after;
 use crate::join::Task;
 use crate::opcode::{self, BHS_BYTES, DATA_OUT, FINAL_BIT, R2T, SCSI_COMMAND};
-use crate::traffic::Way;
+use crate::traffic::FlowDirection;
 
 use super::conversation::{Conversation, Segment};
 use super::{Cause, Role, Shown, Stall};
@@ -47,7 +47,7 @@ impl<'a> Sendings<'a> {
         let mut end = 0;
         let segments = conversation.segments.iter().enumerate();
         let first = segments.filter_map(|(place, segment)| {
-            let is_new = segment.way == Way::ToTarget && segment.end() > end;
+            let is_new = segment.way == FlowDirection::ToTarget && segment.end() > end;
             end = end.max(if is_new { segment.end() } else { 0 });
             is_new.then_some(place)
         });
@@ -134,7 +134,7 @@ pub fn r2t_waits(pdus: &[Row<Pdu>], sendings: &[Sendings<'_>]) -> Vec<Stall> {
                     cause: Cause::R2tWait,
                     session: pdu.session,
                     task: pdu.task,
-                    way: Way::ToTarget,
+                    way: FlowDirection::ToTarget,
                     from_ns,
                     to_ns,
                     evidence: sent
@@ -182,7 +182,7 @@ pub fn command_window_waits(pdus: &[Row<Pdu>], tasks: &[Task]) -> Vec<Stall> {
             cause: Cause::CommandWindow,
             session: task.session,
             task: task.tag,
-            way: Way::ToTarget,
+            way: FlowDirection::ToTarget,
             from_ns,
             to_ns,
             evidence: Vec::new(),
@@ -238,7 +238,7 @@ pub fn lockstep_waits(pdus: &[Row<Pdu>], tasks: &[Task], sendings: &[Sendings<'_
                 cause: Cause::RouteLockstep,
                 session: *session,
                 task: command.task,
-                way: Way::ToTarget,
+                way: FlowDirection::ToTarget,
                 from_ns,
                 to_ns,
                 evidence: evidence.collect(),

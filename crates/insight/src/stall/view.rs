@@ -8,7 +8,7 @@ use wansan_trace::{ConnectionId, NameId, SessionId};
 
 use crate::cell::Cell;
 use crate::opcode;
-use crate::traffic::{Content, Traffic, Way};
+use crate::traffic::{Content, FlowDirection, Traffic};
 use crate::transfer::{Alike, Places};
 use crate::wire::{Begin, Carrier};
 
@@ -49,15 +49,18 @@ pub fn conversations(cell: &Cell) -> Vec<Conversation> {
             Times::ByAcknowledgements => least_round_trip_ns(&seen) / 2,
         };
         let scales = [
-            (carrier.shifts[0], least_shift(&seen, Way::ToTarget, off_ns)),
+            (
+                carrier.shifts[0],
+                least_shift(&seen, FlowDirection::ToTarget, off_ns),
+            ),
             (
                 carrier.shifts[1],
-                least_shift(&seen, Way::ToInitiator, off_ns),
+                least_shift(&seen, FlowDirection::ToInitiator, off_ns),
             ),
         ];
         let scaled = seen.into_iter().map(|(segment, window)| {
             let window = u64::from(window);
-            let window = match scales[usize::from(segment.way == Way::ToInitiator)] {
+            let window = match scales[usize::from(segment.way == FlowDirection::ToInitiator)] {
                 (Some(shift), _) => Announced::Exactly(window << shift),
                 (None, least) => Announced::AtLeast(window << least),
             };
@@ -67,8 +70,8 @@ pub fn conversations(cell: &Cell) -> Vec<Conversation> {
             session,
             connection,
             segments: scaled.collect(),
-            requests: queued(&pdus.rows, session, connection, Way::ToTarget),
-            answers: queued(&pdus.rows, session, connection, Way::ToInitiator),
+            requests: queued(&pdus.rows, session, connection, FlowDirection::ToTarget),
+            answers: queued(&pdus.rows, session, connection, FlowDirection::ToInitiator),
             windows: ends.windows,
             request_mss_bytes: ends.request_mss_bytes,
             answer_mss_bytes: ends.answer_mss_bytes,
@@ -140,13 +143,13 @@ fn queued(
     pdus: &[Row<Pdu>],
     session: SessionId,
     connection: ConnectionId,
-    way: Way,
+    way: FlowDirection,
 ) -> Vec<Queued> {
     let of_way = pdus.iter().map(|row| &row.record).filter(|pdu| {
         pdu.session == session
             && pdu.connection == connection
             && pdu.direction == PduDirection::Sent
-            && opcode::is_request(pdu.opcode) == (way == Way::ToTarget)
+            && opcode::is_request(pdu.opcode) == (way == FlowDirection::ToTarget)
     });
     let mut queued: Vec<Queued> = of_way
         .map(|pdu| Queued {
@@ -205,10 +208,10 @@ impl Ends {
                 .map_or(0, |sample| u64::from(sample.mss_bytes));
             let way = if sends(host, true) {
                 ends.request_mss_bytes = mss;
-                Way::ToTarget
+                FlowDirection::ToTarget
             } else if sends(host, false) {
                 ends.answer_mss_bytes = mss;
-                Way::ToInitiator
+                FlowDirection::ToInitiator
             } else {
                 continue;
             };
@@ -226,17 +229,17 @@ impl Ends {
 
 /// The least that a segment took to the target and one back.
 fn least_round_trip_ns(seen: &[(Segment, u16)]) -> u64 {
-    let least = |way: Way| {
+    let least = |way: FlowDirection| {
         let of_way = seen.iter().filter(|(segment, _)| segment.way == way);
         let took = of_way.filter_map(|(s, _)| Some(s.arrived_ns?.saturating_sub(s.sent_ns)));
         took.min().unwrap_or(0)
     };
-    least(Way::ToTarget) + least(Way::ToInitiator)
+    least(FlowDirection::ToTarget) + least(FlowDirection::ToInitiator)
 }
 
 /// By how much the windows are shifted at least that come this way: nobody sends more than they let.
 /// Windows may have come earlier than is said, by `off_ns`.
-fn least_shift(seen: &[(Segment, u16)], way: Way, off_ns: u64) -> u32 {
+fn least_shift(seen: &[(Segment, u16)], way: FlowDirection, off_ns: u64) -> u32 {
     let mut events: Vec<(u64, bool, u64, u16)> = Vec::new();
     for (segment, window) in seen {
         if segment.way == way {

@@ -1,7 +1,7 @@
 //! Parts of conversations that are made by hand.
 
 use wansan_insight::stall::{Announced, Queued, Segment};
-use wansan_insight::traffic::Way;
+use wansan_insight::traffic::FlowDirection;
 use wansan_trace::TaskTag;
 
 const DATA_IN: u8 = 0x25;
@@ -9,7 +9,7 @@ const DATA_IN: u8 = 0x25;
 /// A segment that arrives after that time.
 pub(crate) fn segment(
     packet: usize,
-    way: Way,
+    way: FlowDirection,
     (sent_ns, one_way_ns): (u64, u64),
     (place, payload_bytes): (u64, u64),
     acked: u64,

@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use wansan_insight::capture::{Capture, CaptureEnd};
 use wansan_insight::stall::{Announced, Conversation, Queued, Segment, Stall, stalls};
-use wansan_insight::traffic::Way;
+use wansan_insight::traffic::FlowDirection;
 use wansan_insight::window::Window;
 
 use super::cell::Dice;
@@ -115,7 +115,7 @@ fn pcap(script: &Script, conversation: &Conversation, point: Point) -> Vec<u8> {
         let is_seen = segment.arrived_ns.is_some() || point.before_losses;
         if is_seen {
             // Nothing overtakes on the path.
-            let last_ns = &mut last_ns[usize::from(segment.way == Way::ToInitiator)];
+            let last_ns = &mut last_ns[usize::from(segment.way == FlowDirection::ToInitiator)];
             *last_ns = passes_ns(segment, script, point).max(*last_ns + 1);
             frames.push((
                 EPOCH_NS + *last_ns,
@@ -148,8 +148,8 @@ fn pcap(script: &Script, conversation: &Conversation, point: Point) -> Vec<u8> {
 /// When a segment passes: as far before its arrival as the path is long behind the point.
 fn passes_ns(segment: &Segment, script: &Script, point: Point) -> u64 {
     let before = match segment.way {
-        Way::ToTarget => point.percent,
-        Way::ToInitiator => 100 - point.percent,
+        FlowDirection::ToTarget => point.percent,
+        FlowDirection::ToInitiator => 100 - point.percent,
     };
     let behind_ns = script.delay_ns * (100 - before) / 100;
     match segment.arrived_ns {
@@ -166,7 +166,7 @@ fn shift(buffer_bytes: u64) -> u32 {
 }
 
 fn segment_frame(segment: &Segment, streams: &[Vec<u8>; 2], shifts: &[u32; 2]) -> Vec<u8> {
-    let end = usize::from(segment.way == Way::ToInitiator);
+    let end = usize::from(segment.way == FlowDirection::ToInitiator);
     let Announced::Exactly(window_bytes) = segment.window else {
         panic!("the model knows its windows");
     };

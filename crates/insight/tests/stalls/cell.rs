@@ -2,7 +2,7 @@
 
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
-use wansan_insight::traffic::Way;
+use wansan_insight::traffic::FlowDirection;
 
 use super::end::{Manner, Nagle};
 use super::world::Script;
@@ -66,10 +66,14 @@ pub(crate) fn script(dice: &mut Dice) -> Script {
     let idle_ns = timeout_ns + dice.within(100, 2000) * MS;
     let think = dice.chance(30).then(|| (dice.within(2, 5) as u32, idle_ns));
     let lost = dice.chance(25).then(|| {
-        let way = dice.one(&[Way::ToInitiator, Way::ToInitiator, Way::ToTarget]);
+        let way = dice.one(&[
+            FlowDirection::ToInitiator,
+            FlowDirection::ToInitiator,
+            FlowDirection::ToTarget,
+        ]);
         let most = match way {
-            Way::ToTarget => u64::from(ios),
-            Way::ToInitiator => u64::from(ios) * (block_bytes / mss + 1),
+            FlowDirection::ToTarget => u64::from(ios),
+            FlowDirection::ToInitiator => u64::from(ios) * (block_bytes / mss + 1),
         };
         let times = if dice.chance(15) { 2 } else { 1 };
         (way, dice.within(1, most) as usize, times)

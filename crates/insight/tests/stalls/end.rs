@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use wansan_insight::stall::Cause;
-use wansan_insight::traffic::Way;
+use wansan_insight::traffic::FlowDirection;
 use wansan_trace::TaskTag;
 
 use super::path::Outgoing;
@@ -81,7 +81,7 @@ struct Recovery {
 
 #[derive(Debug)]
 pub(crate) struct End {
-    way: Way,
+    way: FlowDirection,
     manner: Manner,
     // The sender.
     /// Ends of what the application has written, with the times and tasks.
@@ -116,7 +116,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    pub(crate) fn new(way: Way, manner: Manner, peer_buffer_bytes: u64) -> End {
+    pub(crate) fn new(way: FlowDirection, manner: Manner, peer_buffer_bytes: u64) -> End {
         End {
             way,
             manner,

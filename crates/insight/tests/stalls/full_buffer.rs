@@ -2,7 +2,7 @@
 
 use wansan_insight::stall::sender::stalls;
 use wansan_insight::stall::{Cause, Conversation, Sampled, Times};
-use wansan_insight::traffic::Way;
+use wansan_insight::traffic::FlowDirection;
 use wansan_trace::{ConnectionId, SessionId};
 
 use super::by_hand::{data_in, segment};
@@ -15,7 +15,7 @@ const PDU_BYTES: u64 = 1072;
 /// come, which its receiver kept back for 40 ms.
 fn conversation(is_all_sent: bool) -> Conversation {
     let queued = |offset| data_in(100 * MS, offset);
-    let (there, back) = (Way::ToInitiator, Way::ToTarget);
+    let (there, back) = (FlowDirection::ToInitiator, FlowDirection::ToTarget);
     Conversation {
         session: SessionId(1),
         connection: ConnectionId(0),

@@ -3,7 +3,7 @@
 
 use wansan_insight::stall::sender::stalls;
 use wansan_insight::stall::{Cause, Conversation, Segment, Times};
-use wansan_insight::traffic::Way;
+use wansan_insight::traffic::FlowDirection;
 use wansan_trace::{ConnectionId, SessionId};
 
 use super::by_hand::{data_in, segment};
@@ -17,7 +17,7 @@ const PDU_BYTES: u64 = 1448;
 /// come seems to come at `heard_ms`.
 fn told(second_ms: u64, heard_ms: u64, again_ms: u64, times: Times) -> Option<Cause> {
     let queued = |offset| data_in(1000 * MS, offset);
-    let (there, back) = (Way::ToInitiator, Way::ToTarget);
+    let (there, back) = (FlowDirection::ToInitiator, FlowDirection::ToTarget);
     let heard_ns = heard_ms * MS - ONE_WAY_NS;
     let mut segments = vec![
         segment(0, back, (900 * MS, ONE_WAY_NS), (0, 48), 0),

@@ -1,7 +1,7 @@
 //! Segments on their way.
 
 use wansan_insight::stall::{Announced, Segment};
-use wansan_insight::traffic::Way;
+use wansan_insight::traffic::FlowDirection;
 
 /// One direction: a delay behind a link, which sends one segment after the other.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ impl Lane {
 /// A segment as an end makes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outgoing {
-    pub(crate) way: Way,
+    pub(crate) way: FlowDirection,
     pub(crate) place: u64,
     pub(crate) payload_bytes: u64,
     pub(crate) acked: u64,

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use wansan_insight::stall::{Conversation, Queued, Sampled, Segment, Times};
-use wansan_insight::traffic::Way;
+use wansan_insight::traffic::FlowDirection;
 use wansan_trace::{ConnectionId, SessionId, TaskTag};
 
 use super::end::{End, Manner};
@@ -40,7 +40,7 @@ pub(crate) struct Script {
     /// The initiator takes nothing for so long when the answer of each I/O begins to come.
     pub(crate) pause_ns: Option<u64>,
     /// Which segment with data is lost, and how often.
-    pub(crate) lost: Option<(Way, usize, u32)>,
+    pub(crate) lost: Option<(FlowDirection, usize, u32)>,
 }
 
 /// What happened.
@@ -71,7 +71,7 @@ struct World {
     flying: Vec<(Outgoing, u64)>,
     data_segments: [usize; 2],
     /// Where the segment begins that is lost, and how often it still will be.
-    losing: Option<(Way, u64, u32)>,
+    losing: Option<(FlowDirection, u64, u32)>,
     segments: Vec<Segment>,
     windows: Vec<Sampled>,
     requests: Vec<Queued>,
@@ -89,9 +89,13 @@ pub(crate) fn run(script: &Script) -> Outcome {
         now_ns: 0,
         events: BinaryHeap::new(),
         made: 0,
-        initiator: End::new(Way::ToTarget, script.initiator, script.target.buffer_bytes),
+        initiator: End::new(
+            FlowDirection::ToTarget,
+            script.initiator,
+            script.target.buffer_bytes,
+        ),
         target: End::new(
-            Way::ToInitiator,
+            FlowDirection::ToInitiator,
             script.target,
             script.initiator.buffer_bytes,
         ),
@@ -168,8 +172,8 @@ impl World {
     fn sample(&mut self, until_ns: u64) {
         let first = self.now_ns / SAMPLE_NS + 1;
         let ends = [
-            (Way::ToTarget, &self.initiator),
-            (Way::ToInitiator, &self.target),
+            (FlowDirection::ToTarget, &self.initiator),
+            (FlowDirection::ToInitiator, &self.target),
         ];
         for at_ns in (first..)
             .map(|n| n * SAMPLE_NS)
@@ -191,8 +195,8 @@ impl World {
             Event::Arrives(place) => {
                 let (segment, sent_ns) = self.flying[place];
                 match segment.way {
-                    Way::ToTarget => self.target.arrive(now_ns, sent_ns, &segment, true),
-                    Way::ToInitiator => {
+                    FlowDirection::ToTarget => self.target.arrive(now_ns, sent_ns, &segment, true),
+                    FlowDirection::ToInitiator => {
                         let begins = segment.payload_bytes > 0 && self.has_paused_for < self.asked;
                         if begins && let Some(pause_ns) = self.script.pause_ns {
                             self.has_paused_for = self.asked;
@@ -282,7 +286,7 @@ impl World {
         let mut outgoing = std::mem::take(&mut self.initiator.outgoing);
         outgoing.append(&mut self.target.outgoing);
         for segment in outgoing {
-            let lane = usize::from(segment.way == Way::ToInitiator);
+            let lane = usize::from(segment.way == FlowDirection::ToInitiator);
             let arrives_ns = self.lanes[lane].carry(self.now_ns, segment.payload_bytes);
             let is_lost = segment.payload_bytes > 0 && self.loses(&segment);
             let arrived_ns = (!is_lost).then_some(arrives_ns);
@@ -298,7 +302,7 @@ impl World {
     }
 
     fn loses(&mut self, segment: &Outgoing) -> bool {
-        let lane = usize::from(segment.way == Way::ToInitiator);
+        let lane = usize::from(segment.way == FlowDirection::ToInitiator);
         self.data_segments[lane] += 1;
         if let Some((way, nth, times)) = self.script.lost
             && way == segment.way

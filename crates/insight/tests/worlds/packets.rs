@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use wansan_insight::packet_gap::packet_gaps;
 use wansan_insight::report::{CellCharts, Detail, PacketKind};
 use wansan_insight::stall::view::conversations;
-use wansan_insight::traffic::{Traffic, Way};
+use wansan_insight::traffic::{FlowDirection, Traffic};
 use wansan_insight::transfer::stretch;
 use wansan_insight::{Cell, Window, summarise};
 use wansan_trace::event::{Connection, Packet, Pdu, PduDirection, Role, Tcp, Verdict};
@@ -207,15 +207,15 @@ fn each_packet_has_its_way_its_place_and_its_pdu() {
     let found = stretch(&cell, &traffic, window, 1000).unwrap();
     assert_eq!(found.from_ns, 100);
     assert_eq!(found.packets.len(), 3 * 5);
-    let ways: Vec<Way> = found.packets[..5].iter().map(|packet| packet.way).collect();
+    let ways: Vec<FlowDirection> = found.packets[..5].iter().map(|packet| packet.way).collect();
     assert_eq!(
         ways,
         [
-            Way::ToTarget,
-            Way::ToInitiator,
-            Way::ToInitiator,
-            Way::ToInitiator,
-            Way::ToTarget
+            FlowDirection::ToTarget,
+            FlowDirection::ToInitiator,
+            FlowDirection::ToInitiator,
+            FlowDirection::ToInitiator,
+            FlowDirection::ToTarget
         ]
     );
     let second = &found.packets[5..10];
@@ -265,7 +265,10 @@ fn each_end_has_its_own_congestion_window() {
     let conversations = conversations(&world.cell());
     let windows = conversations[0].windows.iter();
     let windows: Vec<_> = windows.map(|w| (w.way, w.window_bytes)).collect();
-    let expected = [(Way::ToInitiator, 34 * 1448), (Way::ToTarget, 10 * 1448)];
+    let expected = [
+        (FlowDirection::ToInitiator, 34 * 1448),
+        (FlowDirection::ToTarget, 10 * 1448),
+    ];
     assert_eq!(windows, expected);
 }
 
@@ -316,8 +319,8 @@ fn in_a_tunnel_lengths_tell_what_is_data() {
     let gaps = packet_gaps(&cell, &traffic, window).unwrap();
     assert_eq!((gaps.gaps, gaps.p50_ns), (20 * 2, GAP_NS));
     let packets = stretch(&cell, &traffic, window, 1000).unwrap().packets;
-    assert_eq!(packets[0].way, Way::ToTarget);
-    assert_eq!(packets[1].way, Way::ToInitiator);
+    assert_eq!(packets[0].way, FlowDirection::ToTarget);
+    assert_eq!(packets[1].way, FlowDirection::ToInitiator);
     let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL);
     let diagram = charts.packets.unwrap();
     assert_eq!(
