@@ -11,9 +11,11 @@ pub struct Table {
     /// Its name.
     pub name: &'static str,
     /// What it is, as its documentation has it.
-    pub(crate) about: &'static str,
+    pub about: &'static str,
     /// The field that tells it from others in a list.
     pub key: Option<&'static str>,
+    /// The struct whose fields stand in JSON beside its own.
+    pub with: Option<&'static Table>,
     /// Its fields, in the order of files.
     pub fields: &'static [Field],
 }
@@ -201,7 +203,8 @@ impl Table {
 
 impl Field {
     /// What a table says of it.
-    pub(crate) const fn new(
+    #[must_use]
+    pub const fn new(
         name: &'static str,
         about: &'static str,
         kind: &'static Kind,
@@ -260,7 +263,8 @@ pub trait Content {
 }
 
 /// `inner` in what is called `outer`.
-pub(crate) fn within(outer: &str, inner: &str) -> String {
+#[must_use]
+pub fn within(outer: &str, inner: &str) -> String {
     match outer {
         "" => inner.to_owned(),
         outer => format!("{outer}.{inner}"),
@@ -278,7 +282,7 @@ macro_rules! single {
     };
 }
 
-single!(u32 => Number, u64 => Number, f64 => Number, bool => Truth, String => Text);
+single!(u8 => Number, u16 => Number, u32 => Number, u64 => Number, usize => Number, f64 => Number, bool => Truth, String => Text);
 
 impl Content for Value {
     const KIND: &'static Kind = &Kind::Anything;
@@ -342,10 +346,16 @@ impl<T: Content> Content for Vec<T> {
 /// Defines structs that results or manifests hold. Behind a name stands by which field a list of them
 /// tells one from the other, if it does; behind a field's type what it is where a file does not have it,
 /// if that is not the type's default; for a result its unit, what its names are `of`, and what it takes.
+/// The fields of a struct that stands `with` another are beside that one's own in JSON.
+#[macro_export]
 macro_rules! tables {
+    (@optional) => { None };
+    (@optional $value:expr) => { Some($value) };
+    (@or_default) => { Default::default() };
+    (@or_default $value:expr) => { $value.into() };
     ($(
         $(#[doc = $about:literal])*
-        $name:ident $(by $key:ident)? {
+        $name:ident $(by $key:ident)? $(with $part:ident: $part_type:ty)? {
             $(
                 $(#[doc = $doc:literal])*
                 $field:ident: $type:ty $(= $default:expr)?
@@ -357,13 +367,21 @@ macro_rules! tables {
         #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
         #[serde(default)]
         pub struct $name {
-            $($(#[doc = $doc])* pub $field: $type),*
+            $($(#[doc = $doc])* pub $field: $type,)*
+            $(
+                /// What stands beside these in JSON.
+                #[serde(flatten)]
+                pub $part: $part_type,
+            )?
         }
 
         impl Default for $name {
             /// As an empty file says it.
             fn default() -> $name {
-                $name { $($field: $crate::table::or_default!($($default)?)),* }
+                $name {
+                    $($field: $crate::tables!(@or_default $($default)?),)*
+                    $($part: Default::default(),)?
+                }
             }
         }
 
@@ -372,13 +390,14 @@ macro_rules! tables {
             pub const TABLE: &'static $crate::table::Table = &$crate::table::Table {
                 name: stringify!($name),
                 about: concat!($($about),*),
-                key: $crate::table::optional!($(stringify!($key))?),
+                key: $crate::tables!(@optional $(stringify!($key))?),
+                with: $crate::tables!(@optional $(<$part_type>::TABLE)?),
                 fields: &[$($crate::table::Field::new(
                     stringify!($field),
                     concat!($($doc),*),
                     <$type as $crate::table::Content>::KIND,
-                    $crate::table::optional!($($crate::table::Unit::$unit)?),
-                    $crate::table::optional!($($($crate::table::Names::$names)?)?),
+                    $crate::tables!(@optional $($crate::table::Unit::$unit)?),
+                    $crate::tables!(@optional $($($crate::table::Names::$names)?)?),
                     &[$($($($crate::table::Takes::$takes),*)?)?],
                 )),*],
             };
@@ -389,6 +408,7 @@ macro_rules! tables {
                 $(if let Some(field) = fields.next() {
                     $crate::table::Content::visit(&self.$field, field.name, field, see);
                 })*
+                $(self.$part.singles(see);)?
             }
 
             /// The single value of that dotted name, if it is there.
@@ -426,22 +446,4 @@ macro_rules! tables {
     )*};
 }
 
-macro_rules! optional {
-    () => {
-        None
-    };
-    ($value:expr) => {
-        Some($value)
-    };
-}
-
-macro_rules! or_default {
-    () => {
-        Default::default()
-    };
-    ($value:expr) => {
-        $value.into()
-    };
-}
-
-pub(crate) use {optional, or_default, tables};
+pub(crate) use tables;

@@ -14,20 +14,43 @@ pub fn types() -> String {
          `WANSAN_UPDATE=1 cargo test -p wansan-schema`. */\n\n\
          export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };\n",
     );
-    for table in tables() {
-        let _ = write!(
-            text,
-            "\n/** {} */\nexport interface {} {{\n",
-            table.about(),
-            table.name
-        );
-        for field in table.fields {
-            let _ = writeln!(text, "  /** {} */", field.about());
-            let _ = writeln!(text, "  {}: {};", field.name, of(field.kind));
-        }
-        text += "}\n";
-    }
+    text += &tables().into_iter().map(interface).collect::<String>();
     text + METRIC + &metrics().iter().map(metric).collect::<String>() + "];\n"
+}
+
+/// An interface for each struct that `root` holds and [`types`] does not have; those that it has are
+/// imported from `results`, and passed on.
+#[must_use]
+pub fn types_beside(root: &'static Table, results: &str) -> String {
+    let known = tables();
+    let mut all = Vec::new();
+    add(root, &mut all);
+    let (known, new): (Vec<&Table>, Vec<&Table>) = all
+        .into_iter()
+        .partition(|table| known.iter().any(|other| other.name == table.name));
+    let mut names: Vec<&str> = known.iter().map(|table| table.name).collect();
+    names.push("Json");
+    names.sort_unstable();
+    let names = names.join(", ");
+    format!(
+        "import type {{ {names} }} from \"{results}\";\n\nexport type {{ {names} }};\n{}",
+        new.into_iter().map(interface).collect::<String>()
+    )
+}
+
+fn interface(table: &Table) -> String {
+    let with = table.with.map(|part| format!(" extends {}", part.name));
+    let mut text = format!(
+        "\n/** {} */\nexport interface {}{} {{\n",
+        table.about(),
+        table.name,
+        with.unwrap_or_default()
+    );
+    for field in table.fields {
+        let _ = writeln!(text, "  /** {} */", field.about());
+        let _ = writeln!(text, "  {}: {};", field.name, of(field.kind));
+    }
+    text + "}\n"
 }
 
 const METRIC: &str = "
@@ -64,6 +87,9 @@ fn add(table: &'static Table, tables: &mut Vec<&'static Table>) {
         return;
     }
     tables.push(table);
+    if let Some(part) = table.with {
+        add(part, tables);
+    }
     for field in table.fields {
         let mut kind = field.kind;
         while let Kind::Optional(inner) | Kind::List(inner) | Kind::Map(inner) = kind {
@@ -82,6 +108,7 @@ fn of(kind: &Kind) -> String {
         Kind::Text => "string".to_owned(),
         Kind::Anything => "Json".to_owned(),
         Kind::Struct(table) => table.name.to_owned(),
+        Kind::List(kind @ Kind::Optional(_)) => format!("({})[]", of(kind)),
         Kind::List(kind) => format!("{}[]", of(kind)),
         Kind::Map(kind) => format!("Record<string, {}>", of(kind)),
         Kind::Optional(kind) => format!("{} | null", of(kind)),
