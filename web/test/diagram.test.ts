@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gapCurve, lengthTicks } from "../src/diagram/gaps";
 import { describe, flagNames, readPackets, usualTransit } from "../src/diagram/packet";
-import { stallsOfPacket, stallText, stallsWithin } from "../src/diagram/stalls";
+import { describeWait, waitAt } from "../src/diagram/waits";
 import { roundTicks, TimeView } from "../src/diagram/view";
 import { samplePackets } from "./sample";
 
@@ -46,25 +46,26 @@ test("packets come out of their columns, and in words", () => {
   assert.match(describe(lost!, diagram).join("; "), /SCSI Data-In, ITT 2; target to initiator.*lost on the path; length 1,448 B/);
   assert.equal(flagNames(0x52), "SYN ACK ECE");
   const encrypted = { ...lost!, kind: 3, place: null, acked: null, flags: 0, task: null };
-  const tunnel = { ...diagram, kinds: [...diagram.kinds, { is: "encrypted" as const }] };
+  const tunnel = { ...diagram, kinds: [...diagram.kinds, { is: "encrypted", name: "" }] };
   assert.equal(describe(encrypted, tunnel)[0], "encrypted");
   assert.equal(describe(encrypted, tunnel)[2], "length 1,448 B");
 });
 
-test("stalls and where PDUs begin come to their packets", () => {
-  const diagram = samplePackets(4, 10);
-  const packets = readPackets(diagram);
+test("where PDUs begin comes to their packets", () => {
+  const packets = readPackets(samplePackets(4, 10));
   const last = packets.find(({ payload_bytes }) => payload_bytes === 1248);
   assert.deepEqual(last?.begins, [{ share: 1200 / 1248, kind: 1 }]);
   assert.deepEqual(packets[0]?.begins, [{ share: 0, kind: 0 }]);
-  const [stall] = diagram.stalls;
-  assert.equal(stallText(stall!), "ITT 1: Nagle's algorithm held a short segment for a round trip, 1.09 ms");
-  assert.deepEqual(stallsWithin(diagram.stalls, { from: 0, to: 1000 }), []);
-  assert.equal(stallsWithin(diagram.stalls, { from: 2200, to: 9000 }).length, 1);
-  assert.equal(stallsOfPacket(diagram.stalls, 7).length, 1);
-  assert.deepEqual(stallsOfPacket(diagram.stalls, null), []);
-  assert.match(describe(packets[7]!, diagram).at(-1) ?? "", /^stall: ITT 1/);
-  assert.equal(describe(packets[7]!, diagram).at(-2), "packet 7 of the records");
+});
+
+test("each moment of an I/O in its lane is one wait, in words", () => {
+  const { ios } = samplePackets(4, 10);
+  const at = (lane: number, time_us: number) => waitAt(ios, lane, time_us)?.wait.cause;
+  assert.deepEqual([-21, -20, 0, 999, 1000, 1100, 2299, 3299].map((time) => at(0, time)), [undefined, "initiator", "propagation", "propagation", "store_service", "unknown", "nagle", "propagation"]);
+  assert.equal(at(0, 3300), undefined);
+  assert.equal(at(4, 1000), undefined);
+  assert.deepEqual(describeWait(waitAt(ios, 1, 1500)!), ["nagle", "Nagle's algorithm held a short segment for a round trip", "ITT 1, held by target for 1.09 ms"]);
+  assert.match(describeWait(waitAt(ios, 0, 1100)!).join("; "), /unknown.*200 µs, of which 12 µs may belong/);
 });
 
 test("an empty diagram has no packets", () => {

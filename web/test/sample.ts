@@ -4,7 +4,7 @@
  * It stands for no measurement; the same seed gives the same run.
  */
 
-import type { Cell, PacketDiagram, ReportData, Samples } from "../src/report/data";
+import type { CellReport, Manifest, PacketDiagram, ReportData, WaitUse } from "../src/report/data";
 
 const ROUND_TRIP_S = 0.0325;
 const STEPS = 300;
@@ -29,7 +29,7 @@ const LAYERS = ["app", "scsi", "queue", "window", "socket", "tcp_initiator", "wi
 /** Share of what the window lets in that each layer below it holds. */
 const BELOW_WINDOW = [0.985, 0.975, 0.52, 0.022, 0.014, 0.009, 0.006];
 
-function sampleCell(number: number, phase: string, parallel: number, window: number): Cell {
+function sampleCell(number: number, phase: string, parallel: number, window: number): CellReport {
   const next = random(number + 11);
   const inside = Math.min(parallel, window);
   const means = LAYERS.map((_, depth) =>
@@ -38,7 +38,7 @@ function sampleCell(number: number, phase: string, parallel: number, window: num
   const iops = (INITIATORS * inside) / ROUND_TRIP_S * (1 - 0.0007 * inside);
   const sojourn_ns = means.map((mean) => (mean / iops) * 1e9);
   const ramp = (step: number) => Math.min(1, (step + 1) / 6) * Math.min(1, (STEPS - step) / 3);
-  const wobble = (mean: number, depth: number): Samples =>
+  const wobble = (mean: number, depth: number): (number | null)[] =>
     Array.from({ length: STEPS }, (_, step) =>
       depth < 4
         ? Math.round(mean * ramp(step))
@@ -62,23 +62,8 @@ function sampleCell(number: number, phase: string, parallel: number, window: num
     changes: [],
     changes_left_out: 0,
     sessions: INITIATORS,
-    layers: LAYERS.map((layer, depth) => {
-      const outside = (sojourn_ns[depth - 1] ?? 0) - (sojourn_ns[depth] ?? 0);
-      // Only the command window is waited for on the way in alone; the rest is mostly propagation.
-      const wayIn = depth === 3 ? 1 : 0.5;
-      const excess = depth === 3 ? 1 : 0.08;
-      return {
-        layer,
-        in_flight_mean: means[depth] ?? 0,
-        in_flight_max: Math.ceil(means[depth] ?? 0),
-        way_in_ns: depth === 0 ? 0 : outside * wayIn,
-        way_in_excess_ns: depth === 0 ? 0 : outside * wayIn * excess,
-        way_out_ns: depth === 0 ? 0 : outside * (1 - wayIn),
-        way_out_excess_ns: depth === 0 ? 0 : outside * (1 - wayIn) * excess,
-        service_ns: depth === LAYERS.length - 1 ? (sojourn_ns[depth] ?? 0) : 0,
-        service_excess_ns: depth === LAYERS.length - 1 ? (sojourn_ns[depth] ?? 0) * excess : 0,
-      };
-    }),
+    waits: sampleWaits(sojourn_ns),
+    layers: LAYERS.map((layer, depth) => ({ layer, in_flight_mean: means[depth] ?? 0, in_flight_max: Math.ceil(means[depth] ?? 0) })),
     dropped: {},
     missing_crossings: 0,
     little_disagrees: [],
@@ -120,6 +105,19 @@ function sampleCell(number: number, phase: string, parallel: number, window: num
   };
 }
 
+/** What each layer holds an I/O for, and what part of that TCP_INFO may have told wrong. */
+const CAUSES = ["initiator", "initiator", "command_window", "unknown", "congestion_window", "propagation", "propagation", "receive_buffer", "target", "store_queue", "store_service"];
+
+/** The time that passes in each layer and not below it, all by one cause. */
+function sampleWaits(sojourn_ns: number[]): WaitUse {
+  const sums = CAUSES.map((cause, depth) => {
+    const mean_ns = (sojourn_ns[depth] ?? 0) - (sojourn_ns[depth + 1] ?? 0);
+    const told = cause === "congestion_window";
+    return { cause, layer: LAYERS[depth] ?? "", way: null, source: told ? "tcp_info" : "crossings", mean_ns, uncertain_ns: told ? mean_ns / 4 : 0 };
+  });
+  return { ios: 1000, latency_ns: sojourn_ns[0] ?? 0, uncertain_ns: 0, causes: {}, sums };
+}
+
 /**
  * Reads of 4 KiB on two connections in turn, data packets `gap_us` apart; one is lost, one dropped.
  * Inside a tunnel nothing but lengths is seen.
@@ -130,7 +128,7 @@ export function samplePackets(reads: number, gap_us: number, tunnel = false): Pa
     flows: tunnel
       ? [{ name: "tunnel 192.0.2.1:51820 – 192.0.2.2:51820", encrypted: true }]
       : [0, 1].map((cid) => ({ name: `initiator-1 and target, connection ${cid}`, encrypted: false })),
-    kinds: tunnel ? [{ is: "encrypted" }, { is: "encrypted_short" }] : [{ is: "pdu", name: "SCSI Command" }, { is: "pdu", name: "SCSI Data-In" }, { is: "bare" }],
+    kinds: tunnel ? [{ is: "encrypted", name: "" }, { is: "encrypted_short", name: "" }] : [{ is: "pdu", name: "SCSI Command" }, { is: "pdu", name: "SCSI Data-In" }, { is: "bare", name: "" }],
     sent_us: [],
     transit_us: [],
     fate: [],
@@ -145,7 +143,7 @@ export function samplePackets(reads: number, gap_us: number, tunnel = false): Pa
     pdus: [],
     packet: [],
     boundaries: [],
-    stalls: tunnel || reads === 0 ? [] : [{ cause: "nagle", text: "Nagle's algorithm held a short segment for a round trip", task: 1, from_us: 1210, to_us: 2300, from_target: 1, packets: [7] }],
+    ios: tunnel ? [] : Array.from({ length: reads }, (_, read) => sampleIo(read)),
   };
   const packets = Array.from({ length: reads }, (_, read) => {
     const at = read * 200;
@@ -178,7 +176,17 @@ export function samplePackets(reads: number, gap_us: number, tunnel = false): Pa
   return diagram;
 }
 
-function sawTooth(next: () => number, ceiling: number): Samples {
+/** A read whose answer Nagle's algorithm held for a round trip, in its second half. */
+function sampleIo(read: number): PacketDiagram["ios"][number] {
+  const times = [-20, 0, 1000, 1010, 1210, 2300, 3300].map((time) => time + read * 200);
+  const held = [["initiator", "app"], ["propagation", "wire"], ["store_service", "store"], ["unknown", "target"], ["nagle", "target"], ["propagation", "wire"]];
+  return {
+    task: read,
+    waits: held.map(([cause = "", layer = ""], i) => ({ cause, layer, from_us: times[i] ?? 0, to_us: times[i + 1] ?? 0, uncertain_us: cause === "unknown" ? 12 : 0 })),
+  };
+}
+
+function sawTooth(next: () => number, ceiling: number): (number | null)[] {
   let cwnd = 10;
   return Array.from({ length: STEPS }, (_, step) => {
     cwnd = step < 20 ? Math.min(cwnd * 1.18, ceiling) : cwnd > ceiling + 40 * next() ? cwnd * 0.7 : cwnd + 0.5;
@@ -187,7 +195,7 @@ function sawTooth(next: () => number, ceiling: number): Samples {
 }
 
 /** The steps in which a window is less than before. */
-function fallsOf(cwnd: Samples): number[] {
+function fallsOf(cwnd: (number | null)[]): number[] {
   return cwnd.flatMap((value, step) => ((value ?? 0) < (cwnd[step - 1] ?? 0) ? [step] : []));
 }
 
@@ -220,7 +228,7 @@ export function gridRun(): ReportData {
   );
   // One place was not measured.
   run.cells.splice(4, 1);
-  run.manifest = {
+  run.manifest = asManifest({
     document: {
       host: [{ name: "client", count: 2 }, { name: "storage", count: 1 }],
       router: [{ name: "near", count: 2 }, { name: "far", count: 1 }],
@@ -238,7 +246,7 @@ export function gridRun(): ReportData {
       target: { host: "storage" },
       initiator: [{ host: "client", routes: ["upper", "lower"] }],
     },
-  };
+  });
   run.paper = {
     title: "A. Author: A paper, 2008",
     figure: "Fig. 16",
@@ -264,7 +272,7 @@ export function gridRun(): ReportData {
 export function failedRun(): ReportData {
   const run = emptyRun();
   const cell = sampleCell(0, "planned", 16, 100);
-  const bare = { sessions: 0, layers: [], in_flight: [], connections: [], paths: [], time: null, tcp_time: null, dropped: {}, packets: null, packet_gaps: null, stalls: null };
+  const bare = { sessions: 0, layers: [], in_flight: [], connections: [], paths: [], time: null, tcp_time: null, dropped: {}, packets: null, packet_gaps: null, stalls: null, waits: null };
   run.problems = ["Cell 0 failed: the target ended with status 2."];
   run.cells = [
     { ...cell, ...bare, failure: "the target ended with status 2", measures: {} },
@@ -298,6 +306,11 @@ export function changedRun(): ReportData {
   return run;
 }
 
+/** As much of a manifest as a test needs. */
+function asManifest(part: Record<string, unknown>): Manifest {
+  return part as unknown as Manifest;
+}
+
 /** A run that measured nothing. */
 export function emptyRun(): ReportData {
   return {
@@ -312,7 +325,7 @@ export function emptyRun(): ReportData {
     paper: null,
     load: "initiators",
     cells: [],
-    manifest: { seed: 7 },
+    manifest: asManifest({ seed: 7 }),
   };
 }
 
@@ -379,11 +392,11 @@ export function sampleRun(): ReportData {
     paper: null,
     cells: [...planned, ...advised],
     load: "initiators",
-    manifest: {
+    manifest: asManifest({
       plan: { title: "Many parallel reads", world: { kind: "netns" }, target: { command_window: 100, lun: ["memory:1GiB"] } },
       host: { kernel: "6.18.1", cpus: 2, sysctls: { "net.ipv4.tcp_congestion_control": "cubic", "net.ipv4.tcp_ecn": 2 } },
       seed: 7,
       hostile: "</script><img src=x onerror=alert(1)>",
-    },
+    }),
   };
 }

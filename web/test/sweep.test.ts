@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { numberOf } from "../src/report/measures";
-import { latency, latencyParts } from "../src/report/layers";
 import { cellLabel, readSweep, shortNames, spread } from "../src/report/sweep";
 import { emptyRun, failedRun, sampleRun, singleCellRun, twoParameterRun } from "./sample";
 
@@ -66,16 +65,4 @@ test("spreads leave out what was not measured", () => {
   const both = spread(cells, (cell) => numberOf(cell, "iops"));
   assert.equal(both?.mean, cells[1]?.measures["iops"]);
   assert.equal(both?.least, both?.greatest);
-});
-
-test("the parts of the latency add up to the whole", () => {
-  const cell = sampleRun().cells[6];
-  const layers = cell?.layers ?? [];
-  const parts = latencyParts(layers);
-  // Little's law: the sample's latency is its population over its throughput.
-  const whole = ((layers[0]?.in_flight_mean ?? 0) / (cell?.measures["iops"] ?? 1)) * 1e9;
-  assert.ok(Math.abs(latency(layers) / whole - 1) < 1e-9);
-  assert.equal(parts.length, 2 * layers.length - 1);
-  assert.deepEqual(parts.filter((part) => part.way === "inside").map((part) => part.layer), ["store"]);
-  assert.deepEqual(latencyParts([]), []);
 });

@@ -10,7 +10,6 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
 use wansan_trace::NameId;
 use wansan_trace::event::{Packet, Verdict};
 use wansan_trace::file::Table;
@@ -24,19 +23,20 @@ pub const LEAST_PAUSE_NS: u64 = 1_000_000;
 /// The shares at which the distribution is told, evenly from 0 to 1.
 pub const QUANTILES: usize = 51;
 
-/// The distribution of the gaps.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PacketGaps {
-    /// How many there are.
-    pub gaps: u64,
-    /// Their mean.
-    pub mean_ns: f64,
-    /// Half of them are at most this long. 0 where segmentation offload hands packets over together.
-    pub p50_ns: u64,
-    /// Nine in ten are at most this long.
-    pub p90_ns: u64,
-    /// The least gap, the greatest, and what lies between at equal shares: [`QUANTILES`] of them.
-    pub quantiles_ns: Vec<u64>,
+wansan_schema::tables! {
+    /// Gaps between data packets of a burst from the target.
+    PacketGaps {
+        /// How many there are.
+        gaps: u64,
+        /// Their mean.
+        mean_ns: f64,
+        /// Half of them are at most this long. 0 where segmentation offload hands packets over together.
+        p50_ns: u64,
+        /// Nine in ten are at most this long.
+        p90_ns: u64,
+        /// The least gap, the greatest, and what lies between at equal shares.
+        quantiles_ns: Vec<u64>,
+    }
 }
 
 /// The gaps in the window; `None` when no packets were recorded or none followed another.

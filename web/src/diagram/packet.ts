@@ -2,7 +2,6 @@
 
 import type { PacketDiagram, PacketKind } from "../report/data";
 import { formatFixed, formatQuantity } from "../report/units";
-import { stallsOfPacket } from "./stalls";
 
 export type Fate = "arrived" | "dropped" | "lost";
 
@@ -123,7 +122,6 @@ export function describe(packet: Packet, diagram: PacketDiagram): string[] {
     ...(stream.length === 0 ? [] : [stream.join(", ")]),
     ...(flow === undefined || diagram.flows.length < 2 ? [] : [flow.name]),
     ...(packet.packet === null || flow?.encrypted === true ? [] : [`packet ${packet.packet} of the records`]),
-    ...stallsOfPacket(diagram.stalls, packet.packet),
   ];
 }
 

@@ -1,19 +1,21 @@
 /**
  * A packet transfer diagram: the initiator's and the target's time line, time from left to right,
- * and an arrow for every packet from when it was sent until it arrived.
+ * and an arrow for every packet from when it was sent until it arrived; below, what I/Os waited for.
  */
 
 import { type Zoomable, zoomByKeys, zoomByPinch, zoomByWheel } from "../chart/zoom";
 import type { PacketDiagram } from "../report/data";
 import { el } from "../report/dom";
 import { describe, kindColour, type Packet, readPackets, tickText, usualTransit } from "./packet";
-import { drawStall, stallsWithin } from "./stalls";
 import { svg } from "./svg";
 import { roundTicks, type TimeView } from "./view";
+import { describeWait, drawWaits, LANE_PX, waitAt, type WaitOfIo } from "./waits";
 
-const HEIGHT = 300;
 const INITIATOR_Y = 26;
-const TARGET_Y = HEIGHT - 44;
+const TARGET_Y = 256;
+/** Where the lanes of I/Os begin, and what stands below them. */
+const LANES_Y = TARGET_Y + 32;
+const BELOW_PX = 22;
 const LEFT = 70;
 const RIGHT = 14;
 /** How far a packet that did not arrive is drawn. */
@@ -49,6 +51,7 @@ export class TransferDiagram implements Zoomable {
   readonly #hidden = { kinds: new Set<number>(), flows: new Set<number>() };
   #width = 600;
   #chosen: Packet | null = null;
+  #pointed: WaitOfIo | null = null;
 
   constructor(diagram: PacketDiagram, title: string, view: TimeView, since = "the first command shown") {
     this.#diagram = diagram;
@@ -56,7 +59,7 @@ export class TransferDiagram implements Zoomable {
     this.#since = since;
     this.packets = readPackets(diagram);
     this.#transit = { up: usualTransit(this.packets, false), down: usualTransit(this.packets, true) };
-    this.#drawing = svg("svg", { height: HEIGHT, "aria-hidden": "true" });
+    this.#drawing = svg("svg", { height: this.#height(), "aria-hidden": "true" });
     this.#tip = el("div", { class: "tip", hidden: true });
     this.#spoken = el("p", { class: "spoken", "aria-live": "polite" });
     this.#reset = el("button", { type: "button", class: "reset", onclick: () => this.reset() }, "show all");
@@ -131,6 +134,10 @@ export class TransferDiagram implements Zoomable {
     return LEFT + ((time_us - from) / (to - from)) * this.#plotWidth();
   }
 
+  #height(): number {
+    return LANES_Y + this.#diagram.ios.length * LANE_PX + BELOW_PX;
+  }
+
   #plotWidth(): number {
     return Math.max(this.#width - LEFT - RIGHT, 50);
   }
@@ -165,11 +172,11 @@ export class TransferDiagram implements Zoomable {
     const lines = ([["initiator", INITIATOR_Y], ["target", TARGET_Y]] as const).map(([name, y]) =>
       svg("g", { class: "time-line" }, svg("line", { x1: LEFT, x2: right, y1: y, y2: y }), svg("text", { x: LEFT - 8, y: y + 4, "text-anchor": "end" }, name)),
     );
-    const clip = svg("svg", { x: LEFT, y: 0, width: this.#plotWidth(), height: HEIGHT, viewBox: `${LEFT} 0 ${this.#plotWidth()} ${HEIGHT}`, class: "packets" });
+    const clip = svg("svg", { x: LEFT, y: 0, width: this.#plotWidth(), height: this.#height(), viewBox: `${LEFT} 0 ${this.#plotWidth()} ${this.#height()}`, class: "packets" });
     clip.append(...this.packets.filter((packet) => this.#isShown(packet)).map((packet) => this.#drawArrow(packet)));
-    const ground = { x: (time: number) => this.#x(time), lines: [INITIATOR_Y, TARGET_Y] as [number, number] };
-    clip.append(...stallsWithin(this.#diagram.stalls, this.#view.shown).map((stall) => drawStall(stall, ground)));
-    drawing.replaceChildren(...ticks, ...lines, clip, svg("text", { class: "axis", x: LEFT + this.#plotWidth() / 2, y: HEIGHT - 6, "text-anchor": "middle" }, `time since ${this.#since}`));
+    clip.append(...drawWaits(this.#diagram.ios, this.#view.shown, { x: (time) => this.#x(time), left: LEFT, right, top: LANES_Y }));
+    const tasks = this.#diagram.ios.map(({ task }, lane) => svg("text", { x: LEFT - 8, y: LANES_Y + lane * LANE_PX + 10, "text-anchor": "end" }, `ITT ${task}`));
+    drawing.replaceChildren(...ticks, ...lines, ...tasks, clip, svg("text", { class: "axis", x: LEFT + this.#plotWidth() / 2, y: this.#height() - 6, "text-anchor": "middle" }, `time since ${this.#since}`));
     this.#showTip();
   }
 
@@ -220,7 +227,9 @@ export class TransferDiagram implements Zoomable {
         return;
       }
       const box = this.over.getBoundingClientRect();
-      this.#choose(this.#nearest(LEFT + event.clientX - box.left, event.clientY - box.top));
+      const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+      const wait = waitAt(this.#diagram.ios, Math.floor((y - LANES_Y) / LANE_PX), this.#time(x));
+      this.#choose(wait === null ? this.#nearest(LEFT + x, y) : null, wait);
     });
     const end = () => (lastPx = null);
     this.over.addEventListener("pointerup", end);
@@ -255,22 +264,30 @@ export class TransferDiagram implements Zoomable {
     }
   }
 
-  #choose(packet: Packet | null): void {
-    if (packet !== this.#chosen) {
+  #choose(packet: Packet | null, wait: WaitOfIo | null = null): void {
+    if (packet !== this.#chosen || wait?.wait !== this.#pointed?.wait) {
       this.#chosen = packet;
+      this.#pointed = wait;
       this.#draw();
     }
   }
 
   #showTip(): void {
-    const packet = this.#chosen;
-    this.#tip.hidden = packet === null;
-    if (packet === null) {
-      return;
+    const [packet, wait] = [this.#chosen, this.#pointed];
+    this.#tip.hidden = packet === null && wait === null;
+    let lines: string[] = [];
+    let ends = { from: 0, to: 0 };
+    if (packet !== null) {
+      lines = describe(packet, this.#diagram);
+      const { x1, x2 } = this.#arrow(packet);
+      ends = { from: x1, to: x2 };
+    } else if (wait !== null) {
+      lines = describeWait(wait);
+      ends = { from: this.#x(wait.wait.from_us), to: this.#x(wait.wait.to_us) };
     }
-    this.#tip.replaceChildren(...describe(packet, this.#diagram).map((line, i) => (i === 0 ? el("strong", {}, line) : el("span", {}, line))));
-    const { x1, x2 } = this.#arrow(packet);
-    const middle = Math.min(Math.max((x1 + x2) / 2, LEFT), this.#width - RIGHT);
+    this.#tip.replaceChildren(...lines.map((line, i) => (i === 0 ? el("strong", {}, line) : el("span", {}, line))));
+    const inside = (x: number) => Math.min(Math.max(x, LEFT), this.#width - RIGHT);
+    const middle = (inside(ends.from) + inside(ends.to)) / 2;
     const onTheLeft = middle > this.#width / 2;
     this.#tip.style.insetInlineStart = onTheLeft ? "auto" : `${middle + 16}px`;
     this.#tip.style.insetInlineEnd = onTheLeft ? `${this.#width - middle + 16}px` : "auto";

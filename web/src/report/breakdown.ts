@@ -1,37 +1,39 @@
-/** Where the latency goes: a bar per cell, cut into waiting, service and the way back. */
+/** Where the latency goes: a bar per cell, cut into waits by layer and cause. */
 
-import type { Cell, Finding } from "./data";
+import type { CellReport, Finding, WaitUse } from "./data";
 import { el, figure } from "./dom";
-import { latency, latencyParts, type LatencyPart, layerColour, layerName } from "./layers";
+import { layerColour, layerName } from "./layers";
 import { cellLabel } from "./sweep";
 import type { Selection } from "./selection";
 import { formatFixed, formatNs, formatShare } from "./units";
+import { causeColour, causeKey, causeName, causeOf, type CauseSum, type LayerSum, layerSums } from "./waits";
 
-/** The figure, or null when no cell has layers to tell apart. */
-export function breakdownFigure(cells: Cell[], finding: Finding | null, selection: Selection): HTMLElement | null {
-  const broken = cells.filter((cell) => cell.layers.length > 0);
-  if (broken.length === 0) {
+/** A cell of whose I/Os it is known what they waited for. */
+type Explained = CellReport & { waits: WaitUse };
+
+/** The figure, or null when of no cell it is known what its I/Os waited for. */
+export function breakdownFigure(cells: CellReport[], finding: Finding | null, selection: Selection): HTMLElement | null {
+  const explained = cells.filter((cell): cell is Explained => cell.waits !== null);
+  if (explained.length === 0) {
     return null;
   }
-  const greatest_ns = Math.max(...broken.map(total));
-  const rows = broken.map((cell) => new Bar(cell, cells, finding, greatest_ns, selection));
+  const greatest_ns = Math.max(...explained.map(({ waits }) => waits.latency_ns));
+  const rows = explained.map((cell) => new Bar(cell, cells, cell.cell === finding?.cell ? finding.limit : null, greatest_ns, selection));
   const list = el("ol", { class: "bars" }, ...rows.map((row) => row.root));
   const scale = (shares: boolean) => rows.forEach((row) => row.scale(shares));
   scale(false);
   const mark = () => rows.forEach((row) => row.mark(selection.cell));
   selection.onChange(mark);
   mark();
+  const causes = explained.flatMap(({ waits }) => waits.sums.map(({ cause }) => cause));
   return figure(
     "breakdown",
     "Where the latency goes",
-    "A mean I/O from left to right: down through the layers, inside the deepest one, and up again (striped). Each part has the colour of the layer that holds the I/O meanwhile: full where it waits, pale for what the part took at the least, as it does when nobody is in the way.",
-    el("div", { class: "controls" }, scaleChoice(scale), key(broken)),
+    "What a mean I/O waited for, from the application down: each moment of its latency once. The line under a group of parts has the colour of the layer that held the I/O meanwhile, each part that of what it waited for. What the finding's limit takes is outlined.",
+    el("div", { class: "controls" }, scaleChoice(scale), causeKey(causes)),
+    layerKey(explained),
     list,
   );
-}
-
-function total(cell: Cell): number {
-  return latency(cell.layers);
 }
 
 /** Decimals of milliseconds that give the longest bar three digits, so that the column aligns. */
@@ -50,54 +52,52 @@ function scaleChoice(scale: (shares: boolean) => void): HTMLElement {
   return el("fieldset", { class: "choice" }, el("legend", { class: "spoken" }, "Scale of the bars"), choice("time", false), choice("share", true));
 }
 
-/** Which colour is which layer. */
-function key(cells: Cell[]): HTMLElement {
-  const layers = [...new Set(cells.flatMap((cell) => cell.layers.map(({ layer }) => layer)))];
+/** Which line is which layer. */
+function layerKey(cells: Explained[]): HTMLElement {
+  const layers = [...new Set(cells.flatMap(({ waits }) => waits.sums.map(({ layer }) => layer)))];
   return el(
     "ul",
-    { class: "key" },
+    { class: "key", "aria-label": "Layers" },
     ...layers.map((layer) => {
-      const swatch = el("span", { class: "swatch" });
-      swatch.style.background = `var(${layerColour(layer)})`;
-      return el("li", {}, swatch, layerName(layer));
+      const line = el("span", { class: "held-by" });
+      line.style.background = `var(${layerColour(layer)})`;
+      return el("li", {}, line, layerName(layer));
     }),
   );
 }
 
 class Bar {
   readonly root: HTMLElement;
-  readonly #cell: Cell;
+  readonly #cell: Explained;
   readonly #greatest_ns: number;
   readonly #button: HTMLElement;
   readonly #strip: HTMLElement;
 
-  constructor(cell: Cell, cells: Cell[], finding: Finding | null, greatest_ns: number, selection: Selection) {
+  constructor(cell: Explained, cells: CellReport[], limit: string | null, greatest_ns: number, selection: Selection) {
     this.#cell = cell;
     this.#greatest_ns = greatest_ns;
-    const parts = latencyParts(cell.layers);
-    const whole_ns = Math.max(total(cell), 1);
-    this.#strip = el(
-      "span",
-      { class: "strip" },
-      ...parts.map((part) => partOfBar(part, whole_ns, cell.cell === finding?.cell && part.way === "down" && part.towards === finding.layer)),
-    );
+    const whole_ns = Math.max(cell.waits.latency_ns, 1);
+    const layers = layerSums(cell.waits);
+    this.#strip = el("span", { class: "strip" }, ...layers.map((layer) => groupOfBar(layer, whole_ns, limit)));
     this.#button = el(
       "button",
       { type: "button", onclick: () => selection.choose(cell.cell) },
       el("span", { class: "bar-label" }, cellLabel(cell, cells)),
       el("span", { class: "track" }, this.#strip),
-      el("span", { class: "number" }, `${formatFixed(total(cell) / 1e6, decimals(greatest_ns))} ms`),
+      el("span", { class: "number" }, `${formatFixed(cell.waits.latency_ns / 1e6, decimals(greatest_ns))} ms`),
       el(
         "span",
         { class: "spoken" },
-        parts.filter((part) => part.mean_ns / whole_ns >= 0.01).map((part) => describe(part, whole_ns)).join("; "),
+        layers
+          .flatMap(({ layer, causes }) => causes.filter(({ mean_ns }) => mean_ns / whole_ns >= 0.01).map((sum) => describe(sum, layer, whole_ns)))
+          .join("; "),
       ),
     );
     this.root = el("li", {}, this.#button);
   }
 
   scale(shares: boolean): void {
-    this.#strip.style.inlineSize = `${shares ? 100 : (total(this.#cell) / this.#greatest_ns) * 100}%`;
+    this.#strip.style.inlineSize = `${shares ? 100 : (this.#cell.waits.latency_ns / this.#greatest_ns) * 100}%`;
   }
 
   mark(chosen: number | null): void {
@@ -105,18 +105,23 @@ class Bar {
   }
 }
 
-/** A part as long as it took, of which the waiting has the full colour. */
-function partOfBar(part: LatencyPart, whole_ns: number, binds: boolean): HTMLElement {
-  const element = el("span", { class: `part ${part.way}${binds ? " binds" : ""}`, title: describe(part, whole_ns) });
-  element.style.flexGrow = String(part.mean_ns);
-  element.style.setProperty("--part", `var(${layerColour(part.layer)})`);
-  const waiting = el("span", { class: "waiting" });
-  waiting.style.inlineSize = `${(part.waiting_ns / Math.max(part.mean_ns, 1)) * 100}%`;
-  element.append(waiting);
-  return element;
+/** The waits at one layer, over the line in its colour. */
+function groupOfBar({ layer, mean_ns, causes }: LayerSum, whole_ns: number, limit: string | null): HTMLElement {
+  const line = el("span", { class: "held-by" });
+  line.style.background = `var(${layerColour(layer)})`;
+  const parts = causes.map((sum) => {
+    const { family, limit: ofCause } = causeOf(sum.cause);
+    const part = el("span", { class: `part wait-${family}${ofCause === limit ? " binds" : ""}`, title: describe(sum, layer, whole_ns) });
+    part.style.flexGrow = String(sum.mean_ns);
+    part.style.setProperty("--part", `var(${causeColour(sum.cause)})`);
+    return part;
+  });
+  const group = el("span", { class: "group" }, el("span", { class: "parts" }, ...parts), line);
+  group.style.flexGrow = String(mean_ns);
+  return group;
 }
 
-function describe(part: LatencyPart, whole_ns: number): string {
-  const share = formatShare(part.mean_ns / whole_ns);
-  return `${part.label}: ${formatNs(part.mean_ns)} (${share}), of it waiting ${formatNs(part.waiting_ns)}`;
+function describe({ cause, mean_ns, uncertain_ns }: CauseSum, layer: string, whole_ns: number): string {
+  const uncertain = uncertain_ns < 1 ? "" : `, of which ${formatNs(uncertain_ns)} may belong to the waits beside it`;
+  return `${layerName(layer)}, ${causeName(cause)}: ${formatNs(mean_ns)} (${formatShare(mean_ns / whole_ns)})${uncertain}; ${causeOf(cause).words}`;
 }

@@ -1,6 +1,6 @@
 /** Every cell's numbers in one table; a row's button chooses the cell. */
 
-import type { Cell } from "./data";
+import type { CellReport } from "./data";
 import { el } from "./dom";
 import { layerName } from "./layers";
 import { numberOf } from "./measures";
@@ -12,10 +12,10 @@ import { formatFixed, formatValue } from "./units";
 interface Column {
   heading: string;
   unit: string;
-  text: (cell: Cell) => string;
+  text: (cell: CellReport) => string;
 }
 
-export function cellTable(cells: Cell[], selection: Selection): HTMLElement {
+export function cellTable(cells: CellReport[], selection: Selection): HTMLElement {
   const columns = tableColumns(cells);
   const rows = cells.map((cell) => {
     const button = el("button", { type: "button", class: "choose", onclick: () => selection.choose(cell.cell) }, String(cell.cell));
@@ -67,17 +67,17 @@ function heading({ heading, unit }: Column): string {
   return unit === "" || unit === "in flight" ? heading : `${heading}, ${unit}`;
 }
 
-function tableColumns(cells: Cell[]): Column[] {
+function tableColumns(cells: CellReport[]): Column[] {
   const layers = [...new Set(cells.flatMap((cell) => cell.layers.map(({ layer }) => layer)))];
   const repeated = new Set(cells.map((cell) => cell.repeat)).size > 1;
   return [
-    ...(phases(cells).length > 1 ? [{ heading: "phase", unit: "", text: (cell: Cell) => cell.phase }] : []),
+    ...(phases(cells).length > 1 ? [{ heading: "phase", unit: "", text: (cell: CellReport) => cell.phase }] : []),
     ...[...shortNames(sweptParameters(cells))].map(([name, heading]) => ({
       heading,
       unit: "",
-      text: (cell: Cell) => formatValue(cell.parameters[name]),
+      text: (cell: CellReport) => formatValue(cell.parameters[name]),
     })),
-    ...(repeated ? [{ heading: "repeat", unit: "", text: (cell: Cell) => String(cell.repeat + 1) }] : []),
+    ...(repeated ? [{ heading: "repeat", unit: "", text: (cell: CellReport) => String(cell.repeat + 1) }] : []),
     { heading: "IOPS", unit: "", text: (cell) => formatFixed(numberOf(cell, "iops"), 0) },
     { heading: "goodput", unit: "MB/s", text: (cell) => formatFixed(scaled(numberOf(cell, "bytes_per_s"), 1e-6), 1) },
     { heading: "p50", unit: "ms", text: (cell) => formatFixed(scaled(numberOf(cell, "latency_p50_ns"), 1e-6), 2) },
@@ -85,7 +85,7 @@ function tableColumns(cells: Cell[]): Column[] {
     ...layers.map((layer) => ({
       heading: layerName(layer),
       unit: "in flight",
-      text: (cell: Cell) =>
+      text: (cell: CellReport) =>
         formatFixed(cell.layers.find((summary) => summary.layer === layer)?.in_flight_mean ?? null, 1),
     })),
   ];
@@ -96,7 +96,7 @@ function scaled(value: number | null, factor: number): number | null {
 }
 
 /** What must be known of a cell's numbers: that it failed, or that records were lost. */
-function remark(cell: Cell): string {
+function remark(cell: CellReport): string {
   const lost = Object.entries(cell.dropped).filter(([, count]) => count > 0);
   return [
     ...(cell.failure === null ? [] : [cell.failure]),

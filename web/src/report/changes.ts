@@ -2,7 +2,7 @@
 
 import type uPlot from "uplot";
 import { colour, font } from "../chart/theme";
-import type { Cell, ChangeMark } from "./data";
+import type { CellReport, ChangeMark } from "./data";
 import { el, figure } from "./dom";
 import { formatFixed } from "./units";
 
@@ -10,7 +10,7 @@ import { formatFixed } from "./units";
 const LABEL_PX = 18;
 
 /** The list; null when nothing was changed. */
-export function changesFigure({ changes, changes_left_out }: Cell): HTMLElement | null {
+export function changesFigure({ changes, changes_left_out }: CellReport): HTMLElement | null {
   if (changes.length === 0) {
     return null;
   }

@@ -4,7 +4,7 @@ import type uPlot from "uplot";
 import { Chart, type ChartGroup, type AxisSpec, type ChartSpec, type LineSpec, RIGHT } from "../chart/chart";
 import { Legend } from "../chart/legend";
 import { colour, lineStyle } from "../chart/theme";
-import type { Cell, KnownNumber, ReportData } from "./data";
+import type { CellReport, KnownNumber, ReportData } from "./data";
 import { figure } from "./dom";
 import type { Shown } from "./inflight";
 import { type MeasureSpec, numberOf } from "./measures";
@@ -130,7 +130,7 @@ function xAxis(sweep: Sweep): AxisSpec {
   };
 }
 
-function measuredLines(sweep: Sweep, measure: (cell: Cell) => number | null, suffix?: string): MeasuredLine[] {
+function measuredLines(sweep: Sweep, measure: (cell: CellReport) => number | null, suffix?: string): MeasuredLine[] {
   return sweep.series.map((series, place) => ({
     label: suffix === undefined ? series.label : `${series.short}, ${suffix}`,
     ...lineStyle(place),

@@ -1,6 +1,6 @@
 /** Reads a run's cells as grids: two swept quantities across each other, one grid for each rest. */
 
-import type { Cell } from "./data";
+import type { CellReport } from "./data";
 import { phases, quantityAxes, readSweep, shortNames, type SweepAxis } from "./sweep";
 
 export interface Grid {
@@ -11,11 +11,11 @@ export interface Grid {
   /** What the axes are called, each as short as tells them apart. */
   names: { x: string; y: string };
   /** The cells at each place, rows of y first: one per repeat, none where none ran. */
-  rows: Cell[][][];
+  rows: CellReport[][][];
 }
 
 /** The grids, or none when fewer than two quantities were swept. */
-export function readGrids(cells: Cell[]): Grid[] {
+export function readGrids(cells: CellReport[]): Grid[] {
   const axes = quantityAxes(cells);
   const [y, x] = axes;
   if (x === undefined || y === undefined || x.positions.length < 2 || y.positions.length < 2) {

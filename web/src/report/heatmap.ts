@@ -1,6 +1,6 @@
 /** A grid of two swept quantities as a heat map: a table whose cells are coloured by their value. */
 
-import type { Cell, KnownNumber } from "./data";
+import type { CellReport, KnownNumber } from "./data";
 import { el } from "./dom";
 import type { Grid } from "./grid";
 import type { MeasureSpec } from "./measures";
@@ -11,7 +11,7 @@ import { cellLabel, spread } from "./sweep";
 import { formatNumber } from "./units";
 
 /** The grids of a measure, all on one scale, with its key. */
-export function heatMaps(grids: Grid[], measure: MeasureSpec, known: KnownNumber[], cells: Cell[], selection: Selection): HTMLElement {
+export function heatMaps(grids: Grid[], measure: MeasureSpec, known: KnownNumber[], cells: CellReport[], selection: Selection): HTMLElement {
   const means = grids.flatMap(({ rows }) => rows.flat().map((here) => spread(here, measure.of)?.mean ?? null)).filter((mean) => mean !== null);
   const least = Math.min(...means);
   const greatest = Math.max(...means);
@@ -30,10 +30,10 @@ function scaleKey(least: number, greatest: number, measure: MeasureSpec): HTMLEl
   return el("p", { class: "scale-key" }, formatNumber(least), bar, `${formatNumber(greatest)} ${measure.unit}`);
 }
 
-function heatMap(grid: Grid, measure: MeasureSpec, known: KnownNumber[], cells: Cell[], share: (value: number) => number, selection: Selection): HTMLElement {
+function heatMap(grid: Grid, measure: MeasureSpec, known: KnownNumber[], cells: CellReport[], share: (value: number) => number, selection: Selection): HTMLElement {
   const { x, y, names, rows } = grid;
-  const places: { button: HTMLElement; here: Cell[] }[] = [];
-  const place = (here: Cell[]): HTMLElement => {
+  const places: { button: HTMLElement; here: CellReport[] }[] = [];
+  const place = (here: CellReport[]): HTMLElement => {
     const range = spread(here, measure.of);
     const [first] = here;
     if (range === null || first === undefined) {

@@ -4,11 +4,12 @@ import type uPlot from "uplot";
 import { type AxisSpec, Chart, type ChartGroup, type LineSpec } from "../chart/chart";
 import { colour } from "../chart/theme";
 import { drawChanges } from "./changes";
-import type { Cell, Finding, LayerSummary, TimeAxis } from "./data";
+import type { CellReport, Finding, LayerReport, TimeAxis } from "./data";
 import { el, figure } from "./dom";
-import { latency, layerColour, layerEntered, layerName } from "./layers";
+import { layerColour, layerEntered, layerName } from "./layers";
 import type { Selection } from "./selection";
 import { formatFixed, formatNs, formatNumber, formatShare } from "./units";
+import { bindingLayer, causeName, heldBy, type LayerSum } from "./waits";
 
 /** A figure that can be taken down again, with the charts in it. */
 export interface Shown {
@@ -34,7 +35,7 @@ function timeFormat({ step_s }: TimeAxis): (value: number) => string {
 }
 
 /** What stands over every chart of a cell over time: what was not measured, and the paths' changes. */
-export function drawOver({ changes }: Cell, time: TimeAxis): (plot: uPlot) => void {
+export function drawOver({ changes }: CellReport, time: TimeAxis): (plot: uPlot) => void {
   return (plot) => {
     shadeUnmeasured(plot, time);
     drawChanges(plot, changes);
@@ -55,7 +56,7 @@ function shadeUnmeasured(plot: uPlot, time: TimeAxis): void {
 
 /** The figure, with a way to apply the layers' switches without building it anew. */
 export function inFlightFigure(
-  cell: Cell,
+  cell: CellReport,
   finding: Finding | null,
   selection: Selection,
   group: ChartGroup,
@@ -102,7 +103,7 @@ export function inFlightFigure(
   const root = figure(
     "in-flight",
     "In flight per layer",
-    "How many I/Os had entered each layer and not left it. A band of a layer's colour are I/Os that it holds and the next layer does not: they wait there, or are on their way. Beside it, the mean time from the layer above into each layer, and what of it is more than the least seen.",
+    "How many I/Os had entered each layer and not left it. A band of a layer's colour are I/Os that it holds and the next layer does not: they wait there, or are on their way. Beside it, how long a layer held an I/O that had not come further down, what share of the latency that is, and what the I/O waited for most.",
     cell.sessions > 1 ? sessionChoice(cell.sessions, selection) : null,
     el("div", { class: "beside" }, ...body, cell.layers.length > 0 ? ladder.root : null),
   );
@@ -149,9 +150,11 @@ class Ladder {
   readonly #switches = new Map<string, HTMLElement>();
   readonly #heading: HTMLElement;
 
-  constructor(cell: Cell, divisor: number, finding: Finding | null, selection: Selection) {
+  constructor(cell: CellReport, divisor: number, finding: Finding | null, selection: Selection) {
     const deepest = Math.max(...cell.layers.map((layer) => layer.in_flight_mean), Number.MIN_VALUE);
-    const total_ns = latency(cell.layers);
+    const held = cell.waits === null ? new Map<string, LayerSum>() : heldBy(cell.layers, cell.waits);
+    const whole_ns = Math.max(cell.waits?.latency_ns ?? 0, 1);
+    const binding = cell.cell === finding?.cell ? bindingLayer(held, finding) : null;
     this.#heading = el("th", { scope: "col", class: "number" }, "mean");
     this.root = el(
       "div",
@@ -170,15 +173,15 @@ class Ladder {
             el("th", { scope: "col", "aria-hidden": "true" }, ""),
             this.#heading,
             el("th", { scope: "col", class: "number" }, "most"),
-            el("th", { scope: "col", class: "number" }, "way in"),
-            el("th", { scope: "col", class: "number" }, "of it waiting"),
+            el("th", { scope: "col", class: "number" }, "held"),
             el("th", { scope: "col", class: "number" }, "share"),
+            el("th", { scope: "col" }, "mostly for"),
           ),
         ),
         el(
           "tbody",
           {},
-          ...cell.layers.map((layer) => this.#row(layer, divisor, deepest, total_ns, selection, layer.layer === finding?.layer && cell.cell === finding.cell)),
+          ...cell.layers.map((layer) => this.#row(layer, held.get(layer.layer), whole_ns, divisor, deepest, selection, layer.layer === binding)),
         ),
       ),
     );
@@ -199,7 +202,16 @@ class Ladder {
     }
   }
 
-  #row(layer: LayerSummary, divisor: number, deepest: number, total_ns: number, selection: Selection, binds: boolean): HTMLElement {
+  #row(
+    layer: LayerReport,
+    held: LayerSum | undefined,
+    whole_ns: number,
+    divisor: number,
+    deepest: number,
+    selection: Selection,
+    binds: boolean,
+  ): HTMLElement {
+    const most = held?.causes.reduce((a, b) => (b.mean_ns > a.mean_ns ? b : a));
     const mean = formatFixed(layer.in_flight_mean / divisor, 1);
     const now = el("td", { class: "number" }, mean);
     this.#now.set(layer.layer, now);
@@ -229,12 +241,12 @@ class Ladder {
       el("td", { class: "bar-cell", "aria-hidden": "true" }, bar),
       now,
       el("td", { class: "number" }, formatFixed(layer.in_flight_max / divisor, 0)),
-      el("td", { class: "number" }, formatNs(layer.way_in_ns)),
-      el("td", { class: "number" }, formatNs(layer.way_in_excess_ns)),
+      el("td", { class: "number" }, formatNs(held?.mean_ns ?? null)),
+      el("td", { class: "number" }, held === undefined ? "" : formatShare(held.mean_ns / whole_ns)),
       el(
         "td",
-        { class: "number" },
-        total_ns > 0 ? formatShare(layer.way_in_excess_ns / total_ns) : "",
+        {},
+        most === undefined ? "" : causeName(most.cause),
         binds ? el("span", { class: "mark", title: "Here the finding's limit binds" }, " ◀ binds") : null,
       ),
     );

@@ -1,6 +1,4 @@
-/** The layers of one I/O: what they are called, and the parts that its latency falls into. */
-
-import type { LayerSummary } from "./data";
+/** The layers of one I/O, from the top down: what they are called, and their colours. */
 
 interface LayerFacts {
   name: string;
@@ -36,61 +34,8 @@ export function layerColour(layer: string): string {
   return layer in LAYERS ? `--layer-${layer.replaceAll("_", "-")}` : "--ink-3";
 }
 
-/** One part of a mean I/O's time. */
-export interface LatencyPart {
-  label: string;
-  /** The layer whose colour it has: the one that holds the I/O meanwhile. */
-  layer: string;
-  way: "down" | "inside" | "up";
-  /** The layer it waits to enter, on the way down. */
-  towards: string | null;
-  mean_ns: number;
-  /** What of it is above the least seen: waiting. */
-  waiting_ns: number;
-}
-
-/**
- * The parts of a mean I/O in the order it lives through them: down from layer to layer, inside
- * where it goes no deeper, and up again. They add up to its latency.
- */
-export function latencyParts(layers: LayerSummary[]): LatencyPart[] {
-  const down: LatencyPart[] = [];
-  const up: LatencyPart[] = [];
-  for (const [place, below] of layers.entries()) {
-    const above = layers[place - 1];
-    if (above !== undefined) {
-      down.push({
-        label: `${layerName(above.layer)} → ${layerName(below.layer)}`,
-        layer: above.layer,
-        way: "down",
-        towards: below.layer,
-        mean_ns: below.way_in_ns,
-        waiting_ns: below.way_in_excess_ns,
-      });
-      up.unshift({
-        label: `${layerName(below.layer)} → ${layerName(above.layer)}, answer`,
-        layer: above.layer,
-        way: "up",
-        towards: null,
-        mean_ns: below.way_out_ns,
-        waiting_ns: below.way_out_excess_ns,
-      });
-    }
-    if (below.service_ns > 0) {
-      down.push({
-        label: `inside ${layerName(below.layer)}`,
-        layer: below.layer,
-        way: "inside",
-        towards: null,
-        mean_ns: below.service_ns,
-        waiting_ns: below.service_excess_ns,
-      });
-    }
-  }
-  return [...down, ...up];
-}
-
-/** The mean latency that the layers' parts add up to. */
-export function latency(layers: LayerSummary[]): number {
-  return latencyParts(layers).reduce((sum, part) => sum + part.mean_ns, 0);
+/** Whether an I/O enters this layer before the other one. */
+export function isAbove(layer: string, other: string): boolean {
+  const depth = Object.keys(LAYERS);
+  return depth.indexOf(layer) < depth.indexOf(other);
 }

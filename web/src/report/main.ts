@@ -4,7 +4,7 @@ import { ChartGroup } from "../chart/chart";
 import { breakdownFigure } from "./breakdown";
 import { cellTable } from "./cells";
 import { changesFigure } from "./changes";
-import { type Cell, readData, type ReportData } from "./data";
+import type { CellReport, ReportData } from "./data";
 import { el, section } from "./dom";
 import { expectationTable, findingBlock, heading, problemList } from "./finding";
 import { inFlightFigure, type Shown } from "./inflight";
@@ -84,7 +84,7 @@ function cellSection(data: ReportData, selection: Selection): HTMLElement {
   );
 }
 
-function cellNumbers(cell: Cell): string {
+function cellNumbers(cell: CellReport): string {
   if (cell.failure !== null) {
     return `Failed: ${cell.failure}`;
   }
@@ -97,7 +97,7 @@ class CellView {
   readonly #selection: Selection;
   readonly #group: ChartGroup;
   readonly #place: HTMLElement;
-  #cell: Cell | null = null;
+  #cell: CellReport | null = null;
   #perSession: boolean | null = null;
   #inFlight: (Shown & { switchLayers(): void }) | null = null;
   #network: Shown | null = null;
@@ -110,7 +110,7 @@ class CellView {
     this.#place = place;
   }
 
-  show(cell: Cell): void {
+  show(cell: CellReport): void {
     const { perSession } = this.#selection;
     if (cell === this.#cell && perSession === this.#perSession) {
       this.#inFlight?.switchLayers();
@@ -132,5 +132,5 @@ class CellView {
 const page = document.getElementById("report");
 const given = document.getElementById("run-data");
 if (page !== null && given !== null) {
-  show(readData(given.textContent ?? "{}"), page);
+  show(JSON.parse(given.textContent ?? "") as ReportData, page);
 }

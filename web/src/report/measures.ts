@@ -1,7 +1,7 @@
 /** The numbers of cells, as a reader chooses among them: named, scaled to a unit, and written. */
 
 import { METRICS, type Metric } from "../results";
-import type { Cell } from "./data";
+import type { CellReport } from "./data";
 import { formatNumber } from "./units";
 
 /** A measure of cells in one unit. */
@@ -15,7 +15,7 @@ export interface MeasureSpec {
   unit: string;
   /** From the number in results.json to the unit. */
   factor: number;
-  of: (cell: Cell) => number | null;
+  of: (cell: CellReport) => number | null;
 }
 
 const NAMES: Record<string, string> = {
@@ -41,7 +41,7 @@ function metricOf(name: string): Metric | undefined {
 }
 
 /** The measures that any of the cells has: those of the whole cell first, then what has parts, as results.json has them. */
-export function measuresOf(cells: Cell[]): MeasureSpec[] {
+export function measuresOf(cells: CellReport[]): MeasureSpec[] {
   const all = [...new Set(cells.flatMap((cell) => Object.keys(cell.measures)))];
   // Most causes of waits are those of no I/O.
   const names = all.filter((name) => !name.startsWith("waits.causes.") || cells.some((cell) => (numberOf(cell, name) ?? 0) > 0));
@@ -52,7 +52,7 @@ export function measuresOf(cells: Cell[]): MeasureSpec[] {
 }
 
 /** A measure in the unit that fits its greatest value in these cells. */
-export function measureSpec(metric: string, cells: Cell[]): MeasureSpec {
+export function measureSpec(metric: string, cells: CellReport[]): MeasureSpec {
   const greatest = Math.max(0, ...cells.map((cell) => numberOf(cell, metric) ?? 0));
   const [unit, factor] = unitOf(metric, greatest);
   return {
@@ -78,7 +78,7 @@ export function formatMeasure(metric: string, value: number | null): string {
 }
 
 /** A number of a cell; null where it has none. */
-export function numberOf(cell: Cell, metric: string): number | null {
+export function numberOf(cell: CellReport, metric: string): number | null {
   return cell.measures[metric] ?? null;
 }
 

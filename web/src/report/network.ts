@@ -4,7 +4,7 @@ import type uPlot from "uplot";
 import { Chart, type AxisSpec, type ChartGroup, type LineSpec } from "../chart/chart";
 import { Legend } from "../chart/legend";
 import { lineStyle } from "../chart/theme";
-import type { Cell, Samples, TimeAxis } from "./data";
+import type { CellReport, TimeAxis } from "./data";
 import { el, figure } from "./dom";
 import { drawOver, type Shown, timeAxis, timesOf } from "./inflight";
 import { formatFixed, formatNumber } from "./units";
@@ -12,10 +12,10 @@ import { windowFigure } from "./windows";
 
 interface Named {
   name: string;
-  values: Samples;
+  values: (number | null)[];
 }
 
-export function networkFigures(cell: Cell, group: ChartGroup): Shown {
+export function networkFigures(cell: CellReport, group: ChartGroup): Shown {
   const { time } = cell;
   const charts: Chart[] = [];
   const root = el("div", { class: "network" });
@@ -52,7 +52,7 @@ export function networkFigures(cell: Cell, group: ChartGroup): Shown {
   return { root, destroy: () => charts.forEach((chart) => chart.destroy()) };
 }
 
-function timeChart(title: string, y: AxisSpec, series: Named[], cell: Cell, time: TimeAxis, group: ChartGroup) {
+function timeChart(title: string, y: AxisSpec, series: Named[], cell: CellReport, time: TimeAxis, group: ChartGroup) {
   const lines: LineSpec[] = series.map(({ name }, place) => ({ label: name, ...lineStyle(place) }));
   const chart = new Chart(
     {
@@ -71,7 +71,7 @@ function timeChart(title: string, y: AxisSpec, series: Named[], cell: Cell, time
   return { chart, legend: legend.root };
 }
 
-function drops(cell: Cell): string {
+function drops(cell: CellReport): string {
   const queue = cell.paths.reduce((sum, path) => sum + path.queue_drops, 0);
   const loss = cell.paths.reduce((sum, path) => sum + path.loss_drops, 0);
   const told = [

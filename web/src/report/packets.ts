@@ -7,7 +7,7 @@ import { lineStyle } from "../chart/theme";
 import { gapCurve, lengthTicks } from "../diagram/gaps";
 import { TransferDiagram } from "../diagram/transfer";
 import { TimeView } from "../diagram/view";
-import type { Cell, PacketGaps } from "./data";
+import type { CellReport, PacketGaps } from "./data";
 import { el, figure } from "./dom";
 import type { Shown } from "./inflight";
 import { packetLegend } from "./legend";
@@ -18,7 +18,7 @@ import { formatFixed, formatNs } from "./units";
 /** So many packets are in view at first: about as many as can be told apart. */
 const FIRST_PACKETS = 150;
 
-export function packetFigures(cell: Cell, cells: Cell[]): Shown {
+export function packetFigures(cell: CellReport, cells: CellReport[]): Shown {
   if (cell.packets === null) {
     return { root: el("p", { class: "missing" }, "No packets were recorded for this cell."), destroy: () => undefined };
   }
@@ -40,11 +40,11 @@ export function packetFigures(cell: Cell, cells: Cell[]): Shown {
 class Transfers {
   readonly root: HTMLElement;
   readonly #place = el("div", { class: "transfers" });
-  readonly #cell: Cell;
-  readonly #cells: Cell[];
+  readonly #cell: CellReport;
+  readonly #cells: CellReport[];
   #diagrams: TransferDiagram[] = [];
 
-  constructor(cell: Cell, cells: Cell[], alike: Cell[]) {
+  constructor(cell: CellReport, cells: CellReport[], alike: CellReport[]) {
     this.#cell = cell;
     this.#cells = cells;
     const others = cells.filter((other) => other !== cell && other.packets !== null);
@@ -58,7 +58,7 @@ class Transfers {
     this.root = figure(
       "packets",
       "Packet transfer diagram",
-      "The first I/Os that were measured, packet by packet: an arrow from when a packet came to the path until it left it. Packets that never arrived end in a cross. A mark across an arrow is where a PDU begins in the packet; a band on a time line is a stall of who waited there. Drag to move, wheel or plus and minus to zoom, arrow keys to go from packet to packet.",
+      "The first I/Os that were measured, packet by packet: an arrow from when a packet came to the path until it left it. Packets that never arrived end in a cross. A mark across an arrow is where a PDU begins in the packet; below the time lines each of the first I/Os has a lane, in which what it waited for follows each other. Drag to move, wheel or plus and minus to zoom, arrow keys to go from packet to packet.",
       others.length === 0 ? null : el("div", { class: "controls" }, el("label", { for: "beside-menu" }, "Beside it"), menu),
       this.#place,
     );
@@ -69,7 +69,7 @@ class Transfers {
     this.#diagrams.forEach((diagram) => diagram.destroy());
   }
 
-  #show(other: Cell | null): void {
+  #show(other: CellReport | null): void {
     this.destroy();
     const shown = [this.#cell, ...(other === null ? [] : [other])];
     const ends = (last: number) => Math.max(1, ...shown.map(({ packets }) => Math.max(0, ...(packets?.sent_us ?? []).slice(0, last).map((sent, i) => sent + (packets?.transit_us[i] ?? 0)))));
@@ -88,7 +88,7 @@ class Transfers {
 }
 
 /** The shares of gaps up to each length, a line for each cell. */
-function gapFigure(cells: Cell[], all: Cell[]): Shown | null {
+function gapFigure(cells: CellReport[], all: CellReport[]): Shown | null {
   const measured = cells.filter((cell) => cell.packet_gaps !== null);
   if (measured.length === 0) {
     return null;

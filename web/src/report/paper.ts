@@ -1,6 +1,6 @@
 /** The numbers of the paper that a plan rebuilds: a table of them beside ours, and where they belong. */
 
-import type { Cell, Json, KnownNumber, Paper } from "./data";
+import type { CellReport, Json, KnownNumber, Paper } from "./data";
 import { el } from "./dom";
 import { formatMeasure } from "./measures";
 import { formatFixed, formatNumber, NOTHING } from "./units";
@@ -13,7 +13,7 @@ export function knownOf(paper: Paper | null, metric: string): KnownNumber[] {
 }
 
 /** Whether a cell is one of those that the number is of. */
-export function isOf(known: KnownNumber, cell: Cell): boolean {
+export function isOf(known: KnownNumber, cell: CellReport): boolean {
   return Object.entries(known.where).every(([name, value]) => same(cell.parameters[name], value));
 }
 

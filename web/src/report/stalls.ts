@@ -3,13 +3,14 @@
 import { TransferDiagram } from "../diagram/transfer";
 import { TimeView } from "../diagram/view";
 import type { CauseUse } from "../results";
-import type { Cell, PacketDiagram } from "./data";
+import type { CellReport, PacketDiagram } from "./data";
 import { el } from "./dom";
 import type { Shown } from "./inflight";
 import { packetLegend } from "./legend";
 import { formatFixed, formatNs } from "./units";
+import { causeName } from "./waits";
 
-export function stallFigures(cell: Cell): Shown | null {
+export function stallFigures(cell: CellReport): Shown | null {
   const stalls = cell.stalls;
   if (stalls === null) {
     return null;
@@ -20,7 +21,7 @@ export function stallFigures(cell: Cell): Shown | null {
     el(
       "tr",
       {},
-      el("th", { scope: "row" }, inWords(of.cause)),
+      el("th", { scope: "row" }, causeName(of.cause)),
       el("td", { class: "number" }, formatNs(of.cost_ns)),
       el("td", { class: "number" }, `${formatFixed(share(of.ios), 0)} %`),
       el("td", { class: "number" }, formatNs(of.example.to_ns - of.example.from_ns)),
@@ -51,10 +52,6 @@ export function stallFigures(cell: Cell): Shown | null {
   return { root, destroy: () => example.destroy() };
 }
 
-function inWords(cause: string): string {
-  return cause.replaceAll("_", " ");
-}
-
 function packetsOf({ example }: CauseUse): string[] {
   const packets = example.packets.map(({ packet }) => packet).join(", ");
   return [packets === "" ? "told from PDUs" : `${packets} `];
@@ -67,7 +64,7 @@ class Example {
   readonly #buttons = new Map<string, HTMLButtonElement>();
   #shown: TransferDiagram | null = null;
 
-  constructor(cell: Cell) {
+  constructor(cell: CellReport) {
     this.#diagrams = new Map(cell.stall_packets.map(({ cause, packets }) => [cause, packets]));
   }
 
@@ -80,7 +77,7 @@ class Example {
     if (!this.#diagrams.has(cause)) {
       return null;
     }
-    const button = el("button", { type: "button", "aria-pressed": "false", "aria-label": `Show the packets: ${inWords(cause)}`, onclick: () => this.#show(cause) }, "show");
+    const button = el("button", { type: "button", "aria-pressed": "false", "aria-label": `Show the packets: ${causeName(cause)}`, onclick: () => this.#show(cause) }, "show");
     this.#buttons.set(cause, button);
     return button;
   }
@@ -101,7 +98,7 @@ class Example {
     this.#buttons.forEach((button, of) => button.setAttribute("aria-pressed", String(of === cause)));
     const ends = diagram.sent_us.map((sent, i) => sent + (diagram.transit_us[i] ?? 0));
     const whole = { from: 0, to: Math.max(1, ...ends) };
-    const title = `the costliest stall by ${inWords(cause)}`;
+    const title = `the costliest stall by ${causeName(cause)}`;
     this.#shown = new TransferDiagram(diagram, title, new TimeView(whole, whole), "what is shown began");
     this.root.replaceChildren(el("h4", {}, `${title[0]?.toUpperCase()}${title.slice(1)}`), packetLegend(this.#shown, diagram), this.#shown.root);
   }

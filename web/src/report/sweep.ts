@@ -1,6 +1,6 @@
 /** Reads a run's cells as a sweep: what was swept, what goes along x, and which series that makes. */
 
-import type { Cell, Json } from "./data";
+import type { CellReport, Json } from "./data";
 import { type Dimension, formatQuantity, formatValue, parseQuantity } from "./units";
 
 /** What runs along the x axis of the sweep's charts. */
@@ -15,7 +15,7 @@ export interface SweepAxis {
   logarithmic: boolean;
   /** Whether what lies between two positions means anything: not between cases, say. */
   continuous: boolean;
-  positionOf(cell: Cell): number | null;
+  positionOf(cell: CellReport): number | null;
 }
 
 /** Cells that differ in nothing but the x axis and the repeat. */
@@ -25,7 +25,7 @@ export interface SweepSeries {
   short: string;
   phase: string;
   /** The cells at each of the axis' positions: one per repeat, none where none ran. */
-  cells: Cell[][];
+  cells: CellReport[][];
 }
 
 export interface Sweep {
@@ -35,7 +35,7 @@ export interface Sweep {
 
 const key = (value: Json | undefined): string => JSON.stringify(value ?? null);
 
-function distinct(cells: Cell[], parameter: string): Json[] {
+function distinct(cells: CellReport[], parameter: string): Json[] {
   const seen = new Map<string, Json>();
   for (const cell of cells) {
     const value = cell.parameters[parameter];
@@ -45,11 +45,11 @@ function distinct(cells: Cell[], parameter: string): Json[] {
 }
 
 /** The phases in the order in which they ran. */
-export function phases(cells: Cell[]): string[] {
+export function phases(cells: CellReport[]): string[] {
   return [...new Set(cells.map((cell) => cell.phase))];
 }
 
-function parameterNames(cells: Cell[]): string[] {
+function parameterNames(cells: CellReport[]): string[] {
   return [...new Set(cells.flatMap((cell) => Object.keys(cell.parameters)))];
 }
 
@@ -57,13 +57,13 @@ function parameterNames(cells: Cell[]): string[] {
  * The parameters with several values inside one phase, in the plan's order. One that changes only
  * from phase to phase is the advised change: it belongs to the phase's name.
  */
-export function sweptParameters(cells: Cell[]): string[] {
+export function sweptParameters(cells: CellReport[]): string[] {
   const inPhases = phases(cells).map((phase) => cells.filter((cell) => cell.phase === phase));
   return parameterNames(cells).filter((name) => inPhases.some((inPhase) => distinct(inPhase, name).length > 1));
 }
 
 /** The parameters that differ between phases but not inside one. */
-function changedParameters(cells: Cell[]): string[] {
+function changedParameters(cells: CellReport[]): string[] {
   const swept = sweptParameters(cells);
   return parameterNames(cells).filter((name) => !swept.includes(name) && distinct(cells, name).length > 1);
 }
@@ -72,7 +72,7 @@ function changedParameters(cells: Cell[]): string[] {
  * The cells as a sweep along one parameter: the given one, or the first whose values are quantities
  * of one kind. The other swept parameters make the series, but for those that are `apart`.
  */
-export function readSweep(cells: Cell[], along?: string, apart: string[] = []): Sweep {
+export function readSweep(cells: CellReport[], along?: string, apart: string[] = []): Sweep {
   const swept = sweptParameters(cells);
   const usual = swept.find((name) => dimensionOf(distinct(cells, name)) !== null) ?? swept[0] ?? null;
   const parameter = swept.find((name) => name === along) ?? usual;
@@ -82,7 +82,7 @@ export function readSweep(cells: Cell[], along?: string, apart: string[] = []): 
 }
 
 /** The swept parameters whose values are quantities, each as an axis. */
-export function quantityAxes(cells: Cell[]): SweepAxis[] {
+export function quantityAxes(cells: CellReport[]): SweepAxis[] {
   const swept = sweptParameters(cells);
   return swept.filter((name) => dimensionOf(distinct(cells, name)) !== null).map((name) => sweepAxis(cells, name));
 }
@@ -101,7 +101,7 @@ function pointAxis(): SweepAxis {
 /** From this ratio of greatest to smallest value on, equal factors are given equal room. */
 const LOGARITHMIC_FROM = 50;
 
-function sweepAxis(cells: Cell[], parameter: string): SweepAxis {
+function sweepAxis(cells: CellReport[], parameter: string): SweepAxis {
   const values = distinct(cells, parameter);
   if (dimensionOf(values) === null) {
     const keys = values.map(key);
@@ -132,7 +132,7 @@ function sweepAxis(cells: Cell[], parameter: string): SweepAxis {
   };
 }
 
-function readSeries(cells: Cell[], axis: SweepAxis, rest: string[]): SweepSeries[] {
+function readSeries(cells: CellReport[], axis: SweepAxis, rest: string[]): SweepSeries[] {
   const several = phases(cells).length > 1;
   const names = shortNames(sweptParameters(cells));
   const changed = changedParameters(cells);
@@ -151,7 +151,7 @@ function readSeries(cells: Cell[], axis: SweepAxis, rest: string[]): SweepSeries
   return [...groups.values()];
 }
 
-function phaseLabel(cell: Cell, changed: string[]): string {
+function phaseLabel(cell: CellReport, changed: string[]): string {
   const values = changed
     .filter((name) => cell.parameters[name] !== undefined)
     .map((name) => `${lastParts(name, 1)} ${formatValue(cell.parameters[name])}`);
@@ -184,7 +184,7 @@ export function longName(parameter: string): string {
 }
 
 /** A cell in one line: the swept values, and its phase and repeat where there are several. */
-export function cellLabel(cell: Cell, cells: Cell[]): string {
+export function cellLabel(cell: CellReport, cells: CellReport[]): string {
   const names = shortNames(sweptParameters(cells));
   const values = [...names].map(([name, short]) => `${short} ${formatValue(cell.parameters[name])}`);
   const repeated = cells.some((other) => other.repeat !== cell.repeat);
@@ -200,7 +200,7 @@ export function cellLabel(cell: Cell, cells: Cell[]): string {
  * The cells that differ from this one in a single parameter whose values are no quantities, such as
  * the case: what it is to be compared with.
  */
-export function siblings(cell: Cell, cells: Cell[]): Cell[] {
+export function siblings(cell: CellReport, cells: CellReport[]): CellReport[] {
   const swept = sweptParameters(cells);
   const kinds = swept.filter((name) => dimensionOf(distinct(cells, name)) === null);
   return cells.filter((other) => {
@@ -216,7 +216,7 @@ export interface Spread {
   greatest: number;
 }
 
-export function spread(cells: Cell[], measure: (cell: Cell) => number | null): Spread | null {
+export function spread(cells: CellReport[], measure: (cell: CellReport) => number | null): Spread | null {
   const values = cells.map(measure).filter((value) => value !== null);
   if (values.length === 0) {
     return null;

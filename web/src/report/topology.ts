@@ -1,6 +1,6 @@
 /** Reads the plan in a run's manifest as a network: hosts, routers, the paths and routes between them. */
 
-import type { Cell, Json } from "./data";
+import type { CellReport, Json } from "./data";
 import { formatValue } from "./units";
 
 export interface NetworkNode {
@@ -41,8 +41,8 @@ type Table = Record<string, Json>;
 const NO_EFFECTS = ["name", "between", "forward", "back", "capture"];
 
 /** The network of a run, or null when its manifest has no plan with paths. */
-export function readNetwork(manifest: Json, cells: Cell[]): Network | null {
-  const plan = table(table(manifest)["document"]);
+export function readNetwork(manifest: unknown, cells: CellReport[]): Network | null {
+  const plan = table(table(manifest as Json)["document"]);
   const paths = tables(plan["path"]);
   const target = text(table(plan["target"])["host"]);
   if (paths.length === 0 || target === null) {
@@ -82,7 +82,7 @@ function readRoute(route: Table): NetworkRoute {
   };
 }
 
-function readPath(path: Table, between: string[], columns: Map<string, number>, routes: NetworkRoute[], cells: Cell[]): NetworkPath {
+function readPath(path: Table, between: string[], columns: Map<string, number>, routes: NetworkRoute[], cells: CellReport[]): NetworkPath {
   const name = text(path["name"]) ?? "";
   const own = effects(path, (key) => sweptValues(`path.${name}.${key}`, cells));
   // A queue is there only in front of a link with a rate, and no loss is no effect.
@@ -112,7 +112,7 @@ function effectText(value: Json): string {
 }
 
 /** The values that a sweep gave to a parameter, from the first to the last. */
-function sweptValues(parameter: string, cells: Cell[]): string | null {
+function sweptValues(parameter: string, cells: CellReport[]): string | null {
   const values = cells.flatMap((cell) =>
     Object.entries(cell.parameters)
       .filter(([name]) => name.split(" + ").includes(parameter))

@@ -5,13 +5,13 @@ import { Chart, type ChartGroup, type LineSpec } from "../chart/chart";
 import { Legend } from "../chart/legend";
 import { colour, lineStyle } from "../chart/theme";
 import { svg } from "../diagram/svg";
-import type { Cell, ConnectionSamples, CutReason, Samples } from "./data";
+import type { CellReport, ConnectionSamples } from "./data";
 import { el, figure } from "./dom";
 import { drawOver, timeAxis, timesOf } from "./inflight";
 import { formatFixed, formatNumber } from "./units";
 
 interface WindowLine extends LineSpec {
-  values: Samples;
+  values: (number | null)[];
 }
 
 /** Up to so many ends show thresholds and what is in flight without being asked. */
@@ -19,19 +19,22 @@ const MOST_DETAILED = 2;
 /** Up to so many cuts in view are drawn from top to bottom; of more only the symbols. */
 const MOST_VERTICALS = 80;
 
+/** Without a loss, by fast recovery, or by a time-out. */
+type CutReason = "cwr" | "recovery" | "loss";
+
 const REASONS: { why: CutReason; label: string; path: string }[] = [
   { why: "cwr", label: "CWR", path: "M-5 -4H5L0 5Z" },
   { why: "recovery", label: "Recovery", path: "M0 -6L5 0L0 6L-5 0Z" },
   { why: "loss", label: "Loss (time-out)", path: "M-5 -5L5 5M5 -5L-5 5" },
 ];
 
-export function windowFigure(cell: Cell, group: ChartGroup): { root: HTMLElement; chart: Chart } | null {
+export function windowFigure(cell: CellReport, group: ChartGroup): { root: HTMLElement; chart: Chart } | null {
   const time = cell.tcp_time;
   if (time === null || cell.connections.length === 0) {
     return null;
   }
   const lines = windowLines(cell.connections);
-  const hidden = new Set<CutReason>();
+  const hidden = new Set<string>();
   const under = drawOver(cell, time);
   const chart = new Chart(
     {
@@ -67,7 +70,7 @@ export function windowLines(connections: ConnectionSamples[]): WindowLine[] {
   const several = connections.length > 1;
   const lines = connections.flatMap(({ name, cwnd_packets, ssthresh_packets, in_flight_packets }, place): WindowLine[] => {
     const style = lineStyle(place);
-    const detail = (label: string, dash: number[], values: Samples): WindowLine[] =>
+    const detail = (label: string, dash: number[], values: (number | null)[]): WindowLine[] =>
       values.some((value) => value !== null) ? [{ label: `${name}, ${label}`, colour: style.colour, dash, width: 1, hidden: !detailed, values }] : [];
     return [
       { label: several || detailed ? `${name}, cwnd` : name, ...style, values: cwnd_packets },
@@ -79,7 +82,7 @@ export function windowLines(connections: ConnectionSamples[]): WindowLine[] {
 }
 
 /** The sum at each step of those that have a value there; null where none has. */
-export function sum(series: Samples[]): Samples {
+export function sum(series: (number | null)[][]): (number | null)[] {
   const steps = Math.max(0, ...series.map((values) => values.length));
   return Array.from({ length: steps }, (_, step) => {
     const here = series.map((values) => values[step] ?? null).filter((value) => value !== null);
@@ -93,7 +96,7 @@ export function cutCounts(connections: ConnectionSamples[]): Record<CutReason, n
   return { cwr: count("cwr"), recovery: count("recovery"), loss: count("loss") };
 }
 
-function cutSwitches(connections: ConnectionSamples[], hidden: Set<CutReason>, redraw: () => void): HTMLElement[] {
+function cutSwitches(connections: ConnectionSamples[], hidden: Set<string>, redraw: () => void): HTMLElement[] {
   const counts = cutCounts(connections);
   return REASONS.filter(({ why }) => counts[why] > 0).map(({ why, label, path }) => {
     const button = el(
@@ -119,7 +122,7 @@ function cutSwitches(connections: ConnectionSamples[], hidden: Set<CutReason>, r
 }
 
 /** A dashed line at each cut in its end's colour, and the reason's symbol on top. */
-function drawCuts(plot: uPlot, connections: ConnectionSamples[], hidden: Set<CutReason>): void {
+function drawCuts(plot: uPlot, connections: ConnectionSamples[], hidden: Set<string>): void {
   const { ctx, bbox } = plot;
   const { min = 0, max = 0 } = plot.scales["x"] ?? {};
   const inView = connections.flatMap(({ cuts }, place) =>
@@ -156,7 +159,7 @@ function drawCuts(plot: uPlot, connections: ConnectionSamples[], hidden: Set<Cut
   ctx.restore();
 }
 
-function cutsTold({ connections }: Cell): string {
+function cutsTold({ connections }: CellReport): string {
   const { cwr, recovery, loss } = cutCounts(connections);
   const unseen = connections.reduce((sum, { cuts_left_out }) => sum + cuts_left_out, 0);
   if (cwr + recovery + loss === 0) {
@@ -165,12 +168,12 @@ function cutsTold({ connections }: Cell): string {
   return ` Symbols mark when a window was cut: without a loss (CWR), by fast recovery, or by a time-out (Loss).${unseen === 0 ? "" : ` ${formatFixed(unseen, 0)} more cuts are not drawn.`}`;
 }
 
-function retransmits(cell: Cell): string {
+function retransmits(cell: CellReport): string {
   const sum = cell.connections.reduce((sum, connection) => sum + connection.retransmits, 0);
   return sum === 0 ? " Nothing was sent twice." : ` ${formatFixed(sum, 0)} segments were sent again.`;
 }
 
-function leftOut(cell: Cell): string {
+function leftOut(cell: CellReport): string {
   const ends = cell.connections_left_out;
   return ends === 0 ? "" : ` Not shown: ${ends} ${ends === 1 ? "end that sends" : "ends that send"} little.`;
 }

@@ -6,7 +6,7 @@ use wansan_schema::{CellResult, Machine, Manifest, Results};
 
 use super::changes;
 use super::problems::problems;
-use super::{CellCharts, CellReport, Fact, Load, ReportData};
+use super::{CellCharts, CellReport, Fact, ReportData};
 
 /// A run as the report needs it.
 #[derive(Debug, Clone, Copy)]
@@ -21,55 +21,57 @@ pub struct RunRecord<'a> {
 
 /// What the page of `run` shows.
 #[must_use]
-pub fn data<'a>(run: &RunRecord<'a>) -> ReportData<'a> {
+pub fn data(run: &RunRecord<'_>) -> ReportData {
     let RunRecord {
         manifest, results, ..
     } = run;
     let cells = results.cells.iter();
-    let cells: Vec<CellReport<'_>> = cells.map(|cell| cell_report(cell, run.charts)).collect();
+    let cells: Vec<CellReport> = cells.map(|cell| cell_report(cell, run.charts)).collect();
     ReportData {
-        plan: &results.plan,
-        title: &results.title,
+        plan: results.plan.clone(),
+        title: results.title.clone(),
         started_ns: manifest
             .clock_anchors
             .first()
             .map(|first| first.realtime_ns),
         facts: facts(manifest),
         problems: problems(&cells, manifest),
-        finding: results.finding.as_ref(),
-        advised: results.advised.as_ref(),
-        expectations: &results.expectations,
-        paper: results.paper.as_ref(),
-        load: load(results),
+        finding: results.finding.clone(),
+        advised: results.advised.clone(),
+        expectations: results.expectations.clone(),
+        paper: results.paper.clone(),
+        load: load(results).to_owned(),
         cells,
-        manifest,
+        manifest: (*manifest).clone(),
     }
 }
 
-fn cell_report<'a>(cell: &'a CellResult, charts: &BTreeMap<u64, CellCharts>) -> CellReport<'a> {
+fn cell_report(cell: &CellResult, charts: &BTreeMap<u64, CellCharts>) -> CellReport {
     let (changes, changes_left_out) = changes::of_cell(cell);
     CellReport {
         cell: cell.cell,
-        phase: &cell.phase,
+        phase: cell.phase.clone(),
         repeat: cell.repeat,
-        parameters: &cell.parameters,
+        parameters: cell.parameters.clone(),
         measures: match cell.failure {
             None => measures(cell),
             Some(_) => BTreeMap::new(),
         },
-        failure: cell.failure.as_deref(),
+        failure: cell.failure.clone(),
         changes,
         changes_left_out,
+        waits: cell.waits.clone(),
+        stalls: cell.stalls.clone(),
         charts: charts.get(&cell.cell).cloned().unwrap_or_default(),
     }
 }
 
 /// Initiators have results in each cell that did not fail before they began.
-fn load(results: &Results) -> Load {
+fn load(results: &Results) -> &'static str {
     let streams_only = |cell: &CellResult| cell.initiators.is_empty() && !cell.streams.is_empty();
     match results.cells.iter().any(streams_only) {
-        true => Load::Streams,
-        false => Load::Initiators,
+        true => "streams",
+        false => "initiators",
     }
 }
 
@@ -119,7 +121,10 @@ fn facts(manifest: &Manifest) -> Vec<Fact> {
         ),
     ]
     .into_iter()
-    .filter_map(|(label, text)| Some(Fact { label, text: text? }))
+    .filter_map(|(label, text)| {
+        let label = label.to_owned();
+        Some(Fact { label, text: text? })
+    })
     .collect()
 }
 

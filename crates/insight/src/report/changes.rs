@@ -1,23 +1,23 @@
 //! What was changed of a cell's paths while it ran.
 
-use serde::Serialize;
-use wansan_schema::{CellResult, PathChange};
+use wansan_schema::{CellResult, PathChange, tables};
 
 /// Most changes of a cell that are shown: more marks than these nobody tells apart.
 const MAX_CHANGES: usize = 100;
 
-/// A change of a cell's paths, by the plan's timeline or by hand.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ChangeMark {
-    /// The statement, such as `upper.delay = 32ms`.
-    pub statement: String,
-    /// Whether it came by `wansan path set` and not from the plan.
-    pub by_hand: bool,
-    /// When it was made, in seconds since measuring began; `None` when it was not made, or nothing
-    /// was measured.
-    pub at_s: Option<f64>,
-    /// Why it was not made.
-    pub refused: Option<String>,
+tables! {
+    /// A change of a cell's paths, by the plan's timeline or by hand.
+    ChangeMark {
+        /// The statement, such as `upper.delay = 32ms`.
+        statement: String,
+        /// Whether it came by `wansan path set` and not from the plan.
+        by_hand: bool,
+        /// When it was made, in seconds since measuring began; `None` when it was not made, or nothing
+        /// was measured.
+        at_s: Option<f64>,
+        /// Why it was not made.
+        refused: Option<String>,
+    }
 }
 
 /// Those that stand in a cell's results, and how many are left out.

@@ -6,8 +6,8 @@ use wansan_trace::event::{Path, Tcp};
 use wansan_trace::file::Table;
 use wansan_trace::{ConnectionId, NameId, SessionId};
 
-use super::time_axis::rounded;
-use super::{ConnectionSamples, CutMark, PathSamples, Samples, TimeAxis};
+use super::time_axis::{Steps, rounded};
+use super::{ConnectionSamples, CutMark, PathSamples, Samples};
 use crate::congestion::{self, Cut};
 
 /// Most sending ends that are shown: more lines than these nobody tells apart.
@@ -26,7 +26,7 @@ const MIN_SHARE: f64 = 0.05;
 type End = (NameId, SessionId, ConnectionId);
 
 /// The sending ends, busiest first, and how many were left out.
-pub(super) fn connections(tcp: &Table<Tcp>, axis: &TimeAxis) -> (Vec<ConnectionSamples>, usize) {
+pub(super) fn connections(tcp: &Table<Tcp>, steps: &Steps) -> (Vec<ConnectionSamples>, usize) {
     let mut ends: BTreeMap<End, Vec<&Tcp>> = BTreeMap::new();
     let mut hosts: BTreeMap<SessionId, BTreeSet<NameId>> = BTreeMap::new();
     for row in &tcp.rows {
@@ -74,25 +74,26 @@ pub(super) fn connections(tcp: &Table<Tcp>, axis: &TimeAxis) -> (Vec<ConnectionS
             };
             let detail = |value: &dyn Fn(&Tcp) -> Option<u32>| {
                 if place < MAX_DETAILED {
-                    extremes(axis, records, value)
+                    extremes(steps, records, value)
                 } else {
                     Samples::new()
                 }
             };
             let mut cuts: Vec<CutMark> = congestion::cuts(records)
                 .map(|(time_ns, cut)| CutMark {
-                    at_s: axis.seconds(time_ns),
+                    at_s: steps.seconds(time_ns),
                     why: match cut {
                         Cut::Cwr => "cwr",
                         Cut::Recovery => "recovery",
                         Cut::Loss => "loss",
-                    },
+                    }
+                    .to_owned(),
                 })
                 .collect();
             cuts.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
             ConnectionSamples {
                 name: format!("{here} to {peer}{cid}"),
-                cwnd_packets: extremes(axis, records, |record| Some(record.cwnd_packets)),
+                cwnd_packets: extremes(steps, records, |record| Some(record.cwnd_packets)),
                 ssthresh_packets: detail(&|record| record.threshold_packets()),
                 in_flight_packets: detail(&|record| Some(record.in_flight_packets)),
                 cuts_left_out: cuts.len().saturating_sub(MAX_CUTS),
@@ -106,7 +107,7 @@ pub(super) fn connections(tcp: &Table<Tcp>, axis: &TimeAxis) -> (Vec<ConnectionS
 }
 
 /// The paths' directions, by name.
-pub(super) fn paths(path: &Table<Path>, axis: &TimeAxis) -> Vec<PathSamples> {
+pub(super) fn paths(path: &Table<Path>, steps: &Steps) -> Vec<PathSamples> {
     let mut directions: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
     for row in &path.rows {
         let name = path.names.get(row.record.path);
@@ -119,8 +120,8 @@ pub(super) fn paths(path: &Table<Path>, axis: &TimeAxis) -> Vec<PathSamples> {
     shown
         .map(|(name, records)| PathSamples {
             name: name.to_owned(),
-            queue_bytes: greatest(axis, &records),
-            utilisation: utilisation(axis, &records),
+            queue_bytes: greatest(steps, &records),
+            utilisation: utilisation(steps, &records),
             queue_drops: grown(&records, |record| record.queue_drops),
             loss_drops: grown(&records, |record| record.loss_drops),
         })
@@ -137,11 +138,11 @@ fn grown<T>(records: &[&T], counter: impl Fn(&T) -> u64) -> u64 {
 
 /// What was sampled, from the first sample to the last. Of more samples than fit, the least and the
 /// greatest of every two steps are kept, in their order, so that no peak is lost.
-fn extremes(axis: &TimeAxis, records: &[&Tcp], value: impl Fn(&Tcp) -> Option<u32>) -> Samples {
-    let mut values: Samples = vec![None; axis.steps];
+fn extremes(steps: &Steps, records: &[&Tcp], value: impl Fn(&Tcp) -> Option<u32>) -> Samples {
+    let mut values: Samples = vec![None; steps.count];
     let mut last_step = 0;
     let inside = records.iter().filter_map(|record| {
-        let step = axis.step_of(record.time)?;
+        let step = steps.step_of(record.time)?;
         Some((step, value(record).map(f64::from)))
     });
     let inside: Vec<(usize, Option<f64>)> = inside.collect();
@@ -189,24 +190,24 @@ fn hold(values: &mut [Option<f64>]) {
 }
 
 /// The greatest queue depth seen in each step; between samples the last one holds.
-fn greatest(axis: &TimeAxis, records: &[&Path]) -> Samples {
-    let mut values: Samples = vec![None; axis.steps];
+fn greatest(steps: &Steps, records: &[&Path]) -> Samples {
+    let mut values: Samples = vec![None; steps.count];
     let mut last_step = 0;
     for record in records {
-        if let Some(step) = axis.step_of(record.time) {
+        if let Some(step) = steps.step_of(record.time) {
             let bytes = rounded(record.queue_bytes as f64);
             values[step] = Some(values[step].map_or(bytes, |most: f64| most.max(bytes)));
             last_step = last_step.max(step);
         }
     }
-    hold(&mut values[..=last_step.min(axis.steps - 1)]);
+    hold(&mut values[..=last_step.min(steps.count - 1)]);
     values
 }
 
 /// The link's sending time in each step as a share of the step. The counter is read at the step's
 /// two edges, on straight lines between its samples; a step that reaches outside of them has none.
-fn utilisation(axis: &TimeAxis, records: &[&Path]) -> Samples {
-    let edges_ns: Vec<u64> = axis.edges_ns().collect();
+fn utilisation(steps: &Steps, records: &[&Path]) -> Samples {
+    let edges_ns: Vec<u64> = steps.edges_ns().collect();
     let busy_ns: Samples = edges_ns
         .iter()
         .map(|&edge| busy_at(records, edge))
@@ -216,7 +217,7 @@ fn utilisation(axis: &TimeAxis, records: &[&Path]) -> Samples {
         let length_ns = edges_ns[i + 1] - edges_ns[i];
         Some(rounded((busy / length_ns as f64).clamp(0.0, 1.0)))
     };
-    (0..axis.steps).map(step).collect()
+    (0..steps.count).map(step).collect()
 }
 
 /// The link's sending time until `time_ns`; `None` before the first sample and after the last.
@@ -239,12 +240,12 @@ mod tests {
     use wansan_trace::Instant;
 
     /// 600 steps of 1 µs.
-    fn axis() -> TimeAxis {
+    fn axis() -> Steps {
         let window = Window {
             from_ns: 0,
             to_ns: 600_000,
         };
-        TimeAxis::new(600, window, window).unwrap()
+        Steps::new(600, window, window).unwrap()
     }
 
     fn path(time_ns: u64, queue_bytes: u64, busy_ns: u64) -> Path {

@@ -24,7 +24,7 @@ pub enum PageError {
 ///
 /// # Errors
 /// [`PageError`] when `template` is not the page that `web/` builds.
-pub fn html(template: &str, data: &ReportData<'_>) -> Result<String, PageError> {
+pub fn html(template: &str, data: &ReportData) -> Result<String, PageError> {
     let mut parts = template.split(PLACE);
     let (Some(before), Some(after), None) = (parts.next(), parts.next(), parts.next()) else {
         return Err(PageError::Places(template.matches(PLACE).count()));

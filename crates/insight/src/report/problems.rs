@@ -8,7 +8,7 @@ use super::CellReport;
 const MAX_NAMED: usize = 8;
 
 /// What failed, is missing or is doubtful, the worst first.
-pub(super) fn problems(cells: &[CellReport<'_>], manifest: &Manifest) -> Vec<String> {
+pub(super) fn problems(cells: &[CellReport], manifest: &Manifest) -> Vec<String> {
     let mut problems = Vec::new();
     if cells.is_empty() {
         problems.push("No cell was measured.".to_owned());
@@ -44,9 +44,9 @@ pub(super) fn problems(cells: &[CellReport<'_>], manifest: &Manifest) -> Vec<Str
     problems
 }
 
-fn failures(cells: &[CellReport<'_>]) -> impl Iterator<Item = String> {
+fn failures(cells: &[CellReport]) -> impl Iterator<Item = String> {
     cells.iter().filter_map(|cell| {
-        let failure = cell.failure?;
+        let failure = cell.failure.as_deref()?;
         Some(format!(
             "Cell {} failed: {}.",
             cell.cell,
@@ -56,15 +56,14 @@ fn failures(cells: &[CellReport<'_>]) -> impl Iterator<Item = String> {
 }
 
 /// Records that were lost, a sentence for each kind.
-fn lost(cells: &[CellReport<'_>]) -> Vec<String> {
+fn lost(cells: &[CellReport]) -> Vec<String> {
     let mut kinds: Vec<&String> = cells
         .iter()
         .flat_map(|cell| cell.charts.dropped.keys())
         .collect();
     kinds.sort_unstable();
     kinds.dedup();
-    let of =
-        |cell: &CellReport<'_>, kind: &String| cell.charts.dropped.get(kind).copied().unwrap_or(0);
+    let of = |cell: &CellReport, kind: &String| cell.charts.dropped.get(kind).copied().unwrap_or(0);
     kinds
         .into_iter()
         .map(|kind| {
@@ -92,7 +91,7 @@ fn emulator(manifest: &Manifest) -> Option<String> {
     })
 }
 
-fn those(cells: &[CellReport<'_>], test: impl Fn(&CellReport<'_>) -> bool) -> Vec<u64> {
+fn those(cells: &[CellReport], test: impl Fn(&CellReport) -> bool) -> Vec<u64> {
     cells
         .iter()
         .filter(|cell| test(cell))
@@ -116,34 +115,15 @@ mod tests {
     use super::*;
     use crate::report::{CellCharts, LayerReport};
     use std::collections::BTreeMap;
-    use wansan_schema::Parameters;
 
-    static NONE: Parameters = Parameters::new();
-
-    fn cell(number: u64) -> CellReport<'static> {
+    fn cell(number: u64) -> CellReport {
         CellReport {
             cell: number,
-            phase: "planned",
-            repeat: 0,
-            parameters: &NONE,
-            failure: None,
-            measures: BTreeMap::from([("iops".to_owned(), 1.0)]),
-            changes: Vec::new(),
-            changes_left_out: 0,
             charts: CellCharts {
-                layers: vec![LayerReport {
-                    layer: "app",
-                    in_flight_mean: 1.0,
-                    in_flight_max: 1,
-                    way_in_ns: 0.0,
-                    way_in_excess_ns: 0.0,
-                    way_out_ns: 0.0,
-                    way_out_excess_ns: 0.0,
-                    service_ns: 1.0,
-                    service_excess_ns: 0.0,
-                }],
+                layers: vec![LayerReport::default()],
                 ..CellCharts::default()
             },
+            ..CellReport::default()
         }
     }
 
@@ -154,12 +134,12 @@ mod tests {
 
     #[test]
     fn losses_are_counted_and_their_cells_named() {
-        let mut cells: Vec<CellReport<'_>> = (0..12).map(cell).collect();
+        let mut cells: Vec<CellReport> = (0..12).map(cell).collect();
         for cell in &mut cells {
             cell.charts.dropped = BTreeMap::from([("io".to_owned(), 100)]);
         }
         cells[3].charts.layers.clear();
-        cells[4].charts.little_disagrees = vec!["wire"];
+        cells[4].charts.little_disagrees = vec!["wire".to_owned()];
         let of_cell = |ring_drops, send_failures| CellFacts {
             emulator_ring_drops: ring_drops,
             emulator_send_failures: send_failures,

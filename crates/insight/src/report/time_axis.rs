@@ -1,6 +1,6 @@
 //! One time axis for all samples of a cell, in few enough steps to be drawn.
 
-use serde::Serialize;
+use wansan_schema::tables;
 use wansan_trace::Instant;
 
 use crate::population::Population;
@@ -9,49 +9,61 @@ use crate::window::Window;
 /// Values on a [`TimeAxis`], one for each step; `None` where nothing was recorded.
 pub type Samples = Vec<Option<f64>>;
 
-/// Equal steps over the recorded time; 0 s is where measuring began.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct TimeAxis {
-    /// Where the first step begins.
-    pub from_s: f64,
-    /// How long each step is.
-    pub step_s: f64,
-    /// How many steps there are.
-    pub steps: usize,
-    /// Where measuring ended.
-    pub measured_s: f64,
-    #[serde(skip)]
-    records: Window,
-    #[serde(skip)]
-    step_ns: u64,
+tables! {
+    /// Equal steps over the recorded time; 0 s is where measuring began.
+    TimeAxis {
+        /// Where the first step begins.
+        from_s: f64,
+        /// How long each step is.
+        step_s: f64,
+        /// How many steps there are.
+        steps: usize,
+        /// Where measuring ended.
+        measured_s: f64,
+    }
 }
 
-impl TimeAxis {
-    /// The axis over `records`, around what was `measured`, in at most `most` steps; `None` when
-    /// the records have no length.
-    #[must_use]
-    pub fn new(most: usize, records: Window, measured: Window) -> Option<TimeAxis> {
+/// The steps of a [`TimeAxis`], in the clock of the records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Steps {
+    pub(super) count: usize,
+    step_ns: u64,
+    records: Window,
+    measured: Window,
+}
+
+impl Steps {
+    /// Those over `records`, around what was `measured`, `most` at most; `None` when the records have no
+    /// length.
+    pub(super) fn new(most: usize, records: Window, measured: Window) -> Option<Steps> {
         let length_ns = records.length_ns();
         if length_ns == 0 {
             return None;
         }
         let step_ns = length_ns.div_ceil(most as u64);
-        let seconds = |time_ns: u64| (time_ns as f64 - measured.from_ns as f64) / 1e9;
-        Some(TimeAxis {
-            from_s: seconds(records.from_ns),
-            step_s: step_ns as f64 / 1e9,
+        Some(Steps {
             // At most `most`.
-            steps: length_ns.div_ceil(step_ns) as usize,
-            measured_s: seconds(measured.to_ns),
-            records,
+            count: length_ns.div_ceil(step_ns) as usize,
             step_ns,
+            records,
+            measured,
         })
+    }
+
+    /// As the page has them.
+    pub(super) fn axis(&self) -> TimeAxis {
+        TimeAxis {
+            from_s: self.seconds(self.records.from_ns),
+            step_s: self.step_ns as f64 / 1e9,
+            steps: self.count,
+            measured_s: self.seconds(self.measured.to_ns),
+        }
     }
 
     /// A population's mean in each step.
     pub(super) fn means(&self, population: &Population) -> Samples {
         // The population's bins over the same window are these steps.
-        let bins = population.series(self.records, self.steps);
+        let bins = population.series(self.records, self.count);
         debug_assert_eq!(bins.bin_ns, self.step_ns);
         bins.mean
             .into_iter()
@@ -61,13 +73,13 @@ impl TimeAxis {
 
     /// Where each step begins, and where the last one ends.
     pub(super) fn edges_ns(&self) -> impl Iterator<Item = u64> + use<> {
-        let axis = *self;
-        (0..=axis.steps as u64).map(move |step| axis.records.from_ns + step * axis.step_ns)
+        let steps = *self;
+        (0..=steps.count as u64).map(move |step| steps.records.from_ns + step * steps.step_ns)
     }
 
     /// A time in seconds since measuring began.
     pub(super) fn seconds(&self, time_ns: u64) -> f64 {
-        self.from_s + (time_ns as f64 - self.records.from_ns as f64) / 1e9
+        (time_ns as f64 - self.measured.from_ns as f64) / 1e9
     }
 
     /// The step that `time` falls into; `None` outside the axis.
@@ -75,7 +87,7 @@ impl TimeAxis {
         let since_ns = time.ns().checked_sub(self.records.from_ns)?;
         usize::try_from(since_ns / self.step_ns)
             .ok()
-            .filter(|&step| step < self.steps)
+            .filter(|&step| step < self.count)
     }
 }
 
@@ -106,31 +118,32 @@ mod tests {
     #[test]
     fn steps_cover_the_records_and_stay_few() {
         let records = window(1_000, 3_000_001_000);
-        let axis = TimeAxis::new(600, records, window(500_001_000, 2_500_001_000)).unwrap();
+        let steps = Steps::new(600, records, window(500_001_000, 2_500_001_000)).unwrap();
+        let axis = steps.axis();
         assert_eq!(axis.steps, 600);
         assert_eq!(axis.step_s, 0.005);
         assert_eq!(axis.from_s, -0.5);
         assert_eq!(axis.measured_s, 2.0);
-        let step_of = |ns| axis.step_of(Instant::from_ns(ns));
+        let step_of = |ns| steps.step_of(Instant::from_ns(ns));
         assert_eq!(step_of(999), None);
         assert_eq!(step_of(1_000), Some(0));
         assert_eq!(step_of(5_001_000), Some(1));
         assert_eq!(step_of(3_000_000_999), Some(599));
         assert_eq!(step_of(3_000_001_000), None);
-        assert_eq!(axis.edges_ns().last(), Some(3_000_001_000));
+        assert_eq!(steps.edges_ns().last(), Some(3_000_001_000));
     }
 
     #[test]
     fn a_moment_is_no_axis() {
-        assert_eq!(TimeAxis::new(600, window(5, 5), window(5, 5)), None);
+        assert_eq!(Steps::new(600, window(5, 5), window(5, 5)), None);
     }
 
     #[test]
     fn populations_fall_into_the_same_steps() {
         for length_ns in [1, 7, 599, 601, 1_799, 123_456_789] {
-            let axis = TimeAxis::new(600, window(10, 10 + length_ns), window(10, 20)).unwrap();
-            let means = axis.means(&Population::of([(0, 10 + length_ns)]));
-            assert_eq!(means.len(), axis.steps);
+            let steps = Steps::new(600, window(10, 10 + length_ns), window(10, 20)).unwrap();
+            let means = steps.means(&Population::of([(0, 10 + length_ns)]));
+            assert_eq!(means.len(), steps.count);
             assert!(means.iter().all(|&mean| mean == Some(1.0)), "{length_ns}");
         }
     }

@@ -1,7 +1,9 @@
 //! Packets one by one, and the gaps between them, in a world of reads whose every packet is known.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use wansan_insight::cause::Cause;
 use wansan_insight::packet_gap::packet_gaps;
 use wansan_insight::report::{CellCharts, Detail, PacketKind};
 use wansan_insight::stall::view::conversations;
@@ -312,6 +314,20 @@ fn gaps_are_those_inside_an_answer() {
     assert_eq!(packet_gaps(&cell, &Traffic::of(&cell), nothing), None);
 }
 
+fn kind(is: &str) -> PacketKind {
+    PacketKind {
+        is: is.to_owned(),
+        ..PacketKind::default()
+    }
+}
+
+fn pdu(name: &str) -> PacketKind {
+    PacketKind {
+        name: name.to_owned(),
+        ..kind("pdu")
+    }
+}
+
 #[test]
 fn in_a_tunnel_lengths_tell_what_is_data() {
     let (cell, window) = reads(20, &["tunnel"]);
@@ -323,10 +339,7 @@ fn in_a_tunnel_lengths_tell_what_is_data() {
     assert_eq!(packets[1].way, FlowDirection::ToInitiator);
     let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL);
     let diagram = charts.packets.unwrap();
-    assert_eq!(
-        diagram.kinds,
-        [PacketKind::Encrypted, PacketKind::EncryptedShort]
-    );
+    assert_eq!(diagram.kinds, [kind("encrypted"), kind("encrypted_short")]);
     assert_eq!(diagram.kind[..5], [0, 0, 0, 0, 1]);
     assert!(diagram.flows[0].encrypted);
     assert_eq!(diagram.from_target[..5], [0, 1, 1, 1, 0]);
@@ -345,11 +358,8 @@ fn what_is_seen_before_and_after_a_tunnel_is_drawn_once() {
     assert!(transits.eq(std::iter::repeat_n(3 * DELAY_NS, 20 * 5)));
     let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL);
     let kinds = charts.packets.unwrap().kinds;
-    let command = PacketKind::Pdu("SCSI Command");
-    assert_eq!(
-        kinds,
-        [command, PacketKind::Pdu("SCSI Data-In"), PacketKind::Bare]
-    );
+    let command = pdu("SCSI Command");
+    assert_eq!(kinds, [command, pdu("SCSI Data-In"), kind("bare")]);
 }
 
 #[test]
@@ -357,16 +367,16 @@ fn the_page_gets_columns_of_equal_length() {
     let (cell, window) = reads(3, &["wan"]);
     let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL);
     let diagram = charts.packets.unwrap();
-    assert_eq!(diagram.kinds[0], PacketKind::Pdu("SCSI Command"));
-    assert_eq!(diagram.kinds[1], PacketKind::Pdu("SCSI Data-In"));
-    assert_eq!(diagram.kinds[2], PacketKind::Bare);
+    assert_eq!(diagram.kinds[0], pdu("SCSI Command"));
+    assert_eq!(diagram.kinds[1], pdu("SCSI Data-In"));
+    assert_eq!(diagram.kinds[2], kind("bare"));
     assert_eq!(diagram.sent_us[..3], [0.0, 4000.0, 4007.0]);
     let json = serde_json::to_value(&diagram).unwrap();
     // A PDU begins with each command and with each answer.
     let begins: Vec<usize> = diagram.boundaries.iter().map(|begin| begin.at).collect();
     assert_eq!(begins, [0, 1, 5, 6, 10, 11]);
     assert_eq!(diagram.packet[..3], [2, 3, 4]);
-    let lists = ["boundaries", "stalls"];
+    let lists = ["boundaries", "ios"];
     let columns = json.as_object().unwrap().iter();
     for (_, column) in columns.filter(|(name, _)| !lists.contains(&name.as_str())) {
         let length = column.as_array().map_or(15, Vec::len);
@@ -374,4 +384,51 @@ fn the_page_gets_columns_of_equal_length() {
     }
     assert_eq!(json["kinds"][0]["is"], "pdu");
     assert_eq!(json["kinds"][2]["is"], "bare");
+}
+
+#[test]
+fn the_ios_of_a_diagram_wait_for_what_the_cells_ios_wait_for() {
+    let (cell, window) = reads(12, &["wan"]);
+    let summary = summarise(&cell, Some(window));
+    let ios = CellCharts::of(&cell, &summary, Detail::FULL)
+        .packets
+        .unwrap()
+        .ios;
+    let tasks: Vec<u32> = ios.iter().map(|io| io.task).collect();
+    assert_eq!(tasks, Vec::from_iter(0..12));
+    let mut by_cause: BTreeMap<&str, f64> = BTreeMap::new();
+    for io in &ios {
+        for pair in io.waits.windows(2) {
+            assert_eq!(pair[0].to_us, pair[1].from_us);
+        }
+        for wait in &io.waits {
+            *by_cause.entry(&wait.cause).or_default() += wait.to_us - wait.from_us;
+        }
+    }
+    let mut causes = 0;
+    for cause in Cause::ALL {
+        let drawn_us = by_cause.get(cause.name()).copied().unwrap_or(0.0) / 12.0;
+        let summed_us = summary.waits.mean_ns(cause) / 1e3;
+        // Ends of waits are drawn to a tenth of a microsecond.
+        assert!(
+            (drawn_us - summed_us).abs() <= 0.2,
+            "{cause:?}: {drawn_us} {summed_us}"
+        );
+        causes += u32::from(summed_us > 0.2);
+    }
+    assert!(causes > 0, "{by_cause:?}");
+}
+
+#[test]
+fn no_more_ios_are_shown_than_have_room() {
+    let (cell, window) = reads(40, &["wan"]);
+    let charts = CellCharts::of(&cell, &summarise(&cell, Some(window)), Detail::FULL);
+    let tasks: Vec<u32> = charts
+        .packets
+        .unwrap()
+        .ios
+        .iter()
+        .map(|io| io.task)
+        .collect();
+    assert_eq!(tasks, Vec::from_iter(0..16));
 }
