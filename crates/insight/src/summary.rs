@@ -16,14 +16,14 @@ use crate::ledger::{Ledger, WaitUse, stall_use};
 use crate::little::{self, LittleCheck};
 use crate::load::{LoadUse, load_use};
 use crate::packet_gap::{PacketGaps, packet_gaps};
-use crate::path::{PathUse, delay_changes_ns, path_use};
+use crate::path::{PathUse, path_use};
 use crate::population::Population;
 use crate::processors::{ProgramUse, program_uses};
 use crate::r2t::{R2tUse, r2t_use};
 use crate::stall;
 use crate::traffic::Traffic;
 use crate::transport::{TransportUse, transport_use};
-use crate::waiting::{Least, Parts, Sums};
+use crate::waiting::{Parts, Sums};
 use crate::window::Window;
 
 /// What one layer held, and the time spent getting into and out of it.
@@ -43,16 +43,10 @@ pub struct LayerUse {
     pub waiting_in_mean: f64,
     /// From entering the layer above to entering this one.
     pub way_in_ns: f64,
-    /// The part of it above the least seen in the session: waiting, not propagation.
-    pub way_in_excess_ns: f64,
     /// From leaving this layer to leaving the layer above.
     pub way_out_ns: f64,
-    /// The part of it above the least seen in the session.
-    pub way_out_excess_ns: f64,
     /// Time in this layer of I/Os that went no deeper: its service.
     pub service_ns: f64,
-    /// The part of it above the least seen in the session.
-    pub service_excess_ns: f64,
     /// Little's law at this layer.
     pub little: LittleCheck,
 }
@@ -174,7 +168,6 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
         .map(|table| r2t_use(&table.rows, window))
         .unwrap_or_default();
     let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
-    let changes_ns = cell.path.as_ref().map(delay_changes_ns).unwrap_or_default();
     let mut sessions = Vec::new();
     let mut total = Sums::NONE;
     let mut all_latencies_ns = Vec::new();
@@ -185,7 +178,7 @@ pub fn summarise(cell: &Cell, window: Option<Window>) -> CellSummary {
         if !top_spans(tasks, joined).iter().any(is_there) {
             continue;
         }
-        let (sums, latencies_ns) = add_up(tasks, joined, window, &changes_ns);
+        let (sums, latencies_ns) = add_up(tasks, joined, window);
         let held = populations(tasks, joined);
         for (all, held) in all_held.iter_mut().zip(&held) {
             all.merge(held);
@@ -266,39 +259,17 @@ fn populations(tasks: &[&Task], joined: &Joined) -> Vec<Population> {
     joined.layers.iter().map(held).collect()
 }
 
-/// Sums over the I/Os of one session that were completed in the window, and their latencies. What
-/// they take at least is seen anew after each change of a path's delay.
-fn add_up(
-    tasks: &[&Task],
-    joined: &Joined,
-    window: Window,
-    changes_ns: &[u64],
-) -> (Sums, Vec<u64>) {
-    let parts: Vec<(u64, Parts)> = tasks
-        .iter()
-        .filter_map(|task| {
-            let done_ns = task.leave_ns(joined.top()?)?;
-            Some((done_ns, Parts::of(task, &joined.layers)?))
-        })
-        .collect();
-    // The number of changes before it; `None` for one that was under way at a change.
-    let epoch = |done_ns: u64, parts: &Parts| {
-        let before = |ns| changes_ns.partition_point(|change_ns| *change_ns <= ns);
-        let epoch = before(done_ns);
-        (before(done_ns.saturating_sub(parts.latency_ns)) == epoch).then_some(epoch)
-    };
-    let mut leasts = vec![Least::NOTHING; changes_ns.len() + 1];
-    for (done_ns, parts) in &parts {
-        if let Some(epoch) = epoch(*done_ns, parts) {
-            leasts[epoch].see(parts);
-        }
-    }
+/// Sums over the I/Os of one session that were completed in the window, and their latencies.
+fn add_up(tasks: &[&Task], joined: &Joined, window: Window) -> (Sums, Vec<u64>) {
     let mut sums = Sums::NONE;
     let mut latencies_ns = Vec::new();
-    for (done_ns, parts) in &parts {
-        if window.contains(*done_ns) {
-            let least = epoch(*done_ns, parts).map_or(&Least::NOTHING, |epoch| &leasts[epoch]);
-            sums.add(parts, least);
+    for task in tasks {
+        let done_ns = joined.top().and_then(|top| task.leave_ns(top));
+        let Some(parts) = Parts::of(task, &joined.layers) else {
+            continue;
+        };
+        if done_ns.is_some_and(|done_ns| window.contains(done_ns)) {
+            sums.add(&parts);
             latencies_ns.push(parts.latency_ns);
         }
     }
@@ -331,11 +302,8 @@ fn scope(
                 in_flight_max: held.max(window),
                 waiting_in_mean: waited_ns as f64 / window.length_ns().max(1) as f64,
                 way_in_ns: mean(sums.way_in_ns[depth]),
-                way_in_excess_ns: mean(sums.way_in_excess_ns[depth]),
                 way_out_ns: mean(sums.way_out_ns[depth]),
-                way_out_excess_ns: mean(sums.way_out_excess_ns[depth]),
                 service_ns: mean(sums.last_ns[depth]),
-                service_excess_ns: mean(sums.last_excess_ns[depth]),
                 little,
             }
         })

@@ -73,36 +73,6 @@ impl Parts {
     }
 }
 
-/// The least time seen for each part: what it takes when nobody is in the way. On a long path
-/// that is mostly propagation.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Least {
-    way_in_ns: PerLayer,
-    way_out_ns: PerLayer,
-    last_ns: PerLayer,
-}
-
-impl Least {
-    /// Nothing seen yet.
-    pub(crate) const NOTHING: Least = Least {
-        way_in_ns: [u64::MAX; LAYERS],
-        way_out_ns: [u64::MAX; LAYERS],
-        last_ns: [u64::MAX; LAYERS],
-    };
-
-    /// Takes another I/O into account.
-    pub(crate) fn see(&mut self, parts: &Parts) {
-        for depth in 0..LAYERS {
-            if parts.passed[depth] {
-                self.way_in_ns[depth] = self.way_in_ns[depth].min(parts.way_in_ns[depth]);
-                self.way_out_ns[depth] = self.way_out_ns[depth].min(parts.way_out_ns[depth]);
-            }
-        }
-        let (layer, ns) = parts.last;
-        self.last_ns[layer.depth()] = self.last_ns[layer.depth()].min(ns);
-    }
-}
-
 /// Sums over many I/Os, in nanoseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Sums {
@@ -112,16 +82,10 @@ pub(crate) struct Sums {
     pub(crate) latency_ns: u128,
     /// [`Parts::way_in_ns`].
     pub(crate) way_in_ns: [u128; LAYERS],
-    /// The part of it above the least seen in the session.
-    pub(crate) way_in_excess_ns: [u128; LAYERS],
     /// [`Parts::way_out_ns`].
     pub(crate) way_out_ns: [u128; LAYERS],
-    /// The part of it above the least seen in the session.
-    pub(crate) way_out_excess_ns: [u128; LAYERS],
     /// Time in the layer, of I/Os that went no deeper.
     pub(crate) last_ns: [u128; LAYERS],
-    /// The part of it above the least seen in the session.
-    pub(crate) last_excess_ns: [u128; LAYERS],
 }
 
 impl Sums {
@@ -130,30 +94,20 @@ impl Sums {
         ios: 0,
         latency_ns: 0,
         way_in_ns: [0; LAYERS],
-        way_in_excess_ns: [0; LAYERS],
         way_out_ns: [0; LAYERS],
-        way_out_excess_ns: [0; LAYERS],
         last_ns: [0; LAYERS],
-        last_excess_ns: [0; LAYERS],
     };
 
-    /// Adds an I/O of a session where `least` was seen.
-    pub(crate) fn add(&mut self, parts: &Parts, least: &Least) {
+    /// Adds an I/O.
+    pub(crate) fn add(&mut self, parts: &Parts) {
         self.ios += 1;
         self.latency_ns += u128::from(parts.latency_ns);
         for depth in (0..LAYERS).filter(|&depth| parts.passed[depth]) {
-            let (way_in, way_out) = (parts.way_in_ns[depth], parts.way_out_ns[depth]);
-            self.way_in_ns[depth] += u128::from(way_in);
-            self.way_out_ns[depth] += u128::from(way_out);
-            self.way_in_excess_ns[depth] +=
-                u128::from(way_in.saturating_sub(least.way_in_ns[depth]));
-            self.way_out_excess_ns[depth] +=
-                u128::from(way_out.saturating_sub(least.way_out_ns[depth]));
+            self.way_in_ns[depth] += u128::from(parts.way_in_ns[depth]);
+            self.way_out_ns[depth] += u128::from(parts.way_out_ns[depth]);
         }
         let (layer, ns) = parts.last;
         self.last_ns[layer.depth()] += u128::from(ns);
-        self.last_excess_ns[layer.depth()] +=
-            u128::from(ns.saturating_sub(least.last_ns[layer.depth()]));
     }
 
     /// Adds the sums of another session.
@@ -162,11 +116,8 @@ impl Sums {
         self.latency_ns += other.latency_ns;
         for depth in 0..LAYERS {
             self.way_in_ns[depth] += other.way_in_ns[depth];
-            self.way_in_excess_ns[depth] += other.way_in_excess_ns[depth];
             self.way_out_ns[depth] += other.way_out_ns[depth];
-            self.way_out_excess_ns[depth] += other.way_out_excess_ns[depth];
             self.last_ns[depth] += other.last_ns[depth];
-            self.last_excess_ns[depth] += other.last_excess_ns[depth];
         }
     }
 }

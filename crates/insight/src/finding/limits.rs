@@ -310,7 +310,6 @@ fn milliseconds(ns: f64) -> String {
 fn store(view: &View<'_>) -> Option<Verdict> {
     let total = view.total;
     let store = total.layer(Layer::Store)?;
-    let least_ns = (store.service_ns - store.service_excess_ns).max(1.0);
     let waits = &view.summary.waits;
     let served_share = waits.mean_ns(Cause::StoreService) / view.latency_ns;
     let above = total.above(Layer::Store);
@@ -323,10 +322,9 @@ fn store(view: &View<'_>) -> Option<Verdict> {
         waiting_share: view.share(Limit::Store) + served_share,
         evidence: vec![
             format!(
-                "an I/O waits {} for the store and spends {} in it (least {}), of {} in all",
+                "an I/O waits {} for the store and spends {} in it, of {} in all",
                 milliseconds(store.way_in_ns),
                 milliseconds(store.service_ns),
-                milliseconds(least_ns),
                 milliseconds(view.latency_ns),
             ),
             format!(
