@@ -116,7 +116,7 @@ fn binds_any(ip: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::law::Signaller;
+    use crate::bound::Signaller;
     use crate::settings::ListenerConfig;
 
     fn open(listen: &str, to: &str) -> Listener {

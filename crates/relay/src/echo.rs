@@ -9,11 +9,11 @@ use wansan_tcp::ece::{Order, Signals};
 use wansan_trace::Instant;
 use wansan_trace::event::Ecn;
 
-use crate::flow::CLIENT;
-use crate::law::{Asked, Bound, Law};
+use crate::bound::{Asked, Bound};
+use crate::law::Law;
 use crate::plateau::Plateau;
 use crate::shares::drained_bytes;
-use crate::side::Side;
+use crate::side::{CLIENT, Side};
 use crate::socket::NAMES;
 
 /// How often it is looked at what came of the orders.

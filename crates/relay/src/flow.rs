@@ -22,7 +22,7 @@ use crate::pool::Pool;
 use crate::recent::Recent;
 use crate::route::Route;
 use crate::seat::Seat;
-use crate::side::Side;
+use crate::side::{CLIENT, Side, TARGET};
 use crate::socket;
 
 /// How long the side that is left may take to acknowledge what it was sent before the other side was
@@ -32,12 +32,6 @@ const RESET_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a transparent flow that has ended waits for its last bytes to be acknowledged. After it they have
 /// what time the rules stand.
 const LAST_BYTES_PATIENCE: Duration = Duration::from_secs(60);
-
-/// The client's side, in [`Flow::sides`]; the direction from it has the same place.
-pub(crate) const CLIENT: usize = 0;
-
-/// The target's side.
-pub(crate) const TARGET: usize = 1;
 
 /// A flow.
 #[derive(Debug)]

@@ -11,11 +11,10 @@ use wansan_trace::Instant;
 use crate::direction::Direction;
 use crate::drain::Drain;
 use crate::echo::{Echo, Fallback, FellBack};
-use crate::flow::{CLIENT, TARGET};
 use crate::law::Law;
 use crate::route::Route;
 use crate::shares::Shares;
-use crate::side::Side;
+use crate::side::{CLIENT, Side, TARGET};
 use crate::window::{ReceiveBuffer, Window};
 
 /// How often it is reckoned anew while bytes move.

@@ -14,6 +14,7 @@
 //! accepts for all, and gives each flow to the thread that has the fewest.
 
 mod backlog;
+mod bound;
 mod cycle;
 mod direction;
 mod drain;
@@ -27,6 +28,7 @@ mod law;
 mod mail;
 mod mapping;
 mod meter;
+mod observer;
 mod plateau;
 mod pool;
 mod reactor;
@@ -37,6 +39,7 @@ mod route;
 mod rules;
 mod seat;
 mod settings;
+mod shared;
 mod shares;
 mod side;
 mod snapshot;
@@ -53,6 +56,7 @@ pub use echo::Fallback;
 pub use error::RelayError;
 pub use law::{Law, LawError};
 pub use meter::Meter;
+pub use observer::Observer;
 pub use relay::{Changes, Relay};
 pub use route::Interception;
 pub use rules::{Installed, Rules, RulesError};
@@ -61,7 +65,7 @@ pub use settings::{
     SideSettings,
 };
 pub use shares::Shares;
-pub use snapshot::{DirectionSnapshot, EceSnapshot, FlowSnapshot, Observer, Snapshot};
+pub use snapshot::{DirectionSnapshot, EceSnapshot, FlowSnapshot, Snapshot};
 pub use standing::Standing;
 pub use status::{DirectionStatus, FlowStatus, SideStatus, Status, TotalStatus};
 pub use window::ReceiveBuffer;

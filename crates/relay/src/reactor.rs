@@ -12,13 +12,14 @@ use wansan_tcp::{connection, queues};
 use wansan_trace::event::Role;
 use wansan_trace::{ConnectionId, Instant, Recorder, SessionId};
 
-use crate::flow::{CLIENT, Ending, Flow, Step, TARGET};
+use crate::flow::{Ending, Flow, Step};
 use crate::governor::Governor;
 use crate::mail::{Client, Mail};
 use crate::meter::Meter;
 use crate::pool::Pool;
-use crate::relay::Shared;
 use crate::route::Listener;
+use crate::shared::Shared;
+use crate::side::{CLIENT, TARGET};
 use crate::socket::BACKLOG;
 use crate::survey::Survey;
 use crate::table::{Key, Table};

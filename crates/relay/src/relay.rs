@@ -1,27 +1,25 @@
-//! A relay's threads, and what they share.
+//! A relay: its listeners and threads, and how they change.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use wansan_server::{Mailboxes, Threads, descriptors};
+use wansan_server::{Threads, descriptors};
 use wansan_trace::{Recorder, clock};
 
+use crate::bound::Signaller;
 use crate::cycle;
-use crate::ends::Ends;
 use crate::error::RelayError;
-use crate::law::{Law, Signaller};
+use crate::law::Law;
 use crate::mail::Mail;
-use crate::pool::Budget;
+use crate::observer::Observer;
 use crate::reactor::Reactor;
 use crate::route::Listener;
-use crate::seat::Seats;
 use crate::settings::{ListenerConfig, RelaySettings};
-use crate::snapshot::Observer;
+use crate::shared::Shared;
 
 /// A running relay. When it is dropped, flows that are there are reset.
 #[derive(Debug)]
@@ -30,27 +28,6 @@ pub struct Relay {
     listeners: Vec<Listener>,
     signaller: Signaller,
     threads: Threads<Mail, Recorder>,
-}
-
-/// What all threads share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) seats: Seats,
-    pub(crate) budget: Arc<Budget>,
-    pub(crate) ends: Arc<Ends>,
-    /// The first thread accepts for all.
-    pub(crate) mailboxes: Arc<Mailboxes<Mail>>,
-    /// The number of the next flow.
-    numbers: AtomicU64,
-    pub(crate) tcp_interval: Duration,
-    pub(crate) report: fn(&str),
-}
-
-impl Shared {
-    /// A number that no flow has had.
-    pub(crate) fn next_number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed)
-    }
 }
 
 /// What a reload has changed: addresses of listeners, as they were given.
@@ -102,15 +79,7 @@ impl Relay {
         cycle::check(&listeners)?;
         let process = &settings.process;
         let threads = process.threads();
-        let shared = Arc::new(Shared {
-            seats: Seats::new(threads, process.flows as usize),
-            budget: Arc::new(Budget::new(process.memory.bytes())),
-            ends: Arc::default(),
-            mailboxes: Arc::new(Mailboxes::new(threads)?),
-            numbers: AtomicU64::new(1),
-            tcp_interval: process.tcp.tcp_interval.0,
-            report,
-        });
+        let shared = Arc::new(Shared::new(threads, process, report)?);
         let mut relay = Relay {
             shared: Arc::clone(&shared),
             listeners,

@@ -11,8 +11,8 @@ use wansan_tcp::address::{self, AddressError};
 use wansan_tcp::buffers::BufferError;
 use wansan_tcp::network::Network;
 
+use crate::bound::{Bound, Signaller};
 use crate::error::RelayError;
-use crate::law::{Bound, Signaller};
 use crate::settings::{FlowSettings, ListenerConfig};
 use crate::socket;
 use crate::window::ReceiveBuffer;

@@ -17,8 +17,8 @@ use wansan_tcp::buffers::{Buffer, BufferError};
 use wansan_tcp::{congestion, delays, options};
 
 use crate::error::{ConnectError, RelayError};
-use crate::flow::{CLIENT, TARGET};
 use crate::settings::{ListenerConfig, SideSettings};
+use crate::side::{CLIENT, TARGET};
 
 /// Connections that may wait to be accepted; the kernel's own bound is net.core.somaxconn.
 pub(crate) const BACKLOG: usize = 4096;
