@@ -3,8 +3,8 @@
 use wansan_iscsi::initiator::Transfer;
 use wansan_iscsi::scsi::Identity;
 
+use crate::block::BLOCK_BYTES;
 use crate::history::{BIT_BLOCKS, ReserveOut, Scsi, Setup};
-use crate::medium::BLOCK_BYTES;
 
 /// The word that a command writes to a block: the number of the command, and the block's LBA.
 ///

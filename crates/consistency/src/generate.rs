@@ -2,11 +2,12 @@
 
 use wansan_iscsi::target::UNSOLICITED_BYTES;
 
+use crate::block::BLOCK_BYTES;
 use crate::history::{
     BIT_BLOCKS, Disaster, Function, History, Incident, Keys, ReserveOut, Script, Scsi, Setup, Step,
     UnitSetup,
 };
-use crate::medium::{BLOCK_BYTES, FailureRates};
+use crate::page_cache::FailureRates;
 use crate::random::Random;
 
 /// The main subject of a history. Each has its own mix of steps, so that rare interleavings become likely.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use wansan_iscsi::target::UNSOLICITED_BYTES;
 
-use crate::medium::FailureRates;
+use crate::page_cache::FailureRates;
 
 /// The whole input of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

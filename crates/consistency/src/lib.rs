@@ -10,9 +10,11 @@
 //! the same oracle. The seed then decides the steps, and the machine their timing.
 
 mod arguments;
+mod block;
 mod command;
 mod generate;
 pub mod history;
+mod initiator_port;
 mod medium;
 mod observer;
 mod oracle;
@@ -24,7 +26,7 @@ mod target;
 mod world;
 
 pub use history::History;
-pub use medium::FailureRates;
 pub use oracle::kept::{Kept, Ledger};
 pub use oracle::{Rule, Violation};
+pub use page_cache::FailureRates;
 pub use world::{Ending, Outcome, Served};

@@ -8,21 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use wansan_san::store::durability::{self, SyncError, SyncOrder};
 use wansan_san::store::{Extent, Operated, Store, StoreError};
 
-use crate::page_cache::{Opened, PageCache};
-
-/// Size of a logical block, and the unit in which writes are torn.
-pub(crate) const BLOCK_BYTES: usize = 512;
-
-/// How often operations fail, per mille.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-pub struct FailureRates {
-    /// Reads that fail with EIO.
-    pub read: u16,
-    /// Writes that fail with ENOSPC.
-    pub no_space: u16,
-    /// Flushes whose write-back fails with EIO or ENOSPC; other write-backs fail less often.
-    pub flush: u16,
-}
+use crate::block::{BLOCK_BYTES, word_of};
+use crate::page_cache::{FailureRates, Landing, Opened, PageCache};
 
 /// The store of a unit.
 ///
@@ -37,13 +24,6 @@ pub(crate) struct Medium {
     /// There is no volatile cache: every write goes through to the disk.
     writes_through: bool,
     file: Mutex<File>,
-}
-
-/// A block that has changed, with its first word now.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Landing {
-    pub(crate) lba: u32,
-    pub(crate) word: u64,
 }
 
 #[derive(Debug)]
@@ -242,13 +222,6 @@ impl File {
         }
         Ok(())
     }
-}
-
-/// The first word of a block.
-pub(crate) fn word_of(block: &[u8]) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&block[..8]);
-    u64::from_be_bytes(word)
 }
 
 /// The blocks of a range of bytes, which begins and ends at block boundaries.

@@ -4,7 +4,12 @@ use wansan_iscsi::scsi::Sense;
 use wansan_iscsi::sequence::Sn;
 use wansan_iscsi::wire::{RESERVED_TAG, ScsiStatus};
 
-use crate::oracle::Answered;
+/// Status and sense data of an answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Answered {
+    pub(crate) status: ScsiStatus,
+    pub(crate) sense: Option<Sense>,
+}
 
 /// An event that a PDU means.
 #[derive(Debug, Clone)]

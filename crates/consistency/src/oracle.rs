@@ -19,10 +19,10 @@ use self::commands::{Attempt, Commands};
 use self::copies::Copies;
 use self::possible::Possible;
 use self::rights::{Change, Class, Established, Nexus, Out, Outcome, Port, Rights, class_of};
+use crate::block::BLOCK_BYTES;
 use crate::command::{Blocks, Content, Effect, word, writer};
 use crate::history::{BIT_BLOCKS, Function, Scsi, Setup};
-use crate::medium::BLOCK_BYTES;
-use crate::world::out_of;
+use crate::observer::Answered;
 
 /// A violation of the standards.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,13 +188,6 @@ pub(crate) struct Oracle {
     pub(crate) violation: Option<Violation>,
 }
 
-/// How an attempt was answered.
-#[derive(Debug, Clone)]
-pub(crate) struct Answered {
-    pub(crate) status: ScsiStatus,
-    pub(crate) sense: Option<Sense>,
-}
-
 /// The meaning of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
@@ -214,15 +207,15 @@ enum Verdict {
     Other,
 }
 
-impl Answered {
-    fn verdict(&self) -> Verdict {
-        match self.status {
+impl Verdict {
+    fn of(answered: &Answered) -> Verdict {
+        match answered.status {
             ScsiStatus::Good => return Verdict::Good,
             ScsiStatus::ReservationConflict => return Verdict::Conflict,
             ScsiStatus::Busy | ScsiStatus::TaskSetFull => return Verdict::Busy,
             _ => {}
         }
-        let Some(sense) = &self.sense else {
+        let Some(sense) = &answered.sense else {
             return Verdict::Other;
         };
         let (code, qualifier) = (sense.additional.code, sense.additional.qualifier);
@@ -483,7 +476,7 @@ impl Oracle {
             Scsi::StartStop { start } => Some(Change::StartStop { start: *start }),
             Scsi::ReserveOut(out) => Some(Change::ReserveOut(Out {
                 can_persist: self.units[usize::from(unit)].keeps_reservations,
-                ..out_of(out, self.commands.get(command).moved_to)
+                ..Out::of(out, self.commands.get(command).moved_to)
             })),
             _ => None,
         };

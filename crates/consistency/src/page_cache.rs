@@ -7,13 +7,31 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::medium::{BLOCK_BYTES, FailureRates, Landing, word_of};
+use crate::block::{BLOCK_BYTES, word_of};
 use crate::random::Random;
 
 /// Open file descriptions of a file: its own, and the witness.
 const DESCRIPTIONS: usize = 2;
 const OWN: usize = 0;
 const WITNESS: usize = 1;
+
+/// How often operations fail, per mille.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct FailureRates {
+    /// Reads that fail with EIO.
+    pub read: u16,
+    /// Writes that fail with ENOSPC.
+    pub no_space: u16,
+    /// Flushes whose write-back fails with EIO or ENOSPC; other write-backs fail less often.
+    pub flush: u16,
+}
+
+/// A block that has changed, with its first word now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Landing {
+    pub(crate) lba: u32,
+    pub(crate) word: u64,
+}
 
 /// Blocks in the cache and on the disk.
 ///

@@ -1,8 +1,8 @@
 //! Shrinks histories that break a rule.
 
 use crate::history::{History, Keys, Setup};
-use crate::medium::FailureRates;
 use crate::oracle::Rule;
+use crate::page_cache::FailureRates;
 
 /// Schedules that are tried for each smaller history, as it runs differently from the larger one.
 const SCHEDULES: u64 = 12;

@@ -7,7 +7,8 @@ use wansan_iscsi::scsi::{MediumOperation, Sense};
 use wansan_san::store::durability::SyncError;
 use wansan_san::store::{MediumJob, Store, StoreError};
 
-use crate::medium::{BLOCK_BYTES, Medium, Sync};
+use crate::block::BLOCK_BYTES;
+use crate::medium::{Medium, Sync};
 use crate::random::Random;
 
 /// Names a task: the session's serial number and the Initiator Task Tag.

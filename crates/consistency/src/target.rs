@@ -17,8 +17,8 @@ use wansan_iscsi::target::{
 use wansan_iscsi::wire::LoginStatus;
 use wansan_trace::{Instant, Recorder, SessionId};
 
+use crate::block::BLOCK_BYTES;
 use crate::history::Setup;
-use crate::medium::BLOCK_BYTES;
 use crate::store_queue::{Asker, Done, Job, StoreQueue};
 
 /// The target's iSCSI name.

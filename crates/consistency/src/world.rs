@@ -14,7 +14,6 @@ use wansan_trace::{Instant, Recorder};
 
 use self::links::Link;
 use self::ports::Port;
-pub(crate) use self::ports::{out_of, port_of};
 use self::simulated::Simulated;
 use self::sockets::Sockets;
 pub use self::sockets::{Ending, Served};

@@ -1,7 +1,7 @@
 //! Checks answers.
 
 use super::*;
-use crate::medium::word_of;
+use crate::block::word_of;
 
 impl Oracle {
     /// An attempt was answered; `data` is what came with it.
@@ -21,7 +21,7 @@ impl Oracle {
                 // the task has been reassigned (RFC 7143 §7.2.2), even after the function.
                 Some(on) if on != link || self.recovers(&attempt) => {
                     // Its unit attention counts as reported.
-                    if let Verdict::Attention(attention) = answered.verdict() {
+                    if let Verdict::Attention(attention) = Verdict::of(answered) {
                         let session = attempt.nexus.session as usize;
                         self.units[usize::from(attempt.unit)].attentions[session].reported(
                             attention,
@@ -38,7 +38,7 @@ impl Oracle {
             self.violate_command(Rule::Answer, command, || why.to_owned());
             return;
         }
-        let verdict = answered.verdict();
+        let verdict = Verdict::of(answered);
         // A command that needs no medium may be answered before the operations of an older session have
         // left the stores.
         let asks_nothing = matches!(

@@ -2,7 +2,7 @@
 //! they were in flight (SPC-4 6.13 and 7.5, SBC-3 6.5.5).
 
 use super::*;
-use crate::world::port_of;
+use crate::initiator_port;
 
 /// READ KEYS, READ RESERVATION, REPORT CAPABILITIES and READ FULL STATUS.
 const READ_KEYS: u8 = 0;
@@ -36,7 +36,7 @@ fn descriptors(mut body: &[u8]) -> Option<Vec<Described>> {
         let (key, flags) = (be64(body, 0)?, *body.get(12)?);
         let kind = (flags & 0x01 != 0).then_some(*body.get(13)?);
         let length = be32(body, 20)? as usize;
-        let port = port_of(body.get(24..24 + length)?)?;
+        let port = initiator_port::of_transport_id(body.get(24..24 + length)?)?;
         found.push((key, kind, port));
         body = &body[24 + length..];
     }

@@ -2,7 +2,8 @@
 //! commands change it (SPC-4 5.13 and 6.13, SPC-2 5.5, SBC-3 clause 4).
 
 use super::attentions::Attention;
-use crate::history::Scsi;
+use crate::command::key;
+use crate::history::{ReserveOut, Scsi};
 
 /// An initiator port, by its number in the run.
 pub(crate) type Port = u16;
@@ -82,6 +83,20 @@ pub(crate) struct Out {
 }
 
 impl Out {
+    /// Of a unit that cannot keep reservations; `to` is where REGISTER AND MOVE goes.
+    pub(crate) fn of(out: &ReserveOut, to: Port) -> Out {
+        Out {
+            action: out.action,
+            kind: out.kind,
+            key: key(out.key),
+            action_key: key(out.action_key),
+            persist: out.persist,
+            unregister: out.unregister,
+            to,
+            can_persist: false,
+        }
+    }
+
     /// Whether it asks for APTPL where the unit cannot keep reservations.
     fn asks_too_much(&self) -> bool {
         matches!(self.action, 0 | 6 | 7) && self.persist && !self.can_persist

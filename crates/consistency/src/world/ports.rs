@@ -9,11 +9,12 @@ use wansan_trace::TaskTag;
 
 use super::links::{Link, Near};
 use super::{TargetSide, World};
-use crate::command::{Effect, Surroundings, build, key};
+use crate::block::{BLOCK_BYTES, word_of};
+use crate::command::{Effect, Surroundings, build};
 use crate::history::{Function, ReserveOut, Script, Scsi, Step};
-use crate::medium::{BLOCK_BYTES, word_of};
-use crate::oracle::rights::Out;
-use crate::oracle::{Answered, Rule};
+use crate::initiator_port;
+use crate::observer::Answered;
+use crate::oracle::Rule;
 
 /// An initiator port with its session, and those that follow it.
 pub(crate) struct Port {
@@ -40,7 +41,7 @@ pub(crate) struct Port {
     pub(super) removed: Vec<u16>,
     /// Functions that the session has not sent yet: tag, function and unit.
     pub(super) functions: Vec<(u32, Function, u8)>,
-    /// How often it has changed its ISID, modulo [`RENEWALS`].
+    /// How often it has changed its ISID, modulo [`ISIDS`](initiator_port::ISIDS).
     renewals: u8,
     failures: u32,
 }
@@ -59,25 +60,14 @@ pub(super) enum State {
 /// Tasks of a session at once.
 const TASKS: usize = 40;
 
-/// ISIDs of each port.
-const RENEWALS: u16 = 16;
-
-fn isid(number: usize, renewals: u8) -> [u8; 6] {
-    [0x80, 0, 0, renewals, 0, number as u8]
-}
-
-fn name(host: u8) -> String {
-    format!("iqn.2026-01.net.example:host{host}")
-}
-
 impl Port {
     pub(crate) fn new(script: &Script, number: usize, target: &str) -> Port {
         Port {
             host: script.host,
-            number: number as u16 * RENEWALS,
+            number: initiator_port::number(number, 0),
             login: LoginSettings {
-                initiator: name(script.host),
-                isid: isid(number, 0),
+                initiator: initiator_port::name(script.host),
+                isid: initiator_port::isid(number, 0),
                 target: Some(target.to_owned()),
                 chap: None,
                 wanted: super::wanted(&script.keys),
@@ -124,9 +114,9 @@ impl Port {
 
     /// Switches to the next ISID.
     fn renew(&mut self, number: usize) {
-        self.renewals = (self.renewals + 1) % RENEWALS as u8;
-        self.number = number as u16 * RENEWALS + u16::from(self.renewals);
-        self.login.isid = isid(number, self.renewals);
+        self.renewals = (self.renewals + 1) % initiator_port::ISIDS;
+        self.number = initiator_port::number(number, self.renewals);
+        self.login.isid = initiator_port::isid(number, self.renewals);
         self.previous = None;
     }
 }
@@ -751,27 +741,5 @@ impl<T: TargetSide> World<'_, T> {
                 Near::Gone => {}
             }
         }
-    }
-}
-
-/// The initiator port that a TransportID of iSCSI names (SPC-4 7.6.4.6), by its number.
-pub(crate) fn port_of(transport_id: &[u8]) -> Option<u16> {
-    let text = std::str::from_utf8(transport_id.get(4..)?).ok()?;
-    let (_, isid) = text.trim_end_matches('\0').split_once(",i,0x")?;
-    let isid = u64::from_str_radix(isid, 16).ok()?.to_be_bytes();
-    Some(u16::from(isid[7]) * RENEWALS + u16::from(isid[5]))
-}
-
-/// The oracle's form of a PERSISTENT RESERVE OUT.
-pub(crate) fn out_of(out: &ReserveOut, to: u16) -> Out {
-    Out {
-        action: out.action,
-        kind: out.kind,
-        key: key(out.key),
-        action_key: key(out.action_key),
-        persist: out.persist,
-        unregister: out.unregister,
-        to,
-        can_persist: false,
     }
 }

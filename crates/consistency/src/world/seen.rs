@@ -6,8 +6,8 @@ use super::ports::State;
 use super::{TargetSide, World};
 use crate::command::Effect;
 use crate::history::Scsi;
-use crate::observer::Event;
-use crate::oracle::{Answered, Rule};
+use crate::observer::{Answered, Event};
+use crate::oracle::Rule;
 
 impl<T: TargetSide> World<'_, T> {
     /// An event on a connection of the port.

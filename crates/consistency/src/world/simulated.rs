@@ -10,8 +10,9 @@ use wansan_iscsi::target;
 use self::links::Wire;
 use super::{Outcome, TURNS_PER_STEP, TargetSide, World, wanted};
 use crate::history::{Disaster, Setup};
-use crate::medium::{Landing, Medium};
+use crate::medium::Medium;
 use crate::oracle::{Rule, View};
+use crate::page_cache::Landing;
 use crate::random::Random;
 use crate::store_queue::StoreQueue;
 use crate::target::{Report, Target};
@@ -339,7 +340,7 @@ impl World<'_, Simulated> {
         self.look_at_mediums();
         let sent = self.tick();
         let now = self.tick();
-        let mut block = [0; crate::medium::BLOCK_BYTES];
+        let mut block = [0; crate::block::BLOCK_BYTES];
         for unit in 0..self.side.mediums.len() {
             for lba in 0..self.seen[unit].len() {
                 self.side.mediums[unit].fetch(lba, &mut block);

@@ -20,8 +20,8 @@ use self::links::{Leftover, Wire};
 use super::links::Near;
 use super::ports::State;
 use super::{Outcome, TargetSide, World};
+use crate::block::BLOCK_BYTES;
 use crate::history::Disaster;
-use crate::medium::BLOCK_BYTES;
 use crate::oracle::kept::{Kept, Ledger};
 use crate::oracle::{Rule, View};
 
