@@ -12,14 +12,12 @@
 
 pub mod chap;
 pub mod initiator;
-pub mod security;
 pub mod sessions;
 pub mod target;
 
 pub use initiator::{
     Established, InitiatorLogin, InitiatorLoginError, InitiatorSettings, Next, Request,
 };
-pub use security::AuthMethod;
 pub use sessions::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions};
 pub use target::{Accepted, Reply, Step, TargetLogin, TargetLoginError};
 

@@ -1,10 +1,10 @@
-//! The security stage (RFC 7143 §6.3.2, §12).
+//! Authentication methods of the security stage (RFC 7143 §6.3.2, §12).
 
-use crate::keys::{KeyName, Negotiation};
+use super::{KeyName, Negotiation};
 
 /// How the ends of a connection authenticate themselves. A method with an exchange of its own adds
 /// a variant here, an element to the AuthMethod row of the table of keys, the keys of its exchange
-/// to that table, and the machines of both ends, such as [`chap`](super::chap).
+/// to that table, and the machines of both ends, such as [`chap`](crate::login::chap).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuthMethod {
     /// By a shared secret (§12.1.3).

@@ -2,11 +2,11 @@
 
 use thiserror::Error;
 
+use super::auth_method::AuthMethod;
 use super::parameters::{SessionType, Wanted};
 use super::table::{KEYS, Key, KeyName, Rule, Senders, TABLE, Use};
 use super::value::{Refusal, Value};
 use crate::fault::Fault;
-use crate::login::AuthMethod;
 use crate::text::{TextError, pairs, push_pair};
 use crate::wire::Stage;
 

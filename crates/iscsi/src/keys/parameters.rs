@@ -3,11 +3,11 @@
 
 use thiserror::Error;
 
+use super::auth_method::AuthMethod;
 use super::negotiation::Negotiation;
 use super::table::{KeyName, Rule};
 use super::value::Value;
 use crate::fault::Fault;
-use crate::login::AuthMethod;
 
 /// The type of a session (RFC 7143 §4.3, §13.21).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -4,12 +4,11 @@ use thiserror::Error;
 use wansan_trace::TaskTag;
 
 use super::chap::{ChapError, InitiatorChap, Said};
-use super::security::AuthMethod;
 use super::{MAX_DATA_BYTES, MAX_PDUS, VERSION, leads_on};
 use crate::fault::Fault;
 use crate::keys::{
-    ConnectionParameters, KeyError, KeyName, Negotiation, Role, SessionParameters, SessionType,
-    Wanted, WantedError,
+    AuthMethod, ConnectionParameters, KeyError, KeyName, Negotiation, Role, SessionParameters,
+    SessionType, Wanted, WantedError,
 };
 use crate::sequence::Sn;
 use crate::text::continuation::{Joiner, Splitter};

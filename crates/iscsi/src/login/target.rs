@@ -4,13 +4,12 @@ use thiserror::Error;
 use wansan_trace::TaskTag;
 
 use super::chap::{ChapError, Said, TargetChap};
-use super::security::AuthMethod;
 use super::sessions::{AnnouncedWindow, Candidate, Found, Refusal, Sessions};
 use super::{MAX_DATA_BYTES, MAX_PDUS, MAX_TEXT_BYTES, VERSION, leads_on};
 use crate::fault::Fault;
 use crate::keys::{
-    ConnectionParameters, KeyError, KeyName, Negotiation, Role, SessionParameters, SessionType,
-    Wanted,
+    AuthMethod, ConnectionParameters, KeyError, KeyName, Negotiation, Role, SessionParameters,
+    SessionType, Wanted,
 };
 use crate::sequence::Sn;
 use crate::text::continuation::{Joiner, Splitter};
