@@ -43,7 +43,6 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use wansan_path::Chain;
 use wansan_trace::Recorder;
 
-use crate::world::Interface;
 pub use capture::{Capture, Tap};
 pub use class::Classes;
 use driver::Driver;
@@ -64,17 +63,6 @@ pub struct Port {
     pub interface: String,
     /// The address of the interface at the link's other end, the host's.
     pub host_mac: [u8; 6],
-}
-
-impl Port {
-    /// The port of a node's interface; `None` on a wire, which ends at no emulator.
-    #[must_use]
-    pub fn of(interface: &Interface) -> Option<Port> {
-        Some(Port {
-            interface: interface.wan_interface.clone()?,
-            host_mac: interface.mac,
-        })
-    }
 }
 
 /// One direction of a path. Several pairs of hosts may share it.

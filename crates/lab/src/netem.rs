@@ -8,10 +8,9 @@
 //!   host "client" ═══ h1  ingress ── matchall, mirred ──► netem ── h2 ═══ host "storage"
 //! ```
 //!
-//! [`Setting`] says what netem is told for a direction, and what of a plan it cannot do. All of it is
+//! [`NetemSetting`] holds its parameters for a direction, and says what of a plan it cannot do. All of it is
 //! done and read by tc(8) in the wan's namespace, and goes with that namespace.
 
-mod setting;
 mod statistics;
 mod tc;
 
@@ -20,10 +19,9 @@ use std::path::PathBuf;
 
 use wansan_schema::NetemResult;
 
-use crate::plan::{self, Scenario, Side};
+use crate::plan::{self, NetemSetting, Scenario, Side};
 use crate::world::{Namespace, World, WorldError};
 
-pub use setting::{Inexpressible, Setting};
 use statistics::Counted;
 
 /// Paths carried by netem, for as long as their world lasts.
@@ -41,7 +39,7 @@ struct Direction {
     name: String,
     /// The interface that its frames leave by.
     device: String,
-    setting: Setting,
+    setting: NetemSetting,
 }
 
 /// Why netem carries no packets.
@@ -171,7 +169,7 @@ impl Netem {
         device: &str,
         seed: Option<u64>,
     ) -> Direction {
-        let setting = Setting::of(planned, scenario.topology.mtu_bytes);
+        let setting = NetemSetting::of(planned, scenario.topology.mtu_bytes);
         let setting = setting.expect("the plan says nothing that netem cannot do");
         Direction {
             name: name.to_owned(),

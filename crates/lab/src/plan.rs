@@ -95,6 +95,7 @@ mod conditions;
 mod document;
 mod expect;
 mod files;
+mod json;
 mod metric;
 mod paper;
 mod parameter;
@@ -119,11 +120,12 @@ pub use document::{
 };
 pub use expect::{Comparison, Expectation};
 pub use files::PlanFile;
+pub(crate) use json::json;
 pub use parameter::Parameter;
 pub use quantity::{QueueBound, Share, Size, Span};
 pub use scenario::{
-    Classifier, Connection, Direction, ISCSI_PORT, Initiator, InnerRoute, Link, PlannedRoute,
-    Receiver, Relay, Scenario, Stream, Tunnel, TunnelEnd,
+    Classifier, Connection, Direction, ISCSI_PORT, Inexpressible, Initiator, InnerRoute, Link,
+    NetemSetting, PlannedRoute, Receiver, Relay, Scenario, Stream, Tunnel, TunnelEnd,
 };
 pub use sweep::Axis;
 pub use timeline::{Action, Moment, Side, Statement};

@@ -27,7 +27,7 @@ pub use compare::{
 };
 pub use export::CellTable;
 pub use folder::RunFolder;
-pub(crate) use manifest::{add_statistics, clock_anchor, json, manifest, node_facts};
+pub(crate) use manifest::{add_statistics, clock_anchor, manifest, node_facts};
 pub use report::page;
 pub(crate) use results::{add_netem, add_paths, add_reports, add_routers, add_streams, apart};
 pub use results::{cell_result, results};

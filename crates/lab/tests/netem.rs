@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use wansan_lab::netem::Setting;
+use wansan_lab::plan::NetemSetting;
 use wansan_lab::plan::{Phase, Plan};
 use wansan_lab::world::Medium;
 
@@ -78,7 +78,7 @@ fn each_direction_is_told_its_own() {
     let cell = plan.cells(Phase::Planned, &[]).unwrap().remove(0);
     let link = &cell.scenario.links[0];
     let told = [&link.forward, &link.back]
-        .map(|direction| Setting::of(direction, 1500).unwrap().to_string());
+        .map(|direction| NetemSetting::of(direction, 1500).unwrap().to_string());
     assert_eq!(
         told,
         [

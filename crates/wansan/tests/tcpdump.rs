@@ -11,8 +11,8 @@ use std::time::Duration;
 use libtest_mimic::Arguments;
 use serde_json::Value;
 use wansan_arms::{Arm, ROLE, end, one_arm};
-use wansan_lab::emulator::{Capture, Config, Direction, Emulator, Port, Route};
-use wansan_lab::world::{Process, TcpSettings, Topology, World, isolate};
+use wansan_lab::emulator::{Capture, Config, Direction, Emulator, Route};
+use wansan_lab::world::{Interface, Process, TcpSettings, Topology, World, isolate};
 use wansan_path::{Effects, Limit, Listed, LossModel};
 use wansan_peers::program::find;
 use wansan_trace::{Kinds, Recorder};
@@ -364,7 +364,7 @@ fn emulate(world: &World, case: &Case, file: &Path) -> Result<(Emulator, Capture
         direction,
     };
     let config = Config {
-        ports: interfaces.filter_map(Port::of).collect(),
+        ports: interfaces.filter_map(Interface::port).collect(),
         directions: directions?,
         routes: vec![route(1, 0, 0), route(0, 1, 1)],
         mtu_bytes: 1500,

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use wansan_lab::emulator::{Config, Direction, Emulator, Port, Route, Statistics};
-use wansan_lab::world::World;
+use wansan_lab::emulator::{Config, Direction, Emulator, Route, Statistics};
+use wansan_lab::world::{Interface, World};
 use wansan_path::{Capacity, Effects, GilbertElliott, Limit, LossModel, Probability, Rate};
 use wansan_trace::{Kinds, Recorder};
 
@@ -186,7 +186,7 @@ fn config(world: &World, path: &Path) -> Config {
         Direction::new(name, chain)
     };
     let interfaces = world.nodes().iter().flat_map(|node| node.interfaces());
-    let ports = interfaces.filter_map(Port::of);
+    let ports = interfaces.filter_map(Interface::port);
     let route = |from, to, direction| Route {
         from,
         to,

@@ -3,10 +3,10 @@
 use wansan_schema::{KnownNumber, Paper, Parameters, Results};
 
 use super::document::{KnownTable, PaperTable};
+use super::json::json;
 use super::metric::Content;
 use super::parameter::flatten;
 use super::subject::{Subject, number};
-use crate::record::json;
 use wansan_mistake::Mistake;
 
 /// A number of the paper, checked and ready to be held beside results.

@@ -9,10 +9,10 @@ use wansan_trace::time::duration_ns;
 use wansan_trace::units;
 
 use super::cell::{Cell, Phase, written};
+use super::json::json;
 use super::metric::{self, CELLS, Content};
 use super::parameter::{Parameter, flatten};
 use super::sweep;
-use crate::record::json;
 use wansan_mistake::nearest;
 
 /// A metric of the whole run or of chosen cells.

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use serde_json::Value;
 use wansan_schema::{CellFacts, ClockAnchor, Manifest, NodeFacts, PathFacts};
 use wansan_trace::clock::Both;
 
 use super::machine;
 use crate::emulator::Statistics;
-use crate::plan::Plan;
+use crate::plan::{Plan, json};
 use crate::world::{Node, Rights, Role, World};
 
 /// The manifest of a run that begins now.
@@ -35,11 +33,6 @@ pub(crate) fn manifest(plan: &Plan, rights: Rights) -> Manifest {
                 .to_owned(),
         ..Manifest::default()
     }
-}
-
-/// Part of a plan as it stands in files.
-pub(crate) fn json(part: &impl Serialize) -> Value {
-    serde_json::to_value(part).expect("a plan is plain data")
 }
 
 /// Both clocks, now.

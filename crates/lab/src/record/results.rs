@@ -7,8 +7,7 @@ use wansan_schema::{
 };
 use wansan_stream::jain;
 
-use super::manifest::json;
-use crate::plan::{Cell, Plan};
+use crate::plan::{Cell, Plan, json};
 
 /// Results without a cell.
 #[must_use]

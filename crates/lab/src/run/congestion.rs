@@ -8,8 +8,7 @@ use wansan_schema::ControlFacts;
 use wansan_tcp::congestion::{self, CongestionError};
 use wansan_tcp::control::{self, Algorithm, Control, ControlError, Options};
 
-use crate::plan::{Cell, ControlTable};
-use crate::record::json;
+use crate::plan::{Cell, ControlTable, json};
 
 /// A control that a plan wants cannot be had.
 #[derive(Debug, thiserror::Error)]

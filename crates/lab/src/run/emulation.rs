@@ -9,7 +9,7 @@ use wansan_trace::{Kinds, Recorder};
 
 use super::CellError;
 use crate::emulator::{
-    Capture, Classes, Config, Direction, Emulator, EmulatorError, Port, Route, Tap, Watch,
+    Capture, Classes, Config, Direction, Emulator, EmulatorError, Route, Tap, Watch,
 };
 use crate::plan::{self, CaptureWish, Classifier, RecordKind, Scenario, Side};
 use crate::record::RecordError;
@@ -33,7 +33,7 @@ pub(super) fn start(
     let mut port_of = BTreeMap::new();
     for (node, at) in world.nodes().iter().zip(0..) {
         for interface in node.interfaces() {
-            if let Some(port) = Port::of(interface) {
+            if let Some(port) = interface.port() {
                 port_of.insert((interface.network, at), ports.len());
                 ports.push(port);
             }

@@ -17,7 +17,7 @@ use super::explain;
 use super::tunnels;
 use super::{CellError, Observer, Options, Outcome, RunError};
 use crate::netem;
-use crate::plan::{Cell, EmulatorKind, Parameter, Phase, Plan};
+use crate::plan::{self, Cell, EmulatorKind, Parameter, Phase, Plan};
 use crate::record::{self, RunFolder};
 use crate::vpn::{self, Kind};
 
@@ -132,8 +132,8 @@ impl Run<'_> {
         let before = plan.value_of(parameter);
         self.results.advised = explain::advised(limit, planned, &advised).map(|gain| Advised {
             parameter: parameter.name().to_owned(),
-            planned_value: before.as_ref().map(record::json),
-            value: record::json(&changes[0].1),
+            planned_value: before.as_ref().map(plan::json),
+            value: plan::json(&changes[0].1),
             ..gain
         });
         Ok(())

@@ -12,7 +12,7 @@ use super::process::Process;
 use super::route::{self, NextHop};
 use super::topology::{Hop, IpRoute, NodeSpec, PREFIX_BITS, Role, Topology};
 use super::{WorldError, offload, sysctl};
-use crate::emulator::MAX_SUPER_FRAME_BYTES;
+use crate::emulator::{MAX_SUPER_FRAME_BYTES, Port};
 
 /// The name of a node's interface into the first network; those into the others have the network's
 /// number, from 2, behind it.
@@ -44,6 +44,17 @@ pub struct Interface {
     pub mac: [u8; 6],
     /// The name of the link's other end in the wan's namespace; `None` on a wire.
     pub wan_interface: Option<String>,
+}
+
+impl Interface {
+    /// Where its link ends in the wan; `None` on a wire, which ends at no emulator.
+    #[must_use]
+    pub fn port(&self) -> Option<Port> {
+        Some(Port {
+            interface: self.wan_interface.clone()?,
+            host_mac: self.mac,
+        })
+    }
 }
 
 impl Node {

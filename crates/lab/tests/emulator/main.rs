@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use libtest_mimic::Arguments;
 use wansan_arms::{ROLE, end, one_arm};
-use wansan_lab::emulator::{Config, Direction, Emulator, EmulatorError, Port, Report, Route};
-use wansan_lab::world::{TcpSettings, Topology, World, isolate};
+use wansan_lab::emulator::{Config, Direction, Emulator, EmulatorError, Report, Route};
+use wansan_lab::world::{Interface, TcpSettings, Topology, World, isolate};
 use wansan_path::{Capacity, Effects, Limit, LossModel, Probability, Rate};
 use wansan_trace::event::{self, Verdict};
 use wansan_trace::{Kinds, Recorder, clock};
@@ -120,7 +120,7 @@ fn lossy(share: f64) -> Effects {
 fn config(world: &World, effects: &Effects) -> Config {
     let direction = |name: &str, seed| Direction::new(name, effects.chain(seed).expect("they fit"));
     let interfaces = world.nodes().iter().flat_map(|node| node.interfaces());
-    let ports = interfaces.filter_map(Port::of);
+    let ports = interfaces.filter_map(Interface::port);
     let routes = [1, 2].into_iter().flat_map(|client| {
         let route = |from, to, direction| Route {
             from,

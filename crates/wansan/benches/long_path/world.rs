@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use wansan_lab::emulator::{Config, Direction, Emulator, Port, Route};
-use wansan_lab::world::{Node, TcpSettings, Topology, World};
+use wansan_lab::emulator::{Config, Direction, Emulator, Route};
+use wansan_lab::world::{Interface, Node, TcpSettings, Topology, World};
 use wansan_path::{Effects, Limit, Rate};
 use wansan_trace::{Kinds, Recorder};
 
@@ -42,7 +42,7 @@ impl LongPath {
         let world = World::build(&topology)?;
         let interfaces = world.nodes().iter().flat_map(|node| node.interfaces());
         let config = Config {
-            ports: interfaces.filter_map(Port::of).collect(),
+            ports: interfaces.filter_map(Interface::port).collect(),
             directions: vec![direction("wan:forward")?, direction("wan:back")?],
             routes: vec![
                 Route {

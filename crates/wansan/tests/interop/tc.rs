@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use libtest_mimic::Trial;
-use wansan_lab::netem::Setting;
+use wansan_lab::plan::NetemSetting;
 use wansan_lab::plan::{Phase, Plan};
 use wansan_peers::process::run;
 use wansan_peers::program::find;
@@ -60,6 +60,6 @@ trace = {{ kinds = ["io"] }}
         .and_then(|plan| plan.cells(Phase::Planned, &[]))
         .map_err(|error| error.to_string())?;
     let direction = &cells[0].scenario.links[0].forward;
-    let setting = Setting::of(direction, 1500).map_err(|no| no.what)?;
+    let setting = NetemSetting::of(direction, 1500).map_err(|no| no.what)?;
     Ok(setting.to_string())
 }

@@ -85,7 +85,7 @@ impl Line {
         let ends = nodes.flat_map(|node| [node.checked_sub(1), Some(node)].map(|way| (node, way)));
         let port = |(node, network): (usize, Option<usize>)| {
             let interface = world.nodes()[node].interface(network?)?;
-            Some((node, network?, Port::of(interface)?))
+            Some((node, network?, interface.port()?))
         };
         let ports: Vec<_> = ends.filter_map(port).collect();
         let mut directions = Vec::new();

@@ -6,8 +6,8 @@ use std::sync::mpsc::{Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use wansan_lab::emulator::{Config, Direction, Emulator, Port, Route};
-use wansan_lab::world::{TcpSettings, Topology, World};
+use wansan_lab::emulator::{Config, Direction, Emulator, Route};
+use wansan_lab::world::{Interface, TcpSettings, Topology, World};
 use wansan_path::{Capacity, Change, Effects, Limit};
 use wansan_tcp::expression::Expression;
 use wansan_tcp::watch::{Batch, EVENT_BYTES, Method, Next, Unseen, Watch, WatchConfig};
@@ -159,7 +159,7 @@ pub(crate) fn emulate(world: &World, forward: &Effects) -> Result<Emulator, Stri
         direction,
     };
     let config = Config {
-        ports: interfaces.filter_map(Port::of).collect(),
+        ports: interfaces.filter_map(Interface::port).collect(),
         directions: vec![direction("forward", forward)?, direction("back", &path())?],
         routes: vec![route(1, 0, 0), route(0, 1, 1)],
         mtu_bytes: 1500,

@@ -3,7 +3,7 @@
 use wansan_mistake::Mistake;
 
 use super::link::Link;
-use crate::netem::Setting;
+use super::netem_setting::NetemSetting;
 use crate::plan::document::{Document, EmulatorKind, RecordKind};
 
 /// Fails with the first of it, if the plan is for netem.
@@ -44,7 +44,7 @@ pub(super) fn check(
             return Err(wrong("between", what));
         }
         for direction in [&link.forward, &link.back] {
-            Setting::of(direction, mtu_bytes).map_err(|no| wrong(no.key, &no.what))?;
+            NetemSetting::of(direction, mtu_bytes).map_err(|no| wrong(no.key, &no.what))?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What netem is told for a direction of a path.
+//! netem's parameters for a direction of a path.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use wansan_path::{Capacity, Discipline, Distribution, Effects, LossModel, Probab
 use wansan_trace::time::duration_ns;
 use wansan_trace::units::{format_bytes, format_duration};
 
-use crate::plan::Direction;
+use super::Direction;
 
 /// Ethernet's header, which counts for the rate.
 const ETHERNET_HEADER_BYTES: u32 = 14;
@@ -18,7 +18,7 @@ const MAX_JITTER: Duration = Duration::from_nanos(i32::MAX as u64);
 
 /// netem's parameters for one direction. As text, what stands behind `netem` in a command of tc(8).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
+pub struct NetemSetting {
     limit_packets: u32,
     /// All but the limit, in words.
     effects: Vec<String>,
@@ -33,12 +33,12 @@ pub struct Inexpressible {
     pub what: String,
 }
 
-impl Setting {
-    /// What netem is told for that direction of a path with packets of at most `mtu_bytes`.
+impl NetemSetting {
+    /// The parameters for that direction of a path with packets of at most `mtu_bytes`.
     ///
     /// # Errors
     /// [`Inexpressible`] when netem would do something else than the plan says.
-    pub fn of(direction: &Direction, mtu_bytes: u32) -> Result<Setting, Inexpressible> {
+    pub fn of(direction: &Direction, mtu_bytes: u32) -> Result<NetemSetting, Inexpressible> {
         let effects = &direction.effects;
         let frame_bytes = mtu_bytes + ETHERNET_HEADER_BYTES + direction.overhead_bytes;
         let rate = match &effects.capacity {
@@ -46,7 +46,7 @@ impl Setting {
             Capacity::Constant(rate) => Some(*rate),
             Capacity::Trace(_) => return no("rate", "netem's rate does not change"),
         };
-        let mut setting = Setting {
+        let mut setting = NetemSetting {
             limit_packets: limit(effects, rate, frame_bytes)?,
             effects: delay(effects, rate.is_some())?,
         };
@@ -83,7 +83,7 @@ impl Setting {
     }
 
     /// It, with random numbers that begin there.
-    pub(super) fn seeded(mut self, seed: Option<u64>) -> Setting {
+    pub(crate) fn seeded(mut self, seed: Option<u64>) -> NetemSetting {
         self.effects.extend(seed.map(|seed| format!("seed {seed}")));
         self
     }
@@ -95,7 +95,7 @@ impl Setting {
     }
 }
 
-impl fmt::Display for Setting {
+impl fmt::Display for NetemSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "limit {}", self.limit_packets)?;
         self.effects
@@ -219,7 +219,7 @@ mod tests {
             overhead_bytes: 24,
             priorities: Vec::new(),
         };
-        let setting = Setting::of(&direction, 1500);
+        let setting = NetemSetting::of(&direction, 1500);
         setting.map(|s| s.to_string()).map_err(|wrong| wrong.key)
     }
 

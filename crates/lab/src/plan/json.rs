@@ -1,0 +1,9 @@
+//! Plans in JSON.
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// Part of a plan as manifests and results hold it.
+pub(crate) fn json(part: &impl Serialize) -> Value {
+    serde_json::to_value(part).expect("a plan is plain data")
+}
