@@ -11,6 +11,7 @@
 //!
 //! A plan embeds parts of a program's settings with `with`, under other defaults where it says so.
 
+mod absent;
 pub mod address;
 mod json;
 pub mod quantity;
@@ -26,7 +27,8 @@ pub use text::Text;
 
 #[doc(hidden)]
 pub mod macros {
+    pub use crate::absent::absent;
     pub use crate::row::{key, read, row};
-    pub use crate::table::{Key, Ranged, absent, check_range, is_none};
+    pub use crate::table::{Key, Ranged, check_range, is_none};
     pub use {serde, serde_json};
 }

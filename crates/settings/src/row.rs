@@ -127,7 +127,7 @@ pub fn key(field: &'static str) -> &'static str {
 pub fn row<T: DeserializeOwned>(field: &'static str, about: &[&str]) -> Row {
     let about: Vec<&str> = about.iter().map(|line| line.trim()).collect();
     let key = key(field);
-    let absent: Result<T, de::value::Error> = crate::table::absent(key);
+    let absent: Result<T, de::value::Error> = crate::absent::absent(key);
     Row {
         key,
         about: about.join(" "),
