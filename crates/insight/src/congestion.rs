@@ -49,7 +49,7 @@ pub fn cuts<'a>(records: &'a [&'a Tcp]) -> impl Iterator<Item = (u64, Cut)> + 'a
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wansan_trace::congestion::CongestionState;
+    use wansan_trace::event::CongestionState;
     use wansan_trace::{Instant, SessionId};
 
     /// Samples 10 ms apart: state, window, threshold, retransmits.

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use wansan_trace::congestion::CongestionState;
+use wansan_trace::event::CongestionState;
 use wansan_trace::event::{Ecn, Tcp};
 use wansan_trace::{ConnectionId, Instant, SessionId};
 

@@ -1,5 +1,6 @@
 //! The record kinds, a table for each.
 
+mod congestion_state;
 mod connection;
 mod io;
 mod packet;
@@ -9,6 +10,7 @@ mod stamp;
 mod tcp;
 mod thread;
 
+pub use congestion_state::CongestionState;
 pub use connection::Connection;
 pub use io::Crossing;
 pub use packet::{Packet, Verdict};

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::Serializer;
 
-use crate::file::{Cell, Names, Vocabulary};
+use crate::names::{Names, Vocabulary};
 use crate::{ConnectionId, Instant, NameId, SessionId, TaskTag};
 
 /// What a type must say of itself to be a field of a record: how it is packed in memory, what its
@@ -38,6 +38,17 @@ pub trait Field: Copy {
     fn serialize<S: Serializer>(self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_u64(self.parts()[0])
     }
+}
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy)]
+pub enum Cell {
+    /// 64 bits; `u64::MAX` stands as −1 in the file.
+    Int64,
+    /// An unsigned integer of so many bits: 8, 16 or 32.
+    Uint(i8),
+    /// A string, dictionary-encoded.
+    Text(Vocabulary),
 }
 
 /// What a field is in JSON.

@@ -18,7 +18,6 @@
 //! recorders lost because their memory was used up.
 
 mod checksum;
-mod column;
 mod merge;
 mod reader;
 mod writer;
@@ -29,15 +28,15 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub(crate) use column::name_of_column;
-pub use column::{Cell, Column, Habit, Names, Vocabulary};
+pub use crate::kind::{Kind, Row};
+pub use crate::names::Names;
 pub use merge::{merge_parts, read_folder};
 pub use reader::Reader;
 
+use crate::Recorder;
 use crate::log::Words;
 use crate::log::by_time;
 use crate::recorder::{Recorded, Visitor, visit_kinds};
-use crate::{Instant, NameId, Recorder};
 use writer::Writer;
 
 const SCHEMA_KEY: &str = "wansan.schema";
@@ -50,33 +49,6 @@ const SCHEMA_VERSION: u32 = 1;
 
 /// How many records of one kind each host's recorders lost.
 pub type Dropped = BTreeMap<String, u64>;
-
-/// A record kind that has files: the record types of [`crate::event`], and no others.
-pub trait Kind: Copy + 'static {
-    /// The file's name without `.parquet`.
-    const NAME: &'static str;
-    /// What a record is, in Markdown.
-    const ABOUT: &'static str;
-    /// A record to fill, column by column.
-    const BLANK: Self;
-    /// When it happened.
-    fn time(&self) -> Instant;
-    /// The id of its path, its ends or its program, for kinds that have one.
-    fn name_mut(&mut self) -> Option<&mut NameId> {
-        None
-    }
-    /// The columns in file order, without `host`, which all kinds have.
-    fn columns() -> Vec<Column<Self>>;
-}
-
-/// A record and the host that wrote it. Ids of paths in the record are of the same [`Names`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row<T> {
-    /// The host, by its name in the file.
-    pub host: NameId,
-    /// The record.
-    pub record: T,
-}
 
 /// All rows of one file.
 #[derive(Debug, Clone)]
@@ -156,22 +128,6 @@ impl FileError {
             reason: reason.to_owned(),
         }
     }
-}
-
-/// The columns of a kind with `host` first.
-pub(crate) fn all_columns<T: Kind>() -> Vec<Column<T>> {
-    let host = Column {
-        name: "host",
-        about: " The program's host, as `--host` or the plan names it.",
-        cell: Cell::Text(Vocabulary::Word),
-        habit: Habit::Repeats,
-        may_lack: false,
-        json: None,
-        may_be_null: false,
-        get: |row: &Row<T>, _| Some(row.host.0.into()),
-        set: |row, code, _| row.host = NameId(code as u16),
-    };
-    std::iter::once(host).chain(T::columns()).collect()
 }
 
 /// Checks that a host's name can stand in a file name, so that a program can say so before its

@@ -7,6 +7,8 @@
 //! - [`event`]: the record kinds, a table for each, from which the struct, the row in memory, the
 //!   columns in files and the JSON follow;
 //! - [`field`]: the types that a record's fields may have;
+//! - [`kind`]: what a record kind is, and its columns;
+//! - [`names`]: the strings of a file's columns;
 //! - [`congestion`]: what congestion control did between two samples of TCP_INFO;
 //! - [`log`]: one kind's records in memory;
 //! - [`page`]: the records as a page of the reference;
@@ -25,9 +27,11 @@ pub mod event;
 pub mod field;
 pub mod file;
 pub mod ids;
+pub mod kind;
 pub mod layer;
 pub mod log;
 mod named;
+pub mod names;
 pub mod page;
 pub mod passage;
 mod record;

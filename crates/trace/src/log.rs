@@ -8,9 +8,6 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-use crate::event::Crossing;
-use crate::passage::Passage;
-
 pub(crate) use block::BLOCK_BYTES;
 use block::Block;
 pub(crate) use merge::by_time;
@@ -48,6 +45,22 @@ impl<T: Words> Log<T> {
         let kept = self.open.as_mut().is_some_and(|open| open.push(record));
         if !kept {
             self.push_to_next(supply, record);
+        }
+    }
+
+    /// Keeps the record, which may still grow: `joins` says whether the last one has taken it in.
+    #[inline]
+    pub(crate) fn grow(
+        &mut self,
+        supply: &mut Supply,
+        record: T,
+        joins: impl FnOnce(&mut T) -> bool,
+    ) {
+        if !self.enabled || self.growing.as_mut().is_some_and(joins) {
+            return;
+        }
+        if let Some(last) = self.growing.replace(record) {
+            self.push(supply, &last);
         }
     }
 
@@ -94,27 +107,5 @@ impl<T: Words> Log<T> {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped
-    }
-}
-
-impl Log<Passage> {
-    /// A crossing that continues the last passage becomes part of it.
-    #[inline]
-    pub(crate) fn cross(&mut self, supply: &mut Supply, crossing: Crossing) {
-        if !self.enabled {
-            return;
-        }
-        let last = self.growing.as_mut();
-        if last.is_some_and(|last| last.continues_with(&crossing)) {
-            return;
-        }
-        if let Some(last) = self.growing.replace(Passage::of(crossing)) {
-            self.push(supply, &last);
-        }
-    }
-
-    /// The crossings of all passages, in the order in which they came.
-    pub fn crossings(&self) -> impl Iterator<Item = Crossing> {
-        self.iter().flat_map(Passage::crossings)
     }
 }

@@ -40,8 +40,8 @@ macro_rules! named {
             fn of_parts([place, ..]: [u64; 3]) -> Self {
                 Self::ALL[usize::from(place as u8)]
             }
-            const CELL: $crate::file::Cell =
-                $crate::file::Cell::Text($crate::file::Vocabulary::Fixed(Self::NAMES));
+            const CELL: $crate::field::Cell =
+                $crate::field::Cell::Text($crate::names::Vocabulary::Fixed(Self::NAMES));
             const JSON: Option<$crate::field::Json> = Some($crate::field::Json::Names(Self::NAMES));
             fn serialize<S: serde::Serializer>(self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.name())

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::field::Json;
-use crate::file::{Cell, Kind, Vocabulary, all_columns};
+use crate::field::{Cell, Json};
+use crate::kind::{Kind, all_columns};
+use crate::names::Vocabulary;
 use crate::recorder::{Recorded, Visitor, visit_kinds};
 
 /// The page: a table of columns for each kind.

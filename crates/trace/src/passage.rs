@@ -1,6 +1,7 @@
 //! Layers that a task crossed at one moment, as one record in memory.
 
 use crate::event::Crossing;
+use crate::log::{Log, Supply};
 use crate::record::packed;
 use crate::{ConnectionId, Direction, Instant, Layer, SessionId, TaskTag};
 
@@ -63,6 +64,21 @@ impl Passage {
             layer: Layer::ALL[(self.first as i8 + step * self.steps.signum()) as usize],
             direction,
         })
+    }
+}
+
+impl Log<Passage> {
+    /// A crossing that continues the last passage becomes part of it.
+    #[inline]
+    pub(crate) fn cross(&mut self, supply: &mut Supply, crossing: Crossing) {
+        self.grow(supply, Passage::of(crossing), |last| {
+            last.continues_with(&crossing)
+        });
+    }
+
+    /// The crossings of all passages, in the order in which they came.
+    pub fn crossings(&self) -> impl Iterator<Item = Crossing> {
+        self.iter().flat_map(Passage::crossings)
     }
 }
 

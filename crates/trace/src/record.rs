@@ -134,7 +134,7 @@ macro_rules! record {
 
         const _: () = {
             use $crate::field::Field;
-            use $crate::file::{Column, Habit, Kind, name_of_column};
+            use $crate::kind::{Column, Habit, Kind, name_of_column};
 
             impl Kind for $kind {
                 const NAME: &'static str = $file;

@@ -1,7 +1,7 @@
 //! The bounded store of one thread's records.
 
 use crate::event::{Connection, Crossing, Packet, Path, Pdu, Stamp, Tcp, Thread};
-use crate::file::Kind;
+use crate::kind::Kind;
 use crate::log::{BLOCK_BYTES, Log, Supply, Words};
 use crate::passage::Passage;
 use crate::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};

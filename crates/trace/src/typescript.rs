@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::field::Json;
-use crate::file::Kind;
+use crate::kind::Kind;
 
 /// An interface of that name with the fields that a record has in JSON.
 #[must_use]

@@ -9,7 +9,7 @@ use std::path::Path;
 use rand_core::Rng;
 use rand_pcg::Pcg32;
 use wansan_insight::{Observed, Run};
-use wansan_trace::congestion::CongestionState;
+use wansan_trace::event::CongestionState;
 use wansan_trace::event::{self, Pdu, PduDirection, Tcp, TcpEvent};
 use wansan_trace::{
     ConnectionId, Direction, Instant, Kinds, Layer, Recorder, SessionId, TaskTag, file,

@@ -222,7 +222,7 @@ fn told(before: &Tcp, after: &Tcp, counts_ce: bool) -> [Option<TcpEvent>; 3] {
 mod tests {
     use super::*;
     use crate::TcpInfo;
-    use wansan_trace::congestion::CongestionState;
+    use wansan_trace::event::CongestionState;
 
     /// TCP_INFO with these at their offsets.
     fn info(

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use crate::congestion::CongestionState;
+use super::CongestionState;
 use crate::named::named;
 use crate::record::record;
 use crate::{ConnectionId, Instant, NameId, SessionId};

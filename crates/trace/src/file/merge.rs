@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::column::Names;
 use super::writer::Writer;
-use super::{Dropped, FileError, Kind, Reader, Row, Table, merged_path, read};
+use super::{Dropped, FileError, Kind, Names, Reader, Row, Table, merged_path, read};
 use crate::NameId;
 use crate::recorder::{Recorded, Visitor, visit_kinds};
 

@@ -10,13 +10,14 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::FileMetaData;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use super::all_columns;
 use super::checksum::{check, guarded};
-use super::column::{Cell, Column, Names, Vocabulary};
 use super::{
     CHECKSUM_KEY, DROPPED_KEY, Dropped, FileError, KIND_KEY, Kind, Row, SCHEMA_KEY, SCHEMA_VERSION,
 };
 use crate::NameId;
+use crate::field::Cell;
+use crate::kind::{Column, all_columns};
+use crate::names::{Names, Vocabulary};
 
 /// Rows in one batch.
 const BATCH_ROWS: usize = 32 * 1024;

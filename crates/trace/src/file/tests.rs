@@ -2,11 +2,12 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
-use crate::congestion::CongestionState;
 use crate::event;
+use crate::event::CongestionState;
 use crate::event::{
     Crossing, Ecn, Packet, Pdu, PduDirection, Role, Seen, Stamp, Tcp, TcpEvent, Thread, Verdict,
 };
+use crate::kind::all_columns;
 use crate::{ConnectionId, Direction, Instant, Kinds, Layer, NameId, SessionId, TaskTag};
 
 /// A folder of its own per test, removed when the test is over.

@@ -14,9 +14,11 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type};
 
 use super::checksum::Summed;
-use super::column::{Cell, Column, Habit, Names, Vocabulary};
-use super::{CHECKSUM_KEY, VERSION_KEY, all_columns};
+use super::{CHECKSUM_KEY, VERSION_KEY};
 use super::{DROPPED_KEY, Dropped, FileError, KIND_KEY, Kind, Row, SCHEMA_KEY, SCHEMA_VERSION};
+use crate::field::Cell;
+use crate::kind::{Column, Habit, all_columns};
+use crate::names::{Names, Vocabulary};
 
 /// Rows in one row group: what a writer holds in memory.
 const GROUP_ROWS: usize = 256 * 1024;

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use proptest::prelude::*;
 
 use super::*;
-use crate::congestion::CongestionState;
-use crate::event::{Ecn, Packet, Path, Pdu, PduDirection, Seen, Tcp, TcpEvent, Verdict};
+use crate::event::CongestionState;
+use crate::event::{Crossing, Ecn, Packet, Path, Pdu, PduDirection, Seen, Tcp, TcpEvent, Verdict};
 use crate::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
 const MUCH: usize = 1 << 30;

@@ -2,7 +2,7 @@
 
 use wansan_peers::trial::{Stop, require};
 use wansan_tcp::control::HighSpeed;
-use wansan_trace::congestion::CongestionState;
+use wansan_trace::event::CongestionState;
 use wansan_trace::event::Tcp;
 
 use super::lab::{Kept, Scene};

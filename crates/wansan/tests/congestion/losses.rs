@@ -4,7 +4,7 @@ use std::thread;
 
 use wansan_peers::trial::{Stop, require};
 use wansan_tcp::control::HighSpeed;
-use wansan_trace::congestion::CongestionState;
+use wansan_trace::event::CongestionState;
 use wansan_trace::event::Tcp;
 
 use super::lab::Scene;

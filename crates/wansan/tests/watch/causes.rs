@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wansan_lab::world::World;
 use wansan_path::{Change, Effects, Listed, LossModel, Probability};
-use wansan_trace::congestion::CongestionState;
+use wansan_trace::event::CongestionState;
 use wansan_trace::event::{Ecn, TcpEvent};
 
 use crate::world::{

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use wansan_trace::Instant;
-use wansan_trace::congestion::CongestionState;
+use wansan_trace::event::CongestionState;
 use wansan_trace::event::{Tcp, TcpEvent};
 
 use super::super::traced::{Traced, What};
