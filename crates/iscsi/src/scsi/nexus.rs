@@ -381,6 +381,7 @@ impl Nexus {
     }
 
     /// Fetches what has changed, if anything has.
+    #[inline]
     pub(super) fn refresh(&mut self) {
         if self.is_stale() {
             self.fetch();
@@ -391,6 +392,7 @@ impl Nexus {
         self.version != self.common.version.load(Ordering::SeqCst)
     }
 
+    #[cold]
     fn fetch(&mut self) {
         let mut state = self.common.lock();
         // Under the lock, so the version is that of this very state.
@@ -409,6 +411,14 @@ impl Nexus {
             }
             self.replaced = own.replaced;
         }
+    }
+
+    /// Whether another nexus has had tasks of this one aborted since [`Nexus::take_aborts`]. It is asked for each
+    /// step of each command, so it only looks.
+    #[inline]
+    pub(crate) fn has_aborts(&mut self) -> bool {
+        self.refresh();
+        !self.aborts.is_empty()
     }
 
     /// The units, by their places, where another nexus has had this one's tasks aborted since the

@@ -29,29 +29,40 @@ impl Core {
     }
 
     /// Applies the changes of other sessions: the tasks that they have aborted end without an answer
-    /// (SAM-5 5.3.1: TAS is 0). Says whether there were any changes.
+    /// (SAM-5 5.3.1: TAS is 0).
     ///
     /// To be called before each command: one that comes after the unit attention for such a change
     /// is not among those that have been aborted.
-    pub(super) fn refresh(&mut self, now: Instant, trace: &mut Recorder) -> bool {
-        let units = self.nexus.take_aborts();
-        if units.is_empty() {
-            return false;
+    #[inline]
+    pub(super) fn refresh(&mut self, now: Instant, trace: &mut Recorder) {
+        if self.nexus.has_aborts() {
+            self.abort_for_others(now, trace);
         }
+    }
+
+    #[cold]
+    fn abort_for_others(&mut self, now: Instant, trace: &mut Recorder) {
+        let units = self.nexus.take_aborts();
         let hit = self.tasks.tags(|task| units.contains(&task.unit));
         self.abort(&hit, now, trace);
-        true
     }
 }
 
 impl Session {
     /// Applies the changes of other sessions.
+    #[inline]
     pub(super) fn refresh(&mut self, now: Instant, trace: &mut Recorder) {
-        let was_closed = self.core.order.is_closed();
-        if self.core.refresh(now, trace) {
-            self.management_done(now, trace);
-            self.announce_window(was_closed, now, trace);
+        if self.core.nexus.has_aborts() {
+            self.abort_for_others(now, trace);
         }
+    }
+
+    #[cold]
+    fn abort_for_others(&mut self, now: Instant, trace: &mut Recorder) {
+        let was_closed = self.core.order.is_closed();
+        self.core.abort_for_others(now, trace);
+        self.management_done(now, trace);
+        self.announce_window(was_closed, now, trace);
     }
 
     /// Goes on with the tasks whose fence is down.

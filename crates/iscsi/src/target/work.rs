@@ -444,8 +444,8 @@ impl Core {
         }
         trace.crossing(now, self.id, link.id, tag, Layer::Device, Direction::Leave);
         trace.crossing(now, self.id, link.id, tag, Layer::Target, Direction::Leave);
-        if let Some(ended) = self.end(tag) {
-            self.meters.count_ended(&ended, ScsiStatus::Good, now);
+        if let Some(ended) = &self.end(tag) {
+            self.meters.count_ended(ended, ScsiStatus::Good, now);
         }
     }
 
