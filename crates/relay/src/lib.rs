@@ -57,7 +57,7 @@ pub use error::RelayError;
 pub use law::{Law, LawError};
 pub use meter::Meter;
 pub use observer::Observer;
-pub use relay::{Changes, Relay};
+pub use relay::Relay;
 pub use route::Interception;
 pub use rules::{Installed, Rules, RulesError};
 pub use settings::{
@@ -68,4 +68,5 @@ pub use shares::Shares;
 pub use snapshot::{DirectionSnapshot, EceSnapshot, FlowSnapshot, Snapshot};
 pub use standing::Standing;
 pub use status::{DirectionStatus, FlowStatus, SideStatus, Status, TotalStatus};
+pub use wansan_server::Changes;
 pub use window::ReceiveBuffer;

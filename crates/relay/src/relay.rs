@@ -1,13 +1,12 @@
 //! A relay: its listeners and threads, and how they change.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use wansan_server::{Threads, descriptors};
+use wansan_server::{Changes, Threads, descriptors};
 use wansan_trace::{Recorder, clock};
 
 use crate::bound::Signaller;
@@ -28,37 +27,6 @@ pub struct Relay {
     listeners: Vec<Listener>,
     signaller: Signaller,
     threads: Threads<Mail, Recorder>,
-}
-
-/// What a reload has changed: addresses of listeners, as they were given.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// New ones.
-    pub added: Vec<String>,
-    /// Those that are gone; their flows go on.
-    pub removed: Vec<String>,
-    /// Those with other settings, which hold for new flows.
-    pub changed: Vec<String>,
-}
-
-impl fmt::Display for Changes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = [
-            ("added", &self.added),
-            ("removed", &self.removed),
-            ("changed", &self.changed),
-        ];
-        let some = all
-            .into_iter()
-            .filter(|(_, listeners)| !listeners.is_empty());
-        let parts: Vec<String> = some
-            .map(|(what, listeners)| format!("{what} {}", listeners.join(", ")))
-            .collect();
-        match parts.is_empty() {
-            true => f.write_str("nothing has changed"),
-            false => f.write_str(&parts.join("; ")),
-        }
-    }
 }
 
 impl Relay {
@@ -119,7 +87,8 @@ impl Relay {
 
     /// Takes on other listeners, or other settings of them, and resolves their targets' names again.
     /// A listener is known by its `listen`, as it was given, and by its place among those with the same
-    /// one. Flows that are there go on as they are; what connects from then on finds the new settings.
+    /// one. Flows that are there go on as they are; what connects from then on finds the new settings. The
+    /// changes name listeners by `listen`.
     ///
     /// # Errors
     /// [`RelayError`] says what is wrong; nothing has changed then.

@@ -29,17 +29,16 @@ use std::time::Duration;
 use wansan_iscsi::keys::WantedError;
 use wansan_iscsi::scsi::{DeviceError, GeometryError};
 use wansan_iscsi::target::Memory;
-use wansan_iscsi::text::send_targets::is_iscsi_name;
+use wansan_iscsi::text::send_targets::{ISCSI_PORT, is_iscsi_name};
 use wansan_server::{Mailboxes, Threads, descriptors};
 use wansan_tcp::address::AddressError;
 use wansan_tcp::congestion::{self, CongestionError};
 use wansan_trace::{Kinds, Recorder, clock};
 
 use crate::store::{OpenError, Pool};
-use crate::url::ISCSI_PORT;
 pub use access::{Access, NamePattern, NamePatternError};
 use directory::Directory;
-pub use directory::{Changes, Discovery, Offer, TargetSpec};
+pub use directory::{Discovery, Offer, TargetSpec};
 use mail::Mail;
 use opening::Before;
 use reactor::Reactor;
@@ -48,6 +47,7 @@ use seat::Seats;
 pub use sending::Sending;
 use snapshot::Logins;
 pub use snapshot::{ConnectionSnapshot, Observer, SessionSnapshot, Snapshot, UnitSnapshot};
+pub use wansan_server::Changes;
 
 /// The settings of a target server.
 #[derive(Debug, Clone)]

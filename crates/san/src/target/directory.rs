@@ -13,7 +13,7 @@ use wansan_iscsi::login::chap::TargetAccounts;
 use wansan_iscsi::scsi::TargetDevice;
 use wansan_iscsi::target::{Memory, SessionConfig, UNSOLICITED_BYTES};
 use wansan_iscsi::text::send_targets::is_iscsi_name;
-use wansan_server::Mailboxes;
+use wansan_server::{Changes, Mailboxes};
 
 use super::mail::Mail;
 use super::opening::{Before, Unsettled, check_files};
@@ -55,38 +55,6 @@ pub struct Offer {
     pub targets: Vec<TargetSpec>,
     /// Discovery.
     pub discovery: Discovery,
-}
-
-/// The changes of a reload, by target name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Changes {
-    /// Targets added.
-    pub added: Vec<String>,
-    /// Targets removed; existing sessions continue.
-    pub removed: Vec<String>,
-    /// Targets with new settings for later logins.
-    pub changed: Vec<String>,
-}
-
-impl fmt::Display for Changes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = [
-            ("added", &self.added),
-            ("removed", &self.removed),
-            ("changed", &self.changed),
-        ];
-        let mut begun = false;
-        for (what, names) in all.into_iter().filter(|(_, names)| !names.is_empty()) {
-            let comma = if begun { "; " } else { "" };
-            write!(f, "{comma}{what} {}", names.join(", "))?;
-            begun = true;
-        }
-        if begun {
-            Ok(())
-        } else {
-            f.write_str("no target has changed")
-        }
-    }
 }
 
 /// A target that is served.
