@@ -45,7 +45,7 @@ pub struct Connection {
 
 /// A socket and what the kernel says of it at one moment.
 #[derive(Debug, Clone)]
-pub struct Sighting {
+pub struct SocketInfo {
     /// Which.
     pub connection: Connection,
     /// Its TCP_INFO.
@@ -118,7 +118,7 @@ impl Diag {
     ///
     /// # Errors
     /// [`DiagError`] when the kernel does not answer.
-    pub fn dump(&mut self, filter: Option<&Expression>) -> Result<Vec<Sighting>, DiagError> {
+    pub fn dump(&mut self, filter: Option<&Expression>) -> Result<Vec<SocketInfo>, DiagError> {
         let program = filter.map(bytecode::program);
         let mut found = Vec::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
@@ -130,7 +130,7 @@ impl Diag {
                 let datagram = self.receive()?;
                 for answer in answers(datagram) {
                     match answer {
-                        Answer::Socket { sighting, .. } => found.extend(sighting.map(|s| *s)),
+                        Answer::Socket { socket, .. } => found.extend(socket.map(|s| *s)),
                         Answer::Refused(error) => {
                             // A kernel without IPv6 has no sockets of it.
                             if family == libc::AF_INET6 {
@@ -151,7 +151,10 @@ impl Diag {
     ///
     /// # Errors
     /// [`DiagError`] when the kernel does not answer.
-    pub fn ask(&mut self, connections: &[Connection]) -> Result<Vec<Option<Sighting>>, DiagError> {
+    pub fn ask(
+        &mut self,
+        connections: &[Connection],
+    ) -> Result<Vec<Option<SocketInfo>>, DiagError> {
         let mut found = Vec::with_capacity(connections.len());
         for some in connections.chunks(ASKED_AT_ONCE) {
             let first = self.sequence.wrapping_add(1);
@@ -164,16 +167,16 @@ impl Diag {
                 })
                 .collect();
             self.send(&request)?;
-            let mut of_some: Vec<Option<Sighting>> = vec![None; some.len()];
+            let mut of_some: Vec<Option<SocketInfo>> = vec![None; some.len()];
             let mut left = some.len();
             while left > 0 {
                 let datagram = self.receive()?;
                 for answer in answers(datagram) {
                     left = left.saturating_sub(1);
-                    if let Answer::Socket { sequence, sighting } = answer {
+                    if let Answer::Socket { sequence, socket } = answer {
                         let place = sequence.wrapping_sub(first) as usize;
                         if let Some(slot) = of_some.get_mut(place) {
-                            *slot = sighting.map(|s| *s);
+                            *slot = socket.map(|s| *s);
                         }
                     }
                 }
@@ -216,7 +219,7 @@ mod tests {
         (client, listener.accept().unwrap().0)
     }
 
-    fn seen(diag: &mut Diag, expression: &str) -> Vec<Sighting> {
+    fn seen(diag: &mut Diag, expression: &str) -> Vec<SocketInfo> {
         let expression: Expression = expression.parse().unwrap();
         diag.dump(Some(&expression)).unwrap()
     }
@@ -259,7 +262,7 @@ mod tests {
             .dump(None)
             .unwrap()
             .iter()
-            .map(|sighting| sighting.connection)
+            .map(|socket| socket.connection)
             .filter(|c| {
                 let is = |s: &TcpStream| s.local_addr().unwrap() == c.local;
                 pairs
@@ -269,9 +272,12 @@ mod tests {
             .collect();
         assert!(all.len() >= 300, "{}", all.len());
         let again = diag.ask(&all).unwrap();
-        assert!(again.iter().zip(&all).all(|(sighting, asked)| {
-            sighting.as_ref().is_some_and(|s| s.connection == *asked)
-        }));
+        assert!(
+            again
+                .iter()
+                .zip(&all)
+                .all(|(socket, asked)| { socket.as_ref().is_some_and(|s| s.connection == *asked) })
+        );
     }
 
     /// Expressions over the addresses and ports that the test's sockets have.

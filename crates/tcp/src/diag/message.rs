@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::{Connection, Sighting};
+use super::{Connection, SocketInfo};
 use crate::TcpInfo;
 
 /// `struct nlmsghdr`.
@@ -91,7 +91,7 @@ pub(super) enum Answer {
         /// The sequence number of the request.
         sequence: u32,
         /// The socket.
-        sighting: Option<Box<Sighting>>,
+        socket: Option<Box<SocketInfo>>,
     },
     /// The kernel refuses a request.
     Refused(io::Error),
@@ -117,8 +117,8 @@ pub(super) fn answers(datagram: &[u8]) -> impl Iterator<Item = Answer> + '_ {
                     return Some(Answer::Refused(error));
                 }
                 SOCK_DIAG_BY_FAMILY => {
-                    let sighting = sighting(body).map(Box::new);
-                    return Some(Answer::Socket { sequence, sighting });
+                    let socket = socket(body).map(Box::new);
+                    return Some(Answer::Socket { sequence, socket });
                 }
                 _ => {}
             }
@@ -126,7 +126,7 @@ pub(super) fn answers(datagram: &[u8]) -> impl Iterator<Item = Answer> + '_ {
     })
 }
 
-fn sighting(body: &[u8]) -> Option<Sighting> {
+fn socket(body: &[u8]) -> Option<SocketInfo> {
     let fixed = body.get(..ANSWER_BYTES)?;
     let end = |port_at: usize, address_at: usize| {
         let port = u16::from_be_bytes([fixed[port_at], fixed[port_at + 1]]);
@@ -170,7 +170,7 @@ fn sighting(body: &[u8]) -> Option<Sighting> {
         }
         rest = rest.get(aligned(length)..).unwrap_or_default();
     }
-    Some(Sighting {
+    Some(SocketInfo {
         connection,
         info: info?,
         congestion_control,

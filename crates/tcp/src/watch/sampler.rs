@@ -14,7 +14,7 @@ use super::process::ProcessError;
 use super::traced::Traced;
 use super::tracker::Tracker;
 use super::{Batch, Ending, Method, Namespace, Unseen, WatchConfig, WatchError};
-use crate::diag::{Diag, Sighting};
+use crate::diag::{Diag, SocketInfo};
 
 /// New connections are looked for this often, or at each interval when that is longer: it makes the
 /// kernel go through its whole table.
@@ -143,10 +143,10 @@ impl Sampler {
             return Ok(());
         }
         let known = self.tracker.connections();
-        for (connection, sighting) in known.iter().zip(self.diag.ask(&known)?) {
-            match sighting {
-                Some(sighting) => {
-                    self.tracker.seen(time, sighting);
+        for (connection, socket) in known.iter().zip(self.diag.ask(&known)?) {
+            match socket {
+                Some(socket) => {
+                    self.tracker.seen(time, socket);
                 }
                 None => self.tracker.gone(time, connection.cookie),
             }
@@ -189,7 +189,7 @@ impl Sampler {
                 // Open files that cannot be read for a moment are those of before.
                 Err(ProcessError::Forbidden { .. } | ProcessError::System { .. }) => {}
             }
-            found.retain(|sighting| self.is_of_process(sighting));
+            found.retain(|socket| self.is_of_process(socket));
         }
         let left_out = self.tracker.all(time, found);
         self.unseen.connections = self.unseen.connections.max(left_out);
@@ -197,8 +197,8 @@ impl Sampler {
     }
 
     /// Whether the process has it open, or had while it was watched.
-    fn is_of_process(&self, sighting: &Sighting) -> bool {
-        let connection = &sighting.connection;
+    fn is_of_process(&self, socket: &SocketInfo) -> bool {
+        let connection = &socket.connection;
         self.sockets.contains(&connection.inode) || self.tracker.knows(connection.cookie)
     }
 }

@@ -9,7 +9,7 @@ use wansan_trace::{ConnectionId, Instant, SessionId};
 
 use super::traced::{Traced, What};
 use super::{Begun, MOST_CONNECTIONS};
-use crate::diag::{Connection, Sighting};
+use crate::diag::{Connection, SocketInfo};
 
 /// A connection and what was seen of it last.
 struct Known {
@@ -19,7 +19,7 @@ struct Known {
     round: u64,
 }
 
-/// Turns sightings into records.
+/// Turns sockets into records.
 pub(super) struct Tracker {
     /// Whether events are told from samples: not where the kernel tells them.
     tells_events: bool,
@@ -53,11 +53,11 @@ impl Tracker {
 
     /// All that there is at `time`: what is known and not among it has ended. Gives the number that
     /// is left out because too many are watched.
-    pub(super) fn all(&mut self, time: Instant, sightings: Vec<Sighting>) -> u64 {
+    pub(super) fn all(&mut self, time: Instant, sockets: Vec<SocketInfo>) -> u64 {
         self.round += 1;
         let mut left_out = 0;
-        for sighting in sightings {
-            left_out += u64::from(!self.seen(time, sighting));
+        for socket in sockets {
+            left_out += u64::from(!self.seen(time, socket));
         }
         let round = self.round;
         let gone: Vec<u64> = self
@@ -73,12 +73,12 @@ impl Tracker {
     }
 
     /// One connection at `time`; `false` when there is no room for it.
-    pub(super) fn seen(&mut self, time: Instant, sighting: Sighting) -> bool {
-        let Sighting {
+    pub(super) fn seen(&mut self, time: Instant, socket: SocketInfo) -> bool {
+        let SocketInfo {
             connection,
             info,
             congestion_control,
-        } = sighting;
+        } = socket;
         let session = SessionId(connection.cookie);
         let sample = Tcp {
             in_flight_packets: info.in_flight_packets(),
@@ -245,8 +245,8 @@ mod tests {
         TcpInfo::parse(&bytes)
     }
 
-    fn sighting(cookie: u64, info: TcpInfo) -> Sighting {
-        Sighting {
+    fn socket(cookie: u64, info: TcpInfo) -> SocketInfo {
+        SocketInfo {
             connection: Connection {
                 cookie,
                 local: "10.0.0.1:3260".parse().unwrap(),
@@ -262,7 +262,7 @@ mod tests {
     fn events(samples: &[TcpInfo]) -> Vec<TcpEvent> {
         let mut tracker = Tracker::new(true);
         for (ns, info) in (1..).zip(samples) {
-            tracker.all(Instant::from_ns(ns), vec![sighting(5, info.clone())]);
+            tracker.all(Instant::from_ns(ns), vec![socket(5, info.clone())]);
         }
         let (_, records) = tracker.take();
         let events = records.iter().map(|record| record.event);
@@ -313,8 +313,8 @@ mod tests {
     #[test]
     fn what_is_not_seen_any_more_has_ended() {
         let mut tracker = Tracker::new(true);
-        let one = || sighting(1, info(CongestionState::OPEN, 10, 9, 0, 0));
-        let two = || sighting(2, info(CongestionState::OPEN, 10, 9, 0, 0));
+        let one = || socket(1, info(CongestionState::OPEN, 10, 9, 0, 0));
+        let two = || socket(2, info(CongestionState::OPEN, 10, 9, 0, 0));
         assert_eq!(tracker.all(Instant::from_ns(1), vec![one(), two()]), 0);
         assert_eq!(tracker.take().0.len(), 2);
         tracker.all(Instant::from_ns(2), vec![two()]);
