@@ -25,15 +25,11 @@ use crate::wire::Stage;
 
 /// Maximum bytes of text that a target accepts in one sequence of a login. RFC 7143 §6.1 requires
 /// 8192, and more only for authentication methods with large items.
-pub const MAX_TEXT_BYTES: usize = 16_384;
+pub const MAX_LOGIN_TEXT_BYTES: usize = 16_384;
 
 /// Maximum number of PDUs from one end in a login. The longest text, in segments of 512 bytes,
 /// takes 128.
 pub const MAX_PDUS: u32 = 256;
-
-/// The longest data segment of a login PDU: MaxRecvDataSegmentLength has its default until login is
-/// complete (RFC 7143 §13.12).
-pub const MAX_DATA_BYTES: usize = 8192;
 
 /// The version of the protocol (RFC 7143 §11.12.4).
 pub const VERSION: u8 = 0;

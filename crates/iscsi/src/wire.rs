@@ -51,7 +51,7 @@ pub use nop::{NopIn, NopOut};
 pub use opcode::Opcode;
 pub use pdu::Pdu;
 pub use r2t::R2t;
-pub use receiver::Receiver;
+pub use receiver::{DEFAULT_MAX_DATA_BYTES, Receiver};
 pub use reject::{Reject, RejectReason};
 pub use residual::Residual;
 pub use scsi_command::{ScsiCommand, TaskAttribute};

@@ -124,8 +124,8 @@ pub(crate) use json::json;
 pub use parameter::Parameter;
 pub use quantity::{QueueBound, Share, Size, Span};
 pub use scenario::{
-    Classifier, Connection, Direction, ISCSI_PORT, Inexpressible, Initiator, InnerRoute, Link,
-    NetemSetting, PlannedRoute, Receiver, Relay, Scenario, Stream, Tunnel, TunnelEnd,
+    Classifier, Connection, Direction, Inexpressible, Initiator, InnerRoute, Link, NetemSetting,
+    PlannedRoute, Receiver, Relay, Scenario, Stream, Tunnel, TunnelEnd,
 };
 pub use sweep::Axis;
 pub use timeline::{Action, Moment, Side, Statement};

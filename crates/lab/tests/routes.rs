@@ -17,6 +17,7 @@ use std::time::Duration;
 use libtest_mimic::Arguments;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
 use wansan_arms::{Arm, ROLE, end, one_arm};
+use wansan_iscsi::text::send_targets::ISCSI_PORT;
 use wansan_lab::plan::{Link, Phase, Plan, Scenario};
 use wansan_lab::run::{Observer, Options, run};
 use wansan_lab::world::isolate;
@@ -30,7 +31,6 @@ use stand_in::{ANSWER_BYTES, REQUEST_BYTES};
 
 /// How often each connection of the stand-in asks, before it is set up again and after.
 const EXCHANGES: u32 = 20;
-const ISCSI_PORT: u16 = 3260;
 
 /// A test's name, the kind of routing, and what the plan says besides.
 const TESTS: [(&str, &str, Case); 9] = [

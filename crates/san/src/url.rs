@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The port assigned by IANA to iSCSI targets (RFC 7143 §14).
-pub const ISCSI_PORT: u16 = 3260;
+use wansan_iscsi::text::send_targets::ISCSI_PORT;
 
 /// A LUN of a target at a portal.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use thiserror::Error;
 use wansan_trace::TaskTag;
 
 use super::chap::{ChapError, InitiatorChap, Said};
-use super::{MAX_DATA_BYTES, MAX_PDUS, VERSION, leads_on};
+use super::{MAX_PDUS, VERSION, leads_on};
 use crate::fault::Fault;
 use crate::keys::{
     AuthMethod, ConnectionParameters, KeyError, KeyName, Negotiation, Role, SessionParameters,
@@ -14,7 +14,7 @@ use crate::sequence::Sn;
 use crate::text::continuation::{Joiner, Splitter};
 use crate::text::send_targets::{TargetAddress, is_iscsi_name};
 use crate::text::{MAX_VALUE_BYTES, pairs, push_pair};
-use crate::wire::{LoginRequest, LoginResponse, LoginStatus, Stage};
+use crate::wire::{DEFAULT_MAX_DATA_BYTES, LoginRequest, LoginResponse, LoginStatus, Stage};
 
 /// The settings of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -450,7 +450,7 @@ impl InitiatorLogin {
     /// The next piece of this end's text. The last one asks for the next stage, since this end
     /// always says all it has to say, but for the steps of an authentication.
     fn next_request(&mut self) -> Request {
-        let piece = self.question.next_piece(MAX_DATA_BYTES);
+        let piece = self.question.next_piece(DEFAULT_MAX_DATA_BYTES);
         let next = match self.stage {
             Stage::SecurityNegotiation => Stage::OperationalNegotiation,
             _ => Stage::FullFeaturePhase,

@@ -5,7 +5,7 @@ use wansan_trace::TaskTag;
 
 use super::chap::{ChapError, Said, TargetChap};
 use super::sessions::{AnnouncedWindow, Candidate, Found, Refusal, Sessions};
-use super::{MAX_DATA_BYTES, MAX_PDUS, MAX_TEXT_BYTES, VERSION, leads_on};
+use super::{MAX_LOGIN_TEXT_BYTES, MAX_PDUS, VERSION, leads_on};
 use crate::fault::Fault;
 use crate::keys::{
     AuthMethod, ConnectionParameters, KeyError, KeyName, Negotiation, Role, SessionParameters,
@@ -15,7 +15,7 @@ use crate::sequence::Sn;
 use crate::text::continuation::{Joiner, Splitter};
 use crate::text::push_pair;
 use crate::text::send_targets::TargetAddress;
-use crate::wire::{LoginRequest, LoginResponse, LoginStatus, Stage};
+use crate::wire::{DEFAULT_MAX_DATA_BYTES, LoginRequest, LoginResponse, LoginStatus, Stage};
 
 /// A Login Response and its data segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -409,7 +409,7 @@ impl Dialogue {
                 first.tsih == 0,
                 SessionType::Normal,
             ),
-            question: Joiner::with_bound(MAX_TEXT_BYTES),
+            question: Joiner::with_bound(MAX_LOGIN_TEXT_BYTES),
             answer: Splitter::default(),
             found: None,
             chap: None,
@@ -472,7 +472,7 @@ impl Dialogue {
         {
             self.answer = Splitter::new(self.respond(&text, sessions)?);
         }
-        let piece = self.answer.next_piece(MAX_DATA_BYTES);
+        let piece = self.answer.next_piece(DEFAULT_MAX_DATA_BYTES);
         Ok((piece.data, piece.continued))
     }
 

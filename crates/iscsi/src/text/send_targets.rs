@@ -5,7 +5,7 @@ use core::fmt;
 use super::{Pair, TextError, pairs, push_pair};
 
 /// The default port of a TargetAddress (RFC 7143 §13.8, IANA's iscsi-target).
-pub const DEFAULT_PORT: u16 = 3260;
+pub const ISCSI_PORT: u16 = 3260;
 
 /// The value of a SendTargets key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl TargetAddress {
         };
         let port = match port {
             Some(port) => port.parse().ok()?,
-            None => DEFAULT_PORT,
+            None => ISCSI_PORT,
         };
         let sound = !host.is_empty() && !host.chars().any(|c| c.is_whitespace() || c.is_control());
         sound.then(|| TargetAddress {
@@ -183,7 +183,7 @@ mod tests {
             ("10.0.0.1:5003,1", address("10.0.0.1", 5003, Some(1))),
             (
                 "[1080:0:0:0:8:800:200C:417A],65",
-                address("1080:0:0:0:8:800:200C:417A", DEFAULT_PORT, Some(65)),
+                address("1080:0:0:0:8:800:200C:417A", ISCSI_PORT, Some(65)),
             ),
             (
                 "[1080::8:800:200C:417A]:5003,1",
@@ -191,9 +191,9 @@ mod tests {
             ),
             (
                 "computingcenter.example.com,23",
-                address("computingcenter.example.com", DEFAULT_PORT, Some(23)),
+                address("computingcenter.example.com", ISCSI_PORT, Some(23)),
             ),
-            ("10.0.0.2", address("10.0.0.2", DEFAULT_PORT, None)),
+            ("10.0.0.2", address("10.0.0.2", ISCSI_PORT, None)),
         ] {
             assert_eq!(TargetAddress::parse(value), Some(wanted.clone()), "{value}");
             assert_eq!(TargetAddress::parse(&wanted.to_string()), Some(wanted));

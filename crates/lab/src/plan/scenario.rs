@@ -24,7 +24,7 @@ use crate::world::{Medium, NetworkSpec, NodeSpec, TcpSettings, Topology};
 pub use effects::Direction;
 use effects::Surroundings;
 use flows::Relays;
-pub use flows::{ISCSI_PORT, Receiver, Relay, Stream};
+pub use flows::{Receiver, Relay, Stream};
 pub use link::Link;
 use names::Names;
 pub use netem_setting::{Inexpressible, NetemSetting};

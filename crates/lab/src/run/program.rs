@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use wansan_iscsi::text::send_targets::ISCSI_PORT;
 use wansan_relay::{ListenerConfig, RelayFile, RelaySettings};
 use wansan_san::load::workload::Operation;
 use wansan_san::settings::{
@@ -23,9 +24,7 @@ use wansan_settings::{Text, usual};
 use wansan_stream::{LoadSettings, ReceiveSettings, SendSettings, TakingSettings};
 
 use super::CellError;
-use crate::plan::{
-    Document, ISCSI_PORT, Initiator, Receiver, RecordKind, Relay, Stream, TargetTable,
-};
+use crate::plan::{Document, Initiator, Receiver, RecordKind, Relay, Stream, TargetTable};
 use crate::world::{Node, Process, ProcessError};
 
 /// What the programs of a cell need to know.

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use wansan_iscsi::text::send_targets::ISCSI_PORT;
 use wansan_mistake::{Mistake, nearest};
 use wansan_stream::BufferSettings;
 
@@ -12,8 +13,6 @@ use super::route::network_between;
 use crate::plan::document::{Document, InitiatorTable, RelayTable, StreamTable};
 use crate::world::Topology;
 
-/// The port of iSCSI (RFC 7143 §4.2.7.1, "iscsi-target").
-pub const ISCSI_PORT: u16 = 3260;
 /// Where receivers of streams listen.
 const STREAM_PORT: u16 = 5201;
 /// Where the first relay of a plan listens.

@@ -15,8 +15,9 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
 
+use wansan_iscsi::text::send_targets::ISCSI_PORT;
+
 use super::Connection;
-use super::flows::ISCSI_PORT;
 use super::route::{ConnectionRoute, InnerRoute, MAX_ROUTES, PlannedRoute};
 use crate::plan::document::{InitiatorTable, RoutingBy};
 use crate::vpn::Kind;
