@@ -14,7 +14,7 @@ use super::truth::Wait;
 /// How often TCP is asked for its windows.
 const SAMPLE_NS: u64 = 10_000_000;
 /// Length of a Basic Header Segment (RFC 7143 §11.2).
-const BHS_BYTES: u64 = 48;
+const BHS_BYTES: u64 = wansan_iscsi::wire::BHS_BYTES as u64;
 /// Opcodes (RFC 7143 §11.2.1.2).
 const SCSI_COMMAND: u8 = 0x01;
 const SCSI_RESPONSE: u8 = 0x21;
