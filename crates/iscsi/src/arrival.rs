@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use wansan_trace::Instant;
 
-/// Reads that are told apart at once.
+/// Most reads whose times are kept.
 const MAX_READS: usize = 256;
 
 /// Remembers at which moment each stretch of a TCP stream was read, until it has been used, so

@@ -244,7 +244,7 @@ fn files_stand_beside_the_plan() {
         (
             "jitter.csv",
             "-9ms\n0ms\n",
-            &["9ms", "more than the delay of 8ms"],
+            &["9ms", "exceeds the delay 8ms"],
         ),
         ("jitter.csv", "0ms\nsoon\n", &["jitter.csv:2", "soon"]),
         (
@@ -277,7 +277,7 @@ fn each_mistake_is_named_with_the_right_thing() {
     for (keys, parts) in [
         (
             "delay = \"1ms\"\njitter = \"2ms\"",
-            &[":11", "jitter", "2ms", "more than the delay of 1ms"][..],
+            &[":11", "jitter", "2ms", "exceeds the delay 1ms"][..],
         ),
         ("jitter = 2", &["path.jitter", "no unit"]),
         (

@@ -285,7 +285,7 @@ impl<T: Clone> Chain<T> {
     }
 
     /// Changes the path at `now`, as [`Change`] says in detail. Whatever was due by then has
-    /// happened before, polled or not, so the outcome does not depend on when somebody polled.
+    /// happened before, polled or not, so the outcome does not depend on when it is polled.
     ///
     /// # Errors
     /// [`ChangeError`], and nothing is changed.

@@ -5,8 +5,8 @@ use crate::probability::{Probability, Random};
 
 /// Spoils one bit of the payload of each packet with the same probability.
 ///
-/// The element never sees the bytes: it leaves a random number in the packet by which whoever
-/// carries them finds the bit (see [`crate::Departure::corrupted`]).
+/// The element never sees the bytes: it leaves a random number in the packet, from which
+/// the caller, which has them, derives the bit (see [`crate::Departure::corrupted`]).
 #[derive(Debug, Clone)]
 pub struct Corrupt {
     probability: Probability,

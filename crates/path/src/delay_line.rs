@@ -70,7 +70,7 @@ impl<T> DelayLine<T> {
     }
 
     /// The next packet that is due by `now`. Of those that are due at one moment, first come those
-    /// that overtook nobody, then the others in the order in which they came.
+    /// that overtook no other, then the others in the order in which they came.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<Transit<T>> {
         let due = self.next_due().filter(|&due| due <= now)?;
         let transit = if self.in_order.front().is_some_and(|first| first.at == due) {

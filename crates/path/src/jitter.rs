@@ -44,7 +44,7 @@ pub enum Distribution {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JitterError {
     /// Some packets would arrive before they were sent.
-    #[error("a jitter of {jitter:?} is more than the delay of {delay:?}")]
+    #[error("jitter {jitter:?} exceeds the delay {delay:?}")]
     ExceedsDelay {
         /// What the jitter takes off the delay at most.
         jitter: Duration,
@@ -52,7 +52,7 @@ pub enum JitterError {
         delay: Duration,
     },
     /// A table has two quantiles at least, the lowest and the highest.
-    #[error("a table of quantiles has 2 to {max} of them, and not {0}", max = Quantiles::MAX)]
+    #[error("a table of quantiles has 2 to {max} entries, not {0}", max = Quantiles::MAX)]
     Count(usize),
     /// Quantiles do not fall.
     #[error("quantile {0} is less than the one before it")]

@@ -21,7 +21,7 @@ fn filling(capacity: &Capacity) -> Rate {
 /// Sends one packet at a time, as fast as its [`Capacity`] allows; the others wait in a [`Queue`].
 ///
 /// The link keeps a clock of its own: a packet begins when the one before it has ended (to a
-/// fraction of a nanosecond) or when it came, whichever is later, and not when somebody polled.
+/// fraction of a nanosecond) or when it came, whichever is later, and not when it is polled.
 #[derive(Debug)]
 pub struct Link<T> {
     capacity: Capacity,

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use wansan_trace::Instant;
 
-/// A packet: what of it the path looks at, and whatever the caller carries with it.
+/// A packet: the properties that a path uses, and the payload of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<T> {
     /// Bytes that the packet takes on the link and in its queue, layer 2 included.
@@ -99,7 +99,7 @@ pub struct Departure<T> {
     pub delayed: Duration,
     /// By which way it left.
     pub fate: Fate,
-    /// Whether the path set CE: whoever carries the bytes does it in the IP header.
+    /// Whether the path set CE: the caller, which has the bytes, sets it in the IP header.
     pub marked: bool,
     /// Whether the path spoiled one bit of the payload, and which: bit number `n % bits` of its
     /// `bits` bits, where `n` is this random number.

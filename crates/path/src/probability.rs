@@ -5,7 +5,7 @@ use rand_pcg::Pcg64Mcg;
 
 /// A number that is no probability.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[error("probability {0}: must be from 0 (never) to 1 (always)")]
+#[error("probability {0} is not from 0 (never) to 1 (always)")]
 pub struct ProbabilityError(pub f64);
 
 /// How likely something is, from 0 (never) to 1 (always).

@@ -12,16 +12,16 @@ use crate::rate::{Moment, Rate};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RateTraceError {
     /// There are none, or too many.
-    #[error("a trace of a rate has 1 to {max} steps, and not {0}", max = RateTrace::MAX_STEPS)]
+    #[error("a rate trace has 1 to {max} steps, not {0}", max = RateTrace::MAX_STEPS)]
     Count(usize),
     /// A step takes no time.
-    #[error("step {0} takes no time")]
+    #[error("step {0} has no duration")]
     NoTime(usize),
     /// All in all it takes longer than time can count.
-    #[error("the trace takes longer than {} days", RateTrace::MAX_PERIOD.as_secs() / 86_400)]
+    #[error("the rate trace is longer than {} days", RateTrace::MAX_PERIOD.as_secs() / 86_400)]
     TooLong,
     /// Nothing would ever be sent.
-    #[error("every rate is 0: one step at least must be more")]
+    #[error("every rate is 0: at least one step needs a rate above 0")]
     NoRate,
 }
 

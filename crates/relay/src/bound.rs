@@ -46,18 +46,18 @@ impl Signaller {
     }
 }
 
-/// A law as it is in force, and what is to be said of it.
+/// A law as it is in force, and a remark about it.
 pub(crate) type Resolved = (Option<Bound>, Option<String>);
 
 impl Bound {
-    /// The law of a listener. Where none was chosen it is the best that can be had.
+    /// The law of a listener; where none was chosen, the best that is available.
     pub(crate) fn resolve(
         config: &ListenerConfig,
         signaller: &Signaller,
     ) -> Result<Resolved, RelayError> {
         let listen = || config.listen.clone();
         let flow = &config.flow;
-        if let Some((setting, laws)) = in_vain(config) {
+        if let Some((setting, laws)) = unused_setting(config) {
             return Err(RelayError::Ece {
                 listen: listen(),
                 setting,
@@ -134,13 +134,13 @@ fn asked_side(config: &ListenerConfig) -> Option<usize> {
     is_free.then_some(TARGET)
 }
 
-/// What is said where nobody chose a law and the best cannot be had.
+/// The remark when no law was chosen and the best is not available.
 fn lesser(why: &dyn fmt::Display) -> String {
     format!("law window, not arrival: {why}")
 }
 
-/// A setting that the listener's law does not look at, and the laws that do.
-fn in_vain(config: &ListenerConfig) -> Option<(&'static str, &'static [Law])> {
+/// A setting that the listener's law ignores, and the laws that use it.
+fn unused_setting(config: &ListenerConfig) -> Option<(&'static str, &'static [Law])> {
     const BOTH: &[Law] = &[Law::EceBound, Law::EceRed];
     let EceSettings {
         ece_bound,
@@ -152,11 +152,11 @@ fn in_vain(config: &ListenerConfig) -> Option<(&'static str, &'static [Law])> {
         (ece_ramp.is_some(), "a ramp for ECE", &[Law::EceRed]),
         (ece_every.0 > 0, "the interval of ECE decisions", BOTH),
     ];
-    let heeds = |laws: &[Law]| config.flow.law.is_some_and(|law| laws.contains(&law.0));
-    let vain = settings
+    let is_used = |laws: &[Law]| config.flow.law.is_some_and(|law| laws.contains(&law.0));
+    let unused = settings
         .into_iter()
-        .find(|(is_given, _, laws)| *is_given && !heeds(laws));
-    vain.map(|(_, setting, laws)| (setting, laws))
+        .find(|(is_given, _, laws)| *is_given && !is_used(laws));
+    unused.map(|(_, setting, laws)| (setting, laws))
 }
 
 /// What may be asked for of a socket that signals ECE, which sends as they do (RFC 5681): a congestion

@@ -42,7 +42,7 @@ pub(crate) struct Direction {
     /// Whole pieces come at once.
     bulk: bool,
     end: Option<End>,
-    /// The end was passed on, or there is nobody to pass it to.
+    /// The end was passed on, or the other side is gone.
     pub(crate) over: bool,
     /// Bytes that the receiving socket took since the flow began.
     pub(crate) moved_bytes: u64,
@@ -111,7 +111,7 @@ impl Direction {
         turn
     }
 
-    /// Forgets what is held: nobody is there to take it.
+    /// Drops what is held: the receiving side is gone.
     pub(crate) fn cancel(&mut self, pool: &mut Pool) {
         if let Some(pipe) = self.pipe.take() {
             pool.put_pipe(pipe);

@@ -229,19 +229,19 @@ impl RelayError {
     }
 }
 
-/// Why a flow did not come about.
+/// Why a connection to the target could not be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConnectError {
-    /// Nobody listens there.
+    /// No socket listens at the target's address.
     #[error("connection refused")]
     Refused,
-    /// There is no way to it.
+    /// There is no route to it.
     #[error("unreachable: {0}")]
     Unreachable(rustix::io::Errno),
-    /// Nothing was heard within the listener's time.
+    /// No answer within the listener's time limit.
     #[error("no answer within {} ms", .0.as_millis())]
     TimedOut(Duration),
-    /// Nothing was heard until the kernel gave up.
+    /// No answer until the kernel gave up.
     #[error("no answer")]
     Unanswered,
     /// No address is left to try; or, of a transparent flow, it was meant for the relay itself.

@@ -114,7 +114,7 @@ pub(crate) struct Pipe {
 #[derive(Debug)]
 struct Kept<T> {
     things: Vec<T>,
-    /// The fewest that there were since it was tidied up last: nobody has needed these.
+    /// The fewest since the last tidy-up: these were not needed.
     idle: usize,
 }
 
@@ -143,7 +143,7 @@ impl<T> Kept<T> {
         has_room
     }
 
-    /// Drops what nobody has needed since this was done last; how many.
+    /// Drops what has not been used since the last call; returns how many.
     fn tidy_up(&mut self) -> usize {
         let idle = self.idle;
         self.things.truncate(self.things.len() - idle);

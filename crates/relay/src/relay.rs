@@ -30,8 +30,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Listens, and carries flows from then on; `report` is told, in one line, of what goes wrong. Raises
-    /// the process's limit of open files to what it may be.
+    /// Listens, and relays flows from then on; `report` gets a line for each problem. Raises the
+    /// process's limit of open files to its maximum.
     ///
     /// # Errors
     /// [`RelayError`] says what is wrong; nothing is left behind.

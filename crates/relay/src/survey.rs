@@ -1,5 +1,5 @@
-//! A thread's look at all of its flows, at some in each turn: the kernel takes microseconds to tell of a flow,
-//! and tens of milliseconds for thousands of them, in which nobody's bytes would move.
+//! A thread's look at all of its flows, at some in each turn: asking the kernel
+//! takes microseconds for a flow, and tens of milliseconds for thousands, in which no flow would make progress.
 
 use std::cmp::Reverse;
 use std::sync::mpsc::SyncSender;
@@ -12,9 +12,9 @@ use crate::flow::Flow;
 use crate::snapshot::{FlowSnapshot, Part, of_flow};
 use crate::table::{Key, Table};
 
-/// Flows that a thread tells of: those that move most now, or have most waiting. The others are in the sums
-/// only.
-const FLOWS_TOLD: usize = 256;
+/// Flows that a thread reports one by one: those with the highest rate, or the largest backlog. The others
+/// count in the sums only.
+const MOST_FLOWS: usize = 256;
 /// What a turn takes, and one flow more.
 const TURN: Duration = Duration::from_micros(500);
 
@@ -26,13 +26,13 @@ pub(crate) struct Survey {
     next: usize,
     /// By their directions.
     backlogs: [BacklogSum; 2],
-    /// Those of the flows to tell of, with what makes them so.
+    /// Keys of the flows to report, each with its weight.
     heaviest: Vec<(u64, Key)>,
     reported: Vec<FlowSnapshot>,
 }
 
 impl Survey {
-    /// For whoever waits at the other end of that channel.
+    /// A survey whose result goes to `asker`.
     pub(crate) fn new(asker: SyncSender<Part>) -> Survey {
         Survey {
             asker,
@@ -78,16 +78,16 @@ impl Survey {
             weight += backlog.bytes();
         }
         self.heaviest.push((weight, key));
-        if self.heaviest.len() >= 2 * FLOWS_TOLD {
+        if self.heaviest.len() >= 2 * MOST_FLOWS {
             self.keep_heaviest();
         }
     }
 
     fn keep_heaviest(&mut self) {
-        if self.heaviest.len() > FLOWS_TOLD {
+        if self.heaviest.len() > MOST_FLOWS {
             let heaviest = &mut self.heaviest;
-            heaviest.select_nth_unstable_by_key(FLOWS_TOLD, |(weight, _)| Reverse(*weight));
-            heaviest.truncate(FLOWS_TOLD);
+            heaviest.select_nth_unstable_by_key(MOST_FLOWS, |(weight, _)| Reverse(*weight));
+            heaviest.truncate(MOST_FLOWS);
         }
     }
 }

@@ -59,7 +59,7 @@ impl LostConnections {
         }
     }
 
-    /// A connection is lost: it is nobody's heir any more.
+    /// A connection is lost: it takes over no tasks any more.
     fn lose_heir(&mut self, lost: ConnectionId) {
         for orphans in &mut self.orphans {
             orphans.heir = orphans.heir.filter(|heir| *heir != lost);
@@ -109,7 +109,7 @@ impl Session {
         same.all(|orphans| orphans.heir.is_none())
     }
 
-    /// Finds somebody for the tasks of lost connections: the connection that has replaced theirs,
+    /// Finds a connection for the tasks of lost connections: the one that has replaced theirs,
     /// or any other, which logs theirs out.
     pub(super) fn pass_on(&mut self, now: Instant, trace: &mut Recorder) {
         let Session {

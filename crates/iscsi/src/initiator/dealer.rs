@@ -10,7 +10,7 @@ pub(super) struct Dealer {
     schedule: Schedule,
     /// Whose turn it is to get a command.
     turn: usize,
-    /// What the schedule is told, kept to be filled again.
+    /// The schedule's input; kept to reuse its memory.
     loads: Vec<Load>,
 }
 

@@ -19,8 +19,8 @@ use super::task::{Stage, TaskError};
 use crate::sequence::Sn;
 use crate::wire::TaskManagementFunction;
 
-/// Whether carrying out a command twice in a row does what carrying it out once does. Only such
-/// commands can be sent again when nobody knows what became of them.
+/// Whether a command is idempotent. Only such commands can be sent again when their outcome is
+/// unknown.
 fn is_repeatable(cdb: &[u8; 16]) -> bool {
     match cdb[0] {
         // TEST UNIT READY, REQUEST SENSE, INQUIRY, MODE SENSE, START STOP UNIT, READ CAPACITY,
@@ -31,7 +31,7 @@ fn is_repeatable(cdb: &[u8; 16]) -> bool {
         0x2e | 0xae | 0x8e | 0x2f | 0xaf | 0x8f | 0x34 | 0x90 | 0x35 | 0x91 => true,
         // WRITE SAME, UNMAP, ORWRITE.
         0x41 | 0x93 | 0x42 | 0x8b => true,
-        // COMPARE AND WRITE, EXTENDED COPY, reservations and what nobody here knows.
+        // COMPARE AND WRITE, EXTENDED COPY, reservations and unknown commands.
         _ => false,
     }
 }
@@ -151,8 +151,8 @@ impl Core {
         }
     }
 
-    /// Puts a task of which nobody knows what became back to the front of the queue, or ends it if
-    /// it cannot be sent twice.
+    /// Puts a task whose outcome is unknown back to the front of the queue, or ends it if it cannot be
+    /// sent twice.
     pub(super) fn requeue(&mut self, tag: TaskTag, now: Instant, trace: &mut Recorder) {
         let task = self.tasks.get_mut(tag);
         if task.is_some_and(|task| is_repeatable(&task.cdb)) {

@@ -20,7 +20,7 @@ pub enum Schedule {
     LeastBytes,
 }
 
-/// What a schedule is told of a connection.
+/// The state of a connection that a schedule decides by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Load {
     /// Whether it can take a command now.

@@ -30,7 +30,7 @@ pub struct Offer(Value);
 /// How far a key has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Standing {
-    /// Nobody has named it: its default is in force.
+    /// Neither end has sent it: its default is in force.
     Silent,
     /// We have.
     Offered(Offer),

@@ -102,7 +102,7 @@ impl Rule {
         }
     }
 
-    /// What is in force when nobody says anything.
+    /// The value in force when neither end sends the key.
     #[must_use]
     pub fn default(&self) -> Option<Value> {
         match *self {

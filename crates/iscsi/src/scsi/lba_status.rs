@@ -28,8 +28,8 @@ impl LbaStatus {
         }
     }
 
-    /// Appends a run of `blocks`, at least one; what of it does not fit the field's 32 bits is left
-    /// to another command. A run that goes on as the one before it is made one with it.
+    /// Appends a run of `blocks`, at least one; blocks beyond the field's 32 bits are
+    /// left to another command. A run with the status of the one before it is merged into it.
     pub fn push(&mut self, blocks: u64, mapped: bool) {
         let status = if mapped { MAPPED } else { DEALLOCATED };
         if self.goes_on(mapped) {
@@ -54,7 +54,7 @@ impl LbaStatus {
         self.runs() > 0 && self.data[self.data.len() - 4] == status
     }
 
-    /// The first block that no run tells of.
+    /// The first block behind the runs.
     #[must_use]
     pub const fn next_lba(&self) -> u64 {
         self.next_lba

@@ -66,7 +66,7 @@ pub struct NexusId(u64);
 #[derive(Debug)]
 pub(super) struct UnitState {
     pub(super) reservations: Reservations,
-    /// Counts how often what of the reservations outlives a restart has changed.
+    /// Counts changes of the reservations that persist over a restart.
     pub(super) kept_version: u64,
     /// While the latest such change is being kept; the reservations do not change further until
     /// that is over.

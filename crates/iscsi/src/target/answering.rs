@@ -390,7 +390,7 @@ impl Core {
         self.push_answer(link, &bhs, &[], None, now, trace);
     }
 
-    /// Says what nobody asked for: `event`, about the connection `cid` (§11.9).
+    /// Sends an Asynchronous Message: `event`, about the connection `cid` (§11.9).
     pub(super) fn send_async(
         &mut self,
         link: &mut Link,

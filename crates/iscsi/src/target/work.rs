@@ -341,7 +341,7 @@ impl Core {
         trace: &mut Recorder,
     ) {
         if link.is_lost() {
-            // Nobody is there to take it: it is read again when the task has moved.
+            // The connection is gone: it is read again when the task has moved.
             self.tasks.set_aside(tag);
             return;
         }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ListedError {
     /// Packets count from 1.
-    #[error("packet 0 in the list of lost packets: the first one is number 1")]
+    #[error("the list of lost packets names packet 0: packets are numbered from 1")]
     Zero,
     /// The list is too long.
-    #[error("{0} packets in the list of lost packets: at most {max}", max = Listed::MAX_PACKETS)]
+    #[error("the list of lost packets has {0} entries, more than {max}", max = Listed::MAX_PACKETS)]
     TooMany(usize),
 }
 

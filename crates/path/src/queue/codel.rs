@@ -25,7 +25,7 @@ pub struct CoDelParameters {
 
 /// Parameters that make no CoDel queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a target of {target:?} is not below the interval of {interval:?}")]
+#[error("target {target:?} is not below the interval {interval:?}")]
 pub struct CoDelError {
     /// The target.
     pub target: Duration,

@@ -12,7 +12,7 @@ use crate::sink::Sink;
 ///
 /// When it is full, a packet pushes out those of higher class numbers, the highest class first and
 /// of it the packet that came last, until it fits; when that is not enough it is dropped itself, and
-/// then it pushes out nobody. The packet that the link is sending is never interrupted.
+/// then it pushes out none. The packet that the link is sending is never interrupted.
 #[derive(Debug)]
 pub struct Priority<T> {
     classes: Vec<DropTail<T>>,

@@ -46,7 +46,7 @@ pub struct RedParameters {
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum RedError {
     /// The lower threshold is not below the upper one.
-    #[error("the lower threshold of {min} is not below the upper one of {max}")]
+    #[error("the lower threshold {min} is not below the upper threshold {max}")]
     Thresholds {
         /// The lower one.
         min: f64,
@@ -54,10 +54,10 @@ pub enum RedError {
         max: f64,
     },
     /// It would drop nothing at random.
-    #[error("a greatest probability of {0}: must be more than 0 and at most 1")]
+    #[error("maximum probability {0} is not above 0 and at most 1")]
     MaxProbability(f64),
     /// The average would never move.
-    #[error("a weight of {0}: must be more than 0 and at most 1")]
+    #[error("weight {0} is not above 0 and at most 1")]
     Weight(f64),
 }
 

@@ -196,7 +196,7 @@ pub struct Load<'a> {
     connections: Vec<ConnectionReport>,
 }
 
-/// How often `progress` is told.
+/// How often `progress` is called.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 impl<'a> Load<'a> {

@@ -68,7 +68,7 @@ pub enum ChapSettingsError {
     )]
     OnlyTarget,
     /// Nobody is to authenticate.
-    #[error("nobody can log in by this CHAP: name a users file, or a user and its secret file")]
+    #[error("CHAP has no account for initiators: name a users file, or a user and its secret file")]
     Nobody,
     /// A file of secrets cannot be used.
     #[error(transparent)]

@@ -379,7 +379,7 @@ struct WaitingList {
 struct WaitingState {
     waiting: BinaryHeap<Task>,
     next_number: u64,
-    /// A worker sleeps until the head of the line is due; the others sleep until they are told.
+    /// A worker sleeps until the head of the line is due; the others sleep until they are woken.
     watched: bool,
     closed: bool,
 }

@@ -119,7 +119,7 @@ impl Registry {
         known.is_some_and(|known| known.session == session)
     }
 
-    /// Whether nobody is logged in.
+    /// Whether there are no sessions.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().sessions.is_empty()
     }
