@@ -80,11 +80,12 @@ impl Mistake {
         self
     }
 
-    /// What a deserializer of no text says, such as one of JSON that has been read; `path` is serde's
-    /// way to the value, and `whole` what all of it is called, such as "standard input".
+    /// What a deserializer of JSON says; `path` is serde's way to the value, and `whole` what all of it
+    /// is called, such as "the object".
     #[must_use]
-    pub fn of_serde(said: &str, path: &serde_path_to_error::Path, whole: &str) -> Self {
-        Mistake::new(describe(said, &place(path), whole))
+    pub fn from_json(said: &str, path: &serde_path_to_error::Path, whole: &str) -> Self {
+        let parent = |table: &str| format!("`{table}`");
+        Mistake::new(describe(said, &indexed(path), whole, parent))
     }
 
     /// What a deserializer found in `text`; `path` is serde's way to the value, and `whole` what the
@@ -98,10 +99,15 @@ impl Mistake {
     ) -> Self {
         // For an element of a list, toml gives the span of the whole list.
         let span = element(path, text).or(error.span());
-        Mistake {
-            line: span.map(|span| line_of(text, &span)),
-            text: describe(error.message(), &place(path), whole),
-        }
+        let line = span.map(|span| line_of(text, &span));
+        let place = place(path);
+        let header = line.and_then(|line| text.lines().nth(line - 1));
+        let text = header
+            .and_then(|header| other_header(error.message(), header.trim_start(), &place))
+            .unwrap_or_else(|| {
+                describe(error.message(), &place, whole, |table| format!("[{table}]"))
+            });
+        Mistake { line, text }
     }
 }
 
@@ -153,16 +159,37 @@ fn place(path: &serde_path_to_error::Path) -> String {
     names.join(".")
 }
 
+/// As [`place`], of what has no lines: `listener[1].to`.
+fn indexed(path: &serde_path_to_error::Path) -> String {
+    let place = path.to_string();
+    let known = place.trim_end_matches('?').trim_end_matches('.');
+    known.to_owned()
+}
+
+/// What is to stand in place of a table's `header`, where one table was written for a list of them, or
+/// a list for one.
+fn other_header(message: &str, header: &str, place: &str) -> Option<String> {
+    let is_list = header.starts_with("[[");
+    if message.contains("expected a sequence") && header.starts_with('[') && !is_list {
+        return Some(format!(
+            "there can be several `{place}`: write [[{place}]], not [{place}]"
+        ));
+    }
+    let wants_table = message.contains("expected a table") || message.contains("expected struct");
+    (wants_table && is_list && message.contains("sequence"))
+        .then(|| format!("there is one `{place}`: write [{place}], not [[{place}]]"))
+}
+
 /// Says in the words of plans what serde says in those of Rust. Serde gives unknown and known
-/// names between backticks, the unknown one first.
-fn describe(message: &str, place: &str, whole: &str) -> String {
+/// names between backticks, the unknown one first. `named` is how the name of a table is written.
+fn describe(message: &str, place: &str, whole: &str, named: impl Fn(&str) -> String) -> String {
     let message = message.lines().next().unwrap_or_default();
     let mut quoted = message.split('`').skip(1).step_by(2);
     let parent = |key: &str| {
         let parent = place.strip_suffix(key).unwrap_or(place);
         match parent.trim_end_matches('.') {
             "" => whole.to_owned(),
-            table => format!("[{table}]"),
+            table => named(table),
         }
     };
     if message.starts_with("unknown field") {
@@ -187,6 +214,16 @@ fn describe(message: &str, place: &str, whole: &str) -> String {
         let missing = quoted.next().unwrap_or_default();
         return format!("{} lacks `{missing}`", parent(""));
     }
+    if message.starts_with("duplicate field") {
+        let twice = quoted.next().unwrap_or_default();
+        return format!("`{twice}` stands twice in {}: remove one", parent(twice));
+    }
+    if let Some(beyond) = out_of_range(message) {
+        return match place {
+            "" => beyond,
+            place => format!("`{place}`: {beyond}"),
+        };
+    }
     // Names of Rust's types say nothing to people.
     let message = match message.split_once("expected struct ") {
         Some((before, _)) => &format!("{before}expected a table"),
@@ -200,13 +237,27 @@ fn describe(message: &str, place: &str, whole: &str) -> String {
         .replace("expected i64", "expected a whole number")
         .replace("expected a sequence", "expected a list in [ ]")
         .replace("expected a map", "expected a table")
-        .replace("expected a boolean", "expected true or false")
         .replace("invalid type: ", "found ");
     if place.is_empty() {
         plain
     } else {
         format!("`{place}`: {plain}")
     }
+}
+
+/// What serde says of an integer that its type cannot hold, with what it can.
+fn out_of_range(message: &str) -> Option<String> {
+    let (number, name) = message
+        .strip_prefix("invalid value: integer `")?
+        .split_once("`, expected ")?;
+    let (least, most) = match name {
+        "u8" => (0, u8::MAX.into()),
+        "u16" => (0, u16::MAX.into()),
+        "u32" => (0, u32::MAX.into()),
+        "u64" => (0, u64::MAX),
+        _ => return None,
+    };
+    Some(format!("must be {least} to {most}, not {number}"))
 }
 
 /// Reads a whole file's text, which is called `whole`, such as "the plan".

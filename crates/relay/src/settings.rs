@@ -129,7 +129,7 @@ settings! {
         /// DSCP of the packets sent: 0 to 63, or cs0 to cs7, af11 to af43, ef, le
         pub dscp: Option<Text<Dscp>>, "DSCP";
         /// Maximum segment size in both directions, in bytes
-        pub mss: Option<u16>, in 88..=32_767, "BYTES";
+        pub mss: Option<u16>, in 88..=32_767, "N";
     }
 }
 

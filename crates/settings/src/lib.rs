@@ -13,6 +13,7 @@
 
 mod absent;
 pub mod address;
+mod flag;
 mod json;
 pub mod quantity;
 pub mod record;
@@ -28,7 +29,7 @@ pub use text::Text;
 #[doc(hidden)]
 pub mod macros {
     pub use crate::absent::absent;
-    pub use crate::row::{key, read, row};
-    pub use crate::table::{Key, Ranged, check_range, is_none};
+    pub use crate::row::{key, row};
+    pub use crate::table::{Key, Ranged, check_alternatives, is_none};
     pub use {serde, serde_json};
 }

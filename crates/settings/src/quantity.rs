@@ -37,10 +37,6 @@ pub struct Share(pub f64);
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Iops(pub f64);
 
-/// On or off: `true` or `false` in files, `on` and `off`, `yes` and `no` too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Switch(pub bool);
-
 /// How much a queue holds: bytes, as in `"4MiB"`, or packets, as in `"100packets"`; never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueBound {
@@ -140,16 +136,6 @@ impl Iops {
     }
 }
 
-impl Switch {
-    fn read(text: &str) -> Result<Self, String> {
-        match text {
-            "on" | "yes" | "true" => Ok(Switch(true)),
-            "off" | "no" | "false" => Ok(Switch(false)),
-            _ => Err(format!("`{text}` is neither `on` nor `off`")),
-        }
-    }
-}
-
 impl QueueBound {
     fn read(text: &str) -> Result<Self, String> {
         let bound = match text.trim().strip_suffix("packets") {
@@ -219,22 +205,6 @@ impl fmt::Display for QueueBound {
     }
 }
 
-impl<'de> Deserialize<'de> for Switch {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let read = Switch::read;
-        deserializer.deserialize_any(Written {
-            what: "true, false, on or off,",
-            read,
-        })
-    }
-}
-
-impl Serialize for Switch {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bool(self.0)
-    }
-}
-
 /// Reads strings with `read`, and tells a number without a unit what it lacks.
 struct Written<T> {
     what: &'static str,
@@ -250,10 +220,6 @@ impl<T> Visitor<'_> for Written<T> {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
         (self.read)(text).map_err(E::custom)
-    }
-
-    fn visit_bool<E: de::Error>(self, on: bool) -> Result<T, E> {
-        self.visit_str(if on { "true" } else { "false" })
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
@@ -324,17 +290,13 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_switches_are_written_in_several_ways() {
+    fn numbers_are_written_in_several_ways() {
         #[derive(Deserialize)]
         struct File {
             rate: [Iops; 3],
-            nagle: [Switch; 3],
         }
-        let file: File =
-            toml::from_str("rate = [500, 500.0, \"500IOPS\"]\nnagle = [true, \"on\", \"yes\"]")
-                .unwrap();
+        let file: File = toml::from_str("rate = [500, 500.0, \"500IOPS\"]").unwrap();
         assert_eq!(file.rate, [Iops(500.0); 3]);
-        assert_eq!(file.nagle, [Switch(true); 3]);
         assert!(Rate(None) > Rate(Some(8000)));
     }
 
@@ -348,7 +310,6 @@ mod tests {
             (Iops::read("fast").unwrap_err(), "500IOPS"),
             (Iops::read("NaN").unwrap_err(), "500IOPS"),
             (SomeTime::read("0s").unwrap_err(), "above 0"),
-            (Switch::read("maybe").unwrap_err(), "`off`"),
             (QueueBound::read("0B").unwrap_err(), "more than 0"),
             (QueueBound::read("4").unwrap_err(), "100packets"),
             (QueueBound::read("-1packets").unwrap_err(), "whole number"),

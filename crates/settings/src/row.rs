@@ -8,7 +8,7 @@ use serde::forward_to_deserialize_any;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::json::read_value;
+use crate::table::Ranged;
 
 /// A setting.
 #[derive(Debug, Clone)]
@@ -25,6 +25,8 @@ pub struct Row {
     pub heading: Option<&'static str>,
     /// What it is when it is not given.
     pub default: Option<Value>,
+    /// The key of the setting that it cannot be used with.
+    pub rival: Option<&'static str>,
     /// Between which values it has to be.
     pub range: Option<String>,
     /// What its value looks like.
@@ -39,7 +41,7 @@ pub struct Row {
 /// What a value looks like in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shape {
-    /// `true` or `false`; an option without a value.
+    /// On or off. An option without a value where [`Row::value`] names none.
     Flag,
     /// A whole number.
     Number,
@@ -87,7 +89,7 @@ impl Row {
         range: &RangeInclusive<R>,
         read: fn(Value) -> Result<(), String>,
     ) {
-        self.range = Some(format!("{} to {}", range.start(), range.end()));
+        self.range = Some(range_words(range));
         self.read = read;
     }
 }
@@ -102,12 +104,13 @@ impl Shape {
             return each.collect();
         };
         Ok(match self {
-            Shape::Flag => Value::Bool(*word == "true"),
+            Shape::Flag => crate::flag::read(word)?.into(),
             Shape::Number => {
-                let number: i64 = word
+                let number: i128 = word
                     .parse()
-                    .map_err(|_| format!("`{word}` is no whole number"))?;
-                number.into()
+                    .map_err(|_| format!("`{word}` is not a whole number"))?;
+                let json = serde_json::Number::from_i128(number);
+                json.ok_or_else(|| format!("`{word}` is too large"))?.into()
             }
             Shape::Text | Shape::Choice(_) => Value::from(*word),
             Shape::List(each) => Value::Array(vec![each.json(&[word])?]),
@@ -135,20 +138,18 @@ pub fn row<T: DeserializeOwned>(field: &'static str, about: &[&str]) -> Row {
         option: None,
         heading: None,
         default: None,
+        rival: None,
         range: None,
         shape: shape::<T>(),
         is_required: absent.is_err(),
         rows: Vec::new(),
-        read: |value| read::<T>(value).map(drop),
+        read: |value| Ranged::<T>::any().read(value),
     }
 }
 
-/// Reads one value.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
-    read_value(value, "").map_err(|mistake| mistake.text)
+/// A range, for pages and mistakes.
+pub(crate) fn range_words<R: Display>(range: &RangeInclusive<R>) -> String {
+    format!("{} to {}", range.start(), range.end())
 }
 
 /// What a value of `T` looks like: what it asks a deserializer for.
@@ -249,7 +250,7 @@ impl<'de> SeqAccess<'de> for Probe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quantity::{Iops, Size, Switch};
+    use crate::quantity::{Iops, Size};
 
     #[derive(Debug, Deserialize)]
     #[serde(rename_all = "kebab-case")]
@@ -263,7 +264,6 @@ mod tests {
         assert_eq!(shape::<bool>(), Shape::Flag);
         assert_eq!(shape::<Option<u16>>(), Shape::Number);
         assert_eq!(shape::<Size>(), Shape::Text);
-        assert_eq!(shape::<Option<Switch>>(), Shape::Text);
         let either = Shape::Choice(&["in-data", "separate"]);
         assert_eq!(shape::<Where>(), either);
         assert_eq!(shape::<Vec<Where>>(), Shape::List(Box::new(either)));
@@ -283,11 +283,19 @@ mod tests {
         );
         let mut ranged = row::<u16>("n", &[]);
         ranged.set_range(&(1..=1024_u16), |value| {
-            crate::table::check_range(&read::<u16>(value)?, &(1..=1024))
+            Ranged::<u16>::any().within(1..=1024_u16).read(value)
         });
-        let error = json(ranged.clone(), &["70000"]).unwrap_err();
-        assert!(error.ends_with("give 1 to 1024"), "{error}");
-        let error = json(ranged, &["0"]).unwrap_err();
-        assert_eq!(error, "0 is not within 1 to 1024");
+        for (word, said) in [
+            ("70000", "must be 1 to 1024, not 70000"),
+            ("0", "must be 1 to 1024, not 0"),
+            ("-1", "must be 1 to 1024, not -1"),
+            ("one", "`one` is not a whole number; give 1 to 1024"),
+            (
+                "99999999999999999999",
+                "`99999999999999999999` is too large; give 1 to 1024",
+            ),
+        ] {
+            assert_eq!(json(ranged.clone(), &[word]).unwrap_err(), said);
+        }
     }
 }

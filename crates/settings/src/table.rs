@@ -8,7 +8,11 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize};
 
-use crate::row::Row;
+use serde_json::Value;
+
+use crate::flag::Worded;
+use crate::json::read_seed;
+use crate::row::{Row, range_words};
 
 /// Settings that [`settings!`](crate::settings) has declared.
 pub trait Settings: Sized {
@@ -64,15 +68,16 @@ pub fn given<T: Settings>(give: impl FnOnce(&mut T::Given)) -> T {
     }
 }
 
-/// Declares settings. A struct's fields are `NAME: TYPE = DEFAULT, in RANGE, of TABLE, "VALUE", as "OPTION";`
-/// and all but name and type may be left out:
+/// Declares settings. A struct's fields are `NAME: TYPE = DEFAULT, in RANGE, of TABLE, "VALUE", as "OPTION",
+/// without OTHER;` and all but name and type may be left out:
 ///
 /// - the sentences above it, for pages, help and documentation, without a full stop at the end;
 /// - what it is when it is not given; an `Option` is `None` then, and anything else has to be given;
 /// - the least and the greatest value;
 /// - the type of the tables in it, where it is one or a list of such;
 /// - what a value is called in help, as `BYTES`; of a table, the heading in help;
-/// - its name on command lines where it differs from its key; of a table, the prefix of its settings there.
+/// - its name on command lines where it differs from its key; of a table, the prefix of its settings there;
+/// - the setting of the same struct that it cannot be used with, where both differ from their defaults.
 ///
 /// At the end stand settings that are declared elsewhere and belong to the same table of a file:
 /// `with NAME: TYPE, "HEADING";`, and `but KEY = DEFAULT` where defaults are others here.
@@ -84,7 +89,7 @@ macro_rules! settings {
             $(
                 $(#[doc = $doc:literal])*
                 pub $field:ident: $type:ty $(= $default:expr)? $(, in $range:expr)? $(, of $inner:ty)?
-                    $(, $value:literal)? $(, as $option:literal)?;
+                    $(, $value:literal)? $(, as $option:literal)? $(, without $rival:ident)?;
             )*
             $(
                 with $with:ident: $with_type:ty $(, $heading:literal)? $(, but $key:ident = $other:expr)*;
@@ -119,12 +124,12 @@ macro_rules! settings {
                         let mut row = $crate::macros::row::<$type>(stringify!($field), &[$($doc),*]);
                         $(row.is_required = false; row.set_default::<$type>(&$default);)?
                         $(row.set_range(&$range, |value| {
-                            let value: $type = $crate::macros::read(value)?;
-                            $crate::macros::check_range(&value, &$range)
+                            Ranged::<$type>::any().within($range).read(value)
                         });)?
                         $(row.rows = <$inner as Settings>::rows();)?
                         $(row.value = Some($value);)?
                         $(row.option = Some($option);)?
+                        $(row.rival = Some(key(stringify!($rival)));)?
                         row
                     }),*];
                     $({
@@ -150,11 +155,8 @@ macro_rules! settings {
                         if given.$field.is_some() {
                             return Err(A::Error::duplicate_field(key(stringify!($field))));
                         }
-                        let check: fn(&$type) -> Result<(), String> = |_value| {
-                            $($crate::macros::check_range(_value, &$range)?;)?
-                            Ok(())
-                        };
-                        given.$field = Some(map.next_value_seed(Ranged(check))?);
+                        let ranged = Ranged::<$type>::any()$(.within($range))?;
+                        given.$field = Some(map.next_value_seed(ranged)?);
                         return Ok(true);
                     })*
                     $(if <$with_type as Settings>::take(&mut given.$with, name, map)? {
@@ -166,6 +168,10 @@ macro_rules! settings {
                 #[allow(unused_mut, reason = "settings with their own defaults")]
                 fn complete<E: Error>(mut given: Given) -> Result<Self, E> {
                     $($(given.$with.$key.get_or_insert_with(|| $other);)*)*
+                    $($($crate::macros::check_alternatives::<Self, E>(
+                        (key(stringify!($field)), &given.$field),
+                        (key(stringify!($rival)), &given.$rival),
+                    )?;)?)*
                     Ok($name {
                         $($field: match given.$field {
                             Some(value) => value,
@@ -271,15 +277,67 @@ impl Visitor<'_> for &Key {
     }
 }
 
-/// Reads a value, which has to be within its range.
-pub struct Ranged<T>(pub fn(&T) -> Result<(), String>);
+/// Reads a value, which has to be within its range if it has one.
+pub struct Ranged<T> {
+    range: Option<String>,
+    check: Box<dyn Fn(&T) -> Result<(), String>>,
+}
+
+impl<T> Ranged<T> {
+    /// All values.
+    #[must_use]
+    pub fn any() -> Ranged<T> {
+        Ranged {
+            range: None,
+            check: Box::new(|_| Ok(())),
+        }
+    }
+
+    /// Those within `range`.
+    #[must_use]
+    pub fn within<R: Display + 'static>(self, range: RangeInclusive<R>) -> Ranged<T>
+    where
+        T: Within<R>,
+    {
+        let words = range_words(&range);
+        Ranged {
+            range: Some(words.clone()),
+            check: Box::new(move |value| match value.beyond(&range) {
+                Some(value) => Err(format!("must be {words}, not {value}")),
+                None => Ok(()),
+            }),
+        }
+    }
+
+    /// What is to be said of a number that the type cannot hold.
+    fn beyond_type<E: de::Error>(&self, error: E) -> E {
+        let said = error.to_string();
+        let number = said.strip_prefix("invalid value: integer `");
+        let number = number.and_then(|rest| rest.split('`').next());
+        match (&self.range, number) {
+            (Some(range), Some(number)) => E::custom(format!("must be {range}, not {number}")),
+            _ => error,
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Ranged<T> {
+    /// Checks that it can be read from `value`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(self, value: Value) -> Result<(), String> {
+        read_seed(self, value).map(drop)
+    }
+}
 
 impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for Ranged<T> {
     type Value = T;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
-        let value = T::deserialize(deserializer)?;
-        (self.0)(&value).map_err(de::Error::custom)?;
+        let value = T::deserialize(Worded(deserializer));
+        let value = value.map_err(|error| self.beyond_type(error))?;
+        (self.check)(&value).map_err(de::Error::custom)?;
         Ok(value)
     }
 }
@@ -302,27 +360,38 @@ impl<R: PartialOrd> Within<R> for Option<R> {
     }
 }
 
-/// Refuses a value that is not within `range`.
+/// Refuses two settings that cannot be used together, each with its key, where both were given and differ
+/// from what they are without.
 ///
 /// # Errors
-/// What it is, and the range.
-pub fn check_range<R: Display>(
-    value: &impl Within<R>,
-    range: &RangeInclusive<R>,
-) -> Result<(), String> {
-    match value.beyond(range) {
-        Some(value) => Err(format!(
-            "{value} is not within {} to {}",
-            range.start(),
-            range.end()
-        )),
-        None => Ok(()),
+/// Which they are.
+pub fn check_alternatives<T: Settings, E: de::Error>(
+    one: (&str, &impl Serialize),
+    other: (&str, &impl Serialize),
+) -> Result<(), E> {
+    let values = [
+        (one.0, serde_json::to_value(one.1)),
+        (other.0, serde_json::to_value(other.1)),
+    ];
+    let rows = T::rows();
+    let says = |(key, value): &(&str, serde_json::Result<Value>)| match value {
+        Ok(Value::Null) | Err(_) => false,
+        Ok(value) => rows
+            .iter()
+            .any(|row| row.key == *key && row.default.as_ref() != Some(value)),
+    };
+    if values.iter().all(says) {
+        let (one, other) = (one.0, other.0);
+        return Err(E::custom(format!(
+            "`{one}` cannot be used with `{other}`: remove one"
+        )));
     }
+    Ok(())
 }
 
 /// Whether there is nothing to write.
 pub fn is_none(value: &impl Serialize) -> bool {
-    matches!(serde_json::to_value(value), Ok(serde_json::Value::Null))
+    matches!(serde_json::to_value(value), Ok(Value::Null))
 }
 
 #[cfg(test)]
@@ -383,7 +452,7 @@ mod tests {
         let listener = read("listen = \"a\"\nflows = 7").unwrap();
         let json = serde_json::to_string(&listener).unwrap();
         assert_eq!(
-            crate::read_json::<Listener>(&json, "JSON").unwrap(),
+            crate::read_json::<Listener>(json.as_bytes(), "JSON").unwrap(),
             listener
         );
         let table = toml::to_string(&listener).unwrap();
@@ -404,11 +473,15 @@ mod tests {
             ),
             (
                 "listen = \"a\"\nflows = 0",
-                "line 2: `flows`: 0 is not within 1 to 100",
+                "line 2: `flows`: must be 1 to 100, not 0",
+            ),
+            (
+                "listen = \"a\"\nflows = 4294967296",
+                "line 2: `flows`: must be 1 to 100, not 4294967296",
             ),
             (
                 "listen = \"a\"\n[in]\n\nbuffer = \"1B\"",
-                "line 4: `in.buffer`: 1B is not within 1KiB to 1MiB",
+                "line 4: `in.buffer`: must be 1KiB to 1MiB, not 1B",
             ),
             (
                 "listen = \"a\"\n[in]\nbufer = \"1B\"",
@@ -421,19 +494,83 @@ mod tests {
 
     #[test]
     fn json_is_told_so_too() {
-        let read = |text: &str| crate::read_json::<Listener>(text, "standard input");
+        let read = |text: &str| crate::read_json::<Listener>(text.as_bytes(), "the object");
         for (text, said) in [
-            ("{}", "standard input lacks `listen`"),
+            ("{}", "the object lacks `listen`"),
             (
                 r#"{"listen":"a","in":{"bufer":1}}"#,
-                "unknown key `bufer` in [in]; did you mean `buffer`?",
+                "unknown key `bufer` in `in`; did you mean `buffer`?",
+            ),
+            (
+                r#"{"listen":"a","in":{"buffer":"1B"}}"#,
+                "`in.buffer`: must be 1KiB to 1MiB, not 1B",
+            ),
+            (
+                r#"{"listen":"a","flows":-1}"#,
+                "`flows`: must be 1 to 100, not -1",
+            ),
+            (
+                "{\"listen\":\"a\",\n\"listen\":\"b\"}",
+                "`listen` stands twice in the object: remove one",
+            ),
+            (
+                "{\"listen\":\n",
+                "no JSON object: EOF while parsing a value at line 2 column 0",
             ),
             (
                 r#"{"listen":"a","flows":101}"#,
-                "`flows`: 101 is not within 1 to 100",
+                "`flows`: must be 1 to 100, not 101",
             ),
         ] {
             assert_eq!(read(text).unwrap_err().to_string(), said);
+        }
+    }
+
+    settings! {
+        /// A meter's.
+        #[derive(Debug, PartialEq)]
+        struct Meter {
+            /// Each one
+            pub sides: Vec<Side> = Vec::new(), of Side;
+            /// How long
+            pub time: Option<Span>, "TIME", without count;
+            /// How often
+            pub count: u32 = 1, in 1..=9, "N";
+        }
+    }
+
+    #[test]
+    fn what_stands_in_lists_has_its_place_in_json_and_its_header_in_files() {
+        let json = r#"{"sides":[{},{"buffer":"1B"}]}"#;
+        let said = crate::read_json::<Meter>(json.as_bytes(), "the object").unwrap_err();
+        assert_eq!(said.text, "`sides[1].buffer`: must be 1KiB to 1MiB, not 1B");
+        for (text, said) in [
+            (
+                "\n[sides]\nbuffer = \"1MiB\"",
+                "line 2: there can be several `sides`: write [[sides]], not [sides]",
+            ),
+            (
+                "[[sides]]\n[[sides]]\nbuffer = \"1B\"",
+                "line 3: `sides.buffer`: must be 1KiB to 1MiB, not 1B",
+            ),
+        ] {
+            let mistake = wansan_mistake::read::<Meter>(text, "the file").unwrap_err();
+            assert_eq!(mistake.to_string(), said);
+        }
+        let mistake = read("listen = \"a\"\n[[in]]").unwrap_err();
+        assert_eq!(mistake, "line 2: there is one `in`: write [in], not [[in]]");
+    }
+
+    #[test]
+    fn only_one_of_two_settings_is_given() {
+        let read = |json: &str| crate::read_json::<Meter>(json.as_bytes(), "the object");
+        for both in [r#"{"time":"1s","count":2}"#, r#"{"count":2,"time":"1s"}"#] {
+            let said = read(both).unwrap_err().text;
+            assert_eq!(said, "`time` cannot be used with `count`: remove one");
+        }
+        // As a program hands over settings whole.
+        for one in [r#"{"time":"1s","count":1}"#, r#"{"time":null,"count":2}"#] {
+            read(one).unwrap();
         }
     }
 

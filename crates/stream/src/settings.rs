@@ -35,7 +35,7 @@ settings! {
         /// Parallel streams
         pub flows: u32 = 1, in 1..=10_000, "N";
         /// How long to measure [default: 10s]
-        pub time: Option<SomeTime>, "TIME";
+        pub time: Option<SomeTime>, "TIME", without bytes;
         /// Bytes to send per stream, instead of a time
         pub bytes: Option<Size>, in Size(1)..=Size(1 << 60), "BYTES";
         /// Warm-up, excluded from results

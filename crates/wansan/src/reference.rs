@@ -48,9 +48,9 @@ fn settings() -> String {
         "# Settings\n\n\
          The keys of `target.toml`, of `relay.toml` and of plans, and those that programs take as JSON. Generated\n\
          from the tables in the code that read them.\n\n\
-         Values with a unit are text, such as `\"64KiB\"` or `\"10ms\"`; I/O rates are `\"500IOPS\"` or `500`. Switches\n\
-         are `true`, `\"on\"` or `\"yes\"`, and `false`, `\"off\"` or `\"no\"`; flags are `true` or `false`. The options of\n\
-         the command line take the same values ([commands.md](commands.md)).\n",
+         Values with a unit are text, such as `\"64KiB\"` or `\"10ms\"`; I/O rates are `\"500IOPS\"` or `500`. What\n\
+         is on or off is `true`, `\"on\"` or `\"yes\"`, and `false`, `\"off\"` or `\"no\"`, in upper or lower case. The\n\
+         options of the command line take the same values ([commands.md](commands.md)); those of flags have none.\n",
     );
     part::<TargetFile>(
         &mut text,
@@ -65,8 +65,9 @@ fn settings() -> String {
     part::<wansan_lab::plan::Document>(&mut text, "Plans", "Read by `wansan lab`.");
     text.push_str(
         "\n## Settings on standard input\n\n\
-         With `--settings -` a program reads all its settings as one line of JSON from standard input, as `wansan\n\
-         lab` starts it. A program that is held (`hold`) starts on the next line, or at the end of the input.\n\n\
+         With `--settings -` a program reads all its settings from standard input, as a JSON object of up to 1 MiB, as\n\
+         `wansan lab` starts it. A program that is held (`hold`) starts on the line after it, or at the end of the\n\
+         input.\n\n\
          ```sh\n\
          echo '{\"listener\": [{\"listen\": \"127.0.0.1:3261\", \"to\": \"192.0.2.1:3260\"}], \"drain\": \"1s\"}' |\n    \
              wansan relay --settings -\n\
@@ -162,7 +163,7 @@ fn value(row: &Row) -> String {
         }
         (Shape::List(_), Some(value)) => format!("list of {value}"),
         (Shape::List(_), None) => "list".to_owned(),
-        (Shape::Flag, _) => "flag".to_owned(),
+        (Shape::Flag, None) => "flag".to_owned(),
         (_, Some(value)) => value.to_owned(),
         (Shape::Number, None) => "number".to_owned(),
         (Shape::Table, None) => "table".to_owned(),

@@ -25,7 +25,7 @@ pub(crate) fn settings<T: DeserializeOwned>(arguments: &[String]) -> Result<T, S
     let mut line = String::new();
     let read = std::io::stdin().read_line(&mut line);
     read.map_err(|error| error.to_string())?;
-    wansan_settings::read_json(&line, "standard input").map_err(|error| error.to_string())
+    wansan_settings::read_json(line.as_bytes(), "standard input").map_err(|error| error.to_string())
 }
 
 /// Listens, and says so.

@@ -15,7 +15,7 @@ settings! {
     #[derive(Debug, Clone, PartialEq)]
     pub struct BenchSettings {
         /// How long to measure [default: 5s]
-        pub time: Option<SomeTime>, "TIME";
+        pub time: Option<SomeTime>, "TIME", without count;
         /// Number of I/Os to measure, instead of a time
         pub count: Option<u64>, in 1..=u64::MAX, "N";
         /// Warm-up, excluded from results
@@ -24,7 +24,7 @@ settings! {
         /// reconnect attempt, before they are abandoned [default: --replacement-timeout]
         pub drain: Option<Span>, "TIME";
         /// Seed of the access order and of the data written
-        pub seed: u64 = 1, "SEED";
+        pub seed: u64 = 1, in 0..=u64::MAX, "SEED";
         /// Report when logged in, and start on a line or end of file on standard input, so that several
         /// can start together
         pub hold: bool = false;
@@ -52,7 +52,7 @@ settings! {
         pub parallel: u32 = 32, in 1..=65_536, "N";
         /// Submit I/Os in batches: the next only when all of the last are done, like back-to-back
         /// read() calls on a raw device
-        pub batch: bool = false;
+        pub batch: bool = false, without rate;
         /// Submit this many I/Os per second, evenly spaced, instead of one for each completed
         pub rate: Option<Iops>, "IOPS";
         /// Verify the data read: reads against what `--op write --verify` wrote with the same seed and
@@ -69,23 +69,6 @@ impl LoadSettings {
 }
 
 impl BenchSettings {
-    /// Whether the settings contradict each other, which of a command line its parser says.
-    ///
-    /// # Errors
-    /// Which do, on one line.
-    pub fn check(&self) -> Result<(), String> {
-        let pairs = [
-            (self.count.is_some() && self.time.is_some(), "count", "time"),
-            (self.load.batch && self.load.rate.is_some(), "batch", "rate"),
-        ];
-        match pairs.into_iter().find(|(contradict, ..)| *contradict) {
-            Some((_, one, other)) => {
-                Err(format!("`{one}` cannot be used with `{other}`: remove one"))
-            }
-            None => Ok(()),
-        }
-    }
-
     /// As the load generator takes them; a number of I/Os goes before a time.
     #[must_use]
     pub fn config(&self) -> LoadConfig {
@@ -107,47 +90,5 @@ impl BenchSettings {
             seed: self.seed,
             verify: load.verify,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_that_contradict_each_other_are_refused() {
-        let url = "iscsi://127.0.0.1/iqn.2026-11.net.example:disk/0"
-            .parse()
-            .unwrap();
-        let mut settings = BenchSettings {
-            time: Some(SomeTime(Duration::from_secs(1))),
-            count: None,
-            warmup: Span(Duration::ZERO),
-            drain: None,
-            seed: 1,
-            hold: false,
-            json: false,
-            record: usual(),
-            load: usual(),
-            tcp: usual(),
-            initiator: InitiatorSettings::new(url),
-        };
-        assert_eq!(settings.check(), Ok(()));
-        settings.count = Some(3);
-        assert!(
-            settings
-                .check()
-                .unwrap_err()
-                .contains("`count` cannot be used with `time`")
-        );
-        settings.count = None;
-        settings.load.batch = true;
-        settings.load.rate = Some(Iops(100.0));
-        assert!(
-            settings
-                .check()
-                .unwrap_err()
-                .contains("`batch` cannot be used with `rate`")
-        );
     }
 }

@@ -40,7 +40,7 @@ settings! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ConnectionSettings {
         /// Connections in the session (MC/S), all to the portal in the URL
-        pub connections: u16 = 1, in 1..=1024, "N";
+        pub connections: u16 = 1, in 1..=1024, "N", without route;
         /// Source address and portal of one connection of the session; repeat for each connection. With
         /// 0.0.0.0 or [::] the kernel picks the source address. The URL still names the target
         pub route: Vec<Text<Route>> = Vec::new(), "SRC[:PORT]→DST[:PORT]";

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use wansan_iscsi::keys::{DigestKind, Wanted};
-use wansan_settings::quantity::{Size, Switch};
+use wansan_settings::quantity::Size;
 use wansan_settings::settings;
 
 /// How much a digest is wanted.
@@ -29,9 +29,9 @@ settings! {
         /// CRC32C data digests (§13.1): never, only if the peer wants them, or always
         pub data_digest: Digest = Digest::Accept, "WHEN";
         /// InitialR2T (§13.10): send Data-Out only in answer to an R2T
-        pub initial_r2t: Switch = Switch(Wanted::default().initial_r2t), "YES|NO";
+        pub initial_r2t: bool = Wanted::default().initial_r2t, "YES|NO";
         /// ImmediateData (§13.11): allow data in the PDU of a write command
-        pub immediate_data: Switch = Switch(Wanted::default().immediate_data), "YES|NO";
+        pub immediate_data: bool = Wanted::default().immediate_data, "YES|NO";
         /// FirstBurstLength (§13.14): most unsolicited data per command
         pub first_burst: Size = length(Wanted::default().first_burst_bytes),
             in LENGTHS.0..=LENGTHS.1, "BYTES";
@@ -78,8 +78,8 @@ impl NegotiationSettings {
         Wanted {
             header_digest: self.header_digest.wanted(),
             data_digest: self.data_digest.wanted(),
-            initial_r2t: self.initial_r2t.0,
-            immediate_data: self.immediate_data.0,
+            initial_r2t: self.initial_r2t,
+            immediate_data: self.immediate_data,
             first_burst_bytes: bytes(self.first_burst),
             max_burst_bytes: bytes(self.max_burst),
             max_recv_data_bytes: bytes(self.max_recv_data_segment),

@@ -9,7 +9,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use wansan_iscsi::keys::{Wanted, WantedError};
 use wansan_settings::address::ListenAddress;
-use wansan_settings::quantity::{Span, Switch};
+use wansan_settings::quantity::Span;
 use wansan_settings::record::{KindSettings, TcpSettings};
 use wansan_settings::{Text, given, settings, usual};
 use wansan_tcp::network::Network;
@@ -143,12 +143,12 @@ settings! {
     pub struct SendingSettings {
         /// Nagle's algorithm (RFC 1122 §4.2.3.4): hold back a short segment while data is
         /// unacknowledged
-        pub nagle: Switch = Switch(Sending::default().nagle), "ON|OFF";
+        pub nagle: bool = Sending::default().nagle, "ON|OFF";
         /// How to return the status of a read: in its last Data-In (RFC 7143 §11.7.3, at error recovery
         /// level 0 only), or in a separate SCSI Response
         pub status: StatusPlace = StatusPlace::InData, "WHERE";
         /// Write queued PDUs to the socket together, instead of one by one
-        pub join_sends: Switch = Switch(Sending::default().join_sends), "ON|OFF";
+        pub join_sends: bool = Sending::default().join_sends, "ON|OFF";
         with acks: AckSettings;
     }
 }
@@ -350,9 +350,9 @@ impl SendingSettings {
     #[must_use]
     pub fn sending(&self) -> Sending {
         Sending {
-            nagle: self.nagle.0,
+            nagle: self.nagle,
             separate_status: self.status == StatusPlace::Separate,
-            join_sends: self.join_sends.0,
+            join_sends: self.join_sends,
             delayed_ack: self.acks.delayed_ack,
         }
     }

@@ -17,11 +17,6 @@ use super::{print_json, print_text, record, remark};
 
 /// Arguments of `wansan bench`.
 #[derive(Debug, Args)]
-#[command(
-    mut_arg("time", |time| time.conflicts_with("count")),
-    mut_arg("batch", |batch| batch.conflicts_with("rate")),
-    mut_arg("connections", |connections| connections.conflicts_with("route"))
-)]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
     options: Options<BenchSettings>,
@@ -35,7 +30,6 @@ pub(crate) struct BenchArgs {
 /// What makes it impossible to measure.
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     let settings = args.elsewhere.settings_or(&args.options)?;
-    settings.check().map_err(anyhow::Error::msg)?;
     let place = &settings.record.place;
     let recording = record::prepare(place, "initiator")?;
     end_when_told(recording.made())?;

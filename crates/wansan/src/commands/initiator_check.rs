@@ -23,7 +23,6 @@ use super::{print_json, print_text};
 
 /// Arguments of `wansan initiator-check`.
 #[derive(Debug, Args)]
-#[command(mut_arg("connections", |connections| connections.conflicts_with("route")))]
 pub(crate) struct InitiatorCheckArgs {
     /// Round-trip time of the path to check for [default: the measured one, but at least 50ms]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]

@@ -39,7 +39,8 @@ pub(super) fn wait_to_begin(json: bool) -> Result<()> {
     } else {
         remark("ready: starts on a line on standard input");
     }
-    read_line().map(drop).context("cannot read standard input")
+    let line = read_line(io::stdin().lock());
+    line.map(drop).context("cannot read standard input")
 }
 
 /// A bar of 1000 steps, for people only.

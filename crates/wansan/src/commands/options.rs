@@ -1,7 +1,7 @@
 //! Settings as options of the command line: one for each row of their table, in which a word means
 //! what it means in a file. All of a program's settings can come as JSON on standard input instead.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead};
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use wansan_settings::{Row, Settings, Shape, read_json, read_value};
 
-/// The longest line of settings on standard input, in bytes.
-const MAX_LINE_BYTES: u64 = 1 << 20;
+/// Most that is read of standard input at once, in bytes.
+const MAX_INPUT_BYTES: u64 = 1 << 20;
 
 /// Settings, as far as options give them.
 #[derive(Debug)]
@@ -84,7 +84,11 @@ fn add(options: &mut Vec<Arg>, rows: &[Row], prefix: &str, heading: Option<&'sta
                 row.value.or(heading),
             ),
             Shape::List(each) if **each == Shape::Table => {}
-            _ => options.push(option(row, prefix, row.heading.or(heading))),
+            _ => {
+                let rival = rows.iter().find(|other| Some(other.key) == row.rival);
+                let option = option(row, prefix, row.heading.or(heading));
+                options.push(option.conflicts_with_all(rival.map(|other| name(other, prefix))));
+            }
         }
     }
 }
@@ -99,7 +103,7 @@ fn option(row: &Row, prefix: &str, heading: Option<&'static str>) -> Arg {
     if let Some(heading) = heading {
         option = option.help_heading(heading);
     }
-    if row.shape == Shape::Flag {
+    if is_bare(row) {
         return option.action(ArgAction::SetTrue);
     }
     if let Some(value) = row.value {
@@ -121,13 +125,18 @@ fn option(row: &Row, prefix: &str, heading: Option<&'static str>) -> Arg {
     // What begins with a hyphen is no option here, but a value to refuse.
     let is_quantity = matches!(
         row.value,
-        Some("BYTES" | "TIME" | "RATE" | "IOPS" | "N" | "LEVEL")
+        Some("BYTES" | "TIME" | "RATE" | "IOPS" | "N" | "SEED" | "LEVEL")
     );
     option = option.allow_hyphen_values(is_quantity);
     match default(row) {
         Some(default) if !row.about.contains("[default:") => option.default_value(default),
         _ => option,
     }
+}
+
+/// Whether an option has no value.
+fn is_bare(row: &Row) -> bool {
+    row.shape == Shape::Flag && row.value.is_none()
 }
 
 /// A default as words of a command line.
@@ -171,13 +180,12 @@ fn given(matches: &ArgMatches, rows: &[Row], prefix: &str) -> Map<String, Value>
         if !is_given {
             continue;
         }
-        let value = match row.shape {
-            Shape::Flag => Ok(matches.get_flag(&name).into()),
-            _ => {
-                let words = matches.get_many::<String>(&name).unwrap_or_default();
-                let words: Vec<&str> = words.map(String::as_str).collect();
-                row.json(&words)
-            }
+        let value = if is_bare(row) {
+            Ok(matches.get_flag(&name).into())
+        } else {
+            let words = matches.get_many::<String>(&name).unwrap_or_default();
+            let words: Vec<&str> = words.map(String::as_str).collect();
+            row.json(&words)
         };
         // Each word has been looked at before.
         if let Ok(value) = value {
@@ -255,8 +263,8 @@ impl<T: Settings> FromArgMatches for FileOr<T> {
 /// All settings from elsewhere.
 #[derive(Debug, Args)]
 pub(super) struct Elsewhere {
-    /// Read all settings from standard input, as JSON on one line with the keys of the files, instead
-    /// of the other options
+    /// Read all settings from standard input, as a JSON object with the keys of the files, instead of
+    /// the other options
     #[arg(long, value_name = "-", value_parser = ["-"], hide_possible_values = true, exclusive = true)]
     settings: Option<String>,
 }
@@ -273,7 +281,8 @@ impl Elsewhere {
         self.settings()?.map_or_else(|| options.settings(), Ok)
     }
 
-    /// The settings on standard input, if they come from there. What follows their line is left there.
+    /// The settings on standard input, if they come from there. What follows the line on which they end is
+    /// left there.
     ///
     /// # Errors
     /// In one line what is wrong with them, and where.
@@ -281,20 +290,76 @@ impl Elsewhere {
         if self.settings.is_none() {
             return Ok(None);
         }
-        let line = read_line().context("cannot read standard input")?;
-        let settings = read_json(&line, "the line").context("standard input")?;
-        Ok(Some(settings))
+        read_settings(io::stdin().lock())
+            .context("standard input")
+            .map(Some)
     }
 }
 
-/// A line of standard input, a byte at a time: what comes after it is not for whoever reads the line.
-pub(super) fn read_line() -> io::Result<String> {
-    let mut line = Vec::new();
-    for byte in io::stdin().lock().take(MAX_LINE_BYTES).bytes() {
-        match byte? {
-            b'\n' => break,
-            byte => line.push(byte),
+/// Reads a JSON object, over as many lines as it has, and the end of its last one.
+fn read_settings<T: DeserializeOwned>(from: impl BufRead) -> Result<T> {
+    let mut from = from.take(MAX_INPUT_BYTES);
+    let settings = read_json(&mut from, "the object");
+    anyhow::ensure!(
+        from.limit() > 0,
+        "the settings are longer than {MAX_INPUT_BYTES} bytes"
+    );
+    let settings = settings?;
+    let rest = read_line(from)?;
+    let rest = rest.trim();
+    anyhow::ensure!(
+        rest.is_empty(),
+        "`{rest}` follows the object: begin a new line after it"
+    );
+    Ok(settings)
+}
+
+/// A line; what comes after it is not for whoever reads the line.
+pub(super) fn read_line(from: impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    from.take(MAX_INPUT_BYTES).read_line(&mut line)?;
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wansan_stream::ReceiveSettings;
+
+    fn read(mut text: &[u8]) -> (Result<ReceiveSettings, String>, &[u8]) {
+        let settings = read_settings(&mut text).map_err(|error| error.to_string());
+        (settings, text)
+    }
+
+    #[test]
+    fn settings_end_with_their_line() {
+        for object in [
+            r#"{"listen": "127.0.0.1:0"}"#,
+            "{\n  \"listen\": \"127.0.0.1:0\",\n  \"json\": \"Yes\"\n}  ",
+        ] {
+            let text = format!("{object}\nnext\n");
+            let (settings, rest) = read(text.as_bytes());
+            assert_eq!(settings.unwrap().listen, "127.0.0.1:0");
+            assert_eq!(rest, b"next\n");
+            assert!(read(object.as_bytes()).0.is_ok(), "{object}");
         }
     }
-    String::from_utf8(line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+
+    #[test]
+    fn what_is_no_object_by_itself_is_refused() {
+        let long = format!("{{\"listen\": \"{}\"}}", "x".repeat(1 << 20));
+        for (text, said) in [
+            (&long[..], "the settings are longer than 1048576 bytes"),
+            (
+                r#"{"listen": "127.0.0.1:0"} go"#,
+                "`go` follows the object: begin a new line after it",
+            ),
+            (
+                r#"{"listen": "127.0.0.1:0", "most": 1, "most": 2}"#,
+                "`most` stands twice in the object: remove one",
+            ),
+        ] {
+            assert_eq!(read(text.as_bytes()).0.unwrap_err(), said);
+        }
+    }
 }

@@ -37,7 +37,6 @@ enum End {
 
 /// Both ends in one process.
 #[derive(Debug, Args)]
-#[command(mut_arg("time", |time| time.conflicts_with("bytes")))]
 struct BothArgs {
     /// Run both ends: measure this computer's own TCP, or, with --listen and ADDRESS:PORT, a relay
     /// that forwards from ADDRESS:PORT to the --listen address
@@ -56,7 +55,6 @@ struct BothArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(mut_arg("time", |time| time.conflicts_with("bytes")))]
 struct SendArgs {
     #[command(flatten)]
     options: Options<SendSettings>,
