@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
@@ -78,6 +79,42 @@ impl Mistake {
         });
         self.line = span.map(|span| line_of(text, &span));
         self
+    }
+
+    /// Names the value of the file's `text` that it is about, and puts it on its line, or on that of the
+    /// table that lacks it. `place` is the way there, such as `target[1].lun[0]`.
+    #[must_use]
+    pub fn at(mut self, text: &str, place: &str) -> Self {
+        let span = DeTable::parse(text).ok().and_then(|file| {
+            let mut way = steps(place).into_iter();
+            let mut value = file.get_ref().get(way.next()?)?;
+            for step in way {
+                let inner = match step.parse::<usize>() {
+                    Ok(index) => value.get_ref().get(index),
+                    Err(_) => value.get_ref().get(step),
+                };
+                value = inner.unwrap_or(value);
+            }
+            Some(value.span())
+        });
+        self.line = span.map(|span| line_of(text, &span));
+        let keys: Vec<&str> = steps(place)
+            .into_iter()
+            .filter(|step| step.parse::<usize>().is_err())
+            .collect();
+        self.within(format!("`{}`", keys.join(".")))
+    }
+
+    /// It in the file at `path`, as in `target.toml:7: …`.
+    #[must_use]
+    pub fn in_file(&self, path: &Path) -> String {
+        let line = self.line.map(|line| format!(":{line}"));
+        format!(
+            "{}{}: {}",
+            path.display(),
+            line.unwrap_or_default(),
+            self.text
+        )
     }
 
     /// What a deserializer of JSON says; `path` is serde's way to the value, and `whole` what all of it
@@ -164,6 +201,12 @@ fn indexed(path: &serde_path_to_error::Path) -> String {
     let place = path.to_string();
     let known = place.trim_end_matches('?').trim_end_matches('.');
     known.to_owned()
+}
+
+/// The keys and indices of `target[1].lun[0]`.
+fn steps(place: &str) -> Vec<&str> {
+    let steps = place.split(['.', '[', ']']);
+    steps.filter(|step| !step.is_empty()).collect()
 }
 
 /// What is to stand in place of a table's `header`, where one table was written for a list of them, or

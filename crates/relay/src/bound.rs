@@ -148,9 +148,9 @@ fn unused_setting(config: &ListenerConfig) -> Option<(&'static str, &'static [La
         ece_every,
     } = config.flow.ece;
     let settings = [
-        (ece_bound.is_some(), "a bound for ECE", BOTH),
-        (ece_ramp.is_some(), "a ramp for ECE", &[Law::EceRed]),
-        (ece_every.0 > 0, "the interval of ECE decisions", BOTH),
+        (ece_bound.is_some(), "ece_bound", BOTH),
+        (ece_ramp.is_some(), "ece_ramp", &[Law::EceRed]),
+        (ece_every.0 > 0, "ece_every", BOTH),
     ];
     let is_used = |laws: &[Law]| config.flow.law.is_some_and(|law| laws.contains(&law.0));
     let unused = settings

@@ -8,9 +8,12 @@ use wansan_tcp::buffers::BufferError;
 use wansan_tcp::congestion::CongestionError;
 use wansan_tcp::control::ControlError;
 
+use crate::flow::CLIENT;
 use crate::law::Law;
 use crate::remedy::remedy;
 use crate::settings::{FlowSettings, ListenerConfig};
+
+use crate::socket::NAMES;
 
 /// A relay could not be started, or not take on other settings; either is the caller's mistake, or
 /// something that the machine lacks.
@@ -117,7 +120,7 @@ pub enum RelayError {
     Ece {
         /// Which listener.
         listen: String,
-        /// What was given.
+        /// Its key.
         setting: &'static str,
         /// The laws that look at it.
         laws: &'static [Law],
@@ -203,29 +206,48 @@ pub enum RelayError {
 }
 
 impl RelayError {
-    /// Whether it is about a listener with these settings.
+    /// Where in the settings of `listeners` stands what it is about, such as `listener[1].to`, if it stands in
+    /// one place.
     #[must_use]
-    pub fn is_about(&self, config: &ListenerConfig) -> bool {
+    pub fn place(&self, listeners: &[ListenerConfig]) -> Option<String> {
         use RelayError as E;
-        match self {
-            E::Target { to } | E::Interception { to } | E::Resolve { to, .. } => *to == config.to,
-            E::Twice { listen }
-            | E::Taken { listen, .. }
-            | E::Listener { listen }
-            | E::Family { listen, .. }
-            | E::Loop { listen, .. }
-            | E::Buffer { listen, .. }
-            | E::Latency { listen, .. }
-            | E::Ece { listen, .. }
-            | E::Law { listen, .. }
-            | E::LawControl { listen, .. }
-            | E::Listen { listen, .. }
-            | E::Congestion { listen, .. }
-            | E::SocketBuffer { listen, .. }
-            | E::Option { listen, .. }
-            | E::Transparent { listen, .. } => *listen == config.listen,
-            E::NoListener | E::Machine(_) => false,
-        }
+        let unique = |listen: &str| {
+            let mut places =
+                (0..listeners.len()).filter(|place| listeners[*place].listen == listen);
+            places.next().filter(|_| places.next().is_none())
+        };
+        let table = |side: &str| if side == NAMES[CLIENT] { "in" } else { "out" };
+        let (place, key) = match self {
+            E::NoListener => return Some("listener".to_owned()),
+            E::Machine(_) => return None,
+            E::Target { to } | E::Interception { to } | E::Resolve { to, .. } => {
+                let place = listeners.iter().position(|it| it.to == *to);
+                (place, "to".to_owned())
+            }
+            E::Twice { listen } => {
+                let place = listeners.iter().rposition(|it| it.listen == *listen);
+                (place, "listen".to_owned())
+            }
+            E::Taken { listen, .. } | E::Listener { listen } | E::Listen { listen, .. } => {
+                (unique(listen), "listen".to_owned())
+            }
+            E::Family { listen, .. } | E::Loop { listen, .. } => (unique(listen), "to".to_owned()),
+            E::Buffer { listen, .. } => (unique(listen), "buffer".to_owned()),
+            E::Latency { listen, .. } | E::Law { listen, .. } => (unique(listen), "law".to_owned()),
+            E::Ece {
+                listen, setting, ..
+            } => (unique(listen), (*setting).to_owned()),
+            E::LawControl { listen, .. } => (unique(listen), "in.congestion_control".to_owned()),
+            E::Congestion { listen, side, .. } => {
+                let key = format!("{}.congestion_control", table(side));
+                (unique(listen), key)
+            }
+            E::SocketBuffer { listen, side, .. } | E::Option { listen, side, .. } => {
+                (unique(listen), table(side).to_owned())
+            }
+            E::Transparent { listen, .. } => (unique(listen), "transparent".to_owned()),
+        };
+        place.map(|place| format!("listener[{place}].{key}"))
     }
 }
 

@@ -12,5 +12,6 @@ pub use initiator::{AckSettings, ConnectionSettings, InitiatorSettings, Schedule
 pub use negotiation::{Digest, NegotiationSettings, RecoverySettings};
 pub use target::{
     AccessSettings, DiscoverySettings, Lun, LunSettings, ProcessSettings, SendingSettings,
-    StatusPlace, TargetFile, TargetFileError, TargetSettings, UnitsSettings, WindowSettings,
+    StatusPlace, TargetFile, TargetFileError, TargetMistake, TargetSettings, UnitsSettings,
+    WindowSettings,
 };

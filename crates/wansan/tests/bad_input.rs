@@ -148,6 +148,12 @@ fn a_number_out_of_its_range_names_the_range() {
         ("--patience", "0s", ["above 0", "5s"]),
         ("--max-burst", "0B", ["512B", "16777215B"]),
         ("--max-outstanding-r2t", "0", ["1", "65535"]),
+        ("--seed", "-1", ["0", "18446744073709551615"]),
+        (
+            "--seed",
+            "18446744073709551616",
+            ["0", "18446744073709551615"],
+        ),
     ] {
         bench_refused(
             URL,
@@ -587,13 +593,14 @@ fn a_target_file_is_an_ordinary_file_whose_settings_are_in_their_ranges() {
         (
             with("max_outstanding_r2t = 0"),
             &[
-                "line 7",
-                "`target.negotiation.max_outstanding_r2t`: 0 is not within 1 to 65535",
+                "target.toml:7: ",
+                "`target.negotiation.max_outstanding_r2t`: must be 1 to 65535, not 0",
             ],
         ),
         (
             with("first_burst = \"2MiB\""),
             &[
+                "target.toml:6: `target.negotiation`: ",
                 TARGET_NAME,
                 "FirstBurstLength 2097152 exceeds MaxBurstLength 1048576",
             ],
@@ -602,6 +609,48 @@ fn a_target_file_is_an_ordinary_file_whose_settings_are_in_their_ranges() {
         let files = [("target.toml", text.as_bytes())];
         let words = [&["target.toml"][..], words].concat();
         refused_beside(&files, &["target", "--config", "target.toml"], &words);
+    }
+}
+
+#[test]
+fn what_a_target_file_cannot_have_served_is_told_with_its_line() {
+    let unit =
+        |number: u16| format!("[[target.lun]]\nnumber = {number}\nstore = \"memory:1MiB\"\n");
+    let target = |name: &str, luns: &str| format!("[[target]]\nname = \"{name}\"\n{luns}");
+    let listen = "listen = [\"127.0.0.1:0\"]\n";
+    let two = format!("{listen}{}", target(TARGET_NAME, &unit(0)));
+    for (text, words) in [
+        (
+            format!("{two}{}", unit(0)),
+            &["target.toml:8: `target.lun.number`: ", "renumber one"][..],
+        ),
+        (
+            format!("{two}{}", target(TARGET_NAME, &unit(0))),
+            &["target.toml:8: `target.name`: ", "rename one"],
+        ),
+        (
+            format!("{two}{}", target("disk", &unit(0))),
+            &["target.toml:8: `target.name`: ", "iqn.YEAR-MONTH"],
+        ),
+        (
+            format!("{two}[[target.lun]]\nstore = \"file:/nowhere/disk\"\n"),
+            &["target.toml:7: `target.lun`: ", "/nowhere/disk"],
+        ),
+        (
+            format!("{two}[target.chap]\nuser = \"me\"\n"),
+            &["target.toml:7: `target.chap`: ", "name both"],
+        ),
+        (
+            two.replace(":0\"]", ":x\"]"),
+            &["target.toml:1: `listen`: ", "127.0.0.1:3260"],
+        ),
+        (
+            two.replace("[[target]]", "[target]"),
+            &["target.toml:2: ", "write [[target]], not [target]"],
+        ),
+    ] {
+        let files = [("target.toml", text.as_bytes())];
+        refused_beside(&files, &["target", "--config", "target.toml"], words);
     }
 }
 
@@ -615,7 +664,7 @@ fn settings_on_standard_input_are_checked_like_a_file() {
             &["relay"],
             &format!("{{{listener}, \"bufer\": \"1MiB\"}}]}}"),
             &[
-                "unknown key `bufer` in [listener]",
+                "unknown key `bufer` in `listener[0]`",
                 "did you mean `buffer`?",
             ],
         ),
@@ -627,7 +676,27 @@ fn settings_on_standard_input_are_checked_like_a_file() {
         (
             &["bench"],
             r#"{"url": "iscsi://127.0.0.1:3260/iqn.x/0", "parallel": 0}"#,
-            &["`parallel`: 0 is not within 1 to 65536"],
+            &["`parallel`: must be 1 to 65536, not 0"],
+        ),
+        (
+            &["bench"],
+            r#"{"url": "iscsi://127.0.0.1:3260/iqn.x/0", "connections": 2, "route": ["0.0.0.0→127.0.0.1:1"]}"#,
+            &["`connections` cannot be used with `route`"],
+        ),
+        (
+            &["bench"],
+            r#"{"url": "iscsi://127.0.0.1:3260/iqn.x/0", "batch": true, "rate": 5}"#,
+            &["`batch` cannot be used with `rate`"],
+        ),
+        (
+            &["stream", "send"],
+            r#"{"to": "127.0.0.1:1", "time": "1s", "bytes": "1MB"}"#,
+            &["`time` cannot be used with `bytes`"],
+        ),
+        (
+            &["target"],
+            r#"{"listen": ["127.0.0.1:0"], "target": [{"name": "iqn.x", "lun": ["memory:1MiB", "memory:1"]}]}"#,
+            &["`target[0].lun[1]`: ", "KiB"],
         ),
         (&["stream", "send"], "{}", &["lacks `to`"]),
     ] {

@@ -236,20 +236,23 @@ fn a_new_file_changes_what_is_found_and_ends_no_session() {
     // Mistakes change nothing.
     for (wrong, word) in [
         (text(&target(A, "[target.acess]")), "did you mean `access`?"),
-        (text("[[target]]\nname = \"disk\"\nlun = []"), "iSCSI name"),
+        (
+            text("[[target]]\nname = \"disk\"\nlun = []"),
+            "target.toml:3: `target.name`: 'disk' is not an iSCSI name",
+        ),
         (
             text(&target(A, "").replacen(
                 "[[target.lun]]",
                 "error_recovery_level = 3\n[[target.lun]]",
                 1,
             )),
-            "`target.error_recovery_level`: 3 is not within 0 to 2",
+            "target.toml:4: `target.error_recovery_level`: must be 0 to 2, not 3",
         ),
         (
             "listen = [\"127.0.0.1:1\"]\n".to_owned() + &target(A, ""),
-            "`listen` cannot change",
+            "target.toml:1: `listen`: cannot change",
         ),
-        ("listen = ".to_owned(), "line 1"),
+        ("listen = ".to_owned(), "target.toml:1: "),
     ] {
         let said = server.refuses(&wrong);
         assert!(

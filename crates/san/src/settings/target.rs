@@ -18,7 +18,9 @@ use super::{
     AckSettings, ChapSettingsError, NegotiationSettings, RecoverySettings, TargetChapSettings,
 };
 use crate::store::LunSpec;
-use crate::target::{Access, Discovery, NamePattern, Offer, Sending, TargetConfig, TargetSpec};
+use crate::target::{
+    Access, Discovery, NamePattern, Offer, Sending, TargetConfig, TargetError, TargetSpec,
+};
 
 settings! {
     /// All that `wansan target` is asked to do.
@@ -165,9 +167,19 @@ pub enum StatusPlace {
 
 /// A target cannot be served as its settings have it.
 #[derive(Debug, thiserror::Error)]
-pub enum TargetFileError {
+#[error("{mistake}")]
+pub struct TargetFileError {
+    /// Where it stands in the settings, such as `target[1].chap`.
+    pub place: String,
+    /// What is wrong.
+    pub mistake: TargetMistake,
+}
+
+/// What is wrong with a target's settings.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetMistake {
     /// Two of its units have one number.
-    #[error("target {name}: two LUNs have number {number}")]
+    #[error("target {name}: two LUNs have number {number}; renumber one")]
     LunTwice {
         /// The target's name.
         name: String,
@@ -175,7 +187,7 @@ pub enum TargetFileError {
         number: u16,
     },
     /// A unit has no number left.
-    #[error("target {name}: a LUN number must be 0 to 16383")]
+    #[error("target {name}: a LUN number must be 0 to 16383; number this one")]
     LunNumber {
         /// The target's name.
         name: String,
@@ -263,7 +275,13 @@ impl TargetFile {
     /// # Errors
     /// [`TargetFileError`].
     pub fn offer(&self) -> Result<Offer, TargetFileError> {
-        let targets = self.target.iter().map(UnitsSettings::spec);
+        let targets = self.target.iter().enumerate().map(|(place, target)| {
+            let error = |(key, mistake)| TargetFileError {
+                place: format!("target[{place}].{key}"),
+                mistake,
+            };
+            target.spec().map_err(error)
+        });
         let chap = self.discovery.chap.as_ref().map(TargetChapSettings::target);
         Ok(Offer {
             targets: targets.collect::<Result<_, _>>()?,
@@ -271,15 +289,54 @@ impl TargetFile {
                 wanted: self.discovery.negotiation.wanted(RecoverySettings {
                     error_recovery_level: 0,
                 }),
-                chap: chap.transpose().map_err(of_chap("discovery"))?,
+                chap: chap.transpose().map_err(|source| TargetFileError {
+                    place: "discovery.chap".to_owned(),
+                    mistake: TargetMistake::Chap {
+                        of: "discovery".to_owned(),
+                        source,
+                    },
+                })?,
             },
         })
     }
-}
 
-fn of_chap(of: &str) -> impl FnOnce(ChapSettingsError) -> TargetFileError {
-    let of = of.to_owned();
-    |source| TargetFileError::Chap { of, source }
+    /// Where in it stands what `error` is about, such as `target[1].lun[0]`, if anywhere; the last place
+    /// of what stands in several.
+    #[must_use]
+    pub fn place_of(&self, error: &TargetError) -> Option<String> {
+        use TargetError as E;
+        match error {
+            E::Name { name } | E::Twice { name } => self.of_target(name, "name"),
+            E::NoLun { name } | E::InUse { name } => self.of_target(name, "lun"),
+            E::OneFile { spec }
+            | E::Held { spec, .. }
+            | E::OtherOptions { spec, .. }
+            | E::Open { spec, .. }
+            | E::Geometry { spec, .. } => self.of_lun(spec),
+            E::Portal { address } | E::Listen { address, .. } => {
+                let place = self.listen.iter().rposition(|listen| listen == address)?;
+                Some(format!("listen[{place}]"))
+            }
+            E::NoTarget => Some("target".to_owned()),
+            E::NoPortal => Some("listen".to_owned()),
+            E::Device(_) | E::Wanted(_) | E::Congestion(_) | E::Machine(_) => None,
+        }
+    }
+
+    fn of_target(&self, name: &str, key: &str) -> Option<String> {
+        let place = self.target.iter().rposition(|it| it.name == name)?;
+        Some(format!("target[{place}].{key}"))
+    }
+
+    fn of_lun(&self, spec: &str) -> Option<String> {
+        let targets = self.target.iter().enumerate().rev();
+        let mut places = targets.filter_map(|(place, target)| {
+            let is_it = |Lun(lun): &Lun| lun.store.to_string() == spec;
+            let lun = target.lun.iter().rposition(is_it)?;
+            Some(format!("target[{place}].lun[{lun}]"))
+        });
+        places.next()
+    }
 }
 
 impl UnitsSettings {
@@ -292,7 +349,8 @@ impl UnitsSettings {
         })
     }
 
-    fn spec(&self) -> Result<TargetSpec, TargetFileError> {
+    /// As a target takes them; else the key that is wrong, and how.
+    fn spec(&self) -> Result<TargetSpec, (String, TargetMistake)> {
         let wanted = Wanted {
             max_connections: self.max_connections,
             // One R2T at a time would be all that level 1 and 2 allow otherwise (RFC 7143 §13.19).
@@ -300,18 +358,20 @@ impl UnitsSettings {
             ..self.negotiation.wanted(self.recovery)
         };
         let name = self.name.clone();
-        wanted
-            .check()
-            .map_err(|source| TargetFileError::Negotiation {
-                name: name.clone(),
-                source,
-            })?;
+        wanted.check().map_err(|source| {
+            let name = name.clone();
+            let mistake = TargetMistake::Negotiation { name, source };
+            ("negotiation".to_owned(), mistake)
+        })?;
         let chap = self.chap.as_ref().map(TargetChapSettings::target);
         Ok(TargetSpec {
             luns: self.luns()?,
             command_window: self.window.command_window,
             wanted,
-            chap: chap.transpose().map_err(of_chap(&name))?,
+            chap: chap.transpose().map_err(|source| {
+                let of = name.clone();
+                ("chap".to_owned(), TargetMistake::Chap { of, source })
+            })?,
             access: Access {
                 initiators: self
                     .access
@@ -327,17 +387,18 @@ impl UnitsSettings {
     }
 
     /// The units by their numbers.
-    fn luns(&self) -> Result<BTreeMap<u16, LunSpec>, TargetFileError> {
+    fn luns(&self) -> Result<BTreeMap<u16, LunSpec>, (String, TargetMistake)> {
         let mut luns = BTreeMap::new();
         let mut next = 0;
-        for Lun(lun) in &self.lun {
+        for (place, Lun(lun)) in self.lun.iter().enumerate() {
             let number = lun.number.unwrap_or(next);
             let name = self.name.clone();
             if number > 16_383 {
-                return Err(TargetFileError::LunNumber { name });
+                return Err((format!("lun[{place}]"), TargetMistake::LunNumber { name }));
             }
             if luns.insert(number, lun.store.clone()).is_some() {
-                return Err(TargetFileError::LunTwice { name, number });
+                let mistake = TargetMistake::LunTwice { name, number };
+                return Err((format!("lun[{place}].number"), mistake));
             }
             next = number + 1;
         }
@@ -392,6 +453,8 @@ mod tests {
         assert_eq!(numbers, [0, 7, 8]);
         let twice = text.replace("number = 7", "number = 0");
         let target: UnitsSettings = wansan_mistake::read(&twice, "the file").unwrap();
-        assert!(target.spec().unwrap_err().to_string().contains("two LUNs"));
+        let (key, mistake) = target.spec().unwrap_err();
+        assert_eq!(key, "lun[1].number");
+        assert!(mistake.to_string().contains("two LUNs"));
     }
 }

@@ -9,7 +9,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use wansan_mistake::Mistake;
 use wansan_relay::{
     Fallback, Law, ListenerConfig, ProcessSettings, Relay, RelayError, RelayFile, RelaySettings,
     Rules, Standing,
@@ -57,19 +56,10 @@ impl RelayArgs {
 }
 
 impl Program {
-    /// Says in which file what is wrong with the listeners stands, and where, if it stands in one.
+    /// Says where what is wrong with the listeners stands.
     fn locate(&self, listeners: &[ListenerConfig], error: RelayError) -> anyhow::Error {
-        let Some(path) = &self.path else {
-            return error.into();
-        };
-        let mut places = (0..).zip(listeners).filter(|(_, it)| error.is_about(it));
-        let first = places.next().filter(|_| places.next().is_none());
-        let mistake = Mistake::new(error.to_string());
-        let mistake = match (first, settings_file::read_text(path)) {
-            (Some((place, _)), Ok(text)) => mistake.in_table(&text, "listener", place, "listen"),
-            _ => mistake,
-        };
-        anyhow::Error::from(mistake).context(path.display().to_string())
+        let place = error.place(listeners);
+        settings_file::locate(self.path.as_deref(), place.as_deref(), error)
     }
 
     /// Has the rules in force that are needed now, and no others; without `--setup` says how.

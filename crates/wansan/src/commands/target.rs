@@ -5,13 +5,14 @@ mod metrics;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
+use wansan_mistake::Mistake;
 use wansan_san::Target;
 use wansan_san::settings::{
     DiscoverySettings, ProcessSettings, TargetFile, TargetSettings, UnitsSettings,
 };
-use wansan_san::target::{Changes, Offer};
+use wansan_san::target::{Changes, Offer, TargetError};
 use wansan_trace::Recorder;
 
 use super::options::{Elsewhere, FileOr, Options};
@@ -77,20 +78,27 @@ impl Program {
     fn reload(&self, target: &mut Target) -> Result<Changes> {
         let path = self.path.as_ref().expect("only a file is read again");
         let file: TargetFile = settings_file::read(path)?;
-        anyhow::ensure!(
-            file.listen == self.settings.file.listen,
-            "`listen` cannot change while the target runs: restart it"
-        );
-        Ok(target.reload(&self.offer(&file)?)?)
+        if file.listen != self.settings.file.listen {
+            let mistake = Mistake::new("cannot change while the target runs: restart it");
+            return Err(settings_file::locate(Some(path), Some("listen"), mistake));
+        }
+        let offer = self.offer(&file)?;
+        let changes = target.reload(&offer);
+        changes.map_err(|error| self.locate(&file, error))
     }
 
     /// What `file` has served.
     fn offer(&self, file: &TargetFile) -> Result<Offer> {
-        let offer = file.offer();
-        match &self.path {
-            Some(path) => offer.with_context(|| path.display().to_string()),
-            None => Ok(offer?),
-        }
+        file.offer().map_err(|error| {
+            let place = Some(error.place.clone());
+            settings_file::locate(self.path.as_deref(), place.as_deref(), error)
+        })
+    }
+
+    /// Says where in `file` what is wrong stands.
+    fn locate(&self, file: &TargetFile, error: TargetError) -> anyhow::Error {
+        let place = file.place_of(&error);
+        settings_file::locate(self.path.as_deref(), place.as_deref(), error)
     }
 
     /// As [`Program::reload`]; says what came of it.
@@ -128,7 +136,8 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
     let offer = program.offer(file)?;
     let report = |line: &str| remark(&format!("wansan target: {line}"));
     let config = process.config(&file.listen, offer, report);
-    let mut target = Target::start(&config)?;
+    let started = Target::start(&config);
+    let mut target = started.map_err(|error| program.locate(file, error))?;
     let metrics = match process.metrics {
         Some(listen) => Some(metrics::serve(listen.0.0, target.observer())?),
         None => None,

@@ -94,7 +94,7 @@ pub(crate) fn mistakes() -> Result<(), Failed> {
                 "--ece-bound",
                 "64KiB",
             ],
-            "a bound for ECE is only for law 'ece-bound' and law 'ece-red'",
+            "ece_bound is only for law 'ece-bound' and law 'ece-red'",
         ),
         (
             &[
@@ -172,36 +172,49 @@ pub(crate) fn mistakes() -> Result<(), Failed> {
     let name = path.to_str().ok_or("a path of bytes")?;
     let head = "[[listener]]\nlisten = \"127.0.0.1:0\"\nto = \"127.0.0.1:9\"\n";
     for (rest, parts) in [
-        ("bufer = \"1MiB\"", ["line 4", "did you mean `buffer`?"]),
-        ("buffer = \"1M\"", ["line 4", "KiB"]),
-        ("law = \"red\"", ["line 4", "none, window"]),
+        ("bufer = \"1MiB\"", [":4: ", "did you mean `buffer`?"]),
+        ("buffer = \"1M\"", [":4: ", "KiB"]),
+        ("law = \"red\"", [":4: ", "none, window"]),
         (
             "[listener.in]\ncc = \"reno\"",
-            ["line 5", "congestion_control"],
+            [":5: ", "congestion_control"],
         ),
-        ("[listener.out]\nmss = 40000", ["line 5", "88 to 32767"]),
-        (
-            "[listener.out]\ndscp = \"high\"",
-            ["line 5", "af11 to af43"],
-        ),
-        ("[listener.out]\ndscp = 64", ["line 5", "0 to 63"]),
+        ("[listener.out]\nmss = 40000", [":5: ", "88 to 32767"]),
+        ("[listener.out]\ndscp = \"high\"", [":5: ", "af11 to af43"]),
+        ("[listener.out]\ndscp = 64", [":5: ", "0 to 63"]),
         (
             "[listener.out]\ndscp = 46\ncongestion_control = \"cubc\"",
             [
-                "line 2: 127.0.0.1:0, towards the target",
+                ":6: `listener.out.congestion_control`: 127.0.0.1:0, towards the target",
                 "did you mean `cubic`?",
             ],
         ),
         (
             "law = \"ece-bound\"\nece_ramp = \"64KiB\"",
-            ["line 2", "a ramp for ECE is only for law 'ece-red'"],
+            [
+                ":5: `listener.ece_ramp`",
+                "ece_ramp is only for law 'ece-red'",
+            ],
         ),
-        ("networks = [\"192.0.2.1/24\"]", ["line 4", "192.0.2.0/24"]),
+        (
+            "[[listener]]\nlisten = \"127.0.0.1:1\"\nto = \"storage\"",
+            [":6: `listener.to`: ", "storage:3260"],
+        ),
+        (
+            "[[listener]]\nlisten = \"127.0.0.1:1\"\nto = \"127.0.0.1:9\"\n\
+             [[listener]]\nlisten = \"127.0.0.1:1\"\nto = \"127.0.0.1:9\"",
+            [":8: `listener.listen`: ", "give each its own address"],
+        ),
+        (
+            "[[listener]]\nlisten = \"127.0.0.1\"\nto = \"127.0.0.1:9\"",
+            [":5: `listener.listen`: ", "127.0.0.1:3260"],
+        ),
+        ("networks = [\"192.0.2.1/24\"]", [":4: ", "192.0.2.0/24"]),
         (
             "[[listener]]\nlisten = \"127.0.0.1:1\"",
-            ["line 4", "lacks `to`"],
+            [":4: ", "lacks `to`"],
         ),
-        ("[listener", ["line 4", "relay.toml"]),
+        ("[listener", [":4: ", "relay.toml"]),
     ] {
         std::fs::write(&path, format!("{head}{rest}\n"))?;
         let said = complaint(&["--config", name])?;
@@ -234,7 +247,7 @@ pub(crate) fn reload() -> Result<(), Failed> {
     relay.signal(Signal::HUP)?;
     let said = relay.remark()?;
     check(
-        said.contains("not reloaded") && said.contains("line 6"),
+        said.contains("not reloaded") && said.contains(":6: "),
         || said.clone(),
     )?;
     exchange(&mut client, &mut server)?;
