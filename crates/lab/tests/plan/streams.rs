@@ -173,7 +173,7 @@ fn each_mistake_is_named_with_the_right_thing() {
         (
             "flows = 10",
             "every = \"1B\"",
-            &["`stream.every`: 1B", "1KiB to 1GiB"],
+            &["`stream.every`: must be 1KiB", "1KiB to 1GiB"],
         ),
         (
             "flows = 10",

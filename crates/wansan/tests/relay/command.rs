@@ -116,7 +116,7 @@ pub(crate) fn mistakes() -> Result<(), Failed> {
                 "--buffer",
                 "1KiB",
             ],
-            "within 64KiB to 1GiB",
+            "must be 64KiB to 1GiB, not 1KiB",
         ),
         (
             &[
