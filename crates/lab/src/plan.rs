@@ -209,10 +209,11 @@ impl Plan {
         let scenario = Scenario::resolve(&document, text, folder).map_err(located)?;
         let conditions = Conditions::begin(&document, &scenario, folder).map_err(located)?;
         timeline::resolve(&document, text, &conditions).map_err(located)?;
+        let table = document::to_table(&document).map_err(located)?;
         let mut plan = Plan {
             file: file.to_owned(),
-            table: document::to_table(&document).map_err(located)?,
-            sweep: sweep::axes(&document.sweep, &document.case, text).map_err(located)?,
+            sweep: sweep::axes(&document.sweep, &document.case, &table, text).map_err(located)?,
+            table,
             expectations: expect::resolve(&document.expect, text).map_err(located)?,
             known: paper::resolve(document.paper.as_ref()).map_err(located)?,
             files: Vec::new(),
@@ -240,10 +241,11 @@ impl Plan {
     pub fn quick(&self) -> Result<Plan, PlanError> {
         let fail = |mistake| self.fail(mistake);
         let document = quick::document(&self.document).map_err(fail)?;
+        let table = document::to_table(&document).map_err(fail)?;
         let mut plan = Plan {
             file: self.file.clone(),
-            table: document::to_table(&document).map_err(fail)?,
-            sweep: sweep::axes(&document.sweep, &document.case, "").map_err(fail)?,
+            sweep: sweep::axes(&document.sweep, &document.case, &table, "").map_err(fail)?,
+            table,
             expectations: self.expectations.clone(),
             known: self.known.clone(),
             files: Vec::new(),

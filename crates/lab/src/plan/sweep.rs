@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::document::CaseTable;
+use super::document::{self, CaseTable, Document};
 use super::parameter::{Parameter, flatten};
 use wansan_mistake::{Mistake, nearest};
 
@@ -37,6 +37,17 @@ pub(super) struct Point {
     pub(super) value: Value,
     /// What it sets.
     pub(super) settings: Vec<(Parameter, Value)>,
+}
+
+impl Point {
+    /// The plan `base` with that set, if it can be.
+    fn plan(&self, base: &Table) -> Option<Document> {
+        let mut table = base.clone();
+        for (parameter, value) in &self.settings {
+            parameter.set(&mut table, value.clone()).ok()?;
+        }
+        document::from_table(&table).ok()
+    }
 }
 
 impl Axis {
@@ -81,8 +92,13 @@ pub(super) fn is_meant(axis: &str, wanted: &str) -> bool {
 
 /// The sweep's axes in the order of the plan. Keys may be quoted (`"workload.parallel" = [1, 2]`)
 /// or not.
-/// Mistakes stand on lines of the plan's `text`, if there is one.
-pub(super) fn axes(table: &Table, cases: &[CaseTable], text: &str) -> Result<Vec<Axis>, Mistake> {
+/// `base` is the plan that they change. Mistakes stand on lines of the plan's `text`, if there is one.
+pub(super) fn axes(
+    table: &Table,
+    cases: &[CaseTable],
+    base: &Table,
+    text: &str,
+) -> Result<Vec<Axis>, Mistake> {
     check_names(cases, text)?;
     let mut axes: Vec<Axis> = Vec::new();
     for (written, value) in flatten(table) {
@@ -99,16 +115,21 @@ pub(super) fn axes(table: &Table, cases: &[CaseTable], text: &str) -> Result<Vec
                 return Err(fail(format!("is {kind}: write a list, such as [{other}]")));
             }
         };
-        if let Some(twice) = twice(&values) {
-            return Err(fail(format!(
-                "lists {twice} twice: `repeat` says how often the sweep is run"
-            )));
-        }
         let points: Result<Vec<Point>, Mistake> = values
             .into_iter()
             .map(|value| point(&name, value, cases))
             .collect();
         let points = points.map_err(here)?;
+        let plan = |point: &Point| match name.name() {
+            // Cases may be alike but for what they are called.
+            CASE => None,
+            _ => point.plan(base),
+        };
+        if let Some((value, same)) = twice(&points, plan) {
+            return Err(fail(format!(
+                "lists {value} and {same}, which are the same: `repeat` says how often the sweep is run"
+            )));
+        }
         let mut set = points.iter().flat_map(|point| &point.settings);
         if let Some((fixed, _)) = set.find(|(parameter, _)| is_fixed(parameter)) {
             return Err(fail(format!(
@@ -137,11 +158,19 @@ pub(super) fn axes(table: &Table, cases: &[CaseTable], text: &str) -> Result<Vec
     Ok(axes)
 }
 
-/// A value that a list has twice.
-fn twice(values: &[Value]) -> Option<&Value> {
-    let again = |(place, value): (usize, &Value)| values[..place].contains(value);
-    let mut values = values.iter().enumerate();
-    values.find(|entry| again(*entry)).map(|(_, value)| value)
+/// The first value that means the same as an earlier one, after that one: they are spelled alike, or make the
+/// same `plan`, as `"64KiB"` and `"65536B"` do.
+fn twice(points: &[Point], plan: impl Fn(&Point) -> Option<Document>) -> Option<(&Value, &Value)> {
+    let plans: Vec<Option<Document>> = points.iter().map(plan).collect();
+    let is_same = |one: usize, other: usize| {
+        points[one].value == points[other].value
+            || (plans[one].is_some() && plans[one] == plans[other])
+    };
+    let later = 1..points.len();
+    later.into_iter().find_map(|later| {
+        let earlier = (0..later).find(|earlier| is_same(*earlier, later))?;
+        Some((&points[earlier].value, &points[later].value))
+    })
 }
 
 /// Whether a parameter is of the whole plan, not of its cells.

@@ -378,7 +378,16 @@ fn each_mistake_is_named_with_the_right_thing() {
         (
             "workload.parallel = [16, 176]",
             "workload.parallel = [16, 176, 16]",
-            &[":32", "[sweep] `workload.parallel`", "16 twice"],
+            &[":32", "[sweep] `workload.parallel`", "16 and 16", "same"],
+        ),
+        (
+            "workload.parallel = [16, 176]",
+            "workload.block = [\"64KiB\", \"4KiB\", \"65536B\"]",
+            &[
+                ":32",
+                "[sweep] `workload.block`",
+                "\"64KiB\" and \"65536B\"",
+            ],
         ),
         (
             "path.wan.delay = [",
