@@ -180,12 +180,12 @@ export interface StreamResult {
   host: string;
   /** The relay that it went through. */
   through: string | null;
-  /** Bytes per second of all its connections together. */
-  bytes_per_s: number;
+  /** Bytes per second of all its connections together; null when one had fewer than two marks. */
+  bytes_per_s: number | null;
   /** The mean of one. */
-  flow_bytes_per_s: number;
+  flow_bytes_per_s: number | null;
   /** Jain's index of fairness of its connections. */
-  fairness: number;
+  fairness: number | null;
   /** From before a mark was offered to the socket until its echo was read: least. */
   latency_min_ns: number | null;
   /** From before a mark was offered to the socket until its echo was read: mean. */
@@ -226,10 +226,10 @@ export interface FlowReport {
   peer: string;
   /** What the sender's kernel uses. */
   congestion_control: string;
-  /** Bytes that the receiver read between the first and the last mark that came back while it was measured. */
+  /** Bytes that the receiver read between the first and the last mark that came back while it was measured; between the last one and that before it when only one did. */
   bytes: number;
-  /** These by the time between, of the receiver's clock. */
-  bytes_per_s: number;
+  /** These by the time between, of the receiver's clock; null when there were no two marks. */
+  bytes_per_s: number | null;
   /** From the moment before a mark was offered to the sender's socket until its echo was read; null when none came back. */
   latency_ns: MarkLatency | null;
   /** From that moment until the receiver had read the mark; null when they have not one clock. */
@@ -961,7 +961,7 @@ export interface Metric {
 }
 
 export const METRICS: readonly Metric[] = [
-  { name: "streams.*.bytes_per_s", unit: "bytes/s", about: "Bytes per second of all its connections together." },
+  { name: "streams.*.bytes_per_s", unit: "bytes/s", about: "Bytes per second of all its connections together; null when one had fewer than two marks." },
   { name: "streams.*.flow_bytes_per_s", unit: "bytes/s", about: "The mean of one." },
   { name: "streams.*.fairness", unit: "ratio", about: "Jain's index of fairness of its connections." },
   { name: "streams.*.latency_min_ns", unit: "ns", about: "From before a mark was offered to the socket until its echo was read: least." },

@@ -12,12 +12,12 @@ tables! {
         host: String,
         /// The relay that it went through.
         through: Option<String>,
-        /// Bytes per second of all its connections together.
-        bytes_per_s: f64 => BytesPerS,
+        /// Bytes per second of all its connections together; null when one had fewer than two marks.
+        bytes_per_s: Option<f64> => BytesPerS,
         /// The mean of one.
-        flow_bytes_per_s: f64 => BytesPerS,
+        flow_bytes_per_s: Option<f64> => BytesPerS,
         /// Jain's index of fairness of its connections.
-        fairness: f64 => Ratio,
+        fairness: Option<f64> => Ratio,
         /// From before a mark was offered to the socket until its echo was read: least.
         latency_min_ns: Option<u64> => Ns,
         /// From before a mark was offered to the socket until its echo was read: mean.

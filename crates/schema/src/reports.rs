@@ -81,11 +81,11 @@ tables! {
 
     /// What `wansan stream send` measured, of all its streams.
     StreamReport {
-        /// Bytes per second of all streams together.
-        bytes_per_s: f64,
+        /// Bytes per second of all streams together; null when that of one is not known.
+        bytes_per_s: Option<f64>,
         /// Jain's index of fairness of the streams' throughput: 1 when they are alike, 1 ÷ their number
-        /// when one has all.
-        fairness: f64,
+        /// when one has all; null when that of one is not known.
+        fairness: Option<f64>,
         /// That of the marks of all streams; null when none came back.
         latency_ns: Option<MarkLatency>,
         /// Of all streams; null when sender and receiver have not one clock.
@@ -115,10 +115,10 @@ tables! {
         /// What the sender's kernel uses.
         congestion_control: String,
         /// Bytes that the receiver read between the first and the last mark that came back while it was
-        /// measured.
+        /// measured; between the last one and that before it when only one did.
         bytes: u64,
-        /// These by the time between, of the receiver's clock.
-        bytes_per_s: f64,
+        /// These by the time between, of the receiver's clock; null when there were no two marks.
+        bytes_per_s: Option<f64>,
         /// From the moment before a mark was offered to the sender's socket until its echo was read; null
         /// when none came back.
         latency_ns: Option<MarkLatency>,

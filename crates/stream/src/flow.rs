@@ -63,6 +63,8 @@ pub(super) struct Tally {
     pub(super) window: (Instant, Instant),
     /// Whether sender and receiver have one clock.
     is_one_clock: bool,
+    /// The last one before it counts.
+    before: Option<Echo>,
     first: Option<Echo>,
     last: Option<Echo>,
     pub(super) latencies: Latencies,
@@ -70,7 +72,22 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    fn new(window: (Instant, Instant), is_one_clock: bool) -> Tally {
+        Tally {
+            window,
+            is_one_clock,
+            before: None,
+            first: None,
+            last: None,
+            latencies: Latencies::new(),
+            one_way: Latencies::new(),
+        }
+    }
+
     fn count(&mut self, echo: Echo, now: Instant) {
+        if now < self.window.0 {
+            self.before = Some(echo);
+        }
         if !(self.window.0..self.window.1).contains(&now) {
             return;
         }
@@ -83,18 +100,19 @@ impl Tally {
         }
     }
 
-    /// Bytes between the first and the last mark, and these by the time between. Of a single mark
-    /// nothing is known but that it came within the window.
-    fn throughput(&self, every_bytes: u32) -> (u64, f64) {
-        let (Some(first), Some(last)) = (self.first, self.last) else {
-            return (0, 0.0);
+    /// Bytes between the first and the last mark, and these by the time between. Where only one came within
+    /// the window, it is counted from the one before it; of a single mark no rate is known.
+    fn throughput(&self, every_bytes: u32) -> (u64, Option<f64>) {
+        let ends = |first: Option<Echo>| {
+            let (first, last) = (first?, self.last?);
+            (first.number < last.number).then_some((first, last))
         };
-        let (marks, time) = match last.number - first.number {
-            0 => (1, self.window.1.since(self.window.0)),
-            marks => (marks, last.received.since(first.received)),
+        let Some((first, last)) = ends(self.first).or_else(|| ends(self.before)) else {
+            return (0, None);
         };
-        let bytes = marks * u64::from(every_bytes);
-        (bytes, bytes as f64 / time.as_secs_f64().max(1e-9))
+        let bytes = (last.number - first.number) * u64::from(every_bytes);
+        let time = last.received.since(first.received);
+        (bytes, Some(bytes as f64 / time.as_secs_f64().max(1e-9)))
     }
 }
 
@@ -172,14 +190,7 @@ impl Flow {
             has_finished: false,
             has_ended: false,
             wants_to_write: true,
-            tally: Tally {
-                window: (Instant::ZERO, Instant::ZERO),
-                is_one_clock: there == here,
-                first: None,
-                last: None,
-                latencies: Latencies::new(),
-                one_way: Latencies::new(),
-            },
+            tally: Tally::new((Instant::ZERO, Instant::ZERO), there == here),
             ends: NameId::NONE,
             is_recorded: false,
             starts: SlowStarts::default(),
@@ -372,4 +383,36 @@ fn prepare(socket: &OwnedFd, settings: &StreamSettings) -> Result<(), StreamErro
         options::set_most_unsent(socket, u32::try_from(size.0).unwrap_or(u32::MAX))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_needs_two_marks() {
+        let at = |ms: u64| Instant::from_ns(ms * 1_000_000);
+        for (marks, known) in [
+            (&[][..], (0, None)),
+            (&[(0, 1500)], (0, None)),
+            (&[(0, 500)], (0, None)),
+            (&[(0, 500), (1, 1500)], (1000, Some(1000.0))),
+            (&[(0, 500), (1, 1200), (2, 1700)], (1000, Some(2000.0))),
+            (&[(0, 1200), (1, 1700), (2, 2500)], (1000, Some(2000.0))),
+        ] {
+            let mut tally = Tally::new((at(1000), at(2000)), true);
+            for &(number, ms) in marks {
+                let (sent, received) = (at(ms - 2), at(ms - 1));
+                tally.count(
+                    Echo {
+                        number,
+                        sent,
+                        received,
+                    },
+                    at(ms),
+                );
+            }
+            assert_eq!(tally.throughput(1000), known, "{marks:?}");
+        }
+    }
 }

@@ -179,7 +179,7 @@ impl Sender {
     fn report(&self, from: Instant, to: Instant) -> Result<StreamReport, StreamError> {
         let every = self.settings.load.stream.every_bytes();
         let flows: Vec<_> = self.flows.iter().map(|flow| flow.report(every)).collect();
-        let rates: Vec<f64> = flows.iter().map(|flow| flow.bytes_per_s).collect();
+        let rates: Option<Vec<f64>> = flows.iter().map(|flow| flow.bytes_per_s).collect();
         let (mut latencies, mut one_way) = (Latencies::new(), Latencies::new());
         for flow in &self.flows {
             latencies.add(&flow.tally.latencies);
@@ -190,8 +190,8 @@ impl Sender {
             return Err(StreamError::NoMark);
         }
         Ok(StreamReport {
-            bytes_per_s: rates.iter().sum(),
-            fairness: jain(&rates),
+            bytes_per_s: rates.as_ref().map(|rates| rates.iter().sum()),
+            fairness: rates.as_deref().map(jain),
             latency_ns,
             one_way_ns: one_way.summary(),
             elapsed_s: to.since(from).as_secs_f64(),

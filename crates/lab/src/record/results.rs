@@ -80,10 +80,10 @@ pub(crate) fn add_streams(cell: &mut CellResult, streams: BTreeMap<String, Strea
     if streams.is_empty() {
         return;
     }
-    let rates: Vec<f64> = streams.values().flat_map(rates).collect();
-    cell.fairness = Some(jain(&rates));
+    let rates: Option<Vec<f64>> = streams.values().flat_map(rates).collect();
+    cell.fairness = rates.as_deref().map(jain);
     if cell.initiators.is_empty() {
-        cell.bytes_per_s = Some(rates.iter().sum());
+        cell.bytes_per_s = rates.map(|rates| rates.iter().sum());
         let most = |of: fn(&StreamResult) -> Option<u64>| streams.values().filter_map(of).max();
         cell.latency_p50_ns = most(|stream| stream.latency_p50_ns);
         cell.latency_p99_ns = most(|stream| stream.latency_p99_ns);
@@ -116,8 +116,8 @@ pub(crate) fn apart(cell: &CellResult) -> Option<(String, String)> {
     Some((first.1.clone(), last.1.clone()))
 }
 
-/// The throughput of each connection of a stream.
-fn rates(stream: &StreamResult) -> impl Iterator<Item = f64> {
+/// The throughput of each connection of a stream, where it is known.
+fn rates(stream: &StreamResult) -> impl Iterator<Item = Option<f64>> {
     stream.flows.iter().map(|flow| flow.bytes_per_s)
 }
 

@@ -14,7 +14,9 @@ pub(crate) fn stream_result(stream: &Stream, report: StreamReport) -> StreamResu
         host: stream.host.clone(),
         through: stream.table.through.clone(),
         bytes_per_s: report.bytes_per_s,
-        flow_bytes_per_s: report.bytes_per_s / f64::from(stream.table.flows),
+        flow_bytes_per_s: report
+            .bytes_per_s
+            .map(|rate| rate / f64::from(stream.table.flows)),
         fairness: report.fairness,
         latency_min_ns: latency.as_ref().map(|latency| latency.min),
         latency_mean_ns: latency.as_ref().map(|latency| latency.mean),

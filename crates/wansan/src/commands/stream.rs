@@ -129,26 +129,31 @@ fn shown_rate(bytes_per_s: f64) -> String {
     format!("{:.2} Mbit/s", bytes_per_s * 8.0 / 1e6)
 }
 
+/// A rate takes two marks.
+fn known_rate(bytes_per_s: Option<f64>) -> String {
+    bytes_per_s.map_or_else(|| "unknown".to_owned(), shown_rate)
+}
+
 fn print(out: &mut dyn Write, report: &StreamReport) -> io::Result<()> {
     writeln!(
         out,
         "throughput  {}  in {:.2} s, {} streams, a mark in every {} B",
-        shown_rate(report.bytes_per_s),
+        known_rate(report.bytes_per_s),
         report.elapsed_s,
         report.flows.len(),
         report.mark_every_bytes
     )?;
     print_latency(out, "latency     ", report.latency_ns.as_ref())?;
     print_latency(out, "one way     ", report.one_way_ns.as_ref())?;
-    if report.flows.len() > 1 {
-        writeln!(out, "fairness    {:.4} (Jain's index)", report.fairness)?;
+    if let Some(fairness) = report.fairness.filter(|_| report.flows.len() > 1) {
+        writeln!(out, "fairness    {fairness:.4} (Jain's index)")?;
     }
     for flow in &report.flows {
         write!(
             out,
             "  {:<4} {:>18}  {}",
             flow.flow,
-            shown_rate(flow.bytes_per_s),
+            known_rate(flow.bytes_per_s),
             flow.congestion_control
         )?;
         match &flow.latency_ns {
@@ -164,6 +169,12 @@ fn print(out: &mut dyn Write, report: &StreamReport) -> io::Result<()> {
             out,
             "  {} retransmitted, {} slow-start re-entries",
             flow.retransmits, flow.slow_start_returns
+        )?;
+    }
+    if report.bytes_per_s.is_none() {
+        writeln!(
+            out,
+            "a stream had fewer than two marks: measure longer, or set --every lower"
         )?;
     }
     if report.records_dropped > 0 {
