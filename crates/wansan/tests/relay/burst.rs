@@ -9,7 +9,7 @@ use std::time::Duration;
 use wansan_path::{Effects, Limit, Rate};
 use wansan_relay::EceSnapshot;
 
-use crate::line::{Line, text};
+use crate::linear_topology::{LinearTopology, text};
 use crate::machine::{Machine, Trouble, lateness};
 use crate::program::LIMIT;
 
@@ -41,7 +41,7 @@ pub(crate) fn judged() -> Result<(), Trouble> {
     };
     let rate = Rate::from_bits_per_s(MBIT_PER_S * 1_000_000).ok_or("no rate".to_owned())?;
     far.capacity = rate.into();
-    let line = Line::build(&["client", "relay", "target"], &[None, Some(far)], true)?;
+    let line = LinearTopology::build(&["client", "relay", "target"], &[None, Some(far)], true)?;
     let machine = Machine::watch();
     for node in [CLIENT, RELAY] {
         // Windows stay what they are in a pause, so that a burst comes as fast as it can.

@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketType, ipproto, recv, socket};
 use wansan_path::{Effects, Limit};
 use wansan_relay::Fallback;
 
-use crate::line::{Line, PORT, text};
+use crate::linear_topology::{LinearTopology, PORT, text};
 use crate::machine::Trouble;
 use crate::program::LIMIT;
 
@@ -64,7 +64,7 @@ fn seen(asks_target: bool, ecn: [u8; 2]) -> Result<(Vec<Packet>, Option<Fallback
         queue_limit: Limit::bytes(16 << 20),
         ..Effects::default()
     };
-    let line = Line::build(&["client", "relay", "target"], &[None, Some(far)], true)?;
+    let line = LinearTopology::build(&["client", "relay", "target"], &[None, Some(far)], true)?;
     let (nodes, asked) = match asks_target {
         true => ([RELAY, TARGET], TARGET),
         false => ([CLIENT, RELAY], CLIENT),

@@ -11,7 +11,7 @@ use wansan_tcp::control::{self, Algorithm, HighSpeed};
 use wansan_tcp::ece::EceSignal;
 use wansan_tcp::{TcpInfo, queues};
 
-use crate::line::text;
+use crate::linear_topology::text;
 use crate::machine::Trouble;
 use crate::pair::Pair;
 

@@ -17,7 +17,7 @@ use wansan_trace::congestion::SlowStarts;
 use wansan_trace::event::Tcp;
 use wansan_trace::{ConnectionId, SessionId, clock};
 
-use crate::line::{Line, text};
+use crate::linear_topology::{LinearTopology, text};
 use crate::machine::{Machine, Trouble, lateness};
 use crate::program::LIMIT;
 
@@ -98,24 +98,24 @@ fn effects(delay: Duration, rate: Option<u64>, queue_bytes: u64) -> Effects {
 }
 
 impl Scene {
-    fn build(&self) -> Result<Line, String> {
+    fn build(&self) -> Result<LinearTopology, String> {
         let near = self.near.map(|delay| effects(delay, None, 16 << 20));
         let far = effects(self.far, Some(self.mbit_per_s), self.queue_bytes);
         let paths = match self.target_sends {
             true => [Some(far), near],
             false => [near, Some(far)],
         };
-        Line::build(&["client", "relay", "target"], &paths, self.ecn)
+        LinearTopology::build(&["client", "relay", "target"], &paths, self.ecn)
     }
 
     /// Sends through a relay with that law, and looks at its flow.
     pub(crate) fn run(&self, change: impl FnOnce(&mut ListenerConfig)) -> Result<Seen, String> {
         let line = self.build()?;
         let machine = Machine::watch();
-        let to = (Line::address(1, TARGET), PORT);
+        let to = (LinearTopology::address(1, TARGET), PORT);
         let target = line.node(TARGET).run(move || TcpListener::bind(to));
         let target = target.map_err(text)?;
-        let near = Line::address(0, RELAY);
+        let near = LinearTopology::address(0, RELAY);
         let mut listener = ListenerConfig::new(&format!("{near}:0"), &format!("{}:{PORT}", to.0));
         listener.flow.buffer = Size(4 << 20);
         let [far, near] = match self.target_sends {

@@ -7,7 +7,7 @@ mod command;
 mod deficit;
 mod icmp;
 mod latency;
-mod line;
+mod linear_topology;
 mod machine;
 mod namespaces;
 mod pair;

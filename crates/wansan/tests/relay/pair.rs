@@ -9,7 +9,7 @@ use wansan_path::{Effects, Limit};
 use wansan_tcp::congestion;
 use wansan_tcp::ece::EceSignal;
 
-use crate::line::{Line, text};
+use crate::linear_topology::{LinearTopology, text};
 use crate::machine::{Machine, lateness};
 use crate::program::LIMIT;
 
@@ -21,7 +21,7 @@ pub(crate) struct Pair {
     control: String,
     /// One way.
     delay: Duration,
-    line: Line,
+    line: LinearTopology,
     machine: Machine,
     pub(crate) signal: EceSignal,
 }
@@ -45,7 +45,7 @@ impl Pair {
         Ok(Pair {
             control: control.to_owned(),
             delay,
-            line: Line::build(&["receiver", "sender"], &[Some(effects)], true)?,
+            line: LinearTopology::build(&["receiver", "sender"], &[Some(effects)], true)?,
             machine: Machine::watch(),
             signal: EceSignal::load().map_err(text)?,
         })
@@ -56,7 +56,7 @@ impl Pair {
         &self,
         send: impl FnOnce(TcpStream) -> std::io::Result<()> + Send + 'static,
     ) -> Result<Ends, String> {
-        let address = (Line::address(0, 0), PORT);
+        let address = (LinearTopology::address(0, 0), PORT);
         let listener = self.line.node(0).run(move || {
             let listener = TcpListener::bind(address).map_err(text)?;
             set_socket_recv_buffer_size_force(&listener, 8 << 20).map_err(text)?;

@@ -9,7 +9,7 @@ use wansan_tcp::ece::Order;
 use wansan_tcp::queues;
 use wansan_trace::clock;
 
-use crate::line::text;
+use crate::linear_topology::text;
 use crate::machine::Trouble;
 use crate::pair::Pair;
 

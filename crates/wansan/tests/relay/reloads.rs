@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::line::text;
+use crate::linear_topology::text;
 use crate::namespaces::{World, address, listen, sh};
 use crate::program::{LIMIT, Relay};
 

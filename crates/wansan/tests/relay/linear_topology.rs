@@ -16,12 +16,12 @@ use wansan_trace::{Kinds, Recorder};
 pub(crate) const PORT: u16 = 3260;
 
 /// It stops and is gone when dropped.
-pub(crate) struct Line {
+pub(crate) struct LinearTopology {
     world: World,
     emulator: Emulator,
 }
 
-impl Line {
+impl LinearTopology {
     /// A relay at node 1 that holds its backlog to `latency` by arrival, and the target at node 2 that it
     /// leads to, which it asks, or its clients.
     pub(crate) fn arrival(
@@ -29,10 +29,10 @@ impl Line {
         latency: Duration,
         asks_target: bool,
     ) -> Result<(Relay, TcpListener), String> {
-        let to = (Line::address(1, 2), PORT);
+        let to = (LinearTopology::address(1, 2), PORT);
         let target = self.node(2).run(move || TcpListener::bind(to));
         let mut listener = ListenerConfig::new(
-            &format!("{}:0", Line::address(0, 1)),
+            &format!("{}:0", LinearTopology::address(0, 1)),
             &format!("{}:{PORT}", to.0),
         );
         listener.flow.law = Some(Text(Law::Arrival));
@@ -63,7 +63,7 @@ impl Line {
         names: &[&str],
         networks: &[Option<Effects>],
         ecn: bool,
-    ) -> Result<Line, String> {
+    ) -> Result<LinearTopology, String> {
         let tcp = TcpSettings {
             congestion_control: "reno".to_owned(),
             rmem_bytes: [4_096, 131_072, 33_554_432],
@@ -116,7 +116,7 @@ impl Line {
             recorder: Recorder::new(Kinds::NONE, 0),
         };
         let emulator = Emulator::start(world.wan().handle(), config).map_err(text)?;
-        Ok(Line { world, emulator })
+        Ok(LinearTopology { world, emulator })
     }
 
     /// The namespace of a node.
