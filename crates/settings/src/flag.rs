@@ -10,11 +10,11 @@ const WORDS: &str = "true or false, on or off, yes or no";
 
 /// Reads a word, in upper or lower case.
 pub(crate) fn read(word: &str) -> Result<bool, String> {
-    let is = |known: &&str| word.eq_ignore_ascii_case(known);
-    if ["true", "on", "yes"].iter().any(|known| is(&known)) {
+    let is_one_of = |known: [&str; 3]| known.iter().any(|it| word.eq_ignore_ascii_case(it));
+    if is_one_of(["true", "on", "yes"]) {
         return Ok(true);
     }
-    if ["false", "off", "no"].iter().any(|known| is(&known)) {
+    if is_one_of(["false", "off", "no"]) {
         return Ok(false);
     }
     Err(format!("`{word}` is neither on nor off: give {WORDS}"))

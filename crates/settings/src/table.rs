@@ -280,8 +280,11 @@ impl Visitor<'_> for &Key {
 /// Reads a value, which has to be within its range if it has one.
 pub struct Ranged<T> {
     range: Option<String>,
-    check: Box<dyn Fn(&T) -> Result<(), String>>,
+    check: Box<Check<T>>,
 }
+
+/// Says what is wrong with a value.
+type Check<T> = dyn Fn(&T) -> Result<(), String>;
 
 impl<T> Ranged<T> {
     /// All values.
