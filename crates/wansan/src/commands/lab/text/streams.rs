@@ -32,14 +32,17 @@ fn streams(cells: &[&CellResult]) -> String {
     for cell in cells {
         for (name, stream) in &cell.streams {
             let time = |ns: Option<u64>| ns.map_or_else(String::new, milliseconds);
+            let rate = |known: Option<f64>| known.map_or_else(String::new, megabits);
             table.add_row([
                 cell.cell.to_string(),
                 name.clone(),
                 stream.through.clone().unwrap_or_default(),
                 stream.flows.len().to_string(),
-                megabits(stream.bytes_per_s),
-                megabits(stream.flow_bytes_per_s),
-                format!("{:.3}", stream.fairness),
+                rate(stream.bytes_per_s),
+                rate(stream.flow_bytes_per_s),
+                stream
+                    .fairness
+                    .map_or_else(String::new, |fairness| format!("{fairness:.3}")),
                 time(stream.latency_p50_ns),
                 time(stream.latency_p99_ns),
                 time(stream.one_way_p50_ns),
