@@ -8,10 +8,10 @@ use wansan_tcp::buffers::BufferError;
 use wansan_tcp::congestion::CongestionError;
 use wansan_tcp::control::ControlError;
 
-use crate::flow::CLIENT;
 use crate::law::Law;
 use crate::remedy::remedy;
 use crate::settings::{FlowSettings, ListenerConfig};
+use crate::side::CLIENT;
 
 use crate::socket::NAMES;
 
