@@ -253,7 +253,7 @@ fn files_stand_beside_the_plan() {
             &["rates.csv:1", "500ms, 100Mbit/s"],
         ),
         ("rates.csv", "500ms,1parsec\n", &["rates.csv:1", "parsec"]),
-        ("rates.csv", "0ms,1Mbit/s\n", &["step 1", "no time"]),
+        ("rates.csv", "0ms,1Mbit/s\n", &["step 1", "no duration"]),
         ("rates.csv", "1ms,0bit/s\n", &["every rate is 0"]),
         ("rates.csv", "# nothing\n", &["1 to", "not 0"]),
         ("rates.csv", "\u{fffd}", &["rates.csv:1"]),
@@ -305,7 +305,7 @@ fn each_mistake_is_named_with_the_right_thing() {
         ),
         (
             "queue = { kind = \"red\", min = \"5kB\", max = \"15kB\", weight = 2.0 }",
-            &["queue", "weight of 2"],
+            &["queue", "weight 2 is not"],
         ),
         (
             "queue = { kind = \"codel\", target = \"1s\" }",
@@ -321,7 +321,7 @@ fn each_mistake_is_named_with_the_right_thing() {
             "loss = { kind = \"gilbert-elliott\", p = \"1%\", r = \"0%\" }",
             &["loss", "r must be more than 0"],
         ),
-        ("loss = { packets = [0] }", &["loss", "number 1"]),
+        ("loss = { packets = [0] }", &["loss", "numbered from 1"]),
         (
             "reorder = { share = \"1%\", by = \"2min\" }",
             &["reorder", "60s"],
