@@ -86,7 +86,10 @@ fn mistakes_are_told_in_one_line() {
         (&["send", &nobody], "is `wansan stream receive` running?"),
         (&["send", "127.0.0.1"], "is not a HOST:PORT"),
         (&["receive", "--listen", "here"], "is not a HOST:PORT"),
-        (&["send", &nobody, "--every", "100B"], "within 1KiB to 1GiB"),
+        (
+            &["send", &nobody, "--every", "100B"],
+            "must be 1KiB to 1GiB",
+        ),
         (&["send", &nobody, "--flows", "0"], "--flows"),
         (&["send", &nobody, "--rate", "1bit/s"], "8kbit/s"),
         (&["send", &nobody, "--time", "0s"], "above 0"),
