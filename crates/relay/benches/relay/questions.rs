@@ -20,10 +20,10 @@ pub(crate) const ROLE: &str = "--carry";
 
 /// Turns of each comparison: an even number, so that each side goes first as often as last, and enough for an
 /// interval of the median.
-const TURNS: usize = 6;
+const TURNS: usize = 4;
 
 /// Those of echoes, of which single ones differ by half.
-const ECHO_TURNS: usize = 12;
+const ECHO_TURNS: usize = 8;
 
 /// How often an echo is measured that cannot be.
 const TRIES: usize = 3;

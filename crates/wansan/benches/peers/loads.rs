@@ -17,7 +17,7 @@ pub(crate) const WANSAN: &str = env!("CARGO_BIN_EXE_wansan");
 pub(crate) const SAMPLE: Duration = Duration::from_secs(1);
 /// Turns of each comparison: an even number, so that each side goes first as often as last, and enough for an
 /// interval of the median.
-pub(crate) const TURNS: usize = 6;
+pub(crate) const TURNS: usize = 4;
 /// I/Os in flight over one connection.
 pub(crate) const PARALLEL: u32 = 32;
 
