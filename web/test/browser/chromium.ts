@@ -2,7 +2,7 @@
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import type { BrowserContext } from "playwright-core";
+import type { BrowserContext, Page } from "playwright-core";
 
 const CHROMIUM = "/usr/bin/chromium";
 /** What playwright-core needs; the rest of this package is content with Debian 12's Node.js 18. */
@@ -34,4 +34,10 @@ export async function launch(folder: string): Promise<BrowserContext> {
       "--disable-quic",
     ],
   });
+}
+
+/** Makes a page's window that large, and waits until what is drawn has followed: charts do it in the next frame. */
+export async function resize(page: Page, width: number, height: number): Promise<void> {
+  await page.setViewportSize({ width, height });
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 }

@@ -9,7 +9,7 @@ import { pathToFileURL } from "node:url";
 import type { BrowserContext, Locator, Page } from "playwright-core";
 import type { Json, ReportData } from "../../src/report/data";
 import { changedRun, emptyRun, failedRun, gridRun, samplePackets, sampleRun, singleCellRun, twoParameterRun } from "../sample";
-import { launch, whyNot } from "./chromium";
+import { launch, resize, whyNot } from "./chromium";
 
 const skip = whyNot();
 
@@ -406,7 +406,7 @@ test("the network is drawn, and told in words where there is no room", { skip },
   assert.equal(await page.locator(".topology .tunnel").count(), 1);
   const words = page.locator(".topology-words");
   assert.match((await words.textContent()) ?? "", /path upper: near-1 – far, delay 0ms … 8ms.*route upper: via near-1, far, ipsec 3des/);
-  await page.setViewportSize({ width: 375, height: 900 });
+  await resize(page, 375, 900);
   assert.equal(await page.locator(".topology").isVisible(), false);
   assert.ok(((await words.boundingBox())?.height ?? 0) > 50);
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 375);
@@ -523,7 +523,7 @@ test("the manifest can be searched", { skip }, async () => {
 test("nothing is cut in a narrow window, text and tables alike", { skip }, async () => {
   const { page, wrong } = await open(sampleRun());
   for (const width of [375, 420, 800]) {
-    await page.setViewportSize({ width, height: 900 });
+    await resize(page, width, 900);
     const cut = await page.evaluate(() => {
       const wider = [...document.querySelectorAll("#report *")].filter((element) => {
         const { right, width } = element.getBoundingClientRect();
@@ -547,7 +547,7 @@ test("nothing is wider than the window, and dark is dark", { skip }, async () =>
   await page.emulateMedia({ colorScheme: "dark" });
   assert.notEqual(await picture(chart), light);
   for (const width of [375, 768, 1280, 2560]) {
-    await page.setViewportSize({ width, height: 800 });
+    await resize(page, width, 800);
     const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
     assert.equal(content, window);
   }
