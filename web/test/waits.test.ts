@@ -49,6 +49,7 @@ test("the limit binds where most is waited for it", () => {
   const held = heldBy(cell.layers, cell.waits!);
   assert.equal(bindingLayer(held, run.finding!), "queue");
   assert.equal(bindingLayer(held, { ...run.finding!, limit: "too_few_ios" }), "wire");
+  assert.equal(bindingLayer(held, { ...run.finding!, limit: "nothing", layer: null }), null);
   assert.equal(bindingLayer(held, { ...run.finding!, limit: "route_lockstep", layer: "socket" }), "socket");
 });
 

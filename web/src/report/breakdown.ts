@@ -6,7 +6,7 @@ import { layerColour, layerName } from "./layers";
 import { cellLabel } from "./sweep";
 import type { Selection } from "./selection";
 import { formatFixed, formatNs, formatShare } from "./units";
-import { causeColour, causeKey, causeName, causeOf, type CauseSum, type LayerSum, layerSums } from "./waits";
+import { causeColour, causeKey, causeName, causeOf, isOfLimit, type CauseSum, type LayerSum, layerSums } from "./waits";
 
 /** A cell of whose I/Os it is known what they waited for. */
 type Explained = CellReport & { waits: WaitUse };
@@ -110,8 +110,8 @@ function groupOfBar({ layer, mean_ns, causes }: LayerSum, whole_ns: number, limi
   const line = el("span", { class: "held-by" });
   line.style.background = `var(${layerColour(layer)})`;
   const parts = causes.map((sum) => {
-    const { family, limit: ofCause } = causeOf(sum.cause);
-    const part = el("span", { class: `part wait-${family}${ofCause === limit ? " binds" : ""}`, title: describe(sum, layer, whole_ns) });
+    const { family } = causeOf(sum.cause);
+    const part = el("span", { class: `part wait-${family}${isOfLimit(sum.cause, limit) ? " binds" : ""}`, title: describe(sum, layer, whole_ns) });
     part.style.flexGrow = String(sum.mean_ns);
     part.style.setProperty("--part", `var(${causeColour(sum.cause)})`);
     return part;

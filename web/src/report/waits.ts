@@ -22,6 +22,11 @@ export function causeOf(name: string): Cause {
   return CAUSES[name] ?? UNKNOWN;
 }
 
+/** Whether waits for a cause are what a finding's limit takes. Where nothing binds, none are. */
+export function isOfLimit(cause: string, limit: string | null): boolean {
+  return limit !== "nothing" && causeOf(cause).limit === limit;
+}
+
 /** The CSS variable of a cause's colour. */
 export function causeColour(name: string): string {
   return FAMILIES[causeOf(name).family].colour;
@@ -95,7 +100,7 @@ export function bindingLayer(held: Map<string, LayerSum>, { limit, layer }: Find
   let most_ns = 0;
   let found = layer;
   for (const sum of held.values()) {
-    const ofLimit = sum.causes.filter(({ cause }) => causeOf(cause).limit === limit);
+    const ofLimit = sum.causes.filter(({ cause }) => isOfLimit(cause, limit));
     const waited_ns = ofLimit.reduce((all_ns, { mean_ns }) => all_ns + mean_ns, 0);
     if (waited_ns > most_ns) {
       [most_ns, found] = [waited_ns, sum.layer];
