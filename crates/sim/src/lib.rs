@@ -1,0 +1,7 @@
+//! A world without a kernel: TCP as Linux has it, over the emulator's paths, in virtual time.
+//!
+//! - [`tcp`]: one end of a TCP connection as a pure state machine, which can be used alone.
+//!
+//! Nothing here asks for the time, draws a number that no seed gave, or touches a socket or a thread.
+
+pub mod tcp;

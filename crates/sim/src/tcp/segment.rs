@@ -1,0 +1,85 @@
+//! What goes over the path.
+
+/// Blocks that a SACK option has room for beside timestamps (RFC 2018 §3).
+pub const SACK_BLOCKS: usize = 3;
+
+/// A range of sequence numbers, `from` included and `to` not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Range {
+    /// The first.
+    pub from: u64,
+    /// The one after the last.
+    pub to: u64,
+}
+
+/// The blocks of a SACK option, the newest first; a DSACK stands before all (RFC 2883 §4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sack {
+    blocks: [Range; SACK_BLOCKS],
+    count: u8,
+}
+
+impl Sack {
+    /// Adds a block behind the others; without effect where there is no room.
+    pub fn push(&mut self, block: Range) {
+        if let Some(room) = self.blocks.get_mut(usize::from(self.count)) {
+            *room = block;
+            self.count += 1;
+        }
+    }
+
+    /// The blocks.
+    #[must_use]
+    pub fn blocks(&self) -> &[Range] {
+        &self.blocks[..usize::from(self.count)]
+    }
+}
+
+/// A segment. Both ends have timestamps (RFC 7323) and SACK (RFC 2018).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Segment {
+    /// The first sequence number.
+    pub seq: u64,
+    /// Bytes of data.
+    pub bytes: u32,
+    /// The next sequence number that the sender expects.
+    pub ack: u64,
+    /// What the sender would take beyond `ack`, in bytes, as the scaled field gives it.
+    pub window_bytes: u64,
+    /// SYN.
+    pub syn: bool,
+    /// FIN.
+    pub fin: bool,
+    /// PSH.
+    pub push: bool,
+    /// ECE (RFC 3168 §6.1).
+    pub ece: bool,
+    /// CWR (RFC 3168 §6.1).
+    pub cwr: bool,
+    /// TSval, in milliseconds.
+    pub ts_value: u32,
+    /// TSecr, in milliseconds.
+    pub ts_echo: u32,
+    /// What came out of order.
+    pub sack: Sack,
+}
+
+impl Segment {
+    /// The sequence number after it.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.seq + u64::from(self.bytes) + u64::from(self.syn) + u64::from(self.fin)
+    }
+
+    /// Bytes of the TCP header with its options: timestamps take 12, SACK 4 and 8 for each block.
+    #[must_use]
+    pub fn header_bytes(&self) -> u32 {
+        let sack = match self.sack.blocks().len() as u32 {
+            0 => 0,
+            blocks => 4 + 8 * blocks,
+        };
+        // MSS 4, SACK-permitted and timestamps 12, window scale 4 (RFC 9293 §3.2, RFC 7323 §2).
+        let options = if self.syn { 20 } else { 12 };
+        20 + options + sack
+    }
+}
