@@ -2,11 +2,13 @@
 //!
 //! - [`segment`]: what goes over the path;
 //! - [`congestion`]: the window, and the laws that change it;
-//! - [`rate`]: how fast data was delivered.
+//! - [`rate`]: how fast data was delivered;
+//! - [`jiffies`]: the kernel's clock tick.
 //!
 //! Sequence numbers are 64 bits wide and relative: 0 is the SYN, 1 the first byte, and the FIN is the one
 //! after the last byte. No data is carried, only its length; whoever drives the machine keeps the bytes.
 
 pub mod congestion;
+pub mod jiffies;
 pub mod rate;
 pub mod segment;
