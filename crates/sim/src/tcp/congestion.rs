@@ -1,7 +1,24 @@
 //! The congestion window, and the laws that change it.
 //!
 //! The split is that of `struct tcp_congestion_ops`: the sender decides when a law is asked, a law decides how
-//! large the window becomes.
+//! large the window becomes. [`Law`] is all of them in one type; [`pacing`] is how fast the sender may send under
+//! those that do not say it themselves.
+
+pub mod bbr;
+pub mod cubic;
+pub mod highspeed;
+mod law;
+pub mod pacing;
+pub mod reno;
+pub mod scalable;
+pub mod vegas;
+pub mod westwood;
+mod windowed_max;
+
+#[cfg(test)]
+mod flow;
+
+pub use law::Law;
 
 use super::rate::Sample;
 
@@ -65,14 +82,89 @@ pub struct Window {
     pub min_rtt_us: Option<u64>,
     /// Packets in flight.
     pub in_flight: u32,
+    /// Packets that were sent and are not acknowledged cumulatively (`packets_out`).
+    pub outstanding: u32,
     /// Packets that were ever delivered.
     pub delivered: u32,
+    /// When the last of them was, in nanoseconds (`delivered_mstamp`).
+    pub delivered_ns: u64,
+    /// Packets that were ever marked as lost.
+    pub lost: u32,
+    /// Samples of packets that were sent before so many were delivered are of an application that had not enough
+    /// (`app_limited`); 0 where it has.
+    pub app_limited_until: u32,
     /// The first sequence number that is not acknowledged.
     pub una: u64,
     /// The next to be sent.
     pub next: u64,
-    /// At most so many bytes are sent in a second, where packets are paced.
+    /// When data was last sent, in nanoseconds (`lsndtime`).
+    pub last_sent_ns: u64,
+    /// When pacing lets the next packet go, in nanoseconds (`tcp_wstamp_ns`).
+    pub departure_ns: u64,
+    /// Whether packets are paced, by the law's wish or by the queueing discipline (`sk_pacing_status`).
+    pub is_paced: bool,
+    /// The pacing rate (`sk_pacing_rate`), by which packets are paced or else only gathered into larger ones;
+    /// `None` before there is one.
     pub pacing_bytes_per_s: Option<u64>,
+}
+
+impl Window {
+    /// That of a new connection with packets of `mss` data bytes.
+    #[must_use]
+    pub fn new(mss: u32) -> Self {
+        Window {
+            cwnd: INITIAL_WINDOW,
+            count: 0,
+            ssthresh: INFINITE,
+            clamp: u32::MAX,
+            prior: 0,
+            is_limited: false,
+            state: State::Open,
+            mss,
+            srtt_us: 0,
+            min_rtt_us: None,
+            in_flight: 0,
+            outstanding: 0,
+            delivered: 0,
+            delivered_ns: 0,
+            lost: 0,
+            app_limited_until: 0,
+            una: 0,
+            next: 0,
+            last_sent_ns: 0,
+            departure_ns: 0,
+            is_paced: false,
+            pacing_bytes_per_s: None,
+        }
+    }
+
+    /// Whether it is in slow start (`tcp_in_slow_start`).
+    #[must_use]
+    pub fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// Slow start (`tcp_slow_start`, RFC 5681 §3.1): a packet more for each that was acknowledged, up to the
+    /// threshold. What is left over of `acked` belongs to congestion avoidance.
+    fn slow_start(&mut self, acked: u32) -> u32 {
+        let cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh);
+        let left = acked - (cwnd - self.cwnd);
+        self.cwnd = cwnd.min(self.clamp);
+        left
+    }
+
+    /// Additive increase (`tcp_cong_avoid_ai`): a packet more for every `per` that were acknowledged.
+    fn increase(&mut self, per: u32, acked: u32) {
+        // What was counted while `per` was larger gives one packet and no more.
+        if self.count >= per {
+            self.count = 0;
+            self.cwnd += 1;
+        }
+        self.count += acked;
+        self.cwnd += self.count / per;
+        self.count %= per;
+        self.cwnd = self.cwnd.min(self.clamp);
+    }
 }
 
 /// What has come with an acknowledgement.
@@ -80,8 +172,6 @@ pub struct Window {
 pub struct Acked {
     /// Now, in nanoseconds.
     pub now_ns: u64,
-    /// Packets that are newly acknowledged cumulatively.
-    pub packets: u32,
-    /// Its rate sample.
+    /// Its rate sample, with how many packets it newly acknowledges.
     pub sample: Sample,
 }

@@ -1,0 +1,96 @@
+//! HyStart (`hystart_update`; Ha and Rhee, "Taming the Elephants", 2011): leaves slow start before it overflows
+//! the queue, when acknowledgements of one window come without a gap for half a round trip (the path is full), or
+//! when the round trip grows (there is a queue).
+
+use super::super::pacing::GSO_BYTES;
+use super::Window;
+
+/// Smaller windows stay in slow start.
+const LOW_WINDOW: u32 = 16;
+/// Acknowledgements that are closer are one train.
+const TRAIN_GAP_US: u64 = 2_000;
+/// Round trips that are looked at before their least counts.
+const SAMPLES: u8 = 8;
+/// The round trip grows when it is longer by an eighth, but by no less and no more than this.
+const GROWTH_US: (u32, u32) = (4_000, 16_000);
+/// At most so long a gap is put down to large packets.
+const LARGEST_CUSHION_US: u64 = 1_000;
+
+/// What is known of this round trip.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HyStart {
+    /// Whether slow start has been left. It looks no more, unless a timeout resets it.
+    is_done: bool,
+    /// The sequence number that ends the round trip.
+    round_end: u64,
+    /// When it began.
+    began_us: u64,
+    /// When the train had its last acknowledgement.
+    train_us: u64,
+    samples: u8,
+    /// The least round trip of it.
+    least_us: u32,
+}
+
+impl HyStart {
+    /// With a round trip that begins now.
+    pub(super) fn new(window: &Window, now_ns: u64) -> Self {
+        HyStart {
+            is_done: false,
+            round_end: window.next,
+            began_us: now_ns / 1_000,
+            train_us: now_ns / 1_000,
+            samples: 0,
+            least_us: u32::MAX,
+        }
+    }
+
+    /// An acknowledgement in slow start, which it ends by setting the threshold.
+    pub(super) fn on_acked(&mut self, window: &mut Window, rtt_us: u32, min_us: u32, now_ns: u64) {
+        if self.is_done {
+            return;
+        }
+        if window.una > self.round_end {
+            *self = HyStart::new(window, now_ns);
+        }
+        if window.cwnd < LOW_WINDOW {
+            return;
+        }
+        // Both look at each acknowledgement.
+        let fills = self.train_fills_the_path(window, min_us, now_ns / 1_000);
+        if self.round_trip_grows(rtt_us, min_us) || fills {
+            self.is_done = true;
+            window.ssthresh = window.cwnd;
+        }
+    }
+
+    fn train_fills_the_path(&mut self, window: &Window, min_us: u32, now_us: u64) -> bool {
+        if now_us - self.train_us > TRAIN_GAP_US {
+            return false;
+        }
+        self.train_us = now_us;
+        // Two of the largest packets at twice the rate lie between acknowledgements (`hystart_ack_delay`).
+        let cushion_us = match window.pacing_bytes_per_s {
+            None | Some(0) => 0,
+            Some(rate) => (GSO_BYTES * 4 * 1_000_000 / rate).min(LARGEST_CUSHION_US),
+        };
+        let whole_us = u64::from(min_us) + cushion_us;
+        // Pacing itself can spread a window over half a round trip.
+        let full_us = if window.is_paced {
+            whole_us
+        } else {
+            whole_us / 2
+        };
+        now_us - self.began_us > full_us
+    }
+
+    fn round_trip_grows(&mut self, rtt_us: u32, min_us: u32) -> bool {
+        self.least_us = self.least_us.min(rtt_us);
+        if self.samples < SAMPLES {
+            self.samples += 1;
+            return false;
+        }
+        let growth_us = (min_us >> 3).clamp(GROWTH_US.0, GROWTH_US.1);
+        self.least_us > min_us + growth_us
+    }
+}
