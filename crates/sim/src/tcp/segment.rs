@@ -65,6 +65,12 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// What TSval is at a time, at both ends: milliseconds (TCP_TS_HZ).
+    #[must_use]
+    pub fn timestamp_ms(now_ns: u64) -> u32 {
+        (now_ns / 1_000_000) as u32
+    }
+
     /// The sequence number after it.
     #[must_use]
     pub fn end(&self) -> u64 {
