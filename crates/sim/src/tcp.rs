@@ -3,7 +3,8 @@
 //! - [`segment`]: what goes over the path;
 //! - [`congestion`]: the window, and the laws that change it;
 //! - [`rate`]: how fast data was delivered;
-//! - [`jiffies`]: the kernel's clock tick.
+//! - [`jiffies`]: the kernel's clock tick;
+//! - [`receive`]: the half that receives.
 //!
 //! Sequence numbers are 64 bits wide and relative: 0 is the SYN, 1 the first byte, and the FIN is the one
 //! after the last byte. No data is carried, only its length; whoever drives the machine keeps the bytes.
@@ -11,4 +12,5 @@
 pub mod congestion;
 pub mod jiffies;
 pub mod rate;
+pub mod receive;
 pub mod segment;
