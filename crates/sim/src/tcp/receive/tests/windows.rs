@@ -171,6 +171,39 @@ fn the_window_closes_when_nobody_reads_and_opens_by_twice_the_segment() {
 }
 
 #[test]
+fn a_read_is_told_once_the_window_would_be_twice_as_large() {
+    let mut receiver = receiver(&ReceiveConfig::default(), 1);
+    while receiver.info().window_bytes > 20_000 {
+        receiver.on_segment(MS, &data(receiver.next(), 1448), Ecn::NotCapable);
+        filled(&mut receiver, MS);
+    }
+    let left = receiver.info().window_bytes;
+    receiver.read(MS, 1448);
+    assert!(!is_due(&receiver, MS));
+    while !is_due(&receiver, MS) {
+        assert_eq!(receiver.read(MS, 1448), 1448);
+    }
+    assert!(filled(&mut receiver, MS).window_bytes >= 2 * left);
+}
+
+#[test]
+fn what_waited_for_a_slow_reader_does_not_make_the_buffer_grow() {
+    let mut receiver = receiver(&ReceiveConfig::default(), 1);
+    for n in 0..30 {
+        // Timestamps tell a round trip of 5 ms.
+        let segment = Segment {
+            ts_echo: 95,
+            ..data(1 + 1448 * n, 1448)
+        };
+        receiver.on_segment(100 * MS, &segment, Ecn::NotCapable);
+    }
+    let before = receiver.info();
+    assert_eq!(before.round_trip_us, Some(5_000));
+    assert_eq!(receiver.read(200 * MS, u64::MAX), 30 * 1448);
+    assert_eq!(receiver.info().space_bytes, before.space_bytes);
+}
+
+#[test]
 fn no_window_is_silly_however_slow_the_reader() {
     // Without a scale: windows are steps of segments (RFC 9293 §3.8.6.2.2).
     let config = ReceiveConfig {
