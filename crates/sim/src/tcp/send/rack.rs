@@ -1,0 +1,129 @@
+//! What is lost, by time (RFC 8985, `tcp_rack_*`): a packet is lost when one that was sent later has arrived, and a
+//! round trip and a reordering window have passed.
+
+use super::scoreboard::{Id, Packet, Scoreboard};
+
+/// The window becomes no more than so many quarters of the least round trip (TCP_RACK_RECOVERY_THRESH is the number of
+/// recoveries after which it is forgotten).
+const PERSIST: u8 = 16;
+
+/// The most recently sent packet that has arrived, and how much reordering there is.
+#[derive(Debug, Clone, Copy)]
+pub struct Rack {
+    sent_ns: u64,
+    end: u64,
+    rtt_us: u64,
+    /// Whether it has changed since packets were looked at.
+    pub advanced: bool,
+    /// Quarters of the least round trip that the window has.
+    steps: u8,
+    /// Recoveries until they are forgotten.
+    persist: u8,
+    /// Packets that were delivered when a DSACK made the window larger last.
+    grown_at: u32,
+}
+
+impl Default for Rack {
+    fn default() -> Self {
+        Rack {
+            sent_ns: 0,
+            end: 0,
+            rtt_us: 0,
+            advanced: false,
+            steps: 1,
+            persist: 0,
+            grown_at: 0,
+        }
+    }
+}
+
+/// What the reordering window depends on.
+#[derive(Debug, Clone, Copy)]
+pub struct Reordering {
+    /// Whether any was ever seen.
+    pub is_seen: bool,
+    /// Whether a recovery is under way.
+    pub in_recovery: bool,
+    /// Packets by which one may be late (`tp->reordering`).
+    pub packets: u32,
+    /// The least round trip.
+    pub least_us: Option<u64>,
+    /// The smoothed round trip.
+    pub smoothed_us: u64,
+}
+
+fn is_sent_after(sent_ns: u64, other_ns: u64, end: u64, other_end: u64) -> bool {
+    sent_ns > other_ns || (sent_ns == other_ns && end > other_end)
+}
+
+impl Rack {
+    /// Takes a packet that has arrived (RFC 8985 §6.2 steps 1 and 2).
+    pub fn arrived(&mut self, now_ns: u64, packet: &Packet, least_us: Option<u64>) {
+        let rtt_us = now_ns.saturating_sub(packet.sent_ns) / 1_000;
+        // It may have been the first of two that arrived.
+        if packet.was_resent && least_us.is_some_and(|least| rtt_us < least) {
+            return;
+        }
+        self.advanced = true;
+        self.rtt_us = rtt_us;
+        if is_sent_after(packet.sent_ns, self.sent_ns, packet.end(), self.end) {
+            self.sent_ns = packet.sent_ns;
+            self.end = packet.end();
+        }
+    }
+
+    /// The reordering window in microseconds (§6.2 step 4).
+    #[must_use]
+    pub fn window_us(&self, reordering: &Reordering, sacked: u32) -> u64 {
+        if !reordering.is_seen && (reordering.in_recovery || sacked >= reordering.packets) {
+            return 0;
+        }
+        let Some(least) = reordering.least_us else {
+            return 1_000;
+        };
+        ((least >> 2) * u64::from(self.steps)).min(reordering.smoothed_us)
+    }
+
+    /// Packets that were delivered twice make the window larger, once in a round trip; some recoveries without make
+    /// it small again.
+    pub fn adapt(&mut self, dsack: bool, prior_delivered: u32, delivered: u32) {
+        let is_of_this_round = prior_delivered.wrapping_sub(self.grown_at) as i32 >= 0;
+        if dsack && is_of_this_round {
+            self.steps = self.steps.saturating_add(1);
+            self.grown_at = delivered;
+            self.persist = PERSIST;
+        } else if self.persist == 0 {
+            self.steps = 1;
+        }
+    }
+
+    /// A recovery has ended.
+    pub fn recovered(&mut self) {
+        self.persist = self.persist.saturating_sub(1);
+    }
+
+    /// Time until a packet counts as lost, none if it does now (`tcp_rack_skb_timeout`), in microseconds.
+    #[must_use]
+    pub fn left_us(&self, now_ns: u64, packet: &Packet, window_us: u64) -> u64 {
+        let age = now_ns.saturating_sub(packet.sent_ns) / 1_000;
+        (self.rtt_us + window_us + 1).saturating_sub(age)
+    }
+
+    /// Marks what is lost (§6.2 step 5); says how many packets are newly so, and after how long some more might be.
+    pub fn detect(&self, now_ns: u64, board: &mut Scoreboard, window_us: u64) -> (u32, Option<u64>) {
+        let (mut lost, mut wait) = (0, None);
+        let mut next: Option<Id> = board.oldest();
+        while let Some(id) = next {
+            next = board.sent_after(id);
+            let Some(packet) = board.get(id) else { break };
+            if !is_sent_after(self.sent_ns, packet.sent_ns, self.end, packet.end()) {
+                break;
+            }
+            match self.left_us(now_ns, packet, window_us) {
+                0 => lost += u32::from(board.lose(id)),
+                left => wait = wait.max(Some(left)),
+            }
+        }
+        (lost, wait)
+    }
+}
