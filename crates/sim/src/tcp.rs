@@ -4,7 +4,8 @@
 //! - [`congestion`]: the window, and the laws that change it;
 //! - [`rate`]: how fast data was delivered;
 //! - [`jiffies`]: the kernel's clock tick;
-//! - [`receive`]: the half that receives.
+//! - [`receive`]: the half that receives;
+//! - [`send`]: the half that sends.
 //!
 //! Sequence numbers are 64 bits wide and relative: 0 is the SYN, 1 the first byte, and the FIN is the one
 //! after the last byte. No data is carried, only its length; whoever drives the machine keeps the bytes.
@@ -14,3 +15,4 @@ pub mod jiffies;
 pub mod rate;
 pub mod receive;
 pub mod segment;
+pub mod send;

@@ -14,8 +14,7 @@ pub struct Reduction {
 
 impl Reduction {
     /// The window after an acknowledgement that delivered `acked` packets and showed `lost` to be lost, with
-    /// `in_flight` under way. `advances` says whether it acknowledged new data cumulatively and nothing was lost
-    /// anew.
+    /// `in_flight` under way. `advances` says whether it acknowledged new data cumulatively.
     pub fn window(
         &mut self,
         acked: u32,
@@ -31,7 +30,8 @@ impl Reduction {
         let budget = i64::from(threshold) - i64::from(in_flight);
         let to_send = if budget < 0 {
             // RFC 6937 §3: RecoverFS-proportional part.
-            let due = (u64::from(threshold) * u64::from(self.delivered)).div_ceil(u64::from(self.from));
+            let due =
+                (u64::from(threshold) * u64::from(self.delivered)).div_ceil(u64::from(self.from));
             due as i64 - i64::from(self.sent)
         } else {
             // The slow-start part, conservative unless the acknowledgement advances (PRR-SSRB, PRR-CRB).
@@ -81,7 +81,9 @@ mod tests {
         let mut in_flight: u32 = 20;
         for _ in 0..20 {
             in_flight -= 1;
-            let window = reduction.window(1, 0, in_flight, 50, true).expect("a window");
+            let window = reduction
+                .window(1, 0, in_flight, 50, true)
+                .expect("a window");
             let sent = window - in_flight;
             reduction.sent += sent;
             in_flight += sent;

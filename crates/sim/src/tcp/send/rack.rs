@@ -110,7 +110,12 @@ impl Rack {
     }
 
     /// Marks what is lost (§6.2 step 5); says how many packets are newly so, and after how long some more might be.
-    pub fn detect(&self, now_ns: u64, board: &mut Scoreboard, window_us: u64) -> (u32, Option<u64>) {
+    pub fn detect(
+        &self,
+        now_ns: u64,
+        board: &mut Scoreboard,
+        window_us: u64,
+    ) -> (u32, Option<u64>) {
         let (mut lost, mut wait) = (0, None);
         let mut next: Option<Id> = board.oldest();
         while let Some(id) = next {

@@ -81,11 +81,11 @@ impl RoundTrips {
             .map_or(RTO_MAX_US, |backed| backed.clamp(timeout, RTO_MAX_US))
     }
 
-    /// Takes a round trip, measured when `una` was the first sequence number not acknowledged and `next` the
-    /// next to be sent.
-    pub fn measure(&mut self, now_ns: u64, rtt_us: u64, una: u64, next: u64) {
+    /// Takes a round trip, and that of the newest packet beside it for the least, measured when `una` was the first
+    /// sequence number not acknowledged and `next` the next to be sent.
+    pub fn measure(&mut self, now_ns: u64, rtt_us: u64, newest_us: u64, una: u64, next: u64) {
         self.backoff = 0;
-        self.least.update(now_ns, MIN_RTT_NS, rtt_us.max(1));
+        self.least.update(now_ns, MIN_RTT_NS, newest_us.max(1));
         let rtt = rtt_us.max(1);
         if self.srtt8_us == 0 {
             // RFC 6298 (2.2), with the floor of the timeout in the deviation.
@@ -173,7 +173,7 @@ mod tests {
     fn the_first_round_trip_sets_all() {
         let mut trips = RoundTrips::default();
         assert_eq!(trips.timeout_us(), RTO_INITIAL_US);
-        trips.measure(0, 40_000, 1, 100);
+        trips.measure(0, 40_000, 40_000, 1, 100);
         assert_eq!(trips.smoothed_us(), 40_000);
         assert_eq!(trips.timeout_us(), 40_000 + RTO_MIN_US);
     }
@@ -182,7 +182,13 @@ mod tests {
     fn a_steady_round_trip_times_out_200_ms_after_it() {
         let mut trips = RoundTrips::default();
         for turn in 0..1_000 {
-            trips.measure(turn * 100_000_000, 100_000, turn * 10 + 1, turn * 10 + 10);
+            trips.measure(
+                turn * 100_000_000,
+                100_000,
+                100_000,
+                turn * 10 + 1,
+                turn * 10 + 10,
+            );
         }
         assert_eq!(trips.smoothed_us(), 100_000);
         let timeout = trips.timeout_us();
@@ -192,7 +198,7 @@ mod tests {
     #[test]
     fn timeouts_in_a_row_double_to_two_minutes() {
         let mut trips = RoundTrips::default();
-        trips.measure(0, 100_000, 1, 2);
+        trips.measure(0, 100_000, 100_000, 1, 2);
         let once = trips.timeout_us();
         for backoff in 0..40 {
             trips.backoff = backoff;

@@ -243,6 +243,12 @@ impl Scoreboard {
         self.resent -= u32::from(was_resent);
     }
 
+    /// Takes back that a SACK covers a packet: the receiver has thrown it away (RFC 2018 §8).
+    pub fn forget_sack(&mut self, id: Id) {
+        let packet = self.at(id);
+        self.sacked -= u32::from(std::mem::take(&mut packet.is_sacked));
+    }
+
     /// Takes back that packets are lost: none was (`tcp_undo_cwnd_reduction`).
     pub fn lose_nothing(&mut self) {
         for id in self.ids() {

@@ -57,8 +57,19 @@ mod tests {
     fn timers_are_never_early_and_late_by_an_eighth_at_most() {
         let tick = Tick::of_hz(250);
         for now_ns in (0..40_000_000).step_by(1_234_567) {
-            for delay_us in [0, 1, 4_000, 40_000, 200_000, 252_000, 300_000, 3_000_000, 120_000_000] {
-                let late = tick.expiry_ns(now_ns, delay_us) as i64 - (now_ns + delay_us * 1_000) as i64;
+            for delay_us in [
+                0,
+                1,
+                4_000,
+                40_000,
+                200_000,
+                252_000,
+                300_000,
+                3_000_000,
+                120_000_000,
+            ] {
+                let late =
+                    tick.expiry_ns(now_ns, delay_us) as i64 - (now_ns + delay_us * 1_000) as i64;
                 let most = 2 * 4_000_000 + delay_us as i64 * 1_000 / 7;
                 assert!((0..=most).contains(&late), "{now_ns} {delay_us}: {late}");
             }

@@ -1,0 +1,107 @@
+//! The send buffer: what it holds in the kernel's memory, and how it grows with the window
+//! (`tcp_sndbuf_expand`, net/core/stream.c).
+
+/// Memory of a buffer's packet besides its data: `struct sk_buff`, headers and `struct skb_shared_info`
+/// (SKB_TRUESIZE(MAX_TCP_HEADER)).
+const PACKET_MEMORY: u64 = 1_280;
+
+/// Data that such a packet takes: the kernel gathers up to 64 KiB less headers.
+const PACKET_BYTES: u64 = 65_160;
+
+/// The settings of a send buffer, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BufferConfig {
+    /// `net.ipv4.tcp_wmem`: least, initial and most.
+    pub wmem_bytes: [u64; 3],
+    /// SO_SNDBUF as a program sets it; the buffer is twice that, and does not grow.
+    pub so_sndbuf_bytes: Option<u64>,
+}
+
+impl Default for BufferConfig {
+    fn default() -> Self {
+        BufferConfig {
+            wmem_bytes: [4_096, 16_384, 4_194_304],
+            so_sndbuf_bytes: None,
+        }
+    }
+}
+
+/// The buffer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Buffer {
+    most: u64,
+    is_fixed: bool,
+    limit: u64,
+    /// Data in it.
+    held: u64,
+    /// Memory of a packet on the path as the buffer reckons it when it grows.
+    per_packet: u64,
+    /// Whether the program found no room (SOCK_NOSPACE).
+    was_full: bool,
+}
+
+impl Buffer {
+    pub(super) fn new(config: BufferConfig, mss: u32) -> Buffer {
+        // Rounded up to a power of two with headers and shared info, and a `struct sk_buff`.
+        let per_packet = (u64::from(mss) + 320 + 320).next_power_of_two() + 256;
+        let [least, initial, most] = config.wmem_bytes;
+        let fixed = config.so_sndbuf_bytes.map(|bytes| (2 * bytes).max(least));
+        Buffer {
+            most,
+            is_fixed: fixed.is_some(),
+            limit: fixed.unwrap_or(initial),
+            held: 0,
+            per_packet,
+            was_full: false,
+        }
+    }
+
+    /// `sk_wmem_queued` for so much data.
+    fn memory(held: u64) -> u64 {
+        held + held.div_ceil(PACKET_BYTES) * PACKET_MEMORY
+    }
+
+    /// Takes what there is room for: a packet may begin while the memory is below the limit, and is then filled
+    /// (`sk_stream_memory_free`).
+    pub(super) fn take(&mut self, bytes: u64) -> u64 {
+        let mut taken = 0;
+        while taken < bytes && Self::memory(self.held) < self.limit {
+            let left_of_packet = PACKET_BYTES - self.held % PACKET_BYTES;
+            let part = left_of_packet.min(bytes - taken);
+            self.held += part;
+            taken += part;
+        }
+        self.was_full |= taken < bytes;
+        taken
+    }
+
+    /// Data was acknowledged.
+    pub(super) fn free(&mut self, bytes: u64) {
+        self.held -= bytes.min(self.held);
+    }
+
+    /// A third of it is free (`sk_stream_wspace`, `sk_stream_min_wspace`).
+    pub(super) fn is_writable(&self) -> bool {
+        let memory = Self::memory(self.held);
+        memory < self.limit && self.limit - memory >= memory >> 1
+    }
+
+    /// Whether the program waits for room.
+    pub(super) fn was_full(&self) -> bool {
+        self.was_full
+    }
+
+    /// Room for so many windows of so many packets (`tcp_sndbuf_expand`), once the program waits for it.
+    pub(super) fn expand(&mut self, windows: u32, packets: u32) {
+        if !self.was_full {
+            return;
+        }
+        if !self.is_fixed {
+            let wanted = u64::from(windows) * u64::from(packets) * self.per_packet;
+            self.limit = self.limit.max(wanted.min(self.most));
+        }
+        if self.is_writable() {
+            self.was_full = false;
+        }
+    }
+}

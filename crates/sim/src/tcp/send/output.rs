@@ -1,0 +1,303 @@
+//! Which packet goes next (`tcp_write_xmit`, `tcp_xmit_retransmit_queue`).
+
+use super::Sender;
+use super::scoreboard::Packet;
+use crate::tcp::congestion::{Event, State, pacing};
+use crate::tcp::segment::Segment;
+
+/// Of the window, the part that is worth sending at once (`tcp_tso_win_divisor`).
+const WORTHWHILE: u64 = 3;
+
+/// A round trip's logarithm by which bursts become smaller (`tcp_tso_rtt_log`).
+const BURST_RTT_LOG: u32 = 9;
+
+/// For so long after the last packet a burst may wait for more.
+const DEFER_NS: u64 = 1_000_000;
+
+impl Sender {
+    /// The next packet that may be sent now, if any.
+    pub fn transmit(&mut self, now_ns: u64) -> Option<Segment> {
+        if !self.is_established {
+            return None;
+        }
+        let segment = self.next_segment(now_ns);
+        match &segment {
+            Some(_) => self.has_sent = true,
+            None => self.pause(now_ns),
+        }
+        segment
+    }
+
+    fn next_segment(&mut self, now_ns: u64) -> Option<Segment> {
+        if self.window.is_paced && now_ns < self.window.departure_ns {
+            return None;
+        }
+        if std::mem::take(&mut self.probe_due) {
+            return self.probe_tail(now_ns);
+        }
+        if !self.new_first
+            && let Some(segment) = self.resend_lost(now_ns)
+        {
+            return Some(segment);
+        }
+        self.send_new(now_ns)
+    }
+
+    /// What the kernel does when it has sent all that it may.
+    fn pause(&mut self, now_ns: u64) {
+        self.burst = 0;
+        self.new_first = false;
+        let is_limited = self.was_limited || self.board.in_flight() >= self.window.cwnd;
+        if std::mem::take(&mut self.has_sent) {
+            if !std::mem::take(&mut self.has_probed) {
+                self.schedule_probe(now_ns, false);
+            }
+            self.validate(now_ns, is_limited);
+        }
+        self.was_limited = false;
+        self.probe_window(now_ns);
+    }
+
+    /// A lost packet, while the window has room (RFC 6675 §5 (C)).
+    fn resend_lost(&mut self, now_ns: u64) -> Option<Segment> {
+        if self.window.state < State::Recovery
+            || self.board.lost == 0
+            || self.board.in_flight() >= self.window.cwnd
+        {
+            return None;
+        }
+        let first = self.board.first_id();
+        // Acknowledged meanwhile.
+        if self.hint.wrapping_sub(first) > self.board.packets_out() {
+            self.hint = first;
+        }
+        loop {
+            let packet = self.board.get(self.hint)?;
+            if packet.is_lost && !packet.is_resent {
+                break;
+            }
+            self.hint = self.hint.wrapping_add(1);
+        }
+        self.resend(now_ns, self.hint)
+    }
+
+    /// Sends a packet again.
+    pub(super) fn resend(&mut self, now_ns: u64, id: u32) -> Option<Segment> {
+        let packet = *self.board.get(id)?;
+        let snapshot = self.snapshot();
+        self.board.resend(id, now_ns, snapshot);
+        self.resent_ms
+            .get_or_insert_with(|| Segment::timestamp_ms(now_ns));
+        self.undo_resent = self.undo_resent.max(0) + 1;
+        self.counts.resent += 1;
+        if self.is_reducing() {
+            self.reduction.sent += 1;
+        }
+        if self.timer.is_none() {
+            self.arm_timeout(now_ns);
+        }
+        Some(self.out(now_ns, packet.seq, packet.bytes, packet.length))
+    }
+
+    /// New data, as far as both windows, Nagle's algorithm and the wish for large bursts let it.
+    fn send_new(&mut self, now_ns: u64) -> Option<Segment> {
+        let next = self.window.next;
+        let unsent = self.written.saturating_sub(next);
+        let is_fin = self.is_shut && next <= self.written && unsent <= u64::from(self.config.mss);
+        if unsent == 0 && !is_fin {
+            return None;
+        }
+        let in_flight = self.board.in_flight();
+        if in_flight >= self.window.cwnd {
+            self.was_limited = true;
+            return None;
+        }
+        let bytes = unsent.min(u64::from(self.config.mss)) as u32;
+        if next + u64::from(bytes) > self.window_end() {
+            return None;
+        }
+        if self.burst == 0 {
+            self.burst = self.next_burst(now_ns, unsent, is_fin)?;
+        }
+        self.burst -= 1;
+        Some(self.send(now_ns, bytes, is_fin))
+    }
+
+    /// Sends new data.
+    pub(super) fn send(&mut self, now_ns: u64, bytes: u32, is_fin: bool) -> Segment {
+        let seq = self.window.next;
+        let length = bytes + u32::from(is_fin);
+        if self.board.is_empty() {
+            if self.window.in_flight == 0 {
+                self.happens(now_ns, Event::TransmitStart);
+            }
+            self.first_sent_ns = now_ns;
+            self.window.delivered_ns = now_ns;
+        }
+        let snapshot = self.snapshot();
+        let is_first = self.board.is_empty();
+        self.board
+            .push(Packet::new(seq, length, bytes, now_ns, snapshot));
+        self.window.next += u64::from(length);
+        if bytes < self.config.mss {
+            self.small = self.window.next;
+        }
+        if self.is_reducing() {
+            self.reduction.sent += 1;
+        }
+        self.window.last_sent_ns = now_ns;
+        if is_first || self.timer.is_none() {
+            self.arm_timeout(now_ns);
+        }
+        self.window.in_flight = self.board.in_flight();
+        self.window.outstanding = self.board.packets_out();
+        self.out(now_ns, seq, bytes, length)
+    }
+
+    /// A segment of data on its way.
+    fn out(&mut self, now_ns: u64, seq: u64, bytes: u32, length: u32) -> Segment {
+        self.counts.sent += 1;
+        if let (true, Some(rate)) = (self.window.is_paced, self.window.pacing_bytes_per_s) {
+            let header = 66;
+            let took_ns = u64::from(bytes + header) * 1_000_000_000 / rate.max(1);
+            // A burst goes at once, and is paid for afterwards.
+            self.window.departure_ns = match self.burst {
+                0 => {
+                    now_ns.max(self.window.departure_ns)
+                        + took_ns
+                        + std::mem::take(&mut self.owed_ns)
+                }
+                _ => {
+                    self.owed_ns += took_ns;
+                    self.window.departure_ns
+                }
+            };
+        }
+        Segment {
+            seq,
+            bytes,
+            fin: length > bytes,
+            push: seq + u64::from(bytes) == self.written,
+            cwr: self.uses_ecn && std::mem::take(&mut self.must_say_cwr),
+            ..Segment::default()
+        }
+    }
+
+    /// How many packets go at once, if any may.
+    fn next_burst(&mut self, now_ns: u64, unsent: u64, is_fin: bool) -> Option<u32> {
+        let mss = u64::from(self.config.mss);
+        let in_flight = self.board.in_flight();
+        let room = u64::from(self.window.cwnd - in_flight);
+        let quota = room.min(u64::from((self.window.cwnd >> 1).max(1)));
+        let most = self.burst_packets();
+        let packets = unsent.div_ceil(mss).max(1);
+        if packets == 1 {
+            let is_partial = unsent < mss;
+            // Minshall's variant: only a small packet that is not acknowledged holds the next (`tcp_nagle_check`).
+            let holds = is_partial
+                && !is_fin
+                && !self.config.nodelay
+                && !self.board.is_empty()
+                && self.small > self.window.una;
+            return (!holds).then_some(1);
+        }
+        if self.defers(now_ns, unsent, u64::from(most)) {
+            return None;
+        }
+        let peer = (self.window_end() - self.window.next) / mss;
+        let whole = unsent / mss;
+        Some(
+            quota
+                .min(u64::from(most))
+                .min(peer.max(1))
+                .min(whole.max(1)) as u32,
+        )
+    }
+
+    /// Packets of the largest burst (`tcp_tso_autosize`): a millisecond at the pacing rate, and more where the round
+    /// trip is short.
+    fn burst_packets(&self) -> u32 {
+        let mss = u64::from(self.config.mss);
+        let largest = u64::from(pacing::GSO_BYTES);
+        let mut bytes = self.window.pacing_bytes_per_s.unwrap_or(u64::MAX) >> 10;
+        let shift = self.trips.least_us().unwrap_or(u64::MAX) >> BURST_RTT_LOG;
+        if shift < 32 {
+            bytes = bytes.saturating_add(largest >> shift);
+        }
+        let packets = bytes.min(largest) / mss;
+        let least = u64::from(self.law.min_tso_segments(&self.window));
+        packets.max(least).min(largest / mss) as u32
+    }
+
+    /// Whether it is better to wait for the next acknowledgement and send more at once (`tcp_tso_should_defer`).
+    fn defers(&mut self, now_ns: u64, unsent: u64, most: u64) -> bool {
+        let mss = u64::from(self.config.mss);
+        if self.window.state >= State::Recovery
+            || now_ns.saturating_sub(self.window.last_sent_ns) > DEFER_NS
+        {
+            return false;
+        }
+        let by_peer = self.window_end().saturating_sub(self.window.next);
+        let by_window = u64::from(self.window.cwnd - self.board.in_flight()) * mss;
+        let limit = by_peer.min(by_window);
+        // What the program has given so far is no more than the buffer's next packet.
+        let packet = unsent.min(u64::from(pacing::GSO_BYTES));
+        if limit >= most * mss || (packet < unsent && limit >= packet) {
+            return false;
+        }
+        let window = self.peer_window.min(u64::from(self.window.cwnd) * mss);
+        if limit >= window / WORTHWHILE {
+            return false;
+        }
+        let Some(head) = self.board.head() else {
+            return false;
+        };
+        // The next acknowledgement would come too late.
+        let age_us = now_ns.saturating_sub(head.sent_ns) / 1_000;
+        if age_us < self.trips.smoothed_us() / 2 {
+            return false;
+        }
+        self.was_limited |= by_window < by_peer && by_window <= packet;
+        true
+    }
+
+    /// Whether the window or the application held this flight, and what becomes of a window that is not used
+    /// (`tcp_cwnd_validate`).
+    fn validate(&mut self, now_ns: u64, is_limited: bool) {
+        let out = self.board.packets_out();
+        if self.window.una >= self.usage_until
+            || is_limited
+            || (!self.usage_was_limited && out > self.most_out)
+        {
+            self.usage_was_limited = is_limited;
+            self.most_out = out;
+            self.usage_until = self.window.next;
+        }
+        self.window.is_limited = self.usage_was_limited
+            || (self.window.in_slow_start() && self.window.cwnd < 2 * self.most_out);
+        if self.window.is_limited {
+            self.used = 0;
+            self.used_ns = now_ns;
+            return;
+        }
+        self.used = self.used.max(out);
+        let is_over = now_ns.saturating_sub(self.used_ns) >= self.trips.timeout_us() * 1_000;
+        if self.config.slow_start_after_idle && is_over && !self.law.sends_paced() {
+            self.shrink_to_used(now_ns);
+        }
+    }
+
+    /// For a timeout the application has not used the window: it goes half the way to what was used
+    /// (`tcp_cwnd_application_limited`).
+    fn shrink_to_used(&mut self, now_ns: u64) {
+        if self.window.state == State::Open && !self.buffer.was_full() {
+            let used = self.used.max(crate::tcp::congestion::INITIAL_WINDOW);
+            if used < self.window.cwnd {
+                self.window.ssthresh = self.current_ssthresh();
+                self.window.cwnd = self.window.cwnd.midpoint(used);
+            }
+        }
+        self.used = 0;
+        self.used_ns = now_ns;
+    }
+}

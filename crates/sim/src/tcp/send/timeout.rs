@@ -1,0 +1,208 @@
+//! Timers: retransmission, the probe of the tail (RFC 8985 §7), the wait for reordering, and the probe of a closed
+//! window (net/ipv4/tcp_timer.c).
+
+use super::Sender;
+use crate::tcp::congestion::{Event, State};
+use crate::tcp::segment::Segment;
+
+/// What a timer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Timer {
+    /// Retransmission.
+    Timeout,
+    /// The probe of the tail.
+    Probe,
+    /// Packets that may only be late.
+    Reordering,
+    /// The probe of a closed window.
+    Window,
+}
+
+/// Of a receiver that acknowledges with a delay (TCP_RTO_MIN stands for it).
+const DELAYED_ACK_US: u64 = super::rtt::RTO_MIN_US;
+
+impl Sender {
+    /// When [`on_timer`](Sender::on_timer) is to be called, or [`transmit`](Sender::transmit) where packets are
+    /// paced, in nanoseconds.
+    #[must_use]
+    pub fn next_timer(&self) -> Option<u64> {
+        let timer = self.timer.map(|(_, at_ns)| at_ns);
+        let has_more = self.window.next < self.end() || self.board.lost > self.board.resent;
+        let paced = (self.window.is_paced && has_more && self.board.in_flight() < self.window.cwnd)
+            .then_some(self.window.departure_ns)
+            .filter(|&at_ns| at_ns > self.window.last_sent_ns);
+        match (timer, paced) {
+            (Some(timer), Some(paced)) => Some(timer.min(paced)),
+            (timer, paced) => timer.or(paced),
+        }
+    }
+
+    fn set(&mut self, now_ns: u64, timer: Timer, delay_us: u64) {
+        self.timer = Some((timer, self.tick.expiry_ns(now_ns, delay_us)));
+    }
+
+    /// A timer may be due.
+    pub fn on_timer(&mut self, now_ns: u64) {
+        let Some((timer, at_ns)) = self.timer else {
+            return;
+        };
+        if at_ns > now_ns {
+            return;
+        }
+        self.timer = None;
+        match timer {
+            Timer::Timeout => self.time_out(now_ns),
+            Timer::Probe => self.probe_due = true,
+            Timer::Reordering => self.look_for_lost(now_ns),
+            Timer::Window => {
+                self.trips.backoff += 1;
+                self.window_probe_due = true;
+            }
+        }
+        self.refresh();
+    }
+
+    /// Begins the retransmission timer anew (`tcp_rearm_rto`).
+    pub(super) fn arm_timeout(&mut self, now_ns: u64) {
+        if self.board.is_empty() {
+            self.timer = None;
+            return;
+        }
+        let mut delay_us = self.trips.backed_off_us();
+        // In place of a timer that began earlier, it keeps to that beginning.
+        if matches!(self.timer, Some((Timer::Probe | Timer::Reordering, _))) {
+            delay_us = self.timeout_left_us(now_ns).max(1);
+        }
+        self.set(now_ns, Timer::Timeout, delay_us);
+    }
+
+    /// What is left of the timeout of the first packet (`tcp_rto_delta_us`).
+    fn timeout_left_us(&self, now_ns: u64) -> u64 {
+        let sent_ns = self.board.head().map_or(now_ns, |head| head.sent_ns);
+        let age_us = now_ns.saturating_sub(sent_ns) / 1_000;
+        self.trips.backed_off_us().saturating_sub(age_us)
+    }
+
+    /// After an acknowledgement of new data.
+    pub(super) fn rearm(&mut self, now_ns: u64) {
+        if !self.schedule_probe(now_ns, true) {
+            self.arm_timeout(now_ns);
+        }
+    }
+
+    /// Lets the tail be probed two round trips from now (RFC 8985 §7.2, `tcp_schedule_loss_probe`); whether it is.
+    pub(super) fn schedule_probe(&mut self, now_ns: u64, is_advancing: bool) -> bool {
+        if self.board.is_empty()
+            || self.board.sacked > 0 && self.window.state == State::Disorder
+            || !matches!(self.window.state, State::Open | State::Cwr)
+            || matches!(self.timer, Some((Timer::Reordering | Timer::Window, _)))
+        {
+            return false;
+        }
+        let mut delay_us = match self.trips.smoothed_us() {
+            0 => super::rtt::RTO_INITIAL_US,
+            // A single packet may be acknowledged with a delay.
+            srtt if self.board.packets_out() == 1 => 2 * srtt + DELAYED_ACK_US,
+            srtt => 2 * srtt + 2 * self.tick.us(),
+        };
+        let timeout_us = match is_advancing {
+            true => self.trips.backed_off_us(),
+            false => self.timeout_left_us(now_ns),
+        };
+        if timeout_us > 0 {
+            delay_us = delay_us.min(timeout_us);
+        }
+        self.set(now_ns, Timer::Probe, delay_us);
+        true
+    }
+
+    /// Sends the probe: new data if the peer takes any, else the last packet again (RFC 8985 §7.3).
+    pub(super) fn probe_tail(&mut self, now_ns: u64) -> Option<Segment> {
+        if self.board.is_empty() || self.probe.is_some() {
+            self.timer = None;
+            self.arm_timeout(now_ns);
+            return None;
+        }
+        self.has_probed = true;
+        self.counts.probes += 1;
+        let unsent = self.written.saturating_sub(self.window.next);
+        let bytes = unsent.min(u64::from(self.config.mss)) as u32;
+        let can_send_new = bytes > 0 && self.window.next + u64::from(bytes) <= self.window_end();
+        let segment = if can_send_new {
+            Some(self.send(now_ns, bytes, false))
+        } else {
+            let last = self.board.next_id().wrapping_sub(1);
+            self.resend(now_ns, last)
+        };
+        self.probe = Some((self.window.next, !can_send_new));
+        self.set(now_ns, Timer::Timeout, self.trips.backed_off_us());
+        segment
+    }
+
+    /// Time has run out: what was sent a round trip ago is lost, and slow start begins (RFC 5681 §3.1 (4),
+    /// `tcp_enter_loss`).
+    fn time_out(&mut self, now_ns: u64) {
+        if self.board.is_empty() {
+            return;
+        }
+        self.counts.timeouts += 1;
+        self.enter_loss(now_ns);
+        self.timeouts += 1;
+        self.trips.backoff += 1;
+        self.set(now_ns, Timer::Timeout, self.trips.backed_off_us());
+    }
+
+    fn enter_loss(&mut self, now_ns: u64) {
+        let reneged = self.board.head().is_some_and(|head| head.is_sacked);
+        let window_us = self.rack.window_us(&self.reordering(), self.board.sacked);
+        let first = self.board.first_id();
+        for id in self.board.ids() {
+            let packet = *self.board.get(id).expect("it is there");
+            if reneged && packet.is_sacked {
+                self.board.forget_sack(id);
+            } else if id != first && self.rack.left_us(now_ns, &packet, window_us) > 0 {
+                continue;
+            }
+            self.lose(id);
+        }
+        let state = self.window.state;
+        let is_new = state < State::Recovery;
+        if state <= State::Disorder
+            || self.high <= self.window.una
+            || (state == State::Loss && self.timeouts == 0)
+        {
+            self.prior_ssthresh = self.current_ssthresh();
+            self.window.prior = self.window.cwnd;
+            self.refresh();
+            self.window.ssthresh = self.law.ssthresh(&self.window);
+            self.happens(now_ns, Event::Loss);
+            self.begin_undo();
+        }
+        self.window.cwnd = self.board.in_flight() + 1;
+        self.window.count = 0;
+        self.used_ns = now_ns;
+        if state <= State::Disorder && self.board.sacked >= super::REORDERING {
+            self.reordering = self.reordering.min(super::REORDERING);
+        }
+        self.set_state(now_ns, State::Loss);
+        self.high = self.window.next;
+        self.must_say_cwr = self.uses_ecn;
+        self.is_frto = is_new || self.timeouts > 0;
+    }
+
+    /// While the peer takes nothing, a probe asks it now and then (RFC 9293 §3.8.6.1).
+    pub(super) fn probe_window(&mut self, now_ns: u64) {
+        let waits = self.board.is_empty() && self.window.next < self.end();
+        if !waits || self.timer.is_some() {
+            return;
+        }
+        let bytes = (self.end() - self.window.next).min(u64::from(self.config.mss));
+        if self.window.next + bytes > self.window_end() {
+            self.set(
+                now_ns,
+                Timer::Window,
+                self.trips.backed_off_us().max(super::rtt::RTO_MIN_US),
+            );
+        }
+    }
+}
