@@ -1,5 +1,6 @@
 //! One end of a TCP connection as a pure state machine, after Linux 6.18.
 //!
+//! - [`connection`]: one end whole, with its handshake;
 //! - [`segment`]: what goes over the path;
 //! - [`congestion`]: the window, and the laws that change it;
 //! - [`rate`]: how fast data was delivered;
@@ -11,6 +12,7 @@
 //! after the last byte. No data is carried, only its length; whoever drives the machine keeps the bytes.
 
 pub mod congestion;
+pub mod connection;
 pub mod jiffies;
 pub mod rate;
 pub mod receive;

@@ -128,8 +128,6 @@ pub struct Sender {
     probe: Option<(u64, bool)>,
     probe_due: bool,
     timer: Option<(Timer, u64)>,
-    /// When a retransmission timeout began to run, in nanoseconds.
-    armed_ns: u64,
     timeouts: u32,
     // Rate samples.
     delivered_ce: u32,
@@ -140,6 +138,8 @@ pub struct Sender {
     burst: u32,
     has_sent: bool,
     has_probed: bool,
+    /// When there was nothing to be sent last.
+    paused_ns: u64,
     was_limited: bool,
     usage_was_limited: bool,
     window_probe_due: bool,
@@ -193,7 +193,6 @@ impl Sender {
             probe: None,
             probe_due: false,
             timer: None,
-            armed_ns: 0,
             timeouts: 0,
             delivered_ce: 0,
             first_sent_ns: 0,
@@ -201,6 +200,7 @@ impl Sender {
             burst: 0,
             has_sent: false,
             has_probed: false,
+            paused_ns: 0,
             was_limited: false,
             usage_was_limited: false,
             window_probe_due: false,
@@ -270,6 +270,12 @@ impl Sender {
     #[must_use]
     pub fn counts(&self) -> SendCounts {
         self.counts
+    }
+
+    /// Whether both ends use ECN.
+    #[must_use]
+    pub fn uses_ecn(&self) -> bool {
+        self.uses_ecn
     }
 
     /// The smoothed round trip in microseconds, 0 before the first, and the retransmission timeout in nanoseconds.

@@ -47,6 +47,7 @@ impl Sender {
     fn pause(&mut self, now_ns: u64) {
         self.burst = 0;
         self.new_first = false;
+        self.paused_ns = now_ns;
         let is_limited = self.was_limited || self.board.in_flight() >= self.window.cwnd;
         if std::mem::take(&mut self.has_sent) {
             if !std::mem::take(&mut self.has_probed) {

@@ -136,8 +136,7 @@ impl Sender {
 
     /// Open where nothing is missing, else disorder (`tcp_try_keep_open`).
     fn keep_open(&mut self, now_ns: u64) {
-        let is_clean = self.board.sacked + self.board.lost + self.board.resent == 0
-            && self.undo_from.is_none();
+        let is_clean = self.board.sacked + self.board.lost == 0 && !self.has_resent();
         let state = if is_clean {
             State::Open
         } else {
@@ -230,10 +229,15 @@ impl Sender {
 
     /// Once nothing that was sent again is under way, a later retransmission begins the account anew.
     fn forget_resent(&mut self) {
-        let head = self.board.head();
-        if self.board.resent == 0 && !head.is_some_and(|head| head.was_resent) {
+        if !self.has_resent() {
             self.resent_ms = None;
         }
+    }
+
+    /// Whether anything that was sent again is not acknowledged (`tcp_any_retrans_done`).
+    fn has_resent(&self) -> bool {
+        let head = self.board.head();
+        self.board.resent > 0 || head.is_some_and(|head| head.was_resent)
     }
 
     /// An acknowledgement that is not plain (`tcp_fastretrans_alert`).

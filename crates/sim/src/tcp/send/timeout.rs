@@ -30,7 +30,7 @@ impl Sender {
         let has_more = self.window.next < self.end() || self.board.lost > self.board.resent;
         let paced = (self.window.is_paced && has_more && self.board.in_flight() < self.window.cwnd)
             .then_some(self.window.departure_ns)
-            .filter(|&at_ns| at_ns > self.window.last_sent_ns);
+            .filter(|&at_ns| at_ns > self.paused_ns);
         match (timer, paced) {
             (Some(timer), Some(paced)) => Some(timer.min(paced)),
             (timer, paced) => timer.or(paced),

@@ -1,0 +1,197 @@
+//! Both halves of one end of a connection, and its handshake.
+
+use wansan_path::Ecn;
+
+use crate::tcp::congestion::Law;
+use crate::tcp::receive::{Opening, ReceiveConfig, Receiver};
+use crate::tcp::segment::Segment;
+use crate::tcp::send::{SendConfig, Sender};
+
+/// Before the first SYN is sent again (RFC 6298 §2.1).
+const SYN_TIMEOUT_NS: u64 = 1_000_000_000;
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Connection {
+    opening: Opening,
+    sender: Sender,
+    receiver: Receiver,
+    state: Handshake,
+    /// When the SYN was sent, and when it is sent again.
+    syn_ns: u64,
+    syn_due_ns: Option<u64>,
+    syns: u32,
+    wants_ecn: bool,
+}
+
+/// How far the handshake is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Handshake {
+    /// Nothing came: the passive end waits, the active one sends its SYN.
+    Begun,
+    /// The passive end has answered.
+    Answered,
+    Done,
+}
+
+impl Connection {
+    /// An end that sends the SYN at `now_ns`, or waits for it.
+    #[must_use]
+    pub fn new(
+        opening: Opening,
+        send: SendConfig,
+        receive: &ReceiveConfig,
+        law: Law,
+        now_ns: u64,
+    ) -> Connection {
+        Connection {
+            opening,
+            sender: Sender::new(send, law),
+            receiver: Receiver::new(receive, opening),
+            state: Handshake::Begun,
+            syn_ns: now_ns,
+            syn_due_ns: (opening == Opening::Active).then_some(now_ns),
+            syns: 0,
+            wants_ecn: send.ecn,
+        }
+    }
+
+    /// The half that sends.
+    #[must_use]
+    pub fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    /// The half that receives.
+    #[must_use]
+    pub fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
+    /// Whether the handshake is done.
+    #[must_use]
+    pub fn is_established(&self) -> bool {
+        self.state == Handshake::Done
+    }
+
+    /// The program writes; how much there was room for.
+    pub fn write(&mut self, now_ns: u64, bytes: u64) -> u64 {
+        self.sender.write(now_ns, bytes)
+    }
+
+    /// The program reads; how much there was.
+    pub fn read(&mut self, now_ns: u64, bytes: u64) -> u64 {
+        self.receiver.read(now_ns, bytes)
+    }
+
+    /// No more is written.
+    pub fn shut(&mut self) {
+        self.sender.shut();
+    }
+
+    /// A segment arrives, in a packet with this codepoint.
+    pub fn on_segment(&mut self, now_ns: u64, segment: &Segment, ecn: Ecn) {
+        if segment.syn {
+            self.on_syn(now_ns, segment, ecn);
+            return;
+        }
+        if self.state == Handshake::Answered && segment.ack >= 1 {
+            self.establish(now_ns, segment);
+        }
+        self.sender.on_segment(now_ns, segment);
+        let (srtt_us, rto_ns) = self.sender.round_trip();
+        self.receiver
+            .set_round_trip((srtt_us > 0).then_some(srtt_us), rto_ns);
+        self.receiver.on_segment(now_ns, segment, ecn);
+    }
+
+    fn on_syn(&mut self, now_ns: u64, segment: &Segment, ecn: Ecn) {
+        match (self.opening, self.state) {
+            (Opening::Passive, Handshake::Begun) => {
+                self.receiver.on_segment(now_ns, segment, ecn);
+                self.state = Handshake::Answered;
+                self.syn_due_ns = Some(now_ns);
+            }
+            (Opening::Active, Handshake::Begun) => {
+                self.receiver.on_segment(now_ns, segment, ecn);
+                self.establish(now_ns, segment);
+                self.receiver.acknowledge_now(now_ns);
+            }
+            // Sent again, as its answer was lost.
+            (Opening::Passive, Handshake::Answered) => self.syn_due_ns = Some(now_ns),
+            _ => self.receiver.acknowledge_now(now_ns),
+        }
+    }
+
+    fn establish(&mut self, now_ns: u64, segment: &Segment) {
+        self.state = Handshake::Done;
+        self.syn_due_ns = None;
+        // A SYN that was sent twice measures nothing (Karn).
+        let rtt_us = (self.syns == 1).then(|| (now_ns - self.syn_ns) / 1_000);
+        let uses_ecn = self.wants_ecn && self.receiver.uses_ecn();
+        self.sender
+            .establish(now_ns, segment.window_bytes, rtt_us, uses_ecn);
+    }
+
+    /// When something is to be done without a segment that comes: [`on_timer`](Self::on_timer), then
+    /// [`transmit`](Self::transmit).
+    #[must_use]
+    pub fn next_timer(&self) -> Option<u64> {
+        let times = [
+            self.syn_due_ns,
+            self.sender.next_timer(),
+            self.receiver.acknowledge_at(),
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    /// A timer may be due.
+    pub fn on_timer(&mut self, now_ns: u64) {
+        self.sender.on_timer(now_ns);
+    }
+
+    /// The next packet that may be sent now, and its ECN codepoint; asked until there is none.
+    pub fn transmit(&mut self, now_ns: u64) -> Option<(Segment, Ecn)> {
+        if self.state != Handshake::Done {
+            return self.transmit_syn(now_ns);
+        }
+        if let Some(mut segment) = self.sender.transmit(now_ns) {
+            self.receiver.fill(now_ns, &mut segment);
+            self.receiver.on_sent_data(now_ns);
+            let capable = self.sender.uses_ecn() && segment.bytes > 0;
+            let ecn = if capable { Ecn::Capable0 } else { Ecn::NotCapable };
+            return Some((segment, ecn));
+        }
+        let is_due = |at_ns: u64| at_ns <= now_ns;
+        if !self.receiver.acknowledge_at().is_some_and(is_due) {
+            return None;
+        }
+        let mut segment = Segment {
+            seq: self.sender.window().next,
+            ..Segment::default()
+        };
+        self.receiver.fill(now_ns, &mut segment);
+        Some((segment, Ecn::NotCapable))
+    }
+
+    fn transmit_syn(&mut self, now_ns: u64) -> Option<(Segment, Ecn)> {
+        if self.syn_due_ns.is_none_or(|due_ns| due_ns > now_ns) {
+            return None;
+        }
+        if self.syns == 0 {
+            self.syn_ns = now_ns;
+        }
+        self.syn_due_ns = Some(now_ns + (SYN_TIMEOUT_NS << self.syns.min(6)));
+        self.syns += 1;
+        let is_answer = self.state == Handshake::Answered;
+        let mut segment = Segment {
+            syn: true,
+            // RFC 3168 §6.1.1: the SYN asks by both, the answer agrees by ECE.
+            ece: self.wants_ecn && (!is_answer || self.receiver.uses_ecn()),
+            cwr: self.wants_ecn && !is_answer,
+            ..Segment::default()
+        };
+        self.receiver.fill(now_ns, &mut segment);
+        Some((segment, Ecn::NotCapable))
+    }
+}
