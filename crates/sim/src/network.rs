@@ -92,7 +92,11 @@ impl Network {
 
     /// Adds a connection, each end with its program and the links towards the other; the numbers of both ends. The
     /// first begins it at `begins_ns`.
-    pub fn connect(&mut self, ends: [(Connection, Program, Vec<u32>); 2], begins_ns: u64) -> [u32; 2] {
+    pub fn connect(
+        &mut self,
+        ends: [(Connection, Program, Vec<u32>); 2],
+        begins_ns: u64,
+    ) -> [u32; 2] {
         let first = self.ends.len() as u32;
         for (place, (connection, program, route)) in (0..).zip(ends) {
             self.ends.push(End {
@@ -116,7 +120,9 @@ impl Network {
     /// A link's counters now.
     #[must_use]
     pub fn counters(&self, link: u32) -> Counters {
-        self.links[link as usize].chain.counters(Instant::from_ns(self.now_ns))
+        self.links[link as usize]
+            .chain
+            .counters(Instant::from_ns(self.now_ns))
     }
 
     /// Now, in nanoseconds.

@@ -159,7 +159,11 @@ impl Connection {
             self.receiver.fill(now_ns, &mut segment);
             self.receiver.on_sent_data(now_ns);
             let capable = self.sender.uses_ecn() && segment.bytes > 0;
-            let ecn = if capable { Ecn::Capable0 } else { Ecn::NotCapable };
+            let ecn = if capable {
+                Ecn::Capable0
+            } else {
+                Ecn::NotCapable
+            };
             return Some((segment, ecn));
         }
         let is_due = |at_ns: u64| at_ns <= now_ns;

@@ -11,12 +11,11 @@ mod scoreboard;
 #[cfg(test)]
 mod tests;
 mod timeout;
-mod timer;
 
 pub use buffer::BufferConfig;
-pub use timer::Tick;
 
 use super::congestion::{Event, Law, State, Window};
+use super::jiffies::Hz;
 use super::rate::Snapshot;
 use super::segment::Sack;
 use buffer::Buffer;
@@ -42,8 +41,8 @@ pub struct SendConfig {
     pub ecn: bool,
     /// `net.ipv4.tcp_slow_start_after_idle`.
     pub slow_start_after_idle: bool,
-    /// Ticks of the kernel's clock in a second (CONFIG_HZ).
-    pub hz: u32,
+    /// Ticks of the kernel's clock.
+    pub hz: Hz,
 }
 
 impl Default for SendConfig {
@@ -54,7 +53,7 @@ impl Default for SendConfig {
             nodelay: false,
             ecn: false,
             slow_start_after_idle: true,
-            hz: 250,
+            hz: Hz::default(),
         }
     }
 }
@@ -86,7 +85,6 @@ pub struct SendCounts {
 #[derive(Debug)]
 pub struct Sender {
     config: SendConfig,
-    tick: Tick,
     law: Law,
     window: Window,
     board: Scoreboard,
@@ -163,7 +161,6 @@ impl Sender {
         let mut window = Window::new(config.mss);
         window.is_paced = law.sends_paced();
         Sender {
-            tick: Tick::of_hz(config.hz),
             law,
             window,
             board: Scoreboard::default(),

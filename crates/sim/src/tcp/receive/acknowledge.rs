@@ -4,6 +4,8 @@
 //! `tcp_event_ack_sent` of Linux 6.18, which count in ticks of the kernel's clock; a delayed acknowledgement
 //! (RFC 1122 §4.2.3.2) waits between 40 and 200 ms.
 
+use crate::tcp::jiffies::Hz;
+
 /// So many acknowledgements in a row are sent at once (TCP_MAX_QUICKACKS).
 pub(super) const QUICK_MOST: u32 = 16;
 
@@ -29,7 +31,7 @@ pub(super) struct Sending {
 /// Acknowledgements that are due, and what decides when.
 #[derive(Debug)]
 pub(super) struct Acknowledge {
-    hz: u64,
+    hz: Hz,
     comp_sack_delay_ns: u64,
     comp_sack_nr: u32,
     pub(super) sending: Sending,
@@ -66,9 +68,9 @@ pub(super) struct Acknowledge {
 }
 
 impl Acknowledge {
-    pub(super) fn new(hz: u32, comp_sack_delay_ns: u64, comp_sack_nr: u32) -> Self {
+    pub(super) fn new(hz: Hz, comp_sack_delay_ns: u64, comp_sack_nr: u32) -> Self {
         Acknowledge {
-            hz: u64::from(hz),
+            hz,
             comp_sack_delay_ns,
             comp_sack_nr,
             // TCP_TIMEOUT_INIT, RFC 6298 §2.1.
@@ -95,32 +97,28 @@ impl Acknowledge {
         }
     }
 
-    /// The kernel's clock (`jiffies`).
-    fn ticks(&self, ns: u64) -> u64 {
-        ns / self.tick_ns()
-    }
-
-    fn tick_ns(&self) -> u64 {
-        1_000_000_000 / self.hz
+    /// The part of a second in jiffies.
+    fn part(&self, parts: u64) -> u64 {
+        u64::from(self.hz.0) / parts
     }
 
     /// The least delay (TCP_ATO_MIN, TCP_DELACK_MIN): 40 ms.
     fn least(&self) -> u64 {
-        self.hz / 25
+        self.part(25)
     }
 
     /// The longest in a session that goes both ways (TCP_DELACK_MAX): 200 ms.
     fn most(&self) -> u64 {
-        self.hz / 5
+        self.part(5)
     }
 
     fn rto(&self) -> u64 {
-        self.ticks(self.sending.rto_ns)
+        self.hz.at(self.sending.rto_ns)
     }
 
     /// The connection begins.
     pub(super) fn begin(&mut self, now_ns: u64) {
-        self.received = self.ticks(now_ns);
+        self.received = self.hz.at(now_ns);
     }
 
     /// The next acknowledgements are not delayed, for as many as the sender may have in half of its window
@@ -175,7 +173,7 @@ impl Acknowledge {
 
     /// Data has come in order: the delay follows the time between segments.
     pub(super) fn on_data(&mut self, now_ns: u64, window: u64, rcv_mss: u32) {
-        let now = self.ticks(now_ns);
+        let now = self.hz.at(now_ns);
         let least = self.least();
         let gap = now - self.received;
         if self.delay == 0 {
@@ -195,7 +193,7 @@ impl Acknowledge {
     /// Data was sent: an answer within the delay means that data goes both ways (`tcp_event_data_sent`, with
     /// `tcp_pingpong_thresh` at its 1).
     pub(super) fn on_sent_data(&mut self, now_ns: u64) {
-        if self.ticks(now_ns) - self.received < self.delay {
+        if self.hz.at(now_ns) - self.received < self.delay {
             self.is_interactive = true;
         }
     }
@@ -218,17 +216,17 @@ impl Acknowledge {
         if delay > self.least() {
             let longest = match self.is_interactive || self.is_pushed {
                 true => self.most(),
-                false => self.hz / 2,
+                false => self.part(2),
             };
             let by_round_trip = self
                 .sending
                 .srtt_us
-                .map(|us| (us * self.hz).div_ceil(1_000_000).max(self.least()));
+                .map(|us| self.hz.from_us(us).max(self.least()));
             delay = delay.min(by_round_trip.unwrap_or(longest).min(longest));
         }
         // Below the least time-out of a sender, which is as long as the longest delay.
         delay = delay.min(self.most().max(2) - 1);
-        let now = self.ticks(now_ns);
+        let now = self.hz.at(now_ns);
         let mut timer = now + delay;
         if let Some(earlier) = self.timer {
             if earlier <= now + (delay >> 2) {
@@ -273,7 +271,7 @@ impl Acknowledge {
     /// When an acknowledgement is to be sent: a time that is not later than now, a deadline, or none.
     pub(super) fn at_ns(&self) -> Option<u64> {
         // The timer wheel rounds up, so that none is early.
-        let timer_ns = self.timer.map(|ticks| (ticks + 1) * self.tick_ns());
+        let timer_ns = self.timer.map(|ticks| (ticks + 1) * self.hz.tick_ns());
         [self.since_ns, self.compressed_until_ns, timer_ns]
             .into_iter()
             .flatten()
@@ -284,7 +282,7 @@ impl Acknowledge {
     pub(super) fn on_sent(&mut self, now_ns: u64) {
         let is_timed_out = self
             .timer
-            .is_some_and(|ticks| (ticks + 1) * self.tick_ns() <= now_ns);
+            .is_some_and(|ticks| (ticks + 1) * self.hz.tick_ns() <= now_ns);
         if is_timed_out && self.is_scheduled && self.compressed == 0 && self.since_ns.is_none() {
             // The delay was too short for the data that it waited for, or there is none to wait for.
             match self.is_interactive {
@@ -322,7 +320,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn engine() -> Acknowledge {
-        Acknowledge::new(250, MS, 44)
+        Acknowledge::new(Hz::default(), MS, 44)
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What a receiver is set to.
 
+use crate::tcp::jiffies::Hz;
+
 /// Timestamps take so much of each segment (RFC 7323 §3.2, with two bytes of padding).
 const TIMESTAMP_BYTES: u32 = 12;
 
@@ -29,8 +31,8 @@ pub struct ReceiveConfig {
     pub mss: u32,
     /// Whether this end would use ECN (`net.ipv4.tcp_ecn`); it does where the peer's SYN agrees.
     pub ecn: bool,
-    /// Ticks of the kernel's clock in a second (CONFIG_HZ), 100 to 1000.
-    pub hz: u32,
+    /// Ticks of the kernel's clock.
+    pub hz: Hz,
     /// What memory a packet takes.
     pub truesize: Truesize,
     /// `net.ipv4.tcp_comp_sack_delay_ns`: the longest that an acknowledgement with SACK blocks waits.
@@ -48,7 +50,7 @@ impl Default for ReceiveConfig {
             moderate_rcvbuf: true,
             mss: 1448,
             ecn: false,
-            hz: 250,
+            hz: Hz::default(),
             truesize: Truesize::default(),
             comp_sack_delay_ns: 1_000_000,
             comp_sack_nr: 44,

@@ -188,8 +188,7 @@ impl Sender {
             return;
         };
         let within = |outer: &Range| first.from >= outer.from && first.to <= outer.to;
-        let is_dsack =
-            first.from < segment.ack || blocks.get(1).is_some_and(|second| within(second));
+        let is_dsack = first.from < segment.ack || blocks.get(1).is_some_and(within);
         if is_dsack {
             flags.dsack = true;
             // Of this reduction's retransmissions, one was for nothing.

@@ -219,7 +219,7 @@ impl Sender {
     /// trip is short.
     fn burst_packets(&self) -> u32 {
         let mss = u64::from(self.config.mss);
-        let largest = u64::from(pacing::GSO_BYTES);
+        let largest = pacing::GSO_BYTES;
         let mut bytes = self.window.pacing_bytes_per_s.unwrap_or(u64::MAX) >> 10;
         let shift = self.trips.least_us().unwrap_or(u64::MAX) >> BURST_RTT_LOG;
         if shift < 32 {
@@ -242,7 +242,7 @@ impl Sender {
         let by_window = u64::from(self.window.cwnd - self.board.in_flight()) * mss;
         let limit = by_peer.min(by_window);
         // What the program has given so far is no more than the buffer's next packet.
-        let packet = unsent.min(u64::from(pacing::GSO_BYTES));
+        let packet = unsent.min(pacing::GSO_BYTES);
         if limit >= most * mss || (packet < unsent && limit >= packet) {
             return false;
         }

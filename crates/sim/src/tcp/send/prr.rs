@@ -3,19 +3,19 @@
 
 /// A reduction under way. Counts are packets.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Reduction {
+pub(super) struct Reduction {
     /// The window before it.
-    pub from: u32,
+    pub(super) from: u32,
     /// Delivered since it began.
-    pub delivered: u32,
+    pub(super) delivered: u32,
     /// Sent since it began.
-    pub sent: u32,
+    pub(super) sent: u32,
 }
 
 impl Reduction {
     /// The window after an acknowledgement that delivered `acked` packets and showed `lost` to be lost, with
     /// `in_flight` under way. `advances` says whether it acknowledged new data cumulatively.
-    pub fn window(
+    pub(super) fn window(
         &mut self,
         acked: u32,
         lost: u32,

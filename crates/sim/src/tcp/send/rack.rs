@@ -9,12 +9,12 @@ const PERSIST: u8 = 16;
 
 /// The most recently sent packet that has arrived, and how much reordering there is.
 #[derive(Debug, Clone, Copy)]
-pub struct Rack {
+pub(super) struct Rack {
     sent_ns: u64,
     end: u64,
     rtt_us: u64,
     /// Whether it has changed since packets were looked at.
-    pub advanced: bool,
+    pub(super) advanced: bool,
     /// Quarters of the least round trip that the window has.
     steps: u8,
     /// Recoveries until they are forgotten.
@@ -39,17 +39,17 @@ impl Default for Rack {
 
 /// What the reordering window depends on.
 #[derive(Debug, Clone, Copy)]
-pub struct Reordering {
+pub(super) struct Reordering {
     /// Whether any was ever seen.
-    pub is_seen: bool,
+    pub(super) is_seen: bool,
     /// Whether a recovery is under way.
-    pub in_recovery: bool,
+    pub(super) in_recovery: bool,
     /// Packets by which one may be late (`tp->reordering`).
-    pub packets: u32,
+    pub(super) packets: u32,
     /// The least round trip.
-    pub least_us: Option<u64>,
+    pub(super) least_us: Option<u64>,
     /// The smoothed round trip.
-    pub smoothed_us: u64,
+    pub(super) smoothed_us: u64,
 }
 
 fn is_sent_after(sent_ns: u64, other_ns: u64, end: u64, other_end: u64) -> bool {
@@ -58,7 +58,7 @@ fn is_sent_after(sent_ns: u64, other_ns: u64, end: u64, other_end: u64) -> bool 
 
 impl Rack {
     /// Takes a packet that has arrived (RFC 8985 §6.2 steps 1 and 2).
-    pub fn arrived(&mut self, now_ns: u64, packet: &Packet, least_us: Option<u64>) {
+    pub(super) fn arrived(&mut self, now_ns: u64, packet: &Packet, least_us: Option<u64>) {
         let rtt_us = now_ns.saturating_sub(packet.sent_ns) / 1_000;
         // It may have been the first of two that arrived.
         if packet.was_resent && least_us.is_some_and(|least| rtt_us < least) {
@@ -74,7 +74,7 @@ impl Rack {
 
     /// The reordering window in microseconds (§6.2 step 4).
     #[must_use]
-    pub fn window_us(&self, reordering: &Reordering, sacked: u32) -> u64 {
+    pub(super) fn window_us(&self, reordering: &Reordering, sacked: u32) -> u64 {
         if !reordering.is_seen && (reordering.in_recovery || sacked >= reordering.packets) {
             return 0;
         }
@@ -86,7 +86,7 @@ impl Rack {
 
     /// Packets that were delivered twice make the window larger, once in a round trip; some recoveries without make
     /// it small again.
-    pub fn adapt(&mut self, dsack: bool, prior_delivered: u32, delivered: u32) {
+    pub(super) fn adapt(&mut self, dsack: bool, prior_delivered: u32, delivered: u32) {
         let is_of_this_round = prior_delivered.wrapping_sub(self.grown_at) as i32 >= 0;
         if dsack && is_of_this_round {
             self.steps = self.steps.saturating_add(1);
@@ -98,19 +98,19 @@ impl Rack {
     }
 
     /// A recovery has ended.
-    pub fn recovered(&mut self) {
+    pub(super) fn recovered(&mut self) {
         self.persist = self.persist.saturating_sub(1);
     }
 
     /// Time until a packet counts as lost, none if it does now (`tcp_rack_skb_timeout`), in microseconds.
     #[must_use]
-    pub fn left_us(&self, now_ns: u64, packet: &Packet, window_us: u64) -> u64 {
+    pub(super) fn left_us(&self, now_ns: u64, packet: &Packet, window_us: u64) -> u64 {
         let age = now_ns.saturating_sub(packet.sent_ns) / 1_000;
         (self.rtt_us + window_us + 1).saturating_sub(age)
     }
 
     /// Marks what is lost (§6.2 step 5); says how many packets are newly so, and after how long some more might be.
-    pub fn detect(
+    pub(super) fn detect(
         &self,
         now_ns: u64,
         board: &mut Scoreboard,

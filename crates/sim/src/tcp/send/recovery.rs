@@ -39,7 +39,10 @@ impl Sender {
         let (lost, wait_us) = self.rack.detect(now_ns, &mut self.board, window_us);
         self.note_loss(lost);
         if let Some(wait_us) = wait_us {
-            let at_ns = self.tick.expiry_ns(now_ns, wait_us + 2 * self.tick.us());
+            let at_ns = self
+                .config
+                .hz
+                .expiry_ns(now_ns, wait_us + 2 * self.config.hz.tick_ns() / 1_000);
             self.timer = Some((Timer::Reordering, at_ns));
         }
     }
@@ -48,12 +51,10 @@ impl Sender {
     pub(super) fn look_for_lost(&mut self, now_ns: u64) {
         let before = self.board.in_flight();
         self.detect(now_ns);
-        if self.board.in_flight() != before {
-            if self.window.state != State::Recovery {
-                self.enter_recovery(now_ns, false);
-                if !self.law.sends_paced() {
-                    self.reduce(1, 0, Flags::default());
-                }
+        if self.board.in_flight() != before && self.window.state != State::Recovery {
+            self.enter_recovery(now_ns, false);
+            if !self.law.sends_paced() {
+                self.reduce(1, 0, Flags::default());
             }
         }
         if self.timer.is_none() {

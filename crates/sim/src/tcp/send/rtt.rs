@@ -1,20 +1,20 @@
 //! Round trips and the retransmission timeout (RFC 6298, as `tcp_rtt_estimator` has it), in microseconds.
 
 /// The least retransmission timeout (TCP_RTO_MIN).
-pub const RTO_MIN_US: u64 = 200_000;
+pub(super) const RTO_MIN_US: u64 = 200_000;
 
 /// The largest (TCP_RTO_MAX).
-pub const RTO_MAX_US: u64 = 120_000_000;
+pub(super) const RTO_MAX_US: u64 = 120_000_000;
 
 /// Before the first round trip is measured (TCP_TIMEOUT_INIT; RFC 6298 §2.1).
-pub const RTO_INITIAL_US: u64 = 1_000_000;
+pub(super) const RTO_INITIAL_US: u64 = 1_000_000;
 
 /// For how long the least round trip is remembered (`tcp_min_rtt_wlen`).
 const MIN_RTT_NS: u64 = 300_000_000_000;
 
 /// What is known of round trips.
-#[derive(Debug, Clone, Copy)]
-pub struct RoundTrips {
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RoundTrips {
     /// Eight times the smoothed round trip; 0 before the first.
     srtt8_us: u64,
     /// Four times the mean deviation.
@@ -26,46 +26,26 @@ pub struct RoundTrips {
     /// The sequence number that ends this round trip.
     round_end: u64,
     /// Timeouts in a row.
-    pub backoff: u32,
+    pub(super) backoff: u32,
     least: WindowedMin,
-}
-
-impl Default for RoundTrips {
-    fn default() -> Self {
-        RoundTrips {
-            srtt8_us: 0,
-            mdev4_us: 0,
-            mdev_max_us: 0,
-            rttvar_us: 0,
-            round_end: 0,
-            backoff: 0,
-            least: WindowedMin::default(),
-        }
-    }
 }
 
 impl RoundTrips {
     /// The smoothed round trip, 0 before the first.
     #[must_use]
-    pub fn smoothed_us(&self) -> u64 {
+    pub(super) fn smoothed_us(&self) -> u64 {
         self.srtt8_us >> 3
-    }
-
-    /// Four times its mean deviation, as the timeout has it.
-    #[must_use]
-    pub fn deviation_us(&self) -> u64 {
-        self.mdev4_us >> 2
     }
 
     /// The least of the last five minutes.
     #[must_use]
-    pub fn least_us(&self) -> Option<u64> {
+    pub(super) fn least_us(&self) -> Option<u64> {
         self.least.get()
     }
 
     /// The retransmission timeout without backoff.
     #[must_use]
-    pub fn timeout_us(&self) -> u64 {
+    pub(super) fn timeout_us(&self) -> u64 {
         match self.srtt8_us {
             0 => RTO_INITIAL_US,
             srtt8 => ((srtt8 >> 3) + self.rttvar_us).min(RTO_MAX_US),
@@ -74,7 +54,7 @@ impl RoundTrips {
 
     /// The retransmission timeout after `backoff` timeouts in a row.
     #[must_use]
-    pub fn backed_off_us(&self) -> u64 {
+    pub(super) fn backed_off_us(&self) -> u64 {
         let timeout = self.timeout_us();
         timeout
             .checked_shl(self.backoff.min(32))
@@ -83,7 +63,14 @@ impl RoundTrips {
 
     /// Takes a round trip, and that of the newest packet beside it for the least, measured when `una` was the first
     /// sequence number not acknowledged and `next` the next to be sent.
-    pub fn measure(&mut self, now_ns: u64, rtt_us: u64, newest_us: u64, una: u64, next: u64) {
+    pub(super) fn measure(
+        &mut self,
+        now_ns: u64,
+        rtt_us: u64,
+        newest_us: u64,
+        una: u64,
+        next: u64,
+    ) {
         self.backoff = 0;
         self.least.update(now_ns, MIN_RTT_NS, newest_us.max(1));
         let rtt = rtt_us.max(1);

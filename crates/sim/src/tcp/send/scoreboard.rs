@@ -8,29 +8,29 @@ use crate::tcp::rate::Snapshot;
 const NONE: u32 = u32::MAX;
 
 /// The name of a packet while it is in the scoreboard: how many were sent before it, wrapping.
-pub type Id = u32;
+pub(super) type Id = u32;
 
 /// A packet that was sent.
 #[derive(Debug, Clone, Copy)]
-pub struct Packet {
+pub(super) struct Packet {
     /// Its first sequence number.
-    pub seq: u64,
+    pub(super) seq: u64,
     /// Sequence numbers that it takes.
-    pub length: u32,
+    pub(super) length: u32,
     /// Bytes of data.
-    pub bytes: u32,
+    pub(super) bytes: u32,
     /// When it was sent last, in nanoseconds.
-    pub sent_ns: u64,
+    pub(super) sent_ns: u64,
     /// What was known of delivery then.
-    pub snapshot: Snapshot,
+    pub(super) snapshot: Snapshot,
     /// Whether a SACK covers it.
-    pub is_sacked: bool,
+    pub(super) is_sacked: bool,
     /// Whether it counts as lost.
-    pub is_lost: bool,
+    pub(super) is_lost: bool,
     /// Whether it is on its way again.
-    pub is_resent: bool,
+    pub(super) is_resent: bool,
     /// Whether it was ever sent again.
-    pub was_resent: bool,
+    pub(super) was_resent: bool,
     /// Its neighbours in the order of sending.
     before: Id,
     after: Id,
@@ -39,7 +39,13 @@ pub struct Packet {
 impl Packet {
     /// A packet that is sent for the first time.
     #[must_use]
-    pub fn new(seq: u64, length: u32, bytes: u32, sent_ns: u64, snapshot: Snapshot) -> Packet {
+    pub(super) fn new(
+        seq: u64,
+        length: u32,
+        bytes: u32,
+        sent_ns: u64,
+        snapshot: Snapshot,
+    ) -> Packet {
         Packet {
             seq,
             length,
@@ -57,14 +63,14 @@ impl Packet {
 
     /// The sequence number after it.
     #[must_use]
-    pub fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.seq + u64::from(self.length)
     }
 }
 
 /// All packets between the first sequence number that is not acknowledged and the next to be sent.
 #[derive(Debug, Default)]
-pub struct Scoreboard {
+pub(super) struct Scoreboard {
     packets: VecDeque<Packet>,
     /// The id of the first.
     first: Id,
@@ -72,54 +78,54 @@ pub struct Scoreboard {
     oldest: Option<Id>,
     newest: Option<Id>,
     /// Packets that a SACK covers (`sacked_out`).
-    pub sacked: u32,
+    pub(super) sacked: u32,
     /// Packets that count as lost (`lost_out`).
-    pub lost: u32,
+    pub(super) lost: u32,
     /// Packets that are on their way again (`retrans_out`).
-    pub resent: u32,
+    pub(super) resent: u32,
 }
 
 impl Scoreboard {
     /// Packets in it (`packets_out`).
     #[must_use]
-    pub fn packets_out(&self) -> u32 {
+    pub(super) fn packets_out(&self) -> u32 {
         self.packets.len() as u32
     }
 
     /// Packets on their way: neither sacked nor lost, and those that were sent again
     /// (`tcp_packets_in_flight`; RFC 6675 §4 calls it pipe).
     #[must_use]
-    pub fn in_flight(&self) -> u32 {
+    pub(super) fn in_flight(&self) -> u32 {
         self.packets_out() + self.resent - self.sacked - self.lost
     }
 
     /// Whether nothing is in it.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
     /// The ids of all.
-    pub fn ids(&self) -> impl Iterator<Item = Id> + use<> {
+    pub(super) fn ids(&self) -> impl Iterator<Item = Id> + use<> {
         let first = self.first;
         (0..self.packets_out()).map(move |at| first.wrapping_add(at))
     }
 
     /// The first id, also of a packet that is yet to be sent.
     #[must_use]
-    pub fn first_id(&self) -> Id {
+    pub(super) fn first_id(&self) -> Id {
         self.first
     }
 
     /// The id that the next packet gets.
     #[must_use]
-    pub fn next_id(&self) -> Id {
+    pub(super) fn next_id(&self) -> Id {
         self.first.wrapping_add(self.packets_out())
     }
 
     /// A packet, while it is in the scoreboard.
     #[must_use]
-    pub fn get(&self, id: Id) -> Option<&Packet> {
+    pub(super) fn get(&self, id: Id) -> Option<&Packet> {
         self.packets.get(id.wrapping_sub(self.first) as usize)
     }
 
@@ -128,27 +134,21 @@ impl Scoreboard {
         &mut self.packets[place]
     }
 
-    /// The first packet, and the last.
+    /// The first packet.
     #[must_use]
-    pub fn head(&self) -> Option<&Packet> {
+    pub(super) fn head(&self) -> Option<&Packet> {
         self.packets.front()
-    }
-
-    /// The last packet.
-    #[must_use]
-    pub fn tail(&self) -> Option<&Packet> {
-        self.packets.back()
     }
 
     /// The packet that has a sequence number, or the next one to be sent.
     #[must_use]
-    pub fn find(&self, seq: u64) -> Id {
+    pub(super) fn find(&self, seq: u64) -> Id {
         let place = self.packets.partition_point(|packet| packet.end() <= seq);
         self.first.wrapping_add(place as u32)
     }
 
     /// Adds a packet that was sent for the first time.
-    pub fn push(&mut self, packet: Packet) {
+    pub(super) fn push(&mut self, packet: Packet) {
         let id = self.next_id();
         self.packets.push_back(packet);
         self.link(id);
@@ -188,20 +188,20 @@ impl Scoreboard {
 
     /// Of those that may be found lost, the one that was sent first.
     #[must_use]
-    pub fn oldest(&self) -> Option<Id> {
+    pub(super) fn oldest(&self) -> Option<Id> {
         self.oldest
     }
 
     /// Of those, the one that was sent next after `id`.
     #[must_use]
-    pub fn sent_after(&self, id: Id) -> Option<Id> {
+    pub(super) fn sent_after(&self, id: Id) -> Option<Id> {
         let after = self.get(id)?.after;
         (after != NONE).then_some(after)
     }
 
     /// Marks a packet as lost: also once more, when it was sent again and that was lost as well. Whether it
     /// was not before.
-    pub fn lose(&mut self, id: Id) -> bool {
+    pub(super) fn lose(&mut self, id: Id) -> bool {
         let packet = *self.at(id);
         if packet.is_sacked {
             return false;
@@ -218,7 +218,7 @@ impl Scoreboard {
     }
 
     /// Marks a packet as sent again.
-    pub fn resend(&mut self, id: Id, sent_ns: u64, snapshot: Snapshot) {
+    pub(super) fn resend(&mut self, id: Id, sent_ns: u64, snapshot: Snapshot) {
         self.unlink(id);
         let packet = self.at(id);
         packet.sent_ns = sent_ns;
@@ -231,7 +231,7 @@ impl Scoreboard {
     }
 
     /// Marks a packet as covered by a SACK.
-    pub fn sack(&mut self, id: Id) {
+    pub(super) fn sack(&mut self, id: Id) {
         self.unlink(id);
         let packet = self.at(id);
         packet.is_sacked = true;
@@ -244,13 +244,13 @@ impl Scoreboard {
     }
 
     /// Takes back that a SACK covers a packet: the receiver has thrown it away (RFC 2018 §8).
-    pub fn forget_sack(&mut self, id: Id) {
+    pub(super) fn forget_sack(&mut self, id: Id) {
         let packet = self.at(id);
         self.sacked -= u32::from(std::mem::take(&mut packet.is_sacked));
     }
 
     /// Takes back that packets are lost: none was (`tcp_undo_cwnd_reduction`).
-    pub fn lose_nothing(&mut self) {
+    pub(super) fn lose_nothing(&mut self) {
         for id in self.ids() {
             let packet = self.at(id);
             if packet.is_lost {
@@ -265,7 +265,7 @@ impl Scoreboard {
 
     /// Takes the first packet out where it is acknowledged up to `ack`; a packet is acknowledged whole, since both
     /// ends cut at the same places.
-    pub fn pop(&mut self, ack: u64) -> Option<Packet> {
+    pub(super) fn pop(&mut self, ack: u64) -> Option<Packet> {
         if self.packets.front()?.end() > ack {
             return None;
         }

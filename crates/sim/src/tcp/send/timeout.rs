@@ -38,7 +38,7 @@ impl Sender {
     }
 
     fn set(&mut self, now_ns: u64, timer: Timer, delay_us: u64) {
-        self.timer = Some((timer, self.tick.expiry_ns(now_ns, delay_us)));
+        self.timer = Some((timer, self.config.hz.expiry_ns(now_ns, delay_us)));
     }
 
     /// A timer may be due.
@@ -103,7 +103,7 @@ impl Sender {
             0 => super::rtt::RTO_INITIAL_US,
             // A single packet may be acknowledged with a delay.
             srtt if self.board.packets_out() == 1 => 2 * srtt + DELAYED_ACK_US,
-            srtt => 2 * srtt + 2 * self.tick.us(),
+            srtt => 2 * srtt + 2 * self.config.hz.tick_ns() / 1_000,
         };
         let timeout_us = match is_advancing {
             true => self.trips.backed_off_us(),
