@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use wansan_path::packet::Fate;
-use wansan_path::{Chain, Counters, Ecn, Effects, EffectsError, Packet};
+use wansan_path::{Chain, Change, ChangeError, Counters, Ecn, Effects, EffectsError, Packet};
 use wansan_trace::Instant;
 
 use crate::tcp::connection::Connection;
@@ -123,6 +123,17 @@ impl Network {
         self.links[link as usize]
             .chain
             .counters(Instant::from_ns(self.now_ns))
+    }
+
+    /// Changes a link now.
+    ///
+    /// # Errors
+    /// When its elements cannot be changed so.
+    pub fn change(&mut self, link: u32, change: Change) -> Result<(), ChangeError> {
+        let now = Instant::from_ns(self.now_ns);
+        self.links[link as usize].chain.apply(now, change)?;
+        self.wake(link);
+        Ok(())
     }
 
     /// Now, in nanoseconds.

@@ -22,6 +22,8 @@ pub struct Connection {
     syn_due_ns: Option<u64>,
     syns: u32,
     wants_ecn: bool,
+    /// Whether the last segment of the handshake is yet to be sent.
+    owes_last: bool,
 }
 
 /// How far the handshake is.
@@ -53,6 +55,7 @@ impl Connection {
             syn_due_ns: (opening == Opening::Active).then_some(now_ns),
             syns: 0,
             wants_ecn: send.ecn,
+            owes_last: false,
         }
     }
 
@@ -115,7 +118,7 @@ impl Connection {
             (Opening::Active, Handshake::Begun) => {
                 self.receiver.on_segment(now_ns, segment, ecn);
                 self.establish(now_ns, segment);
-                self.receiver.acknowledge_now(now_ns);
+                self.owes_last = true;
             }
             // Sent again, as its answer was lost.
             (Opening::Passive, Handshake::Answered) => self.syn_due_ns = Some(now_ns),
@@ -155,6 +158,10 @@ impl Connection {
         if self.state != Handshake::Done {
             return self.transmit_syn(now_ns);
         }
+        // The handshake ends before the program may write.
+        if std::mem::take(&mut self.owes_last) {
+            return Some((self.acknowledgement(now_ns), Ecn::NotCapable));
+        }
         if let Some(mut segment) = self.sender.transmit(now_ns) {
             self.receiver.fill(now_ns, &mut segment);
             self.receiver.on_sent_data(now_ns);
@@ -170,12 +177,17 @@ impl Connection {
         if !self.receiver.acknowledge_at().is_some_and(is_due) {
             return None;
         }
+        Some((self.acknowledgement(now_ns), Ecn::NotCapable))
+    }
+
+    /// A segment without data.
+    fn acknowledgement(&mut self, now_ns: u64) -> Segment {
         let mut segment = Segment {
             seq: self.sender.window().next,
             ..Segment::default()
         };
         self.receiver.fill(now_ns, &mut segment);
-        Some((segment, Ecn::NotCapable))
+        segment
     }
 
     fn transmit_syn(&mut self, now_ns: u64) -> Option<(Segment, Ecn)> {

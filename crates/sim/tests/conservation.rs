@@ -1,0 +1,74 @@
+//! Every byte arrives once and in order, whatever the path does.
+
+use std::time::Duration;
+
+use wansan_path::{Effects, LossModel, Probability};
+
+use crate::world::{SECOND_NS, World};
+
+const BYTES: u64 = 3_000_001;
+
+/// Paths on which packets are lost, copied, spoiled and held back, in both directions.
+#[test]
+fn all_arrives_whatever_the_path_does() {
+    let often = |share: f64| Probability::new(share).expect("a probability");
+    for law in [
+        "reno",
+        "cubic",
+        "highspeed",
+        "scalable",
+        "vegas",
+        "westwood",
+        "bbr",
+    ] {
+        for seed in 0..20 {
+            let world = World {
+                law,
+                seed,
+                queue: 20 + 17 * seed,
+                ..World::default()
+            };
+            let part = seed as f64 / 20.0;
+            let bad = |effects: Effects| Effects {
+                loss: LossModel::Bernoulli(often(0.08 * part)),
+                duplicate: often(0.05 * part),
+                corrupt: often(0.02 * part),
+                reorder_share: often(0.1 * part),
+                reorder_by: Duration::from_millis(7),
+                ..effects
+            };
+            let (mut network, senders) =
+                world.network_of(&bad(world.forward()), &bad(world.back()), 2, BYTES);
+            network.run_until(1_500 * SECOND_NS);
+            for sender in senders {
+                let (from, to) = (network.end(sender), network.end(sender + 1));
+                assert_eq!(from.sender().acknowledged_bytes(), BYTES, "{law} {seed}");
+                assert_eq!(from.sender().unacknowledged_bytes(), 0, "{law} {seed}");
+                assert!(to.receiver().is_finished(), "{law} {seed}");
+                // The SYN, the bytes and the FIN.
+                assert_eq!(to.receiver().next(), BYTES + 2, "{law} {seed}");
+            }
+        }
+    }
+}
+
+/// On a path that loses nothing, nothing is sent twice.
+#[test]
+fn nothing_is_sent_twice_for_nothing() {
+    for law in ["reno", "cubic", "vegas", "westwood", "bbr"] {
+        let world = World {
+            law,
+            queue: 100_000,
+            ..World::default()
+        };
+        let (mut network, senders) = world.network(1, 20_000_000);
+        network.run_until(60 * SECOND_NS);
+        let sender = network.end(senders[0]).sender();
+        assert_eq!(sender.acknowledged_bytes(), 20_000_000, "{law}");
+        assert_eq!(
+            (sender.counts().resent, sender.counts().timeouts),
+            (0, 0),
+            "{law}"
+        );
+    }
+}

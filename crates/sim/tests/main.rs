@@ -1,0 +1,6 @@
+//! Whole connections over links, compared with what theory, the RFCs and conservation say of them.
+
+mod conservation;
+mod loss;
+mod steady;
+mod world;

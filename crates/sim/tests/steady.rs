@@ -1,0 +1,132 @@
+//! Throughput in the steady state.
+
+use std::time::Duration;
+
+use crate::world::{MSS, SECOND_NS, World};
+
+/// A queue of a round trip's data keeps the link busy whatever halves the window (Appenzeller et al. 2004).
+#[test]
+fn a_queue_of_a_round_trip_keeps_the_link_busy() {
+    for law in [
+        "reno",
+        "cubic",
+        "highspeed",
+        "scalable",
+        "vegas",
+        "westwood",
+    ] {
+        let world = World {
+            law,
+            ..World::default()
+        };
+        let share = world.goodput(5, 60) / world.capacity();
+        assert!(share > 0.985, "{law}: {share}");
+    }
+}
+
+/// BBR stands still for a moment every ten seconds, and probes by a quarter of its rate.
+#[test]
+fn bbr_keeps_most_of_the_link_whatever_is_lost() {
+    for loss in [0.0, 0.01] {
+        let world = World {
+            law: "bbr",
+            loss,
+            ..World::default()
+        };
+        let share = world.goodput(5, 60) / world.capacity();
+        assert!(share > 0.9, "{loss}: {share}");
+    }
+}
+
+/// Mathis et al. 1997, eq. 3: MSS/RTT · sqrt(3/(2p)) for independent losses, where every packet is acknowledged for
+/// itself as appropriate byte counting has it. Time-outs and slow start take some of it.
+#[test]
+fn reno_under_random_loss_follows_the_square_root() {
+    for loss in [0.0005, 0.002, 0.005] {
+        let world = World {
+            mbit_per_s: 1_000,
+            loss,
+            rtt: Duration::from_millis(50),
+            ..World::default()
+        };
+        let expected = MSS as f64 / 0.05 * (1.5 / loss).sqrt();
+        let ratio = world.goodput(20, 620) / expected;
+        assert!((0.8..=1.1).contains(&ratio), "{loss}: {ratio}");
+    }
+}
+
+/// A fixed receive buffer is twice SO_RCVBUF, of which about half is window; throughput is the window in a round trip.
+#[test]
+fn a_receive_buffer_bounds_the_flight() {
+    let mut world = World::default();
+    world.receive.so_rcvbuf_bytes = Some(64 << 10);
+    let (mut network, senders) = world.network(1, u64::MAX >> 1);
+    network.run_until(5 * SECOND_NS);
+    let before = network.end(senders[0]).sender().acknowledged_bytes();
+    network.run_until(25 * SECOND_NS);
+    let after = network.end(senders[0]).sender().acknowledged_bytes();
+    let window = (after - before) as f64 / 20.0 * 0.04;
+    assert!((50_000.0..100_000.0).contains(&window), "{window}");
+    assert_eq!(network.end(senders[0]).sender().counts().resent, 0);
+}
+
+/// So does a send buffer.
+#[test]
+fn a_send_buffer_bounds_the_flight() {
+    let mut world = World::default();
+    world.send.buffer.so_sndbuf_bytes = Some(64 << 10);
+    let window = world.goodput(5, 25) * 0.04;
+    assert!((90_000.0..150_000.0).contains(&window), "{window}");
+}
+
+/// Flows of one law and one round trip share a link evenly (Chiu and Jain 1989).
+#[test]
+fn equal_flows_share_evenly() {
+    for law in ["reno", "cubic"] {
+        let world = World {
+            law,
+            ..World::default()
+        };
+        let (mut network, senders) = world.network(4, u64::MAX >> 1);
+        let mut acked = |s: u64| -> Vec<u64> {
+            network.run_until(s * SECOND_NS);
+            let of = |end: &u32| network.end(*end).sender().acknowledged_bytes();
+            senders.iter().map(of).collect()
+        };
+        let (before, after) = (acked(30), acked(330));
+        let rates: Vec<f64> = before
+            .iter()
+            .zip(&after)
+            .map(|(before, after)| (after - before) as f64)
+            .collect();
+        let sum: f64 = rates.iter().sum();
+        let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+        let fairness = sum * sum / (4.0 * squares);
+        assert!(fairness > 0.9, "{law}: {fairness} {rates:?}");
+    }
+}
+
+/// The same seed makes the same run, another seed another one.
+#[test]
+fn a_seed_decides_all() {
+    let run = |seed| {
+        let world = World {
+            loss: 0.01,
+            seed,
+            ..World::default()
+        };
+        let (mut network, senders) = world.network(3, u64::MAX >> 1);
+        network.run_until(10 * SECOND_NS);
+        let of = |end: &u32| {
+            let sender = network.end(*end).sender();
+            (
+                sender.acknowledged_bytes(),
+                sender.counts(),
+                *sender.window(),
+            )
+        };
+        senders.iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
