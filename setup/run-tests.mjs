@@ -86,10 +86,10 @@ async function runAll(jobs, atOnce) {
 const jobs = [
   ...['test', 'test:browser'].map((script) => (
     { name: `web ${script}`, command: ['npm', '--prefix', 'web', 'run', '--silent', script] })),
-  ...await build('', '--workspace', '--exclude', 'wansan-consistency', ...ebpf),
+  ...await build('', '--workspace', '--exclude', 'wansan-consistency', '--exclude', 'wansan-sim', ...ebpf),
   // The pure machines as users get them, too: compilers have had faults that only show there.
-  ...await build(', optimized', '--profile', 'release-test', '--package', 'wansan-consistency', '--package', 'wansan-iscsi',
-    '--package', 'wansan-path'),
+  ...await build(', optimized', '--profile', 'release-test', ...['consistency', 'iscsi', 'path', 'sim']
+    .flatMap((name) => ['--package', `wansan-${name}`])),
 ];
 const began = performance.now();
 const measuring = MEASURING.map((name) => jobs.find((job) => job.name === name)).filter(Boolean);
