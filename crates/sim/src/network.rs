@@ -20,8 +20,11 @@ const ETHERNET_BYTES: u32 = 14;
 /// What a program does with its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
-    /// Reads all at once.
-    Sink,
+    /// Reads all that is there, from a time on.
+    Sink {
+        /// That time, in nanoseconds.
+        from_ns: u64,
+    },
     /// Writes so many bytes as fast as there is room, then ends the stream.
     Source {
         /// Bytes that are left.
@@ -257,7 +260,7 @@ impl Network {
                 break;
             }
         }
-        let due = this.connection.next_timer();
+        let due = this.next_ns(now_ns);
         for (link, packet) in sent.drain(..) {
             self.carry(link, packet);
         }
@@ -269,9 +272,23 @@ impl Network {
 }
 
 impl End {
+    /// When it has something to do next.
+    fn next_ns(&self, now_ns: u64) -> Option<u64> {
+        let timer = self.connection.next_timer();
+        match self.program {
+            Program::Sink { from_ns } if from_ns > now_ns => {
+                Some(timer.map_or(from_ns, |timer| timer.min(from_ns)))
+            }
+            _ => timer,
+        }
+    }
+
     /// Whether its program did anything.
     fn run_program(&mut self, now_ns: u64) -> bool {
-        let readable = self.connection.receiver().readable_bytes();
+        let readable = match self.program {
+            Program::Sink { from_ns } if from_ns > now_ns => 0,
+            _ => self.connection.receiver().readable_bytes(),
+        };
         if readable > 0 {
             self.connection.read(now_ns, readable);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wansan_path::{Effects, LossModel, Probability};
+use wansan_path::{Change, Effects, LossModel, Probability};
 
 use crate::world::{SECOND_NS, World};
 
@@ -71,4 +71,26 @@ fn nothing_is_sent_twice_for_nothing() {
             "{law}"
         );
     }
+}
+
+/// A receiver that does not read closes its window; what opens it is lost with the path, and the sender's probes find
+/// it open all the same (RFC 9293 §3.8.6.1).
+#[test]
+fn a_closed_window_is_probed() {
+    let mut world = World {
+        reads_from_ns: 20 * SECOND_NS,
+        ..World::default()
+    };
+    world.receive.so_rcvbuf_bytes = Some(64 << 10);
+    let (mut network, senders) = world.network(1, BYTES);
+    network.run_until(19 * SECOND_NS);
+    let held = network.end(senders[0]).sender().acknowledged_bytes();
+    assert!((30_000..130_000).contains(&held), "{held}");
+    // The back path is silent while the receiver begins to read.
+    network.change(1, Change::Down).expect("a change");
+    network.run_until(21 * SECOND_NS);
+    network.change(1, Change::Up).expect("a change");
+    network.run_until(200 * SECOND_NS);
+    let sender = network.end(senders[0]).sender();
+    assert_eq!(sender.acknowledged_bytes(), BYTES);
 }

@@ -29,6 +29,8 @@ pub(crate) struct World {
     pub(crate) send: SendConfig,
     pub(crate) receive: ReceiveConfig,
     pub(crate) seed: u64,
+    /// When the receiving programs begin to read.
+    pub(crate) reads_from_ns: u64,
 }
 
 impl Default for World {
@@ -52,6 +54,7 @@ impl Default for World {
                 ..ReceiveConfig::default()
             },
             seed: 1,
+            reads_from_ns: 0,
         }
     }
 }
@@ -100,7 +103,13 @@ impl World {
             let [sender, _] = network.connect(
                 [
                     (end(Opening::Active), Program::Source { bytes }, vec![out]),
-                    (end(Opening::Passive), Program::Sink, vec![home]),
+                    (
+                        end(Opening::Passive),
+                        Program::Sink {
+                            from_ns: self.reads_from_ns,
+                        },
+                        vec![home],
+                    ),
                 ],
                 flow * 10_000_000,
             );

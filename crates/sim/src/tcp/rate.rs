@@ -5,8 +5,6 @@
 pub struct Snapshot {
     /// Packets that had been delivered.
     pub delivered: u32,
-    /// Of them with a CE mark.
-    pub delivered_ce: u32,
     /// When the last of them was, in nanoseconds.
     pub delivered_ns: u64,
     /// When the first packet of the flight was sent, in nanoseconds.

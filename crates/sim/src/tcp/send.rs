@@ -96,9 +96,8 @@ pub struct Sender {
     /// The end of what was written, and whether it ends with a FIN.
     written: u64,
     is_shut: bool,
-    /// What the peer takes beyond `una`, and the most that it ever took (`max_window`).
+    /// What the peer takes beyond `una`.
     peer_window: u64,
-    peer_window_most: u64,
     /// The segment that said it (`snd_wl1`).
     window_seq: u64,
     is_established: bool,
@@ -127,8 +126,7 @@ pub struct Sender {
     probe_due: bool,
     timer: Option<(Timer, u64)>,
     timeouts: u32,
-    // Rate samples.
-    delivered_ce: u32,
+    /// When the first packet of the flight was sent, in nanoseconds.
     first_sent_ns: u64,
     /// The end of the last small packet (`snd_sml`, Minshall).
     small: u64,
@@ -140,6 +138,7 @@ pub struct Sender {
     paused_ns: u64,
     was_limited: bool,
     usage_was_limited: bool,
+    /// Whether the peer is to be asked for its window now.
     window_probe_due: bool,
     /// Time that the burst under way owes to pacing.
     owed_ns: u64,
@@ -172,7 +171,6 @@ impl Sender {
             written: 1,
             is_shut: false,
             peer_window: 0,
-            peer_window_most: 0,
             window_seq: 0,
             is_established: false,
             uses_ecn: false,
@@ -191,7 +189,6 @@ impl Sender {
             probe_due: false,
             timer: None,
             timeouts: 0,
-            delivered_ce: 0,
             first_sent_ns: 0,
             small: 0,
             burst: 0,
@@ -224,7 +221,6 @@ impl Sender {
         self.uses_ecn = uses_ecn && self.config.ecn;
         (self.window.una, self.window.next) = (1, 1);
         self.peer_window = peer_window;
-        self.peer_window_most = peer_window;
         (self.used_ns, self.window.last_sent_ns) = (now_ns, now_ns);
         self.window.delivered_ns = now_ns;
         self.high = 1;
@@ -330,7 +326,6 @@ impl Sender {
     fn snapshot(&self) -> Snapshot {
         Snapshot {
             delivered: self.window.delivered,
-            delivered_ce: self.delivered_ce,
             delivered_ns: self.window.delivered_ns,
             first_sent_ns: self.first_sent_ns,
             is_app_limited: self.window.app_limited_until != 0,

@@ -96,9 +96,6 @@ impl Sender {
             !flags.advanced && !flags.data_sacked && segment.bytes == 0 && !has_new_window;
         let rtt_us = self.take_round_trip(now_ns, segment, &flags, &gathered);
         self.window.delivered = self.window.delivered.wrapping_add(gathered.delivered);
-        if flags.ece {
-            self.delivered_ce = self.delivered_ce.wrapping_add(gathered.delivered);
-        }
         if gathered.delivered > 0 {
             self.window.delivered_ns = now_ns;
         }
@@ -170,7 +167,6 @@ impl Sender {
         self.window_seq = segment.seq;
         let has_changed = self.peer_window != segment.window_bytes;
         self.peer_window = segment.window_bytes;
-        self.peer_window_most = self.peer_window_most.max(segment.window_bytes);
         has_changed
     }
 

@@ -32,6 +32,13 @@ impl Sender {
         if self.window.is_paced && now_ns < self.window.departure_ns {
             return None;
         }
+        if std::mem::take(&mut self.window_probe_due) {
+            // What was acknowledged already makes the peer say its window (`tcp_xmit_probe_skb`).
+            return Some(Segment {
+                seq: self.window.una - 1,
+                ..Segment::default()
+            });
+        }
         if std::mem::take(&mut self.probe_due) {
             return self.probe_tail(now_ns);
         }
