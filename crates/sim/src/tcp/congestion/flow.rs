@@ -184,7 +184,6 @@ impl Flow {
                 delivered_ns: window.delivered_ns,
                 first_sent_ns: self.first_sent_ns,
                 is_app_limited: window.delivered < window.app_limited_until,
-                ..Snapshot::default()
             },
         });
         window.in_flight += 1;
