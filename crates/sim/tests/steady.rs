@@ -4,17 +4,11 @@ use std::time::Duration;
 
 use crate::world::{MSS, SECOND_NS, World};
 
-/// A queue of a round trip's data keeps the link busy whatever halves the window (Appenzeller et al. 2004).
+/// A queue of a round trip's data keeps the link busy whatever halves the window (Appenzeller et al. 2004). Westwood+ is not
+/// held to it: it cuts to the rate that it estimates times the least round trip, a little below what the path holds.
 #[test]
 fn a_queue_of_a_round_trip_keeps_the_link_busy() {
-    for law in [
-        "reno",
-        "cubic",
-        "highspeed",
-        "scalable",
-        "vegas",
-        "westwood",
-    ] {
+    for law in ["reno", "cubic", "highspeed", "scalable", "vegas"] {
         let world = World {
             law,
             ..World::default()
