@@ -18,7 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::{Completion, Failed, Trial};
 use rustix::process::getuid;
 use wansan_peers::machine::unless_disturbed;
 
@@ -65,6 +65,21 @@ pub fn one_arm(attempt: impl Fn(Arm) -> Result<(), Failed>) -> Arm {
     }
 }
 
+/// How a test ended that did not fail: it held, or it could not run.
+pub struct Ended(Completion);
+
+impl From<()> for Ended {
+    fn from((): ()) -> Ended {
+        Ended(Completion::Completed)
+    }
+}
+
+impl From<Completion> for Ended {
+    fn from(completion: Completion) -> Ended {
+        Ended(completion)
+    }
+}
+
 impl Arm {
     /// Whoever runs the suite.
     #[must_use]
@@ -98,12 +113,19 @@ impl Arm {
     }
 
     /// A test that this arm runs.
-    pub fn trial(
+    pub fn trial<E: Into<Ended>>(
         self,
         name: impl Display,
-        test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+        test: impl FnOnce() -> Result<E, Failed> + Send + 'static,
     ) -> Trial {
-        Trial::test(format!("{name}, as {self}"), test).with_ignored_flag(!self.able)
+        let test = || test().map(|ended| ended.into().0);
+        Trial::ignorable_test(self.name_of(name), test).with_ignored_flag(!self.able)
+    }
+
+    /// The name of a test that this arm runs.
+    #[must_use]
+    pub fn name_of(self, name: impl Display) -> String {
+        format!("{name}, as {self}")
     }
 
     /// A test that measures, and that this arm runs: again while it fails on a disturbed machine
@@ -113,7 +135,7 @@ impl Arm {
         name: impl Display,
         test: impl Fn() -> Result<(), Failed> + Send + 'static,
     ) -> Trial {
-        let of_trial = name.to_string();
+        let of_trial = self.name_of(&name);
         self.trial(name, move || unless_disturbed(&of_trial, &test))
     }
 
@@ -127,10 +149,10 @@ impl Arm {
     }
 
     /// A test of tunnels that this arm runs, for which its user must be able to make TUN devices.
-    pub fn tunnel_trial(
+    pub fn tunnel_trial<E: Into<Ended>>(
         self,
         name: impl Display,
-        test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+        test: impl FnOnce() -> Result<E, Failed> + Send + 'static,
     ) -> Trial {
         let asked = self
             .command("test")

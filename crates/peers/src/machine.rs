@@ -9,7 +9,7 @@ use std::fs;
 use std::thread::available_parallelism;
 use std::time::Instant;
 
-use libtest_mimic::Failed;
+use libtest_mimic::{Completion, Failed};
 use rustix::param::clock_ticks_per_second;
 
 /// How often a disturbed test is run at most.
@@ -23,18 +23,40 @@ const BEARABLE: f64 = 0.2;
 const OF_KERNEL: u32 = 0x0020_0000;
 
 /// Runs a test, and again while it fails on a disturbed machine. Each repetition is reported on a line
-/// `run again: NAME: ...`, which the suite's closing lines count.
+/// `run again: NAME: ...`, which the suite's closing lines count. On one processor a test that fails is
+/// not measurable.
 ///
 /// # Errors
 /// The test's, when nothing disturbed it, or when it was disturbed five times.
 pub fn unless_disturbed(
     name: &str,
     mut test: impl FnMut() -> Result<(), Failed>,
-) -> Result<(), Failed> {
+) -> Result<Completion, Failed> {
+    if has_one_processor() {
+        let failed = test().err();
+        return Ok(failed.map_or(Completion::Completed, |wrong| {
+            not_measurable(name, wrong.message().unwrap_or_default())
+        }));
+    }
     judged(name, || {
         let machine = Machine::watch();
         test().map_err(|wrong| (wrong, machine.disturbance()))
-    })
+    })?;
+    Ok(Completion::Completed)
+}
+
+/// Whether the programs under test have one processor only: they take it from each other all the time.
+#[must_use]
+pub fn has_one_processor() -> bool {
+    available_parallelism().is_ok_and(|processors| processors.get() == 1)
+}
+
+/// How a test ends that failed with `wrong` on one processor: as one that could not run.
+#[must_use]
+pub fn not_measurable(name: &str, wrong: &str) -> Completion {
+    let reason = "not measurable: there is one processor only";
+    eprintln!("not run: {name}: {reason}\n{}", wrong.trim());
+    Completion::ignored_with(reason)
 }
 
 fn judged(
@@ -81,13 +103,9 @@ impl Machine {
     }
 
     /// Who has used more of the processors since than a measurement bears, if anybody: programs other than
-    /// this one and those that it started, as far as we may see them, or the hypervisor. Where there is
-    /// one processor only, the programs under test take it from each other.
+    /// this one and those that it started, as far as we may see them, or the hypervisor.
     #[must_use]
     pub fn disturbance(&self) -> Option<String> {
-        if available_parallelism().is_ok_and(|processors| processors.get() == 1) {
-            return Some("there is one processor only".to_owned());
-        }
         let now = Used::so_far();
         let time = self.began.elapsed().as_secs_f64() * clock_ticks_per_second() as f64;
         let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / time;

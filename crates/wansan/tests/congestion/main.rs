@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use wansan_peers::machine::unless_disturbed;
 use wansan_peers::trial::{Stop, trial};
 
@@ -66,8 +66,13 @@ fn main() -> ExitCode {
         .map(|(name, test)| {
             trial(name, move || {
                 wansan_tcp::ebpf::available().map_err(|reason| Stop::NotRun(reason.to_string()))?;
-                unless_disturbed(name, || test().map_err(Failed::from))
-                    .map_err(|wrong| Stop::Failed(wrong.message().unwrap_or_default().to_owned()))
+                match unless_disturbed(name, || test().map_err(Failed::from)) {
+                    Ok(Completion::Completed) => Ok(()),
+                    Ok(Completion::Ignored { reason }) => {
+                        Err(Stop::NotRun(reason.unwrap_or_default()))
+                    }
+                    Err(wrong) => Err(Stop::Failed(wrong.message().unwrap_or_default().to_owned())),
+                }
             })
         })
         .collect();

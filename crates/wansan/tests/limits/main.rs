@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
 use std::sync::{Mutex, PoisonError};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use wansan_arms::{Arm, one_arm, open_to_all};
 use wansan_peers::machine::unless_disturbed;
 use wansan_tcp::control::Algorithm;
@@ -40,7 +40,8 @@ fn main() -> ExitCode {
     let arm = one_arm(makes_a_world);
     for plan in plans("plans/checks") {
         let name = name(&plan);
-        let test = move || comes_out_as_expected(&plan, &[], arm);
+        let title = arm.name_of(&name);
+        let test = move || comes_out_as_expected(&title, &plan, &[], arm);
         trials.insert(0, arm.trial(name, test));
     }
     for plan in plans("plans/topologies") {
@@ -48,7 +49,8 @@ fn main() -> ExitCode {
         let has_tunnels = text(&plan).contains("vpn = ");
         // An ordinary user seldom may make the devices of tunnels.
         let arm = if has_tunnels { Arm::of_suite() } else { arm };
-        let test = move || alone(|| comes_out_as_expected(&plan, &[], arm));
+        let title = arm.name_of(&name);
+        let test = move || alone(|| comes_out_as_expected(&title, &plan, &[], arm));
         trials.push(match has_tunnels {
             true => arm.tunnel_trial(name, test),
             false => arm.trial(name, test),
@@ -56,7 +58,8 @@ fn main() -> ExitCode {
     }
     for plan in plans("plans/limits") {
         let name = name(&plan);
-        let test = move || alone(|| comes_out_as_expected(&plan, &[], arm));
+        let title = arm.name_of(&name);
+        let test = move || alone(|| comes_out_as_expected(&title, &plan, &[], arm));
         trials.push(arm.trial(name, test));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -72,14 +75,19 @@ fn papers(arguments: &Arguments) -> Vec<Trial> {
         let title = format!("{name} in its quick form");
         let is_canary = CANARIES.contains(&name.as_str());
         let of_plan = plan.clone();
-        let test = move || alone(|| comes_out_as_expected(&plan, &["--quick"], Arm::of_suite()));
+        let of_trial = title.clone();
+        let form = &["--quick"];
+        let test = move || alone(|| comes_out_as_expected(&of_trial, &plan, form, Arm::of_suite()));
         (is_canary, with_controls(&of_plan, title, test))
     });
     let without_effect = WITHOUT_EFFECT.iter().map(|without| {
         let plan = repository(&format!("plans/papers/{}.toml", without.plan));
         let title = format!("{} without {} fails", without.plan, without.effect);
         let text = text(&plan);
-        let test = move || alone(|| without.fails(&text, Arm::of_suite()));
+        let test = move || {
+            let fails = alone(|| without.fails(&text, Arm::of_suite()));
+            fails.map(|()| Completion::Completed)
+        };
         (false, with_controls(&plan, title, test))
     });
     let all: Vec<(bool, Trial)> = with_effect.chain(without_effect).collect();
@@ -136,13 +144,13 @@ fn text(plan: &Path) -> String {
 fn with_controls(
     plan: &Path,
     title: String,
-    test: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+    test: impl FnOnce() -> Result<Completion, Failed> + Send + 'static,
 ) -> Trial {
     let obstacle = lacks_controls(plan);
     if let Some(reason) = &obstacle {
         println!("not run: {title}: {reason}");
     }
-    Trial::test(title, test).with_ignored_flag(obstacle.is_some())
+    Trial::ignorable_test(title, test).with_ignored_flag(obstacle.is_some())
 }
 
 /// Why a plan cannot have the congestion controls that it names, if it names any of ours.
@@ -189,15 +197,20 @@ fn is_right(plan: &Path) -> Result<(), Failed> {
 }
 
 /// Runs a test that measures while no other one does: worlds side by side take each other's processor time.
-fn alone(test: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
+fn alone<C>(test: impl FnOnce() -> Result<C, Failed>) -> Result<C, Failed> {
     static MEASURES: Mutex<()> = Mutex::new(());
     let _alone = MEASURES.lock().unwrap_or_else(PoisonError::into_inner);
     test()
 }
 
-/// Runs a plan, which has to meet all that it expects.
-fn comes_out_as_expected(plan: &Path, form: &[&str], arm: Arm) -> Result<(), Failed> {
-    unless_disturbed(&name(plan), || {
+/// Runs a plan, which has to meet all that it expects. `title` is the test's.
+fn comes_out_as_expected(
+    title: &str,
+    plan: &Path,
+    form: &[&str],
+    arm: Arm,
+) -> Result<Completion, Failed> {
+    unless_disturbed(title, || {
         let scratch = tempfile::tempdir()?;
         open_to_all(scratch.path())?;
         let output = wansan(arm)
