@@ -195,6 +195,13 @@ impl TcpInfo {
         (self.known >= DELIVERED_CE + 4).then(|| self.u32_at(DELIVERED_CE))
     }
 
+    /// Segments that the peer received twice, by its D-SACKs (RFC 2883); 0 on kernels that do not count
+    /// them (before Linux 4.20).
+    #[must_use]
+    pub fn duplicates(&self) -> u32 {
+        self.u32_at(216)
+    }
+
     /// By how much windows are shifted (RFC 7323 §2.2): those that this end announces, and those that
     /// the peer does.
     #[must_use]
