@@ -189,8 +189,12 @@ impl Report {
 
     /// As [`tell`](Report::tell), of what has a bound; where it is ours that has to hold it, the table of
     /// verdicts has it too.
-    fn judge(&mut self, arm: &Arm<'_>, case: &str, text: &str, holds: bool, mut facts: Value) {
+    fn judge(&mut self, arm: &Arm<'_>, case: &str, text: &str, holds: bool, facts: Value) {
         let verdict = Verdict::of(holds, self.disturbance().as_deref());
+        self.give(arm, case, text, &verdict, facts);
+    }
+
+    fn give(&mut self, arm: &Arm<'_>, case: &str, text: &str, verdict: &Verdict, mut facts: Value) {
         if matches!(arm, Arm::Wansan(_)) {
             verdict.record(&format!("emulator: {case}"), text);
         }
@@ -432,7 +436,15 @@ fn rates(arms: &[Arm<'_>], report: &mut Report) {
                     let error = seen / bits_per_s as f64 - 1.0;
                     let text = format!("{:+.3} %", error * 100.0);
                     let holds = error.abs() <= RATE_ERROR;
-                    report.judge(arm, &case, &text, holds, json!({"error": error}));
+                    let sent_per_s = outcome.seen.sent as f64 * 1e3 / flow.time_ms as f64;
+                    let facts = json!({"error": error, "sent_per_s": sent_per_s});
+                    if sent_per_s * counted_bits as f64 <= bits_per_s as f64 {
+                        // A link that is not full says nothing of its rate.
+                        let short = format!("the sender reached {sent_per_s:.0} packets/s");
+                        report.give(arm, &case, &text, &Verdict::NotMeasurable(short), facts);
+                    } else {
+                        report.judge(arm, &case, &text, holds, facts);
+                    }
                 }
                 Err(reason) => report.failed(arm.name(), &case, &reason),
             }
