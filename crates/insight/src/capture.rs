@@ -23,7 +23,8 @@ mod order;
 mod records;
 mod segment;
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use foldhash::{HashMap, HashSet};
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::net::SocketAddr;

@@ -1,7 +1,8 @@
 //! How the connections of a session shared its commands: a session of several connections holds
 //! its commands on one or the other from CmdSN to completion (RFC 7143 §4.2.5.1).
 
-use std::collections::{BTreeMap, HashMap};
+use foldhash::HashMap;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use wansan_trace::event::{Pdu, PduDirection};

@@ -1,7 +1,6 @@
 //! Joins the crossings of all hosts: one [`Task`] per I/O.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use foldhash::HashMap;
 
 use wansan_trace::event::Crossing;
 use wansan_trace::file::Row;
@@ -114,28 +113,7 @@ pub struct Joined {
     pub repeated_crossings: u64,
 }
 
-/// Mixes the bits of small keys; the keys come from a file that the user chose to read.
-#[derive(Default)]
-struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(u64::from(value));
-    }
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
-type Newest = HashMap<(SessionId, TaskTag), u32, BuildHasherDefault<KeyHasher>>;
+type Newest = HashMap<(SessionId, TaskTag), u32>;
 
 /// Joins crossings that are sorted by time.
 ///

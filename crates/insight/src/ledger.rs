@@ -27,7 +27,8 @@ mod timeline;
 mod transit;
 mod usage;
 
-use std::collections::{BTreeMap, HashMap};
+use foldhash::HashMap;
+use std::collections::BTreeMap;
 
 use wansan_trace::{ConnectionId, SessionId, TaskTag};
 

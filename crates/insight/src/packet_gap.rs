@@ -8,7 +8,7 @@
 //! which is a window that was used up or an application that did not ask. Where tunnels carry data
 //! the encrypted packets are looked at, not what went into the tunnel.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use wansan_trace::NameId;
 use wansan_trace::event::{Packet, Verdict};
@@ -50,8 +50,8 @@ pub fn packet_gaps(cell: &Cell, traffic: &Traffic, window: Window) -> Option<Pac
     let tunnels = inside().any(traffic::is_encrypted);
     let pauses_ns = pauses_ns(packets, traffic);
     // The path where the flow's packets were first seen, and when the burst's last one was.
-    let mut first_path: HashMap<usize, NameId> = HashMap::new();
-    let mut last_ns: HashMap<usize, u64> = HashMap::new();
+    let mut first_path: HashMap<usize, NameId> = HashMap::default();
+    let mut last_ns: HashMap<usize, u64> = HashMap::default();
     let mut gaps_ns = Vec::new();
     for packet in inside() {
         let Some((flow, way)) = traffic.flow(packet) else {
@@ -81,7 +81,7 @@ pub fn packet_gaps(cell: &Cell, traffic: &Traffic, window: Window) -> Option<Pac
 /// The pause that ends a burst of each flow. Its least round trip is the shortest time in which a
 /// packet of each way passed a path.
 fn pauses_ns(packets: &Table<Packet>, traffic: &Traffic) -> Vec<u64> {
-    let mut shortest_ns: HashMap<(usize, FlowDirection), u64> = HashMap::new();
+    let mut shortest_ns: HashMap<(usize, FlowDirection), u64> = HashMap::default();
     for packet in packets.rows.iter().map(|row| &row.record) {
         let transit_ns = (packet.departed - packet.time).as_nanos() as u64;
         if let Some(end) = traffic.flow(packet)

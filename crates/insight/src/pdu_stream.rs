@@ -1,6 +1,6 @@
 //! Which PDUs stand where in a connection's two byte streams.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::Row;
@@ -47,8 +47,8 @@ impl PduStreams {
     /// The PDUs in order; where both ends have recorded a connection, those of one of them.
     #[must_use]
     pub fn of(pdus: &[Row<Pdu>]) -> PduStreams {
-        let mut recorder_of: HashMap<Stream, _> = HashMap::new();
-        let mut streams: HashMap<Stream, Vec<Placed>> = HashMap::new();
+        let mut recorder_of: HashMap<Stream, _> = HashMap::default();
+        let mut streams: HashMap<Stream, Vec<Placed>> = HashMap::default();
         for row in pdus {
             let pdu = &row.record;
             let sent = pdu.direction == PduDirection::Sent;

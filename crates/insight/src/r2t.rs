@@ -1,7 +1,8 @@
 //! How long writes wait for the target to ask for their data and for what it asked for to come
 //! (R2T, RFC 7143 §11.8), read from the PDUs that the target recorded.
 
-use std::collections::{BTreeMap, HashMap};
+use foldhash::HashMap;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use wansan_trace::event::{Pdu, PduDirection};
@@ -93,7 +94,7 @@ fn each_command(
         .filter(|row| asks(&row.record))
         .map(|row| (row.record.session, row.host))
         .collect();
-    let mut commands: HashMap<(SessionId, TaskTag), Command> = HashMap::new();
+    let mut commands: HashMap<(SessionId, TaskTag), Command> = HashMap::default();
     if targets.is_empty() {
         return;
     }

@@ -1,6 +1,7 @@
 //! Whose packets passed the emulated paths, and which way they went.
 
-use std::collections::{BTreeMap, HashMap};
+use foldhash::HashMap;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use wansan_trace::event::{Packet, Pdu};

@@ -1,7 +1,7 @@
 //! A stretch of a cell's packets, one by one: when each was sent, when it arrived or where it was
 //! lost, and which PDU it carried. What a packet transfer diagram is drawn from.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::net::SocketAddr;
 
 use wansan_trace::event::{Packet, Pdu, PduDirection, Verdict};
@@ -121,7 +121,7 @@ fn transfers(
     let of_session = |flow: &Flow| matches!(flow.content, Content::Session(..));
     let inside_seen = traffic.flows.iter().any(of_session);
     let mut places = Places::of(&cell.carriers);
-    let mut under_way: HashMap<Alike, (usize, NameId)> = HashMap::new();
+    let mut under_way: HashMap<Alike, (usize, NameId)> = HashMap::default();
     let mut found: Vec<Transfer> = Vec::new();
     for (number, row) in packets.iter().enumerate() {
         let packet = &row.record;

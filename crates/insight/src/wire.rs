@@ -9,7 +9,8 @@
 //! When that leaves a connection without a flow, nobody gets crossings: half a layer would be taken for
 //! the whole.
 
-use std::collections::{BTreeMap, HashMap};
+use foldhash::HashMap;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use wansan_trace::event::{Connection, Packet, Pdu, PduDirection, Role, Verdict};
@@ -87,7 +88,7 @@ pub fn derive(
     let Some(carried) = carried else {
         return Vec::new();
     };
-    let mut of_session: HashMap<SessionId, Vec<usize>> = HashMap::new();
+    let mut of_session: HashMap<SessionId, Vec<usize>> = HashMap::default();
     for (place, commands) in commands.iter().enumerate() {
         of_session.entry(commands.session).or_default().push(place);
     }
@@ -294,8 +295,8 @@ fn commands(pdus: &[Row<Pdu>], logins: &Logins) -> Vec<Commands> {
                 session: pdu.session,
                 id: pdu.connection,
                 login,
-                requests_of: HashMap::new(),
-                answers_of: HashMap::new(),
+                requests_of: HashMap::default(),
+                answers_of: HashMap::default(),
             });
         let (of, place) = if request {
             (&mut commands.requests_of, pdu.stream_offset + BHS_BYTES - 1)

@@ -1,6 +1,6 @@
 //! The PDUs that an I/O waited for, one for the other.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::Row;
@@ -182,7 +182,7 @@ fn is_repeated(messages: &[Message]) -> bool {
         }
     }
     let connection = messages.first().map(|message| message.connection);
-    let mut highest: HashMap<(u8, u32), u32> = HashMap::new();
+    let mut highest: HashMap<(u8, u32), u32> = HashMap::default();
     messages.iter().any(|message| {
         if Some(message.connection) != connection {
             return true;

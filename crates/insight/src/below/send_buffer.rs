@@ -4,7 +4,7 @@
 //! While bytes are held, or there is no room, the programs ask TCP at once and then each millisecond; the
 //! usual samples come to these. What a sample shows holds from it to the next one, and before the first of them.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use wansan_trace::event::Tcp;
 use wansan_trace::file::Table;
@@ -224,7 +224,7 @@ mod tests {
         ];
         let key = (SessionId(0), ConnectionId(0), FlowDirection::ToTarget);
         let senders = Senders {
-            found: HashMap::from([(key, samples.iter().collect())]),
+            found: HashMap::from_iter([(key, samples.iter().collect())]),
             ..Senders::default()
         };
         let message = Message::blank(FlowDirection::ToTarget);
@@ -261,7 +261,7 @@ mod tests {
         ];
         let key = (SessionId(0), ConnectionId(0), FlowDirection::ToTarget);
         let senders = Senders {
-            found: HashMap::from([(key, samples.iter().collect())]),
+            found: HashMap::from_iter([(key, samples.iter().collect())]),
             ..Senders::default()
         };
         let message = Message::blank(FlowDirection::ToTarget);

@@ -1,6 +1,7 @@
 //! When a byte of a connection's stream passed from one program to the other.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
+use std::collections::BTreeSet;
 
 use wansan_iscsi::wire::BHS_BYTES;
 use wansan_trace::event::{Pdu, PduDirection, Stamp};
@@ -139,7 +140,7 @@ impl<'a> Ends<'a> {
         EndsOfFile {
             ends: self,
             names,
-            known: HashMap::new(),
+            known: HashMap::default(),
         }
     }
 }

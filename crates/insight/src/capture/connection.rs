@@ -1,6 +1,7 @@
 //! One captured TCP connection: its segments in the order in which they were seen, and its PDUs.
 
-use std::collections::{HashSet, VecDeque};
+use foldhash::HashSet;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use super::framing::{Found, Framing};
@@ -221,7 +222,7 @@ impl Connection {
             streams: [Stream::new(has_begun), Stream::new(has_begun)],
             seen: Vec::new(),
             lost: Vec::new(),
-            lost_places: HashSet::new(),
+            lost_places: HashSet::default(),
             login: Login::default(),
             missed: 0,
             has_pure_acks: false,

@@ -5,7 +5,8 @@
 //! have been there with that one; a Data-Out that an R2T asked for, when the R2T had come; any other
 //! PDU when its first byte left.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use wansan_iscsi::record::pdu_record;
@@ -285,7 +286,7 @@ impl Records {
             );
         }
         let is_answer = |pdu: &&Carried| matches!(pdu.record.opcode, SCSI_RESPONSE | DATA_IN);
-        let mut begun: HashSet<TaskTag> = HashSet::new();
+        let mut begun: HashSet<TaskTag> = HashSet::default();
         for answer in answers.iter().filter(is_answer) {
             if begun.insert(answer.record.task) {
                 cross(

@@ -1,6 +1,7 @@
 //! Who had an I/O, as crossings of layers show.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use wansan_trace::event::PduDirection;
 use wansan_trace::{Layer, SessionId};
@@ -61,7 +62,7 @@ impl Base {
             .iter()
             .filter_map(|task| task.span_ns(Layer::Store, joined.records));
         self.is_store_idle = Population::of(spans).mean(window) < IDLE_STORE_IN_FLIGHT;
-        let mut served: HashMap<SessionId, (u64, u64, u64)> = HashMap::new();
+        let mut served: HashMap<SessionId, (u64, u64, u64)> = HashMap::default();
         for task in &joined.tasks {
             if let Some((enter_ns, leave_ns)) = task.both_ns(Layer::Store) {
                 let took_ns = leave_ns.saturating_sub(enter_ns);

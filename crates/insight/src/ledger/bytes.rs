@@ -1,6 +1,6 @@
 //! How many bytes of data each I/O moves, by its PDUs.
 
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
 
 use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::{SessionId, TaskTag};
@@ -60,7 +60,7 @@ impl DataBytes {
         (from_ns, to_ns): (u64, u64),
         paths: &Paths,
     ) -> HashMap<FlowDirection, u64> {
-        let mut links_ns = HashMap::new();
+        let mut links_ns = HashMap::default();
         let Some(pdus) = self.of.get(&(task.session, task.tag)) else {
             return links_ns;
         };

@@ -1,6 +1,6 @@
 //! What stamps, PDUs and packets show of an I/O's waits, put over what crossings show.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use wansan_trace::{Layer, SessionId, TaskTag};
 
@@ -61,8 +61,8 @@ impl<'a> Overlays<'a> {
         let mut overlays = Overlays {
             top: cell.joined.top(),
             splitter: Splitter::of(cell),
-            by_pdus: HashMap::new(),
-            by_packets: HashMap::new(),
+            by_pdus: HashMap::default(),
+            by_packets: HashMap::default(),
         };
         let pdus = cell.pdu.as_ref().map_or(&[][..], |table| &table.rows);
         // A target knows when it asked and when data came; an initiator's view is taken without it.

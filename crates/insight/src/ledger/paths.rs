@@ -4,7 +4,8 @@
 //! A queue in front of a full resource is that resource's queue, wherever its bytes wait: in the path's
 //! own queue, or in a send buffer before a window that the queue holds.
 
-use std::collections::{BTreeMap, HashMap};
+use foldhash::HashMap;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use wansan_trace::event::{Path, Role};
@@ -72,7 +73,7 @@ impl Paths {
 
     fn see_links(&mut self, cell: &Cell, window: Window, senders: &Senders) {
         let Some(table) = &cell.path else { return };
-        let mut rates: HashMap<&str, u64> = HashMap::new();
+        let mut rates: HashMap<&str, u64> = HashMap::default();
         for row in &table.rows {
             let name = table.names.get(row.record.path);
             if Path::element(name).1.is_none() && window.contains(row.record.time.ns()) {
@@ -102,7 +103,7 @@ impl Paths {
 
     fn see_tcp(&mut self, cell: &Cell, window: Window) {
         let Some(tcp) = &cell.tcp else { return };
-        let mut most: HashMap<(String, u16), TransportUse> = HashMap::new();
+        let mut most: HashMap<(String, u16), TransportUse> = HashMap::default();
         for used in transport_use(tcp, window) {
             let key = (used.session.clone(), used.connection);
             if most
@@ -228,7 +229,7 @@ impl Carried {
         };
         let legs = legs(connections.rows.iter().map(|row| &row.record));
         let mut hiding = std::collections::BTreeSet::new();
-        let mut bytes: HashMap<(wansan_trace::NameId, SenderKey), u64> = HashMap::new();
+        let mut bytes: HashMap<(wansan_trace::NameId, SenderKey), u64> = HashMap::default();
         for packet in packets.rows.iter().map(|row| &row.record) {
             if is_encrypted(packet) {
                 hiding.insert(packets.names.get(packet.path).to_owned());
@@ -267,7 +268,7 @@ impl Carried {
 fn legs<'c>(
     records: impl Iterator<Item = &'c wansan_trace::event::Connection> + Clone,
 ) -> HashMap<(SocketAddr, SocketAddr), SenderKey> {
-    let mut legs = HashMap::new();
+    let mut legs = HashMap::default();
     let mut add = |session, connection, from: SocketAddr, to: SocketAddr| {
         legs.insert((from, to), (session, connection, FlowDirection::ToTarget));
         legs.insert(
@@ -278,7 +279,7 @@ fn legs<'c>(
     // A relay's two connections of a flow, by the first one's far end.
     let of_relays = records.clone().filter(|record| record.role == Role::Relay);
     let mut flows: HashMap<(SessionId, ConnectionId), Vec<(SocketAddr, SocketAddr)>> =
-        HashMap::new();
+        HashMap::default();
     for record in of_relays {
         let ends = (record.local, record.remote);
         flows

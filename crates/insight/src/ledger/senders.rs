@@ -1,6 +1,6 @@
 //! What stopped the sending ends of connections, by samples of TCP_INFO.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use wansan_trace::event::Tcp;
 use wansan_trace::file::Table;
@@ -46,7 +46,7 @@ impl Senders {
         let Some(tcp) = &cell.tcp else {
             return Senders::default();
         };
-        let mut samples: HashMap<(SessionId, ConnectionId, NameId), Vec<&Tcp>> = HashMap::new();
+        let mut samples: HashMap<(SessionId, ConnectionId, NameId), Vec<&Tcp>> = HashMap::default();
         for row in &tcp.rows {
             let key = (row.record.session, row.record.connection, row.host);
             samples.entry(key).or_default().push(&row.record);
@@ -105,7 +105,7 @@ fn ways(
     tcp: &Table<Tcp>,
     samples: &HashMap<(SessionId, ConnectionId, NameId), Vec<&Tcp>>,
 ) -> HashMap<(SessionId, NameId), FlowDirection> {
-    let mut acked: HashMap<(SessionId, NameId), u64> = HashMap::new();
+    let mut acked: HashMap<(SessionId, NameId), u64> = HashMap::default();
     for ((session, _, host), samples) in samples {
         let most = samples.iter().map(|sample| sample.acked_bytes).max();
         *acked.entry((*session, *host)).or_default() += most.unwrap_or(0);

@@ -1,6 +1,7 @@
 //! The stalls of a cell in numbers.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use wansan_schema::{CauseUse, Example, ShownPacket, StallUse};
 use wansan_trace::{SessionId, TaskTag};

@@ -1,6 +1,6 @@
 //! What the path takes at least, and what I/Os waited for beyond that.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use wansan_trace::{ConnectionId, Layer, SessionId};
 
@@ -30,7 +30,7 @@ impl Transits {
     pub(super) fn new(changes_ns: Vec<u64>) -> Transits {
         Transits {
             changes_ns,
-            least_ns: HashMap::new(),
+            least_ns: HashMap::default(),
         }
     }
 

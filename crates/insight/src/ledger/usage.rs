@@ -1,6 +1,7 @@
 //! The ledger of a cell in numbers.
 
-use std::collections::{BTreeMap, HashMap};
+use foldhash::HashMap;
+use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 use wansan_schema::{WaitCause, WaitSum};

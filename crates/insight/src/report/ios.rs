@@ -1,6 +1,6 @@
 //! The I/Os whose packets a diagram shows, with their accounts in the ledger of waits.
 
-use std::collections::HashSet;
+use foldhash::HashSet;
 
 use wansan_schema::tables;
 use wansan_trace::{SessionId, TaskTag};

@@ -1,7 +1,8 @@
 //! Waits above TCP, told from PDUs: for R2Ts, for the command window, and for commands on other
 //! connections.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use foldhash::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wansan_trace::event::{Pdu, PduDirection};
 use wansan_trace::file::Row;
@@ -96,7 +97,7 @@ pub fn r2t_waits(pdus: &[Row<Pdu>], sendings: &[Sendings<'_>]) -> Vec<Stall> {
         asked: BTreeSet<u32>,
     }
     let initiators = initiators(pdus);
-    let mut writes: HashMap<(SessionId, TaskTag), Write<'_>> = HashMap::new();
+    let mut writes: HashMap<(SessionId, TaskTag), Write<'_>> = HashMap::default();
     let mut found = Vec::new();
     for row in pdus {
         let pdu = &row.record;
@@ -154,8 +155,8 @@ pub fn r2t_waits(pdus: &[Row<Pdu>], sendings: &[Sendings<'_>]) -> Vec<Stall> {
 pub fn command_window_waits(pdus: &[Row<Pdu>], tasks: &[Task]) -> Vec<Stall> {
     let initiators = initiators(pdus);
     // Each session's MaxCmdSN as it grew, and the numbers of its commands.
-    let mut opened: HashMap<SessionId, Vec<(u32, u64)>> = HashMap::new();
-    let mut numbers: HashMap<(SessionId, TaskTag), u32> = HashMap::new();
+    let mut opened: HashMap<SessionId, Vec<(u32, u64)>> = HashMap::default();
+    let mut numbers: HashMap<(SessionId, TaskTag), u32> = HashMap::default();
     for row in pdus {
         let pdu = &row.record;
         if !initiators.contains(&(pdu.session, row.host)) {
@@ -208,7 +209,7 @@ pub fn lockstep_waits(pdus: &[Row<Pdu>], tasks: &[Task], sendings: &[Sendings<'_
         ids.len() > 1
     };
     came.retain(|_, commands| has_several(commands));
-    let mut entered: HashMap<(SessionId, TaskTag), u64> = HashMap::new();
+    let mut entered: HashMap<(SessionId, TaskTag), u64> = HashMap::default();
     for task in tasks {
         if let Some(at_ns) = task.enter_ns(Layer::Target) {
             entered.insert((task.session, task.tag), at_ns);

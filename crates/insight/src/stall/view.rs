@@ -1,6 +1,6 @@
 //! Makes the conversations of a cell out of its records.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use wansan_trace::event::{Packet, Pdu, PduDirection, Tcp, Verdict};
 use wansan_trace::file::{Row, Table};
@@ -24,7 +24,7 @@ pub fn conversations(cell: &Cell) -> Vec<Conversation> {
         return Vec::new();
     };
     let traffic = Traffic::of(cell);
-    let mut found: HashMap<usize, Conversation> = HashMap::new();
+    let mut found: HashMap<usize, Conversation> = HashMap::default();
     let mut raw = collect(packets, &traffic, &cell.carriers);
     for (place, flow) in traffic.flows.iter().enumerate() {
         let Content::Session(session, connection) = flow.content else {
@@ -94,9 +94,9 @@ fn collect(
     traffic: &Traffic,
     carriers: &[Carrier],
 ) -> HashMap<usize, Vec<(Segment, u16)>> {
-    let mut flows: HashMap<usize, Vec<(Segment, u16)>> = HashMap::new();
+    let mut flows: HashMap<usize, Vec<(Segment, u16)>> = HashMap::default();
     let mut places = Places::of(carriers);
-    let mut under_way: HashMap<Alike, (usize, NameId)> = HashMap::new();
+    let mut under_way: HashMap<Alike, (usize, NameId)> = HashMap::default();
     for (number, row) in packets.rows.iter().enumerate() {
         let packet = &row.record;
         let Some((flow, way)) = traffic.flow(packet) else {
@@ -194,7 +194,7 @@ impl Ends {
                     && opcode::is_request(row.record.opcode) == requests
             })
         };
-        let mut by_host: HashMap<&str, Vec<&Tcp>> = HashMap::new();
+        let mut by_host: HashMap<&str, Vec<&Tcp>> = HashMap::default();
         for row in &tcp.rows {
             if row.record.session == session && row.record.connection == connection {
                 let host = tcp.names.get(row.host);
