@@ -1,6 +1,5 @@
 //! Drivers: sockets, threads, files and clocks around the pure machines.
 //!
-//! - [`content`]: what verified blocks contain;
 //! - [`store`]: backing stores of logical units;
 //! - [`target`]: the target server;
 //! - [`initiator`]: the initiator client;
@@ -9,7 +8,6 @@
 //! - [`url`]: iSCSI URLs;
 //! - [`secret_file`]: where CHAP secrets come from.
 
-pub mod content;
 pub mod initiator;
 pub mod load;
 mod machine;

@@ -37,8 +37,9 @@ pub use medium::MediumJob;
 pub use memory::MemoryStore;
 pub use pool::{Completion, Operation, Pool, QueueBounds, QueuePair};
 pub use reservation_file::ReservationFile;
-pub use service_time::{ServiceTime, ServiceTimeStore, Visit};
+pub use service_time::ServiceTimeStore;
 pub use spec::{Backing, LunSpec, OpenedStore, SpecError};
+pub use wansan_workload::service::{ServiceTime, Visit};
 
 use wansan_trace::Instant;
 

@@ -41,6 +41,12 @@ pub struct Capacity {
 }
 
 impl Capacity {
+    /// The unit's size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.blocks.saturating_mul(u64::from(self.block_bytes))
+    }
+
     /// Reads the answer to READ CAPACITY (10); `None` when the unit is too large for it and has to
     /// be asked with READ CAPACITY (16).
     ///

@@ -10,7 +10,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use wansan_iscsi::text::send_targets::ISCSI_PORT;
 use wansan_relay::{ListenerConfig, RelayFile, RelaySettings};
-use wansan_san::load::workload::Operation;
 use wansan_san::settings::{
     BenchSettings, InitiatorSettings, TargetFile, TargetSettings, UnitsSettings,
 };
@@ -22,6 +21,7 @@ use wansan_settings::quantity::{SomeTime, Span};
 use wansan_settings::record::{KindSettings, RecordSettings};
 use wansan_settings::{Text, usual};
 use wansan_stream::{LoadSettings, ReceiveSettings, SendSettings, TakingSettings};
+use wansan_workload::sequence::Operation;
 
 use super::CellError;
 use crate::plan::{Document, Initiator, Receiver, RecordKind, Relay, Stream, TargetTable};

@@ -6,7 +6,9 @@ use wansan_iscsi::scsi::report_luns::LunList;
 use wansan_iscsi::scsi::{AdditionalSense, Sense, SenseKey, cdb};
 use wansan_iscsi::wire::Lun;
 
-use super::run::{LoadError, command, failure};
+use wansan_workload::failure;
+
+use super::run::{LoadError, command};
 use crate::initiator::{Initiator, InitiatorError};
 
 /// The capacity of a LUN. Pending unit attentions are cleared first.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use wansan_settings::quantity::{Iops, Size, SomeTime, Span};
 use wansan_settings::record::{KindSettings, TcpSettings};
 use wansan_settings::{settings, usual};
+use wansan_workload::sequence::{Operation, Pattern};
+use wansan_workload::{Limit, LoadConfig};
 
 use super::InitiatorSettings;
-use crate::load::workload::{Operation, Pattern};
-use crate::load::{Limit, LoadConfig};
 
 settings! {
     /// All that `wansan bench` is asked to do.

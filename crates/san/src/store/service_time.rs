@@ -1,37 +1,11 @@
 //! A store with a set service time.
 
-use core::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use wansan_trace::Instant;
+use wansan_workload::service::{Servers, ServiceTime, Visit};
 
 use super::{Extent, ReservationFile, Store, StoreError};
-
-/// A service time: `servers` servers process operations first come, first served, each in `time`.
-/// The store's rate is thus at most `servers / time`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ServiceTime {
-    /// Time that one operation, of whatever kind and size, occupies a server; not zero.
-    pub time: Duration,
-    /// Operations served at once, 1 to [`ServiceTime::MAX_SERVERS`].
-    pub servers: u32,
-}
-
-impl ServiceTime {
-    /// Most servers that a store may have.
-    pub const MAX_SERVERS: u32 = 65_536;
-}
-
-/// One operation's stay at a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Visit {
-    /// A server takes it up: the store has been asked.
-    pub began: Instant,
-    /// The server is done with it.
-    pub finished: Instant,
-}
 
 /// Wraps any store with a service time and a number of servers.
 ///
@@ -42,20 +16,16 @@ pub struct Visit {
 /// through; the [`Pool`](super::Pool) books.
 pub struct ServiceTimeStore {
     inner: Arc<dyn Store>,
-    service: Duration,
-    /// When each server becomes free, soonest on top.
-    free_at: Mutex<BinaryHeap<Reverse<Instant>>>,
+    servers: Mutex<Servers>,
 }
 
 impl ServiceTimeStore {
     /// `inner`, made slow by `service`. A number of servers out of range is clamped.
     #[must_use]
     pub fn new(inner: Arc<dyn Store>, service: ServiceTime) -> Self {
-        let servers = service.servers.clamp(1, ServiceTime::MAX_SERVERS) as usize;
         ServiceTimeStore {
             inner,
-            service: service.time,
-            free_at: Mutex::new(vec![Reverse(Instant::ZERO); servers].into()),
+            servers: Mutex::new(Servers::new(service)),
         }
     }
 }
@@ -109,11 +79,7 @@ impl Store for ServiceTimeStore {
     }
 
     fn book(&self, asked: Instant) -> Option<Visit> {
-        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut soonest = free_at.peek_mut()?;
-        let began = soonest.0.max(asked);
-        let finished = began + self.service;
-        *soonest = Reverse(finished);
-        Some(Visit { began, finished })
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(servers.book(asked))
     }
 }

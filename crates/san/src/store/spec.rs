@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use wansan_trace::units::{self, UnitError};
 
 use super::{FileStore, MemoryStore, OpenError, ServiceTime, ServiceTimeStore, Store};
-use crate::content;
 use crate::machine;
+use wansan_workload::content;
 
 /// Where a logical unit keeps its data.
 #[derive(Debug, Clone, PartialEq, Eq)]

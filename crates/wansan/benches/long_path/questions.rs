@@ -9,8 +9,8 @@ use wansan_peers::perf;
 use wansan_peers::process::{PeerError, run};
 use wansan_peers::program::find;
 use wansan_peers::qemu;
-use wansan_san::load::Limit;
-use wansan_san::load::workload::{Operation, Pattern};
+use wansan_workload::Limit;
+use wansan_workload::sequence::{Operation, Pattern};
 
 use crate::answer::Answer;
 use crate::disk::Disks;

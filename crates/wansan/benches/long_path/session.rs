@@ -6,12 +6,13 @@ use anyhow::{Context, Result};
 use wansan_iscsi::initiator::Schedule;
 use wansan_iscsi::keys::Wanted;
 use wansan_lab::world::Node;
-use wansan_san::load::workload::{Operation, Pattern};
-use wansan_san::load::{self, Limit, LoadConfig};
+use wansan_san::load;
 use wansan_san::url::IscsiUrl;
 use wansan_san::{DelayedAck, Initiator, InitiatorConfig, Route};
 use wansan_schema::BenchReport;
 use wansan_trace::Recorder;
+use wansan_workload::sequence::{Operation, Pattern};
+use wansan_workload::{Limit, LoadConfig};
 
 /// A load on a session.
 #[derive(Debug, Clone, Copy)]

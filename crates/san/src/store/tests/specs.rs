@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::content;
 use crate::store::{Backing, LunSpec, ServiceTime};
+use wansan_workload::content;
 
 fn parse(spec: &str) -> LunSpec {
     spec.parse().expect("a good spec")

@@ -2,27 +2,27 @@
 
 /// Remembers which pieces of a LUN were written with the content that belongs there.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(crate) struct Written {
     bits: Vec<u64>,
 }
 
 impl Written {
-    pub(super) fn new(pieces: u64) -> Self {
+    pub(crate) fn new(pieces: u64) -> Self {
         Written {
             bits: vec![0; pieces.div_ceil(64) as usize],
         }
     }
 
-    pub(super) fn set(&mut self, piece: u64) {
+    pub(crate) fn set(&mut self, piece: u64) {
         self.bits[(piece / 64) as usize] |= 1 << (piece % 64);
     }
 
-    pub(super) fn is_set(&self, piece: u64) -> bool {
+    pub(crate) fn is_set(&self, piece: u64) -> bool {
         self.bits[(piece / 64) as usize] & (1 << (piece % 64)) != 0
     }
 
     /// The first written piece at `from` or after it.
-    pub(super) fn next_from(&self, from: u64) -> Option<u64> {
+    pub(crate) fn next_from(&self, from: u64) -> Option<u64> {
         let mut word = (from / 64) as usize;
         let mut bits = self.bits.get(word)? & (u64::MAX << (from % 64));
         while bits == 0 {

@@ -5,8 +5,9 @@ use wansan_iscsi::initiator::Tally;
 use wansan_schema::{BenchReport, ConnectionReport, IoLatency};
 use wansan_trace::Instant;
 
-/// What lies between two tallies of all connections, `earlier` and `later`.
-pub(super) fn between(
+/// What each connection carried between two tallies of all, `earlier` and `later`, each with its portal.
+#[must_use]
+pub fn connections_between(
     earlier: &[(String, Tally)],
     later: &[(String, Tally)],
 ) -> Vec<ConnectionReport> {
@@ -24,19 +25,19 @@ pub(super) fn between(
 
 /// Gathers a [`BenchReport`].
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     histogram: Histogram<u64>,
-    pub(super) errors: u64,
-    pub(super) first_error: Option<String>,
-    pub(super) verified: u64,
-    pub(super) corrupt: u64,
+    pub(crate) errors: u64,
+    pub(crate) first_error: Option<String>,
+    pub(crate) verified: u64,
+    pub(crate) corrupt: u64,
 }
 
 /// Latencies above this are counted as this (17 minutes).
 const LONGEST_NS: u64 = 1 << 40;
 
 impl Meter {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Meter {
             histogram: Histogram::new_with_bounds(1, LONGEST_NS, 3)
                 .expect("the bounds and three digits are within what a histogram allows"),
@@ -47,17 +48,17 @@ impl Meter {
         }
     }
 
-    pub(super) fn completed(&mut self, latency_ns: u64) {
+    pub(crate) fn completed(&mut self, latency_ns: u64) {
         self.histogram.saturating_record(latency_ns.max(1));
     }
 
-    pub(super) fn failed(&mut self, what: impl FnOnce() -> String) {
+    pub(crate) fn failed(&mut self, what: String) {
         self.errors += 1;
-        self.first_error.get_or_insert_with(what);
+        self.first_error.get_or_insert(what);
     }
 
-    pub(super) fn report(
-        self,
+    pub(crate) fn report(
+        &self,
         from: Instant,
         to: Instant,
         block_bytes: u32,
@@ -78,7 +79,7 @@ impl Meter {
             iops: per_second(ios as f64),
             bytes_per_s: per_second(ios as f64 * f64::from(block_bytes)),
             errors: self.errors,
-            first_error: self.first_error,
+            first_error: self.first_error.clone(),
             verified: self.verified,
             corrupt: self.corrupt,
             elapsed_s,

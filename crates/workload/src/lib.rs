@@ -1,0 +1,18 @@
+//! The policy of a load generator and of a store with a set service time, as pure state machines: drivers
+//! give them a session or an operation and the time.
+//!
+//! - [`sequence`]: which I/O comes next, seeded;
+//! - [`Load`]: when it is submitted, in a closed loop, in batches or at a rate; what is measured;
+//! - [`content`]: what verified blocks contain;
+//! - [`service`]: when a store with so many servers has served an operation.
+
+pub mod content;
+mod load;
+mod meter;
+mod pace;
+pub mod sequence;
+pub mod service;
+mod written;
+
+pub use load::{Limit, Load, LoadConfig, failure, pieces};
+pub use meter::connections_between;
