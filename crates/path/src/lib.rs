@@ -10,6 +10,7 @@
 //! - [`chain`]: elements in a stated order, and the order of calls;
 //! - [`change`]: what may be changed while a chain runs;
 //! - [`counters`]: what went in, came out, was dropped and is held, for a chain and each element;
+//! - [`record`]: samples of these, as records;
 //! - [`element`]: the kinds of element:
 //!   [`loss`] (Bernoulli, Gilbert-Elliott, a list), [`outage`], [`mark`] (ECN), [`corrupt`],
 //!   [`duplicate`], [`link`] (a [`capacity`] behind a [`queue`]: drop-tail, RED, CoDel, priority),
@@ -44,6 +45,7 @@ pub mod probability;
 pub mod queue;
 pub mod rate;
 pub mod rate_trace;
+pub mod record;
 pub mod reorder;
 pub mod sighting;
 mod sink;

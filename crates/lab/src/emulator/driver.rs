@@ -12,10 +12,11 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, clock_gettime};
-use wansan_path::{Boundary, Change, ChangeError, Counters, Departure, Fate, Packet, Tally};
+use wansan_path::record::Sampler;
+use wansan_path::{Boundary, Change, ChangeError, Departure, Fate, Packet};
 use wansan_trace::clock::{self, Both};
 use wansan_trace::time::duration_ns;
-use wansan_trace::{Instant, NameId, Recorder, event};
+use wansan_trace::{Instant, Recorder, event};
 
 use super::meter::{Delays, Lateness, Throughput};
 use super::priority::{self, Scheduling};
@@ -77,7 +78,6 @@ struct PortState {
 
 struct DirectionState {
     name: String,
-    id: NameId,
     chain: wansan_path::Chain<Frame>,
     overhead_bytes: u32,
     classes: Option<Classes>,
@@ -87,14 +87,7 @@ struct DirectionState {
     lateness: Lateness,
     delays: Delays,
     throughput: Throughput,
-    elements: Vec<ElementState>,
-}
-
-/// What is remembered of one element of a chain.
-struct ElementState {
-    id: NameId,
-    /// Whether it has done anything.
-    acts: bool,
+    sampler: Sampler,
 }
 
 impl Driver {
@@ -124,8 +117,7 @@ impl Driver {
             .into_iter()
             .map(|mut direction| DirectionState {
                 watches: watch(&mut direction),
-                id: recorder.name(&direction.name),
-                elements: element_states(&mut recorder, &direction),
+                sampler: Sampler::new(&direction.name, &direction.chain, &mut recorder),
                 delays: Delays::since(Instant::ZERO, direction.chain.delay()),
                 name: direction.name,
                 chain: direction.chain,
@@ -407,7 +399,7 @@ impl Driver {
         self.recorder.packet(event::Packet {
             time: departure.entered,
             departed: departure.departed,
-            path: self.directions[direction].id,
+            path: self.directions[direction].sampler.id(),
             source: segment.source,
             destination: segment.destination,
             seq: segment.seq,
@@ -427,10 +419,11 @@ impl Driver {
             self.ring_drops += drops.map_err(lacks("ask for a ring's drops"))?;
         }
         for direction in &mut self.directions {
-            let counters = direction.chain.counters(now);
             direction.throughput.sample(direction.chain.sent());
             if self.recorder.path.is_kept() {
-                direction.record(now, &counters, &mut self.recorder);
+                let lateness_ns = direction.lateness.take_recent_mean_ns();
+                let (chain, recorder) = (&direction.chain, &mut self.recorder);
+                direction.sampler.sample(now, chain, lateness_ns, recorder);
             }
         }
         let statistics = self.statistics(now);
@@ -525,15 +518,6 @@ fn capture(tap: &Tap, departure: &Departure<Frame>) {
     });
 }
 
-fn element_states(recorder: &mut Recorder, direction: &Direction) -> Vec<ElementState> {
-    let elements = direction.chain.elements();
-    let state = |(name, _): (&str, _)| ElementState {
-        id: recorder.name(&format!("{}:{name}", direction.name)),
-        acts: false,
-    };
-    elements.map(state).collect()
-}
-
 impl DirectionState {
     /// Makes a change. What is told of the delay and the rate is of the time since they were last
     /// changed, so that what was asked for and what was achieved are of the same time.
@@ -568,70 +552,6 @@ impl DirectionState {
     fn sent(&mut self, due: &Due, sent: Instant) {
         self.lateness.record(due.departed, sent);
         self.delays.record(due.departed, due.delayed, sent);
-    }
-
-    /// Samples the direction, and those of its elements that do anything.
-    fn record(&mut self, now: Instant, counters: &Counters, recorder: &mut Recorder) {
-        let packets = |tally: Tally| u32::try_from(tally.packets).unwrap_or(u32::MAX);
-        let direction = event::Path {
-            time: now,
-            path: self.id,
-            queue_packets: packets(counters.queued),
-            queue_bytes: counters.queued.bytes,
-            in_packets: counters.entered.packets,
-            in_bytes: counters.entered.bytes,
-            out_packets: counters.delivered.packets,
-            out_bytes: counters.delivered.bytes,
-            queue_drops: counters.dropped_by_queue.packets + counters.dropped_by_delay_line.packets,
-            loss_drops: counters.dropped_by_loss.packets + counters.dropped_by_outage.packets,
-            marks: counters.marked.packets,
-            busy_ns: counters.busy_ns,
-            delay_ns: duration_ns(self.chain.delay()),
-            lateness_ns: self.lateness.take_recent_mean_ns(),
-            bits_per_s: self.chain.bits_per_s().unwrap_or(0),
-        };
-        recorder.path(direction);
-        let elements = self.chain.element_counters(now).zip(&mut self.elements);
-        for (counters, state) in elements {
-            let passed_on = counters.left.packets == counters.entered.packets;
-            state.acts |= !passed_on || counters.high_water.packets > 0;
-            state.acts |= counters.marked.packets + counters.corrupted.packets > 0;
-            if !state.acts {
-                continue;
-            }
-            let is = |kind: &str| counters.name.starts_with(kind);
-            let depth = if is("link") {
-                counters.queued
-            } else {
-                counters.held
-            };
-            let dropped = counters.dropped.packets;
-            recorder.path(event::Path {
-                path: state.id,
-                queue_packets: packets(depth),
-                queue_bytes: depth.bytes,
-                in_packets: counters.entered.packets,
-                in_bytes: counters.entered.bytes,
-                out_packets: counters.left.packets,
-                out_bytes: counters.left.bytes,
-                queue_drops: if is("loss") || is("outage") {
-                    0
-                } else {
-                    dropped
-                },
-                loss_drops: if is("loss") || is("outage") {
-                    dropped
-                } else {
-                    0
-                },
-                marks: counters.marked.packets,
-                busy_ns: counters.busy_ns,
-                delay_ns: if is("delay") { direction.delay_ns } else { 0 },
-                lateness_ns: 0,
-                bits_per_s: if is("link") { direction.bits_per_s } else { 0 },
-                ..direction
-            });
-        }
     }
 }
 
