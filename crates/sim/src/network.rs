@@ -4,17 +4,19 @@
 //! the same each time that it is run.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
+use std::net::SocketAddr;
 
 use wansan_path::packet::Fate;
+use wansan_path::record::Sampler;
 use wansan_path::{Chain, Change, ChangeError, Counters, Ecn, Effects, EffectsError, Packet};
-use wansan_trace::Instant;
+use wansan_trace::{Instant, Recorder};
 
 use crate::tcp::connection::Connection;
 use crate::tcp::segment::Segment;
 
 /// Bytes of an IPv4 header and of an Ethernet header.
-const IP_BYTES: u32 = 20;
+pub(crate) const IP_BYTES: u32 = 20;
 const ETHERNET_BYTES: u32 = 14;
 
 /// What a program does with its end.
@@ -30,31 +32,42 @@ pub enum Program {
         /// Bytes that are left.
         bytes: u64,
     },
+    /// Is the caller's: [`Network::run`] says when it may read or write.
+    Callers,
 }
 
 /// A packet on its way.
 #[derive(Debug, Clone, Copy)]
-struct Wire {
-    to: u32,
+pub(crate) struct Wire {
+    pub(crate) to: u32,
     /// The link of the route that it is on.
     hop: u32,
-    segment: Segment,
+    pub(crate) segment: Segment,
 }
 
 /// An end of a connection, its program and the links towards its peer.
 #[derive(Debug)]
-struct End {
-    connection: Connection,
+pub(crate) struct End {
+    pub(crate) connection: Connection,
     program: Program,
-    peer: u32,
+    pub(crate) peer: u32,
     route: Vec<u32>,
     scheduled_ns: u64,
+    /// Of a caller's program: whether it reads, whether it waits for room, whether that it may go on is yet
+    /// to be reported.
+    reads: bool,
+    wants_room: bool,
+    is_ready: bool,
+    /// Its own address and the peer's, for records.
+    pub(crate) addresses: Option<[SocketAddr; 2]>,
 }
 
 #[derive(Debug)]
-struct Link {
-    chain: Chain<Wire>,
+pub(crate) struct Link {
+    pub(crate) chain: Chain<Wire>,
     scheduled_ns: u64,
+    /// Of one that has a name: how records name it and its elements.
+    pub(crate) sampler: Option<Sampler>,
 }
 
 /// Who does something at a time.
@@ -68,19 +81,50 @@ enum Actor {
 const NEVER: u64 = u64::MAX;
 
 /// A network.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Network {
-    links: Vec<Link>,
-    ends: Vec<End>,
+    pub(crate) links: Vec<Link>,
+    pub(crate) ends: Vec<End>,
     events: BinaryHeap<Reverse<(u64, u64, Actor)>>,
     made: u64,
     now_ns: u64,
     packets: u64,
     /// Packets that an end sends at this moment.
     sent: Vec<(u32, Packet<Wire>)>,
+    /// Ends of callers' programs that may go on.
+    ready: VecDeque<u32>,
+    pub(crate) trace: Recorder,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Network::recording(Recorder::off())
+    }
 }
 
 impl Network {
+    /// An empty network, whose packets and links are recorded there, as far as its kinds want them.
+    #[must_use]
+    pub fn recording(trace: Recorder) -> Network {
+        Network {
+            links: Vec::new(),
+            ends: Vec::new(),
+            events: BinaryHeap::new(),
+            made: 0,
+            now_ns: 0,
+            packets: 0,
+            sent: Vec::new(),
+            ready: VecDeque::new(),
+            trace,
+        }
+    }
+
+    /// Its records.
+    #[must_use]
+    pub fn into_records(self) -> Recorder {
+        self.trace
+    }
+
     /// Adds a link in one direction, with these effects and this seed; its number.
     ///
     /// # Errors
@@ -89,8 +133,20 @@ impl Network {
         self.links.push(Link {
             chain: effects.chain(seed)?,
             scheduled_ns: NEVER,
+            sampler: None,
         });
         Ok(self.links.len() as u32 - 1)
+    }
+
+    /// Has a link recorded under that name, such as `wan:forward`.
+    pub fn name_link(&mut self, link: u32, name: &str) {
+        let link = &mut self.links[link as usize];
+        link.sampler = Some(Sampler::new(name, &link.chain, &mut self.trace));
+    }
+
+    /// The address of an end and of its peer in records.
+    pub fn set_addresses(&mut self, end: u32, addresses: [SocketAddr; 2]) {
+        self.ends[end as usize].addresses = Some(addresses);
     }
 
     /// Adds a connection, each end with its program and the links towards the other; the numbers of both ends. The
@@ -108,6 +164,10 @@ impl Network {
                 peer: first + 1 - place,
                 route,
                 scheduled_ns: NEVER,
+                reads: true,
+                wants_room: true,
+                is_ready: false,
+                addresses: None,
             });
         }
         self.schedule(Actor::End(first), begins_ns);
@@ -151,11 +211,26 @@ impl Network {
         self.packets
     }
 
-    /// Lets all happen that is due until a time.
+    /// Lets all happen that is due until a time, where no program is the caller's.
     pub fn run_until(&mut self, until_ns: u64) {
-        while let Some(&Reverse((at_ns, _, actor))) = self.events.peek()
-            && at_ns <= until_ns
-        {
+        while self.run(until_ns).is_some() {}
+    }
+
+    /// Lets all happen that is due until a time, or until an end of a caller's program has something to read,
+    /// or room that it waits for; that end. After its [`read`](Self::read)s and [`write`](Self::write)s, at
+    /// this or other ends, [`send`](Self::send) is called for each of these ends.
+    pub fn run(&mut self, until_ns: u64) -> Option<u32> {
+        loop {
+            if let Some(end) = self.ready.pop_front() {
+                self.ends[end as usize].is_ready = false;
+                return Some(end);
+            }
+            let Some(&Reverse((at_ns, _, actor))) = self.events.peek() else {
+                break;
+            };
+            if at_ns > until_ns {
+                break;
+            }
             self.events.pop();
             let scheduled = match actor {
                 Actor::Link(link) => &mut self.links[link as usize].scheduled_ns,
@@ -172,7 +247,56 @@ impl Network {
                 Actor::End(end) => self.act(end),
             }
         }
-        self.now_ns = until_ns;
+        self.now_ns = self.now_ns.max(until_ns);
+        None
+    }
+
+    /// When something happens next by itself, in nanoseconds.
+    #[must_use]
+    pub fn next_ns(&self) -> Option<u64> {
+        if !self.ready.is_empty() {
+            return Some(self.now_ns);
+        }
+        self.events.peek().map(|Reverse((at_ns, _, _))| *at_ns)
+    }
+
+    /// The program of an end reads at most so many bytes; how many it got. Zero stops it from being reported as
+    /// readable until it reads again.
+    pub fn read(&mut self, end: u32, most_bytes: u64) -> u64 {
+        let now_ns = self.now_ns;
+        let end = &mut self.ends[end as usize];
+        end.reads = most_bytes > 0;
+        match most_bytes.min(end.connection.receiver().readable_bytes()) {
+            0 => 0,
+            bytes => end.connection.read(now_ns, bytes),
+        }
+    }
+
+    /// The program of an end writes so many bytes; how many there was room for. It is reported when there is room
+    /// for the rest.
+    pub fn write(&mut self, end: u32, bytes: u64) -> u64 {
+        let now_ns = self.now_ns;
+        let end = &mut self.ends[end as usize];
+        let taken = match end.connection.is_established() {
+            true => end.connection.write(now_ns, bytes),
+            false => 0,
+        };
+        end.wants_room = taken < bytes;
+        taken
+    }
+
+    /// The program of an end has what it has received acknowledged at once, if that is yet to be (TCP_QUICKACK).
+    pub fn acknowledge_now(&mut self, end: u32) {
+        let now_ns = self.now_ns;
+        let receiver = self.ends[end as usize].connection.receiver_mut();
+        if receiver.acknowledge_at().is_some() {
+            receiver.acknowledge_now(now_ns);
+        }
+    }
+
+    /// Sends what follows from what the program of an end has read and written.
+    pub fn send(&mut self, end: u32) {
+        self.act(end);
     }
 
     fn schedule(&mut self, actor: Actor, at_ns: u64) {
@@ -194,6 +318,7 @@ impl Network {
         let now = Instant::from_ns(self.now_ns);
         while let Some(departure) = self.links[link as usize].chain.poll(now) {
             self.packets += 1;
+            self.record_packet(link, &departure);
             if departure.fate != Fate::Delivered {
                 continue;
             }
@@ -261,6 +386,10 @@ impl Network {
             }
         }
         let due = this.next_ns(now_ns);
+        if !this.is_ready && this.may_go_on() {
+            this.is_ready = true;
+            self.ready.push_back(end);
+        }
         for (link, packet) in sent.drain(..) {
             self.carry(link, packet);
         }
@@ -272,6 +401,15 @@ impl Network {
 }
 
 impl End {
+    /// Whether a caller's program has something to do.
+    fn may_go_on(&self) -> bool {
+        let connection = &self.connection;
+        self.program == Program::Callers
+            && connection.is_established()
+            && (self.reads && connection.receiver().readable_bytes() > 0
+                || self.wants_room && connection.sender().is_writable())
+    }
+
     /// When it has something to do next.
     fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let timer = self.connection.next_timer();
@@ -285,6 +423,9 @@ impl End {
 
     /// Whether its program did anything.
     fn run_program(&mut self, now_ns: u64) -> bool {
+        if self.program == Program::Callers {
+            return false;
+        }
         let readable = match self.program {
             Program::Sink { from_ns } if from_ns > now_ns => 0,
             _ => self.connection.receiver().readable_bytes(),

@@ -3,4 +3,5 @@
 mod conservation;
 mod loss;
 mod steady;
+mod storage;
 mod world;

@@ -71,6 +71,10 @@ impl Connection {
         &self.receiver
     }
 
+    pub(crate) fn receiver_mut(&mut self) -> &mut Receiver {
+        &mut self.receiver
+    }
+
     /// Whether the handshake is done.
     #[must_use]
     pub fn is_established(&self) -> bool {

@@ -2,9 +2,11 @@
 
 mod acknowledged;
 mod buffer;
+mod chrono;
 mod output;
 mod prr;
 mod rack;
+mod record;
 mod recovery;
 mod rtt;
 mod scoreboard;
@@ -19,6 +21,7 @@ use super::jiffies::Hz;
 use super::rate::Snapshot;
 use super::segment::Sack;
 use buffer::Buffer;
+use chrono::Chrono;
 use prr::Reduction;
 use rack::{Rack, Reordering};
 use rtt::RoundTrips;
@@ -138,6 +141,9 @@ pub struct Sender {
     paused_ns: u64,
     was_limited: bool,
     usage_was_limited: bool,
+    /// Whether the peer's window stopped the last flight.
+    is_window_limited: bool,
+    chrono: Chrono,
     /// Whether the peer is to be asked for its window now.
     window_probe_due: bool,
     /// Time that the burst under way owes to pacing.
@@ -197,6 +203,8 @@ impl Sender {
             paused_ns: 0,
             was_limited: false,
             usage_was_limited: false,
+            is_window_limited: false,
+            chrono: Chrono::default(),
             window_probe_due: false,
             owed_ns: 0,
             highest_sacked: 0,

@@ -86,6 +86,16 @@ impl Buffer {
         memory < self.limit && self.limit - memory >= memory >> 1
     }
 
+    /// The memory in use (`sk_wmem_queued`).
+    pub(super) fn memory_bytes(&self) -> u64 {
+        Self::memory(self.held)
+    }
+
+    /// The most that may be in use (`sk_sndbuf`).
+    pub(super) fn limit_bytes(&self) -> u64 {
+        self.limit
+    }
+
     /// Whether the program waits for room.
     pub(super) fn was_full(&self) -> bool {
         self.was_full

@@ -1,6 +1,7 @@
 //! Which packet goes next (`tcp_write_xmit`, `tcp_xmit_retransmit_queue`).
 
 use super::Sender;
+use super::chrono::Busy;
 use super::scoreboard::Packet;
 use crate::tcp::congestion::{Event, State, pacing};
 use crate::tcp::segment::Segment;
@@ -63,7 +64,24 @@ impl Sender {
             self.validate(now_ns, is_limited);
         }
         self.was_limited = false;
+        let waits = self.waits_for();
+        self.chrono.set(now_ns, waits);
         self.probe_window(now_ns);
+    }
+
+    /// What holds it when it has sent all that it may.
+    fn waits_for(&mut self) -> Option<Busy> {
+        let is_window_limited = std::mem::take(&mut self.is_window_limited);
+        let unsent = self.end().saturating_sub(self.window.next);
+        if unsent == 0 && self.board.is_empty() {
+            return None;
+        }
+        let has_window = self.board.packets_out() < self.window.cwnd;
+        Some(match is_window_limited {
+            true => Busy::PeersWindow,
+            false if unsent == 0 && has_window && self.buffer.was_full() => Busy::Buffer,
+            false => Busy::Sending,
+        })
     }
 
     /// A lost packet, while the window has room (RFC 6675 §5 (C)).
@@ -122,6 +140,7 @@ impl Sender {
         }
         let bytes = unsent.min(u64::from(self.config.mss)) as u32;
         if next + u64::from(bytes) > self.window_end() {
+            self.is_window_limited = true;
             return None;
         }
         if self.burst == 0 {
