@@ -7,10 +7,10 @@ use std::time::Duration;
 use wansan_tcp::control::ControlError;
 use wansan_tcp::ece::EceSignal;
 
+use crate::choice::Choice;
 use crate::error::RelayError;
 use crate::law::Law;
 use crate::settings::{EceSettings, ListenerConfig};
-use crate::side::{CLIENT, TARGET};
 
 /// A law of a listener with all that it needs.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub(crate) struct Bound {
 /// Who is asked by ECE to slow down.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    /// The side, [`CLIENT`] or [`TARGET`].
+    /// The side, [`CLIENT`](crate::side::CLIENT) or [`TARGET`](crate::side::TARGET).
     pub(crate) side: usize,
     pub(crate) signal: Arc<EceSignal>,
 }
@@ -55,132 +55,44 @@ impl Bound {
         config: &ListenerConfig,
         signaller: &Signaller,
     ) -> Result<Resolved, RelayError> {
-        let listen = || config.listen.clone();
         let flow = &config.flow;
-        if let Some((setting, laws)) = unused_setting(config) {
-            return Err(RelayError::Ece {
-                listen: listen(),
-                setting,
-                laws,
-            });
-        }
-        let law = match (flow.law.map(|law| law.0), flow.latency) {
-            (None | Some(Law::None), None) => return Ok((None, None)),
-            (Some(Law::None), Some(_)) => {
-                let remark = "law 'none' holds nothing to a latency: leave one of them out";
-                return Ok((None, Some(remark.to_owned())));
-            }
-            (Some(law @ (Law::EceBound | Law::EceRed)), None) if flow.ece.ece_bound.is_some() => {
-                Some(law)
-            }
-            (Some(law), None) => {
-                return Err(RelayError::Latency {
-                    listen: listen(),
-                    law,
-                });
-            }
-            (law, Some(_)) => law,
-        };
-        let bound = |law, asked| {
-            Some(Bound {
-                law,
-                latency: flow.latency.map_or(Duration::ZERO, |latency| latency.0),
-                ece: flow.ece,
-                asked,
-            })
-        };
-        let asked = |side| {
-            let signal = signaller.get()?;
-            Ok(Some(Asked { side, signal }))
-        };
-        match (law, asked_side(config)) {
-            (Some(Law::Window), _) => Ok((bound(Law::Window, None), None)),
-            (Some(law), None) => Err(RelayError::LawControl {
-                listen: listen(),
-                law,
-                control: flow.r#in.congestion_control.clone().unwrap_or_default(),
-            }),
-            (Some(law), Some(side)) => {
+        let listen = || config.listen.clone();
+        let choice = flow.choice().map_err(|source| RelayError::Flow {
+            listen: listen(),
+            source,
+        })?;
+        let asked = |side| signaller.get().map(|signal| Asked { side, signal });
+        let (law, asked, remark) = match choice {
+            Choice::Unbounded => return Ok((None, None)),
+            Choice::Window => (Law::Window, None, None),
+            Choice::Signals { law, side } => {
                 let asked = asked(side).map_err(|source| RelayError::Law {
                     listen: listen(),
                     law,
                     source,
                 })?;
-                Ok((bound(law, asked), None))
+                (law, Some(asked), None)
             }
-            (None, None) => Ok((
-                bound(Law::Window, None),
-                Some(lesser(
-                    &"its congestion control is reno neither towards the client nor towards the target",
-                )),
-            )),
-            (None, Some(side)) => Ok(match asked(side) {
-                Ok(asked) => (bound(Law::Arrival, asked), None),
-                Err(error) => (bound(Law::Window, None), Some(lesser(&error))),
-            }),
-        }
+            Choice::Best { side: Some(side) } => match asked(side) {
+                Ok(asked) => (Law::Arrival, Some(asked), None),
+                Err(error) => (Law::Window, None, Some(lesser(&error))),
+            },
+            Choice::Best { side: None } => {
+                let why = "its congestion control is reno neither towards the client nor towards the target";
+                (Law::Window, None, Some(lesser(&why)))
+            }
+        };
+        let bound = Bound {
+            law,
+            latency: flow.latency.map_or(Duration::ZERO, |latency| latency.0),
+            ece: flow.ece,
+            asked,
+        };
+        Ok((Some(bound), remark))
     }
-}
-
-/// Who can be asked: what asks is a socket's congestion control, so it is the client, or, where the relay is
-/// to send to it by another one and to the target as what asks does, the target.
-fn asked_side(config: &ListenerConfig) -> Option<usize> {
-    let sends_so = |control: &String| SENDS_AS.contains(&control.as_str());
-    let (inward, outward) = (&config.flow.r#in, &config.flow.out);
-    if inward.congestion_control.as_ref().is_none_or(sends_so) {
-        return Some(CLIENT);
-    }
-    let is_free = outward.congestion_control.as_ref().is_some_and(sends_so);
-    is_free.then_some(TARGET)
 }
 
 /// The remark when no law was chosen and the best is not available.
 fn lesser(why: &dyn fmt::Display) -> String {
     format!("law window, not arrival: {why}")
-}
-
-/// A setting that the listener's law ignores, and the laws that use it.
-fn unused_setting(config: &ListenerConfig) -> Option<(&'static str, &'static [Law])> {
-    const BOTH: &[Law] = &[Law::EceBound, Law::EceRed];
-    let EceSettings {
-        ece_bound,
-        ece_ramp,
-        ece_every,
-    } = config.flow.ece;
-    let settings = [
-        (ece_bound.is_some(), "ece_bound", BOTH),
-        (ece_ramp.is_some(), "ece_ramp", &[Law::EceRed]),
-        (ece_every.0 > 0, "ece_every", BOTH),
-    ];
-    let is_used = |laws: &[Law]| config.flow.law.is_some_and(|law| laws.contains(&law.0));
-    let unused = settings
-        .into_iter()
-        .find(|(is_given, _, laws)| *is_given && !is_used(laws));
-    unused.map(|(_, setting, laws)| (setting, laws))
-}
-
-/// What may be asked for of a socket that signals ECE, which sends as they do (RFC 5681): a congestion
-/// control cannot do as another one.
-const SENDS_AS: [&str; 2] = ["reno", "wansan_reno"];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_side_that_is_asked_is_one_that_may_be_sent_to_as_reno() {
-        for (inward, outward, asked) in [
-            (None, None, Some(CLIENT)),
-            (None, Some("wansan_hstcp"), Some(CLIENT)),
-            (Some("reno"), Some("reno"), Some(CLIENT)),
-            (Some("wansan_hstcp"), Some("wansan_reno"), Some(TARGET)),
-            (Some("cubic"), None, None),
-            (Some("cubic"), Some("wansan_hstcp"), None),
-        ] {
-            let mut config = ListenerConfig::new("127.0.0.1:0", "127.0.0.1:9");
-            config.flow.r#in.congestion_control = inward.map(str::to_owned);
-            config.flow.out.congestion_control = outward.map(str::to_owned);
-            assert_eq!(asked_side(&config), asked, "{inward:?} {outward:?}");
-        }
-    }
 }

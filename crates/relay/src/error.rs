@@ -8,9 +8,10 @@ use wansan_tcp::buffers::BufferError;
 use wansan_tcp::congestion::CongestionError;
 use wansan_tcp::control::ControlError;
 
+use crate::choice::FlowError;
 use crate::law::Law;
 use crate::remedy::remedy;
-use crate::settings::{FlowSettings, ListenerConfig};
+use crate::settings::ListenerConfig;
 use crate::side::CLIENT;
 
 use crate::socket::NAMES;
@@ -93,37 +94,13 @@ pub enum RelayError {
         /// Where flows would go.
         to: SocketAddr,
     },
-    /// A buffer out of range.
-    #[error(
-        "{listen}: a buffer of {bytes} bytes is too small: give at least {} bytes",
-        FlowSettings::MIN_BUFFER
-    )]
-    Buffer {
+    /// Settings of its flows contradict each other.
+    #[error("{listen}: {source}")]
+    Flow {
         /// Which listener.
         listen: String,
-        /// What was given.
-        bytes: usize,
-    },
-    /// A law that lacks what it holds backlogs to.
-    #[error("{listen}: law '{law}' needs a latency bound: give one, such as 20ms")]
-    Latency {
-        /// Which listener.
-        listen: String,
-        /// What was given.
-        law: Law,
-    },
-    /// A setting of the laws that signal ECE after a read, under another one.
-    #[error(
-        "{listen}: {setting} is only for {}: give the listener that law, or leave the setting out",
-        laws.iter().map(|law| format!("law '{law}'")).collect::<Vec<_>>().join(" and ")
-    )]
-    Ece {
-        /// Which listener.
-        listen: String,
-        /// Its key.
-        setting: &'static str,
-        /// The laws that look at it.
-        laws: &'static [Law],
+        /// How.
+        source: FlowError,
     },
     /// A law that signals ECE cannot do so here.
     #[error("{listen}: law '{law}' is not available: {source}; law 'window' always is")]
@@ -134,20 +111,6 @@ pub enum RelayError {
         law: Law,
         /// Why.
         source: ControlError,
-    },
-    /// Two congestion controls for one socket.
-    #[error(
-        "{listen}: law '{law}' signals with its own congestion control towards the client, which \
-         sends as reno does, not as '{control}': omit '{control}', use reno towards the target, \
-         which is signalled then, or use law 'window'"
-    )]
-    LawControl {
-        /// Which listener.
-        listen: String,
-        /// What was given.
-        law: Law,
-        /// The other congestion control.
-        control: String,
     },
     /// The address cannot be had.
     #[error("cannot listen at {listen}: {source}")]
@@ -232,12 +195,8 @@ impl RelayError {
                 (unique(listen), "listen".to_owned())
             }
             E::Family { listen, .. } | E::Loop { listen, .. } => (unique(listen), "to".to_owned()),
-            E::Buffer { listen, .. } => (unique(listen), "buffer".to_owned()),
-            E::Latency { listen, .. } | E::Law { listen, .. } => (unique(listen), "law".to_owned()),
-            E::Ece {
-                listen, setting, ..
-            } => (unique(listen), (*setting).to_owned()),
-            E::LawControl { listen, .. } => (unique(listen), "in.congestion_control".to_owned()),
+            E::Flow { listen, source } => (unique(listen), source.key().to_owned()),
+            E::Law { listen, .. } => (unique(listen), "law".to_owned()),
             E::Congestion { listen, side, .. } => {
                 let key = format!("{}.congestion_control", table(side));
                 (unique(listen), key)

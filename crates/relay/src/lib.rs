@@ -15,6 +15,7 @@
 
 mod backlog;
 mod bound;
+mod choice;
 mod cycle;
 mod direction;
 mod drain;
@@ -51,6 +52,7 @@ mod table;
 mod window;
 
 pub use backlog::{Backlog, BacklogSum};
+pub use choice::FlowError;
 pub use dscp::{Dscp, DscpError};
 pub use echo::Fallback;
 pub use error::RelayError;

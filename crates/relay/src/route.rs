@@ -13,7 +13,7 @@ use wansan_tcp::network::Network;
 
 use crate::bound::{Bound, Signaller};
 use crate::error::RelayError;
-use crate::settings::{FlowSettings, ListenerConfig};
+use crate::settings::ListenerConfig;
 use crate::socket;
 use crate::window::ReceiveBuffer;
 
@@ -83,12 +83,6 @@ pub(crate) struct Route {
 impl Route {
     /// Resolves `config`, and sees that its sockets can be had.
     pub(crate) fn new(config: &ListenerConfig, signaller: &Signaller) -> Result<Route, RelayError> {
-        if config.flow.buffer < FlowSettings::MIN_BUFFER {
-            return Err(RelayError::Buffer {
-                listen: config.listen.clone(),
-                bytes: config.flow.buffer.bytes(),
-            });
-        }
         let (bound, remark) = Bound::resolve(config, signaller)?;
         let target = if config.transparent {
             Target::AsMeant(config.to.parse()?)

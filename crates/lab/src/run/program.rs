@@ -205,12 +205,7 @@ impl Programs<'_> {
     pub(super) fn relay(&self, relay: &Relay) -> Program {
         let (listen, to) = (relay.listen.to_string(), relay.to.to_string());
         let mut listener = ListenerConfig::new(&listen, &to);
-        listener.flow = relay.table.flow.clone();
-        for side in [&mut listener.flow.r#in, &mut listener.flow.out] {
-            let control = &self.document.tcp.congestion_control;
-            side.congestion_control
-                .get_or_insert_with(|| control.clone());
-        }
+        listener.flow = relay.table.flow(&self.document.tcp);
         let settings = RelaySettings {
             file: RelayFile {
                 listener: vec![listener],

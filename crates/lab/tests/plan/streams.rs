@@ -136,6 +136,32 @@ fn each_mistake_is_named_with_the_right_thing() {
             &["`relay.congestion_control`"],
         ),
         (
+            "in = {",
+            "law = \"window\"\nin = {",
+            &[":17", "[[relay]] `relay`", "needs a latency"],
+        ),
+        (
+            "in = {",
+            "latency = \"20ms\"\nlaw = \"none\"\nin = {",
+            &[":18", "[[relay]] `relay`", "leave out"],
+        ),
+        (
+            "name = \"spare\"",
+            "name = \"spare\"\nece_bound = \"1MiB\"",
+            &[":20", "[[relay]] `spare`", "law 'ece-bound'"],
+        ),
+        (
+            "in = {",
+            "law = \"ece-red\"\nece_bound = \"1MiB\"\nece_ramp = \"2MiB\"\nin = {",
+            &[":19", "ece_ramp = 2MiB", "ece_bound = 1MiB"],
+        ),
+        // A side that names none has the congestion control of [tcp].
+        (
+            "in = { congestion_control = \"reno\" }",
+            "law = \"arrival\"\nlatency = \"20ms\"",
+            &[":14", "[[relay]] `relay`", "not as 'cubic'"],
+        ),
+        (
             "to = \"far\"\nthrough",
             "to = \"site-2\"\nthrough",
             &["goes to `site-2`", "leads to `far`"],

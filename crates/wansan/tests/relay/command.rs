@@ -197,6 +197,10 @@ pub(crate) fn mistakes() -> Result<(), Failed> {
             ],
         ),
         (
+            "latency = \"20ms\"\nlaw = \"none\"",
+            [":5: `listener.law`", "leave out the latency or the law"],
+        ),
+        (
             "[[listener]]\nlisten = \"127.0.0.1:1\"\nto = \"storage\"",
             [":6: `listener.to`: ", "storage:3260"],
         ),

@@ -5,6 +5,8 @@ use wansan_relay::FlowSettings;
 use wansan_settings::settings;
 use wansan_stream::{BufferSettings, StreamSettings};
 
+use super::TcpTable;
+
 settings! {
     /// `[[relay]]`: `wansan relay` on a host. What goes through it says so by its name (`through`); one
     /// that nothing goes through is not started.
@@ -38,5 +40,18 @@ settings! {
         pub flows: u32 = 1, in 0..=1000;
         with stream: StreamSettings;
         with buffer: BufferSettings;
+    }
+}
+
+impl RelayTable {
+    /// How it carries flows: a side that names no congestion control has that of `[tcp]`.
+    #[must_use]
+    pub fn flow(&self, tcp: &TcpTable) -> FlowSettings {
+        let mut flow = self.flow.clone();
+        for side in [&mut flow.r#in, &mut flow.out] {
+            let control = &mut side.congestion_control;
+            control.get_or_insert_with(|| tcp.congestion_control.clone());
+        }
+        flow
     }
 }

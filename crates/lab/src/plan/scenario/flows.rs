@@ -108,6 +108,11 @@ impl<'a> Relays<'a> {
             }
             let network = network_between(host, to, name, names, links)
                 .map_err(|mistake| at("to")(mistake.within(format!("[[relay]] `{name}`"))))?;
+            table.flow(&document.tcp).check().map_err(|error| {
+                let key = error.key().split('.').next().unwrap_or_default();
+                let mistake = Mistake::new(format!("[[relay]] `{name}`: {error}"));
+                mistake.in_table(text, "relay", place, key)
+            })?;
             each.push(Candidate {
                 table,
                 host,
