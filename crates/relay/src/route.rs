@@ -121,8 +121,8 @@ impl Route {
 
     /// Whether clients at `address` may use it.
     pub(crate) fn allows(&self, address: IpAddr) -> bool {
-        let networks = &self.config.networks;
-        networks.is_empty() || networks.iter().any(|network| network.0.contains(address))
+        let networks = self.config.networks.as_ref();
+        networks.is_none_or(|list| list.iter().any(|network| network.0.contains(address)))
     }
 
     /// The addresses that flows go to; none where they go to where they were meant to.

@@ -71,8 +71,9 @@ settings! {
         pub transparent: bool = false;
         /// Time limit for one connection attempt to the target
         pub connect_timeout: SomeTime = SomeTime(Duration::from_secs(10)), "TIME";
-        /// Networks or addresses that clients may connect from; repeat for each [default: all]
-        pub networks: Vec<Text<Network>> = Vec::new(), "ADDRESS/PREFIX", as "allow-network";
+        /// Networks or addresses that clients may connect from; repeat for each. An empty list admits
+        /// nobody [default: all]
+        pub networks: Option<Vec<Text<Network>>>, "ADDRESS/PREFIX", as "allow-network";
         with flow: FlowSettings;
     }
 }

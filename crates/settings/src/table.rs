@@ -530,6 +530,24 @@ mod tests {
     }
 
     settings! {
+        /// Who is admitted.
+        #[derive(Debug, PartialEq)]
+        struct Admitted {
+            /// Their numbers
+            pub numbers: Option<Vec<u8>>;
+        }
+    }
+
+    #[test]
+    fn an_empty_list_is_another_one_than_none() {
+        for (json, numbers) in [("{}", None), (r#"{"numbers":[]}"#, Some(Vec::new()))] {
+            let read = crate::read_json::<Admitted>(json.as_bytes(), "the object").unwrap();
+            assert_eq!(read.numbers, numbers);
+            assert_eq!(serde_json::to_string(&read).unwrap(), json);
+        }
+    }
+
+    settings! {
         /// A meter's.
         #[derive(Debug, PartialEq)]
         struct Meter {

@@ -159,17 +159,21 @@ fn flows_over_the_limit_wait_for_their_turn() {
 #[test]
 fn clients_from_elsewhere_are_turned_away() {
     let mut world = world(|config| {
-        config.file.listener[0].networks = vec!["192.0.2.0/24".parse().unwrap()];
+        config.file.listener[0].networks = Some(vec!["192.0.2.0/24".parse().unwrap()]);
     });
     assert_eq!(sees(world.at), ErrorKind::ConnectionReset);
     assert_eq!(world.snapshot().meter.turned_away, 1);
     // The list can change.
     let to = world.target.local_addr().unwrap().to_string();
     let mut listener = ListenerConfig::new("127.0.0.1:0", &to);
-    listener.networks = vec!["127.0.0.0/8".parse().unwrap()];
-    let changes = world.relay.reload(&[listener]).unwrap();
+    listener.networks = Some(vec!["127.0.0.0/8".parse().unwrap()]);
+    let changes = world.relay.reload(&[listener.clone()]).unwrap();
     assert_eq!(changes.changed, ["127.0.0.1:0"]);
     world.flow();
+    // An empty one admits nobody.
+    listener.networks = Some(Vec::new());
+    world.relay.reload(&[listener]).unwrap();
+    assert_eq!(sees(world.at), ErrorKind::ConnectionReset);
 }
 
 #[test]

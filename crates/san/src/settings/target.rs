@@ -132,10 +132,12 @@ settings! {
     /// Who may see and use a target.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct AccessSettings {
-        /// Initiators that may log in: a name, or a prefix and a *; repeat for each [default: all]
-        pub initiators: Vec<Text<NamePattern>> = Vec::new(), "IQN", as "allow-initiator";
-        /// Networks or addresses that initiators may connect from; repeat for each [default: all]
-        pub networks: Vec<Text<Network>> = Vec::new(), "ADDRESS/PREFIX", as "allow-network";
+        /// Initiators that may log in: a name, or a prefix and a *; repeat for each. An empty list admits
+        /// nobody [default: all]
+        pub initiators: Option<Vec<Text<NamePattern>>>, "IQN", as "allow-initiator";
+        /// Networks or addresses that initiators may connect from; repeat for each. An empty list admits
+        /// nobody [default: all]
+        pub networks: Option<Vec<Text<Network>>>, "ADDRESS/PREFIX", as "allow-network";
     }
 }
 
@@ -372,15 +374,7 @@ impl UnitsSettings {
                 let of = name.clone();
                 ("chap".to_owned(), TargetMistake::Chap { of, source })
             })?,
-            access: Access {
-                initiators: self
-                    .access
-                    .initiators
-                    .iter()
-                    .map(|it| it.0.clone())
-                    .collect(),
-                networks: self.access.networks.iter().map(|it| it.0).collect(),
-            },
+            access: self.access.access(),
             sending: self.sending.sending(),
             name,
         })
@@ -403,6 +397,17 @@ impl UnitsSettings {
             next = number + 1;
         }
         Ok(luns)
+    }
+}
+
+impl AccessSettings {
+    /// As a target takes them.
+    fn access(&self) -> Access {
+        let (initiators, networks) = (self.initiators.as_ref(), self.networks.as_ref());
+        Access {
+            initiators: initiators.map(|list| list.iter().map(|it| it.0.clone()).collect()),
+            networks: networks.map(|list| list.iter().map(|it| it.0).collect()),
+        }
     }
 }
 
@@ -442,6 +447,26 @@ mod tests {
         assert_eq!(read(&words).unwrap().sending(), wanted);
         let mistake = read("status = \"seperate\"").unwrap_err().to_string();
         assert!(mistake.contains("`separate`"), "{mistake}");
+    }
+
+    #[test]
+    fn an_empty_list_admits_nobody() {
+        let read = |text: &str| wansan_mistake::read::<AccessSettings>(text, "the file").unwrap();
+        let admits = |settings: &AccessSettings| {
+            let address = "192.0.2.1".parse().unwrap();
+            settings
+                .access()
+                .allows("iqn.2026-01.net.example:host", address)
+        };
+        for (text, is_admitted) in [
+            ("", true),
+            ("networks = []", false),
+            ("initiators = []", false),
+            ("networks = []\ninitiators = [\"iqn.*\"]", false),
+            ("networks = [\"192.0.2.0/24\"]", true),
+        ] {
+            assert_eq!(admits(&read(text)), is_admitted, "{text}");
+        }
     }
 
     #[test]

@@ -6,29 +6,26 @@ use std::str::FromStr;
 
 use wansan_tcp::network::Network;
 
-/// An access list: which initiators, from which networks. An empty list allows everybody.
+/// An access list: which initiators, from which networks. Both have to admit an initiator; a list that is not
+/// there admits everybody, and an empty one nobody.
 ///
 /// Names and addresses are not authenticated: the list separates honest initiators. CHAP keeps
 /// others out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// Names of initiators.
-    pub initiators: Vec<NamePattern>,
+    pub initiators: Option<Vec<NamePattern>>,
     /// Networks that initiators connect from.
-    pub networks: Vec<Network>,
+    pub networks: Option<Vec<Network>>,
 }
 
 impl Access {
     /// Whether the initiator `name` may log in from `address`.
     #[must_use]
     pub fn allows(&self, name: &str, address: IpAddr) -> bool {
-        let by_name = || self.initiators.iter().any(|pattern| pattern.matches(name));
-        let by_address = || {
-            self.networks
-                .iter()
-                .any(|network| network.contains(address))
-        };
-        (self.initiators.is_empty() || by_name()) && (self.networks.is_empty() || by_address())
+        let (initiators, networks) = (self.initiators.as_ref(), self.networks.as_ref());
+        initiators.is_none_or(|list| list.iter().any(|pattern| pattern.matches(name)))
+            && networks.is_none_or(|list| list.iter().any(|network| network.contains(address)))
     }
 }
 
@@ -97,34 +94,39 @@ mod tests {
 
     const HOST: &str = "iqn.2026-01.net.example:host";
 
-    fn access(initiators: &[&str], networks: &[&str]) -> Access {
+    fn access(initiators: Option<&[&str]>, networks: Option<&[&str]>) -> Access {
         Access {
-            initiators: initiators
-                .iter()
-                .map(|name| name.parse().unwrap())
-                .collect(),
-            networks: networks.iter().map(|net| net.parse().unwrap()).collect(),
+            initiators: initiators.map(|list| list.iter().map(|it| it.parse().unwrap()).collect()),
+            networks: networks.map(|list| list.iter().map(|it| it.parse().unwrap()).collect()),
         }
     }
 
     #[test]
-    fn both_lists_have_to_agree_and_an_empty_one_always_does() {
+    fn both_lists_have_to_agree_and_an_absent_one_always_does() {
         for (initiators, networks, address, allowed) in [
-            (&[][..], &[][..], "192.0.2.1", true),
-            (&[HOST], &[], "192.0.2.1", true),
-            (&["iqn.2026-01.net.example:*"], &[], "::1", true),
-            (&["*"], &[], "::1", true),
-            (&["iqn.2026-01.net.example:h"], &[], "::1", false),
-            (&["iqn.2026-01.net.example:hosts"], &[], "::1", false),
-            (&[], &["192.0.2.0/24"], "192.0.2.1", true),
-            (&[], &["192.0.2.0/24"], "::ffff:192.0.2.1", true),
-            (&[], &["192.0.2.0/24"], "192.0.3.1", false),
-            (&[], &["192.0.2.7"], "192.0.2.1", false),
-            (&[], &["10.0.0.0/8", "2001:db8::/32"], "2001:db8:1::9", true),
-            (&[HOST], &["10.0.0.0/8"], "192.0.2.1", false),
+            (None, None, "192.0.2.1", true),
+            (Some(&[][..]), None, "192.0.2.1", false),
+            (None, Some(&[][..]), "192.0.2.1", false),
+            (Some(&["*"]), Some(&[]), "192.0.2.1", false),
+            (Some(&[HOST]), None, "192.0.2.1", true),
+            (Some(&["iqn.2026-01.net.example:*"]), None, "::1", true),
+            (Some(&["*"]), None, "::1", true),
+            (Some(&["iqn.2026-01.net.example:h"]), None, "::1", false),
+            (Some(&["iqn.2026-01.net.example:hosts"]), None, "::1", false),
+            (None, Some(&["192.0.2.0/24"]), "192.0.2.1", true),
+            (None, Some(&["192.0.2.0/24"]), "::ffff:192.0.2.1", true),
+            (None, Some(&["192.0.2.0/24"]), "192.0.3.1", false),
+            (None, Some(&["192.0.2.7"]), "192.0.2.1", false),
             (
-                &["eui.0011223344556677"],
-                &["192.0.2.1"],
+                None,
+                Some(&["10.0.0.0/8", "2001:db8::/32"]),
+                "2001:db8:1::9",
+                true,
+            ),
+            (Some(&[HOST]), Some(&["10.0.0.0/8"]), "192.0.2.1", false),
+            (
+                Some(&["eui.0011223344556677"]),
+                Some(&["192.0.2.1"]),
                 "192.0.2.1",
                 false,
             ),
