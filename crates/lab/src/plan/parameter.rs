@@ -63,23 +63,46 @@ impl Parameter {
 
     /// The value in a plan's table, if there is one.
     pub(super) fn get(&self, table: &Table) -> Option<Value> {
-        let mut inner = table;
-        let mut keys = self.0.split('.').peekable();
+        let way = self.way(table);
+        let (first, rest) = way.split_first()?;
+        let value = rest.iter().try_fold(table.get(first)?, |value, step| {
+            match step.parse::<usize>() {
+                Ok(place) => value.get(place),
+                Err(_) => value.get(step),
+            }
+        });
+        value.cloned()
+    }
+
+    /// The way to the value in a plan's table, by keys and by places in lists: two names of one value have the
+    /// same. Keys that the table lacks stand as they are.
+    pub(super) fn way(&self, table: &Table) -> Vec<String> {
+        let keys: Vec<&str> = self.0.split('.').collect();
+        let (last, keys) = keys.split_last().expect("split gives one part at least");
+        let mut way = Vec::new();
+        let mut inner = Some(table);
+        let mut keys = keys.iter().peekable();
         while let Some(key) = keys.next() {
-            let value = inner.get(key)?;
-            inner = match value {
-                Value::Table(table) => table,
-                Value::Array(list) if keys.peek().is_some() => {
-                    let (place, named) = element(list, keys.peek().copied(), key).ok()?;
-                    if named {
-                        keys.next();
+            way.push((*key).to_owned());
+            inner = match inner.and_then(|table| table.get(*key)) {
+                Some(Value::Table(table)) => Some(table),
+                Some(Value::Array(list)) => {
+                    match element(list, keys.peek().map(|key| **key), key) {
+                        Ok((place, named)) => {
+                            way.push(place.to_string());
+                            if named {
+                                keys.next();
+                            }
+                            list[place].as_table()
+                        }
+                        Err(_) => None,
                     }
-                    list[place].as_table()?
                 }
-                other => return keys.next().is_none().then(|| other.clone()),
+                _ => None,
             };
         }
-        None
+        way.push((*last).to_owned());
+        way
     }
 
     fn is_no_table(&self, key: &str) -> Mistake {

@@ -140,9 +140,14 @@ pub(super) fn axes(
             name: name.clone(),
             points,
         };
-        if let Some((other, twice)) = overlap(&axes, &axis) {
+        if let Some((other, theirs, ours)) = overlap(&axes, &axis, base) {
+            let what = if theirs == ours {
+                format!("`{ours}`")
+            } else {
+                format!("one value, as `{theirs}` and as `{ours}`")
+            };
             return Err(here(Mistake::new(format!(
-                "[sweep] `{}` and `{}` both set `{twice}`",
+                "[sweep] `{}` and `{}` both set {what}",
                 other.name, axis.name
             ))));
         }
@@ -220,11 +225,20 @@ fn case_settings(value: &Value, cases: &[CaseTable]) -> Result<Vec<(Parameter, V
     Ok(flatten(&case.set))
 }
 
-/// The axis and the parameter that it sets as well as `axis`.
-fn overlap<'a>(axes: &'a [Axis], axis: &'a Axis) -> Option<(&'a Axis, &'a Parameter)> {
+/// The axis that sets a value of the plan `base` as well as `axis` does, and what the value is called by each.
+fn overlap<'a>(
+    axes: &'a [Axis],
+    axis: &'a Axis,
+    base: &Table,
+) -> Option<(&'a Axis, &'a Parameter, &'a Parameter)> {
     axes.iter().find_map(|other| {
-        let twice = axis.set_by_points().find(|name| other.sets(name))?;
-        Some((other, twice))
+        axis.set_by_points().find_map(|ours| {
+            let way = ours.way(base);
+            let theirs = other
+                .set_by_points()
+                .find(|theirs| theirs.way(base) == way)?;
+            Some((other, theirs, ours))
+        })
     })
 }
 

@@ -204,6 +204,16 @@ fn mistakes_in_cases_quick_forms_and_papers_are_named() {
             &["both set `path.wan.delay`"],
         ),
         (
+            "\"path.wan.rate\" =",
+            "\"path.delay\" = [\"1ms\", \"2ms\"]\n\"path.wan.rate\" =",
+            &["`case`", "`path.delay`", "one value", "`path.wan.delay`"],
+        ),
+        (
+            "\"path.wan.rate\" =",
+            "\"path.rate\" = [\"1Gbit/s\"]\n\"path.wan.rate\" =",
+            &["one value", "`path.rate`", "`path.wan.rate`"],
+        ),
+        (
             "path.wan.delay = \"30ms\"",
             "path.wan.dely = \"30ms\"",
             &["case = \"long\"", "`delay`"],
