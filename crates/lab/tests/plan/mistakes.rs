@@ -267,6 +267,11 @@ fn each_mistake_is_named_with_the_right_thing() {
         ),
         (
             "apply_advice = true",
+            "[tcp]\nwmem = [\"4KiB\", \"2MiB\", \"1MiB\"]",
+            &[":4", "`tcp.wmem`", "4KiB, 2MiB, 1MiB are not in order"],
+        ),
+        (
+            "apply_advice = true",
             "[tcp]\ncongestion_control = \"not the name of one\"",
             &[":4", "`tcp.congestion_control`", "15 letters"],
         ),

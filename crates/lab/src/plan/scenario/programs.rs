@@ -132,6 +132,14 @@ fn tcp(tcp: &TcpTable) -> Result<(), Wrong> {
             let what = format!(": {size} is not within 1B to {MAX_BUFFER_BYTES}B");
             return Err(("tcp", key, what));
         }
+        if !sizes.0.is_sorted() {
+            let [least, first, greatest] = sizes.0;
+            let what = format!(
+                ": {least}, {first}, {greatest} are not in order: give the least, the first and the \
+                 greatest size"
+            );
+            return Err(("tcp", key, what));
+        }
     }
     Ok(())
 }
