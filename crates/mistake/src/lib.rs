@@ -290,9 +290,7 @@ fn describe(message: &str, place: &str, whole: &str, named: impl Fn(&str) -> Str
 
 /// What serde says of an integer that its type cannot hold, with what it can.
 fn out_of_range(message: &str) -> Option<String> {
-    let (number, name) = message
-        .strip_prefix("invalid value: integer `")?
-        .split_once("`, expected ")?;
+    let (number, name) = beyond_type(message)?;
     let (least, most) = match name {
         "u8" => (0, u8::MAX.into()),
         "u16" => (0, u16::MAX.into()),
@@ -301,6 +299,23 @@ fn out_of_range(message: &str) -> Option<String> {
         _ => return None,
     };
     Some(format!("must be {least} to {most}, not {number}"))
+}
+
+/// The whole number of which serde says that its type cannot hold it, and what serde calls that type. JSON has
+/// numbers of more than 64 bits as floating point, and TOML has them as `i128`.
+#[must_use]
+pub fn beyond_type(said: &str) -> Option<(&str, &str)> {
+    let (found, name) = said.split_once(", expected ")?;
+    let between = |before: &str, after: &str| found.strip_prefix(before)?.strip_suffix(after);
+    let is_large = |number: &&str| {
+        number
+            .parse()
+            .is_ok_and(|it: f64| it.abs() >= 2_f64.powi(63))
+    };
+    let number = between("invalid value: integer `", "`")
+        .or_else(|| between("invalid type: integer `", "` as i128"))
+        .or_else(|| between("invalid type: floating point `", "`").filter(is_large))?;
+    Some((number, name))
 }
 
 /// Reads a whole file's text, which is called `whole`, such as "the plan".

@@ -315,10 +315,8 @@ impl<T> Ranged<T> {
     /// What is to be said of a number that the type cannot hold.
     fn beyond_type<E: de::Error>(&self, error: E) -> E {
         let said = error.to_string();
-        let number = said.strip_prefix("invalid value: integer `");
-        let number = number.and_then(|rest| rest.split('`').next());
-        match (&self.range, number) {
-            (Some(range), Some(number)) => E::custom(format!("must be {range}, not {number}")),
+        match (&self.range, wansan_mistake::beyond_type(&said)) {
+            (Some(range), Some((number, _))) => E::custom(format!("must be {range}, not {number}")),
             _ => error,
         }
     }
@@ -483,6 +481,10 @@ mod tests {
                 "line 2: `flows`: must be 1 to 100, not 4294967296",
             ),
             (
+                "listen = \"a\"\nflows = 99999999999999999999",
+                "line 2: `flows`: must be 1 to 100, not 99999999999999999999",
+            ),
+            (
                 "listen = \"a\"\n[in]\n\nbuffer = \"1B\"",
                 "line 4: `in.buffer`: must be 1KiB to 1MiB, not 1B",
             ),
@@ -511,6 +513,14 @@ mod tests {
             (
                 r#"{"listen":"a","flows":-1}"#,
                 "`flows`: must be 1 to 100, not -1",
+            ),
+            (
+                r#"{"listen":"a","flows":99999999999999999999}"#,
+                "`flows`: must be 1 to 100, not 1e+20",
+            ),
+            (
+                r#"{"listen":"a","flows":1.5}"#,
+                "`flows`: found floating point `1.5`, expected a whole number",
             ),
             (
                 "{\"listen\":\"a\",\n\"listen\":\"b\"}",
