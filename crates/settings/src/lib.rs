@@ -20,6 +20,7 @@ pub mod record;
 mod row;
 mod table;
 mod text;
+mod worded;
 
 pub use json::{read_json, read_value};
 pub use row::{Row, Shape};

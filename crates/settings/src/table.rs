@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use serde_json::Value;
 
-use crate::flag::Worded;
 use crate::json::read_seed;
 use crate::row::{Row, range_words};
+use crate::worded::Worded;
 
 /// Settings that [`settings!`](crate::settings) has declared.
 pub trait Settings: Sized {
