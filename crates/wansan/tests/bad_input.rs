@@ -698,6 +698,22 @@ fn settings_on_standard_input_are_checked_like_a_file() {
             r#"{"listen": ["127.0.0.1:0"], "target": [{"name": "iqn.x", "lun": ["memory:1MiB", "memory:1"]}]}"#,
             &["`target[0].lun[1]`: ", "KiB"],
         ),
+        // What shows only once they are put to use.
+        (
+            &["target"],
+            r#"{"listen": ["127.0.0.1:0"], "target": [{"name": "iqn.2026-01.net.example:x", "lun": ["memory:1MiB"]}, {"name": "iqn.2026-01.net.example:x", "lun": ["memory:1MiB"]}]}"#,
+            &["`target[1].name`: "],
+        ),
+        (
+            &["target"],
+            r#"{"listen": ["127.0.0.1:0"], "target": [{"name": "iqn.x", "lun": ["memory:1MiB", {"number": 0, "store": "memory:1MiB"}]}]}"#,
+            &["`target[0].lun[1].number`: ", "two LUNs"],
+        ),
+        (
+            &["relay"],
+            &format!("{{{listener}}}, {{\"listen\": \"127.0.0.1:0\", \"to\": \"nobody\"}}]}}"),
+            &["`listener[1].to`: ", "nobody"],
+        ),
         (&["stream", "send"], "{}", &["lacks `to`"]),
     ] {
         let mut child = Command::new(WANSAN)

@@ -13,6 +13,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use wansan_settings::{Row, Settings, Shape, read_json, read_value};
 
+use super::settings_file::{Origin, STANDARD_INPUT};
+
 /// Most that is read of standard input at once, in bytes.
 const MAX_INPUT_BYTES: u64 = 1 << 20;
 
@@ -206,9 +208,9 @@ pub(super) struct FileOr<T> {
 const CONFIG: &str = "config";
 
 impl<T: Settings + DeserializeOwned> FileOr<T> {
-    /// The file, if there is one.
-    pub(super) fn path(&self) -> Option<&PathBuf> {
-        self.path.as_ref()
+    /// Where they come from.
+    pub(super) fn origin(&self) -> Origin {
+        self.path.clone().map_or(Origin::Options, Origin::File)
     }
 
     /// As [`Options::settings`].
@@ -291,7 +293,7 @@ impl Elsewhere {
             return Ok(None);
         }
         read_settings(io::stdin().lock())
-            .context("standard input")
+            .context(STANDARD_INPUT)
             .map(Some)
     }
 }

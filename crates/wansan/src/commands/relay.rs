@@ -4,7 +4,6 @@ pub(super) mod metrics;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -17,7 +16,8 @@ use wansan_schema::RelayEnd;
 use wansan_trace::Recorder;
 
 use super::options::{Elsewhere, FileOr, Options};
-use super::{one_line, print_json, print_text, record, remark, service, settings_file};
+use super::settings_file::{self, Origin};
+use super::{one_line, print_json, print_text, record, remark, service};
 
 /// Arguments of `wansan relay`.
 #[derive(Debug, Args)]
@@ -30,28 +30,29 @@ pub(crate) struct RelayArgs {
     elsewhere: Elsewhere,
 }
 
-/// A relay's settings, and the file that some of them come from.
+/// A relay's settings, and where they come from.
 struct Program {
     settings: RelaySettings,
-    path: Option<PathBuf>,
+    origin: Origin,
 }
 
 impl RelayArgs {
     fn program(&self) -> Result<Program> {
-        let path = self.file.path().cloned();
-        let settings = match self.elsewhere.settings()? {
-            Some(settings) => settings,
-            None => RelaySettings {
-                file: match &path {
-                    Some(path) => settings_file::read(path)?,
-                    None => RelayFile {
-                        listener: vec![self.file.settings()?],
-                    },
+        if let Some(settings) = self.elsewhere.settings()? {
+            let origin = Origin::StandardInput;
+            return Ok(Program { settings, origin });
+        }
+        let origin = self.file.origin();
+        let settings = RelaySettings {
+            file: match origin.file() {
+                Some(path) => settings_file::read(path)?,
+                None => RelayFile {
+                    listener: vec![self.file.settings()?],
                 },
-                process: self.process.settings()?,
             },
+            process: self.process.settings()?,
         };
-        Ok(Program { settings, path })
+        Ok(Program { settings, origin })
     }
 }
 
@@ -59,7 +60,7 @@ impl Program {
     /// Says where what is wrong with the listeners stands.
     fn locate(&self, listeners: &[ListenerConfig], error: RelayError) -> anyhow::Error {
         let place = error.place(listeners);
-        settings_file::locate(self.path.as_deref(), place.as_deref(), error)
+        self.origin.locate(place.as_deref(), error)
     }
 
     /// Has the rules in force that are needed now, and no others; without `--setup` says how.
@@ -76,7 +77,7 @@ impl Program {
     /// Reads the file again and has `relay` do what it says now; says what came of it. Listeners that
     /// are in force before their rules fail stay so: flows that come by themselves are carried.
     fn reload(&self, relay: &mut Relay, standing: &mut Standing) -> Result<()> {
-        let path = self.path.as_ref().expect("only a file is read again");
+        let path = self.origin.file().expect("only a file is read again");
         let reloaded = settings_file::read(path).and_then(|RelayFile { listener }| {
             let listeners = listener;
             let changes = relay.reload(&listeners);
@@ -236,7 +237,7 @@ pub(crate) fn run(args: &RelayArgs) -> Result<ExitCode> {
     program.set_up(&relay, &rules, &mut standing)?;
     program.report_start(&relay, &file.listener, &rules, metrics)?;
     let status = |relay: &Relay| format!("relays at {}", addresses(relay).join(", "));
-    orders.obey(program.path.is_some(), |reloads| {
+    orders.obey(program.origin.file().is_some(), |reloads| {
         if reloads {
             program.reload(&mut relay, &mut standing)?;
         }

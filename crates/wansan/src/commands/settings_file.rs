@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
@@ -20,22 +20,51 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T> {
     wansan_mistake::read(&text, "the file").map_err(|mistake| anyhow!(mistake.in_file(path)))
 }
 
-/// Says of settings that came from the file at `path`, if they did, what cannot be served, and on which line
-/// it stands; `place` is the way to it, such as `target[1].lun[0]`.
-pub(super) fn locate(
-    path: Option<&Path>,
-    place: Option<&str>,
-    error: impl std::error::Error,
-) -> anyhow::Error {
-    let mut mistake = Mistake::new(error.to_string());
-    let Some(path) = path else {
-        return anyhow!(mistake);
-    };
-    if let Some(place) = place {
-        // It may have changed or gone since.
-        mistake = mistake.at(&read_text(path).unwrap_or_default(), place);
+/// Where settings that were read come from.
+#[derive(Debug)]
+pub(super) enum Origin {
+    /// Options of the command line.
+    Options,
+    /// A JSON object on standard input.
+    StandardInput,
+    /// The file at that path.
+    File(PathBuf),
+}
+
+/// What errors call standard input.
+pub(super) const STANDARD_INPUT: &str = "standard input";
+
+impl Origin {
+    /// The file, if it is one.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Origin::File(path) => Some(path),
+            Origin::Options | Origin::StandardInput => None,
+        }
     }
-    anyhow!(mistake.in_file(path))
+
+    /// Says what in the settings cannot be served, and where it stands: in a file, on which line; `place` is
+    /// the way to it, such as `target[1].lun[0]`. Options have no places.
+    pub(super) fn locate(
+        &self,
+        place: Option<&str>,
+        error: impl std::error::Error,
+    ) -> anyhow::Error {
+        let mistake = Mistake::new(error.to_string());
+        match (self, place) {
+            (Origin::Options, _) => anyhow!(mistake),
+            (Origin::StandardInput, None) => anyhow!(mistake.within(STANDARD_INPUT)),
+            (Origin::StandardInput, Some(place)) => {
+                anyhow!(mistake.within(format!("{STANDARD_INPUT}: `{place}`")))
+            }
+            (Origin::File(path), None) => anyhow!(mistake.in_file(path)),
+            (Origin::File(path), Some(place)) => {
+                // It may have changed or gone since.
+                let text = read_text(path).unwrap_or_default();
+                anyhow!(mistake.at(&text, place).in_file(path))
+            }
+        }
+    }
 }
 
 /// The text of an ordinary file. A device may have no end, and a pipe may never begin.

@@ -2,7 +2,6 @@
 
 mod metrics;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -16,7 +15,8 @@ use wansan_san::target::{Changes, Offer, TargetError};
 use wansan_trace::Recorder;
 
 use super::options::{Elsewhere, FileOr, Options};
-use super::{one_line, print_json, print_text, record, remark, service, settings_file};
+use super::settings_file::{self, Origin};
+use super::{one_line, print_json, print_text, record, remark, service};
 
 /// Arguments of `wansan target`.
 #[derive(Debug, Args)]
@@ -37,26 +37,27 @@ pub(crate) struct TargetArgs {
     elsewhere: Elsewhere,
 }
 
-/// A target's settings, and the file that some of them come from.
+/// A target's settings, and where they come from.
 struct Program {
     settings: TargetSettings,
-    path: Option<PathBuf>,
+    origin: Origin,
 }
 
 impl TargetArgs {
     fn program(&self) -> Result<Program> {
-        let path = self.file.path().cloned();
-        let settings = match self.elsewhere.settings()? {
-            Some(settings) => settings,
-            None => TargetSettings {
-                file: match &path {
-                    Some(path) => settings_file::read(path)?,
-                    None => self.one_target()?,
-                },
-                process: self.process.settings()?,
+        if let Some(settings) = self.elsewhere.settings()? {
+            let origin = Origin::StandardInput;
+            return Ok(Program { settings, origin });
+        }
+        let origin = self.file.origin();
+        let settings = TargetSettings {
+            file: match origin.file() {
+                Some(path) => settings_file::read(path)?,
+                None => self.one_target()?,
             },
+            process: self.process.settings()?,
         };
-        Ok(Program { settings, path })
+        Ok(Program { settings, origin })
     }
 
     /// The one target that the options describe. Whoever looks for it needs what it needs.
@@ -76,11 +77,11 @@ impl TargetArgs {
 impl Program {
     /// Reads the file again and has `target` serve what it says now.
     fn reload(&self, target: &mut Target) -> Result<Changes> {
-        let path = self.path.as_ref().expect("only a file is read again");
+        let path = self.origin.file().expect("only a file is read again");
         let file: TargetFile = settings_file::read(path)?;
         if file.listen != self.settings.file.listen {
             let mistake = Mistake::new("cannot change while the target runs: restart it");
-            return Err(settings_file::locate(Some(path), Some("listen"), mistake));
+            return Err(self.origin.locate(Some("listen"), mistake));
         }
         let offer = self.offer(&file)?;
         let changes = target.reload(&offer);
@@ -90,15 +91,15 @@ impl Program {
     /// What `file` has served.
     fn offer(&self, file: &TargetFile) -> Result<Offer> {
         file.offer().map_err(|error| {
-            let place = Some(error.place.clone());
-            settings_file::locate(self.path.as_deref(), place.as_deref(), error)
+            let place = error.place.clone();
+            self.origin.locate(Some(&place), error)
         })
     }
 
     /// Says where in `file` what is wrong stands.
     fn locate(&self, file: &TargetFile, error: TargetError) -> anyhow::Error {
         let place = file.place_of(&error);
-        settings_file::locate(self.path.as_deref(), place.as_deref(), error)
+        self.origin.locate(place.as_deref(), error)
     }
 
     /// As [`Program::reload`]; says what came of it.
@@ -164,7 +165,7 @@ pub(crate) fn run(args: &TargetArgs) -> Result<ExitCode> {
         })?;
     }
     let status = format!("serves at {}", addresses.join(", "));
-    orders.obey(program.path.is_some(), |reloads| {
+    orders.obey(program.origin.file().is_some(), |reloads| {
         if reloads {
             program.reload_and_report(&mut target)?;
         }
