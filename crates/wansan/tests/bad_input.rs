@@ -685,6 +685,16 @@ fn settings_on_standard_input_are_checked_like_a_file() {
         ),
         (
             &["bench"],
+            r#"{"url": "iscsi://127.0.0.1:3260/iqn.x/0", "connections": 1, "route": ["0.0.0.0→127.0.0.1:1"]}"#,
+            &["`connections` cannot be used with `route`"],
+        ),
+        (
+            &["bench"],
+            r#"{"url": "iscsi://127.0.0.1:3260/iqn.x/0", "op": 5}"#,
+            &["`op`: found integer `5`, expected one of read, write"],
+        ),
+        (
+            &["bench"],
             r#"{"url": "iscsi://127.0.0.1:3260/iqn.x/0", "batch": true, "rate": 5}"#,
             &["`batch` cannot be used with `rate`"],
         ),

@@ -39,8 +39,8 @@ settings! {
     /// Over which connections a session goes.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ConnectionSettings {
-        /// Connections in the session (MC/S), all to the portal in the URL
-        pub connections: u16 = 1, in 1..=1024, "N", without route;
+        /// Connections in the session (MC/S), all to the portal in the URL [default: 1]
+        pub connections: Option<u16>, in 1..=1024, "N", without route;
         /// Source address and portal of one connection of the session; repeat for each connection. With
         /// 0.0.0.0 or [::] the kernel picks the source address. The URL still names the target
         pub route: Vec<Text<Route>> = Vec::new(), "SRC[:PORT]→DST[:PORT]";
@@ -81,7 +81,10 @@ impl InitiatorSettings {
     /// The route of each connection.
     fn routes(&self) -> Vec<Route> {
         match &self.connections.route[..] {
-            [] => vec![Route::to(&self.url.0); self.connections.connections.into()],
+            [] => {
+                let count = self.connections.connections.unwrap_or(1);
+                vec![Route::to(&self.url.0); count.into()]
+            }
             routes => routes.iter().map(|route| route.0.clone()).collect(),
         }
     }
@@ -135,4 +138,24 @@ fn isid() -> [u8; 6] {
         .wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let [_, _, _, a, b, c, d, e] = mixed.to_be_bytes();
     [0x80, a, b, c, d, e]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_say_how_many_connections_there_are() {
+        let read = |text: &str| wansan_mistake::read::<ConnectionSettings>(text, "the file");
+        let route = "route = [\"192.0.2.1→192.0.2.9\"]";
+        read(route).unwrap();
+        for count in [1, 2] {
+            let both = read(&format!("connections = {count}\n{route}"));
+            let said = both.unwrap_err().text;
+            assert!(
+                said.contains("`connections` cannot be used with `route`"),
+                "{said}"
+            );
+        }
+    }
 }
