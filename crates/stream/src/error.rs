@@ -77,8 +77,11 @@ pub enum StreamError {
         source: io::Error,
     },
     /// No mark came back in the time that was measured.
-    #[error("no mark was echoed during the measurement: measure longer, or set more marks")]
-    NoMark,
+    #[error("no mark was echoed during the measurement: {remedy}")]
+    NoMark {
+        /// What has more marks measured.
+        remedy: &'static str,
+    },
     /// The machine gives no descriptor, thread or setting.
     #[error("cannot set up the meter: {0}")]
     Machine(#[from] io::Error),

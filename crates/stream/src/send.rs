@@ -187,7 +187,8 @@ impl Sender {
         }
         let latency_ns = latencies.summary();
         if latency_ns.is_none() {
-            return Err(StreamError::NoMark);
+            let remedy = self.settings.load.remedy();
+            return Err(StreamError::NoMark { remedy });
         }
         Ok(StreamReport {
             bytes_per_s: rates.as_ref().map(|rates| rates.iter().sum()),

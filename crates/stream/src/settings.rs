@@ -135,4 +135,13 @@ impl LoadSettings {
             None => Limit::Time(self.time.map_or(USUAL, |time| time.0)),
         }
     }
+
+    /// What to change so that more marks are measured.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self.limit() {
+            Limit::Time(_) => "measure longer, or lower `every`",
+            Limit::Bytes(_) => "raise `bytes`, or lower `every`",
+        }
+    }
 }

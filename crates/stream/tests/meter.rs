@@ -243,5 +243,5 @@ fn what_cannot_be_had_is_said() {
     let mut short = sending_for(receiver.address(), Duration::from_millis(1));
     short.load.stream.rate = Some(Rate(Some(8000)));
     let error = measure(&short).unwrap_err();
-    assert!(matches!(error, StreamError::NoMark), "{error}");
+    assert!(matches!(error, StreamError::NoMark { .. }), "{error}");
 }

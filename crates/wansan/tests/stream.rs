@@ -41,6 +41,19 @@ fn terminate(child: Child) -> Output {
 }
 
 #[test]
+fn advice_on_too_few_marks_fits_what_ends_the_measurement() {
+    let said = |arguments: &[&str]| {
+        let output = wansan(&[&["--both", "--every", "1GiB"][..], arguments].concat());
+        // Whether one mark was echoed or none.
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let of_bytes = said(&["--bytes", "10kB"]);
+    assert!(of_bytes.contains("raise `bytes`"), "{of_bytes}");
+    let of_time = said(&["--time", "100ms", "--rate", "1Mbit/s"]);
+    assert!(of_time.contains("measure longer"), "{of_time}");
+}
+
+#[test]
 fn sender_and_receiver_agree() {
     let (child, address) = receiver();
     let sent = wansan(&[

@@ -120,7 +120,7 @@ fn measure(settings: &SendSettings) -> Result<ExitCode> {
     if load.json {
         print_json(&serde_json::to_string(&report)?)?;
     } else {
-        print_text(|out| print(out, &report))?;
+        print_text(|out| print(out, &report, load.remedy()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -134,7 +134,8 @@ fn known_rate(bytes_per_s: Option<f64>) -> String {
     bytes_per_s.map_or_else(|| "unknown".to_owned(), shown_rate)
 }
 
-fn print(out: &mut dyn Write, report: &StreamReport) -> io::Result<()> {
+/// `remedy` is what has more marks measured.
+fn print(out: &mut dyn Write, report: &StreamReport, remedy: &str) -> io::Result<()> {
     writeln!(
         out,
         "throughput  {}  in {:.2} s, {} streams, a mark in every {} B",
@@ -172,10 +173,7 @@ fn print(out: &mut dyn Write, report: &StreamReport) -> io::Result<()> {
         )?;
     }
     if report.bytes_per_s.is_none() {
-        writeln!(
-            out,
-            "a stream had fewer than two marks: measure longer, or set --every lower"
-        )?;
+        writeln!(out, "a stream had fewer than two marks: {remedy}")?;
     }
     if report.records_dropped > 0 {
         writeln!(
