@@ -47,14 +47,6 @@ pub enum FlowError {
         /// The laws that use it.
         laws: &'static [Law],
     },
-    /// Signals that would begin below an empty backlog.
-    #[error("ece_ramp = {ramp} is more than ece_bound = {bound}: give at most that")]
-    Ramp {
-        /// How far below the bound signals would begin.
-        ramp: Size,
-        /// The bound.
-        bound: Size,
-    },
     /// Two congestion controls for one socket.
     #[error(
         "law '{law}' signals with its own congestion control towards the client, which sends as reno \
@@ -77,7 +69,6 @@ impl FlowError {
             FlowError::Buffer(_) => "buffer",
             FlowError::NoLatency(_) | FlowError::NoLaw => "law",
             FlowError::Unused { setting, .. } => setting,
-            FlowError::Ramp { .. } => "ece_ramp",
             FlowError::Control { .. } => "in.congestion_control",
         }
     }
@@ -137,10 +128,7 @@ impl FlowSettings {
                 return Err(FlowError::Unused { setting, laws });
             }
         }
-        match (ece_ramp, ece_bound) {
-            (Some(ramp), Some(bound)) if ramp > bound => Err(FlowError::Ramp { ramp, bound }),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Who can be signalled: what signals is a socket's congestion control, so it is the client, or, where
@@ -198,7 +186,7 @@ mod tests {
             ),
             (r#"{"law":"window","latency":"20ms"}"#, Choice::Window),
             (
-                r#"{"law":"ece-red","ece_bound":"64KiB","ece_ramp":"64KiB"}"#,
+                r#"{"law":"ece-red","ece_bound":"64KiB","ece_ramp":"65KiB"}"#,
                 Choice::Signals { law, side },
             ),
             (
@@ -234,11 +222,6 @@ mod tests {
                 r#"{"law":"ece-bound","latency":"20ms","ece_ramp":"64KiB"}"#,
                 "ece_ramp",
                 "is only for law 'ece-red'",
-            ),
-            (
-                r#"{"law":"ece-red","ece_bound":"64KiB","ece_ramp":"65KiB"}"#,
-                "ece_ramp",
-                "65KiB is more than ece_bound = 64KiB",
             ),
             (
                 r#"{"law":"arrival","latency":"20ms","in":{"congestion_control":"cubic"}}"#,
