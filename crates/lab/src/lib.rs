@@ -7,6 +7,7 @@
 //! - [`netem`]: the same by the kernel, for what it can do of it;
 //! - [`run`]: a plan carried out cell by cell in fresh worlds, with the same programs that a user
 //!   starts by hand;
+//! - `simulated`: cells in virtual time, without a kernel;
 //! - [`record`]: the run folder: manifest, results and report.
 //!
 //! Nothing here draws on a terminal: progress goes out through [`run::Observer`].
@@ -16,5 +17,6 @@ pub mod netem;
 pub mod plan;
 pub mod record;
 pub mod run;
+mod simulated;
 pub mod vpn;
 pub mod world;

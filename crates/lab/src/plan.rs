@@ -125,7 +125,7 @@ pub use parameter::Parameter;
 pub use quantity::{QueueBound, Share, Size, Span};
 pub use scenario::{
     Classifier, Connection, Direction, Inexpressible, Initiator, InnerRoute, Link, NetemSetting,
-    PlannedRoute, Receiver, Relay, Scenario, Stream, Tunnel, TunnelEnd,
+    PlannedRoute, Receiver, Relay, Scenario, Stream, Tunnel, TunnelEnd, law_name,
 };
 pub use sweep::Axis;
 pub use timeline::{Action, Moment, Side, Statement};
@@ -272,6 +272,21 @@ impl Plan {
                 .map(|known| known.table().clone())
                 .collect();
         }
+        Ok(plan)
+    }
+
+    /// The same plan in a world of that kind.
+    ///
+    /// # Errors
+    /// [`PlanError`] when such a world cannot express it.
+    pub fn in_world(&self, kind: WorldKind) -> Result<Plan, PlanError> {
+        let mut plan = self.clone();
+        let name = toml::Value::String(kind.name().to_owned());
+        Parameter::new("world.kind")
+            .set(&mut plan.table, name)
+            .map_err(|mistake| self.fail(mistake))?;
+        plan.document.world.kind = kind;
+        plan.cells(Phase::Planned, &[])?;
         Ok(plan)
     }
 

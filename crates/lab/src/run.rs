@@ -33,6 +33,7 @@ use crate::vpn::VpnError;
 use crate::world::{ProcessError, Rights, WorldError};
 use wansan_schema::{CellResult, Results};
 
+pub use crate::simulated::SimulationError;
 pub use congestion::CongestionControlError;
 pub use phase::run;
 
@@ -170,6 +171,9 @@ pub enum CellError {
         /// The host of the one that began last.
         late: String,
     },
+    /// It could not be simulated.
+    #[error(transparent)]
+    Simulation(#[from] SimulationError),
     /// Its records could not be written or joined.
     #[error(transparent)]
     Records(#[from] wansan_trace::file::FileError),

@@ -107,7 +107,7 @@ pub struct Traffic {
 
 /// The tunnels of a world and the programs that serve them. Dropping it ends these, and with them
 /// their devices.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tunnels {
     tunnels: Vec<TunnelFacts>,
     servers: Vec<Server>,

@@ -6,10 +6,13 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use wansan_path::packet::Fate;
 use wansan_path::record::Sampler;
-use wansan_path::{Chain, Change, ChangeError, Counters, Ecn, Effects, EffectsError, Packet};
+use wansan_path::{
+    Chain, Change, ChangeError, Counters, Ecn, Effects, EffectsError, ElementCounters, Packet,
+};
 use wansan_trace::{Instant, Recorder};
 
 use crate::tcp::connection::Connection;
@@ -66,6 +69,8 @@ pub(crate) struct End {
 pub(crate) struct Link {
     pub(crate) chain: Chain<Wire>,
     scheduled_ns: u64,
+    /// Bytes of layer 2 that count for each packet beyond an Ethernet header.
+    overhead_bytes: u32,
     /// Of one that has a name: how records name it and its elements.
     pub(crate) sampler: Option<Sampler>,
 }
@@ -133,6 +138,7 @@ impl Network {
         self.links.push(Link {
             chain: effects.chain(seed)?,
             scheduled_ns: NEVER,
+            overhead_bytes: 0,
             sampler: None,
         });
         Ok(self.links.len() as u32 - 1)
@@ -142,6 +148,24 @@ impl Network {
     pub fn name_link(&mut self, link: u32, name: &str) {
         let link = &mut self.links[link as usize];
         link.sampler = Some(Sampler::new(name, &link.chain, &mut self.trace));
+    }
+
+    /// Has so many bytes count on a link for each packet, beyond its Ethernet header and what that holds.
+    pub fn set_overhead(&mut self, link: u32, bytes: u32) {
+        self.links[link as usize].overhead_bytes = bytes;
+    }
+
+    /// A link's delay and its rate in bits per second, as they are now.
+    #[must_use]
+    pub fn conditions(&self, link: u32) -> (Duration, Option<u64>) {
+        let chain = &self.links[link as usize].chain;
+        (chain.delay(), chain.bits_per_s())
+    }
+
+    /// The counters of a link's elements now.
+    pub fn element_counters(&self, link: u32) -> impl Iterator<Item = ElementCounters<'_>> {
+        let now = Instant::from_ns(self.now_ns);
+        self.links[link as usize].chain.element_counters(now)
     }
 
     /// The address of an end and of its peer in records.
@@ -341,7 +365,13 @@ impl Network {
         self.wake(link);
     }
 
-    fn carry(&mut self, link: u32, packet: Packet<Wire>) {
+    fn carry(&mut self, link: u32, mut packet: Packet<Wire>) {
+        let segment = &packet.payload.segment;
+        packet.size_bytes = ETHERNET_BYTES
+            + IP_BYTES
+            + segment.header_bytes()
+            + segment.bytes
+            + self.links[link as usize].overhead_bytes;
         let now = Instant::from_ns(self.now_ns);
         let chain = &mut self.links[link as usize].chain;
         if chain.next_deadline().is_some_and(|due| due <= now) {
@@ -373,10 +403,9 @@ impl Network {
                     hop: 0,
                     segment,
                 };
-                let bytes = ETHERNET_BYTES + IP_BYTES + segment.header_bytes() + segment.bytes;
                 let packet = Packet {
                     ecn,
-                    ..Packet::new(bytes, wire)
+                    ..Packet::new(0, wire)
                 };
                 let link = this.route[0];
                 sent.push((link, packet));

@@ -76,7 +76,7 @@ pub struct ElementStatistics {
 }
 
 impl ElementStatistics {
-    pub(super) fn of(counters: ElementCounters<'_>) -> ElementStatistics {
+    pub(crate) fn of(counters: ElementCounters<'_>) -> ElementStatistics {
         let is_link = counters.name.starts_with("link");
         ElementStatistics {
             name: counters.name.to_owned(),

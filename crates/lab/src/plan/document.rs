@@ -96,7 +96,8 @@ settings! {
     /// `[world]`: where the experiment runs.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct WorldTable {
-        /// The kind of world: network namespaces on this computer, with its own kernel's TCP
+        /// The kind of world: network namespaces on this computer, with its own kernel's TCP (`netns`), or
+        /// simulated hosts with TCP as Linux 6.18 has it, in virtual time (`sim`)
         pub kind: WorldKind = WorldKind::Netns;
         /// What carries packets over its paths: an emulator that does all that a plan can say, on any
         /// kernel, or the kernel's own sch_netem, which does some of it
@@ -110,8 +111,21 @@ settings! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WorldKind {
-    /// Network namespaces on this computer, with its own kernel's TCP.
+    /// Network namespaces.
     Netns,
+    /// Simulated hosts.
+    Sim,
+}
+
+impl WorldKind {
+    /// The name in plans and results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            WorldKind::Netns => "netns",
+            WorldKind::Sim => "sim",
+        }
+    }
 }
 
 /// What carries packets over a world's paths.

@@ -11,6 +11,7 @@ mod netem_setting;
 mod programs;
 mod route;
 mod routing;
+mod simulated;
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
@@ -32,6 +33,7 @@ use route::ConnectionRoute;
 pub use route::{InnerRoute, PlannedRoute, Tunnel, TunnelEnd};
 pub use routing::Classifier;
 use routing::Routing;
+pub use simulated::law_name;
 
 /// A resolved cell.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,6 +112,7 @@ impl Scenario {
         // Without a target nothing takes a route.
         let end = target.unwrap_or(0);
         let mut routes = route::resolve(document, text, &names, &links, end)?;
+        simulated::check(document, text, &links, &routes)?;
         let mut routing = Routing::begin(document.routing.by, end);
         let mut relays = Relays::of(document, text, &names, &links)?;
         let mut initiators: Vec<Initiator> = Vec::new();

@@ -7,7 +7,7 @@ use wansan_schema::{
 };
 use wansan_stream::jain;
 
-use crate::plan::{Cell, Plan, json};
+use crate::plan::{Cell, Plan, WorldKind, json};
 
 /// Results without a cell.
 #[must_use]
@@ -33,7 +33,10 @@ pub fn cell_result(number: u64, cell: &Cell) -> CellResult {
         phase: cell.phase.name().to_owned(),
         repeat: u64::from(cell.repeat),
         parameters: parameters.collect(),
-        emulator: Some(cell.document.world.emulator.name().to_owned()),
+        emulator: Some(match cell.document.world.kind {
+            WorldKind::Netns => cell.document.world.emulator.name().to_owned(),
+            WorldKind::Sim => cell.document.world.kind.name().to_owned(),
+        }),
         ..CellResult::default()
     }
 }

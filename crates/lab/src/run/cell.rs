@@ -34,6 +34,7 @@ const POLL: Duration = Duration::from_millis(50);
 const LAB: &str = "lab";
 
 /// What a cell has given.
+#[derive(Default)]
 pub(super) struct Measured {
     /// What each initiator's bench says, with its host.
     pub(super) reports: Vec<BenchReport>,
@@ -74,6 +75,11 @@ pub(super) trait Watch {
     fn running(&mut self);
 }
 
+/// Where the random choices of a cell begin.
+pub(super) fn seed(cell: &Cell) -> u64 {
+    u64::from(cell.document.seed) << 32 | u64::from(cell.repeat) << 16
+}
+
 /// Builds the cell's world, runs its programs and gathers its records in `folder`. `kept` has what is
 /// known of it however it ends; once its load has begun, its records stay too.
 pub(super) fn measure(
@@ -87,7 +93,7 @@ pub(super) fn measure(
     let facts = &mut kept.facts;
     let scenario = &cell.scenario;
     let document = &cell.document;
-    let seed = u64::from(document.seed) << 32 | u64::from(cell.repeat) << 16;
+    let seed = seed(cell);
     let world = World::build(&scenario.topology)?;
     facts.nodes = world.nodes().iter().map(node_facts).collect();
     let emulator = PathEmulator::start(&world, cell, seed, folder)?;

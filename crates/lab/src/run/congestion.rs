@@ -8,7 +8,7 @@ use wansan_schema::ControlFacts;
 use wansan_tcp::congestion::{self, CongestionError};
 use wansan_tcp::control::{self, Algorithm, Control, ControlError, Options};
 
-use crate::plan::{Cell, ControlTable, json};
+use crate::plan::{Cell, ControlTable, WorldKind, json};
 
 /// A control that a plan wants cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +38,7 @@ pub enum CongestionControlError {
 
 /// Those that the cells use: loaded for the run, or found there and kept from going. They go with the
 /// value, and with the process however it ends.
+#[derive(Default)]
 pub(super) struct Controls {
     held: Vec<Held>,
 }
@@ -68,6 +69,14 @@ impl Controls {
     /// Sees to it that `cell` has its own as it wants it, and says what it is. The connections of the
     /// cells before have ended.
     pub(super) fn of_cell(&mut self, cell: &Cell) -> Result<ControlFacts, CongestionControlError> {
+        let name = cell.document.tcp.congestion_control.clone();
+        if cell.document.world.kind == WorldKind::Sim {
+            return Ok(ControlFacts {
+                name,
+                origin: "simulator".to_owned(),
+                parameters: None,
+            });
+        }
         for (name, table) in wanted(cell) {
             let Some(law) = Algorithm::by_name(name) else {
                 continue;
@@ -79,7 +88,6 @@ impl Controls {
                 self.held.push(hold(law, &table)?);
             }
         }
-        let name = cell.document.tcp.congestion_control.clone();
         let Some(law) = Algorithm::by_name(&name) else {
             return Ok(ControlFacts {
                 name,

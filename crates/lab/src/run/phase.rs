@@ -1,6 +1,7 @@
 //! A run from its first cell to its report.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use wansan_insight::finding::{Limit, Observed};
@@ -8,17 +9,19 @@ use wansan_insight::report::{CellCharts, Detail};
 
 use wansan_schema::{Advised, CellFacts, CellResult, Manifest, Results};
 
-use super::cell::{self, Kept, Watch};
+use super::cell::{self, Kept, Measured, Watch};
 use super::clock::Clock;
 use super::congestion::{self, Controls};
 use super::control::Server;
 use super::course::Stage;
 use super::explain;
+use super::path_emulator::PathResults;
 use super::tunnels;
 use super::{CellError, Observer, Options, Outcome, RunError};
 use crate::netem;
-use crate::plan::{self, Cell, EmulatorKind, Parameter, Phase, Plan};
+use crate::plan::{self, Cell, EmulatorKind, Parameter, Phase, Plan, WorldKind};
 use crate::record::{self, RunFolder};
+use crate::simulated;
 use crate::vpn::{self, Kind};
 
 /// Carries out `plan`: the sweep, the finding, the advised sweep when the plan asks for one, the
@@ -32,6 +35,7 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RunError> {
     let cells = plan.cells(Phase::Planned, &[])?;
+    let is_simulated = plan.document().world.kind == WorldKind::Sim;
     let kinds: Vec<Kind> = cells.iter().flat_map(tunnels::kinds).collect();
     let lacking = |error: CellError| RunError::NotStarted(Box::new(error));
     vpn::check(&kinds).map_err(|error| lacking(error.into()))?;
@@ -39,8 +43,15 @@ pub fn run(
     if cells.iter().any(by_netem) {
         netem::check().map_err(|error| lacking(error.into()))?;
     }
-    let controls = Controls::hold(&cells).map_err(|error| lacking(error.into()))?;
-    congestion::check(&cells).map_err(|error| plan.wrong("tcp.congestion_control", &error))?;
+    let controls = match is_simulated {
+        true => Controls::default(),
+        false => {
+            let controls = Controls::hold(&cells).map_err(|error| lacking(error.into()))?;
+            let checked = congestion::check(&cells);
+            checked.map_err(|error| plan.wrong("tcp.congestion_control", &error))?;
+            controls
+        }
+    };
     let phases = if plan.document().apply_advice { 2 } else { 1 };
     let folder = RunFolder::create(&options.out, plan)?;
     let mut manifest = record::manifest(plan, options.rights);
@@ -186,7 +197,10 @@ impl Run<'_> {
             ..CellFacts::default()
         });
         let (options, stage) = (self.options, &self.stage);
-        let measured = cell::measure(cell, &folder, options, stage, &mut kept, &mut watch);
+        let measured = match cell.document.world.kind {
+            WorldKind::Netns => cell::measure(cell, &folder, options, stage, &mut kept, &mut watch),
+            WorldKind::Sim => simulate(cell, &folder, options, &mut kept, &mut watch),
+        };
         // The facts are needed most of a cell that failed; of one that was interrupted nothing is kept.
         if !matches!(measured, Err(CellError::Interrupted)) {
             self.manifest.cells.push(kept.facts);
@@ -256,6 +270,28 @@ impl Run<'_> {
         self.folder.write_json("results.json", &self.results)?;
         Ok(())
     }
+}
+
+/// As [`cell::measure`], in virtual time.
+fn simulate(
+    cell: &Cell,
+    folder: &Path,
+    options: &Options<'_>,
+    kept: &mut Kept,
+    watch: &mut dyn Watch,
+) -> Result<Measured, CellError> {
+    watch.started();
+    let seed = cell::seed(cell);
+    let simulated = simulated::run(cell, seed, folder, options.stop, &mut || watch.running())?;
+    let simulated = simulated.ok_or(CellError::Interrupted)?;
+    kept.carried = Some(PathResults {
+        paths: simulated.paths,
+        ..PathResults::default()
+    });
+    Ok(Measured {
+        reports: simulated.reports,
+        ..Measured::default()
+    })
 }
 
 /// Passes on how far a cell has got.

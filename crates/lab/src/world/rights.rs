@@ -17,6 +17,8 @@ pub enum Rights {
     Privileged,
     /// It is root in a user namespace of its own, and an ordinary user outside.
     UserNamespace,
+    /// It needs none: the world is simulated.
+    Unneeded,
 }
 
 impl Rights {
@@ -25,6 +27,7 @@ impl Rights {
     pub const fn name(self) -> &'static str {
         match self {
             Rights::Privileged => "privileged",
+            Rights::Unneeded => "none needed",
             Rights::UserNamespace => "user namespace",
         }
     }

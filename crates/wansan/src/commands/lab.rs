@@ -5,6 +5,7 @@ mod export;
 mod list;
 mod show;
 mod text;
+mod worlds;
 
 use std::io::{self, IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
@@ -14,13 +15,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use wansan_lab::plan::{Phase, Plan, PlanError};
+use wansan_lab::plan::{Phase, Plan, PlanError, WorldKind};
 use wansan_lab::record;
+use wansan_lab::run;
 use wansan_lab::run::{Observer, Options, RunError};
-use wansan_lab::{run, world};
+use wansan_lab::world::{self, Rights};
 use wansan_schema::{CellResult, Results};
 
 use super::{INTERRUPTED, print_json, print_text, remark};
@@ -58,9 +60,32 @@ struct RunArgs {
     /// Directory for run folders
     #[arg(long, value_name = "DIR", default_value = "runs")]
     out: PathBuf,
+    /// World to run it in, instead of the plan's: network namespaces, a simulation in virtual time, or both
+    /// one after the other, with the differences [default: as the plan says]
+    #[arg(long, value_name = "KIND")]
+    world: Option<WorldArg>,
     /// Print results.json instead of tables
     #[arg(long)]
     json: bool,
+}
+
+/// Worlds to run a plan in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum WorldArg {
+    Netns,
+    Sim,
+    Both,
+}
+
+impl WorldArg {
+    /// The kinds of worlds, in the order in which the plan runs in them.
+    fn kinds(self) -> &'static [WorldKind] {
+        match self {
+            WorldArg::Netns => &[WorldKind::Netns],
+            WorldArg::Sim => &[WorldKind::Sim],
+            WorldArg::Both => &[WorldKind::Netns, WorldKind::Sim],
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -126,8 +151,19 @@ fn check(args: &CheckArgs) -> Result<ExitCode> {
 
 fn run_plan(args: &RunArgs) -> Result<ExitCode> {
     let plan = read(&args.plan, args.quick)?;
-    // Before anything starts a thread.
-    let rights = world::isolate()?;
+    let plans: Vec<Plan> = match args.world {
+        None => vec![plan],
+        Some(world) => {
+            let plans = world.kinds().iter().map(|kind| plan.in_world(*kind));
+            plans.collect::<Result<_, _>>()?
+        }
+    };
+    let is_simulated = |plan: &Plan| plan.document().world.kind == WorldKind::Sim;
+    let rights = match plans.iter().all(is_simulated) {
+        true => Rights::Unneeded,
+        // Before anything starts a thread.
+        false => world::isolate()?,
+    };
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // The second one ends the lab at once; the kernel then ends its programs.
@@ -144,31 +180,35 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
         rights,
         stop: &stop,
     };
-    let mut console = Console::new(&plan, args.json);
-    let outcome = match run::run(&plan, &options, &mut console) {
-        Ok(outcome) => outcome,
-        Err(error @ RunError::Interrupted { .. }) => {
-            console.bar.finish_and_clear();
-            remark(&format!("wansan: {error}"));
-            return Ok(ExitCode::from(INTERRUPTED));
+    let mut outcomes = Vec::new();
+    for plan in &plans {
+        let mut console = Console::new(plan, args.json);
+        let outcome = run::run(plan, &options, &mut console);
+        console.bar.finish_and_clear();
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error @ RunError::Interrupted { .. }) => {
+                remark(&format!("wansan: {error}"));
+                return Ok(ExitCode::from(INTERRUPTED));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if !args.json {
+            print_text(|out| conclude(out, &outcome.results, &outcome.folder))?;
         }
-        Err(error) => {
-            console.bar.finish_and_clear();
-            return Err(error.into());
-        }
-    };
-    console.bar.finish_and_clear();
-    if args.json {
-        print_json(&std::fs::read_to_string(
-            outcome.folder.join("results.json"),
-        )?)?;
-    } else {
-        print_text(|out| conclude(out, &outcome.results, &outcome.folder))?;
+        outcomes.push(outcome);
     }
-    if outcome.as_expected() {
-        Ok(ExitCode::SUCCESS)
-    } else {
-        Ok(ExitCode::FAILURE)
+    match &outcomes[..] {
+        [real, simulated] => worlds::print(real, simulated, args.json)?,
+        _ if args.json => print_json(&std::fs::read_to_string(
+            outcomes[0].folder.join("results.json"),
+        )?)?,
+        _ => {}
+    }
+    // Expectations are about the world that the plan is written for.
+    match outcomes[0].as_expected() {
+        true => Ok(ExitCode::SUCCESS),
+        false => Ok(ExitCode::FAILURE),
     }
 }
 

@@ -1,0 +1,114 @@
+//! The paths of a scenario as links of a simulated network.
+
+use wansan_path::Effects;
+use wansan_schema::PathResult;
+use wansan_sim::network::Network;
+use wansan_trace::time::duration_ns;
+
+use super::SimulationError;
+use crate::emulator::{ElementStatistics, PathStatistics};
+use crate::plan::{Connection, Scenario, Side};
+
+/// The links of each path: forward and back.
+pub(super) struct Directions {
+    links: Vec<[u32; 2]>,
+    /// Names and overheads of those that are paths, not wires.
+    named: Vec<(String, u32, u32)>,
+}
+
+/// Adds the links of all paths. Every direction has a sequence of random numbers of its own, as in the
+/// emulator.
+pub(super) fn build(
+    network: &mut Network,
+    scenario: &Scenario,
+    seed: u64,
+) -> Result<Directions, SimulationError> {
+    let mut directions = Directions {
+        links: Vec::new(),
+        named: Vec::new(),
+    };
+    let mut number = 0;
+    for link in &scenario.links {
+        let mut both = [0; 2];
+        for (place, side) in Side::BOTH.into_iter().enumerate() {
+            let planned = [&link.forward, &link.back][place];
+            let wire = Effects::default();
+            let effects = match link.wire {
+                true => &wire,
+                false => &planned.effects,
+            };
+            let added = network.link(effects, seed.wrapping_add(number));
+            let added = added.map_err(|source| SimulationError::Effects {
+                path: link.name.clone(),
+                source,
+            })?;
+            if !link.wire {
+                let name = side.of(&link.name);
+                network.name_link(added, &name);
+                network.set_overhead(added, planned.overhead_bytes);
+                directions.named.push((name, added, planned.overhead_bytes));
+                number += 1;
+            }
+            both[place] = added;
+        }
+        directions.links.push(both);
+    }
+    Ok(directions)
+}
+
+impl Directions {
+    /// The links of a connection from an initiator's host to the target's, and back.
+    pub(super) fn routes(
+        &self,
+        scenario: &Scenario,
+        host: usize,
+        connection: &Connection,
+    ) -> [Vec<u32>; 2] {
+        let mut there = Vec::new();
+        let mut add = |path: usize, from: usize| {
+            let is_forward = scenario.links[path].near.contains(&from);
+            there.push((path, usize::from(!is_forward)));
+        };
+        match connection.route_place {
+            None => {
+                let named = |link: &crate::plan::Link| link.name == connection.route;
+                if let Some(path) = scenario.links.iter().position(named) {
+                    add(path, host);
+                }
+            }
+            Some(place) => {
+                let route = &scenario.routes[place];
+                let joins = |link: &crate::plan::Link| link.joins(host, route.via[0]);
+                if let Some(first) = scenario.links.iter().position(joins) {
+                    add(first, host);
+                }
+                for (&network, &from) in route.networks.iter().zip(&route.via) {
+                    add(network, from);
+                }
+            }
+        }
+        let forth = there.iter().map(|&(path, side)| self.links[path][side]);
+        let back = there.iter().rev();
+        let back = back.map(|&(path, side)| self.links[path][1 - side]);
+        [forth.collect(), back.collect()]
+    }
+
+    /// What each direction of each path did.
+    pub(super) fn results(&self, network: &Network) -> Vec<PathResult> {
+        let named = self.named.iter();
+        let statistics = named.map(|(name, link, overhead_bytes)| {
+            let (delay, bits_per_s) = network.conditions(*link);
+            let elements = network.element_counters(*link);
+            PathStatistics {
+                name: name.clone(),
+                counters: network.counters(*link),
+                overhead_bytes: *overhead_bytes,
+                delay_ns: duration_ns(delay),
+                bits_per_s,
+                elements: elements.map(ElementStatistics::of).collect(),
+                ..PathStatistics::default()
+            }
+        });
+        statistics.map(|it| PathResult::from(&it)).collect()
+    }
+}
