@@ -176,7 +176,6 @@ impl Initiator {
                 break;
             }
         }
-        sockets.send();
         Ok(())
     }
 

@@ -54,8 +54,6 @@ struct Socket {
 pub(super) struct Sockets {
     pub(super) network: Network,
     sockets: Vec<Socket>,
-    /// Ends at which something was read or written since they last sent.
-    touched: Vec<u32>,
 }
 
 impl Sockets {
@@ -63,7 +61,6 @@ impl Sockets {
         Sockets {
             network,
             sockets: Vec::new(),
-            touched: Vec::new(),
         }
     }
 
@@ -114,7 +111,8 @@ impl Sockets {
             if socket.quick_acks {
                 self.network.acknowledge_now(end);
             }
-            self.touched.push(end);
+            // A window that has become larger is announced.
+            self.network.send(end);
         }
         bytes
     }
@@ -125,21 +123,10 @@ impl Sockets {
         if taken > 0 {
             let peer = self.sockets[end as usize].peer;
             self.sockets[peer as usize].coming.extend(&bytes[..taken]);
-            self.touched.push(end);
-        }
-        taken
-    }
-
-    /// Has all ends send what follows from what was read and written.
-    pub(super) fn send(&mut self) {
-        let mut touched = std::mem::take(&mut self.touched);
-        touched.sort_unstable();
-        touched.dedup();
-        for &end in &touched {
+            // Each call goes to TCP by itself, which may have it leave as a segment of its own.
             self.network.send(end);
         }
-        touched.clear();
-        self.touched = touched;
+        taken
     }
 
     /// Records that a connection carries one of a session.

@@ -130,7 +130,6 @@ impl Target {
         if let Seat::Of(session) = self.seats[seat].1 {
             self.serve(session, sockets)?;
         }
-        sockets.send();
         Ok(())
     }
 
@@ -148,7 +147,6 @@ impl Target {
             self.answer(&done);
             self.serve(done.session, sockets)?;
         }
-        sockets.send();
         Ok(())
     }
 
