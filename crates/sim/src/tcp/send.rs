@@ -99,6 +99,8 @@ pub struct Sender {
     /// The end of what was written, and whether it ends with a FIN.
     written: u64,
     is_shut: bool,
+    /// Where the buffer's packets begin: what was written when all before had been sent.
+    gathered_from: u64,
     /// What the peer takes beyond `una`.
     peer_window: u64,
     /// The segment that said it (`snd_wl1`).
@@ -176,6 +178,7 @@ impl Sender {
             counts: SendCounts::default(),
             written: 1,
             is_shut: false,
+            gathered_from: 1,
             peer_window: 0,
             window_seq: 0,
             is_established: false,
@@ -245,6 +248,9 @@ impl Sender {
     pub fn write(&mut self, now_ns: u64, bytes: u64) -> u64 {
         self.limit_by_application();
         self.restart_after_idle(now_ns);
+        if self.window.next >= self.written {
+            self.gathered_from = self.written;
+        }
         let taken = self.buffer.take(bytes);
         self.written += taken;
         taken

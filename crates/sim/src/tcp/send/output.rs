@@ -172,7 +172,6 @@ impl Sender {
         if self.is_reducing() {
             self.reduction.sent += 1;
         }
-        self.window.last_sent_ns = now_ns;
         if is_first || self.timer.is_none() {
             self.arm_timeout(now_ns);
         }
@@ -184,6 +183,7 @@ impl Sender {
     /// A segment of data on its way.
     fn out(&mut self, now_ns: u64, seq: u64, bytes: u32, length: u32) -> Segment {
         self.counts.sent += 1;
+        self.window.last_sent_ns = now_ns;
         if let (true, Some(rate)) = (self.window.is_paced, self.window.pacing_bytes_per_s) {
             let header = 66;
             let took_ns = u64::from(bytes + header) * 1_000_000_000 / rate.max(1);
@@ -256,6 +256,14 @@ impl Sender {
         packets.max(least).min(largest / mss) as u32
     }
 
+    /// What is left of the packet of the buffer that goes next, in bytes: the program's data is gathered in packets of
+    /// the largest size (`tcp_xmit_size_goal`), of which bursts are cut.
+    fn buffered_packet(&self) -> u64 {
+        let mss = u64::from(self.config.mss);
+        let goal = pacing::GSO_BYTES / mss * mss;
+        goal - (self.window.next - self.gathered_from) % goal
+    }
+
     /// Whether it is better to wait for the next acknowledgement and send more at once (`tcp_tso_should_defer`).
     fn defers(&mut self, now_ns: u64, unsent: u64, most: u64) -> bool {
         let mss = u64::from(self.config.mss);
@@ -267,8 +275,8 @@ impl Sender {
         let by_peer = self.window_end().saturating_sub(self.window.next);
         let by_window = u64::from(self.window.cwnd - self.board.in_flight()) * mss;
         let limit = by_peer.min(by_window);
-        // What the program has given so far is no more than the buffer's next packet.
-        let packet = unsent.min(pacing::GSO_BYTES);
+        let packet = unsent.min(self.buffered_packet());
+        // It gets no more data, and can be sent as it is.
         if limit >= most * mss || (packet < unsent && limit >= packet) {
             return false;
         }
@@ -280,8 +288,8 @@ impl Sender {
             return false;
         };
         // The next acknowledgement would come too late.
-        let age_us = now_ns.saturating_sub(head.sent_ns) / 1_000;
-        if age_us < self.trips.smoothed_us() / 2 {
+        let srtt_ns = self.trips.smoothed_ns();
+        if head.sent_ns + srtt_ns > now_ns + DEFER_NS.min(srtt_ns / 2) {
             return false;
         }
         self.was_limited |= by_window < by_peer && by_window <= packet;

@@ -37,6 +37,12 @@ impl RoundTrips {
         self.srtt8_us >> 3
     }
 
+    /// The same in nanoseconds, with the fraction of a microsecond that the kernel keeps.
+    #[must_use]
+    pub(super) fn smoothed_ns(&self) -> u64 {
+        self.srtt8_us * 125
+    }
+
     /// The least of the last five minutes.
     #[must_use]
     pub(super) fn least_us(&self) -> Option<u64> {

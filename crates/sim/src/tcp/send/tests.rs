@@ -1,1 +1,82 @@
+//! Bursts, with the sender's state laid bare.
 
+use super::*;
+use crate::tcp::segment::Segment;
+
+const MS: u64 = 1_000_000;
+const MSS: u64 = 1_448;
+
+/// A round trip of 20 ms, a window of ten packets past slow start, of which five were sent at 0 and five at 10 ms.
+/// The program has far more to send by now.
+fn sender() -> Sender {
+    let law = Law::named("reno", Hz::default(), 0).expect("a law");
+    let mut sender = Sender::new(SendConfig::default(), law);
+    sender.establish(0, 1 << 30, Some(20_000), false);
+    sender.window.ssthresh = 5;
+    for at_ns in [0, 10 * MS] {
+        sender.write(at_ns, 5 * MSS);
+        assert_eq!(burst(&mut sender, at_ns), 5);
+    }
+    sender.write(10 * MS, 1 << 20);
+    assert_eq!(burst(&mut sender, 10 * MS), 0);
+    sender
+}
+
+/// Sends all that may be sent now; how many packets those were.
+fn burst(sender: &mut Sender, now_ns: u64) -> usize {
+    std::iter::from_fn(|| sender.transmit(now_ns)).count()
+}
+
+/// An acknowledgement of so many packets in all; how many it lets go.
+fn acknowledge(sender: &mut Sender, now_ns: u64, packets: u64) -> usize {
+    let segment = Segment {
+        seq: 1,
+        ack: 1 + packets * MSS,
+        window_bytes: 1 << 30,
+        ..Segment::default()
+    };
+    sender.on_segment(now_ns, &segment);
+    burst(sender, now_ns)
+}
+
+#[test]
+fn room_for_less_than_a_burst_waits_while_the_next_acknowledgement_is_near() {
+    let mut sender = sender();
+    assert_eq!(acknowledge(&mut sender, 20 * MS, 2), 2);
+    // The fourth packet's is due since 20 ms.
+    assert_eq!(acknowledge(&mut sender, 20 * MS + MS / 2, 3), 0);
+    assert_eq!(acknowledge(&mut sender, 20 * MS + MS / 2, 4), 2);
+}
+
+#[test]
+fn it_is_used_at_once_when_the_next_acknowledgement_is_far() {
+    let mut sender = sender();
+    assert_eq!(acknowledge(&mut sender, 20 * MS, 4), 4);
+    // The sixth packet was sent at 10 ms: its acknowledgement comes in 9.5 ms.
+    assert_eq!(acknowledge(&mut sender, 20 * MS + MS / 2, 5), 1);
+}
+
+#[test]
+fn it_is_used_at_once_when_nothing_was_sent_for_a_millisecond() {
+    let mut sender = sender();
+    assert_eq!(acknowledge(&mut sender, 20 * MS, 2), 2);
+    assert_eq!(acknowledge(&mut sender, 21 * MS + 1, 3), 1);
+}
+
+#[test]
+fn it_is_used_at_once_when_it_ends_a_packet_of_the_buffer() {
+    let mut sender = sender();
+    assert_eq!(acknowledge(&mut sender, 20 * MS, 2), 2);
+    // 45 packets of data fill one of the buffer's, which began at the third of the last call's.
+    sender.gathered_from = sender.window.next - 44 * MSS;
+    assert_eq!(acknowledge(&mut sender, 20 * MS + MS / 2, 3), 1);
+}
+
+/// What was sent again counts as the last transmission too.
+#[test]
+fn a_retransmission_is_a_transmission() {
+    let mut sender = sender();
+    let first = sender.board.first_id();
+    sender.resend(15 * MS, first);
+    assert_eq!(sender.window.last_sent_ns, 15 * MS);
+}
