@@ -3,6 +3,8 @@
 //! Events happen in the order of their times, and at one time in the order in which they were made, so a network does
 //! the same each time that it is run.
 
+mod latency;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::net::SocketAddr;
@@ -17,6 +19,9 @@ use wansan_trace::{Instant, Recorder};
 
 use crate::tcp::connection::Connection;
 use crate::tcp::segment::Segment;
+use latency::Draw;
+
+pub use latency::Latency;
 
 /// Bytes of an IPv4 header and of an Ethernet header.
 pub(crate) const IP_BYTES: u32 = 20;
@@ -55,6 +60,8 @@ pub(crate) struct End {
     program: Program,
     pub(crate) peer: u32,
     route: Vec<u32>,
+    /// What has arrived and its TCP has not taken.
+    arrived: Vec<(Segment, Ecn)>,
     scheduled_ns: u64,
     /// Of a caller's program: whether it reads, whether it waits for room, whether that it may go on is yet
     /// to be reported.
@@ -68,6 +75,8 @@ pub(crate) struct End {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) chain: Chain<Wire>,
+    /// When the host that sends into it last took what had arrived.
+    awake_ns: u64,
     scheduled_ns: u64,
     /// Bytes of layer 2 that count for each packet beyond an Ethernet header.
     overhead_bytes: u32,
@@ -80,6 +89,8 @@ pub(crate) struct Link {
 enum Actor {
     Link(u32),
     End(u32),
+    /// The host of an end, which takes what has arrived.
+    Host(u32),
 }
 
 /// Not scheduled.
@@ -94,6 +105,9 @@ pub struct Network {
     made: u64,
     now_ns: u64,
     packets: u64,
+    latency: Draw,
+    /// Segments that an end takes at this moment.
+    taken: Vec<(Segment, Ecn)>,
     /// Packets that an end sends at this moment.
     sent: Vec<(u32, Packet<Wire>)>,
     /// Ends of callers' programs that may go on.
@@ -118,10 +132,17 @@ impl Network {
             made: 0,
             now_ns: 0,
             packets: 0,
+            latency: Draw::new(Latency::default(), 0),
+            taken: Vec::new(),
             sent: Vec::new(),
             ready: VecDeque::new(),
             trace,
         }
+    }
+
+    /// Gives the hosts another latency; the seed is that of its times.
+    pub fn set_latency(&mut self, latency: Latency, seed: u64) {
+        self.latency = Draw::new(latency, seed);
     }
 
     /// Its records.
@@ -137,6 +158,7 @@ impl Network {
     pub fn link(&mut self, effects: &Effects, seed: u64) -> Result<u32, EffectsError> {
         self.links.push(Link {
             chain: effects.chain(seed)?,
+            awake_ns: 0,
             scheduled_ns: NEVER,
             overhead_bytes: 0,
             sampler: None,
@@ -187,6 +209,7 @@ impl Network {
                 program,
                 peer: first + 1 - place,
                 route,
+                arrived: Vec::new(),
                 scheduled_ns: NEVER,
                 reads: true,
                 wants_room: true,
@@ -256,19 +279,18 @@ impl Network {
                 break;
             }
             self.events.pop();
-            let scheduled = match actor {
-                Actor::Link(link) => &mut self.links[link as usize].scheduled_ns,
-                Actor::End(end) => &mut self.ends[end as usize].scheduled_ns,
-            };
-            // It was put off or has been done.
-            if *scheduled != at_ns {
-                continue;
+            if let Some(scheduled) = self.scheduled(actor) {
+                // It was put off or has been done.
+                if *scheduled != at_ns {
+                    continue;
+                }
+                *scheduled = NEVER;
             }
-            *scheduled = NEVER;
             self.now_ns = at_ns;
             match actor {
                 Actor::Link(link) => self.deliver(link),
                 Actor::End(end) => self.act(end),
+                Actor::Host(end) => self.take(end),
             }
         }
         self.now_ns = self.now_ns.max(until_ns);
@@ -323,16 +345,23 @@ impl Network {
         self.act(end);
     }
 
-    fn schedule(&mut self, actor: Actor, at_ns: u64) {
-        let scheduled = match actor {
-            Actor::Link(link) => &mut self.links[link as usize].scheduled_ns,
-            Actor::End(end) => &mut self.ends[end as usize].scheduled_ns,
-        };
-        let at_ns = at_ns.max(self.now_ns);
-        if *scheduled <= at_ns {
-            return;
+    /// When an actor does something next, if that may change.
+    fn scheduled(&mut self, actor: Actor) -> Option<&mut u64> {
+        match actor {
+            Actor::Link(link) => Some(&mut self.links[link as usize].scheduled_ns),
+            Actor::End(end) => Some(&mut self.ends[end as usize].scheduled_ns),
+            Actor::Host(_) => None,
         }
-        *scheduled = at_ns;
+    }
+
+    fn schedule(&mut self, actor: Actor, at_ns: u64) {
+        let at_ns = at_ns.max(self.now_ns);
+        if let Some(scheduled) = self.scheduled(actor) {
+            if *scheduled <= at_ns {
+                return;
+            }
+            *scheduled = at_ns;
+        }
         self.events.push(Reverse((at_ns, self.made, actor)));
         self.made += 1;
     }
@@ -357,15 +386,29 @@ impl Network {
                 self.carry(next, packet);
             } else if departure.corrupted.is_none() {
                 // A checksum finds the spoiled ones.
-                let end = &mut self.ends[to as usize];
-                end.connection.on_segment(self.now_ns, &segment, packet.ecn);
-                self.act(to);
+                self.arrive(to, segment, packet.ecn);
             }
         }
         self.wake(link);
     }
 
+    /// A packet arrives at an end's host, which takes it a little later.
+    fn arrive(&mut self, to: u32, segment: Segment, ecn: Ecn) {
+        let end = &mut self.ends[to as usize];
+        end.arrived.push((segment, ecn));
+        if end.arrived.len() == 1 {
+            // Who sends into one link shares a host.
+            let host = &mut self.links[end.route[0] as usize];
+            let idle_ns = self.now_ns.saturating_sub(host.awake_ns);
+            host.awake_ns = self.now_ns + self.latency.next_ns(idle_ns);
+            let takes_ns = host.awake_ns;
+            self.schedule(Actor::Host(to), takes_ns);
+        }
+    }
+
     fn carry(&mut self, link: u32, mut packet: Packet<Wire>) {
+        // What has left by now makes room.
+        self.deliver(link);
         let segment = &packet.payload.segment;
         packet.size_bytes = ETHERNET_BYTES
             + IP_BYTES
@@ -373,11 +416,6 @@ impl Network {
             + segment.bytes
             + self.links[link as usize].overhead_bytes;
         let now = Instant::from_ns(self.now_ns);
-        let chain = &mut self.links[link as usize].chain;
-        if chain.next_deadline().is_some_and(|due| due <= now) {
-            // What had left by now makes room.
-            self.schedule(Actor::Link(link), self.now_ns);
-        }
         self.links[link as usize].chain.enqueue(now, packet);
         self.wake(link);
     }
@@ -386,6 +424,18 @@ impl Network {
         if let Some(due) = self.links[link as usize].chain.next_deadline() {
             self.schedule(Actor::Link(link), due.ns());
         }
+    }
+
+    /// An end takes what has arrived.
+    fn take(&mut self, end: u32) {
+        let mut taken = std::mem::take(&mut self.taken);
+        std::mem::swap(&mut taken, &mut self.ends[end as usize].arrived);
+        for (segment, ecn) in taken.drain(..) {
+            let connection = &mut self.ends[end as usize].connection;
+            connection.on_segment(self.now_ns, &segment, ecn);
+            self.act(end);
+        }
+        self.taken = taken;
     }
 
     /// An end does what is due: its timers, its program, its packets.

@@ -100,6 +100,23 @@ fn equal_flows_share_evenly() {
     }
 }
 
+/// In a queue of two packets, the second burst of a round trip meets the first, which its host sent later than the
+/// second as it had slept. So every window of five packets loses one: Linux 6.18 gets 17 packets through in 130 ms here.
+#[test]
+fn the_second_burst_finds_a_short_queue_full() {
+    for seed in 0..5 {
+        let world = World {
+            mbit_per_s: 10,
+            rtt: Duration::from_millis(20),
+            queue: 2,
+            seed,
+            ..World::default()
+        };
+        let ratio = world.goodput(5, 60) / (17.0 * MSS as f64 / 0.13);
+        assert!((0.9..1.1).contains(&ratio), "{seed}: {ratio}");
+    }
+}
+
 /// The same seed makes the same run, another seed another one.
 #[test]
 fn a_seed_decides_all() {

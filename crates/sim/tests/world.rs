@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wansan_path::{Capacity, Effects, Limit, LossModel, Probability, Rate};
-use wansan_sim::network::{Network, Program};
+use wansan_sim::network::{Latency, Network, Program};
 use wansan_sim::tcp::congestion::Law;
 use wansan_sim::tcp::connection::Connection;
 use wansan_sim::tcp::jiffies::Hz;
@@ -93,6 +93,7 @@ impl World {
         bytes: u64,
     ) -> (Network, Vec<u32>) {
         let mut network = Network::default();
+        network.set_latency(Latency::default(), self.seed);
         let out = network.link(forward, self.seed).expect("a link");
         let home = network.link(back, self.seed + 1).expect("a link");
         let senders = (0..flows).map(|flow| {
