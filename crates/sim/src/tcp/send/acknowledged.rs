@@ -4,7 +4,7 @@ use super::Sender;
 use super::scoreboard::{Id, Packet};
 use crate::tcp::congestion::{Acked, State};
 use crate::tcp::rate::{Sample, Snapshot};
-use crate::tcp::segment::{Range, Sack, Segment};
+use crate::tcp::segment::{Range, SACK_BLOCKS, Sack, Segment};
 
 /// What an acknowledgement has done.
 #[derive(Debug, Clone, Copy, Default)]
@@ -192,8 +192,13 @@ impl Sender {
                 self.undo_resent -= 1;
             }
         }
-        for block in &blocks[usize::from(is_dsack)..] {
-            self.take_block(now_ns, *block, flags, gathered);
+        let mut rest = [Range::default(); SACK_BLOCKS];
+        let rest = &mut rest[..blocks.len() - usize::from(is_dsack)];
+        rest.copy_from_slice(&blocks[usize::from(is_dsack)..]);
+        // In the order of sending: a lower block beside a higher one is no reordering.
+        rest.sort_unstable_by_key(|block| block.from);
+        for &block in &*rest {
+            self.take_block(now_ns, block, flags, gathered);
         }
         self.last_sack = segment.sack;
     }

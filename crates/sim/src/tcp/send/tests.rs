@@ -1,7 +1,7 @@
-//! Bursts, with the sender's state laid bare.
+//! Bursts and reordering, with the sender's state laid bare.
 
 use super::*;
-use crate::tcp::segment::Segment;
+use crate::tcp::segment::{Range, Segment};
 
 const MS: u64 = 1_000_000;
 const MSS: u64 = 1_448;
@@ -79,4 +79,30 @@ fn a_retransmission_is_a_transmission() {
     let first = sender.board.first_id();
     sender.resend(15 * MS, first);
     assert_eq!(sender.window.last_sent_ns, 15 * MS);
+}
+
+/// Tells of packets that arrived, by their places from 0.
+fn tell(sender: &mut Sender, now_ns: u64, places: &[u64]) {
+    let mut segment = Segment {
+        seq: 1,
+        ack: 1,
+        window_bytes: 1 << 30,
+        ..Segment::default()
+    };
+    for &place in places {
+        let from = 1 + place * MSS;
+        let to = from + MSS;
+        segment.sack.push(Range { from, to });
+    }
+    sender.on_segment(now_ns, &segment);
+}
+
+/// The newest block stands first (RFC 2018 §4), and several may be new where acknowledgements are compressed.
+#[test]
+fn several_new_blocks_are_no_reordering() {
+    let mut sender = sender();
+    tell(&mut sender, 20 * MS, &[5, 3, 1]);
+    assert!(!sender.has_reordered);
+    tell(&mut sender, 21 * MS, &[2, 5]);
+    assert!(sender.has_reordered);
 }
