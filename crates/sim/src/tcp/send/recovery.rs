@@ -42,7 +42,7 @@ impl Sender {
             let at_ns = self
                 .config
                 .hz
-                .expiry_ns(now_ns, wait_us + 2 * self.config.hz.tick_ns() / 1_000);
+                .expiry_ns(now_ns, wait_us + super::rtt::TIMEOUT_MIN_US);
             self.timer = Some((Timer::Reordering, at_ns));
         }
     }

@@ -6,6 +6,9 @@ pub(super) const RTO_MIN_US: u64 = 200_000;
 /// The largest (TCP_RTO_MAX).
 pub(super) const RTO_MAX_US: u64 = 120_000_000;
 
+/// What the timers of the tail's probe and of reordering wait beyond their reason (TCP_TIMEOUT_MIN_US).
+pub(super) const TIMEOUT_MIN_US: u64 = 2_000;
+
 /// Before the first round trip is measured (TCP_TIMEOUT_INIT; RFC 6298 §2.1).
 pub(super) const RTO_INITIAL_US: u64 = 1_000_000;
 

@@ -1,4 +1,4 @@
-//! Bursts and reordering, with the sender's state laid bare.
+//! Bursts, reordering and its timer, with the sender's state laid bare.
 
 use super::*;
 use crate::tcp::segment::{Range, Segment};
@@ -85,7 +85,7 @@ fn a_retransmission_is_a_transmission() {
 fn tell(sender: &mut Sender, now_ns: u64, places: &[u64]) {
     let mut segment = Segment {
         seq: 1,
-        ack: 1,
+        ack: sender.window.una,
         window_bytes: 1 << 30,
         ..Segment::default()
     };
@@ -105,4 +105,18 @@ fn several_new_blocks_are_no_reordering() {
     assert!(!sender.has_reordered);
     tell(&mut sender, 21 * MS, &[2, 5]);
     assert!(sender.has_reordered);
+}
+
+/// A quarter of the least round trip is left for reordering, and the timer waits 2 ms longer, in ticks.
+#[test]
+fn a_late_packet_is_lost_when_its_time_is_over() {
+    let mut sender = sender();
+    // The sixth packet is missing; the seventh was sent with it and came after 20 ms, so 5 ms are left.
+    acknowledge(&mut sender, 29 * MS, 5);
+    tell(&mut sender, 30 * MS, &[6]);
+    assert_eq!(sender.board.lost, 0);
+    let at_ns = Hz::default().expiry_ns(30 * MS, 7_001);
+    assert_eq!(sender.timer, Some((Timer::Reordering, at_ns)));
+    sender.on_timer(at_ns);
+    assert_eq!((sender.board.lost, at_ns), (1, 40 * MS));
 }

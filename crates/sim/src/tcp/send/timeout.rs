@@ -103,7 +103,7 @@ impl Sender {
             0 => super::rtt::RTO_INITIAL_US,
             // A single packet may be acknowledged with a delay.
             srtt if self.board.packets_out() == 1 => 2 * srtt + DELAYED_ACK_US,
-            srtt => 2 * srtt + 2 * self.config.hz.tick_ns() / 1_000,
+            srtt => 2 * srtt + super::rtt::TIMEOUT_MIN_US,
         };
         let timeout_us = match is_advancing {
             true => self.trips.backed_off_us(),
