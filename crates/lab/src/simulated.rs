@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use wansan_schema::{BenchReport, PathResult};
-use wansan_sim::network::Network;
+use wansan_sim::network::{Latency, Network};
 use wansan_sim::storage::{Storage, StorageError};
 use wansan_trace::file::{self, FileError};
 use wansan_trace::{Kinds, Recorder};
@@ -67,6 +67,7 @@ pub(crate) fn run(
     let memory_bytes = usize::try_from(document.trace.memory.0).unwrap_or(usize::MAX);
     let recorder = || Recorder::new(kinds, memory_bytes);
     let mut network = Network::recording(recorder());
+    network.set_latency(Latency::default(), seed);
     let directions = network::build(&mut network, &cell.scenario, seed)?;
     let target = hosts::target(document, recorder())?;
     let mut storage = Storage::new(network, target, SAMPLE_INTERVAL);
