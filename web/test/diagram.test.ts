@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gapCurve, lengthTicks } from "../src/diagram/gaps";
 import { describe, flagNames, readPackets, usualTransit } from "../src/diagram/packet";
-import { describeWait, waitAt } from "../src/diagram/waits";
+import { describeWait, ioNames, waitAt } from "../src/diagram/waits";
 import { roundTicks, TimeView } from "../src/diagram/view";
 import { samplePackets } from "./sample";
 
@@ -66,6 +66,15 @@ test("each moment of an I/O in its lane is one wait, in words", () => {
   assert.equal(at(4, 1000), undefined);
   assert.deepEqual(describeWait(waitAt(ios, 1, 1500)!), ["nagle", "Nagle's algorithm held a short segment for a round trip", "ITT 1, held by target for 1.09 ms"]);
   assert.match(describeWait(waitAt(ios, 0, 1100)!).join("; "), /unknown.*200 µs, of which 12 µs may belong/);
+});
+
+test("I/Os of several sessions are named with their sessions", () => {
+  const { ios } = samplePackets(2, 10);
+  assert.deepEqual(ioNames(ios), ["ITT 0", "ITT 1"]);
+  const other = ios.map((io) => ({ ...io, session: "initiator-2" }));
+  const both = [...ios, ...other];
+  assert.deepEqual(ioNames(both), ["initiator-1, ITT 0", "initiator-1, ITT 1", "initiator-2, ITT 0", "initiator-2, ITT 1"]);
+  assert.match(describeWait(waitAt(both, 3, 1500)!).join("; "), /initiator-2, ITT 1, held by target/);
 });
 
 test("an empty diagram has no packets", () => {

@@ -127,7 +127,7 @@ export function samplePackets(reads: number, gap_us: number, tunnel = false): Pa
     from_s: 0.001,
     flows: tunnel
       ? [{ name: "tunnel 192.0.2.1:51820 – 192.0.2.2:51820", encrypted: true }]
-      : [0, 1].map((cid) => ({ name: `initiator-1 and target, connection ${cid}`, encrypted: false })),
+      : [0, 1].map((cid) => ({ name: `initiator-1, connection ${cid}`, encrypted: false })),
     kinds: tunnel ? [{ is: "encrypted", name: "" }, { is: "encrypted_short", name: "" }] : [{ is: "pdu", name: "SCSI Command" }, { is: "pdu", name: "SCSI Data-In" }, { is: "bare", name: "" }],
     sent_us: [],
     transit_us: [],
@@ -181,6 +181,7 @@ function sampleIo(read: number): PacketDiagram["ios"][number] {
   const times = [-20, 0, 1000, 1010, 1210, 2300, 3300].map((time) => time + read * 200);
   const held = [["initiator", "app"], ["propagation", "wire"], ["store_service", "store"], ["unknown", "target"], ["nagle", "target"], ["propagation", "wire"]];
   return {
+    session: "initiator-1",
     task: read,
     waits: held.map(([cause = "", layer = ""], i) => ({ cause, layer, from_us: times[i] ?? 0, to_us: times[i + 1] ?? 0, uncertain_us: cause === "unknown" ? 12 : 0 })),
   };

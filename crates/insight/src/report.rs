@@ -17,6 +17,7 @@ mod network;
 mod packets;
 mod page;
 mod problems;
+mod sessions;
 mod time_axis;
 #[cfg(test)]
 mod typescript;

@@ -9,14 +9,18 @@ import { el } from "../report/dom";
 import { describe, kindColour, type Packet, readPackets, tickText, usualTransit } from "./packet";
 import { svg } from "./svg";
 import { roundTicks, type TimeView } from "./view";
-import { describeWait, drawWaits, LANE_PX, waitAt, type WaitOfIo } from "./waits";
+import { describeWait, drawWaits, ioNames, LANE_PX, waitAt, type WaitOfIo } from "./waits";
 
 const INITIATOR_Y = 26;
 const TARGET_Y = 256;
 /** Where the lanes of I/Os begin, and what stands below them. */
 const LANES_Y = TARGET_Y + 32;
 const BELOW_PX = 22;
-const LEFT = 70;
+/** What stands to the left of the lines takes at least so much. */
+const LEAST_LEFT = 70;
+/** The space between a name and its line, and how wide a letter of it is at most, on average. */
+const NAME_GAP = 8;
+const LETTER_PX = 7;
 const RIGHT = 14;
 /** How far a packet that did not arrive is drawn. */
 const LOST_SHARE = 0.45;
@@ -40,6 +44,9 @@ export class TransferDiagram implements Zoomable {
   readonly over: HTMLElement;
   readonly packets: Packet[];
   readonly #diagram: PacketDiagram;
+  /** The I/Os' names, and where the lines begin to the right of them. */
+  readonly #names: string[];
+  readonly #left: number;
   readonly #view: TimeView;
   readonly #since: string;
   readonly #drawing: SVGSVGElement;
@@ -55,6 +62,8 @@ export class TransferDiagram implements Zoomable {
 
   constructor(diagram: PacketDiagram, title: string, view: TimeView, since = "the first command shown") {
     this.#diagram = diagram;
+    this.#names = ioNames(diagram.ios);
+    this.#left = Math.max(LEAST_LEFT, NAME_GAP + LETTER_PX * Math.max(0, ...this.#names.map((name) => name.length)));
     this.#view = view;
     this.#since = since;
     this.packets = readPackets(diagram);
@@ -64,7 +73,7 @@ export class TransferDiagram implements Zoomable {
     this.#spoken = el("p", { class: "spoken", "aria-live": "polite" });
     this.#reset = el("button", { type: "button", class: "reset", onclick: () => this.reset() }, "show all");
     this.over = el("div", { class: "over" });
-    this.over.style.insetInline = `${LEFT}px ${RIGHT}px`;
+    this.over.style.insetInline = `${this.#left}px ${RIGHT}px`;
     this.root = el(
       "div",
       {
@@ -131,7 +140,7 @@ export class TransferDiagram implements Zoomable {
 
   #x(time_us: number): number {
     const { from, to } = this.#view.shown;
-    return LEFT + ((time_us - from) / (to - from)) * this.#plotWidth();
+    return this.#left + ((time_us - from) / (to - from)) * this.#plotWidth();
   }
 
   #height(): number {
@@ -139,7 +148,7 @@ export class TransferDiagram implements Zoomable {
   }
 
   #plotWidth(): number {
-    return Math.max(this.#width - LEFT - RIGHT, 50);
+    return Math.max(this.#width - this.#left - RIGHT, 50);
   }
 
   #isShown(packet: Packet): boolean {
@@ -170,13 +179,13 @@ export class TransferDiagram implements Zoomable {
       return svg("g", { class: "tick" }, svg("line", { x1: x, x2: x, y1: INITIATOR_Y, y2: TARGET_Y + 5 }), svg("text", { x, y: TARGET_Y + 20, "text-anchor": "middle" }, tickText(time, step)));
     });
     const lines = ([["initiator", INITIATOR_Y], ["target", TARGET_Y]] as const).map(([name, y]) =>
-      svg("g", { class: "time-line" }, svg("line", { x1: LEFT, x2: right, y1: y, y2: y }), svg("text", { x: LEFT - 8, y: y + 4, "text-anchor": "end" }, name)),
+      svg("g", { class: "time-line" }, svg("line", { x1: this.#left, x2: right, y1: y, y2: y }), svg("text", { x: this.#left - NAME_GAP, y: y + 4, "text-anchor": "end" }, name)),
     );
-    const clip = svg("svg", { x: LEFT, y: 0, width: this.#plotWidth(), height: this.#height(), viewBox: `${LEFT} 0 ${this.#plotWidth()} ${this.#height()}`, class: "packets" });
+    const clip = svg("svg", { x: this.#left, y: 0, width: this.#plotWidth(), height: this.#height(), viewBox: `${this.#left} 0 ${this.#plotWidth()} ${this.#height()}`, class: "packets" });
     clip.append(...this.packets.filter((packet) => this.#isShown(packet)).map((packet) => this.#drawArrow(packet)));
-    clip.append(...drawWaits(this.#diagram.ios, this.#view.shown, { x: (time) => this.#x(time), left: LEFT, right, top: LANES_Y }));
-    const tasks = this.#diagram.ios.map(({ task }, lane) => svg("text", { x: LEFT - 8, y: LANES_Y + lane * LANE_PX + 10, "text-anchor": "end" }, `ITT ${task}`));
-    drawing.replaceChildren(...ticks, ...lines, ...tasks, clip, svg("text", { class: "axis", x: LEFT + this.#plotWidth() / 2, y: this.#height() - 6, "text-anchor": "middle" }, `time since ${this.#since}`));
+    clip.append(...drawWaits(this.#diagram.ios, this.#view.shown, { x: (time) => this.#x(time), left: this.#left, right, top: LANES_Y }));
+    const names = this.#names.map((name, lane) => svg("text", { x: this.#left - NAME_GAP, y: LANES_Y + lane * LANE_PX + 10, "text-anchor": "end" }, name));
+    drawing.replaceChildren(...ticks, ...lines, ...names, clip, svg("text", { class: "axis", x: this.#left + this.#plotWidth() / 2, y: this.#height() - 6, "text-anchor": "middle" }, `time since ${this.#since}`));
     this.#showTip();
   }
 
@@ -229,7 +238,7 @@ export class TransferDiagram implements Zoomable {
       const box = this.over.getBoundingClientRect();
       const [x, y] = [event.clientX - box.left, event.clientY - box.top];
       const wait = waitAt(this.#diagram.ios, Math.floor((y - LANES_Y) / LANE_PX), this.#time(x));
-      this.#choose(wait === null ? this.#nearest(LEFT + x, y) : null, wait);
+      this.#choose(wait === null ? this.#nearest(this.#left + x, y) : null, wait);
     });
     const end = () => (lastPx = null);
     this.over.addEventListener("pointerup", end);
@@ -286,7 +295,7 @@ export class TransferDiagram implements Zoomable {
       ends = { from: this.#x(wait.wait.from_us), to: this.#x(wait.wait.to_us) };
     }
     this.#tip.replaceChildren(...lines.map((line, i) => (i === 0 ? el("strong", {}, line) : el("span", {}, line))));
-    const inside = (x: number) => Math.min(Math.max(x, LEFT), this.#width - RIGHT);
+    const inside = (x: number) => Math.min(Math.max(x, this.#left), this.#width - RIGHT);
     const middle = (inside(ends.from) + inside(ends.to)) / 2;
     const onTheLeft = middle > this.#width / 2;
     this.#tip.style.insetInlineStart = onTheLeft ? "auto" : `${middle + 16}px`;

@@ -21,16 +21,22 @@ export interface Lanes {
   top: number;
 }
 
-/** A wait with the I/O that it is of. */
+/** A wait with the name of the I/O that it is of. */
 export interface WaitOfIo {
-  io: ShownIo;
+  io: string;
   wait: ShownWait;
+}
+
+/** What each I/O is called: by its task tag, after its session where there are several. */
+export function ioNames(ios: ShownIo[]): string[] {
+  const ofOne = new Set(ios.map(({ session }) => session)).size < 2;
+  return ios.map(({ session, task }) => (ofOne ? `ITT ${task}` : `${session}, ITT ${task}`));
 }
 
 /** The wait at a time in the lane at that place. */
 export function waitAt(ios: ShownIo[], lane: number, time_us: number): WaitOfIo | null {
-  const io = ios[lane];
-  const wait = io?.waits.find(({ from_us, to_us }) => from_us <= time_us && time_us < to_us);
+  const io = ioNames(ios)[lane];
+  const wait = ios[lane]?.waits.find(({ from_us, to_us }) => from_us <= time_us && time_us < to_us);
   return io === undefined || wait === undefined ? null : { io, wait };
 }
 
@@ -38,7 +44,7 @@ export function waitAt(ios: ShownIo[], lane: number, time_us: number): WaitOfIo 
 export function describeWait({ io, wait }: WaitOfIo): string[] {
   const length = micros(wait.to_us - wait.from_us);
   const uncertain = wait.uncertain_us === 0 ? "" : `, of which ${micros(wait.uncertain_us)} may belong to the waits beside it`;
-  return [causeName(wait.cause), causeOf(wait.cause).words, `ITT ${io.task}, held by ${layerName(wait.layer)} for ${length}${uncertain}`];
+  return [causeName(wait.cause), causeOf(wait.cause).words, `${io}, held by ${layerName(wait.layer)} for ${length}${uncertain}`];
 }
 
 /** The bands of the waits in view. */

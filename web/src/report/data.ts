@@ -234,6 +234,8 @@ export interface Boundary {
 
 /** An I/O whose packets are shown. */
 export interface ShownIo {
+  /** Its session, as the names of flows begin. */
+  session: string;
   /** Its Initiator Task Tag. */
   task: number;
   /** Its waits, which follow each other and cover its latency. */

@@ -2,10 +2,10 @@
 //! few bytes.
 
 use wansan_schema::tables;
-use wansan_trace::event::{Tcp, Verdict};
-use wansan_trace::file::Table;
+use wansan_trace::event::Verdict;
 
 use super::ios::{ShownIo, shown};
+use super::sessions::SessionNames;
 use crate::cell::Cell;
 use crate::ledger::Ledger;
 use crate::opcode;
@@ -134,13 +134,7 @@ pub(super) fn stall_diagrams(
         let span = (first_ns.saturating_sub(margin_ns), last_ns + margin_ns);
         let stretch = around(cell, &traffic, stall.session, span, most / PART_OF_PACKETS)?;
         let mut packets = drawn(cell, summary.window, &traffic, &stretch);
-        packets.ios = shown(
-            cell,
-            ledger,
-            &traffic,
-            &stretch,
-            Some((stall.session, stall.task)),
-        );
+        packets.ios = shown(cell, ledger, &traffic, &stretch, Some(stall));
         Some(StallPackets {
             cause: stall.cause.name().to_owned(),
             packets,
@@ -192,9 +186,10 @@ fn drawn(cell: &Cell, window: Window, traffic: &Traffic, stretch: &Stretch) -> P
             .pdus
             .push(packet.carried.map_or(0, |carried| carried.pdus));
     }
+    let names = SessionNames::of(cell.connection.as_ref());
     diagram.flows = flows
         .into_iter()
-        .map(|flow| named(&traffic.flows[flow], cell.tcp.as_ref()))
+        .map(|flow| named(&traffic.flows[flow], &names))
         .collect();
     diagram
 }
@@ -235,21 +230,12 @@ fn kind(packet: &Transfer, traffic: &Traffic) -> PacketKind {
     }
 }
 
-/// A session's connection by the hosts that recorded it, anything else by its addresses.
-fn named(flow: &Flow, tcp: Option<&Table<Tcp>>) -> PacketFlow {
+/// A session's connection by its session, anything else by its addresses.
+fn named(flow: &Flow, names: &SessionNames<'_>) -> PacketFlow {
     let ends = format!("{} – {}", flow.initiator, flow.target);
     let name = match flow.content {
         Content::Session(session, connection) => {
-            let mut hosts: Vec<&str> = tcp.map_or_else(Vec::new, |tcp| {
-                let of_session = tcp.rows.iter().filter(|row| row.record.session == session);
-                of_session.map(|row| tcp.names.get(row.host)).collect()
-            });
-            hosts.sort_unstable();
-            hosts.dedup();
-            match hosts[..] {
-                [one, other] => format!("{one} and {other}, connection {}", connection.0),
-                _ => format!("session {session}, connection {}", connection.0),
-            }
+            format!("{}, connection {}", names.name(session), connection.0)
         }
         Content::Tcp => ends,
         Content::Encrypted => format!("tunnel {ends}"),
