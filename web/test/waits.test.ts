@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import palette from "../src/report/palette.css";
 import { CAUSES, type WaitUse } from "../src/report/data";
-import { bindingLayer, causeColour, causeOf, heldBy, layerSums } from "../src/report/waits";
+import { causeColour, causeOf, heldBy, layerSums } from "../src/report/waits";
 import { sampleRun } from "./sample";
 
 const total = (sums: { mean_ns: number }[]) => sums.reduce((sum, { mean_ns }) => sum + mean_ns, 0);
@@ -41,16 +41,6 @@ test("what a layer that was not recorded held belongs to the one above it", () =
   const recorded = ["app", "window", "target"].map((layer) => ({ layer, in_flight_mean: 0, in_flight_max: 0 }));
   const held = heldBy(recorded, use([["app", "initiator", "crossings", 1, 0], ["tcp_initiator", "unknown", "stamps", 2, 0], ["wire", "unknown", "stamps", 3, 0], ["store", "store_service", "crossings", 4, 0]]));
   assert.deepEqual([...held.values()].map(({ layer, mean_ns }) => [layer, mean_ns]), [["app", 1], ["window", 5], ["target", 4]]);
-});
-
-test("the limit binds where most is waited for it", () => {
-  const run = sampleRun();
-  const cell = run.cells[6]!;
-  const held = heldBy(cell.layers, cell.waits!);
-  assert.equal(bindingLayer(held, run.finding!), "queue");
-  assert.equal(bindingLayer(held, { ...run.finding!, limit: "too_few_ios" }), "wire");
-  assert.equal(bindingLayer(held, { ...run.finding!, limit: "nothing", layer: null }), null);
-  assert.equal(bindingLayer(held, { ...run.finding!, limit: "route_lockstep", layer: "socket" }), "socket");
 });
 
 test("every cause has a colour of the palette, those of one family the same", () => {

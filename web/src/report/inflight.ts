@@ -9,7 +9,7 @@ import { el, figure } from "./dom";
 import { layerColour, layerEntered, layerName } from "./layers";
 import type { Selection } from "./selection";
 import { formatFixed, formatNs, formatNumber, formatShare } from "./units";
-import { bindingLayer, causeName, heldBy, type LayerSum } from "./waits";
+import { causeName, heldBy, type LayerSum } from "./waits";
 
 /** A figure that can be taken down again, with the charts in it. */
 export interface Shown {
@@ -154,7 +154,7 @@ class Ladder {
     const deepest = Math.max(...cell.layers.map((layer) => layer.in_flight_mean), Number.MIN_VALUE);
     const held = cell.waits === null ? new Map<string, LayerSum>() : heldBy(cell.layers, cell.waits);
     const whole_ns = Math.max(cell.waits?.latency_ns ?? 0, 1);
-    const binding = cell.cell === finding?.cell ? bindingLayer(held, finding) : null;
+    const binding = cell.cell === finding?.cell ? finding.layer : null;
     this.#heading = el("th", { scope: "col", class: "number" }, "mean");
     this.root = el(
       "div",
@@ -237,18 +237,13 @@ class Ladder {
     return el(
       "tr",
       binds ? { class: "binds" } : {},
-      el("th", { scope: "row" }, button),
+      el("th", { scope: "row" }, button, binds ? el("span", { class: "mark", title: "Here the finding's limit binds" }, " ◀ binds") : null),
       el("td", { class: "bar-cell", "aria-hidden": "true" }, bar),
       now,
       el("td", { class: "number" }, formatFixed(layer.in_flight_max / divisor, 0)),
       el("td", { class: "number" }, formatNs(held?.mean_ns ?? null)),
       el("td", { class: "number" }, held === undefined ? "" : formatShare(held.mean_ns / whole_ns)),
-      el(
-        "td",
-        {},
-        most === undefined ? "" : causeName(most.cause),
-        binds ? el("span", { class: "mark", title: "Here the finding's limit binds" }, " ◀ binds") : null,
-      ),
+      el("td", {}, most === undefined ? "" : causeName(most.cause)),
     );
   }
 }

@@ -1,6 +1,6 @@
 /** What I/Os waited for: the colours and words of causes, and a cell's sums by layer. */
 
-import { CAUSES, type Cause, type Family, type Finding, type LayerReport, type WaitUse } from "./data";
+import { CAUSES, type Cause, type Family, type LayerReport, type WaitUse } from "./data";
 import { el } from "./dom";
 import { isAbove } from "./layers";
 
@@ -93,18 +93,4 @@ export function heldBy(layers: LayerReport[], waits: WaitUse): Map<string, Layer
     return { ...sum, layer: holder?.layer ?? sum.layer };
   });
   return new Map(layerSums({ ...waits, sums }).map((sum) => [sum.layer, sum]));
-}
-
-/** The layer that held I/Os longest for what the finding's limit takes; where nothing waited for it, the one that the finding names. */
-export function bindingLayer(held: Map<string, LayerSum>, { limit, layer }: Finding): string | null {
-  let most_ns = 0;
-  let found = layer;
-  for (const sum of held.values()) {
-    const ofLimit = sum.causes.filter(({ cause }) => isOfLimit(cause, limit));
-    const waited_ns = ofLimit.reduce((all_ns, { mean_ns }) => all_ns + mean_ns, 0);
-    if (waited_ns > most_ns) {
-      [most_ns, found] = [waited_ns, sum.layer];
-    }
-  }
-  return found;
 }
