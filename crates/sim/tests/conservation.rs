@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use wansan_path::{Change, Effects, LossModel, Probability};
+use wansan_sim::tcp::congestion::Law;
 
 use crate::world::{SECOND_NS, World};
 
@@ -12,15 +13,7 @@ const BYTES: u64 = 3_000_001;
 #[test]
 fn all_arrives_whatever_the_path_does() {
     let often = |share: f64| Probability::new(share).expect("a probability");
-    for law in [
-        "reno",
-        "cubic",
-        "highspeed",
-        "scalable",
-        "vegas",
-        "westwood",
-        "bbr",
-    ] {
+    for law in Law::NAMES {
         for seed in 0..20 {
             let world = World {
                 law,
@@ -55,7 +48,7 @@ fn all_arrives_whatever_the_path_does() {
 /// On a path that loses nothing, nothing is sent twice.
 #[test]
 fn nothing_is_sent_twice_for_nothing() {
-    for law in ["reno", "cubic", "vegas", "westwood", "bbr"] {
+    for law in Law::NAMES {
         let world = World {
             law,
             queue: 100_000,
