@@ -163,6 +163,7 @@ fn histories_that_were_kept_break_no_rule() {
     let files = files.map(|file| file.expect("a file").path());
     let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some()).collect();
     files.sort();
+    assert!(!files.is_empty());
     for file in files {
         let text = std::fs::read_to_string(&file).expect("text");
         let mut history: History = serde_json::from_str(&text).expect("a history");

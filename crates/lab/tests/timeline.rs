@@ -33,7 +33,9 @@ fn every_cell_has_the_timeline() {
         "at 10s upper up",
     ];
     let plan = plan(&entries).unwrap();
-    for cell in plan.cells(Phase::Planned, &[]).unwrap() {
+    let cells = plan.cells(Phase::Planned, &[]).unwrap();
+    assert_eq!(cells.len(), 2);
+    for cell in cells {
         let told: Vec<String> = cell
             .timeline
             .iter()

@@ -65,7 +65,9 @@ fn a_sweep_over_the_command_window_names_it_and_predicts_the_gain() {
     );
     assert!(finding.sentence.contains("+76 % at 176 parallel"));
 
-    for point in gain::compare(finding.limit, &planned, &sweep(176)) {
+    let gains = gain::compare(finding.limit, &planned, &sweep(176));
+    assert_eq!(gains.len(), planned.len());
+    for point in gains {
         assert!(
             close(point.advised_iops, point.predicted_iops, 0.03),
             "{point:?}"

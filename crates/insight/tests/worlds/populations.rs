@@ -127,6 +127,7 @@ fn littles_law_holds_at_the_windows_edge() {
         duration_ns: 60 * MS,
         ..World::wan()
     });
+    assert!(summary.total.layer(Layer::App).is_some());
     for held in &summary.total.layers {
         assert!(held.little.agrees, "{} {:?}", held.layer, held.little);
     }

@@ -90,6 +90,7 @@ fn a_reset_ends_no_task_that_comes_after_its_unit_attention() {
             }
         }
         go.store(u64::MAX, SeqCst);
+        assert!(attentions > 0, "no reset came between the reads");
     });
 }
 

@@ -63,12 +63,13 @@ fn advice_is_set_over_the_whole_sweep() {
     let cells = plan
         .cells(Phase::Advised, &[(window.clone(), value)])
         .unwrap();
-    assert!(
-        cells
-            .iter()
-            .filter_map(|cell| cell.document.target.as_ref())
-            .all(|target| target.window.command_window == 176)
-    );
+    let windows = cells.iter().map(|cell| {
+        let target = cell.document.target.as_ref();
+        target.unwrap().window.command_window
+    });
+    let planned = plan.cells(Phase::Planned, &[]).unwrap();
+    assert!(planned.len() > 1, "a sweep");
+    assert_eq!(Vec::from_iter(windows), vec![176; planned.len()]);
     let buffer = wansan_lab::plan::Parameter::new("tcp.ecn");
     let value = plan.value_for(&buffer, "true");
     assert!(

@@ -362,7 +362,9 @@ fn each_kind_of_routing_has_ends_of_its_own() {
 fn packets_are_told_apart_in_both_directions() {
     for by in ["port", "source", "prefix"] {
         let scenario = scenario(&[("by = \"port\"", &format!("by = \"{by}\""))]);
-        for connection in &scenario.initiators[0].connections {
+        let connections = &scenario.initiators[0].connections;
+        assert_eq!(connections.len(), 2);
+        for connection in connections {
             let to = std::net::SocketAddrV4::new(connection.target, 3260);
             let classifier = scenario.classifier;
             assert_eq!(

@@ -254,6 +254,7 @@ fn packets_and_paths_keep_their_names() {
     names.sort_unstable();
     assert_eq!(names, ["down", "down", "side", "up"]);
     let threads = read::<Thread>(&merged_path::<Thread>(&folder.0)).unwrap();
+    assert_eq!(threads.rows.len(), 4);
     for row in &threads.rows {
         let Thread { time, role, .. } = row.record;
         let as_sent =
