@@ -42,7 +42,7 @@ fn a_reset_ends_no_task_that_comes_after_its_unit_attention() {
                 if round == u64::MAX {
                     return;
                 }
-                for _ in 0..(round * 7919 % 400) * 20 {
+                for _ in 0..round * 7919 % 400 {
                     std::hint::spin_loop();
                 }
                 manage(&mut pair, TaskManagementFunction::LogicalUnitReset, 0);
