@@ -1,17 +1,16 @@
 //! What each law makes of a flow over an emulated path: the backlog, the throughput, and every byte.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use wansan_path::{Effects, Limit, Rate};
 use wansan_relay::{
-    DirectionSnapshot, EceSnapshot, Fallback, FlowSnapshot, Law, ListenerConfig, ProcessSettings,
-    Relay, RelayFile, RelaySettings,
+    DirectionSnapshot, EceSnapshot, Fallback, FlowSnapshot, Law, ListenerConfig, Relay,
 };
 use wansan_settings::quantity::{Size, SomeTime};
-use wansan_settings::{Text, usual};
+use wansan_settings::Text;
 use wansan_tcp::TcpInfo;
 use wansan_trace::congestion::SlowStarts;
 use wansan_trace::event::Tcp;
@@ -21,14 +20,8 @@ use crate::linear_topology::{LinearTopology, text};
 use crate::machine::{Machine, Trouble, lateness};
 use crate::program::LIMIT;
 
-const PORT: u16 = 3260;
-
 /// How often a flow is looked at.
 const LOOK: Duration = Duration::from_millis(2);
-
-const CLIENT: usize = 0;
-const RELAY: usize = 1;
-const TARGET: usize = 2;
 
 /// A client that sends, a relay near it, and a target far away; or a target that sends, a relay near that, and
 /// a client far away.
@@ -112,37 +105,18 @@ impl Scene {
     pub(crate) fn run(&self, change: impl FnOnce(&mut ListenerConfig)) -> Result<Seen, String> {
         let line = self.build()?;
         let machine = Machine::watch();
-        let to = (LinearTopology::address(1, TARGET), PORT);
-        let target = line.node(TARGET).run(move || TcpListener::bind(to));
-        let target = target.map_err(text)?;
-        let near = LinearTopology::address(0, RELAY);
-        let mut listener = ListenerConfig::new(&format!("{near}:0"), &format!("{}:{PORT}", to.0));
-        listener.flow.buffer = Size(4 << 20);
-        let [far, near] = match self.target_sends {
-            true => [&mut listener.flow.r#in, &mut listener.flow.out],
-            false => [&mut listener.flow.out, &mut listener.flow.r#in],
-        };
-        far.congestion_control = Some("cubic".to_owned());
-        near.congestion_control = Some("reno".to_owned());
-        change(&mut listener);
-        let settings = RelaySettings {
-            file: RelayFile {
-                listener: vec![listener],
-            },
-            process: ProcessSettings {
-                threads: Some(1),
-                flows: 100,
-                memory: Size(64 << 20),
-                ..usual()
-            },
-        };
-        let report: fn(&str) = |line| eprintln!("relay: {line}");
-        let relay = line
-            .node(RELAY)
-            .run(move || Relay::start(&settings, report));
-        let relay = relay.map_err(text)?;
+        let (relay, target) = line.relay(Size(64 << 20), |listener| {
+            listener.flow.buffer = Size(4 << 20);
+            let [far, near] = match self.target_sends {
+                true => [&mut listener.flow.r#in, &mut listener.flow.out],
+                false => [&mut listener.flow.out, &mut listener.flow.r#in],
+            };
+            far.congestion_control = Some("cubic".to_owned());
+            near.congestion_control = Some("reno".to_owned());
+            change(listener);
+        })?;
         let address = relay.addresses()[0];
-        let client = line.node(CLIENT);
+        let client = line.node(0);
         let client = client.run(move || TcpStream::connect_timeout(&address, LIMIT));
         let client = client.map_err(text)?;
         let (target, _) = target.accept().map_err(text)?;

@@ -22,12 +22,12 @@ pub(crate) struct LinearTopology {
 }
 
 impl LinearTopology {
-    /// A relay at node 1 that holds its backlog to `latency` by arrival, and the target at node 2 that it
-    /// leads to, which it asks, or its clients.
-    pub(crate) fn arrival(
+    /// A relay at node 1 whose flows may hold so many bytes, and the target at node 2 that its listener, once
+    /// it is changed, leads to.
+    pub(crate) fn relay(
         &self,
-        latency: Duration,
-        asks_target: bool,
+        memory: Size,
+        change: impl FnOnce(&mut ListenerConfig),
     ) -> Result<(Relay, TcpListener), String> {
         let to = (LinearTopology::address(1, 2), PORT);
         let target = self.node(2).run(move || TcpListener::bind(to));
@@ -35,12 +35,7 @@ impl LinearTopology {
             &format!("{}:0", LinearTopology::address(0, 1)),
             &format!("{}:{PORT}", to.0),
         );
-        listener.flow.law = Some(Text(Law::Arrival));
-        listener.flow.latency = Some(SomeTime(latency));
-        if asks_target {
-            listener.flow.r#in.congestion_control = Some("cubic".to_owned());
-            listener.flow.out.congestion_control = Some("reno".to_owned());
-        }
+        change(&mut listener);
         let settings = RelaySettings {
             file: RelayFile {
                 listener: vec![listener],
@@ -48,13 +43,29 @@ impl LinearTopology {
             process: ProcessSettings {
                 threads: Some(1),
                 flows: 100,
-                memory: Size(16 << 20),
+                memory,
                 ..usual()
             },
         };
         let report: fn(&str) = |line| eprintln!("relay: {line}");
         let relay = self.node(1).run(move || Relay::start(&settings, report));
         Ok((relay.map_err(text)?, target.map_err(text)?))
+    }
+
+    /// The same, with a backlog that is held to `latency` by arrival, which asks the target, or its clients.
+    pub(crate) fn arrival(
+        &self,
+        latency: Duration,
+        asks_target: bool,
+    ) -> Result<(Relay, TcpListener), String> {
+        self.relay(Size(16 << 20), |listener| {
+            listener.flow.law = Some(Text(Law::Arrival));
+            listener.flow.latency = Some(SomeTime(latency));
+            if asks_target {
+                listener.flow.r#in.congestion_control = Some("cubic".to_owned());
+                listener.flow.out.congestion_control = Some("reno".to_owned());
+            }
+        })
     }
 
     /// Network `n` joins node `n` to the next one: by a path that has these effects both ways, or by a
