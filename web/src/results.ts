@@ -84,7 +84,7 @@ export interface CellResult {
   path_queue_high_water_bytes: number | null;
   /** What each direction of each emulated path did. */
   paths: PathResult[];
-  /** What was changed of them meanwhile, in the order in which it was asked for. */
+  /** What was changed of them meanwhile, in the order in which it was requested. */
   timeline: PathChange[];
   /** Mean number of I/Os in flight at each recorded layer, of all initiators together. */
   in_flight: Record<string, number>;
@@ -204,7 +204,7 @@ export interface StreamResult {
   one_way_p99_ns: number | null;
   /** From before a mark was offered to the socket until the receiver had read it: greatest. */
   one_way_max_ns: number | null;
-  /** Segments sent again. */
+  /** Segments retransmitted. */
   retransmits: number;
   /** Times that a sender was seen in slow start again. */
   slow_start_returns: number;
@@ -234,7 +234,7 @@ export interface FlowReport {
   latency_ns: MarkLatency | null;
   /** From that moment until the receiver had read the mark; null when they have not one clock. */
   one_way_ns: MarkLatency | null;
-  /** Segments that the sender sent again. */
+  /** Segments that the sender retransmitted. */
   retransmits: number;
   /** Times that the sender was seen in slow start again, while it was measured, after it had left it (RFC 5681 §3.1). */
   slow_start_returns: number;
@@ -270,7 +270,7 @@ export interface RelayResult {
   onward_bytes: number;
   /** Bytes passed back to clients. */
   back_bytes: number;
-  /** By what it held flows' backlogs, as `wansan relay --law` names it; null in runs from before it was told. */
+  /** By what it held flows' backlogs, as `wansan relay --law` names it; null in runs from before it was recorded. */
   law: string | null;
   /** Times that it began to signal ECE while it was measured. */
   ece_signals: number | null;
@@ -316,7 +316,7 @@ export interface RouterUsage {
 export interface NetemResult {
   /** Its name, such as `upper:forward`. */
   name: string;
-  /** What netem was told. */
+  /** The settings that netem was given. */
   setting: string;
   /** The packets that it holds at most, those on the delay line among them. */
   limit_packets: number;
@@ -374,7 +374,7 @@ export interface PathResult {
   queue_high_water_packets: number;
   /** The most bytes that ever waited. */
   queue_high_water_bytes: number;
-  /** The delay that is asked for, or was at the end. */
+  /** The delay that is requested, or was at the end. */
   delay_asked_ns: number;
   /** What half of the packets were to be delayed at most, as jitter drew it for each, since the delay was last changed; null when none has left since. */
   delay_asked_p50_ns: number | null;
@@ -384,7 +384,7 @@ export interface PathResult {
   delay_achieved_p50_ns: number | null;
   /** The same for 99 of 100 packets. */
   delay_achieved_p99_ns: number | null;
-  /** The rate that is asked for, or was at the end; null when it is unlimited. */
+  /** The rate that is requested, or was at the end; null when it is unlimited. */
   rate_asked_bits_per_s: number | null;
   /** The most that came out in any half second since the rate was last changed; null when it did not last as long. */
   rate_achieved_bits_per_s: number | null;
@@ -492,7 +492,7 @@ export interface WaitSum {
   layer: string;
   /** Which way the bytes go that waited, `to_target` or `to_initiator`; null while a program or the store had them. */
   way: string | null;
-  /** What it is told from: `crossings`, `stamps`, `pdus`, `packets`, `tcp_info` or `resources`. */
+  /** What it is derived from: `crossings`, `stamps`, `pdus`, `packets`, `tcp_info` or `resources`. */
   source: string;
   /** Their length. */
   mean_ns: number;
@@ -552,9 +552,9 @@ export interface ShownPacket {
   sent_ns: number;
 }
 
-/** Where the latency of a cell's I/Os goes, told from the kernel's stamps. Times are means over the I/Os that were split; they add up to `latency_ns`. */
+/** Where the latency of a cell's I/Os goes, derived from the kernel's stamps. Times are means over the I/Os that were split; they add up to `latency_ns`. */
 export interface BelowSocket {
-  /** Whose records it is told from: `both`, `initiator` or `target`. */
+  /** Whose records it is derived from: `both`, `initiator` or `target`. */
   recorded: string;
   /** I/Os that were split. */
   ios: number;
@@ -578,7 +578,7 @@ export interface BelowSocket {
   round_trips: number;
   /** How much may belong to a part beside the one that it is counted to. */
   uncertain_ns: number;
-  /** The stamps that it is told from. */
+  /** The stamps that it is derived from. */
   stamps: StampCount;
 }
 
@@ -642,9 +642,9 @@ export interface Finding {
   layer: string | null;
   /** The layer above. */
   above: string | null;
-  /** Mean number that had entered the layer above: how many wanted in. */
+  /** Mean number that had entered the layer above: how many asked to enter. */
   wanted: number;
-  /** Mean number that had entered the layer: how many got in. */
+  /** Mean number that had entered the layer: how many were admitted. */
   got: number;
   /** The share of the latency spent waiting for it, 0 to 1. */
   waiting_share: number;
@@ -658,7 +658,7 @@ export interface Finding {
   sentence: string;
   /** What to change, if there is something. */
   advice: Advice | null;
-  /** What each cell would do once the advice is followed; null when the gain cannot be told. */
+  /** What each cell would do once the advice is followed; null when the gain cannot be predicted. */
   predicted: Prediction[] | null;
 }
 
@@ -934,7 +934,7 @@ export interface TunnelFacts {
 export interface PathFacts {
   /** Its name. */
   name: string;
-  /** The one-way delay that was asked for. */
+  /** The requested one-way delay. */
   delay_ns: number;
   /** How much later half of the frames left than they should have. */
   lateness_p50_ns: number;
@@ -973,14 +973,14 @@ export const METRICS: readonly Metric[] = [
   { name: "streams.*.one_way_p50_ns", unit: "ns", about: "From before a mark was offered to the socket until the receiver had read it: median." },
   { name: "streams.*.one_way_p99_ns", unit: "ns", about: "From before a mark was offered to the socket until the receiver had read it: 99th percentile." },
   { name: "streams.*.one_way_max_ns", unit: "ns", about: "From before a mark was offered to the socket until the receiver had read it: greatest." },
-  { name: "streams.*.retransmits", unit: "packets", about: "Segments sent again." },
+  { name: "streams.*.retransmits", unit: "packets", about: "Segments retransmitted." },
   { name: "streams.*.slow_start_returns", unit: "", about: "Times that a sender was seen in slow start again." },
   { name: "relays.*.finished", unit: "", about: "Flows that ended with a FIN from both sides." },
   { name: "relays.*.lost", unit: "", about: "Flows that were reset, or cut off at the end." },
   { name: "relays.*.not_connected", unit: "", about: "Flows whose other end could not be reached." },
   { name: "relays.*.onward_bytes", unit: "bytes", about: "Bytes passed on to its target." },
   { name: "relays.*.back_bytes", unit: "bytes", about: "Bytes passed back to clients." },
-  { name: "relays.*.law", unit: "", about: "By what it held flows' backlogs, as `wansan relay --law` names it; null in runs from before it was told." },
+  { name: "relays.*.law", unit: "", about: "By what it held flows' backlogs, as `wansan relay --law` names it; null in runs from before it was recorded." },
   { name: "relays.*.ece_signals", unit: "", about: "Times that it began to signal ECE while it was measured." },
   { name: "relays.*.fallbacks.*", unit: "", about: "Times, from its start to its end, that signals were of no use to a flow and the window alone held its backlog, by the reason." },
   { name: "relays.*.backlog_mean_bytes", unit: "bytes", about: "Bytes that waited in it: mean of the samples." },
@@ -1078,8 +1078,8 @@ export const METRICS: readonly Metric[] = [
   { name: "finding.limit", unit: "", about: "What binds." },
   { name: "finding.layer", unit: "", about: "The first layer that holds fewer than the one above, if one does." },
   { name: "finding.above", unit: "", about: "The layer above." },
-  { name: "finding.wanted", unit: "", about: "Mean number that had entered the layer above: how many wanted in." },
-  { name: "finding.got", unit: "", about: "Mean number that had entered the layer: how many got in." },
+  { name: "finding.wanted", unit: "", about: "Mean number that had entered the layer above: how many asked to enter." },
+  { name: "finding.got", unit: "", about: "Mean number that had entered the layer: how many were admitted." },
   { name: "finding.waiting_share", unit: "ratio", about: "The share of the latency spent waiting for it, 0 to 1." },
   { name: "finding.cell", unit: "", about: "The cell that the numbers above are from." },
   { name: "finding.sentence", unit: "", about: "The finding as a storage engineer would say it." },

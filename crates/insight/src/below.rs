@@ -1,4 +1,4 @@
-//! Where the time below the socket goes, I/O by I/O, told from the kernel's stamps.
+//! Where the time below the socket goes, I/O by I/O, derived from the kernel's stamps.
 //!
 //! An I/O's last answer waited for a request, that request perhaps for an R2T, and so on back to the
 //! command. Along this chain each PDU passes, with its last byte, from one program to the other:
@@ -244,7 +244,7 @@ impl Untold {
 /// The I/Os of a cell that were completed in a window: those that were split, and how many were not.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Splits {
-    /// Whose records they are told from.
+    /// Whose records they are derived from.
     pub recorded: Recorded,
     /// In the order of the I/Os.
     pub told: Vec<Split>,

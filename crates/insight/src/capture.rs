@@ -131,7 +131,7 @@ pub struct CapturedConnection {
     pub target_name: Option<String>,
     /// Segments.
     pub segments: u64,
-    /// Segments that the initiator sent again, and the target.
+    /// Segments that the initiator retransmitted, and the target.
     pub sent_again: [u64; 2],
     /// Segments that were acknowledged and are not in the capture.
     pub missed: u64,

@@ -79,9 +79,9 @@ causes! {
     DelayedAck = "delayed_ack", Stalls, Acknowledgement, "the sender waited for a delayed acknowledgement";
     /// Both: the short segment waited for an acknowledgement that the receiver kept back.
     NagleAgainstDelayedAck = "nagle_against_delayed_ack", Stalls, Acknowledgement, "Nagle's algorithm held a short segment while the receiver delayed the acknowledgement that would have released it";
-    /// A lost segment was sent again because later ones were acknowledged (RFC 5681 §3.2).
-    FastRetransmit = "fast_retransmit", Stalls, Loss, "a lost segment was sent again";
-    /// A lost segment was sent again only when the timer had run out, although something had been
+    /// A lost segment was retransmitted because later ones were acknowledged (RFC 5681 §3.2).
+    FastRetransmit = "fast_retransmit", Stalls, Loss, "a lost segment was retransmitted";
+    /// A lost segment was retransmitted only when the timer had run out, although something had been
     /// sent behind it, or because it was lost twice (RFC 6298).
     RetransmissionTimeout = "retransmission_timeout", Stalls, Loss, "a lost segment waited for the retransmission timer";
     /// Nothing was sent behind a lost segment, so that only a timer could find it (RFC 8985 §7).

@@ -49,9 +49,9 @@ pub struct Finding {
     /// The layer above.
     #[serde(serialize_with = "name_of")]
     pub above: Option<Layer>,
-    /// Mean number that had entered the layer above: how many wanted in.
+    /// Mean number that had entered the layer above: how many asked to enter.
     pub wanted: f64,
-    /// Mean number that had entered the layer: how many got in.
+    /// Mean number that had entered the layer: how many were admitted.
     pub got: f64,
     /// The share of the latency spent waiting for it, 0 to 1.
     pub waiting_share: f64,
@@ -65,7 +65,7 @@ pub struct Finding {
     pub sentence: String,
     /// What to change, if there is something.
     pub advice: Option<Advice>,
-    /// What each cell would do once the advice is followed; none when the gain cannot be told.
+    /// What each cell would do once the advice is followed; none when the gain cannot be predicted.
     pub predicted: Option<Vec<Prediction>>,
 }
 

@@ -165,7 +165,7 @@ tables! {
         cuts: Vec<CutMark>,
         /// Cuts that are too many to be shown.
         cuts_left_out: usize,
-        /// Segments sent again while it was recorded.
+        /// Segments retransmitted while it was recorded.
         retransmits: u64,
     }
 

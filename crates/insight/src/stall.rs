@@ -127,7 +127,7 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// What it is told from.
+    /// What it is derived from.
     #[must_use]
     pub fn source(&self) -> Source {
         match self.cause {

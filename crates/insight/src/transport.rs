@@ -50,7 +50,7 @@ pub struct TransportUse {
     pub delivery_bytes_per_s: f64,
     /// Standard deviation of the delivery rate over its mean.
     pub delivery_variation: f64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmits: u32,
     /// Reductions of the window without a loss.
     pub cwr_events: u64,

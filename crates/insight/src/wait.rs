@@ -5,7 +5,7 @@ use wansan_trace::Layer;
 use crate::cause::Cause;
 use crate::traffic::FlowDirection;
 
-/// What a wait's cause is told from. Later ones know better than earlier ones.
+/// What a wait's cause is derived from. Later ones know better than earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// Crossings of layers.
@@ -50,7 +50,7 @@ pub struct Wait {
     pub way: Option<FlowDirection>,
     /// Why it passed.
     pub cause: Cause,
-    /// What the cause is told from.
+    /// What the cause is derived from.
     pub source: Source,
     /// How much of it may belong to the waits beside it.
     pub uncertain_ns: u64,

@@ -52,7 +52,7 @@ pub struct Carrier {
 pub enum Times {
     /// Both were seen.
     Seen,
-    /// They are told from one point between the ends, by how long the handshake took.
+    /// They are derived from one point between the ends, by how long the handshake took.
     ByHandshake,
     /// The same by how long acknowledgements took, each of which may have been kept back.
     ByAcknowledgements,

@@ -69,7 +69,7 @@ tables! {
         path_queue_high_water_bytes: Option<u64> => Bytes [Emulator],
         /// What each direction of each emulated path did.
         paths: Vec<PathResult>,
-        /// What was changed of them meanwhile, in the order in which it was asked for.
+        /// What was changed of them meanwhile, in the order in which it was requested.
         timeline: Vec<PathChange>,
         /// Mean number of I/Os in flight at each recorded layer, of all initiators together.
         in_flight: BTreeMap<String, f64> => Count of Layers [Ios],

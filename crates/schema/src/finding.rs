@@ -15,9 +15,9 @@ tables! {
         layer: Option<String> => Text of Layers,
         /// The layer above.
         above: Option<String> => Text of Layers,
-        /// Mean number that had entered the layer above: how many wanted in.
+        /// Mean number that had entered the layer above: how many asked to enter.
         wanted: f64 => Count,
-        /// Mean number that had entered the layer: how many got in.
+        /// Mean number that had entered the layer: how many were admitted.
         got: f64 => Count,
         /// The share of the latency spent waiting for it, 0 to 1.
         waiting_share: f64 => Ratio,
@@ -31,7 +31,7 @@ tables! {
         sentence: String => Text,
         /// What to change, if there is something.
         advice: Option<Advice> => Group,
-        /// What each cell would do once the advice is followed; null when the gain cannot be told.
+        /// What each cell would do once the advice is followed; null when the gain cannot be predicted.
         predicted: Option<Vec<Prediction>>,
     }
 

@@ -36,7 +36,7 @@ tables! {
         one_way_p99_ns: Option<u64> => Ns,
         /// From before a mark was offered to the socket until the receiver had read it: greatest.
         one_way_max_ns: Option<u64> => Ns,
-        /// Segments sent again.
+        /// Segments retransmitted.
         retransmits: u64 => Packets,
         /// Times that a sender was seen in slow start again.
         slow_start_returns: u64 => Count,
@@ -64,7 +64,7 @@ tables! {
         /// Bytes passed back to clients.
         back_bytes: u64 => Bytes,
         /// By what it held flows' backlogs, as `wansan relay --law` names it; null in runs from before it
-        /// was told.
+        /// was recorded.
         law: Option<String> => Text of Laws,
         /// Times that it began to signal ECE while it was measured.
         ece_signals: Option<u64> => Count [Tcp],

@@ -168,7 +168,7 @@ tables! {
     PathFacts {
         /// Its name.
         name: String,
-        /// The one-way delay that was asked for.
+        /// The requested one-way delay.
         delay_ns: u64,
         /// How much later half of the frames left than they should have.
         lateness_p50_ns: u64,

@@ -56,7 +56,7 @@ tables! {
         /// Which way the bytes go that waited, `to_target` or `to_initiator`; null while a program or the
         /// store had them.
         way: Option<String>,
-        /// What it is told from: `crossings`, `stamps`, `pdus`, `packets`, `tcp_info` or `resources`.
+        /// What it is derived from: `crossings`, `stamps`, `pdus`, `packets`, `tcp_info` or `resources`.
         source: String,
         /// Their length.
         mean_ns: f64,
@@ -117,10 +117,10 @@ tables! {
         sent_ns: u64,
     }
 
-    /// Where the latency of a cell's I/Os goes, told from the kernel's stamps. Times are means over the I/Os
+    /// Where the latency of a cell's I/Os goes, derived from the kernel's stamps. Times are means over the I/Os
     /// that were split; they add up to `latency_ns`.
     BelowSocket {
-        /// Whose records it is told from: `both`, `initiator` or `target`.
+        /// Whose records it is derived from: `both`, `initiator` or `target`.
         recorded: String = "both",
         /// I/Os that were split.
         ios: u64 => Count,
@@ -144,7 +144,7 @@ tables! {
         round_trips: f64 => Count,
         /// How much may belong to a part beside the one that it is counted to.
         uncertain_ns: f64 => Ns,
-        /// The stamps that it is told from.
+        /// The stamps that it is derived from.
         stamps: StampCount => Group,
     }
 

@@ -44,7 +44,7 @@ tables! {
         queue_high_water_packets: u64,
         /// The most bytes that ever waited.
         queue_high_water_bytes: u64,
-        /// The delay that is asked for, or was at the end.
+        /// The delay that is requested, or was at the end.
         delay_asked_ns: u64,
         /// What half of the packets were to be delayed at most, as jitter drew it for each, since the
         /// delay was last changed; null when none has left since.
@@ -55,7 +55,7 @@ tables! {
         delay_achieved_p50_ns: Option<u64>,
         /// The same for 99 of 100 packets.
         delay_achieved_p99_ns: Option<u64>,
-        /// The rate that is asked for, or was at the end; null when it is unlimited.
+        /// The rate that is requested, or was at the end; null when it is unlimited.
         rate_asked_bits_per_s: Option<u64>,
         /// The most that came out in any half second since the rate was last changed; null when it did
         /// not last as long.
@@ -103,7 +103,7 @@ tables! {
     NetemResult {
         /// Its name, such as `upper:forward`.
         name: String,
-        /// What netem was told.
+        /// The settings that netem was given.
         setting: String,
         /// The packets that it holds at most, those on the delay line among them.
         limit_packets: u32,

@@ -124,7 +124,7 @@ tables! {
         latency_ns: Option<MarkLatency>,
         /// From that moment until the receiver had read the mark; null when they have not one clock.
         one_way_ns: Option<MarkLatency>,
-        /// Segments that the sender sent again.
+        /// Segments that the sender retransmitted.
         retransmits: u64,
         /// Times that the sender was seen in slow start again, while it was measured, after it had left it
         /// (RFC 5681 §3.1).

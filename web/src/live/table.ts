@@ -46,7 +46,7 @@ const COLUMNS: Column[] = [
   number("busy", (now) => now.shares?.[0], formatShare),
   number("rwnd", (now) => now.shares?.[1], formatShare),
   number("sndbuf", (now) => now.shares?.[2], formatShare),
-  number("sent again", (now) => now.retransmits),
+  number("retransmits", (now) => now.retransmits),
   words("ECN", ({ now }) => now?.ecn ?? ""),
   { name: "cuts", isNumber: true, key: ({ cuts }) => cuts, text: ({ cuts }) => String(cuts) },
 ];

@@ -140,7 +140,7 @@ export interface ConnectionSamples {
   cuts: CutMark[];
   /** Cuts that are too many to be shown. */
   cuts_left_out: number;
-  /** Segments sent again while it was recorded. */
+  /** Segments retransmitted while it was recorded. */
   retransmits: number;
 }
 
@@ -318,7 +318,7 @@ export const CAUSES: Readonly<Record<string, Cause>> = {
   nagle: { family: "acknowledgement", limit: "stalls", words: "Nagle's algorithm held a short segment for a round trip" },
   delayed_ack: { family: "acknowledgement", limit: "stalls", words: "the sender waited for a delayed acknowledgement" },
   nagle_against_delayed_ack: { family: "acknowledgement", limit: "stalls", words: "Nagle's algorithm held a short segment while the receiver delayed the acknowledgement that would have released it" },
-  fast_retransmit: { family: "loss", limit: "stalls", words: "a lost segment was sent again" },
+  fast_retransmit: { family: "loss", limit: "stalls", words: "a lost segment was retransmitted" },
   retransmission_timeout: { family: "loss", limit: "stalls", words: "a lost segment waited for the retransmission timer" },
   tail_loss: { family: "loss", limit: "stalls", words: "the last segment was lost, which only a timer could tell" },
   device_queue: { family: "queue", limit: "nothing", words: "it was in the queue of the sender's network device" },

@@ -54,7 +54,7 @@ export function stallFigures(cell: CellReport): Shown | null {
 
 function packetsOf({ example }: CauseUse): string[] {
   const packets = example.packets.map(({ packet }) => packet).join(", ");
-  return [packets === "" ? "told from PDUs" : `${packets} `];
+  return [packets === "" ? "derived from PDUs" : `${packets} `];
 }
 
 /** The packets of the costliest stall of one cause, of whichever is asked for. */
@@ -72,7 +72,7 @@ class Example {
     this.#shown?.destroy();
   }
 
-  /** Shows the packets of a cause; none where its stalls are told from PDUs alone. */
+  /** Shows the packets of a cause; none where its stalls are derived from PDUs alone. */
   button(cause: string): HTMLElement | null {
     if (!this.#diagrams.has(cause)) {
       return null;

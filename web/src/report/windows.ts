@@ -170,7 +170,7 @@ function cutsTold({ connections }: CellReport): string {
 
 function retransmits(cell: CellReport): string {
   const sum = cell.connections.reduce((sum, connection) => sum + connection.retransmits, 0);
-  return sum === 0 ? " Nothing was sent twice." : ` ${formatFixed(sum, 0)} segments were sent again.`;
+  return sum === 0 ? " Nothing was sent twice." : ` ${formatFixed(sum, 0)} segments were retransmitted.`;
 }
 
 function leftOut(cell: CellReport): string {

@@ -230,7 +230,7 @@ test("cuts of the windows are marked by reason, and the windows are summed", { s
   const legend = page.locator("#cwnd .legend");
   assert.equal(await legend.locator('[data-cut="loss"]').textContent(), "Loss (time-out) 1");
   assert.match((await legend.textContent()) ?? "", /sum of the windows.*CWR \d+Recovery \d+/);
-  assert.match((await page.textContent("#cwnd .reading")) ?? "", /2 more cuts are not drawn.*3 segments were sent again/);
+  assert.match((await page.textContent("#cwnd .reading")) ?? "", /2 more cuts are not drawn.*3 segments were retransmitted/);
   assert.equal(await chart.locator(".reset").isVisible(), false);
   const before = await picture(chart);
   await legend.locator('[data-cut="cwr"]').click();

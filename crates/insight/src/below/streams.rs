@@ -215,7 +215,7 @@ impl Streams {
         stream.times(message.queued_ns, stream.end_of(message))
     }
 
-    /// When the last byte of a message left, told by its sender alone; `None` when a stamp is missing. It
+    /// When the last byte of a message left, as its sender alone shows; `None` when a stamp is missing. It
     /// had left at `latest_ns`.
     pub(super) fn left(&self, message: &Message, latest_ns: u64) -> Option<Left> {
         let stream = self.stream(message)?;
@@ -229,7 +229,7 @@ impl Streams {
         Some(call.acknowledged.ns()).filter(|ns| *ns > 0)
     }
 
-    /// When the last byte of a message came, told by its receiver alone; `None` when a stamp is missing. It
+    /// When the last byte of a message came, as its receiver alone shows; `None` when a stamp is missing. It
     /// had come no sooner than that.
     pub(super) fn came(&self, message: &Message, soonest: Soonest) -> Option<Came> {
         let stream = self.stream(message)?;

@@ -220,7 +220,7 @@ pub fn sentence(below: &BelowSocket) -> String {
     }
     if let Some((other, program)) = Recorded::of_name(&below.recorded).missing() {
         text += &format!(
-            "; only one end is told, as the {other} has no records here: `wansan {program} --record \
+            "; only one end is shown, as the {other} has no records here: `wansan {program} --record \
              FOLDER --record-kinds io,pdu,tcp,stamp` on its computer makes them, to be put beside these"
         );
     }

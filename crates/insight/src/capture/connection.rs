@@ -112,7 +112,7 @@ pub(super) struct Stream {
     holes: Vec<Hole>,
     /// Its PDUs.
     pub(super) pdus: Vec<Found>,
-    /// Segments that were sent again.
+    /// Segments that were retransmitted.
     pub(super) sent_again: u64,
 }
 

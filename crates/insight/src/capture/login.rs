@@ -59,7 +59,7 @@ impl Login {
         self.digests
     }
 
-    /// They were told from PDUs that follow each other.
+    /// They were derived from PDUs that follow each other.
     pub(super) fn tell_digests(&mut self, digests: Digests) {
         self.digests.get_or_insert(digests);
     }

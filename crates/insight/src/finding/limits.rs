@@ -441,7 +441,7 @@ fn congestion_window(view: &View<'_>) -> Verdict {
             view.weighted(|end| end.cwnd_packets),
         ),
         format!(
-            "{resent} segments were sent again; {recoveries} recoveries or time-outs were seen"
+            "{resent} segments were retransmitted; {recoveries} recoveries or time-outs were seen"
         ),
     ];
     if let Some(path) = view.fullest_path() {

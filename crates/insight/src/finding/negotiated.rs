@@ -175,7 +175,7 @@ impl InForce<'_> {
             parameter: "ErrorRecoveryLevel",
             value: level.to_string(),
             effect: format!(
-                "a lost connection ends the session: up to {} bytes in flight are sent again",
+                "a lost connection ends the session: up to {} bytes in flight are resent",
                 path.bdp_bytes()
             ),
             remedy: "allow ErrorRecoveryLevel=2 at the target, if it supports it".to_owned(),

@@ -20,7 +20,7 @@ pub struct CauseSum {
     pub layer: Layer,
     /// Which way the bytes go that waited; none while a program or the store had them.
     pub way: Option<FlowDirection>,
-    /// What it is told from.
+    /// What it is derived from.
     pub source: Source,
     /// Its length as a mean over all I/Os, in ns.
     pub mean_ns: f64,

@@ -18,7 +18,7 @@ const ROUND_TRIP_PARTS: u64 = 4;
 const KEPT_BACK_NS: u64 = 30_000_000;
 /// What is sent so soon after an acknowledgement was released by it …
 const RELEASE_NS: u64 = 1_000_000;
-/// … and where the times at the ends are told from the least that the way takes, so soon.
+/// … and where the times at the ends are derived from the least that the way takes, so soon.
 const ESTIMATED_RELEASE_NS: u64 = 4_000_000;
 /// Acknowledgements that come so close together count as one.
 const TOGETHER_NS: u64 = 100_000;
