@@ -95,7 +95,7 @@ pub enum RunError {
     /// The first cell failed before anything was measured; nothing is left of the run.
     #[error(transparent)]
     NotStarted(Box<CellError>),
-    /// It was told to stop. What is complete is kept.
+    /// It was asked to stop. What is complete is kept.
     #[error("interrupted{}", folder.as_ref().map(|folder| format!("; what is complete stands in {}", folder.display())).unwrap_or_default())]
     Interrupted {
         /// The run's folder, if there was anything to keep.
@@ -183,7 +183,7 @@ pub enum CellError {
     /// Its records could not be explained.
     #[error(transparent)]
     Explain(#[from] ReadError),
-    /// The run was told to stop.
+    /// The run was asked to stop.
     #[error("interrupted")]
     Interrupted,
 }

@@ -29,7 +29,7 @@ pub enum Fallback {
 }
 
 impl Fallback {
-    /// All that there are.
+    /// All of them.
     pub const ALL: [Fallback; 2] = [Fallback::NoEcn, Fallback::Powerless];
 
     /// As counters name it.

@@ -19,7 +19,7 @@ pub enum Law {
 }
 
 impl Law {
-    /// All that there are.
+    /// All of them.
     pub const ALL: [Law; 5] = [
         Law::None,
         Law::Window,

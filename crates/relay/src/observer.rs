@@ -51,7 +51,7 @@ impl Observer {
         sum
     }
 
-    /// Flows that there are.
+    /// Flows under way.
     #[must_use]
     pub fn flows_now(&self) -> usize {
         self.shared.seats.taken()

@@ -24,7 +24,7 @@ use crate::window::ReceiveBuffer;
 pub struct Snapshot {
     /// Of all threads and flows.
     pub meter: Meter,
-    /// Flows that there are.
+    /// Flows under way.
     pub flows_now: usize,
     /// What the relay's own buffers take, in bytes.
     pub memory_bytes: usize,

@@ -82,7 +82,7 @@ pub enum InitiatorError {
     TooFewConnections {
         /// Host and port.
         portal: String,
-        /// How many were asked for.
+        /// How many were requested.
         asked: usize,
         /// MaxConnections as negotiated.
         granted: u16,

@@ -520,7 +520,7 @@ fn capture(tap: &Tap, departure: &Departure<Frame>) {
 
 impl DirectionState {
     /// Makes a change. What is told of the delay and the rate is of the time since they were last
-    /// changed, so that what was asked for and what was achieved are of the same time.
+    /// changed, so that what was requested and what was achieved are of the same time.
     fn apply(&mut self, now: Instant, change: Change) -> Result<(), ChangeError> {
         let of_delay = matches!(change, Change::Delay(_) | Change::Jitter(_));
         let of_rate = matches!(change, Change::Rate(_));

@@ -24,7 +24,7 @@ pub struct PathStatistics {
     pub overhead_bytes: u32,
     /// Whether it is down now.
     pub is_down: bool,
-    /// The delay that is asked for now.
+    /// The delay that is requested now.
     pub delay_ns: u64,
     /// What half of the frames were to be delayed at most, and 99 of 100, as jitter drew it for
     /// each, since the delay was last changed; nothing before one was.
@@ -39,7 +39,7 @@ pub struct PathStatistics {
     pub lateness_p99_ns: u64,
     /// The same for all frames.
     pub lateness_max_ns: u64,
-    /// The rate that is asked for now; nothing when it is unlimited.
+    /// The rate that is requested now; nothing when it is unlimited.
     pub bits_per_s: Option<u64>,
     /// The most that came out in any half second since the rate was last changed; nothing before
     /// the first one is over.

@@ -58,7 +58,7 @@ settings! {
         pub path: Vec<PathTable>, of PathTable;
         /// The ways through the routers; those written first have priority
         pub route: Vec<RouteTable> = Vec::new(), of RouteTable;
-        /// How they are told apart
+        /// How they are distinguished
         pub routing: RoutingTable = usual(), of RoutingTable;
         /// The target, which initiators need
         pub target: Option<TargetTable>, of TargetTable;
@@ -251,7 +251,7 @@ settings! {
         /// The host, or hosts
         pub host: String;
         /// What the connections of its session go over: `[[route]]`s by name, or `[[path]]`s that join
-        /// its host and the target's. The only one that there is when it is left out
+        /// its host and the target's. When it is left out, the only one
         pub routes: Vec<String> = Vec::new();
         /// Connections of the session, given out to the routes in turn; one for each route when it is
         /// left out
@@ -292,7 +292,7 @@ settings! {
         /// Send buffer: the same
         pub wmem: Exactly<Size, 3> = Exactly([Size(4096), Size(16_384), Size(64 << 20)]),
             "BYTES, BYTES, BYTES";
-        /// Whether ECN is asked for and granted (RFC 3168)
+        /// Whether ECN is requested and granted (RFC 3168)
         pub ecn: bool = false;
     }
 }

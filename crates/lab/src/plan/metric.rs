@@ -150,7 +150,7 @@ pub(super) fn lack(metric: &str, cell: &Cell) -> Option<String> {
     takes.iter().find_map(|takes| lack_of(*takes, cell))
 }
 
-/// What crossings of that layer are told from, beside `io` records.
+/// What crossings of that layer are derived from, beside `io` records.
 fn of_layer(name: &str) -> &'static [Takes] {
     match Layer::ALL.into_iter().find(|layer| layer.name() == name) {
         Some(Layer::Wire) => &[Takes::Packet, Takes::Pdu],

@@ -32,7 +32,7 @@ pub enum StoredError {
     /// Nothing is called so.
     #[error("{wanted}: no run: neither a run folder, nor a plan with runs in {out}, nor the beginning of a run's name there (`wansan lab list`)", out = .out.display())]
     NoRun {
-        /// What was asked for.
+        /// What was requested.
         wanted: String,
         /// Where runs are looked for.
         out: PathBuf,
@@ -40,7 +40,7 @@ pub enum StoredError {
     /// Several runs are called so.
     #[error("{wanted}: {count} runs begin so: {named}; write more of the name")]
     Ambiguous {
-        /// What was asked for.
+        /// What was requested.
         wanted: String,
         /// How many there are.
         count: usize,

@@ -62,7 +62,7 @@ pub struct TcpSettings {
     pub rmem_bytes: [u64; 3],
     /// Least, first and greatest send buffer in bytes (`net.ipv4.tcp_wmem`).
     pub wmem_bytes: [u64; 3],
-    /// Whether ECN is asked for and granted (RFC 3168; `net.ipv4.tcp_ecn` 1 or 0).
+    /// Whether ECN is requested and granted (RFC 3168; `net.ipv4.tcp_ecn` 1 or 0).
     pub ecn: bool,
 }
 

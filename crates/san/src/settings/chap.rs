@@ -47,7 +47,7 @@ settings! {
 }
 
 settings! {
-    /// Whom a target lets in.
+    /// Whom a target admits.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct TargetChapSettings {
         /// File of initiators' CHAP accounts, one NAME SECRET per line, readable only by its owner
@@ -56,7 +56,7 @@ settings! {
     }
 }
 
-/// CHAP cannot be had as it is asked for.
+/// CHAP cannot be set up as requested.
 #[derive(Debug, thiserror::Error)]
 pub enum ChapSettingsError {
     /// A name without a file, or a file without a name.

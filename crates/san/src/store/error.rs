@@ -35,9 +35,9 @@ pub enum StoreError {
     /// wansan.
     #[error("{bytes} bytes at offset {offset} are beyond the end of a store of {size_bytes} bytes")]
     OutOfRange {
-        /// First byte asked for.
+        /// The first byte requested.
         offset: u64,
-        /// Bytes asked for.
+        /// Bytes requested.
         bytes: u64,
         /// The store's size.
         size_bytes: u64,
@@ -45,7 +45,7 @@ pub enum StoreError {
     /// The file ends before the range: it was truncated while in use.
     #[error("the file ends before byte {end}: it was truncated while in use; restore its size")]
     Short {
-        /// End of the range asked for.
+        /// End of the requested range.
         end: u64,
     },
     /// No space is left (ENOSPC or EDQUOT).
@@ -155,13 +155,13 @@ pub enum OpenError {
         path.display(), path.display()
     )]
     Missing {
-        /// The file asked for.
+        /// The requested file.
         path: PathBuf,
     },
     /// It is neither a regular file nor a block device.
     #[error("{} is neither a regular file nor a block device", path.display())]
     NotAFile {
-        /// The file asked for.
+        /// The requested file.
         path: PathBuf,
     },
     /// Another process has locked it.
@@ -171,7 +171,7 @@ pub enum OpenError {
         path.display()
     )]
     InUse {
-        /// The file asked for.
+        /// The requested file.
         path: PathBuf,
     },
     /// An existing file has another size than the one asked for.
@@ -180,11 +180,11 @@ pub enum OpenError {
         path.display()
     )]
     OtherSize {
-        /// The file asked for.
+        /// The requested file.
         path: PathBuf,
         /// Its size.
         size_bytes: u64,
-        /// The size asked for.
+        /// The requested size.
         asked_bytes: u64,
     },
     /// The size is zero or not a whole number of blocks.
@@ -193,7 +193,7 @@ pub enum OpenError {
          (at least one)"
     )]
     Blocks {
-        /// The file or the memory asked for.
+        /// The requested file or memory.
         what: String,
         /// Its size.
         size_bytes: u64,
@@ -203,7 +203,7 @@ pub enum OpenError {
     /// The machine has too little memory.
     #[error("memory:{asked_bytes}B exceeds this machine's {memory_bytes} bytes of memory")]
     Memory {
-        /// Bytes asked for.
+        /// Bytes requested.
         asked_bytes: u64,
         /// Bytes of memory in the machine.
         memory_bytes: u64,
@@ -222,7 +222,7 @@ pub enum OpenError {
     /// Another error of the operating system.
     #[error("cannot open {}: {source}", path.display())]
     Machine {
-        /// The file asked for.
+        /// The requested file.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,

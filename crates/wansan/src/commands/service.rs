@@ -1,4 +1,4 @@
-//! Programs that serve until they are told to end, and what a service manager is told of that
+//! Programs that serve until they are asked to end, and what they report to a service manager
 //! (sd_notify(3)); without one, nothing happens.
 
 use anyhow::{Context, Result};
@@ -81,7 +81,7 @@ fn stopping() {
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         remark(&format!(
-            "wansan: the service manager at NOTIFY_SOCKET cannot be told: {error}"
+            "wansan: the service manager at NOTIFY_SOCKET cannot be notified: {error}"
         ));
     }
 }

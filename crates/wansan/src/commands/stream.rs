@@ -202,7 +202,7 @@ fn print_latency(out: &mut dyn Write, name: &str, latency: Option<&MarkLatency>)
     )
 }
 
-/// Takes streams until it is told to end.
+/// Takes streams until it is asked to end.
 fn take(settings: &ReceiveSettings) -> Result<ExitCode> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot wait for signals")?;
     let receiver = Receiver::start(settings, report)?;

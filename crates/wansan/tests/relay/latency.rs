@@ -9,8 +9,8 @@ use wansan_path::{Effects, Limit, Rate};
 use wansan_relay::{
     DirectionSnapshot, EceSnapshot, Fallback, FlowSnapshot, Law, ListenerConfig, Relay,
 };
-use wansan_settings::quantity::{Size, SomeTime};
 use wansan_settings::Text;
+use wansan_settings::quantity::{Size, SomeTime};
 use wansan_tcp::TcpInfo;
 use wansan_trace::congestion::SlowStarts;
 use wansan_trace::event::Tcp;

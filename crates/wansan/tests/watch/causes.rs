@@ -93,7 +93,7 @@ pub(crate) fn a_full_device(sight: Sight) -> Result<(), String> {
     let by_device = told.count(TcpEvent::CwrByDevice);
     match sight {
         Sight::Traced => check(by_device > 0, told.summary()),
-        // Where segments were sent again as well, samples cannot tell.
+        // Where segments were retransmitted as well, samples cannot tell.
         Sight::Sampled => check(
             by_device + told.count(TcpEvent::Cwr) + told.count(TcpEvent::Recovery) > 0,
             told.summary(),
