@@ -19,7 +19,7 @@ pub trait Settings: Sized {
     /// Those that were given.
     type Given: Default;
 
-    /// All that there are.
+    /// All of them.
     fn rows() -> Vec<Row>;
 
     /// Takes the value of `key` from `map`, if it is one of these; whether it is.

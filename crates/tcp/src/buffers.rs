@@ -28,7 +28,7 @@ pub enum BufferError {
     TooSmall {
         /// What bounds it.
         setting: &'static str,
-        /// What was asked for.
+        /// What was requested.
         wanted_bytes: usize,
         /// What there is now.
         granted_bytes: usize,

@@ -14,7 +14,7 @@ pub enum CongestionError {
          (net.ipv4.tcp_available_congestion_control)"
     )]
     Unknown {
-        /// What was asked for.
+        /// What was requested.
         name: String,
         /// What the kernel offers.
         available: String,
@@ -25,13 +25,13 @@ pub enum CongestionError {
          net.ipv4.tcp_allowed_congestion_control, or run with that capability"
     )]
     Restricted {
-        /// What was asked for.
+        /// What was requested.
         name: String,
     },
     /// Anything else that setsockopt(2) says.
     #[error("congestion control '{name}' could not be set: {source}")]
     Other {
-        /// What was asked for.
+        /// What was requested.
         name: String,
         /// The kernel's answer.
         source: io::Error,

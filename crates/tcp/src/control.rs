@@ -40,7 +40,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All that there are.
+    /// All of them.
     pub const ALL: [Algorithm; 3] = [Algorithm::Reno, Algorithm::HighSpeed, Algorithm::Scalable];
 
     /// The name that sockets choose it by (`TCP_CA_NAME_MAX`: up to 15 bytes).

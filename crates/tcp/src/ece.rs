@@ -79,7 +79,7 @@ pub struct Signals {
     pub recovering: u64,
     /// Those at which a cut would have let what waits run out.
     pub spared: u64,
-    /// Those at which a signal would have been in vain: the smallest window of a sender, two segments
+    /// Those at which a signal would have had no effect: the smallest window of a sender, two segments
     /// in a round trip, is more than drains.
     pub powerless: u64,
     /// The most that waited at an arriving segment, in bytes.

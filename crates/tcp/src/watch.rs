@@ -3,7 +3,7 @@
 //! [`Watch::start`] begins, [`Watch::next`] gives what was seen since, in order of time, and dropping
 //! the value ends it. A thread of its own asks INET_DIAG at each interval, on a grid that does not
 //! drift. Where programs of ours can be brought into the kernel they tell every change in between;
-//! elsewhere events are told from what two samples differ in. Whoever takes the batches too slowly
+//! elsewhere events are derived from the difference of two samples. Whoever takes the batches too slowly
 //! loses whole ones, and is told how many records.
 
 mod devices;
@@ -65,7 +65,7 @@ pub struct WatchConfig {
 pub enum Method {
     /// The kernel tells every event and every change of a window; samples tell the rest.
     Traced,
-    /// The kernel is asked at each interval, and events are told from what samples differ in.
+    /// The kernel is asked at each interval, and events are derived from the difference of samples.
     Sampled {
         /// Why not better.
         reason: String,

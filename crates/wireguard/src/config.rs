@@ -1,4 +1,4 @@
-//! What a router is told about its tunnels.
+//! The configuration of a router's tunnels.
 
 use std::fmt;
 use std::io;

@@ -66,7 +66,7 @@ pub enum GeometryError {
     /// The size is zero or not a whole number of blocks.
     #[error("{size_bytes} bytes is not a whole number of {block_bytes}-byte blocks (at least one)")]
     SizeBytes {
-        /// The size asked for.
+        /// The requested size.
         size_bytes: u64,
         /// Size of a block.
         block_bytes: u32,

@@ -7,7 +7,7 @@ use crate::tcp::receive::{Opening, ReceiveConfig, Receiver};
 use crate::tcp::segment::Segment;
 use crate::tcp::send::{SendConfig, Sender};
 
-/// Before the first SYN is sent again (RFC 6298 §2.1).
+/// Before the first SYN is retransmitted (RFC 6298 §2.1).
 const SYN_TIMEOUT_NS: u64 = 1_000_000_000;
 
 /// One end of a connection.

@@ -46,7 +46,7 @@ impl EceSignal {
 
     /// The kernel's name for it. A socket that is to have it gets it by [`EceSignal::attach`]: chosen
     /// by name, of a listener say, it has the kernel send ECN-capable packets whether ECN was
-    /// negotiated or not, which an AQM marks in vain (RFC 3168 §6.1.1).
+    /// negotiated or not, which an AQM marks without effect (RFC 3168 §6.1.1).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

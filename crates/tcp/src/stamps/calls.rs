@@ -66,7 +66,7 @@ impl Calls {
     }
 
     /// The kernel tells of the byte with that number, counted from the base. Of what it tells
-    /// several times, as segments were sent again, the first holds.
+    /// several times, as segments were retransmitted, the first holds.
     pub(super) fn told(&mut self, key: u32, step: Step, at: Instant) {
         if let Some(place) = self.place(key) {
             let call = &mut self.waiting[place];

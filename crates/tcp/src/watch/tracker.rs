@@ -21,7 +21,7 @@ struct Known {
 
 /// Turns sockets into records.
 pub(super) struct Tracker {
-    /// Whether events are told from samples: not where the kernel tells them.
+    /// Whether events are derived from samples: not where the kernel tells them.
     tells_events: bool,
     known: HashMap<u64, Known>,
     round: u64,
