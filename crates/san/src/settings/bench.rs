@@ -39,7 +39,7 @@ settings! {
 }
 
 settings! {
-    /// What I/Os are asked for.
+    /// The I/Os to submit.
     #[derive(Debug, Clone, PartialEq)]
     pub struct LoadSettings {
         /// Operation; a mix is 70 % reads and 30 % writes

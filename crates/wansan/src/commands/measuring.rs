@@ -32,7 +32,7 @@ pub(super) fn end_when_told(made: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Says that the load could begin, and waits to be told to.
+/// Says that the load could begin, and waits for the order to begin.
 pub(super) fn wait_to_begin(json: bool) -> Result<()> {
     if json {
         print_json(r#"{"event":"ready"}"#)?;

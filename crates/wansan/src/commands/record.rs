@@ -22,7 +22,7 @@ impl Recording {
         self.made.clone()
     }
 
-    /// Writes the records, if any were asked for.
+    /// Writes the records, if any were requested.
     ///
     /// # Errors
     /// When they cannot be written, or another program has written under the same name meanwhile.
@@ -69,7 +69,7 @@ fn refuse_to_overwrite(folder: &Path, host: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes the folder and sees that it is free, so that a place that cannot be had is told before any
+/// Makes the folder and sees that it is free, so that a place that cannot be had is reported before any
 /// work is done. The folder goes again with what is returned, unless records were written to it. `part`
 /// is what this host is called when nobody names it.
 ///

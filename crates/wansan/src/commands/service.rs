@@ -11,7 +11,7 @@ use super::remark;
 /// The exit status of a program that has panicked, as Rust has it.
 const PANICKED: i32 = 101;
 
-/// What such a program is told by signals, from when this is made.
+/// The signals that such a program has received, from when this is made.
 pub(super) struct Orders(Signals);
 
 impl Orders {
