@@ -150,11 +150,6 @@ fn each_mistake_is_named_with_the_right_thing() {
             "name = \"spare\"\nece_bound = \"1MiB\"",
             &[":20", "[[relay]] `spare`", "law 'ece-bound'"],
         ),
-        (
-            "in = {",
-            "law = \"ece-red\"\nece_bound = \"1MiB\"\nece_ramp = \"2MiB\"\nin = {",
-            &[":19", "ece_ramp = 2MiB", "ece_bound = 1MiB"],
-        ),
         // A side that names none has the congestion control of [tcp].
         (
             "in = { congestion_control = \"reno\" }",
