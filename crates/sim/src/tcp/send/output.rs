@@ -293,6 +293,7 @@ impl Sender {
             return false;
         }
         self.was_limited |= by_window < by_peer && by_window <= packet;
+        self.is_window_limited |= by_peer <= by_window && by_peer <= packet;
         true
     }
 
