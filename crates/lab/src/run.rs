@@ -16,6 +16,7 @@ mod phase;
 mod processors;
 mod program;
 mod servers;
+mod simulation;
 mod tunnels;
 
 use std::path::PathBuf;

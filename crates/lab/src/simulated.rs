@@ -4,7 +4,6 @@ mod hosts;
 mod network;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use wansan_schema::{BenchReport, PathResult};
@@ -53,14 +52,13 @@ pub(crate) struct Simulated {
     pub(crate) paths: Vec<PathResult>,
 }
 
-/// Simulates a cell and writes its records to `folder`; `seed` is where its losses begin. `watch` is called
-/// from time to time. `None` when it was told to stop.
+/// Simulates a cell and writes its records to `folder`; `seed` is where its losses begin. `goes_on` is asked
+/// from time to time, and says whether to go on. `None` when it was not to.
 pub(crate) fn run(
     cell: &Cell,
     seed: u64,
     folder: &Path,
-    stop: &AtomicBool,
-    watch: &mut dyn FnMut(),
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<Option<Simulated>, SimulationError> {
     let document = &cell.document;
     let kinds = kinds(&document.trace.kinds);
@@ -82,12 +80,8 @@ pub(crate) fn run(
         ))?;
     }
     let limit = document.workload.warmup.0 + document.workload.time.0 + END_LIMIT;
-    let mut watch = |_: f64| {
-        watch();
-        !stop.load(Ordering::Relaxed)
-    };
-    let ended = storage.run(limit, &mut watch)?;
-    if stop.load(Ordering::Relaxed) {
+    let ended = storage.run(limit, &mut |_| goes_on())?;
+    if !goes_on() {
         return Ok(None);
     }
     let paths = directions.results(&ended.network);

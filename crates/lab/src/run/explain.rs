@@ -18,6 +18,9 @@ use super::program::recorded_as;
 use crate::plan::Cell;
 use crate::record::add_relay_records;
 
+/// What a cell's records say of it, and its charts.
+pub(super) type Explained = (Observed, CellCharts);
+
 /// Reads a cell's records, adds to its result what only they can tell, and draws its charts as finely
 /// as `detail` says. The parameters that
 /// label it are the sweep's alone, so that cells of both phases can be compared.
@@ -25,7 +28,7 @@ pub(super) fn cell(
     folder: &Path,
     result: &mut CellResult,
     detail: Detail,
-) -> Result<(Observed, CellCharts), ReadError> {
+) -> Result<Explained, ReadError> {
     let records = Records::read(folder)?;
     let [from_ns, to_ns] = result.measured_ns().unwrap_or_default();
     let window = Window { from_ns, to_ns };

@@ -1,7 +1,7 @@
 //! A run from its first cell to its report.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use wansan_insight::finding::{Limit, Observed};
@@ -14,14 +14,13 @@ use super::clock::Clock;
 use super::congestion::{self, Controls};
 use super::control::Server;
 use super::course::Stage;
-use super::explain;
-use super::path_emulator::PathResults;
+use super::explain::{self, Explained};
+use super::simulation::{self, Work};
 use super::tunnels;
 use super::{CellError, Observer, Options, Outcome, RunError};
 use crate::netem;
 use crate::plan::{self, Cell, EmulatorKind, Parameter, Phase, Plan, WorldKind};
 use crate::record::{self, RunFolder};
-use crate::simulated;
 use crate::vpn::{self, Kind};
 
 /// Carries out `plan`: the sweep, the finding, the advised sweep when the plan asks for one, the
@@ -67,7 +66,7 @@ pub fn run(
         controls,
         manifest,
         results: record::results(plan),
-        clock: Clock::new(phases * cells.len()),
+        clock: Clock::new(phases * cells.len(), !is_simulated),
         charts: BTreeMap::new(),
         detail: Detail::for_cells(phases * cells.len()),
     };
@@ -159,6 +158,9 @@ impl Run<'_> {
         let mut observed = Vec::with_capacity(cells.len());
         // One that is killed in its first cell is a run, too.
         self.write()?;
+        if cells[0].document.world.kind == WorldKind::Sim {
+            return self.simulate(cells, first);
+        }
         for (place, cell) in cells.iter().enumerate() {
             let number = first + place as u64;
             self.clock.cell_begins();
@@ -197,10 +199,7 @@ impl Run<'_> {
             ..CellFacts::default()
         });
         let (options, stage) = (self.options, &self.stage);
-        let measured = match cell.document.world.kind {
-            WorldKind::Netns => cell::measure(cell, &folder, options, stage, &mut kept, &mut watch),
-            WorldKind::Sim => simulate(cell, &folder, options, &mut kept, &mut watch),
-        };
+        let measured = cell::measure(cell, &folder, options, stage, &mut kept, &mut watch);
         // The facts are needed most of a cell that failed; of one that was interrupted nothing is kept.
         if !matches!(measured, Err(CellError::Interrupted)) {
             self.manifest.cells.push(kept.facts);
@@ -211,26 +210,77 @@ impl Run<'_> {
             (EmulatorKind::Netem, Some(carried)) => record::add_netem(result, carried.netem),
         }
         result.timeline = kept.timeline;
-        let measured = measured?;
-        record::add_reports(result, measured.reports);
-        record::add_streams(result, measured.streams);
-        result.relays = measured.relays;
-        if let Some((early, late)) = record::apart(result) {
-            return Err(CellError::Apart { early, late });
-        }
-        let tunnels = measured.tunnels;
-        let [from_ns, to_ns] = result.measured_ns().unwrap_or_default();
-        record::add_routers(result, tunnels.usage(from_ns, to_ns));
-        explain::relays(&folder, cell, result)?;
-        let observed = match cell.scenario.initiators[..] {
-            [] => None,
-            _ => {
-                let (observed, charts) = explain::cell(&folder, result, self.detail)?;
-                self.charts.insert(observed.cell, charts);
-                Some(observed)
+        let explained = conclude(cell, &folder, self.detail, measured?, result)?;
+        Ok(explained.map(|(observed, charts)| {
+            self.charts.insert(observed.cell, charts);
+            observed
+        }))
+    }
+
+    /// Simulates all cells of a phase, on all processors, and takes them in their order.
+    fn simulate(&mut self, cells: &[Cell], first: u64) -> Result<Vec<Observed>, RunError> {
+        self.folder.keep();
+        let mut observed = Vec::with_capacity(cells.len());
+        let mut failed = None;
+        let folders = cells.iter().zip(first..);
+        let folders = folders.map(|(_, number)| self.folder.cell(number));
+        let folders: Vec<PathBuf> = folders.collect::<Result<_, _>>()?;
+        let numbered = cells.iter().zip(first..).zip(&folders);
+        let work: Vec<Work<'_>> = numbered
+            .map(|((cell, number), folder)| Work {
+                cell,
+                number,
+                folder,
+                detail: self.detail,
+            })
+            .collect();
+        simulation::each(&work, self.options.stop, &mut |event| {
+            let (place, simulated) = match event {
+                simulation::Event::Running => {
+                    let left = self.clock.left(&cells[0]);
+                    let (done, all) = (self.clock.done(), self.clock.cells());
+                    self.observer.progress(done, all, left);
+                    return true;
+                }
+                simulation::Event::Ended(place, simulated) => (place, *simulated),
+            };
+            let mut result = record::cell_result(first + place as u64, &cells[place]);
+            match self.take(&cells[place], simulated, &mut result) {
+                Ok(of_cell) => observed.extend(of_cell),
+                Err(error) => {
+                    failed = Some((place, result, error));
+                    return false;
+                }
             }
-        };
-        Ok(observed)
+            self.observer.cell(&result);
+            self.results.cells.push(result);
+            self.clock.cell_ends(&cells[place]);
+            true
+        });
+        match failed {
+            Some((place, result, error)) => Err(self.failed(&cells[place], result, error)),
+            None => Ok(observed),
+        }
+    }
+
+    /// Takes a simulated cell into the run.
+    fn take(
+        &mut self,
+        cell: &Cell,
+        simulated: Result<simulation::Ended, CellError>,
+        result: &mut CellResult,
+    ) -> Result<Option<Observed>, CellError> {
+        self.manifest.cells.push(CellFacts {
+            cell: result.cell,
+            congestion_control: self.controls.of_cell(cell)?,
+            ..CellFacts::default()
+        });
+        let ended = simulated?;
+        *result = *ended.result;
+        Ok(ended.explained.map(|(observed, charts)| {
+            self.charts.insert(observed.cell, charts);
+            observed
+        }))
     }
 
     fn failed(&mut self, cell: &Cell, known: CellResult, error: CellError) -> RunError {
@@ -272,26 +322,28 @@ impl Run<'_> {
     }
 }
 
-/// As [`cell::measure`], in virtual time.
-fn simulate(
+/// Takes what a cell has given into its result, and explains it; `None` of one without I/Os.
+pub(super) fn conclude(
     cell: &Cell,
     folder: &Path,
-    options: &Options<'_>,
-    kept: &mut Kept,
-    watch: &mut dyn Watch,
-) -> Result<Measured, CellError> {
-    watch.started();
-    let seed = cell::seed(cell);
-    let simulated = simulated::run(cell, seed, folder, options.stop, &mut || watch.running())?;
-    let simulated = simulated.ok_or(CellError::Interrupted)?;
-    kept.carried = Some(PathResults {
-        paths: simulated.paths,
-        ..PathResults::default()
-    });
-    Ok(Measured {
-        reports: simulated.reports,
-        ..Measured::default()
-    })
+    detail: Detail,
+    measured: Measured,
+    result: &mut CellResult,
+) -> Result<Option<Explained>, CellError> {
+    record::add_reports(result, measured.reports);
+    record::add_streams(result, measured.streams);
+    result.relays = measured.relays;
+    if let Some((early, late)) = record::apart(result) {
+        return Err(CellError::Apart { early, late });
+    }
+    let tunnels = measured.tunnels;
+    let [from_ns, to_ns] = result.measured_ns().unwrap_or_default();
+    record::add_routers(result, tunnels.usage(from_ns, to_ns));
+    explain::relays(folder, cell, result)?;
+    match cell.scenario.initiators[..] {
+        [] => Ok(None),
+        _ => Ok(Some(explain::cell(folder, result, detail)?)),
+    }
 }
 
 /// Passes on how far a cell has got.

@@ -105,9 +105,11 @@ impl Sockets {
         let bytes = self.network.read(end, space.len() as u64) as usize;
         if bytes > 0 {
             let socket = &mut self.sockets[end as usize];
-            for (place, byte) in space.iter_mut().zip(socket.coming.drain(..bytes)) {
-                *place = byte;
-            }
+            let (first, rest) = socket.coming.as_slices();
+            let (head, tail) = space[..bytes].split_at_mut(bytes.min(first.len()));
+            head.copy_from_slice(&first[..head.len()]);
+            tail.copy_from_slice(&rest[..tail.len()]);
+            socket.coming.drain(..bytes);
             if socket.quick_acks {
                 self.network.acknowledge_now(end);
             }

@@ -67,7 +67,50 @@ fn main() -> ExitCode {
         let test = move || alone(|| comes_out_as_expected(&title, &plan, &[], arm));
         trials.push(arm.trial(name, test));
     }
+    let name = "a simulated sweep is the same on one processor";
+    trials.push(Trial::test(name, same_on_one_processor));
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// A sweep of simulated cells with losses, on all processors and on the first: results and records.
+fn same_on_one_processor() -> Result<(), Failed> {
+    let scratch = tempfile::tempdir()?;
+    let plan = scratch.path().join("sweep.toml");
+    let text = text(&repository("plans/limits/path-rate.toml"));
+    let text = text.split("[[expect]]").next().unwrap_or_default();
+    let text = text.replace("rate = ", "loss = \"0.1%\"\nrate = ");
+    let sweep =
+        "[sweep]\nworkload.parallel = [1, 2, 4, 8, 16, 32]\nworkload.op = [\"read\", \"mix\"]\n";
+    std::fs::write(&plan, format!("{text}\n{sweep}"))?;
+    let run = |out: &str, command: &[&str]| {
+        let folder = scratch.path().join(out);
+        let output = Command::new(command[0])
+            .args(&command[1..])
+            .args(["lab", "run", "--world", "sim"])
+            .arg(&plan)
+            .arg("--out")
+            .arg(&folder)
+            .output()?;
+        told(&output, output.status.success())?;
+        let runs = std::fs::read_dir(folder.join("sweep"))?;
+        let run = runs.flatten().next().ok_or("it left no run")?;
+        Ok::<PathBuf, Failed>(run.path())
+    };
+    let wansan = env!("CARGO_BIN_EXE_wansan");
+    let all = run("all", &[wansan])?;
+    let one = run("one", &["taskset", "-c", "0", wansan])?;
+    let files = [
+        "results.json",
+        "cell-000/io.parquet",
+        "cell-011/packet.parquet",
+    ];
+    for file in files {
+        let read = |run: &Path| std::fs::read(run.join(file));
+        if read(&all)? != read(&one)? {
+            return Err(format!("{file} differs").into());
+        }
+    }
+    Ok(())
 }
 
 /// Limit plans that have what a simulated world has not yet: streams.
