@@ -6,13 +6,15 @@ mod network;
 use std::path::Path;
 use std::time::Duration;
 
-use wansan_schema::{BenchReport, PathResult};
+use wansan_path::Change;
+use wansan_schema::{BenchReport, PathChange, PathResult};
 use wansan_sim::network::{Latency, Network};
 use wansan_sim::storage::{Storage, StorageError};
 use wansan_trace::file::{self, FileError};
-use wansan_trace::{Kinds, Recorder};
+use wansan_trace::time::duration_ns;
+use wansan_trace::{Instant, Kinds, Recorder};
 
-use crate::plan::{Cell, RecordKind};
+use crate::plan::{Cell, Moment, RecordKind};
 
 /// The host name of the records of paths.
 const WAN: &str = "wan";
@@ -38,6 +40,9 @@ pub enum SimulationError {
     /// A unit cannot be made.
     #[error("`target.luns`: {0}")]
     Unit(String),
+    /// A path cannot be changed so.
+    #[error("`timeline`: {0}")]
+    Timeline(String),
     /// Its records could not be written.
     #[error(transparent)]
     Records(#[from] FileError),
@@ -50,6 +55,8 @@ pub(crate) struct Simulated {
     pub(crate) reports: Vec<BenchReport>,
     /// What each direction of each path did.
     pub(crate) paths: Vec<PathResult>,
+    /// What was changed of them.
+    pub(crate) timeline: Vec<PathChange>,
 }
 
 /// Simulates a cell and writes its records to `folder`; `seed` is where its losses begin. `goes_on` is asked
@@ -79,6 +86,11 @@ pub(crate) fn run(
             recorder,
         ))?;
     }
+    for (moment, direction, change) in timeline(cell)? {
+        if let Some(link) = directions.link(&direction) {
+            storage.schedule(moment, link, change);
+        }
+    }
     let limit = document.workload.warmup.0 + document.workload.time.0 + END_LIMIT;
     let ended = storage.run(limit, &mut |_| goes_on())?;
     if !goes_on() {
@@ -96,7 +108,43 @@ pub(crate) fn run(
     }
     file::write_part(folder, WAN, &[ended.network.into_records()])?;
     file::merge_parts(folder)?;
-    Ok(Some(Simulated { reports, paths }))
+    let timeline = cell.timeline.iter();
+    let timeline = timeline.map(|moment| made(moment, ended.began)).collect();
+    Ok(Some(Simulated {
+        reports,
+        paths,
+        timeline,
+    }))
+}
+
+/// The changes of the plan's timeline: when each is made, of which direction of a path, and what.
+fn timeline(cell: &Cell) -> Result<Vec<(Duration, String, Change)>, SimulationError> {
+    let mut conditions = cell.conditions.clone();
+    let mut changes = Vec::new();
+    for moment in &cell.timeline {
+        let amendments = conditions.change(&moment.statement);
+        let amendments =
+            amendments.map_err(|mistake| SimulationError::Timeline(mistake.to_string()))?;
+        for amendment in amendments {
+            let direction = amendment.direction;
+            let here = amendment.changes.into_iter();
+            changes.extend(here.map(|change| (moment.at, direction.clone(), change)));
+        }
+    }
+    Ok(changes)
+}
+
+/// A change that was made at its time.
+fn made(moment: &Moment, began: Instant) -> PathChange {
+    let after_ns = duration_ns(moment.at);
+    PathChange {
+        statement: moment.statement.to_string(),
+        asked_by: "plan".to_owned(),
+        planned_ns: Some(after_ns),
+        made_after_ns: Some(after_ns),
+        made_at_ns: Some(began.ns() + after_ns),
+        refused: None,
+    }
 }
 
 /// The kinds of record as recorders take them; connections are always recorded with programs' others.

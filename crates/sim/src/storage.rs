@@ -7,8 +7,10 @@ mod initiator;
 mod socket;
 mod target;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use wansan_path::{Change, ChangeError};
 use wansan_schema::BenchReport;
 use wansan_trace::{Instant, Recorder};
 
@@ -38,6 +40,9 @@ pub enum StorageError {
     /// The target failed.
     #[error("the target: {0}")]
     Target(#[from] TargetError),
+    /// A link cannot be changed so.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
     /// The loads did not end in the time that they were given.
     #[error("its loads have not ended after {} s of virtual time", limit.as_secs_f64())]
     Late {
@@ -61,6 +66,8 @@ pub struct Ended {
     pub initiators: Vec<(BenchReport, Recorder)>,
     /// The target's records.
     pub target: Recorder,
+    /// When the loads began.
+    pub began: Instant,
 }
 
 /// Initiators and a target over a network.
@@ -73,6 +80,9 @@ pub struct Storage {
     owners: Vec<Option<usize>>,
     sample: Duration,
     next_sample: Instant,
+    /// Changes of links, in the order of their times, which run from the beginning of the loads.
+    changes: VecDeque<(Duration, u32, Change)>,
+    began: Option<Instant>,
 }
 
 impl Storage {
@@ -86,7 +96,14 @@ impl Storage {
             owners: Vec::new(),
             sample,
             next_sample: Instant::ZERO,
+            changes: VecDeque::new(),
+            began: None,
         }
+    }
+
+    /// Has a link change so long after the loads have begun, not before the changes that were scheduled earlier.
+    pub fn schedule(&mut self, after: Duration, link: u32, change: Change) {
+        self.changes.push_back((after, link, change));
     }
 
     /// Adds an initiator, which connects now.
@@ -125,14 +142,13 @@ impl Storage {
         watch: &mut dyn FnMut(f64) -> bool,
     ) -> Result<Ended, StorageError> {
         let mut at_once = 0;
-        let mut has_begun = false;
         while !self.initiators.iter().all(Initiator::is_over) {
             let now = self.sockets.now();
             if now > Instant::ZERO + limit {
                 return Err(StorageError::Late { limit });
             }
-            if !has_begun && self.initiators.iter().all(Initiator::is_ready) {
-                has_begun = true;
+            if self.began.is_none() && self.initiators.iter().all(Initiator::is_ready) {
+                self.began = Some(now);
                 for place in 0..self.initiators.len() {
                     self.initiators[place].begin(now);
                     self.turn(place)?;
@@ -160,6 +176,7 @@ impl Storage {
             network: self.sockets.network,
             initiators: self.initiators.into_iter().map(Initiator::end).collect(),
             target: self.target.into_records(),
+            began: self.began.unwrap_or_default(),
         })
     }
 
@@ -170,7 +187,8 @@ impl Storage {
         let wakes_at = loads
             .unwrap_or(Instant::FAR_FUTURE)
             .min(self.target.wakes_at())
-            .min(self.next_sample);
+            .min(self.next_sample)
+            .min(self.next_change());
         if let Some(end) = self.sockets.network.run(wakes_at.ns()) {
             return match self.owners.get(end as usize).copied().flatten() {
                 Some(place) => self.turn(place),
@@ -178,6 +196,11 @@ impl Storage {
             };
         }
         let now = self.sockets.now();
+        while self.next_change() <= now
+            && let Some((_, link, change)) = self.changes.pop_front()
+        {
+            self.sockets.network.change(link, change)?;
+        }
         if self.target.wakes_at() <= now {
             self.target.complete(&mut self.sockets)?;
         }
@@ -187,6 +210,11 @@ impl Storage {
             }
         }
         Ok(())
+    }
+
+    fn next_change(&self) -> Instant {
+        let next = self.began.zip(self.changes.front());
+        next.map_or(Instant::FAR_FUTURE, |(began, (after, ..))| began + *after)
     }
 
     fn turn(&mut self, place: usize) -> Result<(), StorageError> {

@@ -9,7 +9,7 @@ use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice};
 use wansan_iscsi::target::{Memory, SessionConfig, UNSOLICITED_BYTES};
 use wansan_iscsi::wire::Lun;
-use wansan_path::{Effects, Limit, Rate};
+use wansan_path::{Change, Effects, Limit, Rate};
 use wansan_schema::BenchReport;
 use wansan_sim::network::Network;
 use wansan_sim::storage::{
@@ -36,6 +36,8 @@ struct Case {
     command_window: u32,
     service: Option<ServiceTime>,
     wanted: Wanted,
+    /// The one-way delay from half of the measurement on.
+    later: Option<Duration>,
 }
 
 impl Default for Case {
@@ -50,6 +52,7 @@ impl Default for Case {
             command_window: 1024,
             service: None,
             wanted: Wanted::default(),
+            later: None,
         }
     }
 }
@@ -155,6 +158,10 @@ impl Case {
             },
             trace: trace(),
         })?;
+        for link in self.later.iter().flat_map(|_| links) {
+            let later = self.later.unwrap_or_default();
+            storage.schedule(Duration::from_secs(4), link, Change::Delay(later));
+        }
         storage.run(Duration::from_secs(60), &mut |_| true)
     }
 
@@ -236,6 +243,16 @@ fn writes_within_the_first_burst_take_one_round_trip_and_others_two() {
     case.wanted.initial_r2t = true;
     case.wanted.immediate_data = false;
     is_about(case.report().iops, 4.0 / (0.032 + transmission_s), 0.02);
+}
+
+#[test]
+fn a_path_that_changes_halfway_shows_in_half_of_the_time() {
+    let report = Case {
+        later: Some(Duration::from_millis(24)),
+        ..Case::default()
+    }
+    .report();
+    is_about(report.iops, (32.0 / 0.016 + 32.0 / 0.048) / 2.0, 0.02);
 }
 
 #[test]

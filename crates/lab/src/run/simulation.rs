@@ -102,6 +102,7 @@ fn one(work: &Work<'_>, goes_on: &dyn Fn() -> bool) -> Result<Ended, CellError> 
     let simulated = simulated.ok_or(CellError::Interrupted)?;
     let mut result = Box::new(record::cell_result(number, cell));
     record::add_paths(&mut result, simulated.paths);
+    result.timeline = simulated.timeline;
     let measured = Measured {
         reports: simulated.reports,
         ..Measured::default()

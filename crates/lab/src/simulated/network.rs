@@ -93,6 +93,12 @@ impl Directions {
         [forth.collect(), back.collect()]
     }
 
+    /// The link of a direction with that name.
+    pub(super) fn link(&self, name: &str) -> Option<u32> {
+        let mut named = self.named.iter();
+        named.find(|(other, ..)| other == name).map(|it| it.1)
+    }
+
     /// What each direction of each path did.
     pub(super) fn results(&self, network: &Network) -> Vec<PathResult> {
         let named = self.named.iter();

@@ -41,8 +41,10 @@ pub(super) fn check(
     if document.world.emulator != EmulatorKind::User {
         return Err(section("world", "emulator", "netem does not run"));
     }
-    if !document.timeline.is_empty() {
-        return Err(mistake("timeline", "paths do not change").in_list(text, "timeline", 0));
+    let goes_down = |statement: &String| statement.trim_end().ends_with(" down");
+    if let Some(place) = document.timeline.iter().position(goes_down) {
+        // An initiator there does not recover what it has lost.
+        return Err(mistake("timeline", "paths do not go down").in_list(text, "timeline", place));
     }
     if !document.relay.is_empty() {
         return Err(mistake("relay", "relays do not run").in_table(text, "relay", 0, "name"));
