@@ -90,7 +90,10 @@ fn a_reset_ends_no_task_that_comes_after_its_unit_attention() {
             }
         }
         go.store(u64::MAX, SeqCst);
-        assert!(attentions > 0, "no reset came between the reads");
+        // Threads that share one processor take turns, so that no reset comes between.
+        let race =
+            std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
+        assert!(attentions > 0 || !race, "no reset came between the reads");
     });
 }
 
