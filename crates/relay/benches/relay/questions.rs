@@ -23,13 +23,13 @@ pub(crate) const ROLE: &str = "--carry";
 const TURNS: usize = 4;
 
 /// Those of echoes, of which single ones differ by half.
-const ECHO_TURNS: usize = 8;
+const ECHO_TURNS: usize = 6;
 
 /// How often an echo is measured that cannot be.
 const TRIES: usize = 3;
 
 /// How long each sample takes.
-const SAMPLE: Duration = Duration::from_secs(1);
+const SAMPLE: Duration = Duration::from_millis(600);
 
 const OURS: &str = "wansan relay";
 

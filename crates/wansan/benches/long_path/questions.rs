@@ -58,7 +58,7 @@ const PEER: &str = "tgtd + libiscsi";
 /// Turns of what takes a second. An even number, so that each side goes first as often as last.
 const SHORT_TURNS: usize = 4;
 /// Turns of loads of some seconds.
-const LONG_TURNS: usize = 3;
+const LONG_TURNS: usize = 2;
 /// One large I/O.
 const LARGE_BYTES: u32 = 4 << 20;
 /// One large I/O after the other that come before those that count. Slow start ends with the first
