@@ -125,7 +125,7 @@ pub use parameter::Parameter;
 pub use quantity::{QueueBound, Share, Size, Span};
 pub use scenario::{
     Classifier, Connection, Direction, Inexpressible, Initiator, InnerRoute, Link, NetemSetting,
-    PlannedRoute, Receiver, Relay, Scenario, Stream, Tunnel, TunnelEnd, law_name,
+    PlannedRoute, Receiver, Relay, Scenario, Stream, Tunnel, TunnelEnd,
 };
 pub use sweep::Axis;
 pub use timeline::{Action, Moment, Side, Statement};
@@ -220,6 +220,12 @@ impl Plan {
             document,
             quick_unchecked: None,
         };
+        let world = Parameter::new("world.kind");
+        if plan.sweep.iter().any(|axis| axis.sets(&world)) {
+            let mistake =
+                "[sweep] `world.kind`: a run is in one world; `lab run --world both` compares them";
+            return Err(located(Mistake::new(mistake)));
+        }
         let cells = plan.expand(Phase::Planned, &[]).map_err(|mistake| {
             let axis = |name: &str| matches!(&plan.sweep[..], [only] if sweep::axis_name(name) == *only.name());
             located(mistake.at_dotted(text, "sweep", axis))

@@ -29,6 +29,14 @@ pub enum SimulationError {
     /// Its simulation ended before its loads did.
     #[error("the simulation failed: {0}")]
     Storage(#[from] StorageError),
+    /// The I/Os of an initiator failed.
+    #[error("the initiator on `{host}`: {problem}")]
+    Load {
+        /// Its host.
+        host: String,
+        /// How.
+        problem: String,
+    },
     /// A path's effects contradict themselves.
     #[error("[[path]] `{path}`: {source}")]
     Effects {
@@ -100,14 +108,23 @@ pub(crate) fn run(
     let mut reports = Vec::new();
     for (initiator, (report, records)) in cell.scenario.initiators.iter().zip(ended.initiators) {
         let host = initiator.host.clone();
-        file::write_part(folder, &host, &[records])?;
-        reports.push(BenchReport { host, ..report });
+        let report = BenchReport {
+            records_dropped: records.dropped(),
+            host,
+            ..report
+        };
+        file::write_part(folder, &report.host, &[records])?;
+        reports.push(report);
     }
     if let Some(host) = &cell.scenario.target_host {
         file::write_part(folder, host, &[ended.target])?;
     }
     file::write_part(folder, WAN, &[ended.network.into_records()])?;
     file::merge_parts(folder)?;
+    if let Some((report, problem)) = reports.iter().find_map(|it| Some((it, it.problem()?))) {
+        let host = report.host.clone();
+        return Err(SimulationError::Load { host, problem });
+    }
     let timeline = cell.timeline.iter();
     let timeline = timeline.map(|moment| made(moment, ended.began)).collect();
     Ok(Some(Simulated {

@@ -179,3 +179,17 @@ tables! {
         fallbacks: BTreeMap<String, u64>,
     }
 }
+
+impl BenchReport {
+    /// What failed of the load, if anything: its I/Os, or all of them to complete in the time.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        if self.corrupt > 0 || self.errors > 0 {
+            let first = self.first_error.as_deref().unwrap_or_default();
+            let errors = self.errors;
+            return Some(format!("{errors} I/Os failed, the first with: {first}"));
+        }
+        let none = "no I/O completed in the time given: measure longer";
+        (self.ios == 0).then(|| none.to_owned())
+    }
+}

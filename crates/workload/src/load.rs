@@ -191,6 +191,12 @@ impl Load {
         self.is_loading() && now >= self.from
     }
 
+    /// Whether only the last I/Os of the measurement are waited for.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.stage == Stage::Draining
+    }
+
     /// Whether nothing is left to be done.
     #[must_use]
     pub fn is_over(&self) -> bool {

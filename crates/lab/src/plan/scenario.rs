@@ -33,7 +33,6 @@ use route::ConnectionRoute;
 pub use route::{InnerRoute, PlannedRoute, Tunnel, TunnelEnd};
 pub use routing::Classifier;
 use routing::Routing;
-pub use simulated::law_name;
 
 /// A resolved cell.
 #[derive(Debug, Clone, PartialEq)]

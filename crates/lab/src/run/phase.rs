@@ -221,7 +221,7 @@ impl Run<'_> {
     fn simulate(&mut self, cells: &[Cell], first: u64) -> Result<Vec<Observed>, RunError> {
         self.folder.keep();
         let mut observed = Vec::with_capacity(cells.len());
-        let mut failed = None;
+        let (mut failed, mut written) = (None, Ok(()));
         let folders = cells.iter().zip(first..);
         let folders = folders.map(|(_, number)| self.folder.cell(number));
         let folders: Vec<PathBuf> = folders.collect::<Result<_, _>>()?;
@@ -255,8 +255,12 @@ impl Run<'_> {
             self.observer.cell(&result);
             self.results.cells.push(result);
             self.clock.cell_ends(&cells[place]);
-            true
+            self.clock.cell_begins();
+            // A lab that is killed leaves the cells that were complete.
+            written = self.write();
+            written.is_ok()
         });
+        written?;
         match failed {
             Some((place, result, error)) => Err(self.failed(&cells[place], result, error)),
             None => Ok(observed),

@@ -22,7 +22,7 @@ use wansan_workload::{Limit, LoadConfig};
 
 use super::SimulationError;
 use super::network::Directions;
-use crate::plan::{Cell, Document, law_name};
+use crate::plan::{Cell, Document};
 
 /// Where ports that no plan chose begin.
 const FIRST_PORT: u16 = 40_000;
@@ -180,7 +180,7 @@ fn end(document: &Document, nodelay: bool, acks: AckSettings, seed: u64) -> EndC
             ecn: tcp.ecn,
             ..ReceiveConfig::default()
         },
-        law: Law::named(law_name(name), Hz::default(), seed).expect("plans are checked for it"),
+        law: Law::named(name, Hz::default(), seed).expect("plans are checked for it"),
         law_name: name.clone(),
         quick_acks: acks.delayed_ack == DelayedAck::Quick,
     }

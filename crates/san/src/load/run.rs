@@ -205,7 +205,9 @@ impl<'a> Load<'a> {
             let since = *draining_since.get_or_insert(now);
             let patience = self.config.drain.map(|drain| drain + initiator.attempt());
             let cut_off = initiator.cut_off(now);
-            if patience.is_some_and(|patience| cut_off.min(now.since(since)) > patience) {
+            if load.is_draining()
+                && patience.is_some_and(|patience| cut_off.min(now.since(since)) > patience)
+            {
                 let ios = load.in_flight();
                 return Err(LoadError::CutOff { ios, cut_off });
             }

@@ -5,7 +5,7 @@ use wansan_iscsi::initiator::{
     Splitter, Tally, Transfer,
 };
 use wansan_iscsi::scsi::capacity::Capacity;
-use wansan_iscsi::scsi::{Malformed, cdb};
+use wansan_iscsi::scsi::{Malformed, Sense, SenseKey, cdb};
 use wansan_iscsi::wire::{Lun, TaskAttribute};
 use wansan_schema::BenchReport;
 use wansan_trace::event::Role;
@@ -314,8 +314,9 @@ impl Initiator {
             return Ok(false);
         };
         if let Some(failed) = failure(&done) {
-            let is_attention = failed.contains("UnitAttention");
-            if !is_attention {
+            let sense = done.outcome.as_ref().ok();
+            let sense = sense.and_then(|answer| Sense::parse(&answer.sense).ok());
+            if sense.is_none_or(|sense| sense.key != SenseKey::UnitAttention) {
                 return Err(InitiatorError::Capacity(failed));
             }
             self.ask_for_capacity(now);

@@ -68,18 +68,14 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     } else {
         print_text(|out| print(out, &report))?;
     }
-    if report.corrupt > 0 || report.errors > 0 {
-        let first = report.first_error.as_deref().unwrap_or_default();
-        remark(&format!(
-            "wansan: {} I/Os failed, the first with: {first}",
-            report.errors
-        ));
-        return Ok(ExitCode::FAILURE);
+    match report.problem() {
+        None => Ok(ExitCode::SUCCESS),
+        Some(problem) if report.errors > 0 => {
+            remark(&format!("wansan: {problem}"));
+            Ok(ExitCode::FAILURE)
+        }
+        Some(problem) => bail!(problem),
     }
-    if report.ios == 0 {
-        bail!("no I/O completed in the time given: measure longer");
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn measure(json: bool, load: Load<'_>) -> Result<BenchReport, LoadError> {

@@ -67,9 +67,36 @@ fn main() -> ExitCode {
         let test = move || alone(|| comes_out_as_expected(&title, &plan, &[], arm));
         trials.push(arm.trial(name, test));
     }
+    trials.push(Trial::test(
+        "a simulated load whose I/Os fail is an error",
+        simulated_failure,
+    ));
     let name = "a simulated sweep is the same on one processor";
     trials.push(Trial::test(name, same_on_one_processor));
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Writes to a unit that is read-only.
+fn simulated_failure() -> Result<(), Failed> {
+    let scratch = tempfile::tempdir()?;
+    let plan = scratch.path().join("writes.toml");
+    let text = text(&repository("plans/limits/path-rate.toml"));
+    let text = text.replace("memory:64MiB", "memory:64MiB,read-only");
+    let text = text.replace("op = \"read\"", "op = \"write\"");
+    std::fs::write(&plan, text)?;
+    let output = wansan(Arm::of_suite())
+        .args(["lab", "run", "--world", "sim"])
+        .arg(&plan)
+        .arg("--out")
+        .arg(scratch.path().join("runs"))
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let is_named = said.contains("cell 0 failed: the initiator on `client`: ")
+        && said.contains("I/Os failed, the first with: ");
+    match output.status.code() == Some(2) && is_named {
+        true => Ok(()),
+        false => Err(format!("{}: {said}", output.status).into()),
+    }
 }
 
 /// A sweep of simulated cells with losses, on all processors and on the first: results and records.

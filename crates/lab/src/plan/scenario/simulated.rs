@@ -9,17 +9,6 @@ use super::link::Link;
 use super::route::PlannedRoute;
 use crate::plan::document::{ControlTable, Document, EmulatorKind, RecordKind, WorldKind};
 
-/// The simulator's name for a congestion control: those of ours in the kernel are the same laws.
-#[must_use]
-pub fn law_name(name: &str) -> &str {
-    match name {
-        "wansan_reno" => "reno",
-        "wansan_hstcp" => "highspeed",
-        "wansan_scal" => "scalable",
-        name => name,
-    }
-}
-
 /// Fails with the first of it, if the plan is for a simulated world.
 pub(super) fn check(
     document: &Document,
@@ -58,12 +47,12 @@ pub(super) fn check(
         );
     }
     let control = &document.tcp.congestion_control;
-    if !Law::NAMES.contains(&law_name(control)) {
+    if !Law::NAMES.contains(&control.as_str()) {
         let what = format!(
-            "`{control}` does not run; {}",
+            "`tcp.congestion_control`: a simulated world has no `{control}`; {}",
             nearest(control, &Law::NAMES)
         );
-        return Err(section("tcp", "congestion_control", &what));
+        return Err(Mistake::new(what).in_section(text, "tcp", "congestion_control"));
     }
     if document.tcp.control != usual::<ControlTable>() {
         return Err(section(
