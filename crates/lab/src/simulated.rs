@@ -100,7 +100,8 @@ pub(crate) fn run(
         }
     }
     let limit = document.workload.warmup.0 + document.workload.time.0 + END_LIMIT;
-    let ended = storage.run(limit, &mut |_| goes_on())?;
+    let ended = storage.run(limit, &mut |_| goes_on());
+    let ended = ended.map_err(|error| of_host(cell, error))?;
     if !goes_on() {
         return Ok(None);
     }
@@ -132,6 +133,27 @@ pub(crate) fn run(
         paths,
         timeline,
     }))
+}
+
+/// An error that names the initiator's host.
+fn of_host(cell: &Cell, error: StorageError) -> SimulationError {
+    let (place, problem) = match &error {
+        StorageError::Initiator { place, source } => (*place, source.to_string()),
+        StorageError::Late {
+            place,
+            stage,
+            limit,
+        } => {
+            let limit_s = limit.as_secs_f64();
+            let late = format!(
+                "still {stage} after {limit_s} s of virtual time; is the path too lossy, or too slow for so many I/Os?"
+            );
+            (*place, late)
+        }
+        _ => return error.into(),
+    };
+    let host = cell.scenario.initiators[place].host.clone();
+    SimulationError::Load { host, problem }
 }
 
 /// The changes of the plan's timeline: when each is made, of which direction of a path, and what.

@@ -44,8 +44,15 @@ pub enum StorageError {
     #[error(transparent)]
     Change(#[from] ChangeError),
     /// The loads did not end in the time that they were given.
-    #[error("its loads have not ended after {} s of virtual time", limit.as_secs_f64())]
+    #[error(
+        "initiator {place} is still {stage} after {} s of virtual time",
+        limit.as_secs_f64()
+    )]
     Late {
+        /// The first initiator that is not done, from 0.
+        place: usize,
+        /// What it does.
+        stage: String,
         /// That time.
         limit: Duration,
     },
@@ -145,7 +152,7 @@ impl Storage {
         while !self.initiators.iter().all(Initiator::is_over) {
             let now = self.sockets.now();
             if now > Instant::ZERO + limit {
-                return Err(StorageError::Late { limit });
+                return Err(self.late(limit));
             }
             if self.began.is_none() && self.initiators.iter().all(Initiator::is_ready) {
                 self.began = Some(now);
@@ -178,6 +185,18 @@ impl Storage {
             target: self.target.into_records(),
             began: self.began.unwrap_or_default(),
         })
+    }
+
+    fn late(&self, limit: Duration) -> StorageError {
+        let busy = |it: &&Initiator| !it.is_ready() && !it.is_over();
+        let late = self.initiators.iter().find(busy);
+        let stage = late.map_or_else(String::new, Initiator::stage);
+        let place = self.initiators.iter().position(|it| busy(&it));
+        StorageError::Late {
+            place: place.unwrap_or_default(),
+            stage,
+            limit,
+        }
     }
 
     /// Lets the next thing happen.

@@ -138,6 +138,18 @@ impl Initiator {
         matches!(&self.stage, Stage::Loading(load) if load.is_over())
     }
 
+    /// What it does, in words.
+    pub(super) fn stage(&self) -> String {
+        match &self.stage {
+            Stage::Leading(_) | Stage::Joining(_) => "connecting and logging in".to_owned(),
+            Stage::Asking => "waiting for the unit's capacity".to_owned(),
+            Stage::Ready(_) => "waiting for others".to_owned(),
+            Stage::Loading(load) => {
+                format!("waiting for the last {} I/Os in flight", load.in_flight())
+            }
+        }
+    }
+
     /// How much of its load is done, from 0 to 1.
     pub(super) fn progress(&self, now: Instant) -> f64 {
         match &self.stage {
