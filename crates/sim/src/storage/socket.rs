@@ -119,7 +119,7 @@ impl Sockets {
         bytes
     }
 
-    /// Writes what there is room for; how many bytes.
+    /// Writes as much as fits; returns the number of bytes.
     pub(super) fn write(&mut self, end: u32, bytes: &[u8]) -> usize {
         let taken = self.network.write(end, bytes.len() as u64) as usize;
         if taken > 0 {

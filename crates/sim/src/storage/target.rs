@@ -38,7 +38,7 @@ pub enum TargetError {
     /// It closed a connection of a session, of which simulated ones only fail.
     #[error("the target closed a connection: {0}")]
     Closed(String),
-    /// A unit is asked for what no simulated store does.
+    /// A command needs an operation that simulated stores lack.
     #[error("simulated stores read, write and flush only")]
     Medium,
 }

@@ -17,7 +17,7 @@ pub struct Connection {
     sender: Sender,
     receiver: Receiver,
     state: Handshake,
-    /// When the SYN was sent, and when it is sent again.
+    /// When the SYN was sent, and when it is retransmitted.
     syn_ns: u64,
     syn_due_ns: Option<u64>,
     syns: u32,

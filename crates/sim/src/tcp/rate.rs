@@ -18,7 +18,7 @@ pub struct Snapshot {
 pub struct Sample {
     /// Packets that had been delivered when the newest of those that it acknowledges was sent.
     pub prior_delivered: u32,
-    /// Packets that were delivered since; `None` where no rate can be told.
+    /// Packets that were delivered since; `None` where no rate is known.
     pub delivered: Option<u32>,
     /// The longer of the time for sending and the time for acknowledging them, in microseconds.
     pub interval_us: u64,
@@ -32,7 +32,7 @@ pub struct Sample {
     pub prior_in_flight: u32,
     /// Whether the sample is of a time in which the application had not enough.
     pub is_app_limited: bool,
-    /// Whether the newest of them was sent again.
+    /// Whether the newest of them was retransmitted.
     pub is_retransmit: bool,
     /// Whether it acknowledges with a delay (RFC 1122 §4.2.3.2): no good sample of a round trip.
     pub is_ack_delayed: bool,

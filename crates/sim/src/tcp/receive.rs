@@ -307,7 +307,7 @@ impl Receiver {
             from: segment.seq,
             to: segment.end(),
         };
-        // Nothing comes after a FIN, but what is sent again.
+        // Nothing comes after a FIN, but retransmissions.
         if from == to || self.is_finished && from >= self.next {
             return;
         }
@@ -488,7 +488,7 @@ impl Receiver {
             return;
         }
         match ecn {
-            // What is sent again is not capable of ECN (RFC 3168 §6.1.5).
+            // Retransmissions are not ECN-capable (RFC 3168 §6.1.5).
             Ecn::NotCapable if self.has_seen_ecn => self.enter_quick(QUICK_FEW),
             Ecn::Congestion if !self.demands_cwr => {
                 self.enter_quick(QUICK_FEW);
@@ -593,7 +593,7 @@ impl Receiver {
         bytes
     }
 
-    /// Whether a read is told to the peer (`__tcp_cleanup_rbuf`).
+    /// Whether a read is announced to the peer (`__tcp_cleanup_rbuf`).
     fn tell_reading(&mut self, now_ns: u64) {
         let is_owed = self.acknowledge.is_scheduled
             && (self.next - self.acknowledged > u64::from(self.rcv_mss)

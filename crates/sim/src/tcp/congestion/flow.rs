@@ -201,7 +201,7 @@ impl Flow {
         self.window.in_flight -= 1;
         self.window.outstanding = self.window.in_flight;
         if packet.is_lost {
-            // It will be sent again as if it was new.
+            // It is retransmitted as if it were new.
             self.window.next -= u64::from(MSS);
             self.window.lost += 1;
             self.losses += 1;

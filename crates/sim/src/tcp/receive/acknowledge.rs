@@ -166,7 +166,7 @@ impl Acknowledge {
         self.is_pushed = true;
     }
 
-    /// Whether reading everything is to be told at once.
+    /// Whether reading everything is to be announced at once.
     pub(super) fn is_reading_told(&self) -> bool {
         self.is_pushed_again || self.is_pushed && !self.is_interactive
     }
