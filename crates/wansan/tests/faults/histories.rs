@@ -14,7 +14,7 @@ use wansan_consistency::{Ending, FailureRates, History, Served};
 use wansan_peers::wansan::{TARGET_NAME, Target};
 
 use crate::round::Outcome;
-use crate::world::WANSAN;
+use crate::world::{WANSAN, portal};
 
 const BLOCK_BYTES: u64 = 512;
 
@@ -27,7 +27,7 @@ const TMPFS_MAGIC: i128 = 0x0102_1994;
 /// Runs the history of `seed`.
 pub(crate) fn run(seed: u64) -> Result<Outcome, String> {
     let mut history = History::of_seed(seed);
-    let mut process = Process::start(&mut history.setup)?;
+    let mut process = Process::start(&mut history.setup, portal(seed))?;
     let said = |failure: String, process: &Process| {
         format!("{failure}\n  the target said: {}", process.said.trim_end())
     };
@@ -68,8 +68,8 @@ struct Process {
 }
 
 impl Process {
-    /// Starts one that serves `setup`, which is made to say what is served.
-    fn start(setup: &mut Setup) -> Result<Process, String> {
+    /// Starts one at `portal` that serves `setup`, which is made to say what is served.
+    fn start(setup: &mut Setup, portal: SocketAddr) -> Result<Process, String> {
         let failed = |error: std::io::Error| error.to_string();
         let prefix = "wansan-faults-";
         let disk = TempDir::with_prefix(prefix).map_err(failed)?;
@@ -99,7 +99,7 @@ impl Process {
         let mut process = Process {
             arguments,
             paths,
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            address: portal,
             restarts: 0,
             said: String::new(),
             target: None,

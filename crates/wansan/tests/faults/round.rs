@@ -34,7 +34,7 @@ pub(crate) fn run(kind: Kind, seed: u64) -> Result<Outcome, String> {
     let terms = Terms::draw(&mut random, kind);
     let plan = kind.draw(&mut random, terms.connections);
     let script = format!("{:?}", plan.steps);
-    let mut world = World::start(&terms)?;
+    let mut world = World::start(&terms, seed)?;
     let ran = run_in(&mut world, &terms, plan, random, seed);
     ran.map_err(|failure| {
         format!(

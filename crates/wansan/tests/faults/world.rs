@@ -1,7 +1,7 @@
 //! The machines of a round: the target, which can be killed and started again, and the proxy in
 //! front of it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -23,13 +23,27 @@ pub(crate) struct World {
     target: Option<Target>,
     /// Restarts the target beside the caller.
     restarting: Option<JoinHandle<Result<Target, String>>>,
+    /// Where the target listens, with any free port.
+    portal: SocketAddr,
     lun: String,
     /// Goes last, with the disk in it.
     _folder: TempDir,
 }
 
-fn start(lun: &str) -> Result<Target, String> {
-    Target::start(Path::new(WANSAN), &["--lun", lun]).map_err(|error| error.to_string())
+/// An address of loopback for the round of `seed` alone, with any free port.
+///
+/// Rounds run side by side. On one address, the port of a target that is down can become that of
+/// another round's target, and the initiators that come back would write to a wrong disk.
+pub(crate) fn portal(seed: u64) -> SocketAddr {
+    let [.., a, b, c] = seed.to_be_bytes();
+    // Neither 127.0.0.0/16, where everyone else listens, nor the broadcast address.
+    let address = Ipv4Addr::new(127, 1 + a % 254, b, c);
+    SocketAddr::new(IpAddr::V4(address), 0)
+}
+
+fn start(portal: SocketAddr, lun: &str) -> Result<Target, String> {
+    let started = Target::start_at(Path::new(WANSAN), &portal.to_string(), &["--lun", lun]);
+    started.map_err(|error| error.to_string())
 }
 
 fn address(target: &Target) -> SocketAddr {
@@ -43,17 +57,20 @@ fn url(portal: SocketAddr) -> IscsiUrl {
 }
 
 impl World {
-    pub(crate) fn start(terms: &Terms) -> Result<World, String> {
+    /// The machines of the round of `seed`.
+    pub(crate) fn start(terms: &Terms, seed: u64) -> Result<World, String> {
         let folder = TempDir::with_prefix("wansan-faults-").map_err(|error| error.to_string())?;
         let disk = folder.path().join("disk.img");
         let lun = terms.lun(&disk.display().to_string());
-        let target = start(&lun)?;
+        let portal = portal(seed);
+        let target = start(portal, &lun)?;
         let proxy =
             Proxy::start(address(&target), terms.delay).map_err(|error| error.to_string())?;
         Ok(World {
             proxy: Arc::new(proxy),
             target: Some(target),
             restarting: None,
+            portal,
             lun,
             _folder: folder,
         })
@@ -74,11 +91,12 @@ impl World {
     /// Kills the target with SIGKILL, and starts it again after `down`, on another port.
     pub(crate) fn restart(&mut self, down: Duration) -> Result<(), String> {
         self.finish_restart()?;
-        let (target, lun, proxy) = (self.target.take(), self.lun.clone(), self.proxy.clone());
+        let (target, portal) = (self.target.take(), self.portal);
+        let (lun, proxy) = (self.lun.clone(), self.proxy.clone());
         self.restarting = Some(std::thread::spawn(move || {
             drop(target);
             std::thread::sleep(down);
-            let target = start(&lun)?;
+            let target = start(portal, &lun)?;
             proxy.set_upstream(address(&target));
             Ok(target)
         }));
