@@ -1,7 +1,7 @@
 //! What made a window smaller, where the path or the device is known to have done it.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wansan_lab::world::World;
 use wansan_path::{Change, Effects, Listed, LossModel, Probability};
@@ -9,7 +9,8 @@ use wansan_trace::event::CongestionState;
 use wansan_trace::event::{Ecn, TcpEvent};
 
 use crate::world::{
-    INTERVAL, RTT, Sight, build, build_with, check, emulate, order, path, under_way, watched,
+    INTERVAL, LONG, Observed, RTT, Sight, build, build_with, check, emulate, order, path,
+    under_way, watched,
 };
 
 pub(crate) fn an_echoed_mark(sight: Sight) -> Result<(), String> {
@@ -177,9 +178,25 @@ pub(crate) fn a_late_path(sight: Sight) -> Result<(), String> {
     let world = build(false)?;
     let emulator = emulate(&world, &path())?;
     let (watch, mut told, sender) = under_way(&world, sight)?;
-    order(&emulator, Change::Delay(LATE))?;
-    told.until(&watch, |told| told.count(TcpEvent::Loss) > 0)?;
-    order(&emulator, Change::Delay(RTT / 2))?;
+    let began = Instant::now();
+    loop {
+        order(&emulator, Change::Delay(LATE))?;
+        let late = Instant::now();
+        let is_seen = |told: &Observed| told.count(TcpEvent::Loss) > 0;
+        told.until(&watch, |told| is_seen(told) || late.elapsed() > 4 * LATE)?;
+        order(&emulator, Change::Delay(RTT / 2))?;
+        if is_seen(&told) {
+            break;
+        }
+        // Where this computer holds packets up, the kernel's timer waits for longer (RFC 6298 §2).
+        let timeouts = client_count(&world, "TCPTimeouts")?;
+        check(
+            timeouts == 0 && began.elapsed() < LONG,
+            format!("{timeouts} timeouts, and no loss: {}", told.summary()),
+        )?;
+        let early = Instant::now();
+        told.until(&watch, |_| early.elapsed() > 4 * LATE)?;
+    }
     told.until(&watch, |told| told.count(TcpEvent::Undo) > 0)?;
     sender.finish()?;
     told.until(&watch, |told| told.count(TcpEvent::End) > 0)?;
