@@ -41,10 +41,10 @@ help:
 	@echo 'make clean   remove what was built; run folders stay'
 
 setup:
-	@setup/need build test check
+	@setup/need build ebpf test check
 
 build: web
-	@setup/need build
+	@setup/need build ebpf
 	@cargo build --release --locked --package wansan $(EBPF)
 
 demo: web
@@ -57,36 +57,36 @@ demo: web
 web: $(PAGE)
 
 test: web
-	@setup/need build test
+	@setup/need build ebpf test
 	@node setup/run-tests.mjs
 
 test-all: test test-papers test-faults test-consistency test-oracle test-kernels
 
 test-papers: web
-	@setup/need build test
+	@setup/need build ebpf test
 	@cargo test --locked --package wansan $(EBPF) --test limits -- --ignored
 
 test-faults: web
-	@setup/need build
+	@setup/need build ebpf
 	@WANSAN_FAULT_ROUNDS=$(or $(FAULT_ROUNDS),100) WANSAN_FAULT_HISTORIES=$(or $(FAULT_ROUNDS),1000) cargo test --locked --package wansan --package wansan-relay \
 		$(EBPF) --test faults
 
 test-consistency:
-	@setup/need build
+	@setup/need build ebpf
 	@WANSAN_CONSISTENCY_SEEDS=$(or $(SEEDS),1000000) nice cargo test --locked --release \
 		--package wansan-consistency --test simulation -- --nocapture seeds_break_no_rule
 
 test-oracle:
-	@setup/need build
+	@setup/need build ebpf
 	@nice cargo test --locked --package wansan-consistency --test oracle -- --ignored --nocapture
 
 test-kernels: web
-	@setup/need build kernels
+	@setup/need build ebpf kernels
 	@cargo test --quiet --locked --package wansan $(EBPF) --test interop -- \
 		--ignored --test-threads=1 kernels::
 
 conformance: web
-	@setup/need build test >&2
+	@setup/need build ebpf test >&2
 	@cargo test --quiet --locked --package wansan $(EBPF) --test conformance -- --page
 
 fuzz:
@@ -94,7 +94,7 @@ fuzz:
 	@setup/run-fuzz
 
 check: web
-	@setup/need build check
+	@setup/need build ebpf check
 	@cargo fmt --all --check
 	@cargo clippy --workspace --all-targets --locked -- -D warnings
 	@cargo clippy --workspace --all-targets --locked $(EBPF) -- -D warnings
@@ -102,11 +102,11 @@ check: web
 	@setup/check-dependencies
 
 bench: web
-	@setup/need build test bench
+	@setup/need build ebpf test bench
 	@setup/run-benches
 
 bench-%: web
-	@setup/need build test bench
+	@setup/need build ebpf test bench
 	@setup/run-benches $*
 
 clean:
