@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use wansan_trace::Recorder;
 use wansan_trace::event::{
     Connection, Crossing, Packet, Path as PathSample, Pdu, Stamp, Tcp, Thread,
 };
 use wansan_trace::file::{self, Kind, Table};
 
-use crate::join::Joined;
-use crate::wire::Carrier;
+use crate::below;
+use crate::join::{Joined, join};
+use crate::wire::{self, Carrier};
 
 /// The records of one cell, its I/Os joined. Kinds that were not recorded are `None`.
 #[derive(Debug)]
@@ -37,6 +39,39 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// The cell of these hosts' records, which no file holds. `None` when none are of I/Os.
+    #[must_use]
+    pub fn gather(recorders: &[(&str, &Recorder)]) -> Option<Cell> {
+        let io = file::gather::<Crossing>(recorders)?;
+        let cell = Cell {
+            joined: join(&io.rows),
+            io_dropped: io.dropped,
+            pdu: file::gather(recorders),
+            connection: file::gather(recorders),
+            tcp: file::gather(recorders),
+            stamp: file::gather(recorders),
+            packet: file::gather(recorders),
+            carriers: Vec::new(),
+            path: file::gather(recorders),
+            thread: file::gather(recorders),
+        };
+        Some(cell.derive())
+    }
+
+    /// Adds what follows from several kinds together: crossings of the wire and of TCP's layers.
+    pub(crate) fn derive(mut self) -> Cell {
+        if let (Some(pdus), Some(packets), Some(connections)) =
+            (&self.pdu, &self.packet, &self.connection)
+        {
+            self.carriers =
+                wire::derive(&mut self.joined, &pdus.rows, packets, &connections.rows);
+        }
+        if let (Some(pdus), Some(stamps)) = (&self.pdu, &self.stamp) {
+            below::derive(&mut self.joined, stamps, pdus);
+        }
+        self
+    }
+
     /// Records that recorders lost, by kind and host; kinds and hosts that lost none are left out.
     #[must_use]
     pub fn dropped(&self) -> BTreeMap<String, BTreeMap<String, u64>> {

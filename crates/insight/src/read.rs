@@ -2,14 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use wansan_trace::event::{Connection, Crossing, Packet, Pdu, Stamp};
+use wansan_trace::event::Crossing;
 use wansan_trace::file::{self, FileError};
 
-use crate::below;
 use crate::cell::Cell;
 use crate::join::join;
 use crate::window::Window;
-use crate::wire;
 
 /// Why a cell or a run could not be read. Each is one line.
 #[derive(Debug, thiserror::Error)]
@@ -57,32 +55,19 @@ impl Cell {
     pub fn read(folder: &Path) -> Result<Cell, ReadError> {
         let io = file::read_folder::<Crossing>(folder)?
             .ok_or_else(|| ReadError::NoIo(folder.to_owned()))?;
-        let mut joined = join(&io.rows);
-        let pdu = file::read_folder::<Pdu>(folder)?;
-        let packet = file::read_folder::<Packet>(folder)?;
-        let connection = file::read_folder::<Connection>(folder)?;
-        let carriers = match (&pdu, &packet, &connection) {
-            (Some(pdus), Some(packets), Some(connections)) => {
-                wire::derive(&mut joined, &pdus.rows, packets, &connections.rows)
-            }
-            _ => Vec::new(),
-        };
-        let stamp = file::read_folder::<Stamp>(folder)?;
-        if let (Some(pdus), Some(stamps)) = (&pdu, &stamp) {
-            below::derive(&mut joined, stamps, pdus);
-        }
-        Ok(Cell {
-            joined,
+        let cell = Cell {
+            joined: join(&io.rows),
             io_dropped: io.dropped,
-            pdu,
-            connection,
+            pdu: file::read_folder(folder)?,
+            connection: file::read_folder(folder)?,
             tcp: file::read_folder(folder)?,
-            stamp,
-            packet,
-            carriers,
+            stamp: file::read_folder(folder)?,
+            packet: file::read_folder(folder)?,
+            carriers: Vec::new(),
             path: file::read_folder(folder)?,
             thread: file::read_folder(folder)?,
-        })
+        };
+        Ok(cell.derive())
     }
 
     /// Checks that I/Os were recorded in the time that is said to have been measured. `folder`

@@ -1,9 +1,32 @@
-//! PDUs as records of the trace vocabulary.
+//! PDUs and negotiated keys as records of the trace vocabulary.
 
-use wansan_trace::event::{Pdu as PduRecord, PduDirection};
+use wansan_trace::event::{Connection as ConnectionRecord, Pdu as PduRecord, PduDirection};
 use wansan_trace::{ConnectionId, Instant, SessionId, TaskTag};
 
+use crate::keys::{ConnectionParameters, SessionParameters};
 use crate::wire::Bhs;
+
+/// The keys in force for a connection, in a record of which nothing else is known yet.
+#[must_use]
+pub fn keys_record(
+    session: &SessionParameters,
+    connection: &ConnectionParameters,
+) -> ConnectionRecord {
+    ConnectionRecord {
+        header_digest: connection.header_digest,
+        data_digest: connection.data_digest,
+        max_send_data_bytes: connection.max_send_data_bytes,
+        max_receive_data_bytes: connection.max_recv_data_bytes,
+        initial_r2t: session.initial_r2t,
+        immediate_data: session.immediate_data,
+        first_burst_bytes: session.first_burst_bytes,
+        max_burst_bytes: session.max_burst_bytes,
+        max_outstanding_r2t: session.max_outstanding_r2t,
+        data_sequence_in_order: session.data_sequence_in_order,
+        error_recovery_level: session.error_recovery_level,
+        ..ConnectionRecord::BLANK
+    }
+}
 
 /// The record of a PDU with this header (RFC 7143 §11): sequence numbers are at the same offsets in
 /// all requests and in all responses, so no PDU needs to be parsed. `stream_offset` is where its

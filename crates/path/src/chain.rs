@@ -153,6 +153,15 @@ impl<T> Chain<T> {
         links.min()
     }
 
+    /// What the queue of the first link may hold, if there is a link.
+    #[must_use]
+    pub fn queue_limit(&self) -> Option<Limit> {
+        self.stages.iter().find_map(|stage| match &stage.element {
+            Element::Link(link) => Some(link.queue().limit()),
+            _ => None,
+        })
+    }
+
     /// All bytes that the last link has sent, before any delay, and when it was seen to have sent the
     /// last of them: when the chain was polled for it, or when the packet came to an unlimited link.
     #[must_use]

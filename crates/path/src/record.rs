@@ -4,7 +4,7 @@ use wansan_trace::event;
 use wansan_trace::time::duration_ns;
 use wansan_trace::{Instant, NameId, Recorder};
 
-use crate::{Chain, Tally};
+use crate::{Chain, Limit, Tally};
 
 /// Samples a chain and its elements for records, under names of their own.
 #[derive(Debug, Clone)]
@@ -49,6 +49,7 @@ impl Sampler {
         recorder: &mut Recorder,
     ) {
         let counters = chain.counters(now);
+        let limit = chain.queue_limit().unwrap_or(Limit::packets(0));
         let packets = |tally: Tally| u32::try_from(tally.packets).unwrap_or(u32::MAX);
         let direction = event::Path {
             time: now,
@@ -66,6 +67,8 @@ impl Sampler {
             delay_ns: duration_ns(chain.delay()),
             lateness_ns,
             bits_per_s: chain.bits_per_s().unwrap_or(0),
+            queue_limit_packets: limit.packets,
+            queue_limit_bytes: limit.bytes,
         };
         recorder.path(direction);
         let elements = chain.element_counters(now).zip(&mut self.elements);
@@ -106,6 +109,8 @@ impl Sampler {
                 delay_ns: if is("delay") { direction.delay_ns } else { 0 },
                 lateness_ns: 0,
                 bits_per_s: if is("link") { direction.bits_per_s } else { 0 },
+                queue_limit_packets: if is("link") { limit.packets } else { 0 },
+                queue_limit_bytes: if is("link") { limit.bytes } else { 0 },
                 ..direction
             });
         }

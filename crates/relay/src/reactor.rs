@@ -9,7 +9,7 @@ use wansan_server::{
 };
 use wansan_tcp::TcpInfo;
 use wansan_tcp::{connection, queues};
-use wansan_trace::event::Role;
+use wansan_trace::event::{self, Role};
 use wansan_trace::{ConnectionId, Instant, Recorder, SessionId};
 
 use crate::flow::{Ending, Flow, Step};
@@ -124,7 +124,14 @@ impl Reactor {
             for (side, place) in flow.sides.iter().zip(0..) {
                 let ids = (SessionId(flow.number), ConnectionId(place));
                 if is_new {
-                    connection::record(side, now, ids, Role::Relay, &mut self.trace);
+                    let known = event::Connection {
+                        time: now,
+                        session: ids.0,
+                        connection: ids.1,
+                        role: Role::Relay,
+                        ..event::Connection::BLANK
+                    };
+                    connection::record(side, known, &mut self.trace);
                 }
                 if let Ok(mut record) = TcpInfo::sample(side, now, ids.0, ids.1) {
                     let held = flow.directions[usize::from(place)].held_bytes() as u64;

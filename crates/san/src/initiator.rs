@@ -268,9 +268,9 @@ impl Initiator {
 
     /// Begins what is to be known of sockets that are new.
     fn look_at_new_lines(&mut self, now: Instant) {
-        let id = self.session.id();
+        let (id, keys) = (self.session.id(), *self.session.parameters());
         for (socket, connection) in self.sockets.iter_mut().zip(self.session.connections()) {
-            socket.begin_records(id, connection, now, &mut self.trace);
+            socket.begin_records(id, &keys, connection, now, &mut self.trace);
         }
         self.look_at_tcp(now);
     }

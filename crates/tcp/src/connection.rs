@@ -5,24 +5,20 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
-use rustix::net::{getpeername, getsockname};
-use wansan_trace::event::{Connection, Role};
-use wansan_trace::{ConnectionId, Instant, Recorder, SessionId};
+use rustix::net::{getpeername, getsockname, sockopt};
+use wansan_trace::Recorder;
+use wansan_trace::event::Connection;
 
+use crate::buffers::BufferLimits;
 use crate::{TcpInfo, congestion};
 
-/// Records the connection of a socket, if such records are kept. A socket whose peer has gone already
-/// says nothing any more, and is left out.
-pub fn record(
-    socket: impl AsFd,
-    time: Instant,
-    (session, connection): (SessionId, ConnectionId),
-    role: Role,
-    trace: &mut Recorder,
-) {
+/// Records the connection of a socket, if such records are kept: `known` is what its program knows of it. A
+/// socket whose peer has gone already says nothing any more, and is left out.
+pub fn record(socket: impl AsFd, known: Connection, trace: &mut Recorder) {
     if !trace.connection.is_kept() {
         return;
     }
+    let limits = BufferLimits::here().ok();
     let told = (|| -> io::Result<_> {
         let socket = socket.as_fd();
         let address = |found: rustix::net::SocketAddrAny| {
@@ -31,16 +27,15 @@ pub fn record(
         let info = TcpInfo::of(socket)?;
         let (local_window_scale, remote_window_scale) = info.window_scales();
         let record = Connection {
-            time,
-            session,
-            connection,
-            role,
             local: address(getsockname(socket)?)?,
             remote: address(getpeername(socket)?.ok_or(Errno::NOTCONN)?)?,
             mss_bytes: info.mss_bytes(),
             local_window_scale,
             remote_window_scale,
-            ..Connection::BLANK
+            nagle: !sockopt::tcp_nodelay(socket)?,
+            send_buffer_max_bytes: limits.map_or(0, |limits| limits.send_bytes),
+            receive_buffer_max_bytes: limits.map_or(0, |limits| limits.receive_bytes),
+            ..known
         };
         Ok((record, congestion::of(socket)?))
     })();
@@ -57,7 +52,8 @@ pub fn record(
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
-    use wansan_trace::Kinds;
+    use wansan_trace::event::Role;
+    use wansan_trace::{ConnectionId, Kinds, SessionId};
 
     #[test]
     fn both_ends_record_the_same_connection() {
@@ -65,9 +61,16 @@ mod tests {
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
         let mut trace = Recorder::new(Kinds::ALL, Recorder::MIN_BYTES);
-        let ids = (SessionId(1), ConnectionId(2));
-        record(&near, Instant::ZERO, ids, Role::Initiator, &mut trace);
-        record(&far, Instant::ZERO, ids, Role::Target, &mut trace);
+        let of = |role| Connection {
+            session: SessionId(1),
+            connection: ConnectionId(2),
+            role,
+            max_burst_bytes: 512,
+            ..Connection::BLANK
+        };
+        near.set_nodelay(true).unwrap();
+        record(&near, of(Role::Initiator), &mut trace);
+        record(&far, of(Role::Target), &mut trace);
         let kept: Vec<Connection> = trace.connection.iter().collect();
         let [near, far] = kept[..] else {
             panic!("{kept:?}");
@@ -76,9 +79,12 @@ mod tests {
         assert_eq!(near.local_window_scale, far.remote_window_scale);
         assert_eq!(far.local_window_scale, near.remote_window_scale);
         assert!(near.mss_bytes > 500, "{near:?}");
+        assert!(!near.nagle && far.nagle);
+        assert!(near.send_buffer_max_bytes > 0 && near.receive_buffer_max_bytes > 0);
+        assert_eq!((far.role, far.max_burst_bytes), (Role::Target, 512));
         assert!(!trace.name_of(near.congestion_control).is_empty());
         let mut off = Recorder::off();
-        record(&listener, Instant::ZERO, ids, Role::Target, &mut off);
+        record(&listener, of(Role::Target), &mut off);
         assert!(off.connection.is_empty());
     }
 }

@@ -18,6 +18,7 @@
 //! recorders lost because their memory was used up.
 
 mod checksum;
+mod gather;
 mod merge;
 mod reader;
 mod writer;
@@ -30,6 +31,7 @@ use std::path::{Path, PathBuf};
 
 pub use crate::kind::{Kind, Row};
 pub use crate::names::Names;
+pub use gather::gather;
 pub use merge::{merge_parts, read_folder};
 pub use reader::Reader;
 

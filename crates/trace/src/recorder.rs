@@ -7,7 +7,7 @@ use crate::passage::Passage;
 use crate::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
 /// A record kind of a recorder.
-pub(crate) trait Recorded: Kind {
+pub trait Recorded: Kind {
     /// What a recorder keeps in memory: one or more records of one moment.
     type Kept: Words<Record = Self>;
     /// What a recorder keeps of this kind.

@@ -117,7 +117,7 @@ impl Connection {
 
     /// The values in force for the connection.
     #[must_use]
-    pub(super) fn parameters(&self) -> &ConnectionParameters {
+    pub fn parameters(&self) -> &ConnectionParameters {
         &self.link.parameters
     }
 

@@ -111,6 +111,12 @@ impl Connection {
         self.link.id
     }
 
+    /// The values in force for the connection.
+    #[must_use]
+    pub fn parameters(&self) -> &ConnectionParameters {
+        &self.link.parameters
+    }
+
     /// Room for bytes from the socket; never empty.
     pub fn space(&mut self) -> &mut [u8] {
         self.receiver.space()

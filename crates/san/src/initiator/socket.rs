@@ -9,8 +9,10 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use wansan_iscsi::initiator::Connection;
+use wansan_iscsi::keys::SessionParameters;
+use wansan_iscsi::record::keys_record;
 use wansan_tcp::{DelayedAck, Stamping, TcpInfo, connection, stamps};
-use wansan_trace::event::Role;
+use wansan_trace::event::{self, Role};
 use wansan_trace::{Instant, Recorder, SessionId, clock};
 
 use super::InitiatorError;
@@ -56,6 +58,7 @@ impl Socket {
     pub(super) fn begin_records(
         &mut self,
         session: SessionId,
+        keys: &SessionParameters,
         connection: &Connection,
         now: Instant,
         trace: &mut Recorder,
@@ -64,7 +67,15 @@ impl Socket {
             return;
         }
         let ids = (session, connection.id());
-        connection::record(&self.stream, now, ids, Role::Initiator, trace);
+        let known = event::Connection {
+            time: now,
+            session,
+            connection: connection.id(),
+            role: Role::Initiator,
+            quick_ack: self.delayed_ack == DelayedAck::Quick,
+            ..keys_record(keys, connection.parameters())
+        };
+        connection::record(&self.stream, known, trace);
         if trace.stamp.is_kept() {
             let ends = (connection.sent_bytes(), connection.received_bytes());
             // Nagle's algorithm is off on every socket of an initiator.

@@ -260,9 +260,10 @@ impl Reactor {
                 peer.delayed_ack = sending.delayed_ack;
                 // A socket that refuses is dead, which the next read says.
                 let _ = sending.prepare(&peer.stream);
+                let keys = *served.session.parameters();
                 if let Some(connection) = served.session.connection(at.place) {
                     let trace = &mut self.context.trace;
-                    peer.begin_records(id, connection, sending.nagle, trace);
+                    peer.begin_records(id, &keys, connection, sending.nagle, trace);
                 }
             }
         } else {

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use wansan_iscsi::keys::SessionParameters;
 use wansan_iscsi::login::Accepted;
+use wansan_iscsi::record::keys_record;
 use wansan_iscsi::target::{Connection, Done, Handshake, Remains, Session, Work};
 use wansan_iscsi::text::send_targets::{TargetAddress, TargetRecord};
 use wansan_tcp::{DelayedAck, Stamping, connection, stamps};
-use wansan_trace::event::Role;
+use wansan_trace::event::{self, Role};
 use wansan_trace::{Instant, Recorder, SessionId, TaskTag, clock};
 
 use super::directory::ServedTarget;
@@ -280,12 +282,21 @@ impl Peer {
     pub(super) fn begin_records(
         &mut self,
         session: SessionId,
+        keys: &SessionParameters,
         connection: &Connection,
         nagle: bool,
         trace: &mut Recorder,
     ) {
         let ids = (session, connection.id());
-        connection::record(&self.stream, clock::now(), ids, Role::Target, trace);
+        let known = event::Connection {
+            time: clock::now(),
+            session,
+            connection: connection.id(),
+            role: Role::Target,
+            quick_ack: self.delayed_ack == DelayedAck::Quick,
+            ..keys_record(keys, connection.parameters())
+        };
+        connection::record(&self.stream, known, trace);
         if trace.stamp.is_kept() {
             let ends = (connection.sent_bytes(), connection.received_bytes());
             self.stamping = Stamping::begin(&self.stream, ids, nagle, ends.0, ends.1).ok();

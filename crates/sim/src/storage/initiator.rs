@@ -4,11 +4,12 @@ use wansan_iscsi::initiator::{
     AdmitError, Command, Handshake, HandshakeError, LoginSettings, Schedule, Session, SessionError,
     Splitter, Tally, Transfer,
 };
+use wansan_iscsi::record::keys_record;
 use wansan_iscsi::scsi::capacity::Capacity;
 use wansan_iscsi::scsi::{Malformed, Sense, SenseKey, cdb};
 use wansan_iscsi::wire::{Lun, TaskAttribute};
 use wansan_schema::BenchReport;
-use wansan_trace::event::Role;
+use wansan_trace::event::{self, Role};
 use wansan_trace::{Instant, Recorder};
 use wansan_workload::{Load, LoadConfig, connections_between, failure, pieces};
 
@@ -298,11 +299,16 @@ impl Initiator {
     fn seat(&mut self, place: usize, sockets: &Sockets) {
         self.places.push(self.ends[place]);
         if let Some(session) = &mut self.session {
-            let id = session.id();
+            let (id, keys) = (session.id(), *session.parameters());
             if let Some(connection) = session.connections().last() {
-                let ids = (id, connection.id());
+                let known = event::Connection {
+                    session: id,
+                    connection: connection.id(),
+                    role: Role::Initiator,
+                    ..keys_record(&keys, connection.parameters())
+                };
                 let trace = &mut self.config.trace;
-                sockets.record_connection(self.ends[place], Role::Initiator, ids, trace);
+                sockets.record_connection(self.ends[place], known, trace);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use wansan_trace::event::{self, Role};
+use wansan_trace::event;
 use wansan_trace::{ConnectionId, Instant, Recorder, SessionId};
 
 use crate::network::{Network, Program};
@@ -45,6 +45,9 @@ struct Socket {
     /// What the peer has written and this end has not read.
     coming: VecDeque<u8>,
     quick_acks: bool,
+    nagle: bool,
+    /// What its buffers may grow to: for sending, and for receiving.
+    buffer_max_bytes: [u64; 2],
     law_name: String,
     addresses: [SocketAddr; 2],
 }
@@ -93,6 +96,11 @@ impl Sockets {
                 peer: ends[1 - place],
                 coming: VecDeque::new(),
                 quick_acks: config.ends[place].quick_acks,
+                nagle: !config.ends[place].send.nodelay,
+                buffer_max_bytes: [
+                    config.ends[place].send.buffer.wmem_bytes[2],
+                    config.ends[place].receive.rmem_bytes[2],
+                ],
                 law_name: config.ends[place].law_name.clone(),
                 addresses,
             });
@@ -131,12 +139,11 @@ impl Sockets {
         taken
     }
 
-    /// Records that a connection carries one of a session.
+    /// Records that a connection carries one of a session, of which `known` is known.
     pub(super) fn record_connection(
         &self,
         end: u32,
-        role: Role,
-        (session, connection): (SessionId, ConnectionId),
+        known: event::Connection,
         trace: &mut Recorder,
     ) {
         if !trace.connection.is_kept() {
@@ -145,17 +152,20 @@ impl Sockets {
         let socket = &self.sockets[end as usize];
         let [local, remote] = socket.addresses;
         let of = |end: u32| self.network.end(end);
+        let [send_buffer_max_bytes, receive_buffer_max_bytes] = socket.buffer_max_bytes;
         let record = event::Connection {
             time: self.now(),
-            session,
-            connection,
-            role,
             local,
             remote,
             mss_bytes: of(end).sender().window().mss,
             local_window_scale: of(end).receiver().window_scale(),
             remote_window_scale: of(socket.peer).receiver().window_scale(),
             congestion_control: trace.name(&socket.law_name),
+            nagle: socket.nagle,
+            quick_ack: socket.quick_acks,
+            send_buffer_max_bytes,
+            receive_buffer_max_bytes,
+            ..known
         };
         trace.connection(record);
     }

@@ -8,10 +8,11 @@ use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, Wanted};
 use wansan_iscsi::login::{
     Accepted, Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions,
 };
+use wansan_iscsi::record::keys_record;
 use wansan_iscsi::target::{Done, Handshake, HandshakeError, Session, SessionConfig, Work};
 use wansan_iscsi::wire::LoginStatus;
-use wansan_trace::event::Role;
-use wansan_trace::{ConnectionId, Instant, Recorder, SessionId, TaskTag};
+use wansan_trace::event::{self, Role};
+use wansan_trace::{Instant, Recorder, SessionId, TaskTag};
 use wansan_workload::service::{Servers, ServiceTime, Visit};
 
 use super::socket::Sockets;
@@ -188,7 +189,6 @@ impl Target {
         let Seat::LoggingIn(handshake) = logged_in else {
             return;
         };
-        let cid = ConnectionId(accepted.cid);
         match known {
             Some(session) => {
                 let served = &mut self.sessions[session];
@@ -206,8 +206,17 @@ impl Target {
                 });
             }
         }
-        let trace = &mut self.config.trace;
-        sockets.record_connection(end, Role::Target, (id, cid), trace);
+        let Served { session, ends, .. } = &mut self.sessions[session];
+        let keys = *session.parameters();
+        if let Some(connection) = session.connection(ends.len() - 1) {
+            let known = event::Connection {
+                session: id,
+                connection: connection.id(),
+                role: Role::Target,
+                ..keys_record(&keys, connection.parameters())
+            };
+            sockets.record_connection(end, known, &mut self.config.trace);
+        }
     }
 
     /// Serves a session until nothing is left to be done now.

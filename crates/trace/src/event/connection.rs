@@ -31,5 +31,38 @@ record! {
         remote_window_scale: u8 => Repeats,
         /// The congestion control, by its name in the recorder.
         congestion_control: NameId => Repeats,
+        /// Whether Nagle's algorithm may hold back what this end sends (RFC 1122 §4.2.3.4).
+        nagle: bool => Repeats; added,
+        /// Whether the program asks for an acknowledgement at each read (TCP_QUICKACK of tcp(7)).
+        quick_ack: bool => Repeats; added,
+        /// What its send buffer may grow to, as the kernel counts memory (third number of
+        /// `net.ipv4.tcp_wmem`); 0 where it was not recorded.
+        send_buffer_max_bytes: u64 => Repeats; added,
+        /// The same of its receive buffer (`net.ipv4.tcp_rmem`).
+        receive_buffer_max_bytes: u64 => Repeats; added,
+        /// Whether PDUs have a header digest (RFC 7143 §13.1). This and what follows is as login has
+        /// negotiated it.
+        header_digest: bool => Repeats; added,
+        /// Whether PDUs have a data digest (§13.1).
+        data_digest: bool => Repeats; added,
+        /// The longest data segment that the peer accepts (MaxRecvDataSegmentLength, §13.12), in bytes; 0
+        /// where it was not recorded.
+        max_send_data_bytes: u32 => Repeats; added,
+        /// The longest data segment that this end accepts.
+        max_receive_data_bytes: u32 => Repeats; added,
+        /// InitialR2T (§13.10).
+        initial_r2t: bool => Repeats; added,
+        /// ImmediateData (§13.11).
+        immediate_data: bool => Repeats; added,
+        /// FirstBurstLength (§13.14), in bytes.
+        first_burst_bytes: u32 => Repeats; added,
+        /// MaxBurstLength (§13.13), in bytes; 0 where the session's keys were not recorded.
+        max_burst_bytes: u32 => Repeats; added,
+        /// MaxOutstandingR2T (§13.17).
+        max_outstanding_r2t: u16 => Repeats; added,
+        /// DataSequenceInOrder (§13.19).
+        data_sequence_in_order: bool => Repeats; added,
+        /// ErrorRecoveryLevel (§13.20).
+        error_recovery_level: u8 => Repeats; added,
     }
 }

@@ -40,6 +40,11 @@ record! {
         /// The configured rate at this moment; 0 when unlimited, and for an element that is not a
         /// link. The achieved rate follows from the bytes that came out.
         bits_per_s: u64 => Repeats; added,
+        /// The most packets that may wait for the link; 0 where it was not recorded, and for an element that
+        /// is not a link.
+        queue_limit_packets: u64 => Repeats; added,
+        /// The most bytes that may.
+        queue_limit_bytes: u64 => Repeats; added,
     }
 }
 

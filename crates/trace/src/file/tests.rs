@@ -273,7 +273,7 @@ fn columns_that_older_files_lack_read_as_blank() {
     let mut columns = all_columns::<event::Path>();
     let all = columns.len();
     columns.retain(|column| !column.may_lack);
-    assert_eq!(columns.len(), all - 3);
+    assert_eq!(columns.len(), all - 5);
     let mut names = Names::default();
     let record = event::Path {
         path: names.intern("wan:forward").unwrap(),
