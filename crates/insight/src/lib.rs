@@ -39,7 +39,7 @@ pub mod ledger;
 pub mod little;
 pub mod load;
 pub mod model;
-mod opcode;
+pub mod opcode;
 pub mod packet_gap;
 pub mod path;
 pub mod pdu_stream;

@@ -1,30 +1,32 @@
 //! Opcodes and flags of the PDUs whose records are read here (RFC 7143 §11.2.1.2).
 
 /// Length of a Basic Header Segment, in bytes (RFC 7143 §11.2).
-pub(crate) const BHS_BYTES: u64 = wansan_iscsi::wire::BHS_BYTES as u64;
+pub const BHS_BYTES: u64 = wansan_iscsi::wire::BHS_BYTES as u64;
 
 /// SCSI Command.
-pub(crate) const SCSI_COMMAND: u8 = 0x01;
+pub const SCSI_COMMAND: u8 = 0x01;
 /// SCSI Data-Out.
-pub(crate) const DATA_OUT: u8 = 0x05;
+pub const DATA_OUT: u8 = 0x05;
 /// SCSI Response.
-pub(crate) const SCSI_RESPONSE: u8 = 0x21;
+pub const SCSI_RESPONSE: u8 = 0x21;
 /// SCSI Data-In.
-pub(crate) const DATA_IN: u8 = 0x25;
+pub const DATA_IN: u8 = 0x25;
 /// Ready To Transfer.
-pub(crate) const R2T: u8 = 0x31;
+pub const R2T: u8 = 0x31;
 /// The S bit of a Data-In: it carries the status, in place of a SCSI Response (§11.7.3).
-pub(crate) const STATUS_BIT: u8 = 0x01;
+pub const STATUS_BIT: u8 = 0x01;
 /// The F bit of a Data-Out: the last of its sequence (§11.7.1).
-pub(crate) const FINAL_BIT: u8 = 0x80;
+pub const FINAL_BIT: u8 = 0x80;
 
 /// Whether the initiator sends it: a target's opcodes have this bit set.
-pub(crate) fn is_request(opcode: u8) -> bool {
+#[must_use]
+pub fn is_request(opcode: u8) -> bool {
     opcode & 0x20 == 0
 }
 
 /// The name of an opcode; those of no standard are `unknown PDU`.
-pub(crate) fn name(opcode: u8) -> &'static str {
+#[must_use]
+pub fn name(opcode: u8) -> &'static str {
     match opcode {
         0x00 => "NOP-Out",
         SCSI_COMMAND => "SCSI Command",

@@ -39,6 +39,6 @@ pub use error::{AdmitError, SessionError};
 pub use handshake::{Handshake, HandshakeError, LoginSettings};
 pub use schedule::Schedule;
 pub use session::{Event, Full, Session};
-pub use split::Splitter;
+pub use split::{Splitter, part_bytes};
 pub use tally::Tally;
 pub use task::{Answer, Command, Completion, TaskError, Transfer};

@@ -28,6 +28,31 @@ pub fn keys_record(
     }
 }
 
+/// The keys in force that a record of a connection has; `None` where they were not recorded.
+#[must_use]
+pub fn keys_of(record: &ConnectionRecord) -> Option<(SessionParameters, ConnectionParameters)> {
+    let session = SessionParameters {
+        max_connections: u16::MAX,
+        initial_r2t: record.initial_r2t,
+        immediate_data: record.immediate_data,
+        max_burst_bytes: record.max_burst_bytes,
+        first_burst_bytes: record.first_burst_bytes,
+        time2wait_s: 0,
+        time2retain_s: 0,
+        max_outstanding_r2t: record.max_outstanding_r2t,
+        data_pdu_in_order: true,
+        data_sequence_in_order: record.data_sequence_in_order,
+        error_recovery_level: record.error_recovery_level,
+    };
+    let connection = ConnectionParameters {
+        header_digest: record.header_digest,
+        data_digest: record.data_digest,
+        max_send_data_bytes: record.max_send_data_bytes,
+        max_recv_data_bytes: record.max_receive_data_bytes,
+    };
+    (record.max_burst_bytes > 0).then_some((session, connection))
+}
+
 /// The record of a PDU with this header (RFC 7143 §11): sequence numbers are at the same offsets in
 /// all requests and in all responses, so no PDU needs to be parsed. `stream_offset` is where its
 /// first byte stands in its direction's TCP stream, from 0.

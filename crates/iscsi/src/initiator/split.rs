@@ -293,7 +293,8 @@ fn together(one: Residual, other: Residual) -> Residual {
 /// What one round of R2Ts brings, as a power of two, so that parts begin where the stores behind
 /// targets like them to. Immediate data, where no other data comes unasked, is left out: it is
 /// little.
-fn part_bytes(parameters: &SessionParameters) -> usize {
+#[must_use]
+pub fn part_bytes(parameters: &SessionParameters) -> usize {
     let unasked = if parameters.initial_r2t {
         0
     } else {

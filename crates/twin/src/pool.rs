@@ -1,0 +1,60 @@
+//! Runs on all processors.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+/// Carries out each piece of work, on as many threads as there are processors, and gives what came of each in
+/// the order of the work. `watch` is told how many of how many are done, and says whether to go on; `one` gets a
+/// question for the same.
+pub(crate) fn run<W: Sync, R: Send>(
+    work: &[W],
+    watch: &(dyn Fn(usize, usize) -> bool + Sync),
+    one: impl Fn(&W, &dyn Fn() -> bool) -> R + Sync,
+) -> Vec<R> {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let is_left = AtomicBool::new(false);
+    let goes_on = || {
+        if !watch(done.load(Ordering::Relaxed), work.len()) {
+            is_left.store(true, Ordering::Relaxed);
+        }
+        !is_left.load(Ordering::Relaxed)
+    };
+    let outcomes = Mutex::new(Vec::with_capacity(work.len()));
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..workers.min(work.len()) {
+            scope.spawn(|| {
+                while let place = next.fetch_add(1, Ordering::Relaxed)
+                    && let Some(work) = work.get(place)
+                {
+                    let outcome = one(work, &goes_on);
+                    done.fetch_add(1, Ordering::Relaxed);
+                    let mut outcomes = outcomes.lock().expect("no thread panics with it");
+                    outcomes.push((place, outcome));
+                }
+            });
+        }
+    });
+    let mut outcomes = outcomes.into_inner().expect("all threads are done");
+    outcomes.sort_by_key(|(place, _)| *place);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_stand_in_the_order_of_the_work() {
+        let work: Vec<u64> = (0..100).collect();
+        let doubled = run(&work, &|_, _| true, |number, _| number * 2);
+        assert_eq!(doubled, (0..100).map(|number| number * 2).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn whoever_watches_can_end_it() {
+        let ended = run(&[(); 8], &|_, _| false, |(), goes_on| goes_on());
+        assert_eq!(ended, [false; 8]);
+    }
+}

@@ -1,0 +1,267 @@
+//! The paths, and which connection goes over which.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use wansan_insight::traffic::is_encrypted;
+use wansan_insight::{Cell, Window};
+use wansan_path::{Limit, Listed, LossModel, Probability};
+use wansan_trace::event::{Path, Verdict};
+
+use super::Unfit;
+use crate::setup::Direction;
+
+/// Bytes of an Ethernet header.
+const ETHERNET_BYTES: u64 = 14;
+/// Elements of a path that a twin lacks, and what they do.
+const LACKING: [(&str, &str); 6] = [
+    ("outage", "went down"),
+    ("mark", "marks packets at random"),
+    ("corrupt", "spoils packets"),
+    ("duplicate", "duplicates packets"),
+    ("reorder", "reorders packets"),
+    ("link-", "has several links"),
+];
+
+/// All directions of paths that were recorded. Where none was, the round-trip times of TCP give one path.
+pub(super) fn directions(
+    cell: &Cell,
+    window: Window,
+    unknown: &mut Vec<String>,
+) -> Result<Vec<Direction>, Unfit> {
+    let Some(table) = &cell.path else {
+        return by_round_trips(cell, unknown);
+    };
+    let mut samples: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
+    for row in &table.rows {
+        let name = table.names.get(row.record.path);
+        match Path::element(name) {
+            (name, None) => samples.entry(name).or_default().push(&row.record),
+            (path, Some(element)) => {
+                let lacking = LACKING.iter().find(|(kind, _)| element.starts_with(kind));
+                if let Some((_, what)) = lacking {
+                    let path = path.to_owned();
+                    return Err(Unfit::Path { path, what });
+                }
+            }
+        }
+    }
+    let directions = samples.into_iter();
+    let directions = directions.map(|(name, samples)| direction(cell, name, &samples, window, unknown));
+    directions.collect()
+}
+
+fn direction(
+    cell: &Cell,
+    name: &str,
+    samples: &[&Path],
+    window: Window,
+    unknown: &mut Vec<String>,
+) -> Result<Direction, Unfit> {
+    let conditions = |sample: &Path| (sample.delay_ns, sample.bits_per_s, sample.queue_limit_bytes);
+    let (first, last) = (samples[0], samples[samples.len() - 1]);
+    let until = samples.iter().take_while(|sample| sample.time.ns() < window.to_ns);
+    let unfit = |what| Unfit::Path {
+        path: name.to_owned(),
+        what,
+    };
+    if { until }.any(|sample| conditions(sample) != conditions(first)) {
+        return Err(unfit("was changed meanwhile"));
+    }
+    if last.marks > 0 {
+        return Err(unfit("marks packets"));
+    }
+    let queue = match (last.queue_limit_packets, last.queue_limit_bytes) {
+        (0, 0) => {
+            unknown.push(format!("what the queue of path `{name}` holds: it is taken to hold everything"));
+            Limit::bytes(u64::MAX)
+        }
+        (packets, bytes) => Limit { packets, bytes },
+    };
+    let passed = Passed::of(cell, name, last);
+    let loss_share = last.loss_drops as f64 / last.in_packets.max(1) as f64;
+    let is_lossy = last.loss_drops > 0;
+    let loss = match passed.lost.filter(|_| is_lossy) {
+        Some(lost) => LossModel::Listed(lost),
+        None if is_lossy => {
+            let spread = 1.96 * (loss_share * (1.0 - loss_share) / last.in_packets as f64).sqrt();
+            unknown.push(format!(
+                "which packets path `{name}` lost: {:.4} % ± {:.4} % at random are taken",
+                loss_share * 100.0,
+                spread * 100.0,
+            ));
+            by_chance(loss_share)
+        }
+        None => LossModel::NONE,
+    };
+    if passed.overhead_bytes.is_none() && last.bits_per_s > 0 {
+        unknown.push(format!("what counts for each packet on path `{name}` beyond its Ethernet frame: 0 bytes are taken"));
+    }
+    Ok(Direction {
+        name: name.to_owned(),
+        delay: Duration::from_nanos(last.delay_ns),
+        rate_bits_per_s: Some(last.bits_per_s).filter(|rate| *rate > 0),
+        queue,
+        loss,
+        loss_share,
+        overhead_bytes: passed.overhead_bytes.unwrap_or(0),
+    })
+}
+
+/// Loss of that share of the packets, each as likely.
+pub(crate) fn by_chance(share: f64) -> LossModel {
+    let probability = Probability::new(share.clamp(0.0, 1.0));
+    LossModel::Bernoulli(probability.unwrap_or(Probability::NEVER))
+}
+
+/// What the packets of a direction show.
+#[derive(Default)]
+struct Passed {
+    /// Those that were lost, by their numbers; `None` where not all packets were recorded.
+    lost: Option<Listed>,
+    overhead_bytes: Option<u32>,
+}
+
+impl Passed {
+    fn of(cell: &Cell, name: &str, last: &Path) -> Passed {
+        let Some(table) = &cell.packet else {
+            return Passed::default();
+        };
+        let Some(path) = table.names.find(name) else {
+            return Passed::default();
+        };
+        let rows = table.rows.iter().map(|row| &row.record);
+        let packets = rows.filter(|packet| packet.path == path).zip(1_u64..);
+        let mut lost = Vec::new();
+        let (mut count, mut ip_bytes) = (0, 0);
+        for (packet, number) in packets {
+            if packet.verdict == Verdict::DroppedByLoss {
+                lost.push(number);
+            }
+            if number <= last.in_packets {
+                ip_bytes += u64::from(packet.ip_bytes);
+                count = number;
+            }
+        }
+        let is_whole = table.dropped.values().all(|lost| *lost == 0) && count == last.in_packets;
+        if !is_whole || count == 0 {
+            return Passed::default();
+        }
+        let beyond = last.in_bytes.saturating_sub(ip_bytes) / count;
+        Passed {
+            lost: Listed::new(lost).ok(),
+            overhead_bytes: u32::try_from(beyond.saturating_sub(ETHERNET_BYTES)).ok(),
+        }
+    }
+}
+
+/// One path for all, with the least round-trip time that TCP saw.
+fn by_round_trips(cell: &Cell, unknown: &mut Vec<String>) -> Result<Vec<Direction>, Unfit> {
+    let samples = cell.tcp.iter().flat_map(|table| &table.rows);
+    let seen_ns = samples.map(|row| row.record.min_rtt_ns).filter(|ns| *ns > 0);
+    let least_ns = seen_ns.min().ok_or(Unfit::Missing("path"))?;
+    unknown.push(format!(
+        "the path: it is taken to have the least round-trip time of TCP ({:.3} ms), the same each way, without a rate, a queue or losses",
+        least_ns as f64 / 1e6,
+    ));
+    let direction = |name: &str| Direction {
+        name: name.to_owned(),
+        delay: Duration::from_nanos(least_ns / 2),
+        rate_bits_per_s: None,
+        queue: Limit::bytes(u64::MAX),
+        loss: LossModel::NONE,
+        loss_share: 0.0,
+        overhead_bytes: 0,
+    };
+    Ok(vec![direction("path:forward"), direction("path:back")])
+}
+
+/// Which directions packets pass between two addresses, in their order.
+pub(super) struct Routes {
+    of: HashMap<(SocketAddr, SocketAddr), Vec<usize>>,
+    /// Both ways over the only path, where packets do not tell.
+    only: Option<[usize; 2]>,
+    /// There are no paths.
+    is_direct: bool,
+}
+
+impl Routes {
+    /// Of a cell whose sessions' connections are known.
+    pub(super) fn of(cell: &Cell, directions: &[Direction]) -> Result<Routes, Unfit> {
+        let Some(packets) = &cell.packet else {
+            return Ok(Routes {
+                of: HashMap::new(),
+                only: only(cell, directions),
+                is_direct: directions.is_empty(),
+            });
+        };
+        let connections = cell.connection.iter().flat_map(|table| &table.rows);
+        let own: BTreeSet<SocketAddr> = connections
+            .flat_map(|row| [row.record.local, row.record.remote])
+            .collect();
+        let mut of: HashMap<(SocketAddr, SocketAddr), Vec<usize>> = HashMap::new();
+        for packet in packets.rows.iter().map(|row| &row.record) {
+            if is_encrypted(packet) {
+                return Err(Unfit::Tunnel);
+            }
+            let ends = (packet.source, packet.destination);
+            if !own.contains(&ends.0) || !own.contains(&ends.1) {
+                return Err(Unfit::Others);
+            }
+            let name = packets.names.get(packet.path);
+            let place = directions.iter().position(|it| it.name == name);
+            let route = of.entry(ends).or_default();
+            if let Some(place) = place.filter(|place| !route.contains(place)) {
+                route.push(place);
+            }
+        }
+        Ok(Routes {
+            of,
+            only: None,
+            is_direct: directions.is_empty(),
+        })
+    }
+
+    /// The directions from one address to the other, and back; `None` where nothing tells.
+    pub(super) fn between(&self, [near, far]: [SocketAddr; 2]) -> Option<[Vec<usize>; 2]> {
+        if let Some([there, back]) = self.only {
+            return Some([vec![there], vec![back]]);
+        }
+        let route = |ends| match self.is_direct {
+            true => Some(Vec::new()),
+            false => self.of.get(&ends).cloned(),
+        };
+        Some([route((near, far))?, route((far, near))?])
+    }
+}
+
+/// The two directions of the only path: towards the target, and back. The way that carries more bytes is that of
+/// the data.
+fn only(cell: &Cell, directions: &[Direction]) -> Option<[usize; 2]> {
+    let [_, _] = directions else {
+        return None;
+    };
+    let Some(table) = &cell.path else {
+        return Some([0, 1]);
+    };
+    let carried = |direction: &Direction| {
+        let id = table.names.find(&direction.name);
+        let rows = table.rows.iter().rev();
+        let last = { rows }.find(|row| Some(row.record.path) == id);
+        last.map_or(0, |row| row.record.in_bytes)
+    };
+    let pdus = cell.pdu.iter().flat_map(|table| &table.rows);
+    let way = |is_request: bool| -> u64 {
+        let of_way = pdus.clone().filter(|row| {
+            wansan_insight::opcode::is_request(row.record.opcode) == is_request
+        });
+        of_way.map(|row| u64::from(row.record.data_bytes)).sum()
+    };
+    let writes = way(true) > way(false);
+    let first_is_fuller = carried(&directions[0]) > carried(&directions[1]);
+    Some(match writes == first_is_fuller {
+        true => [0, 1],
+        false => [1, 0],
+    })
+}

@@ -1,0 +1,170 @@
+//! The sessions: their keys, their connections and TCP at both ends.
+
+use wansan_insight::{Cell, CellSummary};
+use wansan_iscsi::initiator::Schedule;
+use wansan_iscsi::keys::{DigestKind, Wanted};
+use wansan_iscsi::record::keys_of;
+use wansan_sim::tcp::congestion::Law;
+use wansan_sim::tcp::receive::ReceiveConfig;
+use wansan_sim::tcp::send::BufferConfig;
+use wansan_trace::event::{self, Ecn, Role};
+use wansan_trace::file::{Row, Table};
+use wansan_trace::{Layer, SessionId};
+
+use super::load::SessionLoad;
+use super::paths::Routes;
+use super::{Unfit, samples};
+use crate::setup::{Connection, Direction, End, Initiator};
+
+/// The initiators, in the order of their loads.
+pub(super) fn initiators(
+    cell: &Cell,
+    recorded: &CellSummary,
+    directions: &[Direction],
+    loads: Vec<SessionLoad>,
+    unknown: &mut Vec<String>,
+) -> Result<Vec<Initiator>, Unfit> {
+    let table = cell.connection.as_ref().ok_or(Unfit::Missing("connection"))?;
+    let routes = Routes::of(cell, directions)?;
+    let mut initiators: Vec<Initiator> = Vec::new();
+    for load in loads {
+        let session = load.session;
+        let mut own = of_session(table, session, Role::Initiator);
+        own.sort_by_key(|row| row.record.connection);
+        let Some(first) = own.first() else {
+            return Err(Unfit::NoInitiator);
+        };
+        if own.windows(2).any(|pair| pair[0].record.connection == pair[1].record.connection) {
+            return Err(Unfit::Recovery(session));
+        }
+        let (keys, of_connection) = keys_of(&first.record).ok_or(Unfit::NoKeys)?;
+        let connections = own.iter().map(|row| connection(cell, table, row, &routes, unknown));
+        let connections: Vec<Connection> = connections.collect::<Result<_, _>>()?;
+        if connections.len() > 1 {
+            unknown.push(format!(
+                "how session {session} distributes commands over its {} connections: to the one with the fewest outstanding is taken",
+                connections.len(),
+            ));
+        }
+        let digest = |on| match on {
+            true => vec![DigestKind::Crc32c],
+            false => vec![DigestKind::None],
+        };
+        // The ISID stands above the TSIH.
+        let [a, b, c, d, e, f, ..] = session.0.to_be_bytes();
+        initiators.push(Initiator {
+            isid: [a, b, c, d, e, f],
+            keys: Wanted {
+                header_digest: digest(of_connection.header_digest),
+                data_digest: digest(of_connection.data_digest),
+                initial_r2t: keys.initial_r2t,
+                immediate_data: keys.immediate_data,
+                max_recv_data_bytes: of_connection.max_recv_data_bytes,
+                max_burst_bytes: keys.max_burst_bytes,
+                first_burst_bytes: keys.first_burst_bytes,
+                max_outstanding_r2t: keys.max_outstanding_r2t,
+                data_sequence_in_order: keys.data_sequence_in_order,
+                error_recovery_level: keys.error_recovery_level,
+                ..Wanted::default()
+            },
+            target_max_recv_data_bytes: of_connection.max_send_data_bytes,
+            connections,
+            schedule: Schedule::default(),
+            load: load.config,
+        });
+        paced(recorded, session, &initiators[initiators.len() - 1], unknown);
+    }
+    if initiators.windows(2).any(|pair| pair[0].keys != pair[1].keys) {
+        return Err(Unfit::Keys);
+    }
+    Ok(initiators)
+}
+
+/// Says what is not known of a load at a rate.
+fn paced(
+    recorded: &CellSummary,
+    session: SessionId,
+    initiator: &Initiator,
+    unknown: &mut Vec<String>,
+) {
+    let Some(rate) = initiator.load.rate_per_s else {
+        return;
+    };
+    let named = session.to_string();
+    let own = recorded.sessions.iter().find(|it| it.session == named);
+    let most = own.and_then(|it| it.scope.layer(Layer::App)).map_or(0, |it| it.in_flight_max);
+    unknown.push(format!(
+        "how many I/Os the load of session {session} ({rate:.0} IOPS) would keep in flight: {most} is the most that it did, and taken"
+    ));
+}
+
+fn of_session(
+    table: &Table<event::Connection>,
+    session: SessionId,
+    role: Role,
+) -> Vec<&Row<event::Connection>> {
+    let rows = table.rows.iter();
+    rows.filter(|row| row.record.session == session && row.record.role == role).collect()
+}
+
+fn connection(
+    cell: &Cell,
+    table: &Table<event::Connection>,
+    row: &Row<event::Connection>,
+    routes: &Routes,
+    unknown: &mut Vec<String>,
+) -> Result<Connection, Unfit> {
+    let record = &row.record;
+    let near = end(cell, table, row)?;
+    let others = of_session(table, record.session, Role::Target);
+    let other = others.into_iter().find(|it| it.record.connection == record.connection);
+    let far = match other {
+        Some(other) => end(cell, table, other)?,
+        None => {
+            unknown.push(format!(
+                "TCP at the target of connection {}: it is taken to be as at the initiator",
+                record.connection.0,
+            ));
+            near.clone()
+        }
+    };
+    let addresses = [record.local, record.remote];
+    Ok(Connection {
+        ends: [near, far],
+        routes: routes.between(addresses).ok_or(Unfit::NoRoute {
+            session: record.session,
+            connection: record.connection.0,
+        })?,
+        addresses,
+    })
+}
+
+fn end(
+    cell: &Cell,
+    table: &Table<event::Connection>,
+    row: &Row<event::Connection>,
+) -> Result<End, Unfit> {
+    let record = &row.record;
+    let congestion_control = table.names.get(record.congestion_control).to_owned();
+    if !Law::NAMES.contains(&congestion_control.as_str()) {
+        return Err(Unfit::CongestionControl(congestion_control));
+    }
+    let host = table.names.get(row.host);
+    let mut samples = samples(cell, host, record.session, record.connection).peekable();
+    let first = samples.peek().map_or(0, |sample| u64::from(sample.send_buffer_bytes));
+    let ecn = samples.any(|sample| sample.ecn != Ecn::Off);
+    let [_, usual_send, _] = BufferConfig::default().wmem_bytes;
+    let [_, usual_receive, _] = ReceiveConfig::default().rmem_bytes;
+    Ok(End {
+        congestion_control,
+        mss_bytes: record.mss_bytes,
+        nagle: record.nagle,
+        quick_ack: record.quick_ack,
+        ecn,
+        send_buffer_bytes: [
+            if first > 0 { first } else { usual_send },
+            record.send_buffer_max_bytes,
+        ],
+        receive_buffer_bytes: [usual_receive, record.receive_buffer_max_bytes],
+    })
+}

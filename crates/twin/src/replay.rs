@@ -1,0 +1,285 @@
+//! A twin's run in virtual time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wansan_insight::{Cell, CellSummary, Window, summarise};
+use wansan_iscsi::initiator::LoginSettings;
+use wansan_iscsi::keys::Wanted;
+use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice};
+use wansan_iscsi::target::{Memory, SessionConfig, UNSOLICITED_BYTES};
+use wansan_iscsi::wire::Lun;
+use wansan_path::rate::Rate;
+use wansan_path::{Capacity, Effects, EffectsError};
+use wansan_sim::network::{Latency, Network};
+use wansan_sim::storage::{
+    ConnectionConfig, EndConfig, InitiatorConfig, Storage, StorageError, TargetConfig,
+};
+use wansan_sim::tcp::congestion::Law;
+use wansan_sim::tcp::jiffies::Hz;
+use wansan_sim::tcp::receive::ReceiveConfig;
+use wansan_sim::tcp::send::{BufferConfig, SendConfig};
+use wansan_trace::Recorder;
+use wansan_workload::{Limit, LoadConfig};
+
+use crate::setup::{End, Initiator, Setup};
+
+/// The name that the target and its initiators log in with.
+const TARGET_NAME: &str = "iqn.2026-01.net.wansan:twin";
+/// Memory for the sessions of the target.
+const TARGET_MEMORY_BYTES: usize = 1 << 30;
+/// Memory for the records of each host.
+const RECORDS_BYTES: usize = 256 << 20;
+/// Blocks of the unit: how large it is changes nothing, as it keeps no data.
+const UNIT_BLOCK_BYTES: u32 = 512;
+/// I/Os that the unit has room for beside each other.
+const UNIT_PIECES: u64 = 65_536;
+/// Time between two samples of TCP and of paths.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
+/// How long logins, and the last I/Os, may take.
+const END_LIMIT: Duration = Duration::from_secs(120);
+
+/// Why a twin did not run to its end. Each is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The simulation ended before its loads did.
+    #[error("the simulation failed: {0}")]
+    Storage(#[from] StorageError),
+    /// A path's effects contradict themselves.
+    #[error("path `{path}`: {source}")]
+    Effects {
+        /// Its name.
+        path: String,
+        /// How.
+        source: EffectsError,
+    },
+    /// The unit cannot be made.
+    #[error("a unit for I/Os of {block_bytes} bytes cannot be made: {reason}")]
+    Unit {
+        /// Their length.
+        block_bytes: u32,
+        /// Why.
+        reason: String,
+    },
+    /// Its I/Os failed.
+    #[error("the simulated I/Os failed: {0}")]
+    Load(String),
+    /// The simulator has no such congestion control.
+    #[error("the simulator has no congestion control `{0}`")]
+    Law(String),
+    /// Its records are more than it has memory for.
+    #[error("the records of the simulation take more than {} MiB a host", RECORDS_BYTES >> 20)]
+    Memory,
+    /// It was told to stop.
+    #[error("the simulation was interrupted")]
+    Interrupted,
+}
+
+/// What a twin's run gave.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    /// As its records have it, where parts of a write count as I/Os.
+    pub summary: CellSummary,
+    /// Bytes of data per second of all loads together.
+    pub bytes_per_s: f64,
+    /// Half of the I/Os of the load that takes longest take at most this long.
+    pub latency_p50_ns: u64,
+    /// All but one in a hundred do.
+    pub latency_p99_ns: u64,
+}
+
+/// Runs a twin and puts what it did into numbers. The same seed gives the same. `goes_on` is asked from time to
+/// time whether to go on.
+///
+/// # Errors
+/// [`ReplayError`].
+pub fn replay(
+    setup: &Setup,
+    seed: u64,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Replay, ReplayError> {
+    let recorder = || Recorder::new(setup.kinds, RECORDS_BYTES);
+    let mut network = Network::recording(recorder());
+    network.set_latency(Latency::default(), seed);
+    let links = links(&mut network, setup, seed)?;
+    let mut storage = Storage::new(network, target(setup, recorder())?, SAMPLE_INTERVAL);
+    for place in 0..setup.initiators.len() {
+        storage.add(initiator(setup, place, &links, seed, recorder())?)?;
+    }
+    let limit = setup.warmup + setup.time + END_LIMIT;
+    let ended = storage.run(limit, &mut |_| goes_on())?;
+    if !goes_on() {
+        return Err(ReplayError::Interrupted);
+    }
+    for (report, _) in &ended.initiators {
+        if let Some(problem) = report.problem() {
+            return Err(ReplayError::Load(problem));
+        }
+    }
+    let began = ended.began + setup.warmup;
+    let window = Window {
+        from_ns: began.ns(),
+        to_ns: (began + setup.time).ns(),
+    };
+    let network = ended.network.into_records();
+    let initiators = ended.initiators.iter().zip(0..);
+    let hosts: Vec<String> = initiators.map(|(_, place)| format!("initiator-{place}")).collect();
+    let mut recorders = vec![("target", &ended.target), ("wan", &network)];
+    for (host, (_, records)) in hosts.iter().zip(&ended.initiators) {
+        recorders.push((host, records));
+    }
+    if recorders.iter().any(|(_, records)| records.dropped() > 0) {
+        return Err(ReplayError::Memory);
+    }
+    let cell = Cell::gather(&recorders).expect("a twin's I/Os are recorded");
+    let reports = || ended.initiators.iter().map(|(report, _)| report);
+    let latencies = || reports().filter_map(|report| report.latency_ns.as_ref());
+    Ok(Replay {
+        summary: summarise(&cell, Some(window)),
+        bytes_per_s: reports().map(|report| report.bytes_per_s).sum(),
+        latency_p50_ns: latencies().map(|it| it.p50).max().unwrap_or(0),
+        latency_p99_ns: latencies().map(|it| it.p99).max().unwrap_or(0),
+    })
+}
+
+/// The links of all directions, in their order.
+fn links(network: &mut Network, setup: &Setup, seed: u64) -> Result<Vec<u32>, ReplayError> {
+    let directions = setup.directions.iter().zip(seed..);
+    let links = directions.map(|(direction, seed)| {
+        let rate = direction.rate_bits_per_s.and_then(Rate::from_bits_per_s);
+        let effects = Effects {
+            delay: direction.delay,
+            capacity: rate.map_or(Capacity::Unlimited, Capacity::Constant),
+            queue_limit: direction.queue,
+            loss: direction.loss.clone(),
+            ..Effects::default()
+        };
+        let link = network.link(&effects, seed);
+        let link = link.map_err(|source| ReplayError::Effects {
+            path: direction.name.clone(),
+            source,
+        })?;
+        network.name_link(link, &direction.name);
+        network.set_overhead(link, direction.overhead_bytes);
+        Ok(link)
+    });
+    links.collect()
+}
+
+fn target(setup: &Setup, trace: Recorder) -> Result<TargetConfig, ReplayError> {
+    let first = &setup.initiators[0];
+    let blocks = setup.initiators.iter().map(|it| it.load.block_bytes);
+    let block_bytes = blocks.max().unwrap_or(UNIT_BLOCK_BYTES);
+    let unit = |reason: &dyn std::fmt::Display| ReplayError::Unit {
+        block_bytes,
+        reason: reason.to_string(),
+    };
+    let geometry = Geometry::new(
+        u64::from(block_bytes) * UNIT_PIECES,
+        UNIT_BLOCK_BYTES,
+        first.keys.max_burst_bytes,
+    );
+    let geometry = geometry.map_err(|error| unit(&error))?;
+    let device = TargetDevice::new(vec![LogicalUnit {
+        identity: Identity {
+            target_name: TARGET_NAME.to_owned(),
+            portal_group_tag: 1,
+            number: 0,
+        },
+        geometry,
+        write_cache: setup.store.is_some(),
+        read_only: false,
+        thin: false,
+        keeps_reservations: false,
+    }]);
+    let device = device.map_err(|error| unit(&error))?;
+    Ok(TargetConfig {
+        wanted: Wanted {
+            max_connections: u16::MAX,
+            max_recv_data_bytes: first.target_max_recv_data_bytes,
+            ..first.keys.clone()
+        },
+        session: SessionConfig {
+            device: Arc::new(device),
+            command_window: setup.command_window,
+            unsolicited_bytes: UNSOLICITED_BYTES,
+            memory: Memory::new(TARGET_MEMORY_BYTES),
+            separate_status: setup.separate_status,
+            join_sends: true,
+        },
+        services: vec![setup.store],
+        trace,
+    })
+}
+
+fn initiator(
+    setup: &Setup,
+    place: usize,
+    links: &[u32],
+    seed: u64,
+    trace: Recorder,
+) -> Result<InitiatorConfig, ReplayError> {
+    let initiator: &Initiator = &setup.initiators[place];
+    let connections = initiator.connections.iter().map(|connection| {
+        let route = |places: &Vec<usize>| places.iter().map(|&place| links[place]).collect();
+        let [near, far] = &connection.ends;
+        let [there, back] = &connection.routes;
+        Ok(ConnectionConfig {
+            ends: [end(near, seed)?, end(far, seed)?],
+            routes: [route(there), route(back)],
+            addresses: connection.addresses,
+        })
+    });
+    let connections: Vec<_> = connections.collect::<Result<_, ReplayError>>()?;
+    Ok(InitiatorConfig {
+        login: LoginSettings {
+            initiator: format!("{TARGET_NAME}:{place}"),
+            isid: initiator.isid,
+            target: Some(TARGET_NAME.to_owned()),
+            chap: None,
+            wanted: Wanted {
+                max_connections: u16::try_from(connections.len()).unwrap_or(u16::MAX),
+                ..initiator.keys.clone()
+            },
+        },
+        connections,
+        schedule: initiator.schedule,
+        lun: Lun::default(),
+        load: LoadConfig {
+            limit: Limit::Time(setup.time),
+            warmup: setup.warmup,
+            seed: seed + place as u64,
+            ..initiator.load.clone()
+        },
+        trace,
+    })
+}
+
+fn end(end: &End, seed: u64) -> Result<EndConfig, ReplayError> {
+    let name = &end.congestion_control;
+    let law = Law::named(name, Hz::default(), seed);
+    let sized = |[first, most]: [u64; 2], least: u64| [least.min(most), first.min(most), most];
+    let send = BufferConfig::default();
+    let receive = ReceiveConfig::default();
+    Ok(EndConfig {
+        send: SendConfig {
+            mss: end.mss_bytes,
+            buffer: BufferConfig {
+                wmem_bytes: sized(end.send_buffer_bytes, send.wmem_bytes[0]),
+                ..send
+            },
+            nodelay: !end.nagle,
+            ecn: end.ecn,
+            ..SendConfig::default()
+        },
+        receive: ReceiveConfig {
+            rmem_bytes: sized(end.receive_buffer_bytes, receive.rmem_bytes[0]),
+            mss: end.mss_bytes,
+            ecn: end.ecn,
+            ..receive
+        },
+        law: law.ok_or_else(|| ReplayError::Law(name.clone()))?,
+        law_name: name.clone(),
+        quick_acks: end.quick_ack,
+    })
+}

@@ -1,0 +1,133 @@
+//! What a twin is made of.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use wansan_iscsi::initiator::Schedule;
+use wansan_iscsi::keys::Wanted;
+use wansan_path::{Limit, LossModel};
+use wansan_trace::Kinds;
+use wansan_workload::LoadConfig;
+use wansan_workload::service::ServiceTime;
+
+/// Everything that a twin simulates. All of it comes from records, and any of it may be changed.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The directions of paths.
+    pub directions: Vec<Direction>,
+    /// Commands per session that the target lets be outstanding at once.
+    pub command_window: u32,
+    /// Whether the status of a read comes in a SCSI Response of its own (RFC 7143 §11.4).
+    pub separate_status: bool,
+    /// What the store takes for an operation, and how many it serves at once; `None` of one that answers at
+    /// once.
+    pub store: Option<ServiceTime>,
+    /// The sessions.
+    pub initiators: Vec<Initiator>,
+    /// From the beginning of the loads to that of the measurement.
+    pub warmup: Duration,
+    /// How long is measured.
+    pub time: Duration,
+    /// Which kinds of record are made of it.
+    pub kinds: Kinds,
+}
+
+/// One direction of a path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Direction {
+    /// As records name it: `wan:forward`.
+    pub name: String,
+    /// One-way delay.
+    pub delay: Duration,
+    /// The link's rate; `None` where it is unlimited.
+    pub rate_bits_per_s: Option<u64>,
+    /// What may wait for the link.
+    pub queue: Limit,
+    /// Which packets are lost.
+    pub loss: LossModel,
+    /// The share of the packets that was lost, 0 to 1.
+    pub loss_share: f64,
+    /// Bytes that count for each packet beyond its Ethernet frame.
+    pub overhead_bytes: u32,
+}
+
+/// An initiator with its session and its load.
+#[derive(Debug, Clone)]
+pub struct Initiator {
+    /// Its ISID (RFC 7143 §11.12.5).
+    pub isid: [u8; 6],
+    /// The session's keys in force. MaxRecvDataSegmentLength is the initiator's.
+    pub keys: Wanted,
+    /// The target's MaxRecvDataSegmentLength (§13.12).
+    pub target_max_recv_data_bytes: u32,
+    /// The connections of the session, one at least.
+    pub connections: Vec<Connection>,
+    /// How commands are distributed over them.
+    pub schedule: Schedule,
+    /// What is asked of the unit; its times are those of the [`Setup`].
+    pub load: LoadConfig,
+}
+
+/// A connection.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    /// The initiator's end, and the target's.
+    pub ends: [End; 2],
+    /// Places of the directions towards the target, and back.
+    pub routes: [Vec<usize>; 2],
+    /// The addresses of both ends.
+    pub addresses: [SocketAddr; 2],
+}
+
+/// TCP at one end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    /// The congestion control's name.
+    pub congestion_control: String,
+    /// Data of a full segment, in bytes.
+    pub mss_bytes: u32,
+    /// Whether Nagle's algorithm is on.
+    pub nagle: bool,
+    /// Whether each read asks for an acknowledgement.
+    pub quick_ack: bool,
+    /// Whether ECN is used.
+    pub ecn: bool,
+    /// The send buffer: first and greatest size, in bytes.
+    pub send_buffer_bytes: [u64; 2],
+    /// The receive buffer: the same.
+    pub receive_buffer_bytes: [u64; 2],
+}
+
+impl Setup {
+    /// All connections of all sessions.
+    pub fn connections_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
+        let initiators = self.initiators.iter_mut();
+        initiators.flat_map(|initiator| &mut initiator.connections)
+    }
+
+    /// The most memory for what the buffers of all connections and the data of commands may hold, at both ends
+    /// together, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> i64 {
+        let initiators = self.initiators.iter();
+        let each = initiators.map(|initiator| {
+            let connections = initiator.connections.iter();
+            let ends = connections.flat_map(|connection| &connection.ends);
+            let buffers: u64 = ends
+                .map(|end| end.send_buffer_bytes[1] + end.receive_buffer_bytes[1])
+                .sum();
+            let load = &initiator.load;
+            let commands = load.parallel.min(self.command_window as usize) as u64;
+            // The data of an I/O is with the initiator, and with the target once its command is.
+            let data = u64::from(load.block_bytes) * (load.parallel as u64 + commands);
+            buffers + data
+        });
+        i64::try_from(each.sum::<u64>()).unwrap_or(i64::MAX)
+    }
+
+    /// The first connection of the first session; there always is one.
+    #[must_use]
+    pub fn first_connection(&self) -> &Connection {
+        &self.initiators[0].connections[0]
+    }
+}

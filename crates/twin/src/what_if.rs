@@ -1,0 +1,292 @@
+//! Predictions: what a recorded run would have done with something changed, by letting its twin do it.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use wansan_insight::explain;
+use wansan_insight::finding::Observed;
+
+use crate::fit::{Compared, compare, worst};
+use crate::knob::{KnobError, Setting, set};
+use crate::pool;
+use crate::reading::{Reading, by_chance};
+use crate::replay::{Replay, ReplayError, replay};
+use crate::setup::Setup;
+use wansan_iscsi::initiator::Schedule;
+
+/// Runs with which chance is sounded.
+pub const SEEDS: u64 = 3;
+/// Simulated seconds of all runs together, at most.
+pub const MOST_SIMULATED: Duration = Duration::from_secs(1800);
+/// The least that a run measures.
+const LEAST_TIME: Duration = Duration::from_millis(500);
+/// The seed of the run that is compared with the recording.
+const FIRST_SEED: u64 = 1;
+
+/// A number over the seeds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Range {
+    /// Least.
+    pub least: f64,
+    /// Median.
+    pub median: f64,
+    /// Greatest.
+    pub most: f64,
+}
+
+impl Range {
+    fn of(mut values: Vec<f64>) -> Range {
+        values.sort_by(f64::total_cmp);
+        let last = values.len() - 1;
+        Range {
+            least: values[0],
+            median: (values[last / 2] + values[last.div_ceil(2)]) / 2.0,
+            most: values[last],
+        }
+    }
+}
+
+/// What would be with a change.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Prediction {
+    /// The change: one setting, or several that belong together.
+    pub change: Vec<Setting>,
+    /// Bytes of data per second with it ÷ without it − 1.
+    pub gain: Range,
+    /// Bytes of data per second: the recording's, and so much more.
+    pub bytes_per_s: f64,
+    /// Half of the I/Os take at most this long, in ns.
+    pub latency_p50_ns: f64,
+    /// All I/Os but one in a hundred take at most this long, in ns.
+    pub latency_p99_ns: f64,
+    /// What binds then.
+    pub binds_next: String,
+    /// Memory that it may take beyond today's, at both ends together, in bytes.
+    pub memory_bytes: i64,
+}
+
+/// What came of asking about a recording.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WhatIf {
+    /// What the records do not show, and what was taken instead.
+    pub unknown: Vec<String>,
+    /// Whether the twin does what was recorded, within the bounds in `compared`.
+    pub fits: bool,
+    /// The numbers of the recording and of its twin.
+    pub compared: Vec<Compared>,
+    /// Bytes of data per second of the recording.
+    pub bytes_per_s: f64,
+    /// What binds in the twin as it was recorded.
+    pub binds: String,
+    /// Simulated seconds of all runs together.
+    pub simulated_s: f64,
+    /// Runs of each change, with seeds of their own.
+    pub seeds: u64,
+    /// The predictions, the greatest gain first; none where the twin does not fit.
+    pub predictions: Vec<Prediction>,
+    /// Changes that could not be simulated, and why.
+    pub failed: Vec<Failed>,
+}
+
+/// A change that could not be simulated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Failed {
+    /// The change.
+    pub change: Vec<Setting>,
+    /// Why.
+    pub reason: String,
+}
+
+/// Why nothing can be said. Each is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum WhatIfError {
+    /// A change cannot be made.
+    #[error(transparent)]
+    Knob(#[from] KnobError),
+    /// The twin did not run.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+}
+
+/// A twin that has been compared with its recording.
+#[derive(Debug)]
+pub struct Twin {
+    reading: Reading,
+    replay: Replay,
+    compared: Vec<Compared>,
+}
+
+impl Twin {
+    /// The twin of a recording, and whether it does the same.
+    ///
+    /// # Errors
+    /// [`ReplayError`] when it does not run.
+    pub fn of(mut reading: Reading, goes_on: &(dyn Fn() -> bool + Sync)) -> Result<Twin, ReplayError> {
+        // What is not recorded of schedules is taken as what fits better.
+        let is_shared_out = reading.setup.initiators.iter().any(|it| it.connections.len() > 1);
+        let schedules: &[Schedule] = match is_shared_out {
+            true => &[Schedule::LeastInFlight, Schedule::RoundRobin],
+            false => &[Schedule::LeastInFlight],
+        };
+        let mut best: Option<(f64, Schedule, Replay, Vec<Compared>)> = None;
+        for &schedule in schedules {
+            for initiator in &mut reading.setup.initiators {
+                initiator.schedule = schedule;
+            }
+            let replay = replay(&reading.setup, FIRST_SEED, goes_on)?;
+            let compared = compare(&reading.recorded, &replay.summary);
+            let off = worst(&compared);
+            if best.as_ref().is_none_or(|(least, ..)| off < *least) {
+                best = Some((off, schedule, replay, compared));
+            }
+        }
+        let (_, schedule, replay, compared) = best.expect("there is a schedule");
+        for initiator in &mut reading.setup.initiators {
+            initiator.schedule = schedule;
+        }
+        Ok(Twin {
+            reading,
+            replay,
+            compared,
+        })
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub fn setup(&self) -> &Setup {
+        &self.reading.setup
+    }
+
+    /// Whether it does what was recorded.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        self.compared.iter().all(Compared::fits)
+    }
+
+    /// Predicts each of the changes, on all processors, if the twin fits. `watch` is told how many runs of how
+    /// many are done, and says whether to go on.
+    ///
+    /// # Errors
+    /// [`WhatIfError`] when a change cannot be made, or the twin does not run.
+    pub fn predict(
+        &self,
+        changes: &[Vec<Setting>],
+        watch: &(dyn Fn(usize, usize) -> bool + Sync),
+    ) -> Result<WhatIf, WhatIfError> {
+        let mut told = WhatIf {
+            unknown: self.reading.unknown.clone(),
+            fits: self.fits(),
+            compared: self.compared.clone(),
+            bytes_per_s: self.recorded_bytes_per_s(),
+            binds: binds(&self.replay),
+            simulated_s: 0.0,
+            seeds: SEEDS,
+            predictions: Vec::new(),
+            failed: Vec::new(),
+        };
+        if !told.fits {
+            return Ok(told);
+        }
+        let as_recorded = self.within_budget(changes.len() + 1, &mut told);
+        let mut setups = vec![as_recorded.clone()];
+        for change in changes {
+            let mut changed = as_recorded.clone();
+            for setting in change {
+                set(&mut changed, setting)?;
+            }
+            setups.push(changed);
+        }
+        let runs: Vec<(&Setup, u64)> = setups
+            .iter()
+            .flat_map(|setup| (FIRST_SEED..FIRST_SEED + SEEDS).map(move |seed| (setup, seed)))
+            .collect();
+        let outcomes = pool::run(&runs, watch, |(setup, seed), goes_on| replay(setup, *seed, goes_on));
+        let mut outcomes = outcomes.into_iter();
+        let mut next = || -> Result<Vec<Replay>, ReplayError> {
+            let of_setup: Vec<_> = outcomes.by_ref().take(SEEDS as usize).collect();
+            of_setup.into_iter().collect()
+        };
+        let unchanged = next()?;
+        for (change, changed) in changes.iter().zip(&setups[1..]) {
+            match next() {
+                Ok(replays) => {
+                    let memory_bytes = changed.memory_bytes() - as_recorded.memory_bytes();
+                    told.predictions.push(self.prediction(change, &unchanged, &replays, memory_bytes));
+                }
+                Err(ReplayError::Interrupted) => return Err(ReplayError::Interrupted.into()),
+                Err(error) => told.failed.push(Failed {
+                    change: change.clone(),
+                    reason: error.to_string(),
+                }),
+            }
+        }
+        told.predictions.sort_by(|a, b| b.gain.median.total_cmp(&a.gain.median));
+        Ok(told)
+    }
+
+    fn recorded_bytes_per_s(&self) -> f64 {
+        let iops = &self.reading.recorded.total.iops;
+        // Parts of writes count as I/Os in both.
+        self.replay.bytes_per_s * iops / self.replay.summary.total.iops.max(1e-9)
+    }
+
+    /// The setup of runs to predict by: losses by chance, and as long as so many runs may be.
+    fn within_budget(&self, setups: usize, told: &mut WhatIf) -> Setup {
+        let mut setup = self.reading.setup.clone();
+        for direction in &mut setup.directions {
+            if direction.loss_share > 0.0 {
+                direction.loss = by_chance(direction.loss_share);
+            }
+        }
+        let runs = setups as u32 * SEEDS as u32;
+        let each = MOST_SIMULATED / runs.max(1);
+        let wanted = setup.warmup + setup.time;
+        if wanted > each {
+            // The measurement gives way first.
+            setup.time = each.saturating_sub(setup.warmup).max(LEAST_TIME).min(setup.time);
+            setup.warmup = setup.warmup.min(each.saturating_sub(setup.time));
+            told.unknown.push(format!(
+                "{runs} runs within {} simulated seconds: {:.1} s of warm-up and {:.1} s of measurement each",
+                MOST_SIMULATED.as_secs(),
+                setup.warmup.as_secs_f64(),
+                setup.time.as_secs_f64(),
+            ));
+        }
+        told.simulated_s = (setup.warmup + setup.time).as_secs_f64() * f64::from(runs);
+        setup
+    }
+
+    fn prediction(
+        &self,
+        change: &[Setting],
+        unchanged: &[Replay],
+        changed: &[Replay],
+        memory_bytes: i64,
+    ) -> Prediction {
+        let pairs = unchanged.iter().zip(changed);
+        let gains = pairs.map(|(before, after)| after.bytes_per_s / before.bytes_per_s.max(1e-9) - 1.0);
+        let gain = Range::of(gains.collect());
+        let middle = |of: fn(&Replay) -> u64| {
+            Range::of(changed.iter().map(|it| of(it) as f64).collect()).median
+        };
+        Prediction {
+            change: change.to_vec(),
+            bytes_per_s: self.recorded_bytes_per_s() * (1.0 + gain.median),
+            gain,
+            latency_p50_ns: middle(|it| it.latency_p50_ns),
+            latency_p99_ns: middle(|it| it.latency_p99_ns),
+            binds_next: binds(&changed[0]),
+            memory_bytes,
+        }
+    }
+}
+
+/// What binds in a run.
+fn binds(replay: &Replay) -> String {
+    let observed = Observed {
+        cell: 0,
+        parameters: std::collections::BTreeMap::new(),
+        summary: replay.summary.clone(),
+    };
+    explain(&[observed]).limit.name().to_owned()
+}
