@@ -4,6 +4,7 @@
 mod capture;
 mod stalls;
 mod watched;
+mod what_if;
 
 use std::collections::BTreeMap;
 use std::fs::FileType;
@@ -43,6 +44,14 @@ pub(crate) struct ExplainArgs {
     /// Print the finding and all numbers as JSON
     #[arg(long)]
     json: bool,
+    /// Predict what the run would have done with something changed, by simulating it: ranked by gain. Of a
+    /// run with several cells, the one that the finding speaks of. Exit status 1 when the simulation does
+    /// not do what was recorded
+    #[arg(long)]
+    what_if: bool,
+    /// With --what-if: predict this change alone, under its name in plans; repeat for changes made together
+    #[arg(long, value_name = "NAME=VALUE", requires = "what_if")]
+    set: Vec<String>,
 }
 
 /// Most changes of paths that are listed.
@@ -74,6 +83,9 @@ struct Explanation {
 /// When the folder is no run folder, its records cannot be read, or a file is no capture.
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     match std::fs::metadata(&args.place).map(|place| place.file_type()) {
+        Ok(kind) if kind.is_file() && args.what_if => {
+            bail!("{}: --what-if takes the folder of a run, not a capture", args.place.display())
+        }
         Ok(kind) if kind.is_file() => return capture::explain(&args.place, args.json),
         Ok(kind) if !kind.is_dir() => bail!(
             "{} is {}: give a capture file (pcap or pcapng), or the folder of a run or of records",
@@ -87,6 +99,9 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         _ => args.place.clone(),
     };
     let run = Run::read(&folder)?;
+    if args.what_if {
+        return what_if::what_if(&folder, &run, &args.set, args.json);
+    }
     if let Some(table) = run.tcp_alone()? {
         return watched::explain(&folder, &table, args.json);
     }

@@ -1,0 +1,4 @@
+//! Twins of recordings of simulated worlds, and what they predict.
+
+mod recording;
+mod worlds;

@@ -1,0 +1,74 @@
+//! Recordings of plans in simulated worlds.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use wansan_insight::{Cell, Run};
+use wansan_lab::plan::{Phase, Plan};
+use wansan_lab::run::{Observer, Options, run};
+use wansan_lab::world::Rights;
+use wansan_schema::{CellResult, Results};
+use wansan_twin::{Reading, Unfit};
+
+/// Nobody watches.
+struct Silent;
+
+impl Observer for Silent {
+    fn phase(&mut self, _: Phase, _: usize, _: Duration) {}
+    fn progress(&mut self, _: usize, _: usize, _: Duration) {}
+    fn cell(&mut self, _: &CellResult) {}
+    fn found(&mut self, _: &Results) {}
+}
+
+/// A plan with one path, one target and one initiator.
+pub(crate) struct World<'a> {
+    /// Of the path.
+    pub(crate) path: &'a str,
+    /// Of the target.
+    pub(crate) target: &'a str,
+    /// Of the workload.
+    pub(crate) workload: &'a str,
+    /// Further tables.
+    pub(crate) more: &'a str,
+}
+
+impl World<'_> {
+    fn plan(&self) -> Plan {
+        let World {
+            path,
+            target,
+            workload,
+            more,
+        } = self;
+        let text = format!(
+            "title = \"A world\"\nworld.kind = \"sim\"\n\
+             [[host]]\nname = \"storage\"\n[[host]]\nname = \"client\"\n\
+             [[path]]\nbetween = [\"client\", \"storage\"]\n{path}\n\
+             [target]\nhost = \"storage\"\n{target}\n\
+             [[initiator]]\nhost = \"client\"\n\
+             [workload]\nwarmup = \"1s\"\ntime = \"2s\"\n{workload}\n{more}\n"
+        );
+        Plan::parse(Path::new("world.toml"), &text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    }
+
+    /// Bytes of data per second, and what the records show.
+    pub(crate) fn record(&self) -> (f64, Result<Reading, Unfit>) {
+        let scratch = tempfile::tempdir().unwrap();
+        let options = Options {
+            program: "none runs in a simulated world".into(),
+            out: scratch.path().to_owned(),
+            rights: Rights::Unneeded,
+            stop: &AtomicBool::new(false),
+        };
+        let outcome = run(&self.plan(), &options, &mut Silent).unwrap();
+        let result = &outcome.results.cells[0];
+        let index = Run::read(&outcome.folder).unwrap();
+        let folder = index.cell_folder(&index.cells[0]).unwrap();
+        let cell = Cell::read(&folder).unwrap();
+        (
+            result.bytes_per_s.expect("the cell was measured"),
+            Reading::of(&cell, index.cells[0].window),
+        )
+    }
+}

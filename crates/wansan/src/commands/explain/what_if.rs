@@ -1,0 +1,180 @@
+//! `wansan explain --what-if`: what a recorded run would have done with something changed, by its simulated
+//! twin.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use wansan_insight::run::RunCell;
+use wansan_insight::{Cell, Run, explain};
+use wansan_trace::units::format_bytes;
+use wansan_twin::fit::Compared;
+use wansan_twin::knob::{self, Setting};
+use wansan_twin::{MOST_SIMULATED, Prediction, Range, Reading, Twin, WhatIf};
+
+use crate::commands::grid::{grid, right};
+use crate::commands::measuring::bar;
+use crate::commands::{print_json, print_text};
+
+/// Exit status when the twin does not do what was recorded, so that nothing can be said.
+const DOES_NOT_FIT: u8 = 1;
+
+/// Carries it out for a run, or for the cell that its folder names: with these changes together, or with each
+/// that is worth a try.
+pub(super) fn what_if(folder: &Path, run: &Run, set: &[String], json: bool) -> Result<ExitCode> {
+    let set: Vec<Setting> = set.iter().map(|text| setting(text)).collect::<Result<_>>()?;
+    let cell = chosen(folder, run)?;
+    let at = run.cell_folder(cell)?;
+    let records = Cell::read(&at)?;
+    if let Some(measured) = cell.window {
+        records.check_measured(&at, measured)?;
+    }
+    let cannot = || format!("{}: cell {} cannot be simulated", folder.display(), cell.cell);
+    if !cell.changes.is_empty() {
+        bail!("{}: its paths were changed while it ran", cannot());
+    }
+    let reading = Reading::of(&records, cell.window).with_context(cannot)?;
+    // A change that cannot be made is said before anything takes long.
+    let mut setup = reading.setup.clone();
+    for setting in &set {
+        knob::set(&mut setup, setting)?;
+    }
+    let twin = Twin::of(reading, &|| true).with_context(cannot)?;
+    let changes = match set.is_empty() {
+        true => knob::tries(twin.setup()),
+        false => vec![set],
+    };
+    let progress = bar(json);
+    let told = twin.predict(&changes, &|done, all| {
+        progress.set_position((done * 1000 / all.max(1)) as u64);
+        true
+    });
+    progress.finish_and_clear();
+    let told = told?;
+    match json {
+        true => print_json(&serde_json::to_string_pretty(&told)?)?,
+        false => print_text(|out| print(out, cell.cell, &told))?,
+    }
+    Ok(match told.fits {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(DOES_NOT_FIT),
+    })
+}
+
+/// A change as it is typed: `NAME=VALUE`.
+fn setting(text: &str) -> Result<Setting> {
+    let Some((parameter, value)) = text.split_once('=') else {
+        bail!("--set {text}: give NAME=VALUE, such as tcp.congestion_control=bbr");
+    };
+    Ok(Setting {
+        parameter: parameter.trim().to_owned(),
+        value: value.trim().to_owned(),
+    })
+}
+
+/// The only planned cell, or the one that the finding speaks of.
+fn chosen<'r>(folder: &Path, run: &'r Run) -> Result<&'r RunCell> {
+    let done = |cell: &&RunCell| cell.phase == "planned" && cell.failure.is_none();
+    let cells: Vec<&RunCell> = run.cells.iter().filter(done).collect();
+    match cells[..] {
+        [] => bail!("{}: results.json lists no completed planned cell", folder.display()),
+        [only] => Ok(only),
+        _ => {
+            let binding = explain(&run.observe_phase("planned")?).cell;
+            let cell = cells.into_iter().find(|cell| cell.cell == binding);
+            cell.with_context(|| format!("{}: there is no cell {binding}", folder.display()))
+        }
+    }
+}
+
+fn print(out: &mut dyn Write, cell: u64, told: &WhatIf) -> io::Result<()> {
+    for line in &told.unknown {
+        writeln!(out, "Not recorded: {line}.")?;
+    }
+    let worst = told.compared.iter().filter(|it| !it.fits());
+    for number in worst {
+        writeln!(out, "The twin does not fit: {}.", in_words(number))?;
+    }
+    if !told.fits {
+        return writeln!(out, "Nothing is predicted.");
+    }
+    writeln!(
+        out,
+        "Cell {cell}: {}, {}; its twin is within {:.1} %.",
+        rate(told.bytes_per_s),
+        limit(&told.binds),
+        told.compared.iter().map(|it| it.off.abs()).fold(0.0, f64::max) * 100.0,
+    )?;
+    writeln!(
+        out,
+        "{} seeds each, {:.0} s simulated in all (of {} s at most):\n",
+        told.seeds,
+        told.simulated_s,
+        MOST_SIMULATED.as_secs(),
+    )?;
+    let mut table = grid(["change", "gain", "over seeds", "MB/s", "p50 ms", "p99 ms", "binds next", "memory"]);
+    for prediction in &told.predictions {
+        table.add_row(row(prediction));
+    }
+    right(&mut table, [1, 2, 3, 4, 5, 7]);
+    writeln!(out, "{table}")?;
+    for failed in &told.failed {
+        writeln!(out, "Not simulated: {}: {}.", change(&failed.change), failed.reason)?;
+    }
+    Ok(())
+}
+
+fn row(prediction: &Prediction) -> Vec<String> {
+    let Range { least, median, most } = prediction.gain;
+    vec![
+        change(&prediction.change),
+        percent(median),
+        match percent(least) == percent(most) {
+            true => String::new(),
+            false => format!("{} … {}", percent(least), percent(most)),
+        },
+        format!("{:.2}", prediction.bytes_per_s / 1e6),
+        format!("{:.2}", prediction.latency_p50_ns / 1e6),
+        format!("{:.2}", prediction.latency_p99_ns / 1e6),
+        prediction.binds_next.clone(),
+        match prediction.memory_bytes {
+            0 => String::new(),
+            less @ ..0 => format!("-{}", format_bytes(less.unsigned_abs())),
+            more => format!("+{}", format_bytes(more.unsigned_abs())),
+        },
+    ]
+}
+
+fn change(settings: &[Setting]) -> String {
+    let each = settings.iter().map(|it| format!("{}={}", it.parameter, it.value));
+    each.collect::<Vec<_>>().join(" ")
+}
+
+fn percent(share: f64) -> String {
+    format!("{:+.1} %", share * 100.0)
+}
+
+fn rate(bytes_per_s: f64) -> String {
+    format!("{:.2} MB/s", bytes_per_s / 1e6)
+}
+
+fn limit(name: &str) -> String {
+    match name {
+        "nothing" => "nothing binds".to_owned(),
+        name => format!("`{name}` binds"),
+    }
+}
+
+/// By how much a number of the twin is off.
+fn in_words(number: &Compared) -> String {
+    let Compared { name, recorded, twin, off, .. } = number;
+    match name.strip_prefix("waits.") {
+        Some(cause) => format!(
+            "`{cause}` takes {:.1} % of the latency in the recording and {:.1} % in the twin",
+            recorded * 100.0,
+            twin * 100.0,
+        ),
+        None => format!("`{name}` is {recorded:.0} in the recording and {twin:.0} in the twin ({:+.1} %)", off * 100.0),
+    }
+}
