@@ -20,7 +20,7 @@ use wansan_sim::tcp::receive::ReceiveConfig;
 use wansan_sim::tcp::send::{BufferConfig, SendConfig};
 use wansan_trace::{Kinds, Recorder};
 use wansan_workload::sequence::{Operation, Pattern};
-use wansan_workload::service::ServiceTime;
+use wansan_workload::service::{Service, ServiceTime};
 use wansan_workload::{Limit as LoadLimit, LoadConfig};
 
 const TARGET: &str = "iqn.2026-01.net.example:target";
@@ -119,7 +119,7 @@ impl Case {
                 separate_status: false,
                 join_sends: true,
             },
-            services: vec![self.service],
+            services: vec![self.service.map(Service::from)],
             trace: trace(),
         };
         let mut storage = Storage::new(network, target, Duration::from_millis(100));

@@ -296,7 +296,7 @@ const KNOBS: [Knob; 16] = [
     },
     Knob {
         name: "target.servers",
-        get: |setup| Some(setup.store?.servers.to_string()),
+        get: |setup| Some(setup.store.as_ref()?.servers.to_string()),
         set: |setup, text| {
             let servers = number(text, 1, 65_536)? as u32;
             let store = setup.store.as_mut();
@@ -304,7 +304,7 @@ const KNOBS: [Knob; 16] = [
             Ok(())
         },
         tries: |setup| {
-            let servers = setup.store.map(|store| u64::from(store.servers));
+            let servers = setup.store.as_ref().map(|store| u64::from(store.servers));
             servers.map_or_else(Vec::new, |now| one_each("target.servers", [2 * now], now))
         },
     },

@@ -207,7 +207,7 @@ fn target(setup: &Setup, trace: Recorder) -> Result<TargetConfig, ReplayError> {
             separate_status: setup.separate_status,
             join_sends: true,
         },
-        services: vec![setup.store],
+        services: vec![setup.store.clone()],
         trace,
     })
 }

@@ -8,7 +8,7 @@ use wansan_iscsi::keys::Wanted;
 use wansan_path::{Limit, LossModel};
 use wansan_trace::Kinds;
 use wansan_workload::LoadConfig;
-use wansan_workload::service::ServiceTime;
+use wansan_workload::service::Service;
 
 /// Everything that a twin simulates. All of it comes from records, and any of it may be changed.
 #[derive(Debug, Clone)]
@@ -19,9 +19,8 @@ pub struct Setup {
     pub command_window: u32,
     /// Whether the status of a read comes in a SCSI Response of its own (RFC 7143 §11.4).
     pub separate_status: bool,
-    /// What the store takes for an operation, and how many it serves at once; `None` of one that answers at
-    /// once.
-    pub store: Option<ServiceTime>,
+    /// How the store serves; `None` of one that answers at once.
+    pub store: Option<Service>,
     /// The sessions.
     pub initiators: Vec<Initiator>,
     /// From the beginning of the loads to that of the measurement.

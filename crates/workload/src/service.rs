@@ -1,7 +1,8 @@
-//! A store with a set service time.
+//! Stores whose service times are known.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use wansan_trace::Instant;
@@ -21,6 +22,24 @@ impl ServiceTime {
     pub const MAX_SERVERS: u32 = 65_536;
 }
 
+/// How a store serves: `servers` servers process operations first come, first served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// How long each occupies a server, in turn and again from the first; one at least, none of them zero.
+    pub times: Arc<[Duration]>,
+    /// Operations served at once, 1 to [`ServiceTime::MAX_SERVERS`].
+    pub servers: u32,
+}
+
+impl From<ServiceTime> for Service {
+    fn from(service: ServiceTime) -> Self {
+        Service {
+            times: [service.time].into(),
+            servers: service.servers,
+        }
+    }
+}
+
 /// One operation's stay at a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Visit {
@@ -33,7 +52,9 @@ pub struct Visit {
 /// The queue before the servers, kept as arithmetic: the rate is exact however late a thread wakes up.
 #[derive(Debug)]
 pub struct Servers {
-    service: Duration,
+    times: Arc<[Duration]>,
+    /// Whose turn it is of them.
+    turn: usize,
     /// When each server becomes free, soonest on top.
     free_at: BinaryHeap<Reverse<Instant>>,
 }
@@ -41,10 +62,12 @@ pub struct Servers {
 impl Servers {
     /// Idle servers. A number of servers out of range is clamped.
     #[must_use]
-    pub fn new(service: ServiceTime) -> Self {
+    pub fn new(service: impl Into<Service>) -> Self {
+        let service = service.into();
         let servers = service.servers.clamp(1, ServiceTime::MAX_SERVERS) as usize;
         Servers {
-            service: service.time,
+            times: service.times,
+            turn: 0,
             free_at: vec![Reverse(Instant::ZERO); servers].into(),
         }
     }
@@ -55,8 +78,28 @@ impl Servers {
             unreachable!("there is at least one server");
         };
         let began = soonest.0.max(asked);
-        let finished = began + self.service;
+        let finished = began + self.times[self.turn];
+        self.turn = (self.turn + 1) % self.times.len();
         *soonest = Reverse(finished);
         Visit { began, finished }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_take_turns_and_operations_wait_for_a_server() {
+        let ms = Duration::from_millis;
+        let mut servers = Servers::new(Service {
+            times: [ms(1), ms(3)].into(),
+            servers: 2,
+        });
+        let at = |ms: u64| Instant::from_ns(ms * 1_000_000);
+        let visits = [0, 0, 0, 0].map(|asked| servers.book(at(asked)));
+        let stays = visits.map(|visit| (visit.began, visit.finished));
+        let expected = [(0, 1), (0, 3), (1, 2), (2, 5)].map(|(from, to)| (at(from), at(to)));
+        assert_eq!(stays, expected);
     }
 }

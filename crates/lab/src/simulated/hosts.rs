@@ -18,6 +18,7 @@ use wansan_sim::tcp::jiffies::Hz;
 use wansan_sim::tcp::receive::ReceiveConfig;
 use wansan_sim::tcp::send::{BufferConfig, SendConfig};
 use wansan_trace::Recorder;
+use wansan_workload::service::Service;
 use wansan_workload::{Limit, LoadConfig};
 
 use super::SimulationError;
@@ -68,6 +69,7 @@ pub(super) fn target(
     let device = TargetDevice::new(units.collect::<Result<_, _>>()?)
         .map_err(|error| SimulationError::Unit(error.to_string()))?;
     let sending = table.sending.sending();
+    let luns = table.luns.iter();
     Ok(TargetConfig {
         session: SessionConfig {
             device: Arc::new(device),
@@ -77,7 +79,7 @@ pub(super) fn target(
             separate_status: sending.separate_status,
             join_sends: sending.join_sends,
         },
-        services: table.luns.iter().map(|lun| lun.service).collect(),
+        services: luns.map(|lun| lun.service.map(Service::from)).collect(),
         wanted,
         trace,
     })

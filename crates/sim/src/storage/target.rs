@@ -13,7 +13,7 @@ use wansan_iscsi::target::{Done, Handshake, HandshakeError, Session, SessionConf
 use wansan_iscsi::wire::LoginStatus;
 use wansan_trace::event::{self, Role};
 use wansan_trace::{Instant, Recorder, SessionId, TaskTag};
-use wansan_workload::service::{Servers, ServiceTime, Visit};
+use wansan_workload::service::{Servers, Service, Visit};
 
 use super::socket::Sockets;
 
@@ -24,8 +24,8 @@ pub struct TargetConfig {
     pub wanted: Wanted,
     /// Its sessions, and its units.
     pub session: SessionConfig,
-    /// The service time of each unit's store, by its place; `None` for one that answers at once.
-    pub services: Vec<Option<ServiceTime>>,
+    /// How each unit's store serves, by its place; `None` for one that answers at once.
+    pub services: Vec<Option<Service>>,
     /// Where its records go.
     pub trace: Recorder,
 }
@@ -89,7 +89,7 @@ pub(super) struct Target {
 
 impl Target {
     pub(super) fn new(config: TargetConfig) -> Target {
-        let servers = config.services.iter();
+        let servers = config.services.iter().cloned();
         Target {
             servers: servers.map(|service| service.map(Servers::new)).collect(),
             seats: Vec::new(),
