@@ -78,7 +78,7 @@ struct Knob {
 }
 
 /// The knobs of hosts. Those of paths are [`PATH_KNOBS`].
-const KNOBS: [Knob; 16] = [
+static KNOBS: [Knob; 16] = [
     Knob {
         name: "target.command_window",
         get: |setup| Some(setup.command_window.to_string()),
@@ -318,7 +318,7 @@ struct PathKnob {
     tries: fn(&Setup, &Direction) -> Vec<String>,
 }
 
-const PATH_KNOBS: [PathKnob; 3] = [
+static PATH_KNOBS: [PathKnob; 3] = [
     PathKnob {
         name: "rate",
         get: |direction| Rate(direction.rate_bits_per_s).to_string(),
@@ -342,7 +342,9 @@ const PATH_KNOBS: [PathKnob; 3] = [
             Ok(())
         },
         tries: |setup, direction| {
-            let round_trip: u128 = setup.directions.iter().map(|it| it.delay.as_nanos()).sum();
+            let path = path_of(&direction.name);
+            let own = setup.directions.iter().filter(|it| path_of(&it.name) == path);
+            let round_trip: u128 = own.map(|it| it.delay.as_nanos()).sum();
             let Some(rate) = direction.rate_bits_per_s else {
                 return Vec::new();
             };

@@ -126,7 +126,7 @@ pub fn replay(
     let hosts: Vec<String> = initiators.map(|(_, place)| format!("initiator-{place}")).collect();
     let mut recorders = vec![("target", &ended.target), ("wan", &network)];
     for (host, (_, records)) in hosts.iter().zip(&ended.initiators) {
-        recorders.push((host, records));
+        recorders.push((host.as_str(), records));
     }
     if recorders.iter().any(|(_, records)| records.dropped() > 0) {
         return Err(ReplayError::Memory);

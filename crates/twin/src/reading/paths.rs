@@ -61,12 +61,12 @@ fn direction(
 ) -> Result<Direction, Unfit> {
     let conditions = |sample: &Path| (sample.delay_ns, sample.bits_per_s, sample.queue_limit_bytes);
     let (first, last) = (samples[0], samples[samples.len() - 1]);
-    let until = samples.iter().take_while(|sample| sample.time.ns() < window.to_ns);
+    let mut until = samples.iter().take_while(|sample| sample.time.ns() < window.to_ns);
     let unfit = |what| Unfit::Path {
         path: name.to_owned(),
         what,
     };
-    if { until }.any(|sample| conditions(sample) != conditions(first)) {
+    if until.any(|sample| conditions(sample) != conditions(first)) {
         return Err(unfit("was changed meanwhile"));
     }
     if last.marks > 0 {
