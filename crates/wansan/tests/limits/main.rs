@@ -17,6 +17,7 @@ use wansan_peers::machine::unless_disturbed;
 use wansan_tcp::control::Algorithm;
 use wansan_tcp::ebpf::{self, EbpfError};
 
+mod prediction;
 mod without_effect;
 
 use without_effect::WITHOUT_EFFECT;
@@ -67,6 +68,12 @@ fn main() -> ExitCode {
         let test = move || alone(|| comes_out_as_expected(&title, &plan, &[], arm));
         trials.push(arm.trial(name, test));
     }
+    let name = "a command window before a store is predicted";
+    let title = arm.name_of(name);
+    let predicted = move || {
+        alone(|| unless_disturbed(&title, || prediction::a_window_before_a_store(arm)))
+    };
+    trials.push(arm.trial(name.to_owned(), predicted));
     trials.push(Trial::test(
         "a simulated load whose I/Os fail is an error",
         simulated_failure,
