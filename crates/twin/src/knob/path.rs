@@ -1,0 +1,131 @@
+//! The knobs of paths, each of both directions.
+
+use std::str::FromStr;
+
+use wansan_path::{Limit, LossModel};
+use wansan_settings::quantity::{QueueBound, Rate, Share};
+
+use crate::reading::by_chance;
+use crate::setup::{Direction, Setup};
+
+/// A knob of both directions of a path: its name is `path.NAME.` and this.
+pub(super) struct PathKnob {
+    name: &'static str,
+    pub(super) get: fn(&Direction) -> String,
+    pub(super) set: fn(&mut Direction, &str) -> Result<(), String>,
+    /// Values that are worth a try.
+    pub(super) tries: fn(&Setup, &Direction) -> Vec<String>,
+}
+
+/// All of them.
+pub(super) static PATH_KNOBS: [PathKnob; 3] = [
+    PathKnob {
+        name: "rate",
+        get: |direction| Rate(direction.rate_bits_per_s).to_string(),
+        set: |direction, text| {
+            direction.rate_bits_per_s = Rate::from_str(text)?.0;
+            Ok(())
+        },
+        tries: |_, direction| {
+            let doubled = direction.rate_bits_per_s.and_then(|rate| rate.checked_mul(2));
+            doubled.map(|rate| Rate(Some(rate)).to_string()).into_iter().collect()
+        },
+    },
+    PathKnob {
+        name: "queue",
+        get: |direction| bound_of(direction.queue).to_string(),
+        set: |direction, text| {
+            direction.queue = match QueueBound::from_str(text)? {
+                QueueBound::Bytes(bytes) => Limit::bytes(bytes),
+                QueueBound::Packets(packets) => Limit::packets(packets.into()),
+            };
+            Ok(())
+        },
+        tries: |setup, direction| {
+            let path = path_of(&direction.name);
+            let own = setup.directions.iter().filter(|it| path_of(&it.name) == path);
+            let round_trip: u128 = own.map(|it| it.delay.as_nanos()).sum();
+            let Some(rate) = direction.rate_bits_per_s else {
+                return Vec::new();
+            };
+            // A bandwidth-delay product, in whole KiB.
+            let bytes = u128::from(rate) * round_trip / 8_000_000_000;
+            let product = u64::try_from(bytes).unwrap_or(u64::MAX).next_multiple_of(1024).max(4096);
+            let double = match direction.queue.bytes {
+                bytes @ 0..0x1_0000_0000 => vec![QueueBound::Bytes(2 * bytes).to_string()],
+                _ => Vec::new(),
+            };
+            let mut bounds = vec![QueueBound::Bytes(product).to_string()];
+            bounds.extend(double);
+            bounds
+        },
+    },
+    PathKnob {
+        name: "loss",
+        get: |direction| Share(direction.loss_share).to_string(),
+        set: |direction, text| {
+            let Share(share) = Share::from_str(text)?;
+            direction.loss_share = share;
+            direction.loss = match share {
+                0.0 => LossModel::NONE,
+                share => by_chance(share),
+            };
+            Ok(())
+        },
+        tries: |_, direction| match direction.loss_share {
+            0.0 => Vec::new(),
+            _ => vec![Share(0.0).to_string()],
+        },
+    },
+];
+
+/// The path of a direction's name: what stands before `:forward` or `:back`.
+pub(super) fn path_of(direction: &str) -> &str {
+    direction.split(':').next().unwrap_or(direction)
+}
+
+/// The name of a path's knob.
+pub(super) fn named(path: &str, knob: &PathKnob) -> String {
+    format!("path.{path}.{}", knob.name)
+}
+
+/// The paths, each with the direction that loses most, or else has the least rate.
+pub(super) fn paths(setup: &Setup) -> Vec<(String, &Direction)> {
+    let mut paths: Vec<(String, &Direction)> = Vec::new();
+    for direction in &setup.directions {
+        let path = path_of(&direction.name);
+        let rate = |it: &Direction| it.rate_bits_per_s.unwrap_or(u64::MAX);
+        match paths.iter_mut().find(|(known, _)| known == path) {
+            Some((_, known)) => {
+                let loses_more = direction.loss_share > known.loss_share;
+                let is_slower = direction.loss_share == known.loss_share && rate(direction) < rate(known);
+                if loses_more || is_slower {
+                    *known = direction;
+                }
+            }
+            None => paths.push((path.to_owned(), direction)),
+        }
+    }
+    paths
+}
+
+/// The path and the knob of a name; the path's may be left out when it is the only one.
+pub(super) fn path_knob(setup: &Setup, name: &str) -> Option<(String, &'static PathKnob)> {
+    let rest = name.strip_prefix("path.")?;
+    let paths = paths(setup);
+    let (path, key) = match (rest.rsplit_once('.'), &paths[..]) {
+        (Some(named), _) => named,
+        (None, [(only, _)]) => (only.as_str(), rest),
+        _ => return None,
+    };
+    let knob = PATH_KNOBS.iter().find(|knob| knob.name == key)?;
+    let is_known = paths.iter().any(|(known, _)| known == path);
+    is_known.then(|| (path.to_owned(), knob))
+}
+
+fn bound_of(limit: Limit) -> QueueBound {
+    match limit.bytes {
+        u64::MAX => QueueBound::Packets(u32::try_from(limit.packets).unwrap_or(u32::MAX)),
+        bytes => QueueBound::Bytes(bytes),
+    }
+}
