@@ -5,7 +5,7 @@ use std::time::Duration;
 use wansan_schema::StreamReport;
 use wansan_server::poller::Poller;
 use wansan_tcp::connection;
-use wansan_trace::event::Role;
+use wansan_trace::event::{Connection, Role};
 use wansan_trace::{Instant, Recorder, clock};
 
 use crate::error::StreamError;
@@ -145,8 +145,14 @@ impl Sender {
                 continue;
             };
             if !std::mem::replace(&mut flow.is_recorded, true) {
-                let ids = (record.session, record.connection);
-                connection::record(&*flow, now, ids, Role::Stream, &mut self.trace);
+                let known = Connection {
+                    time: now,
+                    session: record.session,
+                    connection: record.connection,
+                    role: Role::Stream,
+                    ..Connection::BLANK
+                };
+                connection::record(&*flow, known, &mut self.trace);
             }
             if self.trace.tcp.is_kept() {
                 record.ends = flow.ends;

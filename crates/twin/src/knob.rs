@@ -9,7 +9,7 @@ use std::fmt::Display;
 use wansan_mistake::nearest;
 
 use crate::setup::Setup;
-use host::KNOBS;
+use host::{KNOBS, Knob};
 use path::{PATH_KNOBS, named, path_knob, path_of, paths};
 
 /// Why a knob was not set. Each is one line.

@@ -155,9 +155,12 @@ fn check(cell: &Cell) -> Result<(), Unfit> {
             return Err(Unfit::Lost(lost, kind));
         }
     }
-    let mut roles = connections.rows.iter().map(|row| row.record.role);
-    if roles.any(|role| role == Role::Relay) {
+    let has = |role| connections.rows.iter().any(|row| row.record.role == role);
+    if has(Role::Relay) {
         return Err(Unfit::Relay);
+    }
+    if has(Role::Stream) {
+        return Err(Unfit::Others);
     }
     if cell.joined.top() != Some(Layer::App) {
         return Err(Unfit::NoInitiator);
