@@ -21,7 +21,7 @@ const FIRST_TARGET_OPCODE: u8 = 0x20;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CommandWindowUse {
     /// Most commands that the target let be outstanding at once: commands without an answer, plus
-    /// MaxCmdSN − CmdSN of the newest command.
+    /// MaxCmdSN − CmdSN of the newest command, whenever one was answered.
     pub slots: u64,
     /// The share of the time in which the window was closed: the newest command's CmdSN was
     /// MaxCmdSN.
@@ -100,6 +100,7 @@ struct Watch {
     newest_cmd_sn: u32,
     max_cmd_sn: Option<u32>,
     outstanding: u64,
+    answers: u64,
     slots: u64,
     closed_since_ns: Option<u64>,
     closed_ns: Vec<(u64, u64)>,
@@ -112,6 +113,8 @@ pub(crate) fn at_or_after(a: u32, b: u32) -> bool {
 
 impl Watch {
     fn see(&mut self, pdu: &Pdu) {
+        let is_answer = pdu.opcode == SCSI_RESPONSE
+            || pdu.opcode == DATA_IN && pdu.flags & STATUS_BIT != 0;
         if pdu.opcode == SCSI_COMMAND {
             if self.commands == 0 || at_or_after(pdu.cmd_sn, self.newest_cmd_sn) {
                 self.newest_cmd_sn = pdu.cmd_sn;
@@ -120,9 +123,9 @@ impl Watch {
             self.outstanding += 1;
             self.sent_commands |= pdu.direction == PduDirection::Sent;
         } else if pdu.opcode >= FIRST_TARGET_OPCODE {
-            let status = pdu.opcode == DATA_IN && pdu.flags & STATUS_BIT != 0;
-            if pdu.opcode == SCSI_RESPONSE || status {
+            if is_answer {
                 self.outstanding = self.outstanding.saturating_sub(1);
+                self.answers += 1;
             }
             if self
                 .max_cmd_sn
@@ -138,10 +141,12 @@ impl Watch {
         };
         let free = max_cmd_sn.wrapping_sub(self.newest_cmd_sn);
         let closed = free == 0 || free >= 1 << 31;
-        if !closed {
-            self.slots = self.slots.max(self.outstanding + u64::from(free));
-        } else {
-            self.slots = self.slots.max(self.outstanding);
+        // A command's data may have moved MaxCmdSN for it before its answer has come, so answers count alone
+        // once there are any.
+        if is_answer || self.answers == 0 {
+            let known = if self.answers == 1 { 0 } else { self.slots };
+            let free = if closed { 0 } else { u64::from(free) };
+            self.slots = known.max(self.outstanding + free);
         }
         let now_ns = pdu.time.ns();
         match (closed, self.closed_since_ns) {
