@@ -100,7 +100,7 @@ fn packet() -> impl Strategy<Value = Packet> {
 }
 
 fn path() -> impl Strategy<Value = Path> {
-    prop::array::uniform15(number()).prop_map(|n| Path {
+    prop::array::uniform17(number()).prop_map(|n| Path {
         time: Instant::from_ns(n[0]),
         path: NameId(n[1] as u16),
         queue_packets: n[2] as u32,
@@ -116,6 +116,8 @@ fn path() -> impl Strategy<Value = Path> {
         delay_ns: n[12],
         lateness_ns: n[13],
         bits_per_s: n[14],
+        queue_limit_packets: n[15],
+        queue_limit_bytes: n[16],
     })
 }
 
