@@ -27,6 +27,8 @@ pub(crate) struct World<'a> {
     pub(crate) path: &'a str,
     /// Of the target.
     pub(crate) target: &'a str,
+    /// Of the initiator.
+    pub(crate) initiator: &'a str,
     /// Of the workload.
     pub(crate) workload: &'a str,
     /// Further tables.
@@ -38,6 +40,7 @@ impl World<'_> {
         let World {
             path,
             target,
+            initiator,
             workload,
             more,
         } = self;
@@ -46,7 +49,7 @@ impl World<'_> {
              [[host]]\nname = \"storage\"\n[[host]]\nname = \"client\"\n\
              [[path]]\nbetween = [\"client\", \"storage\"]\n{path}\n\
              [target]\nhost = \"storage\"\n{target}\n\
-             [[initiator]]\nhost = \"client\"\n\
+             [[initiator]]\nhost = \"client\"\n{initiator}\n\
              [workload]\nwarmup = \"1s\"\ntime = \"2s\"\n{workload}\n{more}\n"
         );
         Plan::parse(Path::new("world.toml"), &text).unwrap_or_else(|error| panic!("{error}\n{text}"))

@@ -1,7 +1,7 @@
 //! The worlds for which a formula for the binding limit alone is wrong: there, another one binds next.
 
 use wansan_twin::Twin;
-use wansan_twin::knob::Setting;
+use wansan_twin::knob::{Setting, set, tries};
 
 use super::recording::World;
 
@@ -38,6 +38,7 @@ fn a_window_of_24_before_a_store_of_4_servers() {
     let world = |target| World {
         path: "delay = \"15ms\"\nrate = \"1Gbit/s\"\nqueue = \"1MiB\"",
         target,
+        initiator: "",
         workload: "op = \"read\"\nblock = \"4KiB\"\nparallel = 96",
         more: "",
     };
@@ -54,6 +55,7 @@ fn a_window_of_16_before_a_path_of_300_mbit() {
     let world = |target| World {
         path: "delay = \"20ms\"\nrate = \"300Mbit/s\"\nqueue = \"1MiB\"",
         target,
+        initiator: "",
         workload: "op = \"read\"\nblock = \"64KiB\"\nparallel = 64",
         more: "",
     };
@@ -69,6 +71,7 @@ fn writes_in_parts_whose_data_is_asked_for() {
     let world = |more| World {
         path: "delay = \"25ms\"\nrate = \"1Gbit/s\"\nqueue = \"4MiB\"",
         target: "luns = [\"memory:64MiB\"]",
+        initiator: "",
         workload: "op = \"write\"\nblock = \"1MiB\"\nparallel = 2",
         more,
     };
@@ -91,6 +94,7 @@ fn a_window_of_16_before_a_store_of_16_servers() {
     let world = |target| World {
         path: "delay = \"4ms\"\nrate = \"1Gbit/s\"\nqueue = \"1MiB\"",
         target,
+        initiator: "",
         workload: "op = \"read\"\nblock = \"4KiB\"\nparallel = 128",
         more: "",
     };
@@ -100,4 +104,119 @@ fn a_window_of_16_before_a_store_of_16_servers() {
         &[("target.command_window", "128")],
         &world(&format!("{store}\ncommand_window = 128")),
     );
+}
+
+#[test]
+fn a_receive_buffer_below_the_bandwidth_delay_product() {
+    let world = |more| World {
+        path: "delay = \"20ms\"\nrate = \"100Mbit/s\"\nqueue = \"1MiB\"",
+        target: "luns = [\"memory:64MiB\"]",
+        initiator: "",
+        workload: "op = \"read\"\nblock = \"64KiB\"\nparallel = 16",
+        more,
+    };
+    holds(
+        &world("[tcp]\nrmem = [\"4KiB\", \"128KiB\", \"256KiB\"]"),
+        &[("tcp.rmem", "64MiB")],
+        &world("[tcp]\nrmem = [\"4KiB\", \"128KiB\", \"64MiB\"]"),
+    );
+}
+
+#[test]
+fn a_path_that_no_longer_loses_packets() {
+    let world = |path| World {
+        path,
+        target: "luns = [\"memory:64MiB\"]",
+        initiator: "",
+        workload: "op = \"read\"\nblock = \"64KiB\"\nparallel = 16",
+        more: "",
+    };
+    holds(
+        &world("delay = \"10ms\"\nrate = \"50Mbit/s\"\nqueue = \"256KiB\"\nloss = \"0.5%\""),
+        &[("path.loss", "0%")],
+        &world("delay = \"10ms\"\nrate = \"50Mbit/s\"\nqueue = \"256KiB\""),
+    );
+}
+
+#[test]
+fn two_connections_in_place_of_one() {
+    let world = |initiator| World {
+        path: "delay = \"10ms\"\nrate = \"1Gbit/s\"\nqueue = \"1MiB\"",
+        target: "luns = [\"memory:64MiB\"]",
+        initiator,
+        workload: "op = \"write\"\nblock = \"64KiB\"\nparallel = 32",
+        more: "[tcp]\nwmem = [\"4KiB\", \"16KiB\", \"256KiB\"]",
+    };
+    holds(
+        &world(""),
+        &[("initiator.connections", "2")],
+        &world("connections = 2"),
+    );
+}
+
+#[test]
+fn a_load_at_a_rate_gains_nothing_by_a_larger_window() {
+    let world = World {
+        path: "delay = \"10ms\"\nrate = \"1Gbit/s\"\nqueue = \"1MiB\"",
+        target: "luns = [\"memory:64MiB\"]\ncommand_window = 16",
+        initiator: "",
+        workload: "op = \"read\"\nblock = \"4KiB\"\nparallel = 64\nrate = \"500IOPS\"",
+        more: "",
+    };
+    holds(
+        &world,
+        &[("target.command_window", "64")],
+        &World {
+            target: "luns = [\"memory:64MiB\"]\ncommand_window = 64",
+            ..world
+        },
+    );
+}
+
+#[test]
+fn of_all_that_is_worth_a_try_the_best_comes_first() {
+    let world = World {
+        path: "delay = \"4ms\"\nrate = \"1Gbit/s\"\nqueue = \"1MiB\"",
+        target: "luns = [\"memory:64MiB,service-time=4ms,servers=16\"]\ncommand_window = 16",
+        initiator: "",
+        workload: "op = \"read\"\nblock = \"4KiB\"\nparallel = 128",
+        more: "",
+    };
+    let (_, reading) = world.record();
+    let twin = Twin::of(reading.unwrap(), &|| true).unwrap();
+    let changes = tries(twin.setup());
+    let told = twin.predict(&changes, &|_, _| true).unwrap();
+    assert_eq!(told.predictions.len(), changes.len(), "{:?}", told.failed);
+    assert_eq!(told.binds, "command_window");
+    let gains: Vec<f64> = told.predictions.iter().map(|it| it.gain.median).collect();
+    assert!(gains.is_sorted_by(|a, b| a >= b), "{gains:?}");
+    let best = &told.predictions[0];
+    assert_eq!(best.change[0].parameter, "target.command_window");
+    assert_eq!((best.change[0].value.as_str(), best.binds_next.as_str()), ("128", "store"));
+    let useless = told.predictions.iter().find(|it| it.change[0].parameter == "tcp.rmem");
+    assert!(useless.is_none_or(|it| it.gain.median.abs() < 0.02), "{useless:#?}");
+}
+
+#[test]
+fn a_change_that_cannot_be_made_says_what_could() {
+    let world = World {
+        path: "delay = \"1ms\"",
+        target: "luns = [\"memory:64MiB\"]",
+        initiator: "",
+        workload: "op = \"read\"\nblock = \"4KiB\"\nparallel = 2",
+        more: "",
+    };
+    let mut setup = world.record().1.unwrap().setup;
+    let mut refusal = |parameter: &str, value: &str| {
+        let setting = Setting {
+            parameter: parameter.to_owned(),
+            value: value.to_owned(),
+        };
+        set(&mut setup, &setting).unwrap_err().to_string()
+    };
+    assert!(refusal("target.comand_window", "8").contains("did you mean `target.command_window`?"));
+    assert!(refusal("target.command_window", "many").contains("`many` is no number from 1"));
+    assert!(refusal("tcp.congestion_control", "bbr2").contains("did you mean `bbr`?"));
+    // Nothing is written, so no key of writes does anything.
+    assert!(refusal("session.initial_r2t", "no").contains("cannot be changed"));
 }
