@@ -63,8 +63,7 @@ impl Cell {
         if let (Some(pdus), Some(packets), Some(connections)) =
             (&self.pdu, &self.packet, &self.connection)
         {
-            self.carriers =
-                wire::derive(&mut self.joined, &pdus.rows, packets, &connections.rows);
+            self.carriers = wire::derive(&mut self.joined, &pdus.rows, packets, &connections.rows);
         }
         if let (Some(pdus), Some(stamps)) = (&self.pdu, &self.stamp) {
             below::derive(&mut self.joined, stamps, pdus);

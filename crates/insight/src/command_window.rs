@@ -113,8 +113,8 @@ pub(crate) fn at_or_after(a: u32, b: u32) -> bool {
 
 impl Watch {
     fn see(&mut self, pdu: &Pdu) {
-        let is_answer = pdu.opcode == SCSI_RESPONSE
-            || pdu.opcode == DATA_IN && pdu.flags & STATUS_BIT != 0;
+        let is_answer =
+            pdu.opcode == SCSI_RESPONSE || pdu.opcode == DATA_IN && pdu.flags & STATUS_BIT != 0;
         if pdu.opcode == SCSI_COMMAND {
             if self.commands == 0 || at_or_after(pdu.cmd_sn, self.newest_cmd_sn) {
                 self.newest_cmd_sn = pdu.cmd_sn;

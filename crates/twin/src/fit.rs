@@ -50,7 +50,8 @@ pub fn compare(recorded: &CellSummary, twin: &CellSummary) -> Vec<Compared> {
         number("latency_p50_ns", |cell| cell.total.latency.p50_ns as f64),
         number("latency_p99_ns", |cell| cell.total.latency.p99_ns as f64),
     ];
-    let share = |cell: &CellSummary, cause| cell.waits.mean_ns(cause) / cell.waits.latency_ns.max(1.0);
+    let share =
+        |cell: &CellSummary, cause| cell.waits.mean_ns(cause) / cell.waits.latency_ns.max(1.0);
     let shares = Cause::ALL.into_iter().map(|cause| {
         let (recorded, twin) = (share(recorded, cause), share(twin, cause));
         Compared {

@@ -17,6 +17,4 @@ mod what_if;
 
 pub use reading::{Reading, Unfit};
 pub use setup::Setup;
-pub use what_if::{
-    Failed, MOST_SIMULATED, Prediction, Range, SEEDS, Twin, WhatIf, WhatIfError,
-};
+pub use what_if::{Failed, MOST_SIMULATED, Prediction, Range, SEEDS, Twin, WhatIf, WhatIfError};

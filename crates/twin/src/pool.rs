@@ -49,7 +49,10 @@ mod tests {
     fn outcomes_stand_in_the_order_of_the_work() {
         let work: Vec<u64> = (0..100).collect();
         let doubled = run(&work, &|_, _| true, |number, _| number * 2);
-        assert_eq!(doubled, (0..100).map(|number| number * 2).collect::<Vec<_>>());
+        assert_eq!(
+            doubled,
+            (0..100).map(|number| number * 2).collect::<Vec<_>>()
+        );
     }
 
     #[test]

@@ -25,7 +25,9 @@ pub const MOST_TIME: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// Records of a kind are missing.
-    #[error("there are no `{0}` records: record with `--record-kinds` (plans: `trace.kinds`) that include it")]
+    #[error(
+        "there are no `{0}` records: record with `--record-kinds` (plans: `trace.kinds`) that include it"
+    )]
     Missing(&'static str),
     /// Records were lost.
     #[error("{0} `{1}` records were lost for want of memory: give recorders more (`trace.memory`)")]
@@ -34,7 +36,9 @@ pub enum Unfit {
     #[error("no initiator has recorded its I/Os: record with `wansan bench --record` as well")]
     NoInitiator,
     /// No keys were recorded.
-    #[error("the `connection` records do not have the session's negotiated keys: they are by an earlier wansan")]
+    #[error(
+        "the `connection` records do not have the session's negotiated keys: they are by an earlier wansan"
+    )]
     NoKeys,
     /// Sessions differ in their keys.
     #[error("the sessions have negotiated different keys: a twin's target has the same for all")]
@@ -57,7 +61,9 @@ pub enum Unfit {
         what: &'static str,
     },
     /// Which way a connection goes is not known.
-    #[error("which paths connection {connection} of session {session} takes is not recorded: record `packet` as well")]
+    #[error(
+        "which paths connection {connection} of session {session} takes is not recorded: record `packet` as well"
+    )]
     NoRoute {
         /// Its session.
         session: SessionId,
@@ -101,7 +107,11 @@ impl Reading {
         let window = window.unwrap_or_else(|| cell.joined.busy_window());
         let mut unknown = Vec::new();
         let loads = load::loads(cell, window)?;
-        let began_ns = loads.iter().map(|load| load.began_ns).min().unwrap_or(window.from_ns);
+        let began_ns = loads
+            .iter()
+            .map(|load| load.began_ns)
+            .min()
+            .unwrap_or(window.from_ns);
         let warmup = Duration::from_nanos(window.from_ns.saturating_sub(began_ns));
         let time = Duration::from_nanos(window.length_ns());
         if warmup > MOST_WARMUP || time > MOST_TIME {
@@ -150,7 +160,10 @@ fn check(cell: &Cell) -> Result<(), Unfit> {
         return Err(Unfit::Missing("pdu"));
     }
     for kind in ["io", "pdu", "connection"] {
-        let lost = cell.dropped().get(kind).map_or(0, |hosts| hosts.values().sum());
+        let lost = cell
+            .dropped()
+            .get(kind)
+            .map_or(0, |hosts| hosts.values().sum());
         if lost > 0 {
             return Err(Unfit::Lost(lost, kind));
         }
@@ -171,7 +184,9 @@ fn check(cell: &Cell) -> Result<(), Unfit> {
 /// Whether a SCSI Response ends each read.
 fn has_separate_status(cell: &Cell) -> bool {
     let pdus = cell.pdu.iter().flat_map(|table| &table.rows);
-    let mut data_in = pdus.map(|row| &row.record).filter(|pdu| pdu.opcode == DATA_IN);
+    let mut data_in = pdus
+        .map(|row| &row.record)
+        .filter(|pdu| pdu.opcode == DATA_IN);
     data_in.all(|pdu| pdu.flags & STATUS_BIT == 0)
 }
 

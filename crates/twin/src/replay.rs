@@ -93,11 +93,7 @@ pub struct Replay {
 ///
 /// # Errors
 /// [`ReplayError`].
-pub fn replay(
-    setup: &Setup,
-    seed: u64,
-    goes_on: &dyn Fn() -> bool,
-) -> Result<Replay, ReplayError> {
+pub fn replay(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Replay, ReplayError> {
     let recorder = || Recorder::new(setup.kinds, RECORDS_BYTES);
     let mut network = Network::recording(recorder());
     network.set_latency(Latency::default(), seed);
@@ -123,7 +119,9 @@ pub fn replay(
     };
     let network = ended.network.into_records();
     let initiators = ended.initiators.iter().zip(0..);
-    let hosts: Vec<String> = initiators.map(|(_, place)| format!("initiator-{place}")).collect();
+    let hosts: Vec<String> = initiators
+        .map(|(_, place)| format!("initiator-{place}"))
+        .collect();
     let mut recorders = vec![("target", &ended.target), ("wan", &network)];
     for (host, (_, records)) in hosts.iter().zip(&ended.initiators) {
         recorders.push((host.as_str(), records));

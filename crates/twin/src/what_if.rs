@@ -121,9 +121,16 @@ impl Twin {
     ///
     /// # Errors
     /// [`ReplayError`] when it does not run.
-    pub fn of(mut reading: Reading, goes_on: &(dyn Fn() -> bool + Sync)) -> Result<Twin, ReplayError> {
+    pub fn of(
+        mut reading: Reading,
+        goes_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Twin, ReplayError> {
         // What is not recorded of schedules is taken as what fits better.
-        let is_shared_out = reading.setup.initiators.iter().any(|it| it.connections.len() > 1);
+        let is_shared_out = reading
+            .setup
+            .initiators
+            .iter()
+            .any(|it| it.connections.len() > 1);
         let schedules: &[Schedule] = match is_shared_out {
             true => &[Schedule::LeastInFlight, Schedule::RoundRobin],
             false => &[Schedule::LeastInFlight],
@@ -200,7 +207,9 @@ impl Twin {
             .iter()
             .flat_map(|setup| (FIRST_SEED..FIRST_SEED + SEEDS).map(move |seed| (setup, seed)))
             .collect();
-        let outcomes = pool::run(&runs, watch, |(setup, seed), goes_on| replay(setup, *seed, goes_on));
+        let outcomes = pool::run(&runs, watch, |(setup, seed), goes_on| {
+            replay(setup, *seed, goes_on)
+        });
         let mut outcomes = outcomes.into_iter();
         let mut next = || -> Result<Vec<Replay>, ReplayError> {
             let of_setup: Vec<_> = outcomes.by_ref().take(SEEDS as usize).collect();
@@ -211,7 +220,12 @@ impl Twin {
             match next() {
                 Ok(replays) => {
                     let memory_bytes = changed.memory_bytes() - as_recorded.memory_bytes();
-                    told.predictions.push(self.prediction(change, &unchanged, &replays, memory_bytes));
+                    told.predictions.push(self.prediction(
+                        change,
+                        &unchanged,
+                        &replays,
+                        memory_bytes,
+                    ));
                 }
                 Err(ReplayError::Interrupted) => return Err(ReplayError::Interrupted.into()),
                 Err(error) => told.failed.push(Failed {
@@ -220,7 +234,8 @@ impl Twin {
                 }),
             }
         }
-        told.predictions.sort_by(|a, b| b.gain.median.total_cmp(&a.gain.median));
+        told.predictions
+            .sort_by(|a, b| b.gain.median.total_cmp(&a.gain.median));
         Ok(told)
     }
 
@@ -243,7 +258,10 @@ impl Twin {
         let wanted = setup.warmup + setup.time;
         if wanted > each {
             // The measurement gives way first.
-            setup.time = each.saturating_sub(setup.warmup).max(LEAST_TIME).min(setup.time);
+            setup.time = each
+                .saturating_sub(setup.warmup)
+                .max(LEAST_TIME)
+                .min(setup.time);
             setup.warmup = setup.warmup.min(each.saturating_sub(setup.time));
             told.unknown.push(format!(
                 "{runs} runs within {} simulated seconds: {:.1} s of warm-up and {:.1} s of measurement each",
@@ -264,7 +282,8 @@ impl Twin {
         memory_bytes: i64,
     ) -> Prediction {
         let pairs = unchanged.iter().zip(changed);
-        let gains = pairs.map(|(before, after)| after.bytes_per_s / before.bytes_per_s.max(1e-9) - 1.0);
+        let gains =
+            pairs.map(|(before, after)| after.bytes_per_s / before.bytes_per_s.max(1e-9) - 1.0);
         let gain = Range::of(gains.collect());
         let middle = |of: fn(&Replay) -> u64| {
             Range::of(changed.iter().map(|it| of(it) as f64).collect()).median

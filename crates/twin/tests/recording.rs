@@ -52,7 +52,8 @@ impl World<'_> {
              [[initiator]]\nhost = \"client\"\n{initiator}\n\
              [workload]\nwarmup = \"1s\"\ntime = \"2s\"\n{workload}\n{more}\n"
         );
-        Plan::parse(Path::new("world.toml"), &text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+        Plan::parse(Path::new("world.toml"), &text)
+            .unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
     /// Bytes of data per second, and what the records show.

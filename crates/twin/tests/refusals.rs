@@ -2,9 +2,7 @@
 
 use wansan_insight::Cell;
 use wansan_trace::event::{Connection, Role};
-use wansan_trace::{
-    ConnectionId, Direction, Instant, Kinds, Layer, Recorder, SessionId, TaskTag,
-};
+use wansan_trace::{ConnectionId, Direction, Instant, Kinds, Layer, Recorder, SessionId, TaskTag};
 use wansan_twin::{Reading, Unfit};
 
 /// A recording of one I/O of which nothing but layers is known.
@@ -12,7 +10,14 @@ fn one_io(kinds: Kinds) -> Recorder {
     let mut recorder = Recorder::new(kinds, Recorder::MIN_BYTES);
     for (ns, direction) in [(1, Direction::Enter), (9, Direction::Leave)] {
         let ids = (SessionId(1 << 16), ConnectionId(0), TaskTag(1));
-        recorder.crossing(Instant::from_ns(ns), ids.0, ids.1, ids.2, Layer::App, direction);
+        recorder.crossing(
+            Instant::from_ns(ns),
+            ids.0,
+            ids.1,
+            ids.2,
+            Layer::App,
+            direction,
+        );
     }
     recorder
 }
@@ -34,7 +39,10 @@ const KINDS: Kinds = Kinds {
 
 #[test]
 fn missing_records_are_named() {
-    let without_pdu = Kinds { pdu: false, ..KINDS };
+    let without_pdu = Kinds {
+        pdu: false,
+        ..KINDS
+    };
     assert_eq!(refusal(&one_io(without_pdu)), Unfit::Missing("pdu"));
     let without_connection = Kinds {
         connection: false,

@@ -30,7 +30,11 @@ fn holds(recorded: &World<'_>, change: &[(&str, &str)], changed: &World<'_>) {
         (after / before - 1.0) * 100.0,
     );
     let off = predicted.bytes_per_s / after - 1.0;
-    assert!(off.abs() <= MOST_OFF, "{:+.1} % off: {predicted:#?}", off * 100.0);
+    assert!(
+        off.abs() <= MOST_OFF,
+        "{:+.1} % off: {predicted:#?}",
+        off * 100.0
+    );
 }
 
 #[test]
@@ -192,9 +196,18 @@ fn of_all_that_is_worth_a_try_the_best_comes_first() {
     assert!(gains.is_sorted_by(|a, b| a >= b), "{gains:?}");
     let best = &told.predictions[0];
     assert_eq!(best.change[0].parameter, "target.command_window");
-    assert_eq!((best.change[0].value.as_str(), best.binds_next.as_str()), ("128", "store"));
-    let useless = told.predictions.iter().find(|it| it.change[0].parameter == "tcp.rmem");
-    assert!(useless.is_none_or(|it| it.gain.median.abs() < 0.02), "{useless:#?}");
+    assert_eq!(
+        (best.change[0].value.as_str(), best.binds_next.as_str()),
+        ("128", "store")
+    );
+    let useless = told
+        .predictions
+        .iter()
+        .find(|it| it.change[0].parameter == "tcp.rmem");
+    assert!(
+        useless.is_none_or(|it| it.gain.median.abs() < 0.02),
+        "{useless:#?}"
+    );
 }
 
 #[test]

@@ -69,7 +69,12 @@ mod tests {
             let [host, path] = [row.host, row.record.path].map(|id| table.names.get(id));
             (row.record.time.ns(), host, path)
         });
-        let expected = [(1, "a", "up"), (2, "b", "down"), (3, "b", "down"), (4, "a", "up")];
+        let expected = [
+            (1, "a", "up"),
+            (2, "b", "down"),
+            (3, "b", "down"),
+            (4, "a", "up"),
+        ];
         assert_eq!(told.collect::<Vec<_>>(), expected);
         assert!(gather::<Connection>(&[("a", &one)]).is_none());
     }

@@ -48,11 +48,22 @@ pub(super) static KNOBS: [Knob; 16] = [
             Ok(())
         },
         tries: |setup| {
-            let wanted = setup.initiators.iter().map(|it| it.load.parallel as u64).max();
-            let wanted = wanted.unwrap_or(0).next_multiple_of(8).min(MOST_COMMAND_WINDOW);
+            let wanted = setup
+                .initiators
+                .iter()
+                .map(|it| it.load.parallel as u64)
+                .max();
+            let wanted = wanted
+                .unwrap_or(0)
+                .next_multiple_of(8)
+                .min(MOST_COMMAND_WINDOW);
             let window = u64::from(setup.command_window);
             let doubled = (2 * window).min(MOST_COMMAND_WINDOW);
-            one_each("target.command_window", [doubled, wanted.max(doubled)], window)
+            one_each(
+                "target.command_window",
+                [doubled, wanted.max(doubled)],
+                window,
+            )
         },
     },
     Knob {
@@ -68,7 +79,11 @@ pub(super) static KNOBS: [Knob; 16] = [
             let bursts = most_block_bytes(setup).div_ceil(u64::from(keys.max_burst_bytes));
             let now = u64::from(keys.max_outstanding_r2t);
             writes(setup, || {
-                one_each("session.max_outstanding_r2t", [bursts.max(now).min(65_535)], now)
+                one_each(
+                    "session.max_outstanding_r2t",
+                    [bursts.max(now).min(65_535)],
+                    now,
+                )
             })
         },
     },
@@ -91,7 +106,12 @@ pub(super) static KNOBS: [Knob; 16] = [
     },
     Knob {
         name: "session.first_burst",
-        get: |setup| of_writes(setup, Size(setup.initiators[0].keys.first_burst_bytes.into())),
+        get: |setup| {
+            of_writes(
+                setup,
+                Size(setup.initiators[0].keys.first_burst_bytes.into()),
+            )
+        },
         set: |setup, text| {
             let bytes = size(text, LEAST_BURST_BYTES, MOST_BURST_BYTES)? as u32;
             each_session(setup, |it| {
@@ -114,14 +134,19 @@ pub(super) static KNOBS: [Knob; 16] = [
             let keys = &setup.initiators[0].keys;
             let wanted = most_block_bytes(setup).min(MOST_BURST_BYTES);
             let has_room = u64::from(keys.first_burst_bytes) >= wanted;
-            writes(setup, || match has_room && !keys.initial_r2t && keys.immediate_data {
-                true => Vec::new(),
-                // Data that goes unasked needs all three.
-                false => vec![vec![
-                    Setting::new("session.initial_r2t", false),
-                    Setting::new("session.immediate_data", true),
-                    Setting::new("session.first_burst", Size(wanted.max(keys.first_burst_bytes.into()))),
-                ]],
+            writes(setup, || {
+                match has_room && !keys.initial_r2t && keys.immediate_data {
+                    true => Vec::new(),
+                    // Data that goes unasked needs all three.
+                    false => vec![vec![
+                        Setting::new("session.initial_r2t", false),
+                        Setting::new("session.immediate_data", true),
+                        Setting::new(
+                            "session.first_burst",
+                            Size(wanted.max(keys.first_burst_bytes.into())),
+                        ),
+                    ]],
+                }
             })
         },
     },
@@ -161,7 +186,10 @@ pub(super) static KNOBS: [Knob; 16] = [
         },
         set: |setup, text| {
             if !Law::NAMES.contains(&text) {
-                return Err(format!("the simulator has no `{text}`; {}", nearest(text, &Law::NAMES)));
+                return Err(format!(
+                    "the simulator has no `{text}`; {}",
+                    nearest(text, &Law::NAMES)
+                ));
             }
             each_end(setup, |end| text.clone_into(&mut end.congestion_control));
             Ok(())
@@ -170,7 +198,9 @@ pub(super) static KNOBS: [Knob; 16] = [
             let ends = &setup.first_connection().ends;
             let other = |name: &&str| ends.iter().any(|end| end.congestion_control != **name);
             let others = Law::NAMES.into_iter().filter(other);
-            others.map(|name| vec![Setting::new("tcp.congestion_control", name)]).collect()
+            others
+                .map(|name| vec![Setting::new("tcp.congestion_control", name)])
+                .collect()
         },
     },
     Knob {
@@ -183,13 +213,19 @@ pub(super) static KNOBS: [Knob; 16] = [
         },
         tries: |setup| {
             let ends = &setup.first_connection().ends;
-            let now = ends.iter().map(|end| end.send_buffer_bytes[1]).min().unwrap_or(0);
+            let now = ends
+                .iter()
+                .map(|end| end.send_buffer_bytes[1])
+                .min()
+                .unwrap_or(0);
             one_each("tcp.wmem", [Size(AMPLE_BUFFER_BYTES.max(now))], Size(now))
         },
     },
     Knob {
         name: "tcp.rmem",
-        get: |setup| Some(Size(setup.first_connection().ends[0].receive_buffer_bytes[1]).to_string()),
+        get: |setup| {
+            Some(Size(setup.first_connection().ends[0].receive_buffer_bytes[1]).to_string())
+        },
         set: |setup, text| {
             let most = size(text, 4096, (1 << 31) - 1)?;
             each_end(setup, |end| end.receive_buffer_bytes[1] = most);
@@ -197,7 +233,11 @@ pub(super) static KNOBS: [Knob; 16] = [
         },
         tries: |setup| {
             let ends = &setup.first_connection().ends;
-            let now = ends.iter().map(|end| end.receive_buffer_bytes[1]).min().unwrap_or(0);
+            let now = ends
+                .iter()
+                .map(|end| end.receive_buffer_bytes[1])
+                .min()
+                .unwrap_or(0);
             one_each("tcp.rmem", [Size(AMPLE_BUFFER_BYTES.max(now))], Size(now))
         },
     },
@@ -252,7 +292,11 @@ pub(super) static KNOBS: [Knob; 16] = [
         },
         tries: |setup| {
             let now = u64::from(setup.initiators[0].load.block_bytes);
-            one_each("workload.block", [Size((2 * now).min(MOST_BLOCK_BYTES))], Size(now))
+            one_each(
+                "workload.block",
+                [Size((2 * now).min(MOST_BLOCK_BYTES))],
+                Size(now),
+            )
         },
     },
     Knob {
@@ -276,7 +320,10 @@ fn each_session(setup: &mut Setup, change: impl FnMut(&mut Initiator)) {
 }
 
 fn each_end(setup: &mut Setup, change: impl FnMut(&mut End)) {
-    setup.connections_mut().flat_map(|it| &mut it.ends).for_each(change);
+    setup
+        .connections_mut()
+        .flat_map(|it| &mut it.ends)
+        .for_each(change);
 }
 
 /// So many connections: those beyond the recorded ones are like them in turn, from ports of their own.
@@ -293,7 +340,10 @@ fn connect(connections: &mut Vec<Connection>, count: usize) {
 }
 
 fn has_writes(setup: &Setup) -> bool {
-    setup.initiators.iter().any(|it| it.load.operation != Operation::Read)
+    setup
+        .initiators
+        .iter()
+        .any(|it| it.load.operation != Operation::Read)
 }
 
 /// A key of writes; none where nothing is written.
@@ -309,7 +359,10 @@ fn writes(setup: &Setup, tries: impl FnOnce() -> Vec<Vec<Setting>>) -> Vec<Vec<S
 }
 
 fn most_block_bytes(setup: &Setup) -> u64 {
-    let blocks = setup.initiators.iter().map(|it| u64::from(it.load.block_bytes));
+    let blocks = setup
+        .initiators
+        .iter()
+        .map(|it| u64::from(it.load.block_bytes));
     blocks.max().unwrap_or(0)
 }
 
@@ -326,7 +379,9 @@ fn set_delayed_ack(setup: &mut Setup, end: usize, text: &str) -> Result<(), Stri
         "quick" => true,
         _ => return Err(format!("`{text}` is neither `on` nor `quick`")),
     };
-    setup.connections_mut().for_each(|it| it.ends[end].quick_ack = quick);
+    setup
+        .connections_mut()
+        .for_each(|it| it.ends[end].quick_ack = quick);
     Ok(())
 }
 

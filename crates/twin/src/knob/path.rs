@@ -27,8 +27,13 @@ pub(super) static PATH_KNOBS: [PathKnob; 3] = [
             Ok(())
         },
         tries: |_, direction| {
-            let doubled = direction.rate_bits_per_s.and_then(|rate| rate.checked_mul(2));
-            doubled.map(|rate| Rate(Some(rate)).to_string()).into_iter().collect()
+            let doubled = direction
+                .rate_bits_per_s
+                .and_then(|rate| rate.checked_mul(2));
+            doubled
+                .map(|rate| Rate(Some(rate)).to_string())
+                .into_iter()
+                .collect()
         },
     },
     PathKnob {
@@ -43,14 +48,20 @@ pub(super) static PATH_KNOBS: [PathKnob; 3] = [
         },
         tries: |setup, direction| {
             let path = path_of(&direction.name);
-            let own = setup.directions.iter().filter(|it| path_of(&it.name) == path);
+            let own = setup
+                .directions
+                .iter()
+                .filter(|it| path_of(&it.name) == path);
             let round_trip: u128 = own.map(|it| it.delay.as_nanos()).sum();
             let Some(rate) = direction.rate_bits_per_s else {
                 return Vec::new();
             };
             // A bandwidth-delay product, in whole KiB.
             let bytes = u128::from(rate) * round_trip / 8_000_000_000;
-            let product = u64::try_from(bytes).unwrap_or(u64::MAX).next_multiple_of(1024).max(4096);
+            let product = u64::try_from(bytes)
+                .unwrap_or(u64::MAX)
+                .next_multiple_of(1024)
+                .max(4096);
             let double = match direction.queue.bytes {
                 bytes @ 0..0x1_0000_0000 => vec![QueueBound::Bytes(2 * bytes).to_string()],
                 _ => Vec::new(),
@@ -98,7 +109,8 @@ pub(super) fn paths(setup: &Setup) -> Vec<(String, &Direction)> {
         match paths.iter_mut().find(|(known, _)| known == path) {
             Some((_, known)) => {
                 let loses_more = direction.loss_share > known.loss_share;
-                let is_slower = direction.loss_share == known.loss_share && rate(direction) < rate(known);
+                let is_slower =
+                    direction.loss_share == known.loss_share && rate(direction) < rate(known);
                 if loses_more || is_slower {
                     *known = direction;
                 }

@@ -33,7 +33,11 @@ pub(super) fn size(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let bytes = Size::from_str(text)?.0;
     match (least..=most).contains(&bytes) {
         true => Ok(bytes),
-        false => Err(format!("{text} is not from {} to {}", Size(least), Size(most))),
+        false => Err(format!(
+            "{text} is not from {} to {}",
+            Size(least),
+            Size(most)
+        )),
     }
 }
 

@@ -50,7 +50,9 @@ pub(super) fn loads(cell: &Cell, window: Window) -> Result<Vec<SessionLoad>, Unf
     }
     let loads = sessions.into_iter().filter_map(|(session, ios)| {
         let in_window = |io: &Io| window.overlap_ns(io.submitted_ns, io.done_ns) > 0;
-        ios.iter().any(in_window).then(|| load(cell, session, &ios, window))
+        ios.iter()
+            .any(in_window)
+            .then(|| load(cell, session, &ios, window))
     });
     let loads: Vec<SessionLoad> = loads.collect::<Result<_, _>>()?;
     match loads.is_empty() {
@@ -105,7 +107,10 @@ fn way(pdu: &Pdu) -> Option<usize> {
 fn load(cell: &Cell, session: SessionId, ios: &[Io], window: Window) -> Result<SessionLoad, Unfit> {
     let unfit = |what: String| Unfit::Load { session, what };
     // Not those whose data was still on its way when the recording ended.
-    let done: Vec<&Io> = ios.iter().filter(|io| window.contains(io.done_ns)).collect();
+    let done: Vec<&Io> = ios
+        .iter()
+        .filter(|io| window.contains(io.done_ns))
+        .collect();
     let mut lengths: BTreeMap<u64, usize> = BTreeMap::new();
     for io in &done {
         *lengths.entry(io.bytes).or_default() += 1;
@@ -123,7 +128,10 @@ fn load(cell: &Cell, session: SessionId, ios: &[Io], window: Window) -> Result<S
         share => return Err(unfit(format!("is a mix with {:.0} % reads", share * 100.0))),
     };
     // What set the session up came before, with other lengths.
-    let own: Vec<&Io> = ios.iter().filter(|io| io.bytes == bytes || io.done_ns >= window.to_ns).collect();
+    let own: Vec<&Io> = ios
+        .iter()
+        .filter(|io| io.bytes == bytes || io.done_ns >= window.to_ns)
+        .collect();
     let parts = match operation {
         Operation::Write => parts(cell, session, bytes, &own),
         _ => 1,
@@ -132,12 +140,18 @@ fn load(cell: &Cell, session: SessionId, ios: &[Io], window: Window) -> Result<S
     let shape = load_use(&spans, window);
     let most = Population::of(spans.iter().copied()).max(window);
     let parallel = usize::try_from(most.div_ceil(parts)).unwrap_or(usize::MAX);
-    let begun = spans.iter().filter(|(from_ns, _)| window.contains(*from_ns));
+    let begun = spans
+        .iter()
+        .filter(|(from_ns, _)| window.contains(*from_ns));
     let rate_per_s = begun.count() as f64 / parts as f64 / window.seconds().max(1e-9);
     let is_closed = shape.closed_loop || shape.batches || parts > 1;
     Ok(SessionLoad {
         session,
-        began_ns: spans.iter().map(|span| span.0).min().unwrap_or(window.from_ns),
+        began_ns: spans
+            .iter()
+            .map(|span| span.0)
+            .min()
+            .unwrap_or(window.from_ns),
         config: LoadConfig {
             operation,
             pattern: Pattern::Random,
@@ -159,9 +173,9 @@ fn load(cell: &Cell, session: SessionId, ios: &[Io], window: Window) -> Result<S
 /// submits those of one write together.
 fn parts(cell: &Cell, session: SessionId, bytes: u64, ios: &[&Io]) -> u64 {
     let connections = cell.connection.iter().flat_map(|table| &table.rows);
-    let mut keys = connections.map(|row| &row.record).filter(|record| {
-        record.session == session && record.role == Role::Initiator
-    });
+    let mut keys = connections
+        .map(|row| &row.record)
+        .filter(|record| record.session == session && record.role == Role::Initiator);
     let keys = keys.find_map(keys_of);
     if keys.is_none_or(|(keys, _)| part_bytes(&keys) as u64 != bytes) {
         return 1;
@@ -169,7 +183,10 @@ fn parts(cell: &Cell, session: SessionId, bytes: u64, ios: &[&Io]) -> u64 {
     let mut submitted_ns: Vec<u64> = ios.iter().map(|io| io.submitted_ns).collect();
     submitted_ns.sort_unstable();
     let together = submitted_ns.chunk_by(|one, next| next - one <= TOGETHER_NS);
-    together.map(<[u64]>::len).fold(0, |all, size| divisor(all, size as u64)).max(1)
+    together
+        .map(<[u64]>::len)
+        .fold(0, |all, size| divisor(all, size as u64))
+        .max(1)
 }
 
 /// The greatest common divisor.

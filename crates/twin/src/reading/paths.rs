@@ -48,7 +48,8 @@ pub(super) fn directions(
         }
     }
     let directions = samples.into_iter();
-    let directions = directions.map(|(name, samples)| direction(cell, name, &samples, window, unknown));
+    let directions =
+        directions.map(|(name, samples)| direction(cell, name, &samples, window, unknown));
     directions.collect()
 }
 
@@ -61,7 +62,9 @@ fn direction(
 ) -> Result<Direction, Unfit> {
     let conditions = |sample: &Path| (sample.delay_ns, sample.bits_per_s, sample.queue_limit_bytes);
     let (first, last) = (samples[0], samples[samples.len() - 1]);
-    let mut until = samples.iter().take_while(|sample| sample.time.ns() < window.to_ns);
+    let mut until = samples
+        .iter()
+        .take_while(|sample| sample.time.ns() < window.to_ns);
     let unfit = |what| Unfit::Path {
         path: name.to_owned(),
         what,
@@ -74,7 +77,9 @@ fn direction(
     }
     let queue = match (last.queue_limit_packets, last.queue_limit_bytes) {
         (0, 0) => {
-            unknown.push(format!("what the queue of path `{name}` holds: it is taken to hold everything"));
+            unknown.push(format!(
+                "what the queue of path `{name}` holds: it is taken to hold everything"
+            ));
             Limit::bytes(u64::MAX)
         }
         (packets, bytes) => Limit { packets, bytes },
@@ -159,7 +164,9 @@ impl Passed {
 /// One path for all, with the least round-trip time that TCP saw.
 fn by_round_trips(cell: &Cell, unknown: &mut Vec<String>) -> Result<Vec<Direction>, Unfit> {
     let samples = cell.tcp.iter().flat_map(|table| &table.rows);
-    let seen_ns = samples.map(|row| row.record.min_rtt_ns).filter(|ns| *ns > 0);
+    let seen_ns = samples
+        .map(|row| row.record.min_rtt_ns)
+        .filter(|ns| *ns > 0);
     let least_ns = seen_ns.min().ok_or(Unfit::Missing("path"))?;
     unknown.push(format!(
         "the path: it is taken to have the least round-trip time of TCP ({:.3} ms), the same each way, without a rate, a queue or losses",
@@ -253,9 +260,9 @@ fn only(cell: &Cell, directions: &[Direction]) -> Option<[usize; 2]> {
     };
     let pdus = cell.pdu.iter().flat_map(|table| &table.rows);
     let way = |is_request: bool| -> u64 {
-        let of_way = pdus.clone().filter(|row| {
-            wansan_insight::opcode::is_request(row.record.opcode) == is_request
-        });
+        let of_way = pdus
+            .clone()
+            .filter(|row| wansan_insight::opcode::is_request(row.record.opcode) == is_request);
         of_way.map(|row| u64::from(row.record.data_bytes)).sum()
     };
     let writes = way(true) > way(false);

@@ -24,7 +24,10 @@ pub(super) fn initiators(
     loads: Vec<SessionLoad>,
     unknown: &mut Vec<String>,
 ) -> Result<Vec<Initiator>, Unfit> {
-    let table = cell.connection.as_ref().ok_or(Unfit::Missing("connection"))?;
+    let table = cell
+        .connection
+        .as_ref()
+        .ok_or(Unfit::Missing("connection"))?;
     let routes = Routes::of(cell, directions)?;
     let mut initiators: Vec<Initiator> = Vec::new();
     for load in loads {
@@ -34,11 +37,16 @@ pub(super) fn initiators(
         let Some(first) = own.first() else {
             return Err(Unfit::NoInitiator);
         };
-        if own.windows(2).any(|pair| pair[0].record.connection == pair[1].record.connection) {
+        if own
+            .windows(2)
+            .any(|pair| pair[0].record.connection == pair[1].record.connection)
+        {
             return Err(Unfit::Recovery(session));
         }
         let (keys, of_connection) = keys_of(&first.record).ok_or(Unfit::NoKeys)?;
-        let connections = own.iter().map(|row| connection(cell, table, row, &routes, unknown));
+        let connections = own
+            .iter()
+            .map(|row| connection(cell, table, row, &routes, unknown));
         let connections: Vec<Connection> = connections.collect::<Result<_, _>>()?;
         if connections.len() > 1 {
             unknown.push(format!(
@@ -72,9 +80,17 @@ pub(super) fn initiators(
             schedule: Schedule::default(),
             load: load.config,
         });
-        paced(recorded, session, &initiators[initiators.len() - 1], unknown);
+        paced(
+            recorded,
+            session,
+            &initiators[initiators.len() - 1],
+            unknown,
+        );
     }
-    if initiators.windows(2).any(|pair| pair[0].keys != pair[1].keys) {
+    if initiators
+        .windows(2)
+        .any(|pair| pair[0].keys != pair[1].keys)
+    {
         return Err(Unfit::Keys);
     }
     Ok(initiators)
@@ -92,7 +108,9 @@ fn paced(
     };
     let named = session.to_string();
     let own = recorded.sessions.iter().find(|it| it.session == named);
-    let most = own.and_then(|it| it.scope.layer(Layer::App)).map_or(0, |it| it.in_flight_max);
+    let most = own
+        .and_then(|it| it.scope.layer(Layer::App))
+        .map_or(0, |it| it.in_flight_max);
     unknown.push(format!(
         "how many I/Os the load of session {session} ({rate:.0} IOPS) would keep in flight: {most} is the most that it did, and taken"
     ));
@@ -104,7 +122,8 @@ fn of_session(
     role: Role,
 ) -> Vec<&Row<event::Connection>> {
     let rows = table.rows.iter();
-    rows.filter(|row| row.record.session == session && row.record.role == role).collect()
+    rows.filter(|row| row.record.session == session && row.record.role == role)
+        .collect()
 }
 
 fn connection(
@@ -117,7 +136,9 @@ fn connection(
     let record = &row.record;
     let near = end(cell, table, row)?;
     let others = of_session(table, record.session, Role::Target);
-    let other = others.into_iter().find(|it| it.record.connection == record.connection);
+    let other = others
+        .into_iter()
+        .find(|it| it.record.connection == record.connection);
     let far = match other {
         Some(other) => end(cell, table, other)?,
         None => {
@@ -151,7 +172,9 @@ fn end(
     }
     let host = table.names.get(row.host);
     let mut samples = samples(cell, host, record.session, record.connection).peekable();
-    let first = samples.peek().map_or(0, |sample| u64::from(sample.send_buffer_bytes));
+    let first = samples
+        .peek()
+        .map_or(0, |sample| u64::from(sample.send_buffer_bytes));
     let ecn = samples.any(|sample| sample.ecn != Ecn::Off);
     let [_, usual_send, _] = BufferConfig::default().wmem_bytes;
     let [_, usual_receive, _] = ReceiveConfig::default().rmem_bytes;

@@ -40,7 +40,10 @@ pub(super) fn service(
         ));
     }
     Some(Service {
-        times: in_turn_ns.into_iter().map(|ns| Duration::from_nanos(ns.max(1))).collect(),
+        times: in_turn_ns
+            .into_iter()
+            .map(|ns| Duration::from_nanos(ns.max(1)))
+            .collect(),
         servers: servers.min(ServiceTime::MAX_SERVERS),
     })
 }

@@ -84,7 +84,10 @@ struct Explanation {
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     match std::fs::metadata(&args.place).map(|place| place.file_type()) {
         Ok(kind) if kind.is_file() && args.what_if => {
-            bail!("{}: --what-if takes the folder of a run, not a capture", args.place.display())
+            bail!(
+                "{}: --what-if takes the folder of a run, not a capture",
+                args.place.display()
+            )
         }
         Ok(kind) if kind.is_file() => return capture::explain(&args.place, args.json),
         Ok(kind) if !kind.is_dir() => bail!(

@@ -70,9 +70,8 @@ fn main() -> ExitCode {
     }
     let name = "a command window before a store is predicted";
     let title = arm.name_of(name);
-    let predicted = move || {
-        alone(|| unless_disturbed(&title, || prediction::a_window_before_a_store(arm)))
-    };
+    let predicted =
+        move || alone(|| unless_disturbed(&title, || prediction::a_window_before_a_store(arm)));
     trials.push(arm.trial(name.to_owned(), predicted));
     trials.push(Trial::test(
         "a simulated load whose I/Os fail is an error",

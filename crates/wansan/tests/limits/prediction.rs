@@ -51,7 +51,13 @@ pub(super) fn a_window_before_a_store(arm: Arm) -> Result<(), Failed> {
     open_to_all(scratch.path())?;
     let recorded = run(arm, scratch.path(), "recorded", PLAN)?;
     let output = wansan(arm)
-        .args(["explain", "--what-if", "--json", "--set", "target.command_window=96"])
+        .args([
+            "explain",
+            "--what-if",
+            "--json",
+            "--set",
+            "target.command_window=96",
+        ])
         .arg(&recorded)
         .output()?;
     told(&output, output.status.success())?;
@@ -65,7 +71,9 @@ pub(super) fn a_window_before_a_store(arm: Arm) -> Result<(), Failed> {
     let measured = measured.ok_or("nothing was measured")?;
     match (predicted / measured - 1.0).abs() <= MOST_OFF {
         true => Ok(()),
-        false => Err(format!("{predicted:.0} B/s were predicted and {measured:.0} measured").into()),
+        false => {
+            Err(format!("{predicted:.0} B/s were predicted and {measured:.0} measured").into())
+        }
     }
 }
 
@@ -74,7 +82,12 @@ fn run(arm: Arm, scratch: &Path, name: &str, text: &str) -> Result<PathBuf, Fail
     let plan = scratch.join(name).with_extension("toml");
     fs::write(&plan, text)?;
     let out = scratch.join("runs");
-    let output = wansan(arm).args(["lab", "run"]).arg(&plan).arg("--out").arg(&out).output()?;
+    let output = wansan(arm)
+        .args(["lab", "run"])
+        .arg(&plan)
+        .arg("--out")
+        .arg(&out)
+        .output()?;
     told(&output, output.status.success())?;
     let mut runs = fs::read_dir(out.join(name))?;
     Ok(runs.next().ok_or("it left no run")??.path())

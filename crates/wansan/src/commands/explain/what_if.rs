@@ -23,14 +23,23 @@ const DOES_NOT_FIT: u8 = 1;
 /// Carries it out for a run, or for the cell that its folder names: with these changes together, or with each
 /// that is worth a try.
 pub(super) fn what_if(folder: &Path, run: &Run, set: &[String], json: bool) -> Result<ExitCode> {
-    let set: Vec<Setting> = set.iter().map(|text| setting(text)).collect::<Result<_>>()?;
+    let set: Vec<Setting> = set
+        .iter()
+        .map(|text| setting(text))
+        .collect::<Result<_>>()?;
     let cell = chosen(folder, run)?;
     let at = run.cell_folder(cell)?;
     let records = Cell::read(&at)?;
     if let Some(measured) = cell.window {
         records.check_measured(&at, measured)?;
     }
-    let cannot = || format!("{}: cell {} cannot be simulated", folder.display(), cell.cell);
+    let cannot = || {
+        format!(
+            "{}: cell {} cannot be simulated",
+            folder.display(),
+            cell.cell
+        )
+    };
     if !cell.changes.is_empty() {
         bail!("{}: its paths were changed while it ran", cannot());
     }
@@ -78,7 +87,10 @@ fn chosen<'r>(folder: &Path, run: &'r Run) -> Result<&'r RunCell> {
     let done = |cell: &&RunCell| cell.phase == "planned" && cell.failure.is_none();
     let cells: Vec<&RunCell> = run.cells.iter().filter(done).collect();
     match cells[..] {
-        [] => bail!("{}: results.json lists no completed planned cell", folder.display()),
+        [] => bail!(
+            "{}: results.json lists no completed planned cell",
+            folder.display()
+        ),
         [only] => Ok(only),
         _ => {
             let binding = explain(&run.observe_phase("planned")?).cell;
@@ -104,7 +116,11 @@ fn print(out: &mut dyn Write, cell: u64, told: &WhatIf) -> io::Result<()> {
         "Cell {cell}: {}, {}; its twin is within {:.1} %.",
         rate(told.bytes_per_s),
         limit(&told.binds),
-        told.compared.iter().map(|it| it.off.abs()).fold(0.0, f64::max) * 100.0,
+        told.compared
+            .iter()
+            .map(|it| it.off.abs())
+            .fold(0.0, f64::max)
+            * 100.0,
     )?;
     writeln!(
         out,
@@ -113,20 +129,38 @@ fn print(out: &mut dyn Write, cell: u64, told: &WhatIf) -> io::Result<()> {
         told.simulated_s,
         MOST_SIMULATED.as_secs(),
     )?;
-    let mut table = grid(["change", "gain", "over seeds", "MB/s", "p50 ms", "p99 ms", "binds next", "memory"]);
+    let mut table = grid([
+        "change",
+        "gain",
+        "over seeds",
+        "MB/s",
+        "p50 ms",
+        "p99 ms",
+        "binds next",
+        "memory",
+    ]);
     for prediction in &told.predictions {
         table.add_row(row(prediction));
     }
     right(&mut table, [1, 2, 3, 4, 5, 7]);
     writeln!(out, "{table}")?;
     for failed in &told.failed {
-        writeln!(out, "Not simulated: {}: {}.", change(&failed.change), failed.reason)?;
+        writeln!(
+            out,
+            "Not simulated: {}: {}.",
+            change(&failed.change),
+            failed.reason
+        )?;
     }
     Ok(())
 }
 
 fn row(prediction: &Prediction) -> Vec<String> {
-    let Range { least, median, most } = prediction.gain;
+    let Range {
+        least,
+        median,
+        most,
+    } = prediction.gain;
     vec![
         change(&prediction.change),
         percent(median),
@@ -147,7 +181,9 @@ fn row(prediction: &Prediction) -> Vec<String> {
 }
 
 fn change(settings: &[Setting]) -> String {
-    let each = settings.iter().map(|it| format!("{}={}", it.parameter, it.value));
+    let each = settings
+        .iter()
+        .map(|it| format!("{}={}", it.parameter, it.value));
     each.collect::<Vec<_>>().join(" ")
 }
 
@@ -168,13 +204,22 @@ fn limit(name: &str) -> String {
 
 /// By how much a number of the twin is off.
 fn in_words(number: &Compared) -> String {
-    let Compared { name, recorded, twin, off, .. } = number;
+    let Compared {
+        name,
+        recorded,
+        twin,
+        off,
+        ..
+    } = number;
     match name.strip_prefix("waits.") {
         Some(cause) => format!(
             "`{cause}` takes {:.1} % of the latency in the recording and {:.1} % in the twin",
             recorded * 100.0,
             twin * 100.0,
         ),
-        None => format!("`{name}` is {recorded:.0} in the recording and {twin:.0} in the twin ({:+.1} %)", off * 100.0),
+        None => format!(
+            "`{name}` is {recorded:.0} in the recording and {twin:.0} in the twin ({:+.1} %)",
+            off * 100.0
+        ),
     }
 }
