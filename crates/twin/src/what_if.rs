@@ -17,7 +17,7 @@ use wansan_iscsi::initiator::Schedule;
 /// Runs with which chance is sounded.
 pub const SEEDS: u64 = 3;
 /// Simulated seconds of all runs together, at most.
-pub const MOST_SIMULATED: Duration = Duration::from_secs(1800);
+pub const MOST_SIMULATED: Duration = Duration::from_secs(600);
 /// The least that a run measures.
 const LEAST_TIME: Duration = Duration::from_millis(500);
 /// The seed of the run that is compared with the recording.
