@@ -7,7 +7,7 @@ use std::time::Duration;
 use wansan_insight::traffic::is_encrypted;
 use wansan_insight::{Cell, Window};
 use wansan_path::{Limit, Listed, LossModel, Probability};
-use wansan_trace::event::{Path, Verdict};
+use wansan_trace::event::{Packet, Path, Verdict};
 
 use super::Unfit;
 use crate::setup::Direction;
@@ -84,7 +84,7 @@ fn direction(
         }
         (packets, bytes) => Limit { packets, bytes },
     };
-    let passed = Passed::of(cell, name, last);
+    let passed = Passed::of(cell, name, samples);
     let loss_share = last.loss_drops as f64 / last.in_packets.max(1) as f64;
     let is_lossy = last.loss_drops > 0;
     let loss = match passed.lost.filter(|_| is_lossy) {
@@ -129,34 +129,30 @@ struct Passed {
 }
 
 impl Passed {
-    fn of(cell: &Cell, name: &str, last: &Path) -> Passed {
-        let Some(table) = &cell.packet else {
-            return Passed::default();
-        };
-        let Some(path) = table.names.find(name) else {
+    fn of(cell: &Cell, name: &str, samples: &[&Path]) -> Passed {
+        let table = cell.packet.as_ref();
+        let whole = table.filter(|table| table.dropped.values().all(|lost| *lost == 0));
+        let path = whole.and_then(|table| Some((table, table.names.find(name)?)));
+        let Some((table, path)) = path else {
             return Passed::default();
         };
         let rows = table.rows.iter().map(|row| &row.record);
-        let packets = rows.filter(|packet| packet.path == path).zip(1_u64..);
-        let mut lost = Vec::new();
-        let (mut count, mut ip_bytes) = (0, 0);
-        for (packet, number) in packets {
-            if packet.verdict == Verdict::DroppedByLoss {
-                lost.push(number);
-            }
-            if number <= last.in_packets {
-                ip_bytes += u64::from(packet.ip_bytes);
-                count = number;
-            }
-        }
-        let is_whole = table.dropped.values().all(|lost| *lost == 0) && count == last.in_packets;
-        if !is_whole || count == 0 {
-            return Passed::default();
-        }
-        let beyond = last.in_bytes.saturating_sub(ip_bytes) / count;
+        let packets: Vec<&Packet> = rows.filter(|packet| packet.path == path).collect();
+        let numbered = packets.iter().zip(1_u64..);
+        let lost = numbered.filter(|(packet, _)| packet.verdict == Verdict::DroppedByLoss);
+        let lost = lost.map(|(_, number)| number).collect();
+        // What was on its way at the end of the recording is counted and has no record.
+        let count = packets.len() as u64;
+        let recorded = |sample: &&&Path| (1..=count).contains(&sample.in_packets);
+        let overhead_bytes = samples.iter().rev().find(recorded).and_then(|sample| {
+            let counted = packets.iter().take(sample.in_packets as usize);
+            let ip_bytes: u64 = counted.map(|packet| u64::from(packet.ip_bytes)).sum();
+            let beyond = sample.in_bytes.saturating_sub(ip_bytes) / sample.in_packets;
+            u32::try_from(beyond.saturating_sub(ETHERNET_BYTES)).ok()
+        });
         Passed {
             lost: Listed::new(lost).ok(),
-            overhead_bytes: u32::try_from(beyond.saturating_sub(ETHERNET_BYTES)).ok(),
+            overhead_bytes,
         }
     }
 }

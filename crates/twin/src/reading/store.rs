@@ -1,8 +1,10 @@
 //! How the store serves.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use wansan_insight::{Cell, CellSummary};
+use wansan_insight::population::Population;
+use wansan_insight::{Cell, CellSummary, Window};
 use wansan_trace::Layer;
 use wansan_workload::service::{Service, ServiceTime};
 
@@ -13,7 +15,7 @@ const MOST_TIMES: usize = 65_536;
 /// The store's queue shows its servers where it is there for this share of the time.
 const SEEN_SHARE: f64 = 0.01;
 
-/// The times that the store took for operations, and its servers: as many as it ever served at once.
+/// The times that the store took for operations, and its servers.
 pub(super) fn service(
     cell: &Cell,
     recorded: &CellSummary,
@@ -32,18 +34,51 @@ pub(super) fn service(
     if at_once * 20 >= in_turn_ns.len() * 19 {
         return None;
     }
-    let store = recorded.total.layer(Layer::Store)?;
-    let servers = u32::try_from(store.in_flight_max.max(1)).unwrap_or(u32::MAX);
-    if recorded.total.store_queue_share < SEEN_SHARE {
+    let servers = servers(cell, recorded.window).unwrap_or_else(|| {
+        let most = recorded.total.layer(Layer::Store).map_or(1, |it| it.in_flight_max);
         unknown.push(format!(
-            "how many operations the store serves at once: {servers} is the most that it was seen to, and taken as all"
+            "how many operations the store serves at once: {most} is the most that it was seen to, and taken as all"
         ));
-    }
+        most
+    });
+    let servers = u32::try_from(servers).unwrap_or(u32::MAX);
     Some(Service {
         times: in_turn_ns
             .into_iter()
             .map(|ns| Duration::from_nanos(ns.max(1)))
             .collect(),
-        servers: servers.min(ServiceTime::MAX_SERVERS),
+        servers: servers.clamp(1, ServiceTime::MAX_SERVERS),
     })
+}
+
+/// How many operations the store serves while others wait for it; `None` where they seldom do. The median counts:
+/// where a program hears late that an operation is over, the next one has begun already.
+fn servers(cell: &Cell, window: Window) -> Option<u64> {
+    let tasks = || cell.joined.tasks.iter();
+    let waiting = tasks().filter_map(|task| {
+        let asked_ns = task.enter_ns(Layer::Device)?;
+        Some((asked_ns, task.enter_ns(Layer::Store)?))
+    });
+    let waiting = Population::of(waiting);
+    let served = Population::of(tasks().filter_map(|task| task.both_ns(Layer::Store)));
+    let mut served_ns: BTreeMap<u64, u64> = BTreeMap::new();
+    for wait in waiting.steps(window).filter(|step| step.count > 0) {
+        let meanwhile = Window {
+            from_ns: wait.from_ns,
+            to_ns: wait.to_ns,
+        };
+        for step in served.steps(meanwhile) {
+            *served_ns.entry(step.count).or_default() += step.to_ns - step.from_ns;
+        }
+    }
+    let all_ns: u64 = served_ns.values().sum();
+    if (all_ns as f64) < SEEN_SHARE * window.length_ns() as f64 {
+        return None;
+    }
+    let mut passed_ns = 0;
+    let median = served_ns.into_iter().find(|(_, ns)| {
+        passed_ns += ns;
+        passed_ns * 2 >= all_ns
+    });
+    median.map(|(count, _)| count.max(1))
 }
