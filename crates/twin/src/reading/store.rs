@@ -12,8 +12,10 @@ use wansan_workload::service::{Service, ServiceTime};
 const AT_ONCE_NS: u64 = 200_000;
 /// So many times are kept; they are taken in turn.
 const MOST_TIMES: usize = 65_536;
-/// The store's queue shows its servers where it is there for this share of the time.
-const SEEN_SHARE: f64 = 0.01;
+/// An operation waits for a server, not for a program, when it waits for a mean service time divided by this.
+const WAIT_PART: u64 = 10;
+/// From so many waits on, they show how many servers there are.
+const TELLING_WAITS: usize = 10;
 
 /// The times that the store took for operations, and its servers.
 pub(super) fn service(
@@ -34,7 +36,8 @@ pub(super) fn service(
     if at_once * 20 >= in_turn_ns.len() * 19 {
         return None;
     }
-    let servers = servers(cell, recorded.window).unwrap_or_else(|| {
+    let mean_ns = in_turn_ns.iter().sum::<u64>() / in_turn_ns.len() as u64;
+    let servers = servers(cell, recorded.window, mean_ns / WAIT_PART).unwrap_or_else(|| {
         let most = recorded.total.layer(Layer::Store).map_or(1, |it| it.in_flight_max);
         unknown.push(format!(
             "how many operations the store serves at once: {most} is the most that it was seen to, and taken as all"
@@ -51,15 +54,21 @@ pub(super) fn service(
     })
 }
 
-/// How many operations the store serves while others wait for it; `None` where they seldom do. The median counts:
-/// where a program hears late that an operation is over, the next one has begun already.
-fn servers(cell: &Cell, window: Window) -> Option<u64> {
+/// How many operations the store serves while others wait for it, for `least_ns` or longer; `None` where they
+/// seldom do. The median counts: where a program hears late that an operation is over, the next one has begun
+/// already.
+fn servers(cell: &Cell, window: Window, least_ns: u64) -> Option<u64> {
     let tasks = || cell.joined.tasks.iter();
-    let waiting = tasks().filter_map(|task| {
-        let asked_ns = task.enter_ns(Layer::Device)?;
-        Some((asked_ns, task.enter_ns(Layer::Store)?))
+    let waits = tasks().filter_map(|task| {
+        let (from_ns, to_ns) = (task.enter_ns(Layer::Device)?, task.enter_ns(Layer::Store)?);
+        let waits = window.contains(from_ns) && to_ns.saturating_sub(from_ns) >= least_ns;
+        waits.then_some((from_ns, to_ns))
     });
-    let waiting = Population::of(waiting);
+    let waits: Vec<(u64, u64)> = waits.collect();
+    if waits.len() < TELLING_WAITS {
+        return None;
+    }
+    let waiting = Population::of(waits);
     let served = Population::of(tasks().filter_map(|task| task.both_ns(Layer::Store)));
     let mut served_ns: BTreeMap<u64, u64> = BTreeMap::new();
     for wait in waiting.steps(window).filter(|step| step.count > 0) {
@@ -72,9 +81,6 @@ fn servers(cell: &Cell, window: Window) -> Option<u64> {
         }
     }
     let all_ns: u64 = served_ns.values().sum();
-    if (all_ns as f64) < SEEN_SHARE * window.length_ns() as f64 {
-        return None;
-    }
     let mut passed_ns = 0;
     let median = served_ns.into_iter().find(|(_, ns)| {
         passed_ns += ns;
