@@ -1,20 +1,17 @@
 //! The target: its session machines, and around them what the driver of `wansan_san::target` decides:
 //! which session a login joins, which one it replaces, and when sessions see each other's changes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, Wanted};
-use wansan_iscsi::login::{
-    Accepted, Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions,
-};
+use wansan_iscsi::keys::Wanted;
+use wansan_iscsi::login::Accepted;
 use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice};
 use wansan_iscsi::target::{
-    self, Close, Connection, Handshake, HandshakeError, Memory, Remains, Session, SessionConfig,
-    Work,
+    self, Close, Connection, Desk, Handshake, HandshakeError, Memory, Remains, Session,
+    SessionConfig, SessionDirectory, Work,
 };
-use wansan_iscsi::wire::LoginStatus;
 use wansan_trace::{Instant, Recorder, SessionId};
 
 use crate::block::BLOCK_BYTES;
@@ -32,7 +29,6 @@ pub(crate) struct Served {
     pub(crate) session: Session,
     /// The number of the session among all that there were.
     pub(crate) serial: u32,
-    nexus: (String, [u8; 6]),
     /// The connections, by their places.
     links: Vec<Option<LinkId>>,
     at_stores: usize,
@@ -41,6 +37,7 @@ pub(crate) struct Served {
 
 /// A session that has ended while stores were at work for it.
 struct Lingering {
+    id: SessionId,
     serial: u32,
     at_stores: usize,
     /// What other sessions may wait for until then.
@@ -70,9 +67,8 @@ pub(crate) struct Target {
     wanted: Wanted,
     pub(crate) sessions: Vec<Served>,
     lingering: Vec<Lingering>,
-    /// The living session of each nexus, with its owner.
-    known: HashMap<(String, [u8; 6]), (SessionId, u32)>,
-    last_tsih: u16,
+    /// Its sessions, with their serial numbers.
+    directory: SessionDirectory<u32>,
     last_serial: u32,
     mailboxes: Vec<VecDeque<Mail>>,
     /// The device has rung.
@@ -143,8 +139,7 @@ impl Target {
             wanted,
             sessions: Vec::new(),
             lingering: Vec::new(),
-            known: HashMap::new(),
-            last_tsih: last_serial as u16,
+            directory: SessionDirectory::after(last_serial as u16),
             last_serial,
             mailboxes: (0..setup.threads.max(1)).map(|_| VecDeque::new()).collect(),
             reports: VecDeque::new(),
@@ -184,19 +179,30 @@ impl Target {
         let Some(machine) = handshake else {
             return Ok(None);
         };
-        let mut desk = Desk {
-            target: self,
-            replaced: None,
-            entered: None,
+        let sessions = &self.sessions;
+        let session = |id: SessionId| {
+            let served = sessions.iter().find(|served| served.session.id() == id)?;
+            Some(&served.session)
         };
-        let accepted = machine.receive(&mut desk)?;
-        let Desk {
-            replaced, entered, ..
-        } = desk;
-        if let Some(replaced) = replaced {
-            self.post_end(replaced);
+        let serial = self.last_serial + 1;
+        let mut desk = Desk {
+            directory: &mut self.directory,
+            session: &session,
+            config: &self.config,
+            wanted: &self.wanted,
+            owner: serial,
+            entered: None,
+            replaced: None,
+        };
+        let accepted = machine.receive(&mut desk);
+        let (entered, replaced) = (desk.entered, desk.replaced);
+        if entered.is_some() {
+            self.last_serial = serial;
         }
-        let Some(accepted) = accepted else {
+        if let Some(replaced) = replaced {
+            self.post_end(replaced.owner);
+        }
+        let Some(accepted) = accepted? else {
             return Ok(None);
         };
         let Some(machine) = handshake.take() else {
@@ -246,7 +252,6 @@ impl Target {
                 leads: false,
             };
         }
-        let nexus = (accepted.initiator_name.clone(), accepted.isid);
         let session = handshake.into_session(accepted.clone(), self.config.clone(), Arc::new([]));
         let serial = self.last_serial;
         let owner = self.next_owner;
@@ -254,7 +259,6 @@ impl Target {
         self.sessions.push(Served {
             session,
             serial,
-            nexus,
             links: vec![Some(link)],
             at_stores: 0,
             owner,
@@ -344,8 +348,9 @@ impl Target {
         let served = self.sessions.swap_remove(at);
         let id = served.session.id();
         self.reports.push_back(Report::SessionOver(served.serial));
-        self.known.retain(|_, (known, _)| *known != id);
+        self.directory.leave(id);
         self.lingering.push(Lingering {
+            id,
             serial: served.serial,
             at_stores: served.at_stores,
             _remains: served.session.end(),
@@ -365,7 +370,8 @@ impl Target {
                 place += 1;
                 continue;
             }
-            self.lingering.swap_remove(place);
+            let quiet = self.lingering.swap_remove(place);
+            self.directory.quiet(quiet.id);
         }
         if self.bell.swap(false, Ordering::Relaxed) {
             for mailbox in &mut self.mailboxes {
@@ -497,72 +503,5 @@ fn job_of(work: Work) -> (wansan_trace::TaskTag, usize, Job) {
             operation,
             fua,
         } => (task, unit, Job::Medium { operation, fua }),
-    }
-}
-
-/// One login's view of the target.
-struct Desk<'a> {
-    target: &'a mut Target,
-    replaced: Option<u32>,
-    entered: Option<SessionId>,
-}
-
-impl Desk<'_> {
-    fn joined(&self, candidate: &Candidate<'_>) -> Option<&Session> {
-        let id = SessionId::new(candidate.isid, candidate.tsih);
-        let mut sessions = self.target.sessions.iter();
-        let served = sessions.find(|served| served.session.id() == id)?;
-        let is_known = self.target.known.get(&served.nexus)?.0 == id;
-        (is_known && served.nexus.0 == candidate.initiator_name).then_some(&served.session)
-    }
-}
-
-impl Sessions for Desk<'_> {
-    fn find(&mut self, candidate: &Candidate<'_>) -> Result<Found, Refusal> {
-        let session = self.joined(candidate);
-        Ok(Found {
-            portal_group_tag: 1,
-            target_alias: None,
-            session: session.map(|session| (*session.parameters(), session.window())),
-            chap: None,
-            wanted: Some(self.target.wanted.clone()),
-        })
-    }
-
-    fn admit(
-        &mut self,
-        candidate: &Candidate<'_>,
-        session: &SessionParameters,
-        _: &ConnectionParameters,
-    ) -> Result<Admitted, Refusal> {
-        if candidate.tsih != 0 {
-            let gone = Refusal::Status(LoginStatus::SessionDoesNotExist);
-            let session = self.joined(candidate).ok_or(gone)?;
-            let takes_over = session.place_of(candidate.cid).is_some();
-            let most = usize::from(session.parameters().max_connections);
-            if !takes_over && session.connections() >= most {
-                return Err(Refusal::Status(LoginStatus::TooManyConnections));
-            }
-            return Ok(Admitted {
-                tsih: candidate.tsih,
-                window: session.window(),
-            });
-        }
-        let target = &mut *self.target;
-        let nexus = (candidate.initiator_name.to_owned(), candidate.isid);
-        target.last_tsih = target.last_tsih.wrapping_add(1).max(1);
-        target.last_serial += 1;
-        let id = SessionId::new(candidate.isid, target.last_tsih);
-        let replaced = target.known.insert(nexus, (id, target.last_serial));
-        self.replaced = replaced.map(|(_, serial)| serial);
-        self.entered = Some(id);
-        let exp_cmd_sn = candidate.cmd_sn;
-        Ok(Admitted {
-            tsih: target.last_tsih,
-            window: AnnouncedWindow {
-                exp_cmd_sn,
-                max_cmd_sn: exp_cmd_sn.add(target.config.window(session) - 1),
-            },
-        })
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! - [`Session`]: the command window, the tasks and the work for the stores ([`Work`]);
 //! - [`Connection`]: one connection's byte streams, one of several;
-//! - [`Memory`]: the memory limit shared by all sessions.
+//! - [`Memory`]: the memory limit shared by all sessions;
+//! - [`SessionDirectory`]: which sessions there are, for logins.
 //!
 //! A connection logs in by itself with [`crate::login::TargetLogin`] over a [`Handshake`], which
 //! then begins a session or gives the connection that joins one.
@@ -11,6 +12,7 @@ mod answered;
 mod answering;
 mod connection;
 mod data_in;
+mod directory;
 mod error;
 mod fenced;
 mod gate;
@@ -35,6 +37,7 @@ mod work;
 mod writing;
 
 pub use connection::Connection;
+pub use directory::{Desk, Known, MAX_ENDED, MAX_SESSIONS, Nexus, SessionDirectory};
 pub use error::Close;
 pub use handshake::{Handshake, HandshakeError};
 pub use memory::Memory;

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, Wanted};
 use wansan_iscsi::login::{
-    Admitted, AnnouncedWindow, Candidate, Found, InitiatorLogin, InitiatorSettings, Next, Refusal,
-    Sessions,
+    Admitted, Candidate, Found, InitiatorLogin, InitiatorSettings, Next, Refusal, Sessions,
 };
 use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice};
 use wansan_iscsi::sequence::Sn;
@@ -13,7 +12,7 @@ use wansan_iscsi::target::{
     Close, Done, Handshake, Memory, Session, SessionConfig, UNSOLICITED_BYTES, Work,
 };
 use wansan_iscsi::wire::{BHS_BYTES, LoginResponse, Receiver, Stage, Transmitter};
-use wansan_trace::{Instant, Kinds, Recorder, TaskTag};
+use wansan_trace::{Instant, Kinds, Recorder, SessionId, TaskTag};
 
 pub(crate) const BLOCK_BYTES: usize = 512;
 pub(crate) const BLOCKS: usize = 4096;
@@ -59,9 +58,7 @@ impl Sessions for Desk<'_> {
             target_alias: None,
             chap: None,
             wanted: None,
-            session: self
-                .session
-                .map(|session| (*session.parameters(), session.window())),
+            session: self.session.map(Session::announced),
         })
     }
 
@@ -71,14 +68,11 @@ impl Sessions for Desk<'_> {
         parameters: &SessionParameters,
         _: &ConnectionParameters,
     ) -> Result<Admitted, Refusal> {
-        let exp_cmd_sn = candidate.cmd_sn;
-        let begins = AnnouncedWindow {
-            exp_cmd_sn,
-            max_cmd_sn: exp_cmd_sn.add(self.config.window(parameters) - 1),
-        };
+        let id = SessionId::new(candidate.isid, TSIH);
+        let begins = self.config.begin(candidate, parameters, id);
         Ok(Admitted {
-            tsih: TSIH,
-            window: self.session.map_or(begins, Session::window),
+            window: self.session.map_or(begins.window, Session::window),
+            ..begins
         })
     }
 }

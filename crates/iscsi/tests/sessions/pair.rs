@@ -6,12 +6,12 @@ use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use wansan_iscsi::initiator::{self, Command, Completion, LoginSettings, Transfer};
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, Wanted};
-use wansan_iscsi::login::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions};
+use wansan_iscsi::login::{Admitted, Candidate, Found, Refusal, Sessions};
 use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, MediumOperation, TargetDevice, cdb};
 use wansan_iscsi::target::{self, Close, Done, Memory, SessionConfig, UNSOLICITED_BYTES, Work};
 use wansan_iscsi::text::send_targets::TargetRecord;
 use wansan_iscsi::wire::{Lun, ScsiStatus, TaskAttribute};
-use wansan_trace::{Instant, Kinds, Recorder};
+use wansan_trace::{Instant, Kinds, Recorder, SessionId};
 
 pub(crate) const TARGET: &str = "iqn.2026-01.net.example:pair";
 pub(crate) const BLOCK_BYTES: usize = 512;
@@ -39,15 +39,8 @@ impl Sessions for Desk<'_> {
         session: &SessionParameters,
         _: &ConnectionParameters,
     ) -> Result<Admitted, Refusal> {
-        let exp_cmd_sn = candidate.cmd_sn;
-        let max_cmd_sn = exp_cmd_sn.add(self.config.window(session) - 1);
-        Ok(Admitted {
-            tsih: 7,
-            window: AnnouncedWindow {
-                exp_cmd_sn,
-                max_cmd_sn,
-            },
-        })
+        let id = SessionId::new(candidate.isid, 7);
+        Ok(self.config.begin(candidate, session, id))
     }
 }
 

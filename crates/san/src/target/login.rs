@@ -5,13 +5,12 @@ use std::sync::atomic::Ordering;
 
 use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, SessionType};
 use wansan_iscsi::login::chap::TargetChap;
-use wansan_iscsi::login::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions};
-use wansan_iscsi::target::Session;
+use wansan_iscsi::login::{Admitted, Candidate, Found, Refusal, Sessions};
+use wansan_iscsi::target::{Known, Nexus, Session};
 use wansan_iscsi::wire::LoginStatus;
 use wansan_trace::SessionId;
 
 use super::directory::{Directory, ServedTarget};
-use super::registry::{Known, Nexus};
 use super::seat::Seat;
 use super::sessions::Sessions as Served;
 use super::{PORTAL_GROUP_TAG, Shared};
@@ -29,7 +28,7 @@ pub(super) struct Desk<'a> {
     /// The target that the initiator has logged in to.
     pub(super) target: Option<Arc<ServedTarget>>,
     /// The session that the new one has pushed out.
-    pub(super) replaced: Option<Known>,
+    pub(super) replaced: Option<Known<usize>>,
 }
 
 impl Sessions for Desk<'_> {
@@ -58,9 +57,7 @@ impl Sessions for Desk<'_> {
         Ok(Found {
             portal_group_tag: PORTAL_GROUP_TAG,
             target_alias: None,
-            session: self
-                .joined(candidate)
-                .map(|session| (*session.parameters(), session.window())),
+            session: self.joined(candidate).map(Session::announced),
             chap,
             wanted: Some(target.spec.wanted.clone()),
         })
@@ -79,29 +76,23 @@ impl Sessions for Desk<'_> {
             return Err(Refusal::Status(LoginStatus::OutOfResources));
         }
         if candidate.tsih != 0 {
-            return self.let_in(candidate);
+            let gone = Refusal::Status(LoginStatus::SessionDoesNotExist);
+            return self.joined(candidate).ok_or(gone)?.let_in(candidate);
         }
         // It may have been taken away since the login began. Until the session is known, it stays:
         // the units of a target change only while it has none.
         let directory = self.shared.held_directory();
         let target = find(&directory, candidate)?;
-        let nexus = nexus(candidate);
+        let nexus = Nexus::of(candidate);
         let (id, replaced) = self
             .shared
             .registry
             .enter(nexus, self.owner)
             .ok_or(Refusal::Status(LoginStatus::OutOfResources))?;
         self.replaced = replaced;
-        let exp_cmd_sn = candidate.cmd_sn;
-        let max_cmd_sn = exp_cmd_sn.add(target.session.window(session) - 1);
+        let admitted = target.session.begin(candidate, session, id);
         self.target = Some(target);
-        Ok(Admitted {
-            tsih: (id.0 & 0xffff) as u16,
-            window: AnnouncedWindow {
-                exp_cmd_sn,
-                max_cmd_sn,
-            },
-        })
+        Ok(admitted)
     }
 }
 
@@ -109,26 +100,9 @@ impl Desk<'_> {
     /// The session that the candidate means: it must be one of the same initiator and target.
     fn joined(&self, candidate: &Candidate<'_>) -> Option<&Session> {
         let id = SessionId::new(candidate.isid, candidate.tsih);
-        let nexus = nexus(candidate);
-        let known = self.shared.registry.is(&nexus, id);
+        let known = self.shared.registry.is(&Nexus::of(candidate), id);
         let (_, served) = self.sessions.find(id).filter(|_| known)?;
         Some(&served.session)
-    }
-
-    /// Lets a connection into a session that is there (RFC 7143 §6.3.1). One with the CID of
-    /// another pushes that one out (§6.3.4), so it finds room even where the session is full.
-    fn let_in(&self, candidate: &Candidate<'_>) -> Result<Admitted, Refusal> {
-        let gone = Refusal::Status(LoginStatus::SessionDoesNotExist);
-        let session = self.joined(candidate).ok_or(gone)?;
-        let max_connections = usize::from(session.parameters().max_connections);
-        let takes_over = session.place_of(candidate.cid).is_some();
-        if !takes_over && session.connections() >= max_connections {
-            return Err(Refusal::Status(LoginStatus::TooManyConnections));
-        }
-        Ok(Admitted {
-            tsih: candidate.tsih,
-            window: session.window(),
-        })
     }
 }
 
@@ -143,16 +117,4 @@ fn find(directory: &Directory, candidate: &Candidate<'_>) -> Result<Arc<ServedTa
     };
     let meant = named.filter(|_| candidate.session_type == SessionType::Normal);
     Ok(Arc::clone(meant.unwrap_or(&directory.discovery)))
-}
-
-fn nexus(candidate: &Candidate<'_>) -> Nexus {
-    let target = match candidate.session_type {
-        SessionType::Normal => candidate.target_name,
-        SessionType::Discovery => None,
-    };
-    Nexus {
-        initiator: candidate.initiator_name.to_owned(),
-        isid: candidate.isid,
-        target: target.unwrap_or_default().to_owned(),
-    }
 }

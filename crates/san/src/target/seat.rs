@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::lobby;
 
 /// Connections that a target has in sessions at most.
-pub(super) const MAX_CONNECTIONS: usize = 2 * super::registry::MAX_SESSIONS;
+pub(super) const MAX_CONNECTIONS: usize = 2 * wansan_iscsi::target::MAX_SESSIONS;
 
 /// Connections that a target has open at most: those in sessions, and those that have not logged
 /// in, on whose number the [`lobby`] of each thread acts first. The rest is room for those that are

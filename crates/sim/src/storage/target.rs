@@ -4,15 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use wansan_iscsi::keys::{ConnectionParameters, SessionParameters, Wanted};
-use wansan_iscsi::login::{
-    Accepted, Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions,
+use wansan_iscsi::keys::Wanted;
+use wansan_iscsi::login::Accepted;
+use wansan_iscsi::target::{
+    Desk, Done, Handshake, HandshakeError, Session, SessionConfig, SessionDirectory, Work,
 };
 use wansan_iscsi::record::keys_record;
-use wansan_iscsi::target::{Done, Handshake, HandshakeError, Session, SessionConfig, Work};
-use wansan_iscsi::wire::LoginStatus;
 use wansan_trace::event::{self, Role};
-use wansan_trace::{Instant, Recorder, SessionId, TaskTag};
+use wansan_trace::{ConnectionId, Instant, Recorder, SessionId, TaskTag};
 use wansan_workload::service::{Servers, Service, Visit};
 
 use super::socket::Sockets;
@@ -55,7 +54,6 @@ enum Seat {
 #[derive(Debug)]
 struct Served {
     session: Session,
-    initiator: String,
     /// The end at each place.
     ends: Vec<u32>,
 }
@@ -76,6 +74,7 @@ pub(super) struct Target {
     config: TargetConfig,
     seats: Vec<(u32, Seat)>,
     sessions: Vec<Served>,
+    directory: SessionDirectory<()>,
     servers: Vec<Option<Servers>>,
     /// Operations under way: when each is over, and its place.
     due: BinaryHeap<Reverse<(Instant, u64, usize)>>,
@@ -84,7 +83,6 @@ pub(super) struct Target {
     asked: u64,
     /// What reads find.
     zeros: Vec<u8>,
-    last_tsih: u16,
 }
 
 impl Target {
@@ -94,12 +92,12 @@ impl Target {
             servers: servers.map(|service| service.map(Servers::new)).collect(),
             seats: Vec::new(),
             sessions: Vec::new(),
+            directory: SessionDirectory::after(0),
             due: BinaryHeap::new(),
             at_stores: Vec::new(),
             free: Vec::new(),
             asked: 0,
             zeros: Vec::new(),
-            last_tsih: 0,
             config,
         }
     }
@@ -159,10 +157,19 @@ impl Target {
             let end = *end;
             let bytes = sockets.read(end, handshake.space());
             handshake.filled(bytes);
+            let sessions = &self.sessions;
+            let session = |id: SessionId| {
+                let served = sessions.iter().find(|it| it.session.id() == id)?;
+                Some(&served.session)
+            };
             let mut desk = Desk {
-                config: &self.config,
-                sessions: &self.sessions,
-                last_tsih: &mut self.last_tsih,
+                directory: &mut self.directory,
+                session: &session,
+                config: &self.config.session,
+                wanted: &self.config.wanted,
+                owner: (),
+                entered: None,
+                replaced: None,
             };
             let accepted = handshake.receive(&mut desk)?;
             if let Some(accepted) = accepted {
@@ -197,11 +204,9 @@ impl Target {
                 served.ends.push(end);
             }
             None => {
-                let initiator = accepted.initiator_name.clone();
                 let config = self.config.session.clone();
                 self.sessions.push(Served {
                     session: handshake.into_session(accepted, config, Arc::new([])),
-                    initiator,
                     ends: vec![end],
                 });
             }
@@ -350,58 +355,5 @@ impl Target {
     /// Its records.
     pub(super) fn into_records(self) -> Recorder {
         self.config.trace
-    }
-}
-
-/// One login's view of the target.
-struct Desk<'a> {
-    config: &'a TargetConfig,
-    sessions: &'a [Served],
-    last_tsih: &'a mut u16,
-}
-
-impl Desk<'_> {
-    fn joined(&self, candidate: &Candidate<'_>) -> Option<&Session> {
-        let id = SessionId::new(candidate.isid, candidate.tsih);
-        let served = self.sessions.iter().find(|it| it.session.id() == id)?;
-        (served.initiator == candidate.initiator_name).then_some(&served.session)
-    }
-}
-
-impl Sessions for Desk<'_> {
-    fn find(&mut self, candidate: &Candidate<'_>) -> Result<Found, Refusal> {
-        let session = self.joined(candidate);
-        Ok(Found {
-            portal_group_tag: 1,
-            target_alias: None,
-            session: session.map(|session| (*session.parameters(), session.window())),
-            chap: None,
-            wanted: Some(self.config.wanted.clone()),
-        })
-    }
-
-    fn admit(
-        &mut self,
-        candidate: &Candidate<'_>,
-        parameters: &SessionParameters,
-        _: &ConnectionParameters,
-    ) -> Result<Admitted, Refusal> {
-        if candidate.tsih != 0 {
-            let gone = Refusal::Status(LoginStatus::SessionDoesNotExist);
-            let session = self.joined(candidate).ok_or(gone)?;
-            return Ok(Admitted {
-                tsih: candidate.tsih,
-                window: session.window(),
-            });
-        }
-        *self.last_tsih += 1;
-        let exp_cmd_sn = candidate.cmd_sn;
-        Ok(Admitted {
-            tsih: *self.last_tsih,
-            window: AnnouncedWindow {
-                exp_cmd_sn,
-                max_cmd_sn: exp_cmd_sn.add(self.config.session.window(parameters) - 1),
-            },
-        })
     }
 }

@@ -1,0 +1,356 @@
+//! Which sessions a target has, and what a login is told of them.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use wansan_trace::SessionId;
+
+use super::session::{Session, SessionConfig};
+use crate::keys::{ConnectionParameters, SessionParameters, SessionType, Wanted};
+use crate::login::{Admitted, AnnouncedWindow, Candidate, Found, Refusal, Sessions};
+use crate::wire::LoginStatus;
+
+/// Sessions that a target serves at most.
+pub const MAX_SESSIONS: usize = 1024;
+
+/// Sessions that have ended and still have operations at stores, at most. While there are as many,
+/// no new session begins.
+pub const MAX_ENDED: usize = 4 * MAX_SESSIONS;
+
+/// What names a session before it has a TSIH (RFC 7143 §3.4.3): one I_T nexus has one session.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Nexus {
+    /// The initiator's iSCSI name.
+    pub initiator: String,
+    /// Its ISID.
+    pub isid: [u8; 6],
+    /// The target's name; empty for a discovery session.
+    pub target: String,
+}
+
+impl Nexus {
+    /// That of a login.
+    #[must_use]
+    pub fn of(candidate: &Candidate<'_>) -> Nexus {
+        let target = match candidate.session_type {
+            SessionType::Normal => candidate.target_name,
+            SessionType::Discovery => None,
+        };
+        Nexus {
+            initiator: candidate.initiator_name.to_owned(),
+            isid: candidate.isid,
+            target: target.unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// A session and whose it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known<O> {
+    /// Its id.
+    pub session: SessionId,
+    /// Whatever its driver knows it by, such as the thread that owns it.
+    pub owner: O,
+}
+
+/// The sessions of a target. Asked at login and at the end of a session only.
+///
+/// [`enter`](SessionDirectory::enter) a session when its login has succeeded, let it
+/// [`leave`](SessionDirectory::leave) when it ends, and say that it is [`quiet`](SessionDirectory::quiet)
+/// when the stores have answered all that it had asked of them: until then its target is in use, and its
+/// TSIH is taken. There are no more than [`MAX_SESSIONS`] of the first and [`MAX_ENDED`] of the second.
+#[derive(Debug)]
+pub struct SessionDirectory<O> {
+    living: HashMap<Nexus, Known<O>>,
+    /// Those that have ended, or were pushed out, and have outstanding operations.
+    ended: HashMap<SessionId, Nexus>,
+    last_tsih: u16,
+}
+
+impl<O: Copy> SessionDirectory<O> {
+    /// An empty one, whose TSIHs begin after that.
+    #[must_use]
+    pub fn after(last_tsih: u16) -> Self {
+        SessionDirectory {
+            living: HashMap::new(),
+            ended: HashMap::new(),
+            last_tsih,
+        }
+    }
+
+    /// An empty one, whose TSIHs begin anywhere: a connection of a session from before this target was
+    /// started must not find another one of that number.
+    #[must_use]
+    pub fn anywhere() -> Self {
+        Self::after(RandomState::new().hash_one(()) as u16)
+    }
+
+    /// Enters a new session and gives its id, with the one it replaces (session reinstatement,
+    /// §6.3.5). `None` when there are as many as may be.
+    pub fn enter(&mut self, nexus: Nexus, owner: O) -> Option<(SessionId, Option<Known<O>>)> {
+        let full = self.living.len() >= MAX_SESSIONS && !self.living.contains_key(&nexus);
+        if full || self.ended.len() >= MAX_ENDED {
+            return None;
+        }
+        // Fewer sessions than TSIHs, so one is free. 0 means "no session yet" (§11.12.6).
+        let session = loop {
+            self.last_tsih = self.last_tsih.wrapping_add(1).max(1);
+            let tsih = self.last_tsih;
+            let living = self.living.values().map(|known| &known.session);
+            let taken = |id: &SessionId| id.0 & 0xffff == u64::from(tsih);
+            if !living.chain(self.ended.keys()).any(taken) {
+                break SessionId::new(nexus.isid, tsih);
+            }
+        };
+        let known = Known { session, owner };
+        let replaced = self.living.insert(nexus.clone(), known);
+        if let Some(replaced) = replaced {
+            self.ended.insert(replaced.session, nexus);
+        }
+        Some((session, replaced))
+    }
+
+    /// The owner of a session that lives.
+    #[must_use]
+    pub fn owner(&self, session: SessionId) -> Option<O> {
+        let mut known = self.living.values();
+        Some(known.find(|known| known.session == session)?.owner)
+    }
+
+    /// Whether `session` is the one that joins `nexus`.
+    #[must_use]
+    pub fn is(&self, nexus: &Nexus, session: SessionId) -> bool {
+        let known = self.living.get(nexus);
+        known.is_some_and(|known| known.session == session)
+    }
+
+    /// Whether no session lives.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.living.is_empty()
+    }
+
+    /// Whether anybody is logged in to a target, or was and still has operations at its stores.
+    #[must_use]
+    pub fn has_sessions(&self, target: &str) -> bool {
+        let mut all = self.living.keys().chain(self.ended.values());
+        all.any(|nexus| nexus.target == target)
+    }
+
+    /// The sessions that live.
+    pub fn living(&self) -> impl Iterator<Item = (&Nexus, &Known<O>)> {
+        self.living.iter()
+    }
+
+    /// A session has ended.
+    pub fn leave(&mut self, session: SessionId) {
+        let SessionDirectory { living, ended, .. } = self;
+        living.retain(|nexus, known| {
+            let leaves = known.session == session;
+            if leaves {
+                ended.insert(session, nexus.clone());
+            }
+            !leaves
+        });
+    }
+
+    /// Forgets a session that has ended, as the stores have answered all that it had asked.
+    pub fn quiet(&mut self, session: SessionId) {
+        self.ended.remove(&session);
+    }
+}
+
+impl Session {
+    /// What a login is told of the session that it is to join.
+    #[must_use]
+    pub fn announced(&self) -> (SessionParameters, AnnouncedWindow) {
+        (*self.parameters(), self.window())
+    }
+
+    /// Whether the connection of a login may join (RFC 7143 §6.3.1). One with the CID of another pushes
+    /// that one out (§6.3.4), so it finds room even where the session is full.
+    ///
+    /// # Errors
+    /// The session has as many connections as it may.
+    pub fn let_in(&self, candidate: &Candidate<'_>) -> Result<Admitted, Refusal> {
+        let most = usize::from(self.parameters().max_connections);
+        let takes_over = self.place_of(candidate.cid).is_some();
+        if !takes_over && self.connections() >= most {
+            return Err(Refusal::Status(LoginStatus::TooManyConnections));
+        }
+        Ok(Admitted {
+            tsih: candidate.tsih,
+            window: self.window(),
+        })
+    }
+}
+
+impl SessionConfig {
+    /// What a login is told of the session that it begins.
+    #[must_use]
+    pub fn begin(
+        &self,
+        candidate: &Candidate<'_>,
+        parameters: &SessionParameters,
+        session: SessionId,
+    ) -> Admitted {
+        let exp_cmd_sn = candidate.cmd_sn;
+        Admitted {
+            tsih: (session.0 & 0xffff) as u16,
+            window: AnnouncedWindow {
+                exp_cmd_sn,
+                max_cmd_sn: exp_cmd_sn.add(self.window(parameters) - 1),
+            },
+        }
+    }
+}
+
+/// One login's view of a target that has one name and lets everybody in.
+pub struct Desk<'a, O> {
+    /// Its sessions.
+    pub directory: &'a mut SessionDirectory<O>,
+    /// The session of an id, while there is one.
+    pub session: &'a dyn Fn(SessionId) -> Option<&'a Session>,
+    /// The settings of new sessions, and what they negotiate for.
+    pub config: &'a SessionConfig,
+    /// As above.
+    pub wanted: &'a Wanted,
+    /// The owner of a session that begins.
+    pub owner: O,
+    /// The session that has begun.
+    pub entered: Option<SessionId>,
+    /// The one that it has pushed out.
+    pub replaced: Option<Known<O>>,
+}
+
+impl<O: Copy> Desk<'_, O> {
+    /// The session that the login means: it must be one of the same initiator.
+    fn joined(&self, candidate: &Candidate<'_>) -> Option<&Session> {
+        let id = SessionId::new(candidate.isid, candidate.tsih);
+        let is_known = self.directory.is(&Nexus::of(candidate), id);
+        is_known.then(|| (self.session)(id)).flatten()
+    }
+}
+
+impl<O: Copy> Sessions for Desk<'_, O> {
+    fn find(&mut self, candidate: &Candidate<'_>) -> Result<Found, Refusal> {
+        Ok(Found {
+            portal_group_tag: 1,
+            target_alias: None,
+            session: self.joined(candidate).map(Session::announced),
+            chap: None,
+            wanted: Some(self.wanted.clone()),
+        })
+    }
+
+    fn admit(
+        &mut self,
+        candidate: &Candidate<'_>,
+        session: &SessionParameters,
+        _: &ConnectionParameters,
+    ) -> Result<Admitted, Refusal> {
+        if candidate.tsih != 0 {
+            let gone = Refusal::Status(LoginStatus::SessionDoesNotExist);
+            return self.joined(candidate).ok_or(gone)?.let_in(candidate);
+        }
+        let entered = self.directory.enter(Nexus::of(candidate), self.owner);
+        let (id, replaced) = entered.ok_or(Refusal::Status(LoginStatus::OutOfResources))?;
+        self.entered = Some(id);
+        self.replaced = replaced;
+        Ok(self.config.begin(candidate, session, id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory() -> SessionDirectory<usize> {
+        SessionDirectory::after(0)
+    }
+
+    fn nexus(name: &str) -> Nexus {
+        Nexus {
+            initiator: name.to_owned(),
+            isid: [0x80, 0, 0, 0, 0, 1],
+            target: "t".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_same_nexus_replaces_its_old_session() {
+        let mut directory = directory();
+        let (first, replaced) = directory.enter(nexus("a"), 0).unwrap();
+        assert_eq!(replaced, None);
+        let (other, _) = directory.enter(nexus("b"), 1).unwrap();
+        assert_ne!(first, other);
+        let (second, replaced) = directory.enter(nexus("a"), 1).unwrap();
+        assert_eq!(
+            replaced,
+            Some(Known {
+                session: first,
+                owner: 0
+            })
+        );
+        assert_ne!(second, first);
+        assert_eq!(directory.owner(second), Some(1));
+        assert_eq!(directory.owner(first), None);
+        assert!(directory.is(&nexus("a"), second) && !directory.is(&nexus("b"), second));
+        // The old one's end must not take the new one with it.
+        directory.leave(first);
+        assert_eq!(
+            directory.enter(nexus("a"), 0).unwrap().1.map(|r| r.session),
+            Some(second)
+        );
+    }
+
+    #[test]
+    fn a_target_is_in_use_until_its_last_session_is_quiet() {
+        let mut directory = directory();
+        let (first, _) = directory.enter(nexus("a"), 0).unwrap();
+        let (second, _) = directory.enter(nexus("a"), 1).unwrap();
+        directory.leave(second);
+        assert!(directory.is_empty());
+        for session in [first, second] {
+            assert!(directory.has_sessions("t") && !directory.has_sessions("u"));
+            directory.quiet(session);
+        }
+        assert!(!directory.has_sessions("t"));
+    }
+
+    #[test]
+    fn ended_sessions_are_bounded_until_they_are_quiet() {
+        let mut directory = directory();
+        let mut last = directory.enter(nexus("a"), 0).unwrap().0;
+        for _ in 0..MAX_ENDED {
+            directory.leave(last);
+            last = directory.enter(nexus("a"), 0).map_or(last, |(id, _)| id);
+        }
+        assert!(directory.enter(nexus("b"), 0).is_none());
+        let ended = *directory.ended.keys().next().unwrap();
+        directory.quiet(ended);
+        assert!(directory.enter(nexus("b"), 0).is_some());
+    }
+
+    #[test]
+    fn sessions_are_bounded() {
+        let mut directory = directory();
+        for n in 0..MAX_SESSIONS {
+            assert!(directory.enter(nexus(&n.to_string()), 0).is_some());
+        }
+        assert!(directory.enter(nexus("more"), 0).is_none());
+        assert!(directory.enter(nexus("7"), 0).is_some());
+    }
+
+    #[test]
+    fn a_tsih_is_not_given_twice_while_it_is_in_use() {
+        let mut directory = SessionDirectory::after(u16::MAX - 1);
+        let tsih = |id: SessionId| id.0 & 0xffff;
+        let (first, _) = directory.enter(nexus("a"), 0).unwrap();
+        let (second, _) = directory.enter(nexus("a"), 0).unwrap();
+        assert_eq!((tsih(first), tsih(second)), (0xffff, 1), "0 is none");
+        directory.last_tsih = u16::MAX - 1;
+        let (third, _) = directory.enter(nexus("a"), 0).unwrap();
+        assert_eq!(tsih(third), 2);
+    }
+}
