@@ -1,10 +1,21 @@
 //! Records of a chain, as one direction of a path.
 
-use wansan_trace::event;
+use wansan_trace::event::{self, Verdict};
 use wansan_trace::time::duration_ns;
 use wansan_trace::{Instant, NameId, Recorder};
 
-use crate::{Chain, Limit, Tally};
+use crate::{Chain, Fate, Limit, Tally};
+
+impl From<Fate> for Verdict {
+    fn from(fate: Fate) -> Verdict {
+        match fate {
+            Fate::Delivered => Verdict::Delivered,
+            Fate::DroppedByLoss => Verdict::DroppedByLoss,
+            Fate::DroppedByOutage => Verdict::DroppedByOutage,
+            Fate::DroppedByQueue | Fate::DroppedByDelayLine => Verdict::DroppedByQueue,
+        }
+    }
+}
 
 /// Samples a chain and its elements for records, under names of their own.
 #[derive(Debug, Clone)]

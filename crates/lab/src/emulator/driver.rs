@@ -390,12 +390,6 @@ impl Driver {
         let Some(segment) = Segment::parse(headers).or_else(|| Segment::sealed(headers)) else {
             return;
         };
-        let verdict = match departure.fate {
-            Fate::Delivered => event::Verdict::Delivered,
-            Fate::DroppedByLoss => event::Verdict::DroppedByLoss,
-            Fate::DroppedByOutage => event::Verdict::DroppedByOutage,
-            Fate::DroppedByQueue | Fate::DroppedByDelayLine => event::Verdict::DroppedByQueue,
-        };
         self.recorder.packet(event::Packet {
             time: departure.entered,
             departed: departure.departed,
@@ -409,7 +403,7 @@ impl Driver {
             window: segment.window,
             flags: segment.flags,
             ecn: segment.ecn,
-            verdict,
+            verdict: departure.fate.into(),
         });
     }
 

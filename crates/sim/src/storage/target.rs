@@ -11,7 +11,7 @@ use wansan_iscsi::target::{
 };
 use wansan_iscsi::record::keys_record;
 use wansan_trace::event::{self, Role};
-use wansan_trace::{ConnectionId, Instant, Recorder, SessionId, TaskTag};
+use wansan_trace::{Instant, Recorder, SessionId, TaskTag};
 use wansan_workload::service::{Servers, Service, Visit};
 
 use super::socket::Sockets;
