@@ -191,10 +191,14 @@ impl Load {
         self.is_loading() && now >= self.from
     }
 
-    /// Whether only the last I/Os of the measurement are waited for.
+    /// Whether its last I/Os are given up: longer than the settings say, and than `attempt`, the time of one
+    /// attempt to recover, beyond that, the measurement is over and the session has been without a connection,
+    /// which it is since `cut_off`.
     #[must_use]
-    pub fn is_draining(&self) -> bool {
-        self.stage == Stage::Draining
+    pub fn gives_up(&self, now: Instant, cut_off: Duration, attempt: Duration) -> bool {
+        let waited = cut_off.min(now.since(self.to));
+        let patience = self.config.drain.map(|drain| drain + attempt);
+        self.stage == Stage::Draining && patience.is_some_and(|patience| waited > patience)
     }
 
     /// Whether nothing is left to be done.
@@ -531,6 +535,26 @@ mod tests {
         assert!(load.is_over());
         let report = load.report();
         assert_eq!((report.verified, report.corrupt), (2, 2));
+    }
+
+    #[test]
+    fn the_last_ios_are_given_up_without_a_connection_only_and_after_an_attempt() {
+        let seconds = Duration::from_secs;
+        let drains = |drain| {
+            let mut load = load(&LoadConfig { drain, ..config() });
+            let asked = commands(&mut load, Instant::ZERO);
+            assert_eq!(asked.len(), 4);
+            load.advance(at_ms(150));
+            load
+        };
+        let load = drains(Some(seconds(10)));
+        let gives_up = |s, cut_off, attempt| {
+            load.gives_up(at_ms(150) + seconds(s), seconds(cut_off), seconds(attempt))
+        };
+        assert!(gives_up(11, 11, 0) && gives_up(11, 20, 0));
+        assert!(!gives_up(10, 20, 0) && !gives_up(20, 10, 0) && !gives_up(100, 0, 0));
+        assert!(!gives_up(12, 12, 2) && gives_up(13, 13, 2));
+        assert!(!drains(None).gives_up(at_ms(1_000_000), seconds(900), seconds(0)));
     }
 
     #[test]

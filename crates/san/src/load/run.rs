@@ -170,7 +170,6 @@ impl<'a> Load<'a> {
         let mut load = wansan_workload::Load::new(self.config, self.lun, &self.capacity, now);
         let initiator = self.initiator;
         let (mut earlier, mut connections): (Option<Tallies>, _) = (None, None);
-        let mut draining_since = None;
         while !load.is_over() {
             if load.is_measuring(now) {
                 earlier.get_or_insert_with(|| initiator.tallies(now));
@@ -202,12 +201,8 @@ impl<'a> Load<'a> {
                     .as_deref()
                     .map(|earlier| connections_between(earlier, &later))
             });
-            let since = *draining_since.get_or_insert(now);
-            let patience = self.config.drain.map(|drain| drain + initiator.attempt());
             let cut_off = initiator.cut_off(now);
-            if load.is_draining()
-                && patience.is_some_and(|patience| cut_off.min(now.since(since)) > patience)
-            {
+            if load.gives_up(now, cut_off, initiator.attempt()) {
                 let ios = load.in_flight();
                 return Err(LoadError::CutOff { ios, cut_off });
             }
