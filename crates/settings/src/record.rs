@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use wansan_trace::Kinds;
 use wansan_trace::file::{self, FileError};
+use wansan_trace::{Kinds, Recorder};
 
 use crate::Text;
 use crate::quantity::{Size, SomeTime};
@@ -21,7 +21,8 @@ crate::settings! {
         pub host: Option<Text<HostName>>, "NAME", as "host";
         /// Memory for the records of each thread; once it is full, further records are dropped and
         /// counted
-        pub memory: Size = Size(512 << 20), "BYTES", as "record-memory";
+        pub memory: Size = Size(512 << 20), in RecordSettings::MEMORY.0..=RecordSettings::MEMORY.1,
+            "BYTES", as "record-memory";
     }
 }
 
@@ -105,6 +106,9 @@ impl KindSettings {
 }
 
 impl RecordSettings {
+    /// From what a recorder needs to keep any of each kind to more than any machine has.
+    pub const MEMORY: (Size, Size) = (Size(Recorder::MIN_BYTES as u64), Size(1 << 40));
+
     /// Whether anything is to be recorded.
     #[must_use]
     pub fn is_asked(&self) -> bool {

@@ -43,5 +43,6 @@ pub mod units;
 
 pub use ids::{ConnectionId, NameId, SessionId, TaskTag};
 pub use layer::{Direction, Layer};
+pub use log::Budget;
 pub use recorder::{Kinds, Recorder};
 pub use time::Instant;

@@ -11,6 +11,7 @@ mod tests;
 pub(crate) use block::BLOCK_BYTES;
 use block::Block;
 pub(crate) use merge::by_time;
+pub use supply::Budget;
 pub(crate) use supply::Supply;
 pub(crate) use words::Words;
 

@@ -2,7 +2,7 @@
 
 use crate::event::{Connection, Crossing, Packet, Path, Pdu, Stamp, Tcp, Thread};
 use crate::kind::Kind;
-use crate::log::{BLOCK_BYTES, Log, Supply, Words};
+use crate::log::{BLOCK_BYTES, Budget, Log, Supply, Words};
 use crate::passage::Passage;
 use crate::{ConnectionId, Direction, Instant, Layer, NameId, SessionId, TaskTag};
 
@@ -60,10 +60,21 @@ macro_rules! kinds {
             #[must_use]
             pub fn new(kinds: Kinds, budget_bytes: usize) -> Self {
                 let is_off = kinds == Kinds::NONE;
+                Recorder::supplied(kinds, Supply::ahead(if is_off { 0 } else { budget_bytes }))
+            }
+
+            /// A recorder that takes its memory from a budget that others share. It does so when it
+            /// needs it, which takes time that nobody measures where time is simulated.
+            #[must_use]
+            pub fn within(kinds: Kinds, budget: &Budget) -> Self {
+                Recorder::supplied(kinds, Supply::within(budget))
+            }
+
+            fn supplied(kinds: Kinds, supply: Supply) -> Self {
                 Recorder {
                     $($kind: Log::new(kinds.$kind),)*
                     names: Vec::new(),
-                    supply: Supply::new(if is_off { 0 } else { budget_bytes }),
+                    supply,
                 }
             }
 
@@ -232,6 +243,21 @@ mod tests {
             .chain([IOS - 1; 3]);
         assert!(recorder.io.crossings().map(|c| c.time.ns()).eq(in_order));
         assert_eq!(recorder.io.dropped(), 3 * IOS - kept);
+    }
+
+    #[test]
+    fn a_budget_bounds_all_that_share_it() {
+        let budget = Budget::of(3 * BLOCK_BYTES);
+        let mut recorders = [(); 2].map(|()| Recorder::within(Kinds::ALL, &budget));
+        for ns in 0..100_000 {
+            for (recorder, task) in recorders.iter_mut().zip([0, 100_000]) {
+                cross(recorder, ns + task);
+            }
+        }
+        let each_block = BLOCK_BYTES / (8 * Passage::WORDS);
+        // Beside the blocks, each keeps the last one, which may still grow.
+        let kept = recorders.map(|recorder| recorder.io.len() - 1);
+        assert_eq!(kept, [2 * each_block, each_block]);
     }
 
     #[test]

@@ -323,8 +323,10 @@ settings! {
             RecordKind::Path,
             RecordKind::Thread,
         ];
-        /// Memory for records in each process; what comes after that is counted as dropped
-        pub memory: Size = usual::<record::RecordSettings>().memory, "BYTES";
+        /// Memory for records in each process, and in a simulated world of each cell; what comes after that is
+        /// counted as dropped
+        pub memory: Size = usual::<record::RecordSettings>().memory,
+            in record::RecordSettings::MEMORY.0..=record::RecordSettings::MEMORY.1, "BYTES";
     }
 }
 

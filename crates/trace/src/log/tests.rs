@@ -139,7 +139,7 @@ fn crossing() -> impl Strategy<Value = Crossing> {
 
 fn comes_back<T: Words + PartialEq + std::fmt::Debug>(records: &[T]) -> Result<(), TestCaseError> {
     let mut log = Log::new(true);
-    let mut supply = Supply::new(MUCH);
+    let mut supply = Supply::ahead(MUCH);
     for record in records {
         log.push(&mut supply, record);
     }
@@ -167,7 +167,7 @@ proptest! {
     #[test]
     fn any_crossings_come_back(crossings in prop::collection::vec(crossing(), 0..200)) {
         let mut log = Log::new(true);
-        let mut supply = Supply::new(MUCH);
+        let mut supply = Supply::ahead(MUCH);
         for crossing in &crossings {
             log.cross(&mut supply, *crossing);
         }
@@ -192,7 +192,7 @@ fn pdu_at(ns: u64, tag: u32) -> Pdu {
 #[test]
 fn by_time_is_a_stable_sort_of_all_logs() {
     let mut state = 1_u32;
-    let mut supply = Supply::new(MUCH);
+    let mut supply = Supply::ahead(MUCH);
     let mut logs = [Log::new(true), Log::new(true)];
     let mut all = Vec::new();
     for (place, log) in logs.iter_mut().enumerate() {
@@ -225,7 +225,7 @@ fn the_passage_that_may_still_grow_is_in_order_too() {
         layer,
         direction: Direction::Enter,
     };
-    let mut supply = Supply::new(MUCH);
+    let mut supply = Supply::ahead(MUCH);
     let mut log = Log::new(true);
     for (ns, layer) in [(5, Layer::App), (9, Layer::Window), (2, Layer::Store)] {
         log.cross(&mut supply, crossing(ns, layer));

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use wansan_settings::record::RecordSettings;
+use wansan_trace::Recorder;
 use wansan_trace::file;
-use wansan_trace::{Recorder, units};
 
 /// Where records go, made ready before there are any.
 #[derive(Debug)]
@@ -82,13 +82,6 @@ pub(super) fn prepare(settings: &RecordSettings, part: &str) -> Result<Recording
             made: None,
         });
     };
-    if settings.memory_bytes() < Recorder::MIN_BYTES {
-        bail!(
-            "--record-memory {} is too small: give at least {}",
-            settings.memory,
-            units::format_bytes(Recorder::MIN_BYTES as u64)
-        );
-    }
     let host = settings.host.as_ref().map_or(part, |host| host.0.as_str());
     let made = (!folder.exists()).then(|| folder.clone());
     std::fs::create_dir_all(folder)
