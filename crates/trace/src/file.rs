@@ -3,7 +3,7 @@
 //! A program that records calls [`write_part`] when its work is done: one file per kind and host,
 //! `io.initiator-0.part.parquet` say. [`merge_parts`] joins the parts of all hosts, sorted by time,
 //! into `io.parquet`, `pdu.parquet`, `connection.parquet`, `tcp.parquet`, `stamp.parquet`, `packet.parquet`,
-//! `path.parquet` and `thread.parquet`. [`read`] (or [`Reader`], batch by batch) reads either,
+//! `path.parquet` and `thread.parquet`, which [`write_merged`] writes at once where one program has all. [`read`] (or [`Reader`], batch by batch) reads either,
 //! [`read_folder`] whichever a folder has.
 //!
 //! pandas, DuckDB and Spark read the files as they are. Columns are the fields of the record types
@@ -35,10 +35,10 @@ pub use gather::gather;
 pub use merge::{merge_parts, read_folder};
 pub use reader::Reader;
 
-use crate::Recorder;
 use crate::log::Words;
 use crate::log::by_time;
 use crate::recorder::{Recorded, Visitor, visit_kinds};
+use crate::{NameId, Recorder};
 use writer::Writer;
 
 const SCHEMA_KEY: &str = "wansan.schema";
@@ -155,54 +155,69 @@ pub fn check_host(host: &str) -> Result<(), FileError> {
 /// [`FileError`] when `host` is not fit for a file name or a file cannot be written.
 pub fn write_part(folder: &Path, host: &str, recorders: &[Recorder]) -> Result<(), FileError> {
     check_host(host)?;
-    let part = Part {
-        folder,
-        host,
-        recorders,
-    };
-    visit_kinds(&part)
+    let recorders: Vec<_> = recorders.iter().map(|recorder| (host, recorder)).collect();
+    visit_kinds(&Files {
+        path: &|kind| folder.join(format!("{kind}.{host}.part.parquet")),
+        recorders: &recorders,
+    })
 }
 
-/// What one program recorded.
-struct Part<'a> {
-    folder: &'a Path,
-    host: &'a str,
-    recorders: &'a [Recorder],
+/// Writes what all hosts recorded, where one program has all of it: the files that [`write_part`] of each
+/// and [`merge_parts`] would leave. The memory that it takes is that of `write_part`.
+///
+/// # Errors
+/// [`FileError`] when the name of a host is not fit for a file name or a file cannot be written.
+pub fn write_merged(folder: &Path, recorders: &[(&str, &Recorder)]) -> Result<(), FileError> {
+    for (host, _) in recorders {
+        check_host(host)?;
+    }
+    let mut recorders = recorders.to_vec();
+    // What happens at one moment stands in the order of the hosts' names.
+    recorders.sort_by_key(|(host, _)| *host);
+    visit_kinds(&Files {
+        path: &|kind| folder.join(merged_name(kind)),
+        recorders: &recorders,
+    })
 }
 
-impl Visitor for Part<'_> {
+/// Files that are written, one for each kind.
+struct Files<'a> {
+    path: &'a dyn Fn(&str) -> PathBuf,
+    /// Each with its host.
+    recorders: &'a [(&'a str, &'a Recorder)],
+}
+
+impl Visitor for Files<'_> {
     type Error = FileError;
     fn visit<T: Recorded>(&self) -> Result<(), FileError> {
-        write_kind::<T>(self.folder, self.host, self.recorders)
+        write_kind::<T>(&(self.path)(T::NAME), self.recorders)
     }
 }
 
-fn write_kind<T: Recorded>(
-    folder: &Path,
-    host: &str,
-    recorders: &[Recorder],
-) -> Result<(), FileError> {
-    if !recorders.iter().any(|recorder| T::log(recorder).is_kept()) {
+fn write_kind<T: Recorded>(path: &Path, recorders: &[(&str, &Recorder)]) -> Result<(), FileError> {
+    if !recorders.iter().any(|(_, each)| T::log(each).is_kept()) {
         return Ok(());
     }
-    let path = folder.join(format!("{}.{host}.part.parquet", T::NAME));
-    let lost = recorders.iter().map(|r| T::log(r).dropped()).sum();
-    let mut writer = Writer::create(&path, &Dropped::from([(host.to_owned(), lost)]))?;
+    let mut dropped = Dropped::new();
+    for (host, recorder) in recorders {
+        *dropped.entry((*host).to_owned()).or_default() += T::log(recorder).dropped();
+    }
+    let mut writer = Writer::create(path, &dropped)?;
     let mut names = Names::default();
-    let host = names
-        .intern(host)
-        .ok_or_else(|| FileError::foreign(&path, "too many names"))?;
-    let logs: Vec<_> = recorders.iter().map(T::log).collect();
+    let too_many = || FileError::foreign(path, "more than 65,536 names");
+    let hosts = recorders.iter().map(|(host, _)| names.intern(host));
+    let hosts: Vec<NameId> = hosts.collect::<Option<_>>().ok_or_else(too_many)?;
+    let logs: Vec<_> = recorders.iter().map(|(_, each)| T::log(each)).collect();
     let records = by_time(&logs).flat_map(|(log, kept)| {
-        let recorder = &recorders[log];
-        kept.unfold().map(move |record| (record, recorder))
+        let all = kept.unfold();
+        all.map(move |record| (record, log))
     });
-    for (mut record, recorder) in records {
+    for (mut record, log) in records {
         if let Some(name) = record.name_mut() {
-            *name = names
-                .intern(recorder.name_of(*name))
-                .ok_or_else(|| FileError::foreign(&path, "more than 65,536 names"))?;
+            let text = recorders[log].1.name_of(*name);
+            *name = names.intern(text).ok_or_else(too_many)?;
         }
+        let host = hosts[log];
         writer.push(Row { host, record }, &mut names)?;
     }
     writer.finish(&mut names)
@@ -230,5 +245,9 @@ pub fn read<T: Kind>(path: &Path) -> Result<Table<T>, FileError> {
 /// Where the merged file of a kind stands in a cell's folder.
 #[must_use]
 pub fn merged_path<T: Kind>(folder: &Path) -> PathBuf {
-    folder.join(format!("{}.parquet", T::NAME))
+    folder.join(merged_name(T::NAME))
+}
+
+fn merged_name(kind: &str) -> String {
+    format!("{kind}.parquet")
 }

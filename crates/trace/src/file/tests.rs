@@ -117,8 +117,9 @@ fn parts_of_all_hosts_are_merged_by_time() {
     record(&mut target, crossing(2, Layer::Store, Direction::Enter));
     initiator.pdu(pdu(1));
     initiator.tcp(tcp(8));
-    write_part(&folder.0, "initiator-0", &[initiator, helper]).unwrap();
-    write_part(&folder.0, "target", &[target]).unwrap();
+    let (of_initiator, of_target) = ([initiator, helper], [target]);
+    write_part(&folder.0, "initiator-0", &of_initiator).unwrap();
+    write_part(&folder.0, "target", &of_target).unwrap();
     let unmerged = read_folder::<Crossing>(&folder.0).unwrap().unwrap();
     merge_parts(&folder.0).unwrap();
 
@@ -152,6 +153,16 @@ fn parts_of_all_hosts_are_merged_by_time() {
         .filter(|name| name.contains("part") || name.contains("unfinished"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
+
+    let at_once = Folder::new("at-once");
+    let of_initiator = of_initiator.iter().map(|each| ("initiator-0", each));
+    let of_target = of_target.iter().map(|each| ("target", each));
+    let all: Vec<_> = of_target.chain(of_initiator).collect();
+    write_merged(&at_once.0, &all).unwrap();
+    for kind in ["io", "pdu", "connection", "tcp", "packet", "path"] {
+        let read = |folder: &Folder| fs::read(folder.0.join(format!("{kind}.parquet"))).unwrap();
+        assert_eq!(read(&folder), read(&at_once), "{kind}");
+    }
 }
 
 #[test]
