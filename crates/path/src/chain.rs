@@ -38,8 +38,10 @@ const LARGEST_PACKET_BYTES: u32 = 1 << 16;
 #[derive(Debug)]
 pub struct Chain<T> {
     stages: Vec<Stage<T>>,
-    /// The places of those that hold packets.
-    holders: Vec<usize>,
+    /// The places of those that may hold packets, and the least that the delays behind each add.
+    holders: Vec<(usize, Duration)>,
+    /// For each place, and the end, the first from there on whose element does anything or is watched.
+    next_active: Vec<usize>,
     last_entered: Instant,
     entered: Tally,
     delivered: Tally,
@@ -82,11 +84,9 @@ impl<T> Chain<T> {
                 watched: false,
             });
         }
-        let places = 0..stages.len();
         Chain {
-            holders: places
-                .filter(|&place| stages[place].element.holds())
-                .collect(),
+            holders: holders(&stages),
+            next_active: next_active(&stages),
             last_link: stages
                 .iter()
                 .rposition(|stage| matches!(stage.element, Element::Link(_))),
@@ -112,6 +112,7 @@ impl<T> Chain<T> {
     pub fn watch(&mut self, name: &str) -> Option<usize> {
         let place = self.stages.iter().position(|stage| stage.name == name)?;
         self.stages[place].watched = true;
+        self.next_active = next_active(&self.stages);
         Some(place)
     }
 
@@ -181,6 +182,20 @@ impl<T> Chain<T> {
     pub fn next_deadline(&self) -> Option<Instant> {
         let left = self.left.front().map(|left| left.departed);
         left.or_else(|| self.deadlines().map(|(_, due)| due).min())
+    }
+
+    /// The same for whoever looks at what leaves the path by its far end only: before that time none does. What
+    /// happens inside until then happens when it is polled, or by [`advance`](Chain::advance).
+    #[must_use]
+    pub fn next_exit(&self) -> Option<Instant> {
+        if let Some(left) = self.left.front() {
+            return Some(left.departed);
+        }
+        let exits = self.holders.iter().filter_map(|&(place, behind)| {
+            let due = self.stages[place].element.next_deadline()?;
+            Some(due + behind)
+        });
+        exits.min()
     }
 
     /// The counters, with the link's sending time until `now`.
@@ -274,9 +289,37 @@ impl<T> Chain<T> {
     }
 
     fn deadlines(&self) -> impl Iterator<Item = (usize, Instant)> {
-        let places = self.holders.iter().copied();
-        places.filter_map(|place| Some((place, self.stages[place].element.next_deadline()?)))
+        let places = self.holders.iter();
+        places.filter_map(|&(place, _)| Some((place, self.stages[place].element.next_deadline()?)))
     }
+}
+
+/// The places of those that hold packets, and the least that the delays behind each add.
+fn holders<T>(stages: &[Stage<T>]) -> Vec<(usize, Duration)> {
+    let mut behind = Duration::ZERO;
+    let mut holders = Vec::new();
+    for (place, stage) in stages.iter().enumerate().rev() {
+        if stage.element.holds() && !stage.element.is_idle() {
+            holders.push((place, behind));
+        }
+        if let Element::Delay(delay) = &stage.element {
+            behind = behind.saturating_add(delay.reach().0);
+        }
+    }
+    holders.reverse();
+    holders
+}
+
+/// For each place, and the end, the first from there on that is not passed over.
+fn next_active<T>(stages: &[Stage<T>]) -> Vec<usize> {
+    let mut next = vec![stages.len(); stages.len() + 1];
+    for (place, stage) in stages.iter().enumerate().rev() {
+        next[place] = match stage.watched || !stage.element.is_idle() {
+            true => place,
+            false => next[place + 1],
+        };
+    }
+    next
 }
 
 impl<T: Clone> Chain<T> {
@@ -299,10 +342,17 @@ impl<T: Clone> Chain<T> {
     /// # Errors
     /// [`ChangeError`], and nothing is changed.
     pub fn apply(&mut self, now: Instant, change: Change) -> Result<(), ChangeError> {
-        while self.step(now) {}
+        self.advance(now);
         self.change(now, change)?;
         self.make_room();
+        self.holders = holders(&self.stages);
+        self.next_active = next_active(&self.stages);
         Ok(())
+    }
+
+    /// Lets all happen that is due by `now`, for whoever asks for counters without polling.
+    pub fn advance(&mut self, now: Instant) {
+        while self.step(now) {}
     }
 
     /// Lets the next event happen that is due by `now`, and says whether there was one.
@@ -327,7 +377,11 @@ impl<T: Clone> Chain<T> {
 
     /// Hands a packet to the element at `first` and on until one holds it.
     fn pass(&mut self, first: usize, mut transit: Transit<T>) {
-        for place in first..self.stages.len() {
+        let mut next = first;
+        while let place = self.next_active[next]
+            && place < self.stages.len()
+        {
+            next = place + 1;
             self.see(place, Boundary::Ingress, &transit);
             let left = self.left.len();
             let (element, mut sink) = self.at(place);
@@ -404,6 +458,13 @@ impl<T: Clone> Chain<T> {
         (element, sink)
     }
 
+    /// Packets that have come to the first element of a kind.
+    fn came_to(&self, kind: &str) -> u64 {
+        let mut stages = self.stages.iter().zip(self.element_counters(Instant::ZERO));
+        let first = stages.find(|(stage, _)| stage.element.kind() == kind);
+        first.map_or(0, |(_, counters)| counters.entered.packets)
+    }
+
     fn change(&mut self, now: Instant, change: Change) -> Result<(), ChangeError> {
         let kind = match change {
             Change::Delay(_) | Change::Jitter(_) => "delay",
@@ -415,6 +476,7 @@ impl<T: Clone> Chain<T> {
             Change::Mark(_) => "mark",
             Change::Down | Change::Up => "outage",
         };
+        let came = self.came_to(kind);
         let mut stages = self.stages.iter_mut().map(|stage| &mut stage.element);
         let element = stages
             .find(|element| element.kind() == kind)
@@ -427,7 +489,7 @@ impl<T: Clone> Chain<T> {
             (Element::Delay(line), Change::Jitter(jitter)) => line.set(line.delay(), jitter)?,
             (Element::Link(link), Change::Rate(capacity)) => link.set_capacity(now, capacity),
             (Element::Link(link), Change::QueueLimit(limit)) => link.set_limit(limit),
-            (Element::Loss(loss), Change::Loss(model)) => loss.set_model(model),
+            (Element::Loss(loss), Change::Loss(model)) => loss.set_model(model, came),
             (Element::Reorder(reorder), Change::Reorder { share, by }) => reorder.set(share, by),
             (Element::Duplicate(duplicate), Change::Duplicate(probability)) => {
                 duplicate.set_probability(probability);

@@ -9,10 +9,11 @@ use crate::counters::Tally;
 use crate::delay::Delay;
 use crate::duplicate::Duplicate;
 use crate::link::Link;
-use crate::loss::Loss;
+use crate::loss::{Loss, LossModel};
 use crate::mark::Mark;
 use crate::outage::Outage;
 use crate::packet::{Fate, Transit};
+use crate::probability::Probability;
 use crate::reorder::Reorder;
 use crate::sink::Sink;
 
@@ -71,6 +72,21 @@ impl<T> Element<T> {
             self,
             Element::Link(_) | Element::Reorder(_) | Element::Delay(_)
         )
+    }
+
+    /// Whether it holds nothing, and lets every packet pass as it comes, until it is changed.
+    pub(crate) fn is_idle(&self) -> bool {
+        match self {
+            Element::Loss(loss) => *loss.model() == LossModel::NONE,
+            Element::Outage(outage) => !outage.is_down(),
+            Element::Mark(mark) => mark.probability() == Probability::NEVER,
+            Element::Corrupt(corrupt) => corrupt.probability() == Probability::NEVER,
+            Element::Duplicate(duplicate) => duplicate.probability() == Probability::NEVER,
+            Element::Reorder(reorder) => {
+                reorder.share() == Probability::NEVER && reorder.held().packets == 0
+            }
+            Element::Link(_) | Element::Delay(_) => false,
+        }
     }
 
     /// A packet comes: does at once what is to be done, and says where it goes.

@@ -40,7 +40,7 @@ impl LossModel {
 pub struct Loss {
     model: LossModel,
     random: Random,
-    /// Packets that have come.
+    /// Packets that have come; behind where there was no loss, as none is asked about then.
     came: u64,
     /// Whether Gilbert and Elliott's channel is in its bad state.
     bad: bool,
@@ -64,9 +64,10 @@ impl Loss {
         &self.model
     }
 
-    /// Takes another model. Packets are counted on; a channel begins in its good state.
-    pub(crate) fn set_model(&mut self, model: LossModel) {
+    /// Takes another model, after so many packets; a channel begins in its good state.
+    pub(crate) fn set_model(&mut self, model: LossModel, came: u64) {
         self.model = model;
+        self.came = came;
         self.bad = false;
     }
 

@@ -29,13 +29,21 @@ impl Rate {
 
     /// When `nanobits` that began at `start` have been sent.
     pub(crate) fn finish(self, start: Moment, nanobits: u128) -> Moment {
-        let rate = u128::from(self.bits_per_s());
+        let rate = self.bits_per_s();
         let nanobits = nanobits + u128::from(start.part);
-        let whole_ns = u64::try_from(nanobits / rate).unwrap_or(u64::MAX);
+        let (whole_ns, part) = match u64::try_from(nanobits) {
+            // What is usual: a processor divides 128 bits slowly.
+            Ok(nanobits) => (nanobits / rate, nanobits % rate),
+            Err(_) => {
+                let rate = u128::from(rate);
+                let whole_ns = u64::try_from(nanobits / rate).unwrap_or(u64::MAX);
+                // Less than the rate, which is a u64.
+                (whole_ns, (nanobits % rate) as u64)
+            }
+        };
         Moment {
             ns: start.ns.saturating_add(whole_ns),
-            // Less than the rate, which is a u64.
-            part: (nanobits % rate) as u64,
+            part,
         }
     }
 

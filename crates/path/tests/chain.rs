@@ -164,6 +164,33 @@ proptest! {
     }
 
     #[test]
+    fn whoever_polls_at_exits_alone_gets_each_packet_at_its_time(
+        direction in direction(),
+        packets in packets(),
+    ) {
+        let mut chain = direction.chain();
+        let mut left = Vec::new();
+        let mut gaps = packets.iter();
+        let mut comes = Some(Instant::ZERO);
+        while let Some(now) = [comes, chain.next_exit()].into_iter().flatten().min() {
+            while let Some(departure) = chain.poll(now) {
+                let is_late = departure.fate == Fate::Delivered && departure.departed != now;
+                prop_assert!(!is_late, "{departure:?} at {now:?}");
+                left.push(departure);
+            }
+            if comes == Some(now) {
+                let next = gaps.next();
+                comes = next.map(|(gap_ns, _)| now + Duration::from_nanos(*gap_ns));
+                if let Some((_, size_bytes)) = next {
+                    let number = packets.len() - 1 - gaps.len();
+                    chain.enqueue(now, Packet::new(*size_bytes, number));
+                }
+            }
+        }
+        prop_assert_eq!(left.len(), packets.len());
+    }
+
+    #[test]
     fn late_polls_move_nothing(
         direction in direction(),
         packets in packets(),
