@@ -4,9 +4,11 @@
 //! the same each time that it is run.
 
 mod latency;
+mod schedule;
+#[cfg(test)]
+mod tests;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -20,12 +22,52 @@ use wansan_trace::{Instant, Recorder};
 use crate::tcp::connection::Connection;
 use crate::tcp::segment::Segment;
 use latency::Draw;
+use schedule::Schedule;
 
 pub use latency::Latency;
 
 /// Bytes of an IPv4 header and of an Ethernet header.
 pub(crate) const IP_BYTES: u32 = 20;
 const ETHERNET_BYTES: u32 = 14;
+
+/// What happens at one moment without time going on, at most.
+pub(crate) const MOST_AT_ONCE: u32 = 1_000_000;
+
+/// Packets that all links hold, at most: about 1 GiB of them.
+const MOST_HELD: u64 = 1 << 22;
+
+/// Why a simulation cannot go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Runaway {
+    /// Virtual time does not go on.
+    #[error(
+        "virtual time stands still at {} s: more than {MOST_AT_ONCE} things happen at one moment; does a path \
+         without delay lead there and back?",
+        seconds(*at)
+    )]
+    Stuck {
+        /// Where.
+        at: Instant,
+    },
+    /// What is on its way grows without a bound.
+    #[error(
+        "{held} packets are on their way at {} s of virtual time, most of them on {link}: give its queue a \
+         bound, or less delay, or let fewer bytes be in flight",
+        seconds(*at)
+    )]
+    Flooded {
+        /// How many.
+        held: u64,
+        /// The link that holds the most of them.
+        link: String,
+        /// When.
+        at: Instant,
+    },
+}
+
+fn seconds(at: Instant) -> f64 {
+    at.ns() as f64 / 1e9
+}
 
 /// What a program does with its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +87,7 @@ pub enum Program {
 }
 
 /// A packet on its way.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Wire {
     pub(crate) to: u32,
     /// The link of the route that it is on.
@@ -62,7 +104,8 @@ pub(crate) struct End {
     route: Vec<u32>,
     /// What has arrived and its TCP has not taken.
     arrived: Vec<(Segment, Ecn)>,
-    scheduled_ns: u64,
+    actor: u32,
+    host: u32,
     /// Of a caller's program: whether it reads, whether it waits for room, whether that it may go on is yet
     /// to be reported.
     reads: bool,
@@ -74,10 +117,11 @@ pub(crate) struct End {
 
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) chain: Chain<Wire>,
+    /// Boxes move through its elements at the cost of their addresses.
+    pub(crate) chain: Chain<Box<Wire>>,
     /// When the host that sends into it last took what had arrived.
     awake_ns: u64,
-    scheduled_ns: u64,
+    actor: u32,
     /// Bytes of layer 2 that count for each packet beyond an Ethernet header.
     overhead_bytes: u32,
     /// Of one that has a name: how records name it and its elements.
@@ -85,7 +129,7 @@ pub(crate) struct Link {
 }
 
 /// Who does something at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy)]
 enum Actor {
     Link(u32),
     End(u32),
@@ -93,23 +137,29 @@ enum Actor {
     Host(u32),
 }
 
-/// Not scheduled.
-const NEVER: u64 = u64::MAX;
-
 /// A network.
 #[derive(Debug)]
+#[expect(clippy::vec_box, reason = "it is the boxes that are kept")]
 pub struct Network {
     pub(crate) links: Vec<Link>,
     pub(crate) ends: Vec<End>,
-    events: BinaryHeap<Reverse<(u64, u64, Actor)>>,
-    made: u64,
+    /// Whose each number in the schedule is.
+    actors: Vec<Actor>,
+    schedule: Schedule,
     now_ns: u64,
+    /// What has happened now.
+    at_once: u32,
     packets: u64,
+    /// Packets in links, and the most that may be.
+    held: u64,
+    most_held: u64,
     latency: Draw,
     /// Segments that an end takes at this moment.
     taken: Vec<(Segment, Ecn)>,
     /// Packets that an end sends at this moment.
-    sent: Vec<(u32, Packet<Wire>)>,
+    sent: Vec<Packet<Box<Wire>>>,
+    /// Boxes of packets that have arrived, for the next ones.
+    spare: Vec<Box<Wire>>,
     /// Ends of callers' programs that may go on.
     ready: VecDeque<u32>,
     pub(crate) trace: Recorder,
@@ -128,13 +178,17 @@ impl Network {
         Network {
             links: Vec::new(),
             ends: Vec::new(),
-            events: BinaryHeap::new(),
-            made: 0,
+            actors: Vec::new(),
+            schedule: Schedule::default(),
             now_ns: 0,
+            at_once: 0,
             packets: 0,
+            held: 0,
+            most_held: MOST_HELD,
             latency: Draw::new(Latency::default(), 0),
             taken: Vec::new(),
             sent: Vec::new(),
+            spare: Vec::new(),
             ready: VecDeque::new(),
             trace,
         }
@@ -156,14 +210,22 @@ impl Network {
     /// # Errors
     /// When the effects contradict themselves.
     pub fn link(&mut self, effects: &Effects, seed: u64) -> Result<u32, EffectsError> {
+        let chain = effects.chain(seed)?;
+        let link = self.links.len() as u32;
+        let actor = self.actor(Actor::Link(link));
         self.links.push(Link {
-            chain: effects.chain(seed)?,
+            chain,
             awake_ns: 0,
-            scheduled_ns: NEVER,
+            actor,
             overhead_bytes: 0,
             sampler: None,
         });
-        Ok(self.links.len() as u32 - 1)
+        Ok(link)
+    }
+
+    fn actor(&mut self, actor: Actor) -> u32 {
+        self.actors.push(actor);
+        self.schedule.add()
     }
 
     /// Has a link recorded under that name, such as `wan:forward`.
@@ -185,9 +247,11 @@ impl Network {
     }
 
     /// The counters of a link's elements now.
-    pub fn element_counters(&self, link: u32) -> impl Iterator<Item = ElementCounters<'_>> {
+    pub fn element_counters(&mut self, link: u32) -> impl Iterator<Item = ElementCounters<'_>> {
         let now = Instant::from_ns(self.now_ns);
-        self.links[link as usize].chain.element_counters(now)
+        let chain = &mut self.links[link as usize].chain;
+        chain.advance(now);
+        chain.element_counters(now)
     }
 
     /// The address of an end and of its peer in records.
@@ -204,20 +268,24 @@ impl Network {
     ) -> [u32; 2] {
         let first = self.ends.len() as u32;
         for (place, (connection, program, route)) in (0..).zip(ends) {
+            let actor = self.actor(Actor::End(first + place));
+            let host = self.actor(Actor::Host(first + place));
             self.ends.push(End {
                 connection,
                 program,
                 peer: first + 1 - place,
                 route,
                 arrived: Vec::new(),
-                scheduled_ns: NEVER,
+                actor,
+                host,
                 reads: true,
                 wants_room: true,
                 is_ready: false,
                 addresses: None,
             });
         }
-        self.schedule(Actor::End(first), begins_ns);
+        self.schedule
+            .set(self.ends[first as usize].actor, begins_ns.max(self.now_ns));
         [first, first + 1]
     }
 
@@ -229,10 +297,11 @@ impl Network {
 
     /// A link's counters now.
     #[must_use]
-    pub fn counters(&self, link: u32) -> Counters {
-        self.links[link as usize]
-            .chain
-            .counters(Instant::from_ns(self.now_ns))
+    pub fn counters(&mut self, link: u32) -> Counters {
+        let now = Instant::from_ns(self.now_ns);
+        let chain = &mut self.links[link as usize].chain;
+        chain.advance(now);
+        chain.counters(now)
     }
 
     /// Changes a link now.
@@ -259,42 +328,62 @@ impl Network {
     }
 
     /// Lets all happen that is due until a time, where no program is the caller's.
-    pub fn run_until(&mut self, until_ns: u64) {
-        while self.run(until_ns).is_some() {}
+    ///
+    /// # Errors
+    /// [`Runaway`].
+    pub fn run_until(&mut self, until_ns: u64) -> Result<(), Runaway> {
+        while self.run(until_ns)?.is_some() {}
+        Ok(())
     }
 
     /// Lets all happen that is due until a time, or until an end of a caller's program has something to read,
     /// or room that it waits for; that end. After its [`read`](Self::read)s and [`write`](Self::write)s, at
     /// this or other ends, [`send`](Self::send) is called for each of these ends.
-    pub fn run(&mut self, until_ns: u64) -> Option<u32> {
+    ///
+    /// # Errors
+    /// [`Runaway`].
+    pub fn run(&mut self, until_ns: u64) -> Result<Option<u32>, Runaway> {
         loop {
             if let Some(end) = self.ready.pop_front() {
                 self.ends[end as usize].is_ready = false;
-                return Some(end);
+                return Ok(Some(end));
             }
-            let Some(&Reverse((at_ns, _, actor))) = self.events.peek() else {
+            let Some((at_ns, actor)) = self.schedule.pop(until_ns) else {
                 break;
             };
-            if at_ns > until_ns {
-                break;
-            }
-            self.events.pop();
-            if let Some(scheduled) = self.scheduled(actor) {
-                // It was put off or has been done.
-                if *scheduled != at_ns {
-                    continue;
-                }
-                *scheduled = NEVER;
-            }
+            self.at_once = match self.now_ns == at_ns {
+                true => self.at_once + 1,
+                false => 0,
+            };
             self.now_ns = at_ns;
-            match actor {
+            match self.actors[actor as usize] {
                 Actor::Link(link) => self.deliver(link),
                 Actor::End(end) => self.act(end),
                 Actor::Host(end) => self.take(end),
             }
+            if self.at_once > MOST_AT_ONCE || self.held > self.most_held {
+                return Err(self.runaway());
+            }
         }
         self.now_ns = self.now_ns.max(until_ns);
-        None
+        Ok(None)
+    }
+
+    /// Why it cannot go on.
+    fn runaway(&self) -> Runaway {
+        let at = Instant::from_ns(self.now_ns);
+        if self.held <= self.most_held {
+            return Runaway::Stuck { at };
+        }
+        let held = |link: &Link| link.chain.counters(at).held.packets;
+        let fullest = self.links.iter().max_by_key(|link| held(link));
+        let sampler = fullest.and_then(|link| link.sampler.as_ref());
+        let link = match sampler {
+            Some(sampler) => format!("`{}`", self.trace.name_of(sampler.id())),
+            None => "a wire".to_owned(),
+        };
+        let held = self.held;
+        Runaway::Flooded { held, link, at }
     }
 
     /// When something happens next by itself, in nanoseconds.
@@ -303,7 +392,7 @@ impl Network {
         if !self.ready.is_empty() {
             return Some(self.now_ns);
         }
-        self.events.peek().map(|Reverse((at_ns, _, _))| *at_ns)
+        self.schedule.next_ns()
     }
 
     /// The program of an end reads at most so many bytes; how many it got. Zero stops it from being reported as
@@ -345,51 +434,40 @@ impl Network {
         self.act(end);
     }
 
-    /// When an actor does something next, if that may change.
-    fn scheduled(&mut self, actor: Actor) -> Option<&mut u64> {
-        match actor {
-            Actor::Link(link) => Some(&mut self.links[link as usize].scheduled_ns),
-            Actor::End(end) => Some(&mut self.ends[end as usize].scheduled_ns),
-            Actor::Host(_) => None,
-        }
-    }
-
-    fn schedule(&mut self, actor: Actor, at_ns: u64) {
-        let at_ns = at_ns.max(self.now_ns);
-        if let Some(scheduled) = self.scheduled(actor) {
-            if *scheduled <= at_ns {
-                return;
-            }
-            *scheduled = at_ns;
-        }
-        self.events.push(Reverse((at_ns, self.made, actor)));
-        self.made += 1;
+    /// What has left a link goes on, and the next is waited for.
+    fn deliver(&mut self, link: u32) {
+        self.drain(link);
+        self.wake(link);
     }
 
     /// What has left a link goes on.
-    fn deliver(&mut self, link: u32) {
+    fn drain(&mut self, link: u32) {
         let now = Instant::from_ns(self.now_ns);
         while let Some(departure) = self.links[link as usize].chain.poll(now) {
             self.packets += 1;
+            self.held -= u64::from(!departure.copy);
             self.record_packet(link, &departure);
-            if departure.fate != Fate::Delivered {
-                continue;
-            }
             let mut packet = departure.packet;
             if departure.marked {
                 packet.ecn = Ecn::Congestion;
             }
-            let Wire { to, hop, segment } = packet.payload;
             packet.payload.hop += 1;
+            let Wire { to, hop, .. } = *packet.payload;
             let from = self.ends[to as usize].peer;
-            if let Some(&next) = self.ends[from as usize].route.get(hop as usize + 1) {
-                self.carry(next, packet);
-            } else if departure.corrupted.is_none() {
+            let next = self.ends[from as usize].route.get(hop as usize).copied();
+            match (departure.fate, next) {
+                (Fate::Delivered, Some(next)) => {
+                    self.carry(next, packet);
+                    continue;
+                }
                 // A checksum finds the spoiled ones.
-                self.arrive(to, segment, packet.ecn);
+                (Fate::Delivered, None) if departure.corrupted.is_none() => {
+                    self.arrive(to, packet.payload.segment, packet.ecn);
+                }
+                _ => {}
             }
+            self.spare.push(packet.payload);
         }
-        self.wake(link);
     }
 
     /// A packet arrives at an end's host, which takes it a little later.
@@ -401,14 +479,13 @@ impl Network {
             let host = &mut self.links[end.route[0] as usize];
             let idle_ns = self.now_ns.saturating_sub(host.awake_ns);
             host.awake_ns = self.now_ns + self.latency.next_ns(idle_ns);
-            let takes_ns = host.awake_ns;
-            self.schedule(Actor::Host(to), takes_ns);
+            self.schedule.set(end.host, host.awake_ns);
         }
     }
 
-    fn carry(&mut self, link: u32, mut packet: Packet<Wire>) {
+    fn carry(&mut self, link: u32, mut packet: Packet<Box<Wire>>) {
         // What has left by now makes room.
-        self.deliver(link);
+        self.drain(link);
         let segment = &packet.payload.segment;
         packet.size_bytes = ETHERNET_BYTES
             + IP_BYTES
@@ -417,12 +494,14 @@ impl Network {
             + self.links[link as usize].overhead_bytes;
         let now = Instant::from_ns(self.now_ns);
         self.links[link as usize].chain.enqueue(now, packet);
+        self.held += 1;
         self.wake(link);
     }
 
     fn wake(&mut self, link: u32) {
-        if let Some(due) = self.links[link as usize].chain.next_deadline() {
-            self.schedule(Actor::Link(link), due.ns());
+        let link = &self.links[link as usize];
+        if let Some(due) = link.chain.next_exit() {
+            self.schedule.set(link.actor, due.ns().max(self.now_ns));
         }
     }
 
@@ -453,12 +532,17 @@ impl Network {
                     hop: 0,
                     segment,
                 };
-                let packet = Packet {
-                    ecn,
-                    ..Packet::new(0, wire)
+                let payload = match self.spare.pop() {
+                    Some(mut spare) => {
+                        *spare = wire;
+                        spare
+                    }
+                    None => Box::new(wire),
                 };
-                let link = this.route[0];
-                sent.push((link, packet));
+                sent.push(Packet {
+                    ecn,
+                    ..Packet::new(0, payload)
+                });
             }
             if !has_done {
                 break;
@@ -469,12 +553,14 @@ impl Network {
             this.is_ready = true;
             self.ready.push_back(end);
         }
-        for (link, packet) in sent.drain(..) {
+        let link = this.route[0];
+        for packet in sent.drain(..) {
             self.carry(link, packet);
         }
         self.sent = sent;
         if let Some(due_ns) = due {
-            self.schedule(Actor::End(end), due_ns);
+            let actor = self.ends[end as usize].actor;
+            self.schedule.set(actor, due_ns.max(self.now_ns));
         }
     }
 }

@@ -1,22 +1,22 @@
 //! Records of packets and links, as the emulator of real packets makes them.
 
-use wansan_path::packet::{Departure, Fate};
+use wansan_path::packet::Departure;
 use wansan_trace::Instant;
-use wansan_trace::event::{self, Verdict};
+use wansan_trace::event;
 
 use crate::network::{IP_BYTES, Network, Wire};
 use crate::tcp::segment::Segment;
 
 impl Network {
     /// Records a packet that has left a link or was dropped there.
-    pub(crate) fn record_packet(&mut self, link: u32, departure: &Departure<Wire>) {
+    pub(crate) fn record_packet(&mut self, link: u32, departure: &Departure<Box<Wire>>) {
         if !self.trace.packet.is_kept() {
             return;
         }
         let Some(sampler) = &self.links[link as usize].sampler else {
             return;
         };
-        let Wire { to, segment, .. } = departure.packet.payload;
+        let Wire { to, segment, .. } = *departure.packet.payload;
         let receiver = &self.ends[to as usize];
         let Some([destination, source]) = receiver.addresses else {
             return;
@@ -39,12 +39,7 @@ impl Network {
             window: (segment.window_bytes >> scale).min(u64::from(u16::MAX)) as u16,
             flags: flags(&segment),
             ecn: departure.packet.ecn as u8,
-            verdict: match departure.fate {
-                Fate::Delivered => Verdict::Delivered,
-                Fate::DroppedByLoss => Verdict::DroppedByLoss,
-                Fate::DroppedByOutage => Verdict::DroppedByOutage,
-                Fate::DroppedByQueue | Fate::DroppedByDelayLine => Verdict::DroppedByQueue,
-            },
+            verdict: departure.fate.into(),
         };
         self.trace.packet(packet);
     }
@@ -57,6 +52,7 @@ impl Network {
         }
         for link in &mut self.links {
             if let Some(sampler) = &mut link.sampler {
+                link.chain.advance(now);
                 sampler.sample(now, &link.chain, 0, &mut self.trace);
             }
         }

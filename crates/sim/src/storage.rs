@@ -21,10 +21,7 @@ pub use self::target::{TargetConfig, TargetError};
 use self::initiator::Initiator;
 use self::socket::Sockets;
 use self::target::Target;
-use crate::network::Network;
-
-/// What happens at one moment without time going on, at most: more is a fault of the simulator.
-const MOST_AT_ONCE: u32 = 10_000_000;
+use crate::network::{MOST_AT_ONCE, Network, Runaway};
 
 /// Why a simulation ended before its loads did.
 #[derive(Debug, thiserror::Error)]
@@ -56,12 +53,9 @@ pub enum StorageError {
         /// That time.
         limit: Duration,
     },
-    /// Virtual time does not go on.
-    #[error("virtual time stands still at {} s", at.ns() as f64 / 1e9)]
-    Stuck {
-        /// Where.
-        at: Instant,
-    },
+    /// It cannot go on.
+    #[error(transparent)]
+    Runaway(#[from] Runaway),
 }
 
 /// What a simulation gave.
@@ -139,7 +133,7 @@ impl Storage {
 
     /// Logs all initiators in, begins their loads together when all have, and goes on until all are over.
     /// `watch` is given how much is done, from 0 to 1, from time to time; when it says `false`, the simulation
-    /// ends there.
+    /// ends there with `None`.
     ///
     /// # Errors
     /// [`StorageError`].
@@ -147,7 +141,7 @@ impl Storage {
         mut self,
         limit: Duration,
         watch: &mut dyn FnMut(f64) -> bool,
-    ) -> Result<Ended, StorageError> {
+    ) -> Result<Option<Ended>, StorageError> {
         let mut at_once = 0;
         while !self.initiators.iter().all(Initiator::is_over) {
             let now = self.sockets.now();
@@ -166,7 +160,7 @@ impl Storage {
                 self.record();
                 let progress = self.initiators.iter().map(|it| it.progress(now));
                 if !watch(progress.fold(1.0, f64::min)) {
-                    break;
+                    return Ok(None);
                 }
             }
             self.step()?;
@@ -175,16 +169,16 @@ impl Storage {
                 false => 0,
             };
             if at_once > MOST_AT_ONCE {
-                return Err(StorageError::Stuck { at: now });
+                return Err(Runaway::Stuck { at: now }.into());
             }
         }
         self.record();
-        Ok(Ended {
+        Ok(Some(Ended {
             network: self.sockets.network,
             initiators: self.initiators.into_iter().map(Initiator::end).collect(),
             target: self.target.into_records(),
             began: self.began.unwrap_or_default(),
-        })
+        }))
     }
 
     fn late(&self, limit: Duration) -> StorageError {
@@ -208,7 +202,7 @@ impl Storage {
             .min(self.target.wakes_at())
             .min(self.next_sample)
             .min(self.next_change());
-        if let Some(end) = self.sockets.network.run(wakes_at.ns()) {
+        if let Some(end) = self.sockets.network.run(wakes_at.ns())? {
             return match self.owners.get(end as usize).copied().flatten() {
                 Some(place) => self.turn(place),
                 None => Ok(self.target.turn(end, &mut self.sockets)?),

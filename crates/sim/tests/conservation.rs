@@ -32,7 +32,7 @@ fn all_arrives_whatever_the_path_does() {
             };
             let (mut network, senders) =
                 world.network_of(&bad(world.forward()), &bad(world.back()), 2, BYTES);
-            network.run_until(1_500 * SECOND_NS);
+            network.run_until(1_500 * SECOND_NS).expect("it goes on");
             for sender in senders {
                 let (from, to) = (network.end(sender), network.end(sender + 1));
                 assert_eq!(from.sender().acknowledged_bytes(), BYTES, "{law} {seed}");
@@ -55,7 +55,7 @@ fn nothing_is_sent_twice_for_nothing() {
             ..World::default()
         };
         let (mut network, senders) = world.network(1, 20_000_000);
-        network.run_until(60 * SECOND_NS);
+        network.run_until(60 * SECOND_NS).expect("it goes on");
         let sender = network.end(senders[0]).sender();
         assert_eq!(sender.acknowledged_bytes(), 20_000_000, "{law}");
         assert_eq!(
@@ -76,14 +76,14 @@ fn a_closed_window_is_probed() {
     };
     world.receive.so_rcvbuf_bytes = Some(64 << 10);
     let (mut network, senders) = world.network(1, BYTES);
-    network.run_until(19 * SECOND_NS);
+    network.run_until(19 * SECOND_NS).expect("it goes on");
     let held = network.end(senders[0]).sender().acknowledged_bytes();
     assert!((30_000..130_000).contains(&held), "{held}");
     // The back path is silent while the receiver begins to read.
     network.change(1, Change::Down).expect("a change");
-    network.run_until(21 * SECOND_NS);
+    network.run_until(21 * SECOND_NS).expect("it goes on");
     network.change(1, Change::Up).expect("a change");
-    network.run_until(200 * SECOND_NS);
+    network.run_until(200 * SECOND_NS).expect("it goes on");
     let sender = network.end(senders[0]).sender();
     assert_eq!(sender.acknowledged_bytes(), BYTES);
 }

@@ -28,7 +28,7 @@ fn deep() -> World {
 fn done_ms(network: &mut Network, sender: u32, bytes: u64) -> u64 {
     (1..100_000)
         .find(|ms| {
-            network.run_until(ms * 1_000_000);
+            network.run_until(ms * 1_000_000).expect("it goes on");
             network.end(sender).sender().acknowledged_bytes() == bytes
         })
         .expect("it ends")
@@ -85,14 +85,14 @@ fn a_lost_tail_is_probed() {
 fn a_silent_path_backs_off() {
     let world = World::default();
     let (mut network, senders) = world.network(1, 200_000_000);
-    network.run_until(2 * SECOND_NS);
+    network.run_until(2 * SECOND_NS).expect("it goes on");
     network.change(0, Change::Down).expect("a change");
-    network.run_until(22 * SECOND_NS);
+    network.run_until(22 * SECOND_NS).expect("it goes on");
     let timeouts = network.end(senders[0]).sender().counts().timeouts;
     // 0.3 s and its doubles until 20 s have passed.
     assert!((5..=7).contains(&timeouts), "{timeouts}");
     network.change(0, Change::Up).expect("a change");
-    network.run_until(80 * SECOND_NS);
+    network.run_until(80 * SECOND_NS).expect("it goes on");
     let acked = network.end(senders[0]).sender().acknowledged_bytes();
     assert_eq!(acked, 200_000_000);
 }
@@ -102,14 +102,14 @@ fn a_silent_path_backs_off() {
 fn a_late_path_is_no_loss() {
     let world = World::default();
     let (mut network, senders) = world.network(1, u64::MAX >> 1);
-    network.run_until(2 * SECOND_NS);
+    network.run_until(2 * SECOND_NS).expect("it goes on");
     let delay = world.rtt / 2;
     network
         .change(0, Change::Delay(delay + std::time::Duration::from_secs(1)))
         .expect("a change");
-    network.run_until(4 * SECOND_NS);
+    network.run_until(4 * SECOND_NS).expect("it goes on");
     network.change(0, Change::Delay(delay)).expect("a change");
-    network.run_until(6 * SECOND_NS);
+    network.run_until(6 * SECOND_NS).expect("it goes on");
     let counts = network.end(senders[0]).sender().counts();
     assert!(counts.timeouts > 0 && counts.undone > 0, "{counts:?}");
 }

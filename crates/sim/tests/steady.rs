@@ -55,9 +55,9 @@ fn a_receive_buffer_bounds_the_flight() {
     let mut world = World::default();
     world.receive.so_rcvbuf_bytes = Some(64 << 10);
     let (mut network, senders) = world.network(1, u64::MAX >> 1);
-    network.run_until(5 * SECOND_NS);
+    network.run_until(5 * SECOND_NS).expect("it goes on");
     let before = network.end(senders[0]).sender().acknowledged_bytes();
-    network.run_until(25 * SECOND_NS);
+    network.run_until(25 * SECOND_NS).expect("it goes on");
     let after = network.end(senders[0]).sender().acknowledged_bytes();
     let window = (after - before) as f64 / 20.0 * 0.04;
     assert!((50_000.0..100_000.0).contains(&window), "{window}");
@@ -83,7 +83,7 @@ fn equal_flows_share_evenly() {
         };
         let (mut network, senders) = world.network(4, u64::MAX >> 1);
         let mut acked = |s: u64| -> Vec<u64> {
-            network.run_until(s * SECOND_NS);
+            network.run_until(s * SECOND_NS).expect("it goes on");
             let of = |end: &u32| network.end(*end).sender().acknowledged_bytes();
             senders.iter().map(of).collect()
         };
@@ -127,7 +127,7 @@ fn a_seed_decides_all() {
             ..World::default()
         };
         let (mut network, senders) = world.network(3, u64::MAX >> 1);
-        network.run_until(10 * SECOND_NS);
+        network.run_until(10 * SECOND_NS).expect("it goes on");
         let of = |end: &u32| {
             let sender = network.end(*end).sender();
             (

@@ -162,7 +162,8 @@ impl Case {
             let later = self.later.unwrap_or_default();
             storage.schedule(Duration::from_secs(4), link, Change::Delay(later));
         }
-        storage.run(Duration::from_secs(60), &mut |_| true)
+        let ended = storage.run(Duration::from_secs(60), &mut |_| true)?;
+        Ok(ended.expect("nobody ends it"))
     }
 
     fn report(&self) -> BenchReport {

@@ -124,7 +124,7 @@ impl World {
     pub(crate) fn goodput(&self, from_s: u64, to_s: u64) -> f64 {
         let (mut network, senders) = self.network(1, u64::MAX >> 1);
         let at = |network: &mut Network, s: u64| {
-            network.run_until(s * SECOND_NS);
+            network.run_until(s * SECOND_NS).expect("it goes on");
             network.end(senders[0]).sender().acknowledged_bytes()
         };
         let before = at(&mut network, from_s);

@@ -1,0 +1,65 @@
+use super::*;
+use crate::tcp::congestion::Law;
+use crate::tcp::jiffies::Hz;
+use crate::tcp::receive::{Opening, ReceiveConfig};
+use crate::tcp::send::SendConfig;
+
+/// So many senders over a link with that delay, and back without one.
+fn network(delay: Duration, senders: u32) -> Network {
+    let mut network = Network::default();
+    network.set_latency(
+        Latency {
+            least_ns: 0,
+            most_ns: 0,
+            waking_ns: 0,
+        },
+        1,
+    );
+    let effects = |delay| Effects {
+        delay,
+        ..Effects::default()
+    };
+    let out = network.link(&effects(delay), 1).expect("a link");
+    let home = network.link(&effects(Duration::ZERO), 2).expect("a link");
+    network.name_link(out, "wan:forward");
+    let end = |opening| {
+        let law = Law::named("reno", Hz::default(), 1).expect("a law");
+        let (send, receive) = (SendConfig::default(), ReceiveConfig::default());
+        Connection::new(opening, send, &receive, law, 0)
+    };
+    for _ in 0..senders {
+        let source = Program::Source {
+            bytes: u64::MAX >> 1,
+        };
+        let sink = Program::Sink { from_ns: 0 };
+        network.connect(
+            [
+                (end(Opening::Active), source, vec![out]),
+                (end(Opening::Passive), sink, vec![home]),
+            ],
+            0,
+        );
+    }
+    network
+}
+
+#[test]
+fn time_that_stands_still_is_an_error() {
+    let error = network(Duration::ZERO, 1).run_until(1_000_000);
+    let error = error.expect_err("there and back takes no time");
+    assert_eq!(error, Runaway::Stuck { at: Instant::ZERO });
+}
+
+#[test]
+fn packets_without_a_bound_are_an_error_that_names_their_link() {
+    let mut network = network(Duration::from_millis(10), 50);
+    network.most_held = 400;
+    // Ten each, in their first round trip of data.
+    let error = network.run_until(1_000_000_000).expect_err("500 are more");
+    let Runaway::Flooded { held, link, at } = error else {
+        panic!("{error}");
+    };
+    // An end gives its ten away before it is looked at.
+    assert!((401..=410).contains(&held), "{held}");
+    assert_eq!((link.as_str(), at.ns()), ("`wan:forward`", 10_000_000));
+}
