@@ -56,6 +56,8 @@ fn package_of(program: &str) -> &'static str {
         // Debian 12's libiscsi-bin does not have every tool of libiscsi yet.
         "iscsi-md5sum" => "libiscsi-bin, of a release after Debian 12",
         "haproxy" => "haproxy",
+        "pkg-config" => "pkg-config",
+        "c++" => "g++",
         "tcpdump" => "tcpdump",
         name if name.starts_with("iscsi-") => "libiscsi-bin",
         _ => "coreutils",
