@@ -8,12 +8,14 @@
 //! - [`run`]: a plan carried out cell by cell in fresh worlds, with the same programs that a user
 //!   starts by hand;
 //! - `simulated`: cells in virtual time, without a kernel;
+//! - `patience`: how long the end of a cell is waited for;
 //! - [`record`]: the run folder: manifest, results and report.
 //!
 //! Nothing here draws on a terminal: progress goes out through [`run::Observer`].
 
 pub mod emulator;
 pub mod netem;
+mod patience;
 pub mod plan;
 pub mod record;
 pub mod run;

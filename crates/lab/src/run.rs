@@ -47,6 +47,8 @@ pub struct Options<'a> {
     pub out: PathBuf,
     /// What [`crate::world::isolate`] gave.
     pub rights: Rights,
+    /// How long a simulated cell may take; no bound when there is none.
+    pub budget: Option<Duration>,
     /// Set by a signal's handler to end the run early.
     pub stop: &'a AtomicBool,
 }
@@ -83,8 +85,9 @@ impl Outcome {
 /// Why a run was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A cell failed. The folder is kept; cells before that one are complete.
-    #[error("cell {cell} failed: {source} (see {})", folder.display())]
+    /// A cell failed. The folder is kept; cells before that one are complete, and in a simulated world all
+    /// others that are not named.
+    #[error("cell {cell} failed: {source}{} (see {})", also(others), folder.display())]
     Cell {
         /// The cell's number.
         cell: u64,
@@ -92,6 +95,8 @@ pub enum RunError {
         folder: PathBuf,
         /// Why.
         source: Box<CellError>,
+        /// The numbers of those that failed as well, of simulated ones; their results say why.
+        others: Vec<u64>,
     },
     /// The first cell failed before anything was measured; nothing is left of the run.
     #[error(transparent)]
@@ -111,6 +116,21 @@ pub enum RunError {
     /// The report cannot be made.
     #[error(transparent)]
     Page(#[from] PageError),
+}
+
+/// The most cells that an error lists.
+const LISTED: usize = 10;
+
+/// Those that failed as well, in words.
+fn also(others: &[u64]) -> String {
+    let listed: Vec<String> = others.iter().take(LISTED).map(u64::to_string).collect();
+    let listed = listed.join(", ");
+    match others.len() {
+        0 => String::new(),
+        1 => format!("; so did cell {listed}"),
+        ..=LISTED => format!("; so did cells {listed}"),
+        all => format!("; so did cells {listed} and {} more", all - LISTED),
+    }
 }
 
 /// Why a cell failed.
@@ -175,6 +195,22 @@ pub enum CellError {
     /// It could not be simulated.
     #[error(transparent)]
     Simulation(#[from] SimulationError),
+    /// It took longer to simulate than it may.
+    #[error(
+        "it took longer than its budget of {}, which was enough for {:.1} % of it; raise --budget, or simulate \
+         less: fewer I/Os or bytes per second, a shorter `workload.time`",
+        wansan_settings::quantity::Span(*budget),
+        100.0 * done
+    )]
+    Budget {
+        /// How long it may take.
+        budget: Duration,
+        /// How much of its measurement was done by then, from 0 to 1.
+        done: f64,
+    },
+    /// The simulator has a fault.
+    #[error("the simulator failed, which is a fault in it: {0}; please report it with the plan")]
+    Panicked(String),
     /// Its records could not be written or joined.
     #[error(transparent)]
     Records(#[from] wansan_trace::file::FileError),

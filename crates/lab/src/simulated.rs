@@ -12,16 +12,15 @@ use wansan_sim::network::{Latency, Network};
 use wansan_sim::storage::{Storage, StorageError};
 use wansan_trace::file::{self, FileError};
 use wansan_trace::time::duration_ns;
-use wansan_trace::{Instant, Kinds, Recorder};
+use wansan_trace::{Budget, Instant, Kinds, Recorder};
 
+use crate::patience;
 use crate::plan::{Cell, Moment, RecordKind};
 
 /// The host name of the records of paths.
 const WAN: &str = "wan";
 /// Time between two samples of TCP and of paths.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
-/// How long the last I/Os of a cell whose path stays down are waited for, and logins before.
-const END_LIMIT: Duration = Duration::from_secs(120);
 
 /// Why a cell was not simulated to its end.
 #[derive(Debug, thiserror::Error)]
@@ -67,18 +66,18 @@ pub(crate) struct Simulated {
     pub(crate) timeline: Vec<PathChange>,
 }
 
-/// Simulates a cell and writes its records to `folder`; `seed` is where its losses begin. `goes_on` is asked
-/// from time to time, and says whether to go on. `None` when it was not to.
+/// Simulates a cell and writes its records to `folder`; `seed` is where its losses begin. `watch` is told from time
+/// to time how much is done, from 0 to 1, and says whether to go on. `None` when it was not to.
 pub(crate) fn run(
     cell: &Cell,
     seed: u64,
     folder: &Path,
-    goes_on: &dyn Fn() -> bool,
+    watch: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Option<Simulated>, SimulationError> {
     let document = &cell.document;
     let kinds = kinds(&document.trace.kinds);
-    let memory_bytes = usize::try_from(document.trace.memory.0).unwrap_or(usize::MAX);
-    let recorder = || Recorder::new(kinds, memory_bytes);
+    let memory = Budget::of(usize::try_from(document.trace.memory.0).unwrap_or(usize::MAX));
+    let recorder = || Recorder::within(kinds, &memory);
     let mut network = Network::recording(recorder());
     network.set_latency(Latency::default(), seed);
     let directions = network::build(&mut network, &cell.scenario, seed)?;
@@ -99,29 +98,26 @@ pub(crate) fn run(
             storage.schedule(moment, link, change);
         }
     }
-    let limit = document.workload.warmup.0 + document.workload.time.0 + END_LIMIT;
-    let ended = storage.run(limit, &mut |_| goes_on());
-    let ended = ended.map_err(|error| of_host(cell, error))?;
-    if !goes_on() {
+    let ended = storage.run(patience::of(cell), watch);
+    let Some(mut ended) = ended.map_err(|error| of_host(cell, error))? else {
         return Ok(None);
-    }
-    let paths = directions.results(&ended.network);
+    };
+    let paths = directions.results(&mut ended.network);
     let mut reports = Vec::new();
-    for (initiator, (report, records)) in cell.scenario.initiators.iter().zip(ended.initiators) {
-        let host = initiator.host.clone();
-        let report = BenchReport {
-            records_dropped: records.dropped(),
-            host,
-            ..report
-        };
-        file::write_part(folder, &report.host, &[records])?;
-        reports.push(report);
-    }
+    let of_network = ended.network.into_records();
+    let mut recorders = vec![(WAN, &of_network)];
     if let Some(host) = &cell.scenario.target_host {
-        file::write_part(folder, host, &[ended.target])?;
+        recorders.push((host, &ended.target));
     }
-    file::write_part(folder, WAN, &[ended.network.into_records()])?;
-    file::merge_parts(folder)?;
+    for (initiator, (report, records)) in cell.scenario.initiators.iter().zip(&ended.initiators) {
+        recorders.push((&initiator.host, records));
+        reports.push(BenchReport {
+            records_dropped: records.dropped(),
+            host: initiator.host.clone(),
+            ..report.clone()
+        });
+    }
+    file::write_merged(folder, &recorders)?;
     if let Some((report, problem)) = reports.iter().find_map(|it| Some((it, it.problem()?))) {
         let host = report.host.clone();
         return Err(SimulationError::Load { host, problem });

@@ -176,6 +176,7 @@ fn play(role: &str) -> Result<(), String> {
         program: std::env::current_exe().map_err(|error| error.to_string())?,
         out: scratch.path().join("runs"),
         rights,
+        budget: None,
         stop: &AtomicBool::new(false),
     };
     let plan = plan(by, *case);

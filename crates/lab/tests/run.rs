@@ -85,6 +85,7 @@ fn play(role: &str) -> Result<(), String> {
             program: std::env::current_exe().map_err(|error| error.to_string())?,
             out: scratch.path().join("runs"),
             rights,
+            budget: None,
             stop: &stop,
         },
     };

@@ -106,12 +106,12 @@ impl Scenario {
                 .collect(),
         };
         let links = link::resolve(document, text, &names, &surroundings)?;
-        netem::check(document, text, &links, mtu(document))?;
         let target = target(document, text, &names)?;
         // Without a target nothing takes a route.
         let end = target.unwrap_or(0);
         let mut routes = route::resolve(document, text, &names, &links, end)?;
         simulated::check(document, text, &links, &routes)?;
+        netem::check(document, text, &links, mtu(document))?;
         let mut routing = Routing::begin(document.routing.by, end);
         let mut relays = Relays::of(document, text, &names, &links)?;
         let mut initiators: Vec<Initiator> = Vec::new();

@@ -67,14 +67,10 @@ impl RunFolder {
         &self.path
     }
 
-    /// Makes the folder of a cell.
-    ///
-    /// # Errors
-    /// [`RecordError`] when it cannot be made.
-    pub fn cell(&self, number: u64) -> Result<PathBuf, RecordError> {
-        let path = self.cell_path(number);
-        fs::create_dir(&path).map_err(failed("make the folder", &path))?;
-        Ok(path)
+    /// The folder of a cell, which is yet to be made.
+    #[must_use]
+    pub fn cell(&self, number: u64) -> CellFolder {
+        CellFolder(self.path.join(format!("cell-{number:03}")))
     }
 
     /// Whether the folder stays when it is dropped.
@@ -91,12 +87,7 @@ impl RunFolder {
     /// Removes the folder of a cell that was not completed, and the whole when it was the first.
     pub fn discard(&mut self, cell: u64) {
         self.kept &= cell > 0;
-        // What cannot be removed was made by somebody else meanwhile.
-        let _ = fs::remove_dir_all(self.cell_path(cell));
-    }
-
-    fn cell_path(&self, number: u64) -> PathBuf {
-        self.path.join(format!("cell-{number:03}"))
+        self.cell(cell).remove();
     }
 
     /// Copies the files that the plan names; where they are from here, by their names in the plan.
@@ -142,6 +133,33 @@ impl RunFolder {
         fs::write(&unfinished, text)
             .and_then(|()| fs::rename(&unfinished, &path))
             .map_err(failed("write", &path))
+    }
+}
+
+/// The folder of a cell's records.
+#[derive(Debug, Clone)]
+pub struct CellFolder(PathBuf);
+
+impl CellFolder {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// [`RecordError`] when it cannot be made.
+    pub fn make(&self) -> Result<&Path, RecordError> {
+        fs::create_dir(&self.0).map_err(failed("make the folder", &self.0))?;
+        Ok(&self.0)
+    }
+
+    /// Removes it with all that is in it.
+    pub fn remove(&self) {
+        // What cannot be removed was made by somebody else meanwhile.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+
+    /// Removes it if nothing is in it.
+    pub fn remove_if_empty(&self) {
+        // The kernel refuses it where there is.
+        let _ = fs::remove_dir(&self.0);
     }
 }
 
@@ -212,13 +230,31 @@ mod tests {
         let plan = Plan::parse(Path::new("trial.toml"), PLAN).unwrap();
         let path = {
             let folder = RunFolder::create(&root.path().join("a/b/c"), &plan).unwrap();
-            folder.cell(0).unwrap();
+            folder.cell(0).make().unwrap();
             folder.write_json("results.json", &1).unwrap();
             folder.path().to_owned()
         };
         assert!(!path.exists());
         assert!(!root.path().join("a").exists());
         assert!(root.path().exists());
+    }
+
+    #[test]
+    fn a_cell_without_records_leaves_no_folder() {
+        let root = tempfile::tempdir().unwrap();
+        let plan = Plan::parse(Path::new("trial.toml"), PLAN).unwrap();
+        let run = RunFolder::create(root.path(), &plan).unwrap();
+        for (number, records) in [(0, true), (1, false)] {
+            let cell = run.cell(number);
+            let path = cell.make().unwrap().to_owned();
+            if records {
+                fs::write(path.join("io.parquet"), "").unwrap();
+            }
+            cell.remove_if_empty();
+            assert_eq!(path.exists(), records);
+            cell.remove();
+            assert!(!path.exists());
+        }
     }
 
     #[test]

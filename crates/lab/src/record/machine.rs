@@ -33,15 +33,19 @@ pub(super) fn here() -> Machine {
         architecture: text(name.machine()),
         cpu: field("/proc/cpuinfo", "model name").unwrap_or_default(),
         cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
-        memory_bytes: field("/proc/meminfo", "MemTotal")
-            .and_then(|value| value.trim_end_matches("kB").trim().parse::<u64>().ok())
-            .map_or(0, |kib| kib * 1024),
+        memory_bytes: memory_bytes(),
         clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
             .unwrap_or_default(),
         scheduling,
         congestion_controls_available: setting("tcp_available_congestion_control"),
         congestion_controls_allowed: setting("tcp_allowed_congestion_control"),
     }
+}
+
+/// Bytes of memory that it has.
+pub(crate) fn memory_bytes() -> u64 {
+    let machine = rustix::system::sysinfo();
+    machine.totalram as u64 * u64::from(machine.mem_unit.max(1))
 }
 
 fn setting(name: &str) -> String {

@@ -16,6 +16,7 @@ use super::processors::Processors;
 use super::program::{self, Programs};
 use super::servers::Servers;
 use super::{CellError, Options, tunnels};
+use crate::patience;
 use crate::plan::{Action, Cell, Statement, Stream};
 use crate::record::{node_facts, stream_result};
 use crate::vpn::Tunnels;
@@ -23,9 +24,6 @@ use crate::world::{Process, World};
 
 /// How long an initiator may take to log in; it gives up by itself before.
 const LOGIN_LIMIT: Duration = Duration::from_secs(120);
-/// How long a program may take beyond its measured time: warm-up of long paths, last I/Os
-/// and writing its records.
-const END_LIMIT: Duration = Duration::from_secs(120);
 /// How long one that has been waited for as long as that may take to be seen to have ended.
 const LAST_LIMIT: Duration = Duration::from_secs(1);
 /// How often the initiators are looked at, and progress is told.
@@ -152,7 +150,6 @@ pub(super) fn measure(
     for client in &mut clients {
         client.process.release();
     }
-    let limit = document.workload.warmup.0 + document.workload.time.0 + END_LIMIT;
     let loaded = wait(
         &mut servers,
         &mut clients,
@@ -161,7 +158,7 @@ pub(super) fn measure(
             processors.sample();
             Ok(())
         },
-        limit,
+        patience::of(cell),
         options,
         stage,
         watch,

@@ -6,27 +6,28 @@ use crate::plan::Cell;
 
 /// What a cell takes beyond its measured time, until one has been timed.
 const FIRST_GUESS: Duration = Duration::from_millis(1500);
+/// The share of all simulated cells from which on the time that it took is a measure of the rest.
+const SHARE_THAT_TELLS: f64 = 0.01;
 
 /// Guesses the time left from the cells that have ended.
 #[derive(Debug)]
 pub(super) struct Clock {
     cells: usize,
     done: usize,
+    started: Instant,
     began: Instant,
     beyond: Duration,
-    /// Whether a cell takes the time that it measures.
-    is_real: bool,
 }
 
 impl Clock {
-    /// The clock of a run of so many cells, in a real world or a simulated one.
-    pub(super) fn new(cells: usize, is_real: bool) -> Clock {
+    /// The clock of a run of so many cells.
+    pub(super) fn new(cells: usize) -> Clock {
         Clock {
             cells,
             done: 0,
+            started: Instant::now(),
             began: Instant::now(),
             beyond: FIRST_GUESS,
-            is_real,
         }
     }
 
@@ -48,24 +49,35 @@ impl Clock {
     /// It has ended.
     pub(super) fn cell_ends(&mut self, cell: &Cell) {
         self.done += 1;
-        let beyond = self.began.elapsed().saturating_sub(self.measured(cell));
+        let beyond = self.began.elapsed().saturating_sub(measured(cell));
         // The first guess goes at once; later cells are averaged.
         let weight = u32::try_from(self.done.min(8)).unwrap_or(8);
         self.beyond = (self.beyond * (weight - 1) + beyond) / weight;
     }
 
-    /// What is left while `cell` runs; the cells after it are taken to be like it.
+    /// What is left while `cell` runs, where a cell takes the time that it measures; the cells after it are taken to
+    /// be like it.
     pub(super) fn left(&self, cell: &Cell) -> Duration {
-        let each = self.measured(cell) + self.beyond;
+        let each = measured(cell) + self.beyond;
         let cells = u32::try_from(self.cells.saturating_sub(self.done)).unwrap_or(u32::MAX);
         each.saturating_mul(cells)
             .saturating_sub(self.began.elapsed().min(each))
     }
 
-    fn measured(&self, cell: &Cell) -> Duration {
-        match self.is_real {
-            true => cell.document.workload.warmup.0 + cell.document.workload.time.0,
-            false => Duration::ZERO,
+    /// What is left of simulated cells, by the time that went into what is done. `running` says how much of those
+    /// is done that have not ended, counted in cells.
+    pub(super) fn left_simulated(&self, running: f64) -> Duration {
+        let (done, all) = (self.done as f64 + running, self.cells as f64);
+        // Little says nothing yet.
+        if done < SHARE_THAT_TELLS * all {
+            return FIRST_GUESS.mul_f64(all);
         }
+        self.started
+            .elapsed()
+            .mul_f64(((all - done) / done).max(0.0))
     }
+}
+
+fn measured(cell: &Cell) -> Duration {
+    cell.document.workload.warmup.0 + cell.document.workload.time.0
 }

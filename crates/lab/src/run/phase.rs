@@ -1,7 +1,7 @@
 //! A run from its first cell to its report.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use wansan_insight::finding::{Limit, Observed};
@@ -15,7 +15,7 @@ use super::congestion::{self, Controls};
 use super::control::Server;
 use super::course::Stage;
 use super::explain::{self, Explained};
-use super::simulation::{self, Work};
+use super::simulation::{self, Bounds, Work};
 use super::tunnels;
 use super::{CellError, Observer, Options, Outcome, RunError};
 use crate::netem;
@@ -66,7 +66,7 @@ pub fn run(
         controls,
         manifest,
         results: record::results(plan),
-        clock: Clock::new(phases * cells.len(), !is_simulated),
+        clock: Clock::new(phases * cells.len()),
         charts: BTreeMap::new(),
         detail: Detail::for_cells(phases * cells.len()),
     };
@@ -153,12 +153,16 @@ impl Run<'_> {
     fn phase(&mut self, phase: Phase, cells: &[Cell]) -> Result<Vec<Observed>, RunError> {
         let first = self.results.cells.len() as u64;
         self.clock.cell_begins();
-        self.observer
-            .phase(phase, cells.len(), self.clock.left(&cells[0]));
+        let is_simulated = cells[0].document.world.kind == WorldKind::Sim;
+        let left = match is_simulated {
+            true => self.clock.left_simulated(0.0),
+            false => self.clock.left(&cells[0]),
+        };
+        self.observer.phase(phase, cells.len(), left);
         let mut observed = Vec::with_capacity(cells.len());
         // One that is killed in its first cell is a run, too.
         self.write()?;
-        if cells[0].document.world.kind == WorldKind::Sim {
+        if is_simulated {
             return self.simulate(cells, first);
         }
         for (place, cell) in cells.iter().enumerate() {
@@ -186,7 +190,8 @@ impl Run<'_> {
         result: &mut CellResult,
     ) -> Result<Option<Observed>, CellError> {
         let number = result.cell;
-        let folder = self.folder.cell(number)?;
+        let folder = self.folder.cell(number);
+        let folder = folder.make()?;
         let mut watch = Progress {
             folder: &mut self.folder,
             observer: self.observer,
@@ -199,7 +204,7 @@ impl Run<'_> {
             ..CellFacts::default()
         });
         let (options, stage) = (self.options, &self.stage);
-        let measured = cell::measure(cell, &folder, options, stage, &mut kept, &mut watch);
+        let measured = cell::measure(cell, folder, options, stage, &mut kept, &mut watch);
         // The facts are needed most of a cell that failed; of one that was interrupted nothing is kept.
         if !matches!(measured, Err(CellError::Interrupted)) {
             self.manifest.cells.push(kept.facts);
@@ -210,59 +215,76 @@ impl Run<'_> {
             (EmulatorKind::Netem, Some(carried)) => record::add_netem(result, carried.netem),
         }
         result.timeline = kept.timeline;
-        let explained = conclude(cell, &folder, self.detail, measured?, result)?;
+        let explained = conclude(cell, folder, self.detail, measured?, result)?;
         Ok(explained.map(|(observed, charts)| {
             self.charts.insert(observed.cell, charts);
             observed
         }))
     }
 
-    /// Simulates all cells of a phase, on all processors, and takes them in their order.
+    /// Simulates all cells of a phase, on all processors, and takes them in their order. Those that fail leave the
+    /// others as they are.
     fn simulate(&mut self, cells: &[Cell], first: u64) -> Result<Vec<Observed>, RunError> {
-        self.folder.keep();
         let mut observed = Vec::with_capacity(cells.len());
-        let (mut failed, mut written) = (None, Ok(()));
-        let folders = cells.iter().zip(first..);
-        let folders = folders.map(|(_, number)| self.folder.cell(number));
-        let folders: Vec<PathBuf> = folders.collect::<Result<_, _>>()?;
-        let numbered = cells.iter().zip(first..).zip(&folders);
+        let mut failed: Vec<(u64, CellError)> = Vec::new();
+        let (mut ended, mut written) = (0, Ok(()));
+        let numbered = cells.iter().zip(first..);
         let work: Vec<Work<'_>> = numbered
-            .map(|((cell, number), folder)| Work {
+            .map(|(cell, number)| Work {
                 cell,
                 number,
-                folder,
+                folder: self.folder.cell(number),
                 detail: self.detail,
             })
             .collect();
-        simulation::each(&work, self.options.stop, &mut |event| {
+        let bounds = Bounds {
+            stop: self.options.stop,
+            budget: self.options.budget,
+        };
+        simulation::each(&work, &bounds, &mut |event| {
             let (place, simulated) = match event {
-                simulation::Event::Running => {
-                    let left = self.clock.left(&cells[0]);
+                simulation::Event::Running(done) => {
+                    let left = self.clock.left_simulated(done - ended as f64);
                     let (done, all) = (self.clock.done(), self.clock.cells());
                     self.observer.progress(done, all, left);
                     return true;
                 }
                 simulation::Event::Ended(place, simulated) => (place, *simulated),
             };
-            let mut result = record::cell_result(first + place as u64, &cells[place]);
-            match self.take(&cells[place], simulated, &mut result) {
-                Ok(of_cell) => observed.extend(of_cell),
+            self.folder.keep();
+            let (cell, number) = (&cells[place], first + place as u64);
+            let mut result = record::cell_result(number, cell);
+            match self.take(cell, simulated, &mut result) {
+                Ok(of_cell) => {
+                    observed.extend(of_cell);
+                    self.observer.cell(&result);
+                    self.results.cells.push(result);
+                }
                 Err(error) => {
-                    failed = Some((place, result, error));
-                    return false;
+                    self.results.cells.push(failure(cell, result, &error));
+                    failed.push((number, error));
                 }
             }
-            self.observer.cell(&result);
-            self.results.cells.push(result);
-            self.clock.cell_ends(&cells[place]);
-            self.clock.cell_begins();
+            ended += 1;
+            self.clock.cell_ends(cell);
             // A lab that is killed leaves the cells that were complete.
             written = self.write();
             written.is_ok()
         });
         written?;
-        match failed {
-            Some((place, result, error)) => Err(self.failed(&cells[place], result, error)),
+        let folder = || self.folder.path().to_owned();
+        if ended < cells.len() {
+            let folder = self.folder.is_kept().then(folder);
+            return Err(RunError::Interrupted { folder });
+        }
+        let mut failed = failed.into_iter();
+        match failed.next() {
+            Some((cell, error)) => Err(RunError::Cell {
+                cell,
+                folder: folder(),
+                source: Box::new(error),
+                others: failed.map(|(cell, _)| cell).collect(),
+            }),
             None => Ok(observed),
         }
     }
@@ -302,20 +324,12 @@ impl Run<'_> {
             other if !kept => return RunError::NotStarted(Box::new(other)),
             other => other,
         };
-        self.results.cells.push(CellResult {
-            failure: Some(error.to_string()),
-            path_dropped: known.path_dropped,
-            path_marked: known.path_marked,
-            path_queue_high_water_bytes: known.path_queue_high_water_bytes,
-            paths: known.paths,
-            netem: known.netem,
-            timeline: known.timeline,
-            ..record::cell_result(number, cell)
-        });
+        self.results.cells.push(failure(cell, known, &error));
         RunError::Cell {
             cell: number,
             folder,
             source: Box::new(error),
+            others: Vec::new(),
         }
     }
 
@@ -323,6 +337,20 @@ impl Run<'_> {
         self.folder.write_json("manifest.json", &self.manifest)?;
         self.folder.write_json("results.json", &self.results)?;
         Ok(())
+    }
+}
+
+/// What is left of the result of a cell that failed.
+fn failure(cell: &Cell, known: CellResult, error: &CellError) -> CellResult {
+    CellResult {
+        failure: Some(error.to_string()),
+        path_dropped: known.path_dropped,
+        path_marked: known.path_marked,
+        path_queue_high_water_bytes: known.path_queue_high_water_bytes,
+        paths: known.paths,
+        netem: known.netem,
+        timeline: known.timeline,
+        ..record::cell_result(known.cell, cell)
     }
 }
 

@@ -24,6 +24,7 @@ use wansan_stream::{LoadSettings, ReceiveSettings, SendSettings, TakingSettings}
 use wansan_workload::sequence::Operation;
 
 use super::CellError;
+use crate::patience;
 use crate::plan::{Document, Initiator, Receiver, RecordKind, Relay, Stream, TargetTable};
 use crate::world::{Node, Process, ProcessError};
 
@@ -46,8 +47,6 @@ pub(super) struct Program {
     settings: String,
 }
 
-/// How long the last I/Os of a cell whose path stays down are waited for.
-const DRAIN: Span = Span(Duration::from_secs(10));
 /// Nothing is waited for.
 const AT_ONCE: Span = Span(Duration::ZERO);
 
@@ -189,7 +188,7 @@ impl Programs<'_> {
             time: Some(SomeTime(workload.time.0)),
             count: None,
             warmup: workload.warmup,
-            drain: Some(DRAIN),
+            drain: Some(Span(patience::DRAIN)),
             seed: self.seed + place,
             hold: true,
             json: true,

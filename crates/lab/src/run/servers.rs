@@ -9,6 +9,7 @@ use wansan_trace::event::Role;
 use super::processors::Processors;
 use super::program::{self, Program, Programs};
 use super::{CellError, Options};
+use crate::patience;
 use crate::plan::Scenario;
 use crate::record::relay_result;
 use crate::world::{Node, Process, ProcessError, World};
@@ -16,8 +17,6 @@ use wansan_schema::{CellFacts, RelayResult};
 
 /// How long a target may take to make its stores and to listen.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long a program may take to write its records when it is told to end.
-const END_LIMIT: Duration = Duration::from_secs(120);
 /// How long a dying program's exit may take to be seen.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -131,7 +130,7 @@ impl<'a> Servers<'a> {
         let mut relays = BTreeMap::new();
         for server in self.each.into_iter().rev() {
             server.process.terminate();
-            let lines = server.process.succeed(END_LIMIT)?;
+            let lines = server.process.succeed(patience::END)?;
             if let Some(place) = server.relay {
                 let ended = program::relay_end(&server.title, &lines)?;
                 let relay = &self.scenario.relays[place];

@@ -1,12 +1,13 @@
 //! Simulated cells, on all processors. None knows of another, so what a cell gives does not depend on how many
 //! run at a time.
 
+use std::any::Any;
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wansan_insight::report::Detail;
 use wansan_schema::CellResult;
@@ -16,19 +17,30 @@ use super::cell::{Measured, seed};
 use super::explain::Explained;
 use super::phase::conclude;
 use crate::plan::Cell;
+use crate::record::CellFolder;
 use crate::{record, simulated};
 
 /// How often it is reported that the simulation goes on.
 const POLL: Duration = Duration::from_millis(50);
+/// The share of the machine's memory that records may take, as its divisor.
+const MEMORY_SHARE: u64 = 2;
 
 /// A cell to simulate.
 pub(super) struct Work<'a> {
     pub(super) cell: &'a Cell,
     /// Its number in the run.
     pub(super) number: u64,
-    /// Where its records go.
-    pub(super) folder: &'a Path,
+    /// Where its records go, which is made when it begins, and goes again when nothing is in it.
+    pub(super) folder: CellFolder,
     pub(super) detail: Detail,
+}
+
+/// What ends a cell before its time.
+pub(super) struct Bounds<'a> {
+    /// Set when the run is to stop.
+    pub(super) stop: &'a AtomicBool,
+    /// How long a cell may take.
+    pub(super) budget: Option<Duration>,
 }
 
 /// What a simulated cell has given.
@@ -39,67 +51,144 @@ pub(super) struct Ended {
 
 /// What happens.
 pub(super) enum Event {
-    /// Cells are being simulated.
-    Running,
+    /// Cells are being simulated: how much is done of all of them, counted in cells.
+    Running(f64),
     /// The cell at that place has ended.
     Ended(usize, Box<Result<Ended, CellError>>),
 }
 
-/// Simulates cells. `take` is called by this thread: with the cells in their order, and in between; when it says
-/// `false`, the rest is left.
-pub(super) fn each(work: &[Work<'_>], stop: &AtomicBool, take: &mut dyn FnMut(Event) -> bool) {
+/// Simulates cells until the run is to stop. `take` is called by this thread: with the cells that have ended, in
+/// their order, and in between; when it says `false`, the rest is left.
+pub(super) fn each(work: &[Work<'_>], bounds: &Bounds<'_>, take: &mut dyn FnMut(Event) -> bool) {
     let next = AtomicUsize::new(0);
     let is_left = AtomicBool::new(false);
-    let goes_on = || !stop.load(Ordering::Relaxed) && !is_left.load(Ordering::Relaxed);
-    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let done: Vec<Share> = work.iter().map(|_| Share::default()).collect();
+    let goes_on = || !bounds.stop.load(Ordering::Relaxed) && !is_left.load(Ordering::Relaxed);
+    let mut take = |event| {
+        if !is_left.load(Ordering::Relaxed) && !take(event) {
+            is_left.store(true, Ordering::Relaxed);
+        }
+    };
     thread::scope(|scope| {
         let (sender, ended) = mpsc::channel();
-        for _ in 0..workers.min(work.len()) {
+        for _ in 0..workers(work) {
             let sender = sender.clone();
-            let (next, goes_on) = (&next, &goes_on);
+            let (next, goes_on, done) = (&next, &goes_on, &done);
             scope.spawn(move || {
-                while let place = next.fetch_add(1, Ordering::Relaxed)
+                while goes_on()
+                    && let place = next.fetch_add(1, Ordering::Relaxed)
                     && let Some(work) = work.get(place)
-                    && sender.send((place, one(work, goes_on))).is_ok()
-                {}
+                {
+                    let outcome = one(work, bounds.budget, goes_on, &done[place]);
+                    // One that was interrupted leaves nothing.
+                    if !matches!(outcome, Err(CellError::Interrupted))
+                        && sender.send((place, outcome)).is_err()
+                    {
+                        return;
+                    }
+                }
             });
         }
         drop(sender);
         // Those that ended before one that comes before them.
         let mut early = BTreeMap::new();
         let mut place = 0;
-        while place < work.len() {
+        loop {
             match ended.recv_timeout(POLL) {
                 Ok((at, outcome)) => {
                     early.insert(at, outcome);
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {
-                    take(Event::Running);
+                    take(Event::Running(done.iter().map(Share::get).sum()));
                 }
-                // A worker has panicked, which the scope passes on.
-                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
             while let Some(outcome) = early.remove(&place) {
-                if !take(Event::Ended(place, Box::new(outcome))) {
-                    is_left.store(true, Ordering::Relaxed);
-                    return;
-                }
+                take(Event::Ended(place, Box::new(outcome)));
                 place += 1;
             }
+        }
+        for (place, outcome) in early {
+            take(Event::Ended(place, Box::new(outcome)));
         }
     });
 }
 
-/// Simulates a cell and explains it.
-fn one(work: &Work<'_>, goes_on: &dyn Fn() -> bool) -> Result<Ended, CellError> {
+/// How many cells run at a time: as many as there are processors, and as the machine has memory for, where each
+/// takes all that its plan allows for records.
+fn workers(work: &[Work<'_>]) -> usize {
+    let each = work.iter().map(|work| work.cell.document.trace.memory.0);
+    let machine = record::memory_bytes() / MEMORY_SHARE;
+    let by_memory = machine / each.max().unwrap_or(0).max(1);
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    processors
+        .min(usize::try_from(by_memory).unwrap_or(usize::MAX))
+        .clamp(1, work.len().max(1))
+}
+
+/// How much of a cell is done, which another thread asks.
+#[derive(Debug, Default)]
+struct Share(AtomicU64);
+
+impl Share {
+    /// From 0 to 1.
+    fn set(&self, share: f64) {
+        self.0.store(share.to_bits(), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Simulates a cell and explains it, within its budget.
+fn one(
+    work: &Work<'_>,
+    budget: Option<Duration>,
+    goes_on: &dyn Fn() -> bool,
+    done: &Share,
+) -> Result<Ended, CellError> {
+    let began = Instant::now();
+    let exceeded = || budget.filter(|budget| began.elapsed() > *budget);
+    let mut watch = |share: f64| {
+        done.set(share);
+        goes_on() && exceeded().is_none()
+    };
+    // A fault of the simulator in one cell says nothing of the others, which share nothing with it.
+    let outcome = catch_unwind(AssertUnwindSafe(|| simulate(work, &mut watch)));
+    let outcome = outcome.unwrap_or_else(|panic| Err(CellError::Panicked(said(&*panic))));
+    let outcome = outcome.and_then(|ended| match (ended, exceeded()) {
+        (Some(ended), _) => Ok(ended),
+        (None, Some(budget)) => Err(CellError::Budget {
+            budget,
+            done: done.get(),
+        }),
+        (None, None) => Err(CellError::Interrupted),
+    });
+    done.set(1.0);
+    match &outcome {
+        Ok(_) => {}
+        Err(CellError::Interrupted) => work.folder.remove(),
+        Err(_) => work.folder.remove_if_empty(),
+    }
+    outcome
+}
+
+/// The same, until `watch` says `false`: `None` then.
+fn simulate(
+    work: &Work<'_>,
+    watch: &mut dyn FnMut(f64) -> bool,
+) -> Result<Option<Ended>, CellError> {
     let Work {
         cell,
         number,
-        folder,
+        ref folder,
         detail,
     } = *work;
-    let simulated = simulated::run(cell, seed(cell), folder, goes_on)?;
-    let simulated = simulated.ok_or(CellError::Interrupted)?;
+    let folder = folder.make()?;
+    let Some(simulated) = simulated::run(cell, seed(cell), folder, watch)? else {
+        return Ok(None);
+    };
     let mut result = Box::new(record::cell_result(number, cell));
     record::add_paths(&mut result, simulated.paths);
     result.timeline = simulated.timeline;
@@ -108,5 +197,126 @@ fn one(work: &Work<'_>, goes_on: &dyn Fn() -> bool) -> Result<Ended, CellError> 
         ..Measured::default()
     };
     let explained = conclude(cell, folder, detail, measured, &mut result)?;
-    Ok(Ended { result, explained })
+    Ok(Some(Ended { result, explained }))
+}
+
+/// What a panic says, on one line.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("no reason given").replace('\n', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+    use crate::plan::{Phase, Plan};
+    use crate::record::RunFolder;
+
+    const PLAN: &str = "title = \"t\"\n[world]\nkind = \"sim\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
+        [[path]]\nbetween = [\"a\", \"b\"]\ndelay = \"5ms\"\n\
+        [target]\nhost = \"a\"\nluns = [\"memory:1MiB\"]\n[[initiator]]\nhost = \"b\"\n\
+        [workload]\nop = \"read\"\nblock = \"4KiB\"\ntime = \"500ms\"\n\
+        [trace]\nkinds = [\"io\"]\n[sweep]\nworkload.parallel = [1, 2, 3, 4]\n";
+
+    /// What came of the cells of a plan, by their numbers, and which of them have a folder. The events are told to
+    /// `act` before they are taken.
+    fn simulated(
+        text: &str,
+        bounds: &Bounds<'_>,
+        mut act: impl FnMut(&Event),
+    ) -> (Vec<(usize, Result<Ended, CellError>)>, Vec<bool>) {
+        let root = tempfile::tempdir().unwrap();
+        let plan = Plan::parse(Path::new("trial.toml"), text).unwrap();
+        let cells = plan.cells(Phase::Planned, &[]).unwrap();
+        let run = RunFolder::create(root.path(), &plan).unwrap();
+        let work: Vec<Work<'_>> = cells
+            .iter()
+            .zip(0..)
+            .map(|(cell, number)| Work {
+                cell,
+                number,
+                folder: run.cell(number),
+                detail: Detail::for_cells(cells.len()),
+            })
+            .collect();
+        let mut taken = Vec::new();
+        each(&work, bounds, &mut |event| {
+            act(&event);
+            if let Event::Ended(place, outcome) = event {
+                taken.push((place, *outcome));
+            }
+            true
+        });
+        let exists =
+            |number: u64| fs::exists(run.path().join(format!("cell-{number:03}"))).unwrap();
+        (taken, (0..cells.len() as u64).map(exists).collect())
+    }
+
+    #[test]
+    fn a_cell_that_fails_leaves_the_others_and_no_folder() {
+        let stop = AtomicBool::new(false);
+        let bounds = Bounds {
+            stop: &stop,
+            budget: None,
+        };
+        // There is no room for a block in the unit of the second cell.
+        let text = PLAN.replace(
+            "workload.parallel = [1, 2, 3, 4]",
+            "target.luns = [[\"memory:1MiB\"], [\"memory:2KiB\"], [\"memory:2MiB\"]]",
+        );
+        let (taken, folders) = simulated(&text, &bounds, |_| {});
+        let failed: Vec<bool> = taken.iter().map(|(_, outcome)| outcome.is_err()).collect();
+        assert_eq!(failed, [false, true, false]);
+        assert_eq!(folders, [true, false, true]);
+        let error = taken[1].1.as_ref().err().expect("it failed").to_string();
+        assert!(
+            error.starts_with("the initiator on `b`: I/Os of 4096 bytes"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_budget_ends_a_cell_and_says_so() {
+        let stop = AtomicBool::new(false);
+        let bounds = Bounds {
+            stop: &stop,
+            budget: Some(Duration::from_nanos(1)),
+        };
+        let (taken, folders) = simulated(PLAN, &bounds, |_| {});
+        assert_eq!((taken.len(), folders), (4, vec![false; 4]));
+        for (_, outcome) in taken {
+            assert!(matches!(outcome, Err(CellError::Budget { done, .. }) if done < 1.0));
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_stopped_leaves_whole_cells_only() {
+        let stop = AtomicBool::new(false);
+        let bounds = Bounds {
+            stop: &stop,
+            budget: None,
+        };
+        let text = PLAN.replace("500ms", "60s");
+        let (taken, folders) = simulated(&text, &bounds, |event| {
+            if matches!(event, Event::Running(_)) {
+                stop.store(true, Ordering::Relaxed);
+            }
+        });
+        let whole: Vec<usize> = taken.iter().map(|(place, _)| *place).collect();
+        assert!(taken.iter().all(|(_, outcome)| outcome.is_ok()));
+        for (place, is_there) in folders.into_iter().enumerate() {
+            assert_eq!(is_there, whole.contains(&place), "cell {place}");
+        }
+    }
+
+    #[test]
+    fn a_panic_is_told_on_one_line() {
+        let of = |work: fn()| catch_unwind(work).expect_err("it panics");
+        assert_eq!(said(&*of(|| panic!("one\ntwo {}", 3))), "one two 3");
+        assert_eq!(said(&*of(|| panic!("whole"))), "whole");
+    }
 }

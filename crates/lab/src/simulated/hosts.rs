@@ -2,7 +2,6 @@
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
-use std::time::Duration;
 
 use wansan_iscsi::initiator::LoginSettings;
 use wansan_iscsi::keys::Wanted;
@@ -23,6 +22,7 @@ use wansan_workload::{Limit, LoadConfig};
 
 use super::SimulationError;
 use super::network::Directions;
+use crate::patience;
 use crate::plan::{Cell, Document};
 
 /// Where ports that no plan chose begin.
@@ -31,8 +31,6 @@ const FIRST_PORT: u16 = 40_000;
 const HEADER_BYTES: u64 = 20 + 20 + 12;
 /// Memory for the sessions of a target.
 const TARGET_MEMORY_BYTES: usize = 1 << 30;
-/// How long the last I/Os of a cell may take.
-const DRAIN: Duration = Duration::from_secs(10);
 
 /// The target of a plan.
 pub(super) fn target(
@@ -150,7 +148,7 @@ pub(super) fn initiator(
             batch: load.batch,
             limit: Limit::Time(document.workload.time.0),
             warmup: document.workload.warmup.0,
-            drain: Some(DRAIN),
+            drain: Some(patience::DRAIN),
             rate_per_s: load.rate.map(|rate| rate.0),
             seed: seed + place as u64,
             verify: load.verify,

@@ -100,18 +100,19 @@ impl Directions {
     }
 
     /// What each direction of each path did.
-    pub(super) fn results(&self, network: &Network) -> Vec<PathResult> {
+    pub(super) fn results(&self, network: &mut Network) -> Vec<PathResult> {
         let named = self.named.iter();
         let statistics = named.map(|(name, link, overhead_bytes)| {
             let (delay, bits_per_s) = network.conditions(*link);
-            let elements = network.element_counters(*link);
+            let elements = network.element_counters(*link).map(ElementStatistics::of);
+            let elements = elements.collect();
             PathStatistics {
                 name: name.clone(),
                 counters: network.counters(*link),
                 overhead_bytes: *overhead_bytes,
                 delay_ns: duration_ns(delay),
                 bits_per_s,
-                elements: elements.map(ElementStatistics::of).collect(),
+                elements,
                 ..PathStatistics::default()
             }
         });

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -24,6 +24,7 @@ use wansan_lab::run;
 use wansan_lab::run::{Observer, Options, RunError};
 use wansan_lab::world::{self, Rights};
 use wansan_schema::{CellResult, Results};
+use wansan_settings::quantity::SomeTime;
 
 use super::{INTERRUPTED, print_json, print_text, remark};
 
@@ -64,6 +65,10 @@ struct RunArgs {
     /// one after the other, with the differences [default: as the plan says]
     #[arg(long, value_name = "KIND")]
     world: Option<WorldArg>,
+    /// Time that a simulated cell may take; one that takes longer fails, and the others' results stay
+    /// [default: unlimited]
+    #[arg(long, value_name = "TIME")]
+    budget: Option<SomeTime>,
     /// Print results.json instead of tables
     #[arg(long)]
     json: bool,
@@ -159,6 +164,11 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
         }
     };
     let is_simulated = |plan: &Plan| plan.document().world.kind == WorldKind::Sim;
+    if args.budget.is_some() && !plans.iter().any(is_simulated) {
+        bail!(
+            "--budget is for simulated cells, and the plan's are real: leave it out, or add --world sim"
+        );
+    }
     let rights = match plans.iter().all(is_simulated) {
         true => Rights::Unneeded,
         // Before anything starts a thread.
@@ -178,6 +188,7 @@ fn run_plan(args: &RunArgs) -> Result<ExitCode> {
         program: std::env::current_exe().context("cannot find the wansan binary")?,
         out: args.out.clone(),
         rights,
+        budget: args.budget.map(|budget| budget.0),
         stop: &stop,
     };
     let mut outcomes = Vec::new();
