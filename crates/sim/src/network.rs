@@ -3,6 +3,7 @@
 //! Events happen in the order of their times, and at one time in the order in which they were made, so a network does
 //! the same each time that it is run.
 
+mod gro;
 mod latency;
 mod schedule;
 #[cfg(test)]
@@ -473,8 +474,13 @@ impl Network {
     /// A packet arrives at an end's host, which takes it a little later.
     fn arrive(&mut self, to: u32, segment: Segment, ecn: Ecn) {
         let end = &mut self.ends[to as usize];
-        end.arrived.push((segment, ecn));
-        if end.arrived.len() == 1 {
+        let next = (segment, ecn);
+        if let Some(last) = end.arrived.last_mut() {
+            if !gro::joins(last, &next) {
+                end.arrived.push(next);
+            }
+        } else {
+            end.arrived.push(next);
             // Who sends into one link shares a host.
             let host = &mut self.links[end.route[0] as usize];
             let idle_ns = self.now_ns.saturating_sub(host.awake_ns);

@@ -3,7 +3,7 @@
 //! Follows `tcp_rcv_established`, `tcp_data_queue` and `tcp_cleanup_rbuf` of Linux 6.18 with the buffer's growth of
 //! that version (`tcp_rcvbuf_grow` after "tcp: fix too slow tcp_rcvbuf_grow() action"; without the
 //! `tcp_rcvbuf_low_rtt` and `tcp_comp_sack_rtt_percent` of 6.19). All segments take its slow path, which
-//! acknowledges the same. Left out: PAWS, urgent data, RST, hosts short of memory, GRO, `tcp_shrink_window`.
+//! acknowledges the same. Left out: PAWS, urgent data, RST, hosts short of memory, `tcp_shrink_window`.
 //!
 //! - `config`: settings;
 //! - `buffer`: how much window there is room for, and how it grows;
@@ -311,7 +311,9 @@ impl Receiver {
         if from == to || self.is_finished && from >= self.next {
             return;
         }
-        self.counts.marked += u64::from(ecn == Ecn::Congestion);
+        if ecn == Ecn::Congestion {
+            self.counts.marked += u64::from(segment.packets());
+        }
         self.blocks.forget_duplicate();
         if to <= self.next {
             self.counts.duplicates += 1;
@@ -337,7 +339,7 @@ impl Receiver {
             self.answer_quickly();
             return;
         }
-        let memory = self.truesize.of(segment.bytes);
+        let memory = self.truesize.of_segment(segment);
         if is_in_order {
             self.queue_in_order(now_ns, segment, memory, ecn);
         } else {
@@ -429,7 +431,7 @@ impl Receiver {
         }
         self.measure(segment, memory);
         self.acknowledge.is_scheduled = true;
-        self.counts.out_of_order += 1;
+        self.counts.out_of_order += u64::from(segment.packets());
         let range = Range {
             from: segment.seq,
             to: segment.end(),
@@ -457,10 +459,10 @@ impl Receiver {
     /// Segments become larger, or stay smaller twice: the size of full ones is another (`tcp_measure_rcv_mss`).
     fn measure(&mut self, segment: &Segment, memory: u64) {
         let last_size = std::mem::take(&mut self.last_size);
-        let size = segment.bytes;
+        let size = segment.full_bytes();
         if size >= self.rcv_mss {
             if size > self.rcv_mss {
-                self.buffer.measure(size, memory, self.window);
+                self.buffer.measure(segment.bytes, memory, self.window);
                 self.demand.bytes = self.demand.bytes.min(self.buffer.clamp);
             }
             self.rcv_mss = size.min(self.buffer.mss());

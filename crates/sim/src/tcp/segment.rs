@@ -62,6 +62,8 @@ pub struct Segment {
     pub ts_echo: u32,
     /// What came out of order.
     pub sack: Sack,
+    /// Of packets that a host took as one: data bytes of each but the last, which may have fewer; 0 of one packet.
+    pub packet_bytes: u32,
 }
 
 impl Segment {
@@ -75,6 +77,24 @@ impl Segment {
     #[must_use]
     pub fn end(&self) -> u64 {
         self.seq + u64::from(self.bytes) + u64::from(self.syn) + u64::from(self.fin)
+    }
+
+    /// Data bytes of the largest packet in it (`gso_size`).
+    #[must_use]
+    pub fn full_bytes(&self) -> u32 {
+        match self.packet_bytes {
+            0 => self.bytes,
+            bytes => bytes,
+        }
+    }
+
+    /// Packets in it (`gso_segs`).
+    #[must_use]
+    pub fn packets(&self) -> u32 {
+        match self.packet_bytes {
+            0 => 1,
+            bytes => self.bytes.div_ceil(bytes),
+        }
     }
 
     /// Bytes of the TCP header with its options: timestamps take 12, SACK 4 and 8 for each block.

@@ -1,6 +1,7 @@
 //! What a receiver is set to.
 
 use crate::tcp::jiffies::Hz;
+use crate::tcp::segment::Segment;
 
 /// Timestamps take so much of each segment (RFC 7323 §3.2, with two bytes of padding).
 const TIMESTAMP_BYTES: u32 = 12;
@@ -72,7 +73,7 @@ impl ReceiveConfig {
 /// The memory of a packet (`skb->truesize`), for data that lies in one piece behind its headers, in memory of the
 /// next power of two, as drivers without page fragments and `veth` have it. 2304 bytes for 1448 of data.
 ///
-/// Neighbouring packets keep their own memory: GRO and `tcp_try_coalesce`, which would share it, are left out.
+/// Neighbouring packets keep their own memory: `tcp_try_coalesce`, which would share it, is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Truesize {
     /// `struct sk_buff`, aligned.
@@ -92,6 +93,20 @@ impl Default for Truesize {
 }
 
 impl Truesize {
+    /// The memory of all packets that a segment is made of (`skb_gro_receive`).
+    #[must_use]
+    pub fn of_segment(&self, segment: &Segment) -> u64 {
+        let full = match segment.packet_bytes {
+            0 => return self.of(segment.bytes),
+            full => full,
+        };
+        let last = match segment.bytes % full {
+            0 => 0,
+            bytes => self.of(bytes),
+        };
+        u64::from(segment.bytes / full) * self.of(full) + last
+    }
+
     /// The memory of a packet with so much data.
     #[must_use]
     pub fn of(&self, data_bytes: u32) -> u64 {
@@ -107,5 +122,18 @@ mod tests {
     fn a_full_segment_takes_2304_bytes_and_a_fin_768() {
         assert_eq!(Truesize::default().of(1448), 2304);
         assert_eq!(Truesize::default().of(0), 768);
+    }
+
+    #[test]
+    fn packets_that_came_as_one_keep_their_memory() {
+        let of = |bytes, packet_bytes| {
+            Truesize::default().of_segment(&Segment {
+                bytes,
+                packet_bytes,
+                ..Segment::default()
+            })
+        };
+        assert_eq!([of(0, 0), of(1448, 0)], [768, 2304]);
+        assert_eq!([of(2896, 1448), of(2897, 1448)], [2 * 2304, 2 * 2304 + 768]);
     }
 }
