@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use wansan_tcp::buffers::BufferError;
 use wansan_tcp::congestion::CongestionError;
-
-use crate::mark::Nonsense;
+use wansan_workload::stream::Nonsense;
 
 /// A meter could not begin, or not go on.
 #[derive(Debug, thiserror::Error)]

@@ -14,9 +14,9 @@ use wansan_server::{Acceptor, Connection, Mailboxes, Pause, Poller, Ready, Threa
 use wansan_tcp::buffers::Buffer;
 use wansan_tcp::delays;
 use wansan_trace::{Instant, clock};
+use wansan_workload::stream::{Clock, Nonsense, Receiving};
 
 use crate::error::StreamError;
-use crate::mark::{Clock, Incoming, Nonsense};
 use crate::settings::ReceiveSettings;
 use crate::socket;
 
@@ -24,8 +24,6 @@ use crate::socket;
 const BACKLOG: i32 = 1024;
 /// How long a client may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Echoes that a client does not read: beyond so many bytes, nothing more is read of it.
-const MOST_ECHOES_BYTES: usize = 64 << 10;
 /// Reads of one stream at a wakeup before the others have their turn.
 const TURN_READS: usize = 8;
 /// What accepting rests when the machine has no descriptor left.
@@ -131,11 +129,9 @@ struct Reactor {
 struct Stream {
     socket: OwnedFd,
     client: SocketAddr,
-    incoming: Incoming,
+    receiving: Receiving,
     /// Until when it has to have begun.
     deadline: Instant,
-    /// Answers that the socket has not taken yet.
-    answers: Vec<u8>,
     /// All was read.
     is_read: bool,
     /// What the poller was told that it waits for: reading, writing.
@@ -165,7 +161,7 @@ impl Worker for Reactor {
             self.acceptor.resume(&self.poller);
         }
         self.give_up(now);
-        let silent = self.streams.values().filter(|it| !it.incoming.has_begun());
+        let silent = self.streams.values().filter(|it| !it.receiving.has_begun());
         silent
             .map(|stream| stream.deadline)
             .chain(self.resume)
@@ -221,9 +217,8 @@ impl Reactor {
         let stream = Stream {
             socket,
             client,
-            incoming: Incoming::new(self.here),
+            receiving: Receiving::new(self.here),
             deadline: clock::now() + PATIENCE,
-            answers: Vec::new(),
             is_read: false,
             waits: (true, false),
         };
@@ -234,11 +229,11 @@ impl Reactor {
         let Some(stream) = self.streams.get_mut(&source) else {
             return;
         };
-        let had_begun = stream.incoming.has_begun();
-        let marks = stream.incoming.marks();
+        let had_begun = stream.receiving.has_begun();
+        let marks = stream.receiving.marks();
         let end = stream.advance(event, &mut self.space, &mut self.counts.bytes);
-        self.counts.streams += u64::from(!had_begun && stream.incoming.has_begun());
-        self.counts.marks += stream.incoming.marks() - marks;
+        self.counts.streams += u64::from(!had_begun && stream.receiving.has_begun());
+        self.counts.marks += stream.receiving.marks() - marks;
         if let Some(end) = end {
             self.close(source, end);
         } else if let Err(error) = stream.wait(&self.poller, source) {
@@ -250,7 +245,7 @@ impl Reactor {
     /// Ends those that have said nothing in time.
     fn give_up(&mut self, now: Instant) {
         let is_late = |(source, stream): (&u64, &Stream)| {
-            (!stream.incoming.has_begun() && stream.deadline <= now).then_some(*source)
+            (!stream.receiving.has_begun() && stream.deadline <= now).then_some(*source)
         };
         let late: Vec<u64> = self.streams.iter().filter_map(is_late).collect();
         for source in late {
@@ -263,7 +258,7 @@ impl Reactor {
             return;
         };
         let client = stream.client;
-        let begun = stream.incoming.has_begun();
+        let begun = stream.receiving.has_begun();
         match end {
             End::Finished if begun => {
                 self.counts.finished += 1;
@@ -295,7 +290,7 @@ impl Stream {
     fn advance(&mut self, event: Ready, space: &mut [u8], bytes: &mut u64) -> Option<End> {
         if event.read {
             for _ in 0..TURN_READS {
-                if self.is_read || self.answers.len() > MOST_ECHOES_BYTES {
+                if self.is_read || !self.receiving.wants_input() {
                     break;
                 }
                 let read = match recv(&self.socket, &mut *space, RecvFlags::DONTWAIT) {
@@ -308,29 +303,26 @@ impl Stream {
                     Err(errno) => return Some(End::Lost(errno)),
                 };
                 *bytes += read as u64;
-                let taken = self
-                    .incoming
-                    .take(&space[..read], clock::now(), &mut self.answers);
-                if let Err(nonsense) = taken {
+                if let Err(nonsense) = self.receiving.take(&space[..read], clock::now()) {
                     return Some(End::Refused(nonsense));
                 }
             }
         }
-        while !self.answers.is_empty() {
+        while !self.receiving.pending().is_empty() {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match send(&self.socket, &self.answers, flags) {
-                Ok(written) => drop(self.answers.drain(..written)),
+            match send(&self.socket, self.receiving.pending(), flags) {
+                Ok(written) => self.receiving.sent(written),
                 Err(Errno::AGAIN) => break,
                 Err(errno) => return Some(End::Lost(errno)),
             }
         }
-        (self.is_read && self.answers.is_empty()).then_some(End::Finished)
+        (self.is_read && self.receiving.pending().is_empty()).then_some(End::Finished)
     }
 
     /// Has the poller wait for what is needed next.
     fn wait(&mut self, poller: &Poller, source: u64) -> io::Result<()> {
-        let reads = !self.is_read && self.answers.len() <= MOST_ECHOES_BYTES;
-        let wanted = (reads, !self.answers.is_empty());
+        let reads = !self.is_read && self.receiving.wants_input();
+        let wanted = (reads, !self.receiving.pending().is_empty());
         if self.waits != wanted {
             self.waits = wanted;
             poller.interest(&self.socket, source, wanted.0, wanted.1)?;

@@ -7,15 +7,13 @@ use wansan_server::poller::Poller;
 use wansan_tcp::connection;
 use wansan_trace::event::{Connection, Role};
 use wansan_trace::{Instant, Recorder, clock};
+use wansan_workload::stream::{self, END_PATIENCE, filling};
 
 use crate::error::StreamError;
-use crate::flow::{Flow, filling};
-use crate::report::{Latencies, jain};
+use crate::flow::Flow;
 use crate::settings::{Limit, SendSettings};
 use crate::socket;
 
-/// How long the receiver may take to read the rest when the time is over.
-const END_PATIENCE: Duration = Duration::from_secs(1);
 /// How often progress is reported.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
@@ -77,7 +75,7 @@ impl Sender {
         let window = (begin + self.settings.load.warmup.0, to);
         let rate = self.settings.load.stream.rate_bytes_per_s();
         for flow in &mut self.flows {
-            flow.release(window, rate, most_bytes, begin);
+            flow.sending.release(window, rate, most_bytes, begin);
         }
         let filling = filling();
         let mut ready = Vec::new();
@@ -99,7 +97,7 @@ impl Sender {
             }
             let mut deadline = to.min(next_sample);
             for (number, flow) in self.flows.iter_mut().enumerate() {
-                if let Some(due) = flow.due().filter(|_| !flow.has_finished) {
+                if let Some(due) = flow.sending.due().filter(|_| !flow.has_finished) {
                     flow.wants_to_write = due <= now;
                     if due > now {
                         deadline = deadline.min(due);
@@ -128,7 +126,7 @@ impl Sender {
         }
         let ended = clock::now();
         self.sample(ended);
-        let report = self.report(window.0, ended.min(to))?;
+        let report = self.report(ended.min(to))?;
         self.end()?;
         Ok(report)
     }
@@ -168,7 +166,8 @@ impl Sender {
         reported: (Instant, u64),
         now: Instant,
     ) -> (Instant, u64) {
-        let written: u64 = self.flows.iter().map(Flow::written_bytes).sum();
+        let written = self.flows.iter().map(|flow| flow.sending.written_bytes());
+        let written: u64 = written.sum();
         let fraction = match self.settings.load.limit() {
             Limit::Time(time) => {
                 now.since(begin).as_secs_f64() / (self.settings.load.warmup.0 + time).as_secs_f64()
@@ -182,31 +181,16 @@ impl Sender {
         (now, written)
     }
 
-    fn report(&self, from: Instant, to: Instant) -> Result<StreamReport, StreamError> {
-        let every = self.settings.load.stream.every_bytes();
-        let flows: Vec<_> = self.flows.iter().map(|flow| flow.report(every)).collect();
-        let rates: Option<Vec<f64>> = flows.iter().map(|flow| flow.bytes_per_s).collect();
-        let (mut latencies, mut one_way) = (Latencies::new(), Latencies::new());
-        for flow in &self.flows {
-            latencies.add(&flow.tally.latencies);
-            one_way.add(&flow.tally.one_way);
-        }
-        let latency_ns = latencies.summary();
-        if latency_ns.is_none() {
-            let remedy = self.settings.load.remedy();
-            return Err(StreamError::NoMark { remedy });
-        }
+    fn report(&self, to: Instant) -> Result<StreamReport, StreamError> {
+        let streams = self.flows.iter().map(|flow| &flow.sending);
+        let flows = self.flows.iter().map(Flow::report).collect();
+        let report = stream::report(streams, flows, to);
+        let report = report.ok_or_else(|| StreamError::NoMark {
+            remedy: self.settings.load.remedy(),
+        })?;
         Ok(StreamReport {
-            bytes_per_s: rates.as_ref().map(|rates| rates.iter().sum()),
-            fairness: rates.as_deref().map(jain),
-            latency_ns,
-            one_way_ns: one_way.summary(),
-            elapsed_s: to.since(from).as_secs_f64(),
-            mark_every_bytes: every,
-            measured_from_ns: from.ns(),
-            measured_to_ns: to.ns(),
             records_dropped: self.trace.dropped(),
-            flows,
+            ..report
         })
     }
 

@@ -6,8 +6,7 @@ use wansan_settings::quantity::{Rate, Size, SomeTime, Span};
 use wansan_settings::record::{RecordSettings, TcpSettings};
 use wansan_settings::{settings, usual};
 use wansan_tcp::buffers::Buffer;
-
-use super::MARK_EVERY_BYTES;
+use wansan_workload::stream::MARK_EVERY_BYTES;
 
 /// The least and the greatest buffer of a socket to ask for.
 const SOCKET_BUFFER: (Size, Size) = (Size(Buffer::RANGE_BYTES.0), Size(Buffer::RANGE_BYTES.1));
@@ -115,12 +114,14 @@ pub(super) enum Limit {
 
 impl StreamSettings {
     /// Distance of marks in bytes, within [`MARK_EVERY_BYTES`].
-    pub(super) fn every_bytes(&self) -> u32 {
+    #[must_use]
+    pub fn every_bytes(&self) -> u32 {
         u32::try_from(self.every.0).unwrap_or(MARK_EVERY_BYTES.1)
     }
 
     /// Bytes per second of each stream; without it, as fast as it goes.
-    pub(super) fn rate_bytes_per_s(&self) -> Option<f64> {
+    #[must_use]
+    pub fn rate_bytes_per_s(&self) -> Option<f64> {
         let bits_per_s = self.rate.and_then(|rate| rate.0)?;
         Some(bits_per_s as f64 / 8.0)
     }

@@ -8,9 +8,9 @@ use std::os::unix::fs::MetadataExt;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use wansan_tcp::address::{self, AddressError};
+use wansan_workload::stream::Clock;
 
 use crate::error::StreamError;
-use crate::mark::Clock;
 
 /// The addresses of `HOST:PORT`.
 pub(super) fn resolve(given: &str) -> Result<Vec<SocketAddr>, StreamError> {

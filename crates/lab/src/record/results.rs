@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wansan_schema::{
     BenchReport, CellResult, NetemResult, PathResult, Results, RouterUsage, StreamResult,
 };
-use wansan_stream::jain;
+use wansan_workload::stream::jain;
 
 use crate::plan::{Cell, Plan, WorldKind, json};
 

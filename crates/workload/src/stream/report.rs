@@ -1,7 +1,10 @@
 //! What streams have measured.
 
 use hdrhistogram::Histogram;
-use wansan_schema::MarkLatency;
+use wansan_schema::{FlowReport, MarkLatency, StreamReport};
+use wansan_trace::Instant;
+
+use super::Sending;
 
 /// Latencies above this are counted as this (17 minutes).
 const LONGEST_NS: u64 = 1 << 40;
@@ -15,6 +18,37 @@ pub fn jain(shares: &[f64]) -> f64 {
         return 1.0;
     }
     sum * sum / (shares.len() as f64 * squares)
+}
+
+/// What streams of one sender measured together until `to`: their own reports, of which `flows` has one for each, and
+/// their sums. What was recorded of them is the driver's to tell. `None` when no mark came back.
+#[must_use]
+pub fn report<'a>(
+    streams: impl IntoIterator<Item = &'a Sending>,
+    flows: Vec<FlowReport>,
+    to: Instant,
+) -> Option<StreamReport> {
+    let (mut latencies, mut one_way) = (Latencies::new(), Latencies::new());
+    let (mut from, mut mark_every_bytes) = (to, 0);
+    for stream in streams {
+        latencies.add(&stream.tally.latencies);
+        one_way.add(&stream.tally.one_way);
+        from = stream.window().0;
+        mark_every_bytes = stream.every_bytes();
+    }
+    let rates: Option<Vec<f64>> = flows.iter().map(|flow| flow.bytes_per_s).collect();
+    Some(StreamReport {
+        bytes_per_s: rates.as_ref().map(|rates| rates.iter().sum()),
+        fairness: rates.as_deref().map(jain),
+        latency_ns: Some(latencies.summary()?),
+        one_way_ns: one_way.summary(),
+        elapsed_s: to.since(from).as_secs_f64(),
+        mark_every_bytes,
+        measured_from_ns: from.ns(),
+        measured_to_ns: to.ns(),
+        flows,
+        ..StreamReport::default()
+    })
 }
 
 /// Counts latencies in bounded memory, to three digits.

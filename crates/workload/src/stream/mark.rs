@@ -11,14 +11,15 @@
 
 use wansan_trace::Instant;
 
-use crate::MARK_EVERY_BYTES;
+use super::MARK_EVERY_BYTES;
 
 const HELLO: [u8; 8] = *b"WSNSTRM1";
 const WELCOME: [u8; 8] = *b"WSNWELC1";
 const MARK: [u8; 8] = *b"WSNMARK1";
 
 const CLOCK_BYTES: usize = 24;
-const HELLO_BYTES: usize = 16 + CLOCK_BYTES;
+/// Of the beginning of a stream.
+pub(super) const HELLO_BYTES: usize = 16 + CLOCK_BYTES;
 const WELCOME_BYTES: usize = 8 + CLOCK_BYTES;
 /// Of one mark in the stream.
 pub(super) const MARK_BYTES: usize = 24;
@@ -58,7 +59,7 @@ pub enum Nonsense {
 /// The clock that a process reads. Two processes with the same one can compare their times: they run
 /// on one kernel, in one time namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Clock(pub(super) [u8; CLOCK_BYTES]);
+pub struct Clock(pub [u8; CLOCK_BYTES]);
 
 /// The echo of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -255,28 +256,31 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Takes what was read, and hands each echo on. `marks` is how many were begun.
+    /// Takes what was read, and hands each echo on with the receiver's clock. `marks` is how many were begun.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],
         marks: u64,
-        mut echo: impl FnMut(Echo),
+        mut echo: impl FnMut(Echo, Clock),
     ) -> Result<(), Nonsense> {
         self.part.extend_from_slice(bytes);
         let mut rest = &self.part[..];
-        if self.clock.is_none() {
-            let shown = rest.len().min(WELCOME.len());
-            if rest[..shown] != WELCOME[..shown] {
-                return Err(Nonsense::NoWelcome);
+        let clock = match self.clock {
+            Some(clock) => clock,
+            None => {
+                let shown = rest.len().min(WELCOME.len());
+                if rest[..shown] != WELCOME[..shown] {
+                    return Err(Nonsense::NoWelcome);
+                }
+                let Some((welcome, after)) = rest.split_at_checked(WELCOME_BYTES) else {
+                    return Ok(());
+                };
+                let mut clock = [0; CLOCK_BYTES];
+                clock.copy_from_slice(&welcome[8..]);
+                rest = after;
+                *self.clock.insert(Clock(clock))
             }
-            let Some((welcome, after)) = rest.split_at_checked(WELCOME_BYTES) else {
-                return Ok(());
-            };
-            let mut clock = [0; CLOCK_BYTES];
-            clock.copy_from_slice(&welcome[8..]);
-            self.clock = Some(Clock(clock));
-            rest = after;
-        }
+        };
         while let Some((one, after)) = rest.split_at_checked(ECHO_BYTES) {
             let number = u64_at(one, 0);
             if number != self.echoes || number >= marks {
@@ -286,11 +290,12 @@ impl Answers {
                 });
             }
             self.echoes += 1;
-            echo(Echo {
+            let found = Echo {
                 number,
                 sent: Instant::from_ns(u64_at(one, 8)),
                 received: Instant::from_ns(u64_at(one, 16)),
-            });
+            };
+            echo(found, clock);
             rest = after;
         }
         let left = rest.len();
@@ -334,7 +339,7 @@ mod tests {
         let mut found = Vec::new();
         let mut machine = Answers::default();
         for piece in answers.chunks(5) {
-            machine.take(piece, marks, |echo| found.push(echo))?;
+            machine.take(piece, marks, |echo, _| found.push(echo))?;
         }
         assert_eq!(machine.clock(), Some(HERE));
         Ok(found)
@@ -405,7 +410,7 @@ mod tests {
         };
         assert_eq!(echoes(&twice, 4), Err(again));
         let mut answers = Answers::default();
-        let http = answers.take(b"HTTP/1.1 400", 0, |_| {});
+        let http = answers.take(b"HTTP/1.1 400", 0, |_, _| {});
         assert_eq!(http, Err(Nonsense::NoWelcome));
     }
 }
