@@ -45,7 +45,7 @@ impl Backlog {
         // A connection that is gone holds nothing.
         Backlog {
             received_bytes: queues::received_bytes(from).unwrap_or(0),
-            held_bytes: direction.held_bytes() as u64,
+            held_bytes: direction.state.held_bytes() as u64,
             unsent_bytes: queues::unsent_bytes(to).unwrap_or(0),
             delivery_bytes_per_s: receiving.delivery_bytes_per_s,
         }

@@ -2,34 +2,21 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
+use wansan_split::Law;
 use wansan_tcp::control::ControlError;
 use wansan_tcp::ece::EceSignal;
 
 use crate::choice::Choice;
 use crate::error::RelayError;
-use crate::law::Law;
-use crate::settings::{EceSettings, ListenerConfig};
+use crate::settings::ListenerConfig;
 
 /// A law of a listener with all that it needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Bound {
-    pub(crate) law: Law,
-    /// What a byte may wait.
-    pub(crate) latency: Duration,
-    /// Parameters of P5's laws.
-    pub(crate) ece: EceSettings,
-    /// Who is asked by ECE, under the laws that ask.
-    pub(crate) asked: Option<Asked>,
-}
-
-/// Who is asked by ECE to slow down.
-#[derive(Debug, Clone)]
-pub(crate) struct Asked {
-    /// The side, [`CLIENT`](crate::side::CLIENT) or [`TARGET`](crate::side::TARGET).
-    pub(crate) side: usize,
-    pub(crate) signal: Arc<EceSignal>,
+    pub(crate) law: wansan_split::Bound,
+    /// What signals ECE, under the laws that ask.
+    pub(crate) signal: Option<Arc<EceSignal>>,
 }
 
 /// What signals ECE for all flows of a relay; it is loaded when the first listener needs it.
@@ -61,34 +48,28 @@ impl Bound {
             listen: listen(),
             source,
         })?;
-        let asked = |side| signaller.get().map(|signal| Asked { side, signal });
-        let (law, asked, remark) = match choice {
+        let (law, asked, signal, remark) = match choice {
             Choice::Unbounded => return Ok((None, None)),
-            Choice::Window => (Law::Window, None, None),
+            Choice::Window => (Law::Window, None, None, None),
             Choice::Signals { law, side } => {
-                let asked = asked(side).map_err(|source| RelayError::Law {
+                let signal = signaller.get().map_err(|source| RelayError::Law {
                     listen: listen(),
                     law,
                     source,
                 })?;
-                (law, Some(asked), None)
+                (law, Some(side), Some(signal), None)
             }
-            Choice::Best { side: Some(side) } => match asked(side) {
-                Ok(asked) => (Law::Arrival, Some(asked), None),
-                Err(error) => (Law::Window, None, Some(lesser(&error))),
+            Choice::Best { side: Some(side) } => match signaller.get() {
+                Ok(signal) => (Law::Arrival, Some(side), Some(signal), None),
+                Err(error) => (Law::Window, None, None, Some(lesser(&error))),
             },
             Choice::Best { side: None } => {
                 let why = "its congestion control is reno neither towards the client nor towards the target";
-                (Law::Window, None, Some(lesser(&why)))
+                (Law::Window, None, None, Some(lesser(&why)))
             }
         };
-        let bound = Bound {
-            law,
-            latency: flow.latency.map_or(Duration::ZERO, |latency| latency.0),
-            ece: flow.ece,
-            asked,
-        };
-        Ok((Some(bound), remark))
+        let law = flow.bound(law, asked);
+        Ok((Some(Bound { law, signal }), remark))
     }
 }
 

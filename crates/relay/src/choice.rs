@@ -1,11 +1,12 @@
 //! Which law the settings of flows choose. Nothing is asked of the kernel, so that settings can be checked
 //! before a relay starts, and on another computer.
 
-use wansan_settings::quantity::Size;
+use std::time::Duration;
 
-use crate::law::Law;
+use wansan_settings::quantity::Size;
+use wansan_split::{Bound, CLIENT, Law, SignalSettings, TARGET};
+
 use crate::settings::{EceSettings, FlowSettings};
-use crate::side::{CLIENT, TARGET};
 
 /// What the settings of flows choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +83,44 @@ impl FlowSettings {
     /// [`FlowError`] for the first contradiction.
     pub fn check(&self) -> Result<(), FlowError> {
         self.choice().map(drop)
+    }
+
+    /// What holds the backlogs of a flow where every law can be had; `None` where nothing does.
+    ///
+    /// # Errors
+    /// As of [`check`](Self::check).
+    pub fn best_bound(&self) -> Result<Option<Bound>, FlowError> {
+        Ok(match self.choice()? {
+            Choice::Unbounded => None,
+            Choice::Signals { law, side } => Some(self.bound(law, Some(side))),
+            Choice::Best { side: Some(side) } => Some(self.bound(Law::Arrival, Some(side))),
+            Choice::Window | Choice::Best { side: None } => Some(self.bound(Law::Window, None)),
+        })
+    }
+
+    /// That law by these settings, asking that side.
+    pub(crate) fn bound(&self, law: Law, asked: Option<usize>) -> Bound {
+        let EceSettings {
+            ece_bound,
+            ece_ramp,
+            ece_every,
+        } = self.ece;
+        Bound {
+            law,
+            latency: self.latency.map_or(Duration::ZERO, |latency| latency.0),
+            signals: SignalSettings {
+                bound: ece_bound.map(|bound| bound.0),
+                ramp: ece_ramp.map(|ramp| ramp.0),
+                every: ece_every.0,
+            },
+            asked,
+        }
+    }
+
+    /// The receive buffers of both sides, where they are set, in bytes.
+    #[must_use]
+    pub fn receive_buffers(&self) -> [Option<usize>; 2] {
+        [&self.r#in, &self.out].map(|side| side.receive_buffer.map(Size::bytes))
     }
 
     pub(crate) fn choice(&self) -> Result<Choice, FlowError> {

@@ -1,5 +1,4 @@
-//! One direction of a flow: bytes from one socket to the other, in order, with at most one copy in
-//! user space.
+//! One direction of a flow over sockets: bytes from one to the other, with at most one copy in user space.
 //!
 //! What comes is read into a piece of memory and written from there. Where a whole piece came at
 //! once, the next bytes go through a pipe by splice(2) instead, which moves references to the
@@ -13,63 +12,45 @@ use std::collections::VecDeque;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::pipe::{SpliceFlags, splice};
+use wansan_split::{Carrier, End, Taken, Turn};
 
 use crate::pool::{PIECE_BYTES, PIPE_BYTES, Piece, Pipe, Pool};
 use crate::side::{Read, Side};
 
-/// What one direction may move before others have their turn.
-const TURN_BYTES: usize = 1 << 20;
-
 /// A splice that moves less than this costs more than a read and a write.
 const WORTH_SPLICING_BYTES: usize = 16 << 10;
-
-/// How the bytes of a direction end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    /// With a FIN.
-    Fin,
-    /// With the loss of the connection that they came from.
-    Lost,
-}
 
 /// One direction.
 #[derive(Debug, Default)]
 pub(crate) struct Direction {
-    pipe: Option<Pipe>,
-    pieces: VecDeque<Piece>,
-    held_bytes: usize,
-    held_bytes_max: usize,
-    /// Whole pieces come at once.
-    bulk: bool,
-    end: Option<End>,
-    /// The end was passed on, or the other side is gone.
-    pub(crate) over: bool,
-    /// Bytes that the receiving socket took since the flow began.
-    pub(crate) moved_bytes: u64,
-    /// Those of them that were spliced.
-    pub(crate) spliced_bytes: u64,
+    /// What is moved, held and over.
+    pub(crate) state: wansan_split::Direction,
+    held: Held,
 }
 
-/// What a turn ended with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// Nothing can be done until a socket becomes ready.
-    Waits,
-    /// There is more to do.
-    Again,
-    /// All bytes were passed on, and this is how they end.
-    Ended(End),
+/// What it holds, and how.
+#[derive(Debug, Default)]
+struct Held {
+    pipe: Option<Pipe>,
+    pieces: VecDeque<Piece>,
+    /// Whole pieces come at once.
+    bulk: bool,
+    /// Bytes that the receiving socket took by splice.
+    spliced_bytes: u64,
+}
+
+/// A direction's turn: what it holds, between its sockets.
+struct Way<'a> {
+    held: &'a mut Held,
+    from: &'a mut Side,
+    to: &'a mut Side,
+    pool: &'a mut Pool,
 }
 
 impl Direction {
-    /// What the relay itself holds, in bytes.
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.held_bytes
-    }
-
-    /// The most that it held at once, in bytes.
-    pub(crate) fn held_bytes_max(&self) -> usize {
-        self.held_bytes_max
+    /// Bytes that the receiving socket took by splice since the flow began.
+    pub(crate) fn spliced_bytes(&self) -> u64 {
+        self.held.spliced_bytes
     }
 
     /// Moves what can be moved, and holds at most `limit_bytes`.
@@ -80,229 +61,217 @@ impl Direction {
         pool: &mut Pool,
         limit_bytes: usize,
     ) -> Turn {
-        let mut left = TURN_BYTES;
-        let turn = loop {
-            if to.lost.is_some() {
-                break Turn::Waits;
-            }
-            if self.held_bytes > 0 && to.writable {
-                self.write(to, pool);
-                continue;
-            }
-            if self.held_bytes == 0
-                && let Some(end) = self.end
-            {
-                break Turn::Ended(end);
-            }
-            if self.end.is_some() || !from.readable || !self.has_room(limit_bytes) {
-                break Turn::Waits;
-            }
-            if left == 0 {
-                break Turn::Again;
-            }
-            let read = self.read(from, to, pool, limit_bytes - self.held_bytes);
-            if read == 0 && self.end.is_none() && from.readable {
-                // Only the receiving side, or memory, can bring it further.
-                break Turn::Waits;
-            }
-            left = left.saturating_sub(read);
+        let mut way = Way {
+            held: &mut self.held,
+            from,
+            to,
+            pool,
         };
-        self.put_back(pool);
+        let turn = self.state.pump(&mut way, limit_bytes);
+        self.held.put_back(pool);
         turn
     }
 
     /// Drops what is held: the receiving side is gone.
     pub(crate) fn cancel(&mut self, pool: &mut Pool) {
-        if let Some(pipe) = self.pipe.take() {
+        self.state.cancel();
+        if let Some(pipe) = self.held.pipe.take() {
             pool.put_pipe(pipe);
         }
-        for piece in self.pieces.drain(..) {
+        for piece in self.held.pieces.drain(..) {
             pool.put_piece(piece);
         }
-        self.held_bytes = 0;
-        self.over = true;
     }
+}
 
-    /// Whether more may be held. Behind a pipe that holds something bytes would have to be copied:
-    /// that is done only where the flow may hold more than a pipe does.
-    fn has_room(&self, limit_bytes: usize) -> bool {
-        let piped = self.pipe.as_ref().is_some_and(|pipe| pipe.bytes > 0);
-        self.held_bytes < limit_bytes && !(piped && limit_bytes <= PIPE_BYTES)
-    }
-
+impl Held {
     /// Gives memory back that holds nothing.
     fn put_back(&mut self, pool: &mut Pool) {
         if let Some(pipe) = self.pipe.take_if(|pipe| pipe.bytes == 0) {
             pool.put_pipe(pipe);
         }
     }
+}
 
-    fn hold(&mut self, bytes: usize) {
-        self.held_bytes += bytes;
-        self.held_bytes_max = self.held_bytes_max.max(self.held_bytes);
+impl Carrier for Way<'_> {
+    fn is_lost(&self) -> bool {
+        self.to.lost.is_some()
     }
 
-    fn sent(&mut self, bytes: usize) {
-        self.held_bytes -= bytes;
-        self.moved_bytes += bytes as u64;
+    fn is_readable(&self) -> bool {
+        self.from.readable
     }
 
-    /// Writes the oldest bytes that are held.
-    fn write(&mut self, to: &mut Side, pool: &mut Pool) {
-        if let Some(pipe) = self.pipe.as_mut().filter(|pipe| pipe.bytes > 0) {
+    fn is_writable(&self) -> bool {
+        self.to.writable
+    }
+
+    /// Behind a pipe that holds something bytes would have to be copied: that is done only where the flow may hold
+    /// more than a pipe does.
+    fn has_room(&self, limit_bytes: usize) -> bool {
+        let is_piped = self.held.pipe.as_ref().is_some_and(|pipe| pipe.bytes > 0);
+        !(is_piped && limit_bytes <= PIPE_BYTES)
+    }
+
+    fn write(&mut self) -> usize {
+        if let Some(pipe) = self.held.pipe.as_mut().filter(|pipe| pipe.bytes > 0) {
             let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
-            match splice(&pipe.reader, None, &*to, None, pipe.bytes, flags) {
+            match splice(&pipe.reader, None, &*self.to, None, pipe.bytes, flags) {
                 // A pipe that holds something gives something.
-                Ok(0) => to.cannot_write(Errno::IO),
+                Ok(0) => self.to.cannot_write(Errno::IO),
                 Ok(bytes) => {
                     pipe.bytes -= bytes;
-                    self.spliced_bytes += bytes as u64;
-                    self.sent(bytes);
+                    self.held.spliced_bytes += bytes as u64;
+                    return bytes;
                 }
-                Err(errno) => to.cannot_write(errno),
+                Err(errno) => self.to.cannot_write(errno),
             }
-            return;
+            return 0;
         }
-        let Some(piece) = self.pieces.front_mut() else {
-            return;
+        let Some(piece) = self.held.pieces.front_mut() else {
+            return 0;
         };
-        let written = to.write(piece.filled(), SendFlags::empty());
+        let written = self.to.write(piece.filled(), SendFlags::empty());
         piece.consume(written);
         if piece.filled().is_empty()
-            && let Some(piece) = self.pieces.pop_front()
+            && let Some(piece) = self.held.pieces.pop_front()
         {
-            pool.put_piece(piece);
+            self.pool.put_piece(piece);
         }
-        self.sent(written);
+        written
     }
 
-    /// Reads up to `room` bytes; how many came.
-    fn read(&mut self, from: &mut Side, to: &mut Side, pool: &mut Pool, room: usize) -> usize {
-        let straight = self.held_bytes == 0 && to.writable;
-        if from.urgent && from.is_at_urgent_byte() {
-            return if straight {
-                self.pass_urgent_byte(from, to)
-            } else {
-                0
+    fn read(&mut self, room: usize, held_bytes: usize) -> Taken {
+        let straight = held_bytes == 0 && self.to.writable;
+        if self.from.urgent && self.from.is_at_urgent_byte() {
+            return match straight {
+                true => self.pass_urgent_byte(),
+                false => Taken::default(),
             };
         }
         if straight
-            && self.bulk
-            && !from.urgent
-            && let Some(read) = self.splice(from, pool, room)
+            && self.held.bulk
+            && !self.from.urgent
+            && let Some(taken) = self.splice(room)
         {
-            return read;
+            return taken;
         }
         let has_space = |piece: &mut Piece| !piece.space().is_empty();
-        if !self.pieces.back_mut().is_some_and(has_space) {
-            match pool.piece() {
-                Some(piece) => self.pieces.push_back(piece),
-                None if straight => return self.pass_through(from, to, pool),
-                None => return 0,
+        if !self.held.pieces.back_mut().is_some_and(has_space) {
+            match self.pool.piece() {
+                Some(piece) => self.held.pieces.push_back(piece),
+                None if straight => return self.pass_through(),
+                None => return Taken::default(),
             }
         }
-        let Some(piece) = self.pieces.back_mut() else {
-            return 0;
+        let Some(piece) = self.held.pieces.back_mut() else {
+            return Taken::default();
         };
         let space = piece.space();
         let wanted = space.len().min(room);
-        let read = from.read(&mut space[..wanted], RecvFlags::empty());
+        let read = self.from.read(&mut space[..wanted], RecvFlags::empty());
         if let Read::Bytes(bytes) = read {
             piece.fill(bytes);
         }
-        let bytes = self.judge(read);
-        self.bulk = bytes == PIECE_BYTES;
-        self.hold(bytes);
-        if piece_is_empty(self.pieces.back())
-            && let Some(piece) = self.pieces.pop_back()
+        let taken = held(read);
+        self.held.bulk = taken.held_bytes == PIECE_BYTES;
+        if piece_is_empty(self.held.pieces.back())
+            && let Some(piece) = self.held.pieces.pop_back()
         {
-            pool.put_piece(piece);
+            self.pool.put_piece(piece);
         }
-        bytes
+        taken
     }
+}
 
+impl Way<'_> {
     /// Moves up to `room` bytes into a pipe; `None` when they have to be read instead.
-    fn splice(&mut self, from: &mut Side, pool: &mut Pool, room: usize) -> Option<usize> {
-        if self.pipe.is_none() {
-            self.pipe = pool.pipe();
+    fn splice(&mut self, room: usize) -> Option<Taken> {
+        if self.held.pipe.is_none() {
+            self.held.pipe = self.pool.pipe();
         }
-        let pipe = self.pipe.as_mut()?;
+        let pipe = self.held.pipe.as_mut()?;
         let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
-        match splice(&*from, None, &pipe.writer, None, room, flags) {
+        match splice(&*self.from, None, &pipe.writer, None, room, flags) {
             // The end, or something that only reading tells.
             Ok(0) => {
-                self.bulk = false;
+                self.held.bulk = false;
                 None
             }
             Ok(bytes) => {
                 pipe.bytes += bytes;
-                self.bulk = bytes >= WORTH_SPLICING_BYTES;
-                self.hold(bytes);
-                Some(bytes)
+                self.held.bulk = bytes >= WORTH_SPLICING_BYTES;
+                Some(held(Read::Bytes(bytes)))
             }
-            Err(errno) => {
-                let read = from.cannot_read(errno);
-                Some(self.judge(read))
-            }
+            Err(errno) => Some(held(self.from.cannot_read(errno))),
         }
-    }
-
-    /// How many bytes came; an end is remembered.
-    fn judge(&mut self, read: Read) -> usize {
-        match read {
-            Read::Bytes(bytes) => return bytes,
-            Read::Nothing => {}
-            Read::Fin => self.end = Some(End::Fin),
-            Read::Lost => self.end = Some(End::Lost),
-        }
-        0
     }
 
     /// Passes bytes on without holding any: those that the other side did not take stay where they
     /// are.
-    fn pass_through(&mut self, from: &mut Side, to: &mut Side, pool: &mut Pool) -> usize {
-        let read = from.read(&mut pool.scratch, RecvFlags::PEEK);
-        let seen = self.judge(read);
-        if seen == 0 {
-            return 0;
-        }
-        let sent = to.write(&pool.scratch[..seen], SendFlags::empty());
+    fn pass_through(&mut self) -> Taken {
+        let read = self.from.read(&mut self.pool.scratch, RecvFlags::PEEK);
+        let Read::Bytes(seen) = read else {
+            return held(read);
+        };
+        let sent = self
+            .to
+            .write(&self.pool.scratch[..seen], SendFlags::empty());
         if sent < seen {
-            from.readable = true;
+            self.from.readable = true;
         }
-        self.take(from, &mut pool.scratch[..sent]);
-        sent
+        passed(self.from, &mut self.pool.scratch[..sent])
     }
 
     /// Passes the urgent byte on as such. Nothing is held, and the other side is writable.
-    fn pass_urgent_byte(&mut self, from: &mut Side, to: &mut Side) -> usize {
+    fn pass_urgent_byte(&mut self) -> Taken {
         let mut byte = [0];
-        let read = from.read(&mut byte, RecvFlags::PEEK);
-        if self.judge(read) == 0 {
-            return 0;
+        let read = self.from.read(&mut byte, RecvFlags::PEEK);
+        if !matches!(read, Read::Bytes(_)) {
+            return held(read);
         }
-        let sent = to.write(&byte, SendFlags::OOB);
-        if sent == 1 {
-            from.urgent = false;
-            self.take(from, &mut byte);
+        match self.to.write(&byte, SendFlags::OOB) {
+            0 => Taken::default(),
+            _ => {
+                self.from.urgent = false;
+                passed(self.from, &mut byte)
+            }
         }
-        sent
     }
+}
 
-    /// Takes bytes from a socket that were sent to the other one already: TCP discards them where
-    /// they are (MSG_TRUNC of tcp(7)).
-    fn take(&mut self, from: &mut Side, seen: &mut [u8]) {
-        if seen.is_empty() {
-            return;
-        }
-        let readable = from.readable;
-        // They were there a moment ago, and nobody else reads: else what follows is not in order.
-        if from.read(seen, RecvFlags::TRUNC) != Read::Bytes(seen.len()) {
-            from.lost = Some(Errno::IO);
-            self.end = Some(End::Lost);
-        }
-        from.readable = readable;
-        self.moved_bytes += seen.len() as u64;
+/// What was read is held.
+fn held(read: Read) -> Taken {
+    let (held_bytes, end) = match read {
+        Read::Bytes(bytes) => (bytes, None),
+        Read::Nothing => (0, None),
+        Read::Fin => (0, Some(End::Fin)),
+        Read::Lost => (0, Some(End::Lost)),
+    };
+    Taken {
+        held_bytes,
+        end,
+        ..Taken::default()
+    }
+}
+
+/// Takes bytes from a socket that were sent to the other one already: TCP discards them where
+/// they are (MSG_TRUNC of tcp(7)).
+fn passed(from: &mut Side, seen: &mut [u8]) -> Taken {
+    if seen.is_empty() {
+        return Taken::default();
+    }
+    let readable = from.readable;
+    // They were there a moment ago, and nobody else reads: else what follows is not in order.
+    let is_in_order = from.read(seen, RecvFlags::TRUNC) == Read::Bytes(seen.len());
+    if !is_in_order {
+        from.lost = Some(Errno::IO);
+    }
+    from.readable = readable;
+    Taken {
+        passed_bytes: seen.len(),
+        end: (!is_in_order).then_some(End::Lost),
+        ..Taken::default()
     }
 }
 

@@ -4,17 +4,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use wansan_split::{CLIENT, Law, NAMES};
 use wansan_tcp::buffers::BufferError;
 use wansan_tcp::congestion::CongestionError;
 use wansan_tcp::control::ControlError;
 
 use crate::choice::FlowError;
-use crate::law::Law;
 use crate::remedy::remedy;
 use crate::settings::ListenerConfig;
-use crate::side::CLIENT;
-
-use crate::socket::NAMES;
 
 /// A relay could not be started, or not take on other settings; either is the caller's mistake, or
 /// something that the machine lacks.

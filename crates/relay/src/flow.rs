@@ -12,17 +12,19 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use wansan_server::poller::Ready;
+use wansan_split::{CLIENT, End, Governor, Signals, TARGET, Turn};
+use wansan_tcp::ece::EceSignal;
 use wansan_trace::Instant;
 
-use crate::direction::{Direction, End, Turn};
+use crate::direction::Direction;
 use crate::ends::{Ends, OwnEnd};
 use crate::error::ConnectError;
-use crate::governor::Governor;
+use crate::kernel::Kernel;
 use crate::pool::Pool;
 use crate::recent::Recent;
 use crate::route::Route;
 use crate::seat::Seat;
-use crate::side::{CLIENT, Side, TARGET};
+use crate::side::Side;
 use crate::socket;
 
 /// How long the side that is left may take to acknowledge what it was sent before the other side was
@@ -110,11 +112,10 @@ impl Flow {
         now: Instant,
     ) -> Result<Flow, ConnectError> {
         let attempt = attempt(&route, &socket, client, ends, 0)?;
-        let governor = Governor::new(&route, number);
-        if let Some(governor) = &governor {
-            governor.connected(CLIENT, &socket);
-        }
-        Ok(Flow {
+        let buffers = route.config.flow.receive_buffers();
+        let bound = route.bound.as_ref();
+        let governor = bound.map(|bound| Governor::new(&bound.law, buffers, number));
+        let flow = Flow {
             number,
             client,
             target: attempt.to,
@@ -133,7 +134,29 @@ impl Flow {
             own_end: attempt.own_end,
             route,
             _seat: seat,
-        })
+        };
+        flow.connected(CLIENT);
+        Ok(flow)
+    }
+
+    /// What signals ECE for it, under a law that does.
+    fn signal(&self) -> Option<&EceSignal> {
+        self.route.bound.as_ref()?.signal.as_deref()
+    }
+
+    /// The connection of that side stands: who is asked by ECE is asked on it from now on.
+    fn connected(&self, side: usize) {
+        let asked = self.governor.as_ref().and_then(Governor::asked_side);
+        if let (Some(signal), true) = (self.signal(), asked == Some(side)) {
+            // Where it cannot be had there is no ECN, which is told, or the connection is gone.
+            let _ = signal.attach(&self.sides[side]);
+        }
+    }
+
+    /// What came of signals until now; `None` under a law without.
+    pub(crate) fn ece_signals(&self) -> Option<Signals> {
+        let asked = self.governor.as_ref().and_then(Governor::asked_side)?;
+        Some(self.signal()?.signals(&self.sides[asked]))
     }
 
     /// Whether it has a deadline.
@@ -160,12 +183,20 @@ impl Flow {
         let mut again = carry(onward, client, target, pool, limits[CLIENT]);
         again |= carry(back, target, client, pool, limits[TARGET]);
         if let Some(governor) = &mut self.governor {
-            governor.govern(&self.sides, &self.directions, now);
+            let bound = self.route.bound.as_ref();
+            let mut kernel = Kernel {
+                sides: &self.sides,
+                signal: bound.and_then(|bound| bound.signal.as_deref()),
+            };
+            let ways = self.directions.each_ref().map(|way| &way.state);
+            governor.govern(&mut kernel, ways, now);
         }
         let [client, target] = &mut self.sides;
         let [onward, back] = &mut self.directions;
         let (left, towards_left) = match (client.lost, target.lost) {
-            (None, None) if onward.over && back.over => return self.finish(now),
+            (None, None) if onward.state.is_over() && back.state.is_over() => {
+                return self.finish(now);
+            }
             (None, None) if again => return Step::Again,
             (None, None) => return Step::Waits,
             (Some(_), Some(_)) => {
@@ -183,7 +214,7 @@ impl Flow {
             }
         };
         let deadline = *self.deadline.get_or_insert(now + RESET_PATIENCE);
-        if now >= deadline || (towards_left.over && left.is_acknowledged()) {
+        if now >= deadline || (towards_left.state.is_over() && left.is_acknowledged()) {
             towards_left.cancel(pool);
             return Step::Over(Ending::Lost);
         }
@@ -215,8 +246,7 @@ impl Flow {
     fn limit_bytes(&self, from: usize) -> usize {
         let limit = self.route.config.flow.buffer.bytes();
         let governor = self.governor.as_ref();
-        let share = governor.and_then(|governor| governor.shares(from));
-        share.map_or(limit, |share| limit.min(share.held_bytes as usize))
+        governor.map_or(limit, |governor| governor.limit_bytes(from, limit))
     }
 
     /// Looks whether the target is there; `None` when it is.
@@ -230,9 +260,7 @@ impl Flow {
                 // An event of the attempt before may come after this one has begun.
                 Ok(()) if !target.is_connected() => return Some(Step::Waits),
                 Ok(()) => {
-                    if let Some(governor) = &self.governor {
-                        governor.connected(TARGET, target);
-                    }
+                    self.connected(TARGET);
                     self.is_connecting = false;
                     self.deadline = None;
                     return None;
@@ -282,7 +310,7 @@ fn carry(
     pool: &mut Pool,
     limit: usize,
 ) -> bool {
-    if direction.over {
+    if direction.state.is_over() {
         return false;
     }
     match direction.pump(from, to, pool, limit) {
@@ -293,7 +321,7 @@ fn carry(
             if end == End::Fin && from.lost.is_none() {
                 to.finish();
             }
-            direction.over = true;
+            direction.state.finish();
             false
         }
     }

@@ -1,6 +1,7 @@
 //! What a thread counts.
 
-use crate::echo::Fallback;
+use wansan_split::Fallback;
+
 use crate::error::ConnectError;
 
 /// Counters of flows, since the relay began.

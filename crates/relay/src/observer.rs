@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use wansan_split::{CLIENT, TARGET};
+
 use crate::mail::Mail;
 use crate::meter::Meter;
 use crate::shared::Shared;
-use crate::side::{CLIENT, TARGET};
 use crate::snapshot::Snapshot;
 
 /// Looks at a relay from other threads.

@@ -7,19 +7,18 @@ use std::time::Duration;
 use wansan_server::{
     ACCEPTS_PER_TURN, Acceptor, Complaints, Connection, Pause, Poller, Ready, Worker,
 };
+use wansan_split::{CLIENT, Governor, TARGET};
 use wansan_tcp::TcpInfo;
 use wansan_tcp::{connection, queues};
 use wansan_trace::event::{self, Role};
 use wansan_trace::{ConnectionId, Instant, Recorder, SessionId};
 
 use crate::flow::{Ending, Flow, Step};
-use crate::governor::Governor;
 use crate::mail::{Client, Mail};
 use crate::meter::Meter;
 use crate::pool::Pool;
 use crate::route::Listener;
 use crate::shared::Shared;
-use crate::side::{CLIENT, TARGET};
 use crate::socket::BACKLOG;
 use crate::survey::Survey;
 use crate::table::{Key, Table};
@@ -134,7 +133,7 @@ impl Reactor {
                     connection::record(side, known, &mut self.trace);
                 }
                 if let Ok(mut record) = TcpInfo::sample(side, now, ids.0, ids.1) {
-                    let held = flow.directions[usize::from(place)].held_bytes() as u64;
+                    let held = flow.directions[usize::from(place)].state.held_bytes() as u64;
                     let unread = queues::received_bytes(side).unwrap_or(0) + held;
                     record.unread_bytes = u32::try_from(unread).unwrap_or(u32::MAX);
                     let governor = flow.governor.as_ref();
@@ -322,7 +321,10 @@ impl Reactor {
             }
         }
         for direction in &flow.directions {
-            self.meter.held_bytes_max = self.meter.held_bytes_max.max(direction.held_bytes_max());
+            self.meter.held_bytes_max = self
+                .meter
+                .held_bytes_max
+                .max(direction.state.held_bytes_max());
         }
         flow.close(ending, &mut self.pool);
     }
@@ -393,9 +395,9 @@ impl Worker for Reactor {
 fn moved(flow: &Flow) -> [u64; 3] {
     let [onward, back] = &flow.directions;
     [
-        onward.moved_bytes,
-        back.moved_bytes,
-        onward.spliced_bytes + back.spliced_bytes,
+        onward.state.moved_bytes(),
+        back.state.moved_bytes(),
+        onward.spliced_bytes() + back.spliced_bytes(),
     ]
 }
 

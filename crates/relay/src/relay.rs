@@ -7,12 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use wansan_server::{Changes, Threads, descriptors};
+use wansan_split::Law;
 use wansan_trace::{Recorder, clock};
 
 use crate::bound::Signaller;
 use crate::cycle;
 use crate::error::RelayError;
-use crate::law::Law;
 use crate::mail::Mail;
 use crate::observer::Observer;
 use crate::reactor::Reactor;
@@ -82,7 +82,9 @@ impl Relay {
     #[must_use]
     pub fn laws(&self) -> Vec<Law> {
         let bounds = self.listeners.iter().map(|it| it.route.bound.as_ref());
-        bounds.map(|it| it.map_or(Law::None, |it| it.law)).collect()
+        bounds
+            .map(|it| it.map_or(Law::None, |it| it.law.law))
+            .collect()
     }
 
     /// Takes on other listeners, or other settings of them, and resolves their targets' names again.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use rustix::net::getsockname;
+use wansan_split::{NAMES, ReceiveBuffer};
 use wansan_tcp::address::{self, AddressError};
 use wansan_tcp::buffers::BufferError;
 use wansan_tcp::network::Network;
@@ -15,7 +16,6 @@ use crate::bound::{Bound, Signaller};
 use crate::error::RelayError;
 use crate::settings::ListenerConfig;
 use crate::socket;
-use crate::window::ReceiveBuffer;
 
 /// What a transparent listener takes: connections to addresses of a network, at one port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl Route {
         let is_news = !told.swap(true, Ordering::Relaxed);
         is_news.then(|| RelayError::SocketBuffer {
             listen: self.config.listen.clone(),
-            side: socket::NAMES[side],
+            side: NAMES[side],
             source: BufferError::TooSmall {
                 setting: "net.core.rmem_max",
                 wanted_bytes: buffer.asked_bytes as usize,
@@ -271,9 +271,9 @@ fn resolve(to: &str) -> Result<Vec<SocketAddr>, RelayError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::law::Law;
     use wansan_settings::Text;
     use wansan_settings::quantity::{Size, SomeTime, Span};
+    use wansan_split::Law;
 
     use crate::settings::SideSettings;
     use rustix::net::sockopt;
@@ -344,7 +344,7 @@ mod tests {
         // Nobody chose that law: another one will do.
         config.flow.law = None;
         let listener = open(&config).unwrap();
-        assert_eq!(listener.route.bound.as_ref().unwrap().law, Law::Window);
+        assert_eq!(listener.route.bound.as_ref().unwrap().law.law, Law::Window);
         assert!(listener.route.remark.as_ref().unwrap().contains("neither"));
         config.flow.buffer = Size(1);
         assert!(open(&config).is_err());

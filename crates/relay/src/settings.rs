@@ -6,11 +6,11 @@ use wansan_settings::address::ListenAddress;
 use wansan_settings::quantity::{Size, SomeTime, Span};
 use wansan_settings::record::{RecordSettings, TcpSettings};
 use wansan_settings::{Text, given, settings, usual};
+use wansan_split::Law;
 use wansan_tcp::buffers::Buffer;
 use wansan_tcp::network::Network;
 
 use crate::dscp::Dscp;
-use crate::law::Law;
 
 /// The least and the greatest buffer of a socket to ask for.
 const SOCKET_BUFFER: (Size, Size) = (Size(Buffer::RANGE_BYTES.0), Size(Buffer::RANGE_BYTES.1));

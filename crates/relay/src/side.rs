@@ -10,12 +10,6 @@ use wansan_server::poller::Ready;
 use wansan_tcp::TcpInfo;
 use wansan_tcp::queues;
 
-/// The client's side, as a place among a flow's sides; the direction from it has the same place.
-pub(crate) const CLIENT: usize = 0;
-
-/// The target's side.
-pub(crate) const TARGET: usize = 1;
-
 /// What reading gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {

@@ -3,21 +3,15 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use wansan_split::{CLIENT, Fallback, Governor, Law, ReceiveBuffer, Shares, Signals, TARGET};
 use wansan_tcp::TcpInfo;
-use wansan_tcp::ece::Signals;
 use wansan_trace::event::Tcp;
 use wansan_trace::{ConnectionId, SessionId, clock};
 
 use crate::backlog::{Backlog, BacklogSum};
 use crate::direction::Direction;
-use crate::echo::Fallback;
 use crate::flow::Flow;
-use crate::governor::Governor;
-use crate::law::Law;
 use crate::meter::Meter;
-use crate::shares::Shares;
-use crate::side::{CLIENT, TARGET};
-use crate::window::ReceiveBuffer;
 
 /// A relay's counters, gathered from its threads while they carry their flows.
 #[derive(Debug, Clone, Default)]
@@ -115,10 +109,10 @@ pub(crate) fn of_flow(flow: &Flow) -> FlowSnapshot {
     });
     let governor = flow.governor.as_ref();
     let is_target = governor.and_then(Governor::asked_side) == Some(TARGET);
-    let ece = |(signals, fallback)| EceSnapshot {
+    let ece = |signals| EceSnapshot {
         asks_target: is_target,
         signals,
-        fallback,
+        fallback: governor.and_then(Governor::fallback),
     };
     let shares = |from| governor.and_then(|it| it.shares(from));
     let buffer = |side| governor.and_then(|it| it.buffer(side));
@@ -126,8 +120,8 @@ pub(crate) fn of_flow(flow: &Flow) -> FlowSnapshot {
         let way: &Direction = &flow.directions[place];
         let [from, to] = [place, 1 - place].map(|side| &flow.sides[side]);
         DirectionSnapshot {
-            moved_bytes: way.moved_bytes,
-            held_bytes_max: way.held_bytes_max(),
+            moved_bytes: way.state.moved_bytes(),
+            held_bytes_max: way.state.held_bytes_max(),
             backlog: Backlog::of(from, way, to, receiving),
             shares: shares(place),
         }
@@ -136,7 +130,7 @@ pub(crate) fn of_flow(flow: &Flow) -> FlowSnapshot {
         number: flow.number,
         listen: flow.route.config.listen.clone(),
         law: governor.map_or(Law::None, Governor::law),
-        ece: governor.and_then(|it| it.ece(&flow.sides)).map(ece),
+        ece: flow.ece_signals().map(ece),
         client: flow.client,
         target: flow.target,
         age: now.since(flow.began),

@@ -13,21 +13,18 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use wansan_settings::quantity::{Size, Span};
+use wansan_split::{CLIENT, NAMES, TARGET};
 use wansan_tcp::buffers::{Buffer, BufferError};
 use wansan_tcp::{congestion, delays, options};
 
 use crate::error::{ConnectError, RelayError};
 use crate::settings::{ListenerConfig, SideSettings};
-use crate::side::{CLIENT, TARGET};
 
 /// Connections that may wait to be accepted; the kernel's own bound is net.core.somaxconn.
 pub(crate) const BACKLOG: usize = 4096;
 
 /// Questions that a silent peer may leave unanswered.
 const KEEP_ALIVE_QUESTIONS: u32 = 5;
-
-/// What sides are called in errors, in the order of a flow's.
-pub(crate) const NAMES: [&str; 2] = ["towards the client", "towards the target"];
 
 const INWARD: &str = NAMES[CLIENT];
 const OUTWARD: &str = NAMES[TARGET];

@@ -113,18 +113,6 @@ impl TcpInfo {
         u64::from(self.u32_at(92)) * 1000
     }
 
-    /// Bytes per second that the connection can send: its window in a round-trip time (Little's law),
-    /// at most its pacing rate; 0 before the first measurement. Unlike a delivery rate it is the same
-    /// whether or not there is something to send.
-    #[must_use]
-    pub fn sending_bytes_per_s(&self) -> u64 {
-        let congestion = u64::from(self.cwnd_packets()) * u64::from(self.mss_bytes());
-        let window = congestion.min(self.peer_window_bytes().into());
-        let round_trips = window.saturating_mul(1_000_000_000);
-        let rate = round_trips.checked_div(self.srtt_ns()).unwrap_or(0);
-        rate.min(self.pacing_bytes_per_s())
-    }
-
     /// The time in ns with data to send, since the connection began.
     #[must_use]
     pub fn busy_ns(&self) -> u64 {

@@ -72,7 +72,7 @@ impl EceSignal {
     pub fn order(&self, socket: impl AsFd, order: &Order) -> io::Result<()> {
         let updated = self
             .orders
-            .update(&key(&socket), &order.bytes(), MapFlags::ANY);
+            .update(&key(&socket), &order_bytes(order), MapFlags::ANY);
         updated.map_err(io::Error::other)
     }
 
@@ -98,9 +98,41 @@ impl EceSignal {
     pub fn signals(&self, socket: impl AsFd) -> Signals {
         let told = self.told.lookup(&key(&socket), MapFlags::ANY);
         let told = told.ok().flatten();
-        told.and_then(|told| Signals::of_bytes(&told))
-            .unwrap_or_default()
+        told.and_then(|told| signals_of(&told)).unwrap_or_default()
     }
+}
+
+/// `struct order` of `bpf/ece.bpf.c`.
+fn order_bytes(order: &Order) -> Vec<u8> {
+    let words = [
+        order.asked,
+        order.passed_bytes,
+        order.passed_at.ns(),
+        order.going_bytes,
+        order.drain_bytes_per_s,
+        order.bound_bytes,
+        order.least_bytes,
+    ];
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// From `struct told` of `bpf/ece.bpf.c`; none when the bytes are none.
+fn signals_of(told: &[u8]) -> Option<Signals> {
+    let word = |place: usize| {
+        let word = told.get(place * 8..place * 8 + 8)?;
+        Some(u64::from_ne_bytes(word.try_into().ok()?))
+    };
+    Some(Signals {
+        segments: word(0)?,
+        signals: word(1)?,
+        answers: word(2)?,
+        recovering: word(3)?,
+        spared: word(4)?,
+        powerless: word(5)?,
+        backlog_max_bytes: word(6)?,
+        loop_ns: word(7)?,
+        arrival_bytes_per_s: word(8)?,
+    })
 }
 
 /// Sockets' storage is known to its owner by their descriptors.

@@ -1,20 +1,13 @@
 //! ECE towards one side of a flow: what the laws that signal ask for, and what came of it.
 
 use std::fmt;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
-use wansan_tcp::TcpInfo;
-use wansan_tcp::ece::{Order, Signals};
 use wansan_trace::Instant;
-use wansan_trace::event::Ecn;
 
-use crate::bound::{Asked, Bound};
-use crate::law::Law;
-use crate::plateau::Plateau;
-use crate::shares::drained_bytes;
-use crate::side::{CLIENT, Side};
-use crate::socket::NAMES;
+use super::plateau::Plateau;
+use super::shares::drained_bytes;
+use super::{CLIENT, Law, NAMES, Order, Reading, Signals};
 
 /// How often it is looked at what came of the orders.
 const LOOK: Duration = Duration::from_millis(20);
@@ -42,10 +35,22 @@ impl Fallback {
     }
 }
 
+/// Parameters of P5's laws, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SignalSettings {
+    /// The bound on the backlog; `None` for what drains in the law's time.
+    pub bound: Option<u64>,
+    /// [`Law::EceRed`]: how far below the bound signalling starts; `None` for half the bound.
+    pub ramp: Option<u64>,
+    /// It is decided when so many bytes were read.
+    pub every: u64,
+}
+
 /// That a flow fell back, to be told.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct FellBack {
-    pub(crate) why: Fallback,
+pub struct FellBack {
+    /// Why.
+    pub why: Fallback,
     law: Law,
     side: usize,
 }
@@ -77,9 +82,12 @@ impl fmt::Display for FellBack {
 
 /// Signals of one flow.
 #[derive(Debug)]
-pub(crate) struct Echo {
-    asked: Asked,
-    bound: Bound,
+pub(super) struct Echo {
+    law: Law,
+    latency: Duration,
+    settings: SignalSettings,
+    /// Who is asked.
+    side: usize,
     order: Order,
     signals: Signals,
     next_look: Instant,
@@ -95,11 +103,19 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    /// Of the flow of that number; `None` for a law that does not signal.
-    pub(crate) fn new(bound: &Bound, number: u64) -> Option<Echo> {
-        Some(Echo {
-            asked: bound.asked.clone()?,
-            bound: bound.clone(),
+    /// To that side, by a law that signals, in the flow of that number.
+    pub(super) fn new(
+        law: Law,
+        latency: Duration,
+        settings: SignalSettings,
+        side: usize,
+        number: u64,
+    ) -> Echo {
+        Echo {
+            law,
+            latency,
+            settings,
+            side,
             order: Order::default(),
             signals: Signals::default(),
             next_look: Instant::ZERO,
@@ -108,60 +124,48 @@ impl Echo {
             is_news: false,
             read_bytes: 0,
             seed: number,
-        })
+        }
     }
 
     /// The side that it asks.
-    pub(crate) fn side(&self) -> usize {
-        self.asked.side
-    }
-
-    /// Asks on that connection, from now on.
-    pub(crate) fn attach(&self, side: impl AsFd) {
-        // Where it cannot be had there is no ECN, which is told, or the connection is gone.
-        let _ = self.asked.signal.attach(side);
+    pub(super) fn side(&self) -> usize {
+        self.side
     }
 
     /// What came of the orders, as of the last look.
-    pub(crate) fn signals(&self) -> Signals {
+    pub(super) fn signals(&self) -> Signals {
         self.signals
     }
 
-    /// What came of them until now.
-    pub(crate) fn signals_of(&self, sides: &[Side; 2]) -> Signals {
-        self.asked.signal.signals(&sides[self.asked.side])
-    }
-
     /// Why the window alone holds the backlog now, if it does.
-    pub(crate) fn fallback(&self) -> Option<Fallback> {
+    pub(super) fn fallback(&self) -> Option<Fallback> {
         self.fallback
     }
 
     /// Why it does since this was asked last.
-    pub(crate) fn take_news(&mut self) -> Option<FellBack> {
+    pub(super) fn take_news(&mut self) -> Option<FellBack> {
         let why = self
             .fallback
             .filter(|_| std::mem::take(&mut self.is_news))?;
         Some(FellBack {
             why,
-            law: self.bound.law,
-            side: self.asked.side,
+            law: self.law,
+            side: self.side,
         })
     }
 
-    /// [`Law::Arrival`]: tells the kernel how far the other side is. `moved_bytes` of what came were
-    /// written there, of which `unsent_bytes` have not left, which they do also while nothing wakes the
+    /// [`Law::Arrival`]: the order that tells the receiving side how far the other side is. `moved_bytes` of what came
+    /// were written there, of which `unsent_bytes` have not left, which they do also while nothing wakes the
     /// relay; `rate` bytes leave in a second. Half of what may wait is signalled, so that the window
     /// seldom has to stop the sender; a quarter of that must be left at the lowest point.
-    pub(crate) fn arrival(
+    pub(super) fn arrival(
         &mut self,
-        asked: &Side,
         moved_bytes: u64,
         unsent_bytes: u64,
         rate: u64,
         now: Instant,
-    ) {
-        let bound = drained_bytes(rate, self.bound.latency) / 2;
+    ) -> Order {
+        let bound = drained_bytes(rate, self.latency) / 2;
         self.order = Order {
             passed_bytes: moved_bytes.saturating_sub(unsent_bytes),
             passed_at: now,
@@ -171,59 +175,58 @@ impl Echo {
             least_bytes: bound / 4,
             ..self.order
         };
-        self.send(asked);
+        self.order
     }
 
     /// P5's laws, after a read: `read_bytes` came until now from the side that is asked, `waiting` of them
-    /// wait, and `rate` leave in a second.
-    pub(crate) fn after_read(&mut self, asked: &Side, read_bytes: u64, waiting: u64, rate: u64) {
-        let ece = self.bound.ece;
+    /// wait, and `rate` leave in a second. The order, if there is to be a signal.
+    pub(super) fn after_read(&mut self, read_bytes: u64, waiting: u64, rate: u64) -> Option<Order> {
+        let settings = self.settings;
         // Fewer than before came where what was held for a side that is lost was given up.
         let new_bytes = read_bytes.saturating_sub(self.read_bytes);
-        if new_bytes == 0 || new_bytes < ece.ece_every.0 {
-            return;
+        if new_bytes == 0 || new_bytes < settings.every {
+            return None;
         }
         self.read_bytes = read_bytes;
-        let bound = ece
-            .ece_bound
-            .map(|bound| bound.0)
-            .unwrap_or_else(|| drained_bytes(rate, self.bound.latency));
-        let ramp = match self.bound.law {
-            Law::EceRed => ece.ece_ramp.map_or(bound / 2, |ramp| ramp.0),
+        let drained = || drained_bytes(rate, self.latency);
+        let bound = settings.bound.unwrap_or_else(drained);
+        let ramp = match self.law {
+            Law::EceRed => settings.ramp.unwrap_or(bound / 2),
             _ => 0,
         };
-        if chance(waiting, bound, ramp) > self.random() {
+        (chance(waiting, bound, ramp) > self.random()).then(|| {
             self.order.asked += 1;
-            self.send(asked);
-        }
+            self.order
+        })
     }
 
-    /// Looks at what came of the orders to the side that is `asked`, of which TCP says `incoming`, and whether
+    /// Whether it is time to look at what came of the orders.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        now >= self.next_look
+    }
+
+    /// Looks at what came of the orders to the side that is asked, of which TCP says `incoming`, and whether
     /// they are of any use: `rate` bytes leave in a second at the other side, of which TCP says `outgoing`. That
     /// they are of none for a sender so near is known when that rate no longer grows: at a flow's start every
     /// rate is less than two segments in a round trip.
-    pub(crate) fn look(
+    pub(super) fn look(
         &mut self,
-        asked: &Side,
-        incoming: &TcpInfo,
-        outgoing: &TcpInfo,
+        signals: Signals,
+        incoming: &Reading,
+        outgoing: &Reading,
         rate: u64,
         now: Instant,
     ) {
-        if now < self.next_look {
-            return;
-        }
         self.next_look = now + LOOK;
-        let before = self.signals;
-        self.signals = self.asked.signal.signals(asked);
-        let fallback = if incoming.ecn() == Ecn::Off {
+        let before = std::mem::replace(&mut self.signals, signals);
+        let fallback = if !incoming.has_ecn {
             Some(Fallback::NoEcn)
         } else if self.signals.signals > before.signals {
             None
         } else if self.signals.powerless > before.powerless
             && self
                 .plateau
-                .note(rate, Duration::from_nanos(outgoing.srtt_ns()), now)
+                .note(rate, Duration::from_nanos(outgoing.srtt_ns), now)
         {
             Some(Fallback::Powerless)
         } else {
@@ -231,12 +234,6 @@ impl Echo {
         };
         self.is_news |= fallback.is_some() && self.fallback.is_none();
         self.fallback = fallback;
-    }
-
-    fn send(&self, asked: &Side) {
-        // It fails at a connection that is gone, and where the kernel has no memory for another: the
-        // window still holds.
-        let _ = self.asked.signal.order(asked, &self.order);
     }
 
     /// A number below 1 (splitmix64 by G. Steele, D. Lea and C. Flood, 2014).

@@ -11,7 +11,7 @@ const FLAT_ROUNDS: u32 = 3;
 /// then says nothing of what it will be; it is known when it has not grown by a quarter in three round
 /// trips, as BBR knows that a pipe is full (draft-ietf-ccwg-bbr, BBRCheckFullBWReached).
 #[derive(Debug, Default)]
-pub(crate) struct Plateau {
+pub(super) struct Plateau {
     /// The rate from which growth is counted, in bytes per second.
     best_bytes_per_s: u64,
     flat_rounds: u32,
@@ -20,7 +20,7 @@ pub(crate) struct Plateau {
 
 impl Plateau {
     /// Takes in the rate now and the round trip in which it may grow; whether it has reached its plateau.
-    pub(crate) fn note(&mut self, bytes_per_s: u64, round_trip: Duration, now: Instant) -> bool {
+    pub(super) fn note(&mut self, bytes_per_s: u64, round_trip: Duration, now: Instant) -> bool {
         if now >= self.round_ends {
             self.round_ends = now + round_trip;
             // Of nothing that was measured nothing is known.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wansan_tcp::TcpInfo;
+use super::Reading;
 
 /// What may wait in each place of one direction, in bytes.
 ///
@@ -26,11 +26,11 @@ impl Shares {
     ///
     /// No share is less than two segments, and the window no less than four: less would stop a
     /// connection rather than slow it.
-    pub(crate) fn of(
+    pub(super) fn of(
         latency: Duration,
         rate: u64,
-        incoming: &TcpInfo,
-        outgoing: &TcpInfo,
+        incoming: &Reading,
+        outgoing: &Reading,
     ) -> Shares {
         let drained = |time: Duration| drained_bytes(rate, time);
         let all = drained(latency);
@@ -40,10 +40,10 @@ impl Shares {
         let least = |info: u32| 2 * u64::from(info.max(1));
         let fits = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
         Shares {
-            unsent_bytes: fits(unsent.max(least(outgoing.mss_bytes()))),
-            held_bytes: fits(held.max(least(outgoing.mss_bytes()))),
+            unsent_bytes: fits(unsent.max(least(outgoing.mss_bytes))),
+            held_bytes: fits(held.max(least(outgoing.mss_bytes))),
             window_bytes: fits(
-                received.max(2 * least(incoming.advertised_mss_bytes()))
+                received.max(2 * least(incoming.advertised_mss_bytes))
                     + drained(round_trip(incoming)),
             ),
         }
@@ -51,39 +51,35 @@ impl Shares {
 }
 
 /// What leaves at that rate in that time, in bytes.
-pub(crate) fn drained_bytes(bytes_per_s: u64, time: Duration) -> u64 {
+pub(super) fn drained_bytes(bytes_per_s: u64, time: Duration) -> u64 {
     let bytes = u128::from(bytes_per_s) * time.as_nanos() / 1_000_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// The round-trip time of a connection that is received from: what its receiver knows, which a sender
 /// that pauses makes too long, so at most twice the shortest.
-fn round_trip(incoming: &TcpInfo) -> Duration {
-    let shortest = incoming.min_rtt_ns();
-    Duration::from_nanos(incoming.receiver_rtt_ns().clamp(shortest, 2 * shortest))
+fn round_trip(incoming: &Reading) -> Duration {
+    let shortest = incoming.min_rtt_ns;
+    Duration::from_nanos(incoming.receiver_rtt_ns.clamp(shortest, 2 * shortest))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// TCP_INFO of a connection: congestion window, segment, smoothed and least round-trip times.
-    fn info(cwnd: u32, mss: u32, srtt_us: u32) -> TcpInfo {
-        let mut bytes = [0; 240];
-        for (at, value) in [
-            (16, mss),
-            (68, srtt_us),
-            (80, cwnd),
-            (84, mss),
-            (92, srtt_us),
-            (104, u32::MAX),
-            (108, u32::MAX),
-            (148, srtt_us),
-            (228, 1 << 30),
-        ] {
-            bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    /// A connection: congestion window, segment, smoothed and least round-trip times.
+    fn info(cwnd_packets: u32, mss_bytes: u32, srtt_us: u64) -> Reading {
+        Reading {
+            cwnd_packets,
+            mss_bytes,
+            advertised_mss_bytes: mss_bytes,
+            srtt_ns: srtt_us * 1000,
+            min_rtt_ns: srtt_us * 1000,
+            receiver_rtt_ns: srtt_us * 1000,
+            peer_window_bytes: 1 << 30,
+            pacing_bytes_per_s: u64::MAX,
+            ..Reading::default()
         }
-        TcpInfo::parse(&bytes)
     }
 
     #[test]

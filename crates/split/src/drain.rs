@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use wansan_tcp::TcpInfo;
 use wansan_trace::Instant;
+
+use super::Reading;
 
 /// The kernel counts the times of a connection in ticks, of 10 ms at most: over this many they are
 /// right to a quarter.
@@ -15,7 +16,7 @@ const LEAST_SPAN: Duration = Duration::from_millis(40);
 /// moment, also of what it could send when there was something. One that its peer's window holds back
 /// sends when that opens: only what was taken over some time tells how fast that is.
 #[derive(Debug, Default)]
-pub(crate) struct Drain {
+pub(super) struct Drain {
     from: Counted,
     /// What was taken while the peer's window held the sender back, in bytes per second.
     taken_bytes_per_s: Option<u64>,
@@ -32,14 +33,14 @@ struct Counted {
 
 impl Drain {
     /// The rate by what TCP says of the side now, in bytes per second; 0 before the first measurement.
-    pub(crate) fn bytes_per_s(&mut self, info: &TcpInfo, now: Instant) -> u64 {
+    pub(super) fn bytes_per_s(&mut self, info: &Reading, now: Instant) -> u64 {
         let counted = Counted {
             at: now,
-            acked_bytes: info.acked_bytes(),
-            busy_ns: info.busy_ns(),
-            held_back_ns: info.rwnd_limited_ns(),
+            acked_bytes: info.acked_bytes,
+            busy_ns: info.busy_ns,
+            held_back_ns: info.rwnd_limited_ns,
         };
-        let span = LEAST_SPAN.max(Duration::from_nanos(info.srtt_ns()));
+        let span = LEAST_SPAN.max(Duration::from_nanos(info.srtt_ns));
         if now.since(self.from.at) >= span {
             self.taken_bytes_per_s = self.from.taken_until(&counted);
             self.from = counted;
@@ -66,21 +67,19 @@ impl Counted {
 mod tests {
     use super::*;
 
-    /// TCP_INFO of a side that sends 100 segments of 1000 bytes in 10 ms, with counters.
-    fn info(acked_bytes: u64, busy_ms: u64, held_back_ms: u64) -> TcpInfo {
-        let mut bytes = [0; 240];
-        for (at, value) in [(16, 1000_u32), (68, 10_000), (80, 100), (228, 1 << 20)] {
-            bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    /// A side that sends 100 segments of 1000 bytes in 10 ms, with counters.
+    fn info(acked_bytes: u64, busy_ms: u64, held_back_ms: u64) -> Reading {
+        Reading {
+            cwnd_packets: 100,
+            mss_bytes: 1000,
+            srtt_ns: 10_000_000,
+            peer_window_bytes: 1 << 20,
+            pacing_bytes_per_s: u64::MAX,
+            acked_bytes,
+            busy_ns: busy_ms * 1_000_000,
+            rwnd_limited_ns: held_back_ms * 1_000_000,
+            ..Reading::default()
         }
-        for (at, value) in [
-            (104, u64::MAX),
-            (120, acked_bytes),
-            (168, busy_ms * 1000),
-            (176, held_back_ms * 1000),
-        ] {
-            bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
-        }
-        TcpInfo::parse(&bytes)
     }
 
     #[test]
