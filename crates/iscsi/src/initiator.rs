@@ -4,6 +4,7 @@
 //! - [`Connection`]: one connection's byte streams;
 //! - [`Schedule`]: which connection takes the next command; [`Tally`]: what each has done;
 //! - [`Command`] goes in, [`Completion`] comes out;
+//! - [`Recovery`]: how connections that were lost come back;
 //! - [`Splitter`]: long writes in parts, for targets that ask for little data at a time.
 //!
 //! A connection logs in by itself with [`crate::login::InitiatorLogin`] over a [`Handshake`] and
@@ -21,6 +22,7 @@ mod liveness;
 mod outgoing;
 mod overlap;
 mod queue;
+mod recovery;
 mod replay;
 mod requests;
 mod retry;
@@ -37,6 +39,7 @@ pub use backoff::Backoff;
 pub use connection::Connection;
 pub use error::{AdmitError, SessionError};
 pub use handshake::{Handshake, HandshakeError, LoginSettings};
+pub use recovery::{Dialer, Lost, NotBack, Recoveries, Recovery, RecoverySettings, attempt_time};
 pub use schedule::Schedule;
 pub use session::{Event, Full, Session};
 pub use split::{Splitter, part_bytes};

@@ -13,8 +13,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::RecvFlags;
 use wansan_iscsi::initiator::{
-    AdmitError, Command, Completion, Event, Full, HandshakeError, Schedule, Session, SessionError,
-    Splitter, Tally,
+    AdmitError, Command, Completion, Event, Full, HandshakeError, Lost, NotBack, Schedule, Session,
+    SessionError, Splitter, Tally, attempt_time,
 };
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::login::chap::InitiatorAccounts;
@@ -23,11 +23,11 @@ use wansan_tcp::{DelayedAck, TcpInfo};
 use wansan_trace::{Instant, Recorder, clock};
 
 use self::dial::{Destination, Dial};
-pub use self::recovery::Recoveries;
-use self::recovery::Recovery;
+use self::recovery::{Dials, Recovery};
 pub use self::route::{Route, RouteError};
 use self::socket::Socket;
 use crate::url::IscsiUrl;
+pub use wansan_iscsi::initiator::Recoveries;
 
 /// The settings of a session.
 #[derive(Debug, Clone)]
@@ -294,7 +294,7 @@ impl Initiator {
     /// Recoveries of the session.
     #[must_use]
     pub fn recoveries(&self) -> Recoveries {
-        self.recovery.totals
+        self.recovery.totals()
     }
 
     /// How long the session has been without any connection; zero while it has one.
@@ -306,7 +306,7 @@ impl Initiator {
     /// Timeout of one recovery attempt; it grows with the round-trip time.
     #[must_use]
     pub fn attempt(&self) -> Duration {
-        Recovery::attempt(&self.to)
+        attempt_time(self.to.round_trip)
     }
 
     /// The shortest round-trip time that TCP has seen on the session's first connection, in ns; 0
@@ -378,9 +378,29 @@ impl Initiator {
     fn try_turn(&mut self, deadline: Instant) -> Result<(), InitiatorError> {
         if !self.recovery.is_idle() {
             let (up, now) = (self.sockets.len(), clock::now());
-            let (sockets, trace) = (&mut self.sockets, &mut self.trace);
-            self.recovery
-                .advance(&self.to, &mut self.session, sockets, now, trace)?;
+            let mut dials = Dials {
+                to: &self.to,
+                trace: &mut self.trace,
+            };
+            let advanced = self.recovery.advance(
+                &self.to.recovery(),
+                self.to.round_trip,
+                &mut self.session,
+                &mut self.sockets,
+                &mut dials,
+                now,
+            );
+            advanced.map_err(
+                |NotBack {
+                     cause,
+                     last_failure,
+                 }| InitiatorError::NotBack {
+                    target: self.to.in_words().to_owned(),
+                    cause: Box::new(cause),
+                    timeout: self.to.config.replacement_timeout,
+                    last_failure: last_failure.map(Box::new),
+                },
+            )?;
             if self.sockets.len() > up {
                 self.look_at_new_lines(now);
             }
@@ -413,30 +433,19 @@ impl Initiator {
         if !is_patient || !error.is_of_the_path() {
             return Err(error);
         }
-        let now = clock::now();
-        let place = place.filter(|_| !error.ends_session());
-        let cid = place.map(|place| self.session.connections()[place].id().0);
-        if let (Some(place), Some(cid)) = (place, cid)
-            && self.session.lose(place, now, &mut self.trace)
-        {
-            self.sockets.remove(place).abort(&mut self.trace);
-            let is_alone = self.sockets.is_empty();
-            self.recovery.lose_one(&self.to, cid, is_alone, error, now);
-            return Ok(());
-        }
-        if let Some(place) = place {
-            self.sockets.remove(place).abort(&mut self.trace);
-        }
-        let left = std::mem::take(&mut self.sockets);
-        let time2wait = Duration::from_secs(self.session.parameters().time2wait_s.into());
-        // The least that the standard asks for (RFC 7143 §13.15) is just as long as LIO holds an ended
-        // connection; it then ends the others of the session, which may take it a moment.
-        let wait = match left.is_empty() {
-            true => time2wait,
-            false => time2wait * 3 / 2,
+        let lost = Lost {
+            place,
+            ends_session: error.ends_session(),
+            error,
         };
-        self.session.lose_all(now, &mut self.trace);
-        self.recovery.lose_all(&self.to, left, error, wait, now);
+        let mut dials = Dials {
+            to: &self.to,
+            trace: &mut self.trace,
+        };
+        let (session, sockets) = (&mut self.session, &mut self.sockets);
+        let settings = self.to.recovery();
+        self.recovery
+            .lose(&settings, session, sockets, lost, &mut dials, clock::now());
         Ok(())
     }
 
@@ -462,7 +471,7 @@ impl Initiator {
     /// Waits for all sockets at once, at most `left`, and reads from those that have something.
     fn wait_for_any(&mut self, left: Duration) -> Result<(), Broken> {
         let now = clock::now();
-        let left = left.min(self.recovery.wakes_at().since(now));
+        let left = left.min(self.recovery.wakes_at::<Dials<'_>>().since(now));
         let sockets = self.sockets.iter().map(Socket::awaited);
         let mut fds: Vec<PollFd<'_>> = sockets
             .chain(self.recovery.dials().map(Dial::awaited))

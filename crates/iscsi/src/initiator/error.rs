@@ -103,6 +103,18 @@ impl SessionError {
             _ => Fault::PeerMisbehaved,
         }
     }
+
+    /// Whether the session cannot go on without the connection.
+    #[must_use]
+    pub fn ends_session(&self) -> bool {
+        matches!(self, SessionError::NotRecovered { .. })
+    }
+
+    /// Whether the way to the target failed, which may come back, and not one of the two ends.
+    #[must_use]
+    pub fn is_of_the_path(&self) -> bool {
+        self.fault() == Fault::EnvironmentLacks
+    }
 }
 
 /// Why a connection that has logged in is not added to its session.

@@ -12,7 +12,8 @@ use crate::login::{Established, InitiatorLogin, InitiatorLoginError, InitiatorSe
 use crate::sequence::Sn;
 use crate::text::send_targets::TargetAddress;
 use crate::wire::{
-    BHS_BYTES, FrameError, LoginResponse, Opcode, ParseError, Receiver, Stage, Transmitter,
+    BHS_BYTES, FrameError, LoginResponse, LoginStatus, Opcode, ParseError, Receiver, Stage,
+    Transmitter,
 };
 
 /// A connection in the login phase.
@@ -54,6 +55,24 @@ pub enum HandshakeError {
         /// Where to.
         addresses: Vec<TargetAddress>,
     },
+}
+
+impl HandshakeError {
+    /// Whether the login was refused because the target has no session as the one to join. What else
+    /// it refuses (for want of resources, say, or while it starts) it may grant later.
+    #[must_use]
+    pub fn denies_the_session(&self) -> bool {
+        matches!(
+            self,
+            HandshakeError::Login(
+                InitiatorLoginError::WrongSession { .. }
+                    | InitiatorLoginError::Refused {
+                        status: LoginStatus::SessionDoesNotExist
+                            | LoginStatus::CannotIncludeInSession
+                    }
+            )
+        )
+    }
 }
 
 fn list(addresses: &[TargetAddress]) -> String {
@@ -285,5 +304,27 @@ impl Handshake {
             established.exp_stat_sn,
             established.session.error_recovery_level > 0,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_session_that_the_target_does_not_have_is_given_up() {
+        let denies = |status| {
+            let refused = InitiatorLoginError::Refused { status };
+            HandshakeError::from(refused).denies_the_session()
+        };
+        assert!(denies(LoginStatus::SessionDoesNotExist));
+        for passing in [
+            LoginStatus::AuthenticationFailure,
+            LoginStatus::NotFound,
+            LoginStatus::OutOfResources,
+            LoginStatus::ServiceUnavailable,
+        ] {
+            assert!(!denies(passing));
+        }
     }
 }
