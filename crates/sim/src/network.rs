@@ -112,6 +112,10 @@ pub(crate) struct End {
     reads: bool,
     wants_room: bool,
     is_ready: bool,
+    /// Whether its program knows that the peer has sent all, or has aborted the connection.
+    knows_end: bool,
+    /// What has the peer asked by ECE to slow down, if anything does.
+    ece: Option<wansan_split::Receiver>,
     /// Its own address and the peer's, for records.
     pub(crate) addresses: Option<[SocketAddr; 2]>,
 }
@@ -282,6 +286,8 @@ impl Network {
                 reads: true,
                 wants_room: true,
                 is_ready: false,
+                knows_end: false,
+                ece: None,
                 addresses: None,
             });
         }
@@ -421,6 +427,83 @@ impl Network {
         taken
     }
 
+    /// The program of an end aborts its connection.
+    pub fn abort(&mut self, end: u32) {
+        let this = &mut self.ends[end as usize];
+        this.connection.abort();
+        (this.reads, this.wants_room) = (false, false);
+        self.act(end);
+    }
+
+    /// Whether the peer of an end has aborted the connection.
+    pub fn is_lost(&mut self, end: u32) -> bool {
+        let end = &mut self.ends[end as usize];
+        end.knows_end |= end.connection.was_reset();
+        end.connection.was_reset()
+    }
+
+    /// Whether the program of an end has read all that the peer has sent, up to its FIN.
+    pub fn has_ended(&mut self, end: u32) -> bool {
+        let end = &mut self.ends[end as usize];
+        let has_ended = end.has_ended();
+        end.knows_end |= has_ended;
+        has_ended
+    }
+
+    /// Whether the program of an end has something to read, or yet to learn that the peer has sent all.
+    #[must_use]
+    pub fn is_readable(&self, end: u32) -> bool {
+        let end = &self.ends[end as usize];
+        end.connection.receiver().readable_bytes() > 0 || !end.knows_end && end.has_ended()
+    }
+
+    /// Whether there is room for what the program of an end writes: since it has found none there has to be some
+    /// more than a byte.
+    #[must_use]
+    pub fn is_writable(&self, end: u32) -> bool {
+        let end = &self.ends[end as usize];
+        !end.wants_room || end.connection.is_established() && end.connection.sender().is_writable()
+    }
+
+    /// Sets the receive buffer of an end (SO_RCVBUF), in bytes.
+    pub fn set_receive_buffer(&mut self, end: u32, bytes: u64) {
+        let receiver = self.ends[end as usize].connection.receiver_mut();
+        receiver.set_buffer(bytes);
+    }
+
+    /// Offers the peer of an end so many bytes at most beyond what has come (TCP_WINDOW_CLAMP).
+    pub fn set_window_clamp(&mut self, end: u32, bytes: u64) {
+        let receiver = self.ends[end as usize].connection.receiver_mut();
+        receiver.set_window_clamp(bytes);
+    }
+
+    /// Lets so many bytes of an end wait unsent at most (TCP_NOTSENT_LOWAT).
+    pub fn set_most_unsent(&mut self, end: u32, bytes: u64) {
+        let sender = self.ends[end as usize].connection.sender_mut();
+        sender.set_most_unsent(bytes);
+    }
+
+    /// Has an end ask its peer by ECE to slow down, by these orders.
+    pub fn order_ece(&mut self, end: u32, order: wansan_split::Order) {
+        let ece = &mut self.ends[end as usize].ece;
+        ece.get_or_insert_default().order(order);
+    }
+
+    /// What came of an end's orders.
+    #[must_use]
+    pub fn ece_signals(&self, end: u32) -> wansan_split::Signals {
+        let ece = self.ends[end as usize].ece.as_ref();
+        ece.map(wansan_split::Receiver::signals).unwrap_or_default()
+    }
+
+    /// The program of an end writes no more: a FIN follows what it has written.
+    pub fn shut(&mut self, end: u32) {
+        let this = &mut self.ends[end as usize];
+        this.connection.shut();
+        this.wants_room = false;
+        self.act(end);
+    }
+
     /// The program of an end has what it has received acknowledged at once, if that is yet to be (TCP_QUICKACK).
     pub fn acknowledge_now(&mut self, end: u32) {
         let now_ns = self.now_ns;
@@ -516,8 +599,12 @@ impl Network {
         let mut taken = std::mem::take(&mut self.taken);
         std::mem::swap(&mut taken, &mut self.ends[end as usize].arrived);
         for (segment, ecn) in taken.drain(..) {
-            let connection = &mut self.ends[end as usize].connection;
-            connection.on_segment(self.now_ns, &segment, ecn);
+            let this = &mut self.ends[end as usize];
+            this.connection.on_segment(self.now_ns, &segment, ecn);
+            // The kernel tells of data in packets that are capable of ECN only.
+            if segment.bytes > 0 && ecn.is_capable() {
+                this.judge(self.now_ns);
+            }
             self.act(end);
         }
         self.taken = taken;
@@ -575,10 +662,36 @@ impl End {
     /// Whether a caller's program has something to do.
     fn may_go_on(&self) -> bool {
         let connection = &self.connection;
+        if connection.was_reset() {
+            return self.program == Program::Callers && self.reads && !self.knows_end;
+        }
         self.program == Program::Callers
             && connection.is_established()
             && (self.reads && connection.receiver().readable_bytes() > 0
+                || self.reads && !self.knows_end && self.has_ended()
                 || self.wants_room && connection.sender().is_writable())
+    }
+
+    /// Data have come: asks the peer to slow down, where its orders say so.
+    fn judge(&mut self, now_ns: u64) {
+        let Some(ece) = &mut self.ece else { return };
+        let (sender, receiver) = (self.connection.sender(), self.connection.receiver());
+        let arrival = wansan_split::Arrival {
+            received_bytes: receiver.received_bytes(),
+            unread_bytes: receiver.readable_bytes(),
+            min_rtt_ns: sender.window().min_rtt_us.map(|us| us * 1_000),
+            advertised_mss_bytes: receiver.advertised_mss(),
+            is_signalling: receiver.demands_cwr(),
+        };
+        if receiver.uses_ecn() && ece.on_segment(&arrival, now_ns) {
+            self.connection.receiver_mut().demand_cwr();
+        }
+    }
+
+    /// Whether all was read, up to the peer's FIN.
+    fn has_ended(&self) -> bool {
+        let receiver = self.connection.receiver();
+        receiver.is_finished() && receiver.readable_bytes() == 0
     }
 
     /// When it has something to do next.

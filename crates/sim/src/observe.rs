@@ -67,6 +67,7 @@ fn flags(segment: &Segment) -> u8 {
         | flag(segment.ece, 6)
         | flag(!begins, 4)
         | flag(segment.push, 3)
+        | flag(segment.rst, 2)
         | flag(segment.syn, 1)
         | flag(segment.fin, 0)
 }

@@ -24,6 +24,9 @@ pub struct Connection {
     wants_ecn: bool,
     /// Whether the last segment of the handshake is yet to be sent.
     owes_last: bool,
+    /// Whether a reset is yet to be sent, and whether one came.
+    owes_reset: bool,
+    was_reset: bool,
 }
 
 /// How far the handshake is.
@@ -34,6 +37,8 @@ enum Handshake {
     /// The passive end has answered.
     Answered,
     Done,
+    /// Nothing is sent any more but resets: this end was aborted, or the peer's was.
+    Closed,
 }
 
 impl Connection {
@@ -56,6 +61,8 @@ impl Connection {
             syns: 0,
             wants_ecn: send.ecn,
             owes_last: false,
+            owes_reset: false,
+            was_reset: false,
         }
     }
 
@@ -69,6 +76,10 @@ impl Connection {
     #[must_use]
     pub fn receiver(&self) -> &Receiver {
         &self.receiver
+    }
+
+    pub(crate) fn sender_mut(&mut self) -> &mut Sender {
+        &mut self.sender
     }
 
     pub(crate) fn receiver_mut(&mut self) -> &mut Receiver {
@@ -96,8 +107,35 @@ impl Connection {
         self.sender.shut();
     }
 
+    /// Ends the connection at once (RFC 9293 §3.10.5): a reset tells the peer, if it comes there.
+    pub fn abort(&mut self) {
+        self.owes_reset = self.state == Handshake::Done;
+        self.close();
+    }
+
+    fn close(&mut self) {
+        self.state = Handshake::Closed;
+        self.syn_due_ns = None;
+    }
+
+    /// Whether the peer has aborted the connection.
+    #[must_use]
+    pub fn was_reset(&self) -> bool {
+        self.was_reset
+    }
+
     /// A segment arrives, in a packet with this codepoint.
     pub fn on_segment(&mut self, now_ns: u64, segment: &Segment, ecn: Ecn) {
+        if segment.rst {
+            self.was_reset |= self.state != Handshake::Closed;
+            self.close();
+            return;
+        }
+        if self.state == Handshake::Closed {
+            // Of a connection that is not there (RFC 9293 §3.10.7.1).
+            self.owes_reset = true;
+            return;
+        }
         if segment.syn {
             self.on_syn(now_ns, segment, ecn);
             return;
@@ -144,6 +182,9 @@ impl Connection {
     /// [`transmit`](Self::transmit).
     #[must_use]
     pub fn next_timer(&self) -> Option<u64> {
+        if self.state == Handshake::Closed {
+            return None;
+        }
         let times = [
             self.syn_due_ns,
             self.sender.next_timer(),
@@ -154,11 +195,21 @@ impl Connection {
 
     /// A timer may be due.
     pub fn on_timer(&mut self, now_ns: u64) {
-        self.sender.on_timer(now_ns);
+        if self.state != Handshake::Closed {
+            self.sender.on_timer(now_ns);
+        }
     }
 
     /// The next packet that may be sent now, and its ECN codepoint; asked until there is none.
     pub fn transmit(&mut self, now_ns: u64) -> Option<(Segment, Ecn)> {
+        if self.state == Handshake::Closed {
+            let reset = Segment {
+                seq: self.sender.window().next,
+                rst: true,
+                ..Segment::default()
+            };
+            return std::mem::take(&mut self.owes_reset).then_some((reset, Ecn::NotCapable));
+        }
         if self.state != Handshake::Done {
             return self.transmit_syn(now_ns);
         }

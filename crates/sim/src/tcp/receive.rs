@@ -612,6 +612,39 @@ impl Receiver {
         }
     }
 
+    /// Sets the buffer as SO_RCVBUF does, of so many bytes and twice the memory, which no longer changes.
+    pub fn set_buffer(&mut self, bytes: u64) {
+        self.buffer.set(bytes);
+    }
+
+    /// Bounds the window that is offered, in bytes (TCP_WINDOW_CLAMP).
+    pub fn set_window_clamp(&mut self, bytes: u64) {
+        self.buffer.set_clamp(bytes, self.window);
+    }
+
+    /// Has ECE sent until CWR comes.
+    pub fn demand_cwr(&mut self) {
+        self.demands_cwr = true;
+    }
+
+    /// Whether ECE is sent, until CWR comes.
+    #[must_use]
+    pub fn demands_cwr(&self) -> bool {
+        self.demands_cwr
+    }
+
+    /// Bytes that have come in order; a FIN counts as one.
+    #[must_use]
+    pub fn received_bytes(&self) -> u64 {
+        self.next.saturating_sub(1)
+    }
+
+    /// The MSS that the peer was told, less timestamps.
+    #[must_use]
+    pub fn advertised_mss(&self) -> u32 {
+        self.buffer.mss()
+    }
+
     /// In-order bytes that were not read.
     #[must_use]
     pub fn readable_bytes(&self) -> u64 {

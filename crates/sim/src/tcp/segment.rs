@@ -50,6 +50,8 @@ pub struct Segment {
     pub syn: bool,
     /// FIN.
     pub fin: bool,
+    /// RST.
+    pub rst: bool,
     /// PSH.
     pub push: bool,
     /// ECE (RFC 3168 §6.1).

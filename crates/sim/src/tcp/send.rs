@@ -40,6 +40,9 @@ pub struct SendConfig {
     pub buffer: BufferConfig,
     /// TCP_NODELAY.
     pub nodelay: bool,
+    /// TCP_NOTSENT_LOWAT: the program writes no more while so many bytes were not sent; `None` where only the
+    /// buffer bounds them.
+    pub most_unsent_bytes: Option<u64>,
     /// Whether this end would use ECN.
     pub ecn: bool,
     /// `net.ipv4.tcp_slow_start_after_idle`.
@@ -54,6 +57,7 @@ impl Default for SendConfig {
             mss: 1448,
             buffer: BufferConfig::default(),
             nodelay: false,
+            most_unsent_bytes: None,
             ecn: false,
             slow_start_after_idle: true,
             hz: Hz::default(),
@@ -251,15 +255,34 @@ impl Sender {
         if self.window.next >= self.written {
             self.gathered_from = self.written;
         }
-        let taken = self.buffer.take(bytes);
+        let taken = self.buffer.take(bytes, self.unsent_room());
         self.written += taken;
         taken
     }
 
-    /// Whether the program may write (`sk_stream_is_writeable`).
+    /// Whether the program may write (`sk_stream_is_writeable`): with TCP_NOTSENT_LOWAT once half of it is free
+    /// (`tcp_stream_memory_free`).
     #[must_use]
     pub fn is_writable(&self) -> bool {
-        self.buffer.is_writable()
+        let most = self.config.most_unsent_bytes;
+        self.buffer.is_writable() && most.is_none_or(|most| 2 * self.unsent_bytes() < most)
+    }
+
+    /// Sets TCP_NOTSENT_LOWAT, in bytes.
+    pub fn set_most_unsent(&mut self, bytes: u64) {
+        self.config.most_unsent_bytes = Some(bytes);
+    }
+
+    /// Bytes that were written and not sent.
+    #[must_use]
+    pub fn unsent_bytes(&self) -> u64 {
+        self.written.saturating_sub(self.window.next)
+    }
+
+    /// What may be written yet before too much is not sent.
+    fn unsent_room(&self) -> u64 {
+        let most = self.config.most_unsent_bytes;
+        most.map_or(u64::MAX, |most| most.saturating_sub(self.unsent_bytes()))
     }
 
     /// No more is written: a FIN follows.

@@ -134,13 +134,27 @@ impl Buffer {
             return;
         }
         self.ratio = ratio;
-        let clamp = self.full_space().max(LEAST_BYTES / 2);
-        // `tcp_set_window_clamp`.
+        self.set_clamp(self.full_space(), window);
+    }
+
+    /// Bounds the window, of which `window` was offered last (`tcp_set_window_clamp`).
+    pub(super) fn set_clamp(&mut self, bytes: u64, window: u64) {
+        let clamp = bytes.max(LEAST_BYTES / 2);
+        if clamp == self.clamp {
+            return;
+        }
         self.ssthresh = match clamp < self.clamp {
             true => self.ssthresh.min(clamp),
             false => self.ssthresh.max(window.min(clamp)),
         };
         self.clamp = clamp;
+    }
+
+    /// Gives it another size, as a program with the right to any (SO_RCVBUFFORCE, `__sock_set_rcvbuf`).
+    pub(super) fn set(&mut self, bytes: u64) {
+        self.limit = (2 * bytes).max(LEAST_BYTES);
+        self.is_locked = true;
+        self.is_moderated = false;
     }
 
     /// Offers more after a packet that came, as long as such packets fit (`tcp_grow_window`); says whether it did.

@@ -61,11 +61,11 @@ impl Buffer {
         held + held.div_ceil(PACKET_BYTES) * PACKET_MEMORY
     }
 
-    /// Takes what there is room for: a packet may begin while the memory is below the limit, and is then filled
-    /// (`sk_stream_memory_free`).
-    pub(super) fn take(&mut self, bytes: u64) -> u64 {
+    /// Takes what there is room for: a packet may begin while the memory is below the limit, and while less than
+    /// `room` was taken, and is then filled (`sk_stream_memory_free`).
+    pub(super) fn take(&mut self, bytes: u64, room: u64) -> u64 {
         let mut taken = 0;
-        while taken < bytes && Self::memory(self.held) < self.limit {
+        while taken < bytes && taken < room && Self::memory(self.held) < self.limit {
             let left_of_packet = PACKET_BYTES - self.held % PACKET_BYTES;
             let part = left_of_packet.min(bytes - taken);
             self.held += part;

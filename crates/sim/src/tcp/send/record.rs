@@ -24,7 +24,7 @@ impl Sender {
             srtt_ns: self.trips.smoothed_us() * 1_000,
             min_rtt_ns: self.trips.least_us().unwrap_or(0) * 1_000,
             rwnd_bytes: narrow(self.peer_window),
-            unsent_bytes: narrow(self.written.saturating_sub(window.next)),
+            unsent_bytes: narrow(self.unsent_bytes()),
             acked_bytes: self.acknowledged_bytes(),
             pacing_bytes_per_s: window.pacing_bytes_per_s.unwrap_or(u64::MAX),
             busy_ns,
