@@ -1,25 +1,43 @@
-//! iSCSI over simulated TCP: initiators with their loads, and a target, in virtual time.
+//! Programs over simulated TCP in virtual time: iSCSI initiators with their loads and a target,
+//! measured streams, and relays.
 //!
-//! Both ends are the machines that real sockets drive ([`wansan_iscsi`], [`wansan_workload`]); what drivers
-//! do around them costs no time here.
+//! All are the machines that real sockets drive ([`wansan_iscsi`], [`wansan_workload`], [`wansan_split`]); what
+//! drivers do around them costs no time here.
 
+mod client;
+mod dial;
 mod initiator;
+mod medium;
+mod receiver;
+mod relay;
+mod sender;
 mod socket;
 mod target;
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use wansan_path::{Change, ChangeError};
-use wansan_schema::BenchReport;
+use wansan_schema::{BenchReport, RelayEnd, StreamReport};
+use wansan_split::Law;
 use wansan_trace::{Instant, Recorder};
+use wansan_workload::stream::Nonsense;
 
+pub use self::dial::Patience;
 pub use self::initiator::{InitiatorConfig, InitiatorError};
+pub use self::receiver::ReceiverConfig;
+pub use self::relay::RelayConfig;
+pub use self::sender::{StreamConfig, StreamError};
 pub use self::socket::{ConnectionConfig, EndConfig};
 pub use self::target::{TargetConfig, TargetError};
 
 use self::initiator::Initiator;
-use self::socket::Sockets;
+use self::receiver::Receiver;
+use self::relay::Relay;
+use self::sender::Sender;
+use self::socket::{Owner, Sockets};
 use self::target::Target;
 use crate::network::{MOST_AT_ONCE, Network, Runaway};
 
@@ -37,17 +55,28 @@ pub enum StorageError {
     /// The target failed.
     #[error("the target: {0}")]
     Target(#[from] TargetError),
+    /// There is no target at an address to which somebody connected.
+    #[error("nobody listens at {0}")]
+    NoTarget(SocketAddr),
+    /// A sender of streams failed.
+    #[error("sender {place} of streams: {source}")]
+    Stream {
+        /// Which, from 0.
+        place: usize,
+        /// Why.
+        source: StreamError,
+    },
+    /// What was sent to a receiver of streams is none.
+    #[error("a receiver of streams: {0}")]
+    Receiver(#[from] Nonsense),
     /// A link cannot be changed so.
     #[error(transparent)]
     Change(#[from] ChangeError),
     /// The loads did not end in the time that they were given.
-    #[error(
-        "initiator {place} is still {stage} after {} s of virtual time",
-        limit.as_secs_f64()
-    )]
+    #[error("{load} is still {stage} after {} s of virtual time", limit.as_secs_f64())]
     Late {
-        /// The first initiator that is not done, from 0.
-        place: usize,
+        /// The first that is not done.
+        load: LoadPlace,
         /// What it does.
         stage: String,
         /// That time.
@@ -58,6 +87,24 @@ pub enum StorageError {
     Runaway(#[from] Runaway),
 }
 
+/// Which of the loads: by its place among those of its kind, from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoadPlace {
+    /// An initiator.
+    Initiator(usize),
+    /// A sender of streams.
+    Sender(usize),
+}
+
+impl fmt::Display for LoadPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadPlace::Initiator(place) => write!(f, "initiator {place}"),
+            LoadPlace::Sender(place) => write!(f, "sender {place} of streams"),
+        }
+    }
+}
+
 /// What a simulation gave.
 #[derive(Debug)]
 pub struct Ended {
@@ -65,20 +112,25 @@ pub struct Ended {
     pub network: Network,
     /// What each initiator measured, and its records.
     pub initiators: Vec<(BenchReport, Recorder)>,
-    /// The target's records.
-    pub target: Recorder,
+    /// The target's records, if there is one.
+    pub target: Option<Recorder>,
+    /// What each sender of streams measured, and its records.
+    pub streams: Vec<(StreamReport, Recorder)>,
+    /// What each relay did and by which law, and its records.
+    pub relays: Vec<(RelayEnd, Law, Recorder)>,
     /// When the loads began.
     pub began: Instant,
 }
 
-/// Initiators and a target over a network.
+/// Programs over a network.
 #[derive(Debug)]
 pub struct Storage {
     sockets: Sockets,
-    target: Target,
+    target: Option<Target>,
     initiators: Vec<Initiator>,
-    /// Whose each end of a connection is: an initiator's, by its place, or the target's.
-    owners: Vec<Option<usize>>,
+    senders: Vec<Sender>,
+    receivers: Vec<Receiver>,
+    relays: Vec<Relay>,
     sample: Duration,
     next_sample: Instant,
     /// Changes of links, in the order of their times, which run from the beginning of the loads.
@@ -87,14 +139,16 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// A target over a network; TCP and links are recorded at intervals of `sample`, which is not zero.
+    /// Nothing yet over a network; TCP and links are recorded at intervals of `sample`, which is not zero.
     #[must_use]
-    pub fn new(network: Network, target: TargetConfig, sample: Duration) -> Storage {
+    pub fn new(network: Network, sample: Duration) -> Storage {
         Storage {
             sockets: Sockets::new(network),
-            target: Target::new(target),
+            target: None,
             initiators: Vec::new(),
-            owners: Vec::new(),
+            senders: Vec::new(),
+            receivers: Vec::new(),
+            relays: Vec::new(),
             sample,
             next_sample: Instant::ZERO,
             changes: VecDeque::new(),
@@ -107,31 +161,56 @@ impl Storage {
         self.changes.push_back((after, link, change));
     }
 
-    /// Adds an initiator, which connects now.
+    /// Adds the target, which takes connections to all addresses at which nobody else listens. Its units give zeros.
+    pub fn serve(&mut self, config: TargetConfig) {
+        self.target = Some(Target::new(config));
+    }
+
+    /// Has a unit of the target keep what is written, over the content of that seed or zeros.
+    pub fn keep(&mut self, unit: usize, seed: Option<u64>) {
+        if let Some(target) = &mut self.target {
+            target.keep(unit, seed);
+        }
+    }
+
+    /// Adds a receiver of streams.
+    pub fn receive(&mut self, config: &ReceiverConfig) {
+        let owner = Owner::Receiver(self.receivers.len());
+        self.sockets.listen(&config.listen, owner);
+        self.receivers.push(Receiver::new(config));
+    }
+
+    /// Adds a relay.
+    pub fn relay(&mut self, config: RelayConfig) {
+        let place = self.relays.len();
+        self.sockets.listen(&config.listen, Owner::Relay(place));
+        self.relays.push(Relay::new(place, config));
+    }
+
+    /// Adds an initiator, which connects now. Whatever it connects to has been added before.
     ///
     /// # Errors
     /// [`StorageError`].
     pub fn add(&mut self, config: InitiatorConfig) -> Result<(), StorageError> {
         let place = self.initiators.len();
-        let initiator = Initiator::start(config, &mut self.sockets, &mut self.target);
+        let initiator = Initiator::start(place, config, &mut self.sockets);
         let initiator = initiator.map_err(|source| StorageError::Initiator { place, source })?;
         self.initiators.push(initiator);
-        self.find_owners(place);
-        Ok(())
+        self.accept()
     }
 
-    /// The ends of an initiator's connections are its own; those between are the target's.
-    fn find_owners(&mut self, place: usize) {
-        for &end in self.initiators[place].ends() {
-            let end = end as usize;
-            if self.owners.len() <= end + 1 {
-                self.owners.resize(end + 2, None);
-            }
-            self.owners[end] = Some(place);
-        }
+    /// Adds a sender of streams, which connects now. Whatever it connects to has been added before.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub fn send(&mut self, config: StreamConfig) -> Result<(), StorageError> {
+        let place = self.senders.len();
+        let sender = Sender::start(place, config, &mut self.sockets);
+        self.senders.push(sender);
+        self.accept()
     }
 
-    /// Logs all initiators in, begins their loads together when all have, and goes on until all are over.
+    /// Connects and logs in, begins all loads together when that is done, and goes on until all are over.
     /// `watch` is given how much is done, from 0 to 1, from time to time; when it says `false`, the simulation
     /// ends there with `None`.
     ///
@@ -143,23 +222,19 @@ impl Storage {
         watch: &mut dyn FnMut(f64) -> bool,
     ) -> Result<Option<Ended>, StorageError> {
         let mut at_once = 0;
-        while !self.initiators.iter().all(Initiator::is_over) {
-            let now = self.sockets.now();
+        while let now = self.sockets.now()
+            && !self.is_over(now)
+        {
             if now > Instant::ZERO + limit {
                 return Err(self.late(limit));
             }
-            if self.began.is_none() && self.initiators.iter().all(Initiator::is_ready) {
-                self.began = Some(now);
-                for place in 0..self.initiators.len() {
-                    self.initiators[place].begin(now);
-                    self.turn(place)?;
-                }
+            if self.began.is_none() && self.is_ready() {
+                self.begin(now)?;
             }
             if now >= self.next_sample {
                 self.next_sample = now + self.sample;
                 self.record();
-                let progress = self.initiators.iter().map(|it| it.progress(now));
-                if !watch(progress.fold(1.0, f64::min)) {
+                if !watch(self.progress(now)) {
                     return Ok(None);
                 }
             }
@@ -176,37 +251,65 @@ impl Storage {
         Ok(Some(Ended {
             network: self.sockets.network,
             initiators: self.initiators.into_iter().map(Initiator::end).collect(),
-            target: self.target.into_records(),
+            target: self.target.map(Target::into_records),
+            streams: self.senders.into_iter().map(Sender::end).collect(),
+            relays: self.relays.into_iter().map(Relay::end).collect(),
             began: self.began.unwrap_or_default(),
         }))
     }
 
-    fn late(&self, limit: Duration) -> StorageError {
-        let busy = |it: &&Initiator| !it.is_ready() && !it.is_over();
-        let late = self.initiators.iter().find(busy);
-        let stage = late.map_or_else(String::new, Initiator::stage);
-        let place = self.initiators.iter().position(|it| busy(&it));
-        StorageError::Late {
-            place: place.unwrap_or_default(),
-            stage,
-            limit,
+    fn is_ready(&self) -> bool {
+        self.initiators.iter().all(Initiator::is_ready) && self.senders.iter().all(Sender::is_ready)
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.initiators.iter().all(|it| it.is_over(now))
+            && self.senders.iter().all(|sender| sender.is_over(now))
+    }
+
+    fn progress(&self, now: Instant) -> f64 {
+        let initiators = self.initiators.iter().map(|it| it.progress(now));
+        let senders = self.senders.iter().map(|it| it.progress(now));
+        initiators.chain(senders).fold(1.0, f64::min)
+    }
+
+    fn begin(&mut self, now: Instant) -> Result<(), StorageError> {
+        self.began = Some(now);
+        for place in 0..self.initiators.len() {
+            self.initiators[place].begin(now);
+            self.turn(Owner::Initiator(place), None)?;
         }
+        for place in 0..self.senders.len() {
+            self.senders[place].begin(now);
+            self.turn(Owner::Sender(place), None)?;
+        }
+        Ok(())
+    }
+
+    fn late(&self, limit: Duration) -> StorageError {
+        let initiators = self.initiators.iter().enumerate();
+        let now = self.sockets.now();
+        let initiators = initiators.filter(|(_, it)| !it.is_ready() && !it.is_over(now));
+        let initiators = initiators.map(|(place, it)| (LoadPlace::Initiator(place), it.stage()));
+        let senders = self.senders.iter().enumerate();
+        let senders = senders.filter(|(_, it)| !it.is_ready() && !it.is_over(now));
+        let senders = senders.map(|(place, it)| (LoadPlace::Sender(place), it.stage()));
+        let late = initiators.chain(senders).next();
+        let (load, stage) = late.unwrap_or((LoadPlace::Initiator(0), String::new()));
+        StorageError::Late { load, stage, limit }
     }
 
     /// Lets the next thing happen.
     fn step(&mut self) -> Result<(), StorageError> {
         let now = self.sockets.now();
-        let loads = self.initiators.iter().map(|it| it.wakes_at(now)).min();
-        let wakes_at = loads
-            .unwrap_or(Instant::FAR_FUTURE)
-            .min(self.target.wakes_at())
-            .min(self.next_sample)
-            .min(self.next_change());
+        let initiators = self.initiators.iter().map(|it| it.wakes_at(now));
+        let senders = self.senders.iter().map(|it| it.wakes_at(now));
+        let target = self.target.iter().map(Target::wakes_at);
+        let own = [self.next_sample, self.next_change()];
+        let wakes_at = initiators.chain(senders).chain(target).chain(own).min();
+        let wakes_at = wakes_at.unwrap_or(Instant::FAR_FUTURE);
         if let Some(end) = self.sockets.network.run(wakes_at.ns())? {
-            return match self.owners.get(end as usize).copied().flatten() {
-                Some(place) => self.turn(place),
-                None => Ok(self.target.turn(end, &mut self.sockets)?),
-            };
+            return self.turn(self.sockets.owner(end), Some(end));
         }
         let now = self.sockets.now();
         while self.next_change() <= now
@@ -214,12 +317,19 @@ impl Storage {
         {
             self.sockets.network.change(link, change)?;
         }
-        if self.target.wakes_at() <= now {
-            self.target.complete(&mut self.sockets)?;
+        if let Some(target) = &mut self.target
+            && target.wakes_at() <= now
+        {
+            target.complete(&mut self.sockets)?;
         }
         for place in 0..self.initiators.len() {
             if self.initiators[place].wakes_at(now) <= now {
-                self.turn(place)?;
+                self.turn(Owner::Initiator(place), None)?;
+            }
+        }
+        for place in 0..self.senders.len() {
+            if self.senders[place].wakes_at(now) <= now {
+                self.turn(Owner::Sender(place), None)?;
             }
         }
         Ok(())
@@ -230,23 +340,55 @@ impl Storage {
         next.map_or(Instant::FAR_FUTURE, |(began, (after, ..))| began + *after)
     }
 
-    fn turn(&mut self, place: usize) -> Result<(), StorageError> {
-        let initiator = &mut self.initiators[place];
-        let connections = initiator.ends().len();
-        initiator
-            .turn(&mut self.sockets, &mut self.target)
-            .map_err(|source| StorageError::Initiator { place, source })?;
-        if initiator.ends().len() > connections {
-            self.find_owners(place);
+    /// A program does all that it can do now, since something happened at one of its ends or it is time.
+    fn turn(&mut self, owner: Owner, end: Option<u32>) -> Result<(), StorageError> {
+        let sockets = &mut self.sockets;
+        match (owner, end) {
+            (Owner::Initiator(place), _) => self.initiators[place]
+                .turn(sockets)
+                .map_err(|source| StorageError::Initiator { place, source })?,
+            (Owner::Sender(place), _) => self.senders[place]
+                .turn(sockets)
+                .map_err(|source| StorageError::Stream { place, source })?,
+            (Owner::Target, Some(end)) => {
+                if let Some(target) = &mut self.target {
+                    target.turn(end, sockets)?;
+                }
+            }
+            (Owner::Receiver(place), Some(end)) => self.receivers[place].turn(end, sockets)?,
+            (Owner::Relay(place), Some(end)) => self.relays[place].turn(end, sockets),
+            (Owner::Target | Owner::Receiver(_) | Owner::Relay(_), None) => {}
+        }
+        self.accept()
+    }
+
+    /// Hands connections that were begun to those that take them.
+    fn accept(&mut self) -> Result<(), StorageError> {
+        while let Some((end, owner)) = self.sockets.accept() {
+            match (owner, &mut self.target) {
+                (Owner::Receiver(place), _) => self.receivers[place].accept(end),
+                // It takes one that stands.
+                (Owner::Relay(_), _) => {}
+                (_, Some(target)) => target.accept(end),
+                (_, None) => return Err(StorageError::NoTarget(self.sockets.addresses(end)[0])),
+            }
         }
         Ok(())
     }
 
     fn record(&mut self) {
         self.sockets.network.record_links();
-        self.target.record_tcp(&self.sockets);
+        if let Some(target) = &mut self.target {
+            target.record_tcp(&self.sockets);
+        }
         for initiator in &mut self.initiators {
             initiator.record_tcp(&self.sockets);
+        }
+        for sender in &mut self.senders {
+            sender.observe(&self.sockets);
+        }
+        for relay in &mut self.relays {
+            relay.record_tcp(&self.sockets);
         }
     }
 }

@@ -2,6 +2,9 @@
 
 mod conservation;
 mod loss;
+mod recovery;
+mod relay;
 mod steady;
 mod storage;
+mod streams;
 mod world;

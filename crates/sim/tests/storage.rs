@@ -13,7 +13,8 @@ use wansan_path::{Change, Effects, Limit, Rate};
 use wansan_schema::BenchReport;
 use wansan_sim::network::Network;
 use wansan_sim::storage::{
-    ConnectionConfig, EndConfig, Ended, InitiatorConfig, Storage, StorageError, TargetConfig,
+    ConnectionConfig, EndConfig, Ended, InitiatorConfig, Patience, Storage, StorageError,
+    TargetConfig,
 };
 use wansan_sim::tcp::congestion::Law;
 use wansan_sim::tcp::receive::ReceiveConfig;
@@ -26,18 +27,26 @@ use wansan_workload::{Limit as LoadLimit, LoadConfig};
 const TARGET: &str = "iqn.2026-01.net.example:target";
 
 /// One initiator and a target over a path.
-struct Case {
-    one_way: Duration,
-    mbit_per_s: u64,
-    operation: Operation,
-    block_bytes: u32,
-    parallel: usize,
-    connections: usize,
-    command_window: u32,
-    service: Option<ServiceTime>,
-    wanted: Wanted,
+pub(crate) struct Case {
+    pub(crate) one_way: Duration,
+    pub(crate) mbit_per_s: u64,
+    pub(crate) operation: Operation,
+    pub(crate) block_bytes: u32,
+    pub(crate) parallel: usize,
+    pub(crate) connections: usize,
+    pub(crate) command_window: u32,
+    pub(crate) service: Option<ServiceTime>,
+    pub(crate) wanted: Wanted,
     /// The one-way delay from half of the measurement on.
-    later: Option<Duration>,
+    pub(crate) later: Option<Duration>,
+    /// When the first connection's path goes down and up again, after the loads have begun.
+    pub(crate) outage: Option<[Duration; 2]>,
+    /// How long it is measured.
+    pub(crate) time: Duration,
+    /// Whether what is read is compared.
+    pub(crate) verify: bool,
+    /// How long the last I/Os may take without a connection.
+    pub(crate) drain: Option<Duration>,
 }
 
 impl Default for Case {
@@ -53,6 +62,10 @@ impl Default for Case {
             service: None,
             wanted: Wanted::default(),
             later: None,
+            outage: None,
+            time: Duration::from_secs(4),
+            verify: false,
+            drain: None,
         }
     }
 }
@@ -79,7 +92,7 @@ impl Case {
         }
     }
 
-    fn run(&self, trace: impl Fn() -> Recorder) -> Result<Ended, StorageError> {
+    pub(crate) fn run(&self, trace: impl Fn() -> Recorder) -> Result<Ended, StorageError> {
         let mut network = Network::recording(trace());
         let effects = Effects {
             delay: self.one_way,
@@ -89,11 +102,19 @@ impl Case {
             queue_limit: Limit::bytes(16 << 20),
             ..Effects::default()
         };
-        let links = ["wan:forward", "wan:back"].map(|name| {
-            let link = network.link(&effects, 1).expect("plain effects");
-            network.name_link(link, name);
-            link
-        });
+        let mut path = |names: [&str; 2]| {
+            names.map(|name| {
+                let link = network.link(&effects, 1).expect("plain effects");
+                network.name_link(link, name);
+                link
+            })
+        };
+        let links = path(["wan:forward", "wan:back"]);
+        // A path of its own for the first connection, where it goes down beside others.
+        let own = match self.outage.is_some() && self.connections > 1 {
+            true => path(["own:forward", "own:back"]),
+            false => links,
+        };
         let unit = LogicalUnit {
             identity: Identity {
                 target_name: TARGET.to_owned(),
@@ -122,11 +143,18 @@ impl Case {
             services: vec![self.service.map(Service::from)],
             trace: trace(),
         };
-        let mut storage = Storage::new(network, target, Duration::from_millis(100));
+        let mut storage = Storage::new(network, Duration::from_millis(100));
+        storage.serve(target);
+        if self.verify {
+            storage.keep(0, None);
+        }
         let address = |last: u8, port: u16| SocketAddr::from(([10, 0, 0, last], port));
         let connections = (0..self.connections as u16).map(|number| ConnectionConfig {
             ends: [self.end(), self.end()],
-            routes: [vec![links[0]], vec![links[1]]],
+            routes: match number {
+                0 => [vec![own[0]], vec![own[1]]],
+                _ => [vec![links[0]], vec![links[1]]],
+            },
             addresses: [address(1, 40_000 + number), address(2, 3260)],
         });
         storage.add(InitiatorConfig {
@@ -143,18 +171,22 @@ impl Case {
             connections: connections.collect(),
             schedule: Schedule::default(),
             lun: Lun::default(),
+            patience: Patience {
+                login: Duration::from_secs(30),
+                replacement: Duration::from_secs(120),
+            },
             load: LoadConfig {
                 operation: self.operation,
                 pattern: Pattern::Random,
                 block_bytes: self.block_bytes,
                 parallel: self.parallel,
                 batch: false,
-                limit: LoadLimit::Time(Duration::from_secs(4)),
+                limit: LoadLimit::Time(self.time),
                 warmup: Duration::from_secs(2),
-                drain: None,
+                drain: self.drain,
                 rate_per_s: None,
                 seed: 1,
-                verify: false,
+                verify: self.verify,
             },
             trace: trace(),
         })?;
@@ -162,11 +194,18 @@ impl Case {
             let later = self.later.unwrap_or_default();
             storage.schedule(Duration::from_secs(4), link, Change::Delay(later));
         }
-        let ended = storage.run(Duration::from_secs(60), &mut |_| true)?;
+        if let Some([down, up]) = self.outage {
+            for (at, change) in [(down, Change::Down), (up, Change::Up)] {
+                for link in own {
+                    storage.schedule(at, link, change.clone());
+                }
+            }
+        }
+        let ended = storage.run(Duration::from_secs(300), &mut |_| true)?;
         Ok(ended.expect("nobody ends it"))
     }
 
-    fn report(&self) -> BenchReport {
+    pub(crate) fn report(&self) -> BenchReport {
         let mut ended = self.run(Recorder::off).expect("it runs");
         let (report, _) = ended.initiators.pop().expect("there is one");
         assert_eq!(report.errors, 0, "{:?}", report.first_error);

@@ -104,9 +104,7 @@ pub fn replay(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Re
     }
     let limit = setup.warmup + setup.time + END_LIMIT;
     let ended = storage.run(limit, &mut |_| goes_on())?;
-    if !goes_on() {
-        return Err(ReplayError::Interrupted);
-    }
+    let ended = ended.ok_or(ReplayError::Interrupted)?;
     for (report, _) in &ended.initiators {
         if let Some(problem) = report.problem() {
             return Err(ReplayError::Load(problem));

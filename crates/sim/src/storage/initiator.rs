@@ -1,20 +1,21 @@
-//! An initiator: its session, the load on it, and the bytes between its machines and its connections.
+//! An initiator: the load on its session, from the first login to the logout.
+
+use std::time::Duration;
 
 use wansan_iscsi::initiator::{
-    AdmitError, Command, Handshake, HandshakeError, LoginSettings, Schedule, Session, SessionError,
-    Splitter, Tally, Transfer,
+    AdmitError, Command, Completion, Handshake, HandshakeError, LoginSettings, Schedule, Session,
+    SessionError, Splitter, Tally, Transfer,
 };
-use wansan_iscsi::record::keys_record;
 use wansan_iscsi::scsi::capacity::Capacity;
 use wansan_iscsi::scsi::{Malformed, Sense, SenseKey, cdb};
 use wansan_iscsi::wire::{Lun, TaskAttribute};
 use wansan_schema::BenchReport;
-use wansan_trace::event::{self, Role};
 use wansan_trace::{Instant, Recorder};
 use wansan_workload::{Load, LoadConfig, connections_between, failure, pieces};
 
-use super::socket::{ConnectionConfig, Sockets};
-use super::target::Target;
+use super::client::Client;
+use super::dial::{Dial, Line, Patience};
+use super::socket::{ConnectionConfig, Owner, Sockets};
 
 /// The settings of an initiator.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub struct InitiatorConfig {
     pub lun: Lun,
     /// What is asked of it.
     pub load: LoadConfig,
+    /// How long it waits for logins, and for what it has lost.
+    pub patience: Patience,
     /// Where its records go.
     pub trace: Recorder,
 }
@@ -39,12 +42,43 @@ pub enum InitiatorError {
     /// Its login failed.
     #[error("{0}")]
     Login(#[from] HandshakeError),
+    /// Its login took too long.
+    #[error("login did not complete within {} s", .0.as_secs_f64())]
+    Slow(Duration),
     /// A connection does not belong to the session.
     #[error("{0}")]
     Admit(#[from] AdmitError),
+    /// The target closed a connection.
+    #[error("the target closed the connection")]
+    Closed,
+    /// The target did not respond for too long.
+    #[error("the target does not respond, not even to a NOP-Out")]
+    Silent,
     /// The protocol was broken.
     #[error("{0}")]
     Session(#[from] SessionError),
+    /// The session was lost and not recovered.
+    #[error(
+        "the session was lost ({cause}) and not recovered within {} s: {}",
+        timeout.as_secs_f64(),
+        last_attempt(last_failure.as_deref())
+    )]
+    NotBack {
+        /// Why it was lost.
+        cause: Box<InitiatorError>,
+        /// The time allowed for recovery.
+        timeout: Duration,
+        /// Why the last attempt failed, if any was over.
+        last_failure: Option<Box<InitiatorError>>,
+    },
+    /// The last I/Os wait for a session that has no connection.
+    #[error("{ios} I/Os wait for a session that has had no connection for {} s", cut_off.as_secs_f64())]
+    CutOff {
+        /// So many.
+        ios: usize,
+        /// For so long.
+        cut_off: Duration,
+    },
     /// The target allows fewer connections.
     #[error("the target allows {granted} connections per session, not {asked}")]
     TooFewConnections {
@@ -69,92 +103,124 @@ pub enum InitiatorError {
     },
 }
 
+/// How the last attempt to come back failed, in words.
+fn last_attempt(failure: Option<&InitiatorError>) -> String {
+    match failure {
+        Some(failure) => format!("the last attempt failed: {failure}"),
+        None => "no attempt completed in that time".to_owned(),
+    }
+}
+
+impl InitiatorError {
+    /// Whether the session cannot go on without the connection.
+    pub(super) fn ends_session(&self) -> bool {
+        matches!(self, InitiatorError::Session(source) if source.ends_session())
+    }
+
+    /// Whether the way to the target failed, which may come back, and not one of the two ends.
+    pub(super) fn is_of_the_path(&self) -> bool {
+        match self {
+            InitiatorError::Closed | InitiatorError::Silent => true,
+            InitiatorError::Session(source) => source.is_of_the_path(),
+            _ => false,
+        }
+    }
+}
+
 /// How far it is.
 #[derive(Debug)]
 enum Stage {
     /// The first connection logs in.
-    Leading(Box<Handshake>),
-    /// The others do, each at its place among the connections.
-    Joining(Vec<(usize, Handshake)>),
+    Leading(Box<InitiatorConfig>, Box<Dial>),
+    /// The others do, side by side.
+    Joining(Box<Joining>),
     /// It asks for the unit's capacity.
-    Asking,
+    Asking(Box<Client>),
     /// It waits for the others.
-    Ready(Capacity),
-    Loading(Box<Load>),
+    Ready(Box<Client>, Capacity),
+    Loading(Box<Client>, Box<Load>),
+    /// The load is over: it logs out, and waits for its connections to end, until that time.
+    Leaving(Box<Client>, Box<Load>, Instant),
+    /// Between two others.
+    Nothing,
+}
+
+/// A session that waits for its further connections.
+#[derive(Debug)]
+struct Joining {
+    config: InitiatorConfig,
+    session: Session,
+    leading: Line,
+    /// Each with whether its login is over.
+    dials: Vec<(Dial, bool)>,
 }
 
 /// An initiator.
 #[derive(Debug)]
 pub(super) struct Initiator {
-    config: InitiatorConfig,
+    owner: Owner,
     stage: Stage,
-    session: Option<Session>,
-    splitter: Splitter,
-    /// The end of each connection, in the order of the plan; and of those in the session, by their places.
-    ends: Vec<u32>,
-    places: Vec<u32>,
     /// Counters when the measurement began, and what followed.
     tallies: [Option<Vec<(String, Tally)>>; 2],
+    /// Since when the last I/Os have been waited for.
+    draining_since: Option<Instant>,
+    /// All its connections have ended.
+    has_left: bool,
 }
+
+/// How long a target may take to end the connections of a session that has logged out.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// What READ CAPACITY (16) answers with.
 const CAPACITY_BYTES: u32 = 32;
 
 impl Initiator {
-    /// One that connects now.
+    /// The one at that place, which connects now.
     pub(super) fn start(
+        place: usize,
         config: InitiatorConfig,
         sockets: &mut Sockets,
-        target: &mut Target,
     ) -> Result<Initiator, InitiatorError> {
+        let owner = Owner::Initiator(place);
         let handshake = Handshake::lead(&config.login)?;
-        let mut initiator = Initiator {
-            stage: Stage::Leading(Box::new(handshake)),
-            session: None,
-            splitter: Splitter::new(config.load.parallel.max(1)),
-            ends: Vec::new(),
-            places: Vec::new(),
+        let dial = Dial::begin(&config, owner, 0, handshake, config.patience.login, sockets);
+        Ok(Initiator {
+            owner,
+            stage: Stage::Leading(Box::new(config), Box::new(dial)),
             tallies: [None, None],
-            config,
-        };
-        initiator.connect(0, sockets, target);
-        Ok(initiator)
-    }
-
-    fn connect(&mut self, place: usize, sockets: &mut Sockets, target: &mut Target) {
-        let [near, far] = sockets.connect(&self.config.connections[place]);
-        target.accept(far);
-        self.ends.push(near);
-    }
-
-    pub(super) fn ends(&self) -> &[u32] {
-        &self.ends
+            draining_since: None,
+            has_left: false,
+        })
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self.stage, Stage::Ready(_))
+        matches!(self.stage, Stage::Ready(..))
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        matches!(&self.stage, Stage::Loading(load) if load.is_over())
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        matches!(self.stage, Stage::Leaving(_, _, until) if now >= until || self.has_left)
     }
 
     /// What it does, in words.
     pub(super) fn stage(&self) -> String {
         match &self.stage {
-            Stage::Leading(_) | Stage::Joining(_) => "connecting and logging in".to_owned(),
-            Stage::Asking => "waiting for the unit's capacity".to_owned(),
-            Stage::Ready(_) => "waiting for others".to_owned(),
-            Stage::Loading(load) => {
+            Stage::Leading(..) | Stage::Joining(_) | Stage::Nothing => {
+                "connecting and logging in".to_owned()
+            }
+            Stage::Asking(_) => "waiting for the unit's capacity".to_owned(),
+            Stage::Ready(..) => "waiting for others".to_owned(),
+            Stage::Loading(_, load) => {
                 format!("waiting for the last {} I/Os in flight", load.in_flight())
             }
+            Stage::Leaving(..) => "logging out".to_owned(),
         }
     }
 
     /// How much of its load is done, from 0 to 1.
     pub(super) fn progress(&self, now: Instant) -> f64 {
         match &self.stage {
-            Stage::Loading(load) => load.progress(now).0,
+            Stage::Loading(_, load) => load.progress(now).0,
+            Stage::Leaving(..) => 1.0,
             _ => 0.0,
         }
     }
@@ -162,186 +228,159 @@ impl Initiator {
     /// When it has something to do by itself.
     pub(super) fn wakes_at(&self, now: Instant) -> Instant {
         match &self.stage {
-            Stage::Loading(load) => load.wakes_at(now),
-            _ => Instant::FAR_FUTURE,
+            Stage::Leading(_, dial) => dial.deadline(),
+            Stage::Joining(joining) => {
+                let waiting = joining.dials.iter().filter(|(_, is_done)| !is_done);
+                let deadlines = waiting.map(|(dial, _)| dial.deadline());
+                deadlines.min().unwrap_or(Instant::FAR_FUTURE)
+            }
+            Stage::Asking(client) | Stage::Ready(client, _) => client.wakes_at(),
+            Stage::Loading(client, load) => client.wakes_at().min(load.wakes_at(now)),
+            Stage::Leaving(_, _, until) if !self.is_over(now) => *until,
+            Stage::Leaving(..) | Stage::Nothing => Instant::FAR_FUTURE,
         }
     }
 
     /// Begins its load now.
     pub(super) fn begin(&mut self, now: Instant) {
-        if let Stage::Ready(capacity) = &self.stage {
-            let load = Load::new(&self.config.load, self.config.lun, capacity, now);
-            self.stage = Stage::Loading(Box::new(load));
-        }
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Nothing) {
+            Stage::Ready(client, capacity) => {
+                let config = &client.config;
+                let load = Load::new(&config.load, config.lun, &capacity, now);
+                Stage::Loading(client, Box::new(load))
+            }
+            other => other,
+        };
     }
 
     /// Does all that can be done now.
-    pub(super) fn turn(
-        &mut self,
-        sockets: &mut Sockets,
-        target: &mut Target,
-    ) -> Result<(), InitiatorError> {
+    pub(super) fn turn(&mut self, sockets: &mut Sockets) -> Result<(), InitiatorError> {
         loop {
-            let mut has_done = self.receive(sockets)?;
-            has_done |= self.advance(sockets, target)?;
-            has_done |= self.transmit(sockets);
+            let mut has_done = match self.client() {
+                Some(client) => client.turn(sockets)?,
+                None => false,
+            };
+            has_done |= self.advance(sockets)?;
             if !has_done {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
     }
 
-    /// Reads what has come and hands it to the machines; whether there was anything.
-    fn receive(&mut self, sockets: &mut Sockets) -> Result<bool, InitiatorError> {
-        let now = sockets.now();
-        let mut has_read = false;
+    fn client(&mut self) -> Option<&mut Client> {
         match &mut self.stage {
-            Stage::Leading(handshake) => {
-                has_read |= log_in(handshake, self.ends[0], sockets)?;
-            }
-            Stage::Joining(handshakes) => {
-                for (place, handshake) in handshakes {
-                    has_read |= log_in(handshake, self.ends[*place], sockets)?;
-                }
-            }
-            _ => {}
+            Stage::Asking(client)
+            | Stage::Ready(client, _)
+            | Stage::Loading(client, _)
+            | Stage::Leaving(client, ..) => Some(client),
+            Stage::Leading(..) | Stage::Joining(_) | Stage::Nothing => None,
         }
-        let Some(session) = &mut self.session else {
-            return Ok(has_read);
-        };
-        for (place, &end) in self.places.iter().enumerate() {
-            let connection = &mut session.connections()[place];
-            let bytes = sockets.read(end, connection.space());
-            if bytes > 0 {
-                has_read = true;
-                connection.filled(bytes, now);
-                session.receive(place, now, &mut self.config.trace)?;
-            }
-        }
-        Ok(has_read)
     }
 
     /// Goes on with login and load; whether anything was done.
-    fn advance(
-        &mut self,
-        sockets: &mut Sockets,
-        target: &mut Target,
-    ) -> Result<bool, InitiatorError> {
+    fn advance(&mut self, sockets: &mut Sockets) -> Result<bool, InitiatorError> {
         let now = sockets.now();
         match &mut self.stage {
-            Stage::Leading(handshake) if handshake.is_done() => {
-                let Stage::Leading(handshake) = std::mem::replace(&mut self.stage, Stage::Asking)
-                else {
-                    unreachable!("it was just seen");
-                };
-                self.lead(*handshake, sockets, target)?;
-                Ok(true)
+            Stage::Leading(_, dial) => {
+                let is_done = dial.step(sockets)?;
+                if is_done {
+                    self.lead(sockets)?;
+                }
+                Ok(is_done)
             }
-            Stage::Joining(handshakes) if handshakes.iter().all(|(_, it)| it.is_done()) => {
-                let handshakes = std::mem::take(handshakes);
-                self.join(handshakes, sockets)?;
-                Ok(true)
+            Stage::Joining(joining) => {
+                for (dial, is_done) in &mut joining.dials {
+                    if !*is_done {
+                        *is_done = dial.step(sockets)?;
+                    }
+                }
+                let is_done = joining.dials.iter().all(|(_, is_done)| *is_done);
+                if is_done {
+                    self.join(sockets)?;
+                }
+                Ok(is_done)
             }
-            Stage::Asking => self.capacity(now),
-            Stage::Loading(_) => Ok(self.load(now)),
-            _ => Ok(false),
+            Stage::Asking(_) => self.capacity(now),
+            Stage::Loading(..) => self.load(now),
+            Stage::Leaving(client, ..) => {
+                self.has_left = client.has_left(sockets);
+                Ok(false)
+            }
+            Stage::Ready(..) | Stage::Nothing => Ok(false),
         }
     }
 
-    fn lead(
-        &mut self,
-        handshake: Handshake,
-        sockets: &mut Sockets,
-        target: &mut Target,
-    ) -> Result<(), InitiatorError> {
-        let tasks = Splitter::session_tasks(self.config.load.parallel.max(1));
+    /// The first connection has logged in: the others follow.
+    fn lead(&mut self, sockets: &mut Sockets) -> Result<(), InitiatorError> {
+        let Stage::Leading(config, dial) = std::mem::replace(&mut self.stage, Stage::Nothing)
+        else {
+            return Ok(());
+        };
+        let (leading, handshake) = dial.into_parts();
+        let tasks = Splitter::session_tasks(config.load.parallel.max(1));
         let mut session = handshake.into_session(tasks)?;
-        session.set_schedule(self.config.schedule);
-        let (asked, granted) = (
-            self.config.connections.len(),
-            session.parameters().max_connections,
-        );
+        session.set_schedule(config.schedule);
+        let asked = config.connections.len();
+        let granted = session.parameters().max_connections;
         if asked > usize::from(granted) {
             return Err(InitiatorError::TooFewConnections { asked, granted });
         }
-        let joining = (1..asked).zip(1..).map(|(place, cid)| {
-            let handshake = session.join(&self.config.login, cid)?;
-            Ok((place, handshake))
-        });
-        let joining: Vec<_> = joining.collect::<Result<_, HandshakeError>>()?;
-        self.session = Some(session);
-        self.seat(0, sockets);
-        for (place, _) in &joining {
-            self.connect(*place, sockets, target);
+        let mut dials = Vec::new();
+        for (place, cid) in (1..asked).zip(1..) {
+            let handshake = session.join(&config.login, cid)?;
+            let patience = config.patience.login;
+            let dial = Dial::begin(&config, self.owner, place, handshake, patience, sockets);
+            dials.push((dial, false));
         }
-        self.stage = Stage::Joining(joining);
+        self.stage = Stage::Joining(Box::new(Joining {
+            config: *config,
+            session,
+            leading,
+            dials,
+        }));
         Ok(())
     }
 
-    fn join(
-        &mut self,
-        handshakes: Vec<(usize, Handshake)>,
-        sockets: &Sockets,
-    ) -> Result<(), InitiatorError> {
-        for (place, handshake) in handshakes {
-            if let Some(session) = &mut self.session {
-                session.admit(handshake)?;
-            }
-            self.seat(place, sockets);
+    /// All connections have logged in.
+    fn join(&mut self, sockets: &Sockets) -> Result<(), InitiatorError> {
+        let Stage::Joining(joining) = std::mem::replace(&mut self.stage, Stage::Nothing) else {
+            return Ok(());
+        };
+        let Joining {
+            config,
+            mut session,
+            leading,
+            dials,
+        } = *joining;
+        let mut lines = vec![leading];
+        for (dial, _) in dials {
+            let (line, handshake) = dial.into_parts();
+            session.admit(handshake)?;
+            lines.push(line);
         }
-        self.stage = Stage::Asking;
-        self.ask_for_capacity(sockets.now());
+        let mut client = Client::over(self.owner, config, session, lines, sockets);
+        ask_for_capacity(&mut client, sockets.now());
+        self.stage = Stage::Asking(Box::new(client));
         Ok(())
-    }
-
-    /// The connection at that place of the plan is the session's last one.
-    fn seat(&mut self, place: usize, sockets: &Sockets) {
-        self.places.push(self.ends[place]);
-        if let Some(session) = &mut self.session {
-            let (id, keys) = (session.id(), *session.parameters());
-            if let Some(connection) = session.connections().last() {
-                let known = event::Connection {
-                    session: id,
-                    connection: connection.id(),
-                    role: Role::Initiator,
-                    ..keys_record(&keys, connection.parameters())
-                };
-                let trace = &mut self.config.trace;
-                sockets.record_connection(self.ends[place], known, trace);
-            }
-        }
-    }
-
-    fn ask_for_capacity(&mut self, now: Instant) {
-        self.submit(
-            Command {
-                lun: self.config.lun,
-                cdb: cdb::read_capacity_16(CAPACITY_BYTES),
-                attribute: TaskAttribute::Simple,
-                transfer: Transfer::Read(vec![0; CAPACITY_BYTES as usize]),
-                user: 0,
-            },
-            now,
-        );
     }
 
     /// Takes the unit's capacity; a unit attention, of which a new session has some, is passed over.
     fn capacity(&mut self, now: Instant) -> Result<bool, InitiatorError> {
-        let Some(done) = self.completion(now) else {
+        let Stage::Asking(client) = &mut self.stage else {
+            return Ok(false);
+        };
+        let Some(done) = client.poll_completion(now) else {
             return Ok(false);
         };
         if let Some(failed) = failure(&done) {
-            let sense = done.outcome.as_ref().ok();
-            let sense = sense.and_then(|answer| Sense::parse(&answer.sense).ok());
-            if sense.is_none_or(|sense| sense.key != SenseKey::UnitAttention) {
+            if !is_unit_attention(&done) {
                 return Err(InitiatorError::Capacity(failed));
             }
-            self.ask_for_capacity(now);
+            ask_for_capacity(client, now);
             return Ok(true);
         }
         let capacity = Capacity::parse_16(&done.transfer.into_buffer())?;
-        let block_bytes = self.config.load.block_bytes;
+        let block_bytes = client.config.load.block_bytes;
         if pieces(block_bytes, &capacity).is_none() {
             let capacity_bytes = capacity.bytes();
             return Err(InitiatorError::Misfit {
@@ -349,172 +388,101 @@ impl Initiator {
                 capacity_bytes,
             });
         }
-        self.stage = Stage::Ready(capacity);
+        if let Stage::Asking(client) = std::mem::replace(&mut self.stage, Stage::Nothing) {
+            self.stage = Stage::Ready(client, capacity);
+        }
         Ok(true)
     }
 
-    /// Goes on with the load; whether a command was submitted or has completed.
-    fn load(&mut self, now: Instant) -> bool {
+    /// Goes on with the load; whether a command was submitted or has completed, or the load is over.
+    fn load(&mut self, now: Instant) -> Result<bool, InitiatorError> {
+        let Stage::Loading(client, load) = &mut self.stage else {
+            return Ok(false);
+        };
         let mut has_done = false;
-        while let Some(done) = self.completion(now) {
+        while let Some(done) = client.poll_completion(now) {
             has_done = true;
-            if let Stage::Loading(load) = &mut self.stage {
-                load.completed(done, now);
-            }
+            load.completed(done, now);
         }
-        let Stage::Loading(load) = &mut self.stage else {
-            return has_done;
-        };
         load.advance(now);
-        let is_measuring = load.is_measuring(now);
-        let has_measured = !load.is_loading();
-        if is_measuring && self.tallies[0].is_none() {
-            self.tallies[0] = Some(self.tally(now));
+        let [earlier, later] = &mut self.tallies;
+        if load.is_measuring(now) {
+            earlier.get_or_insert_with(|| client.tallies(now));
         }
-        if has_measured && self.tallies[1].is_none() {
-            self.tallies[1] = Some(self.tally(now));
+        if !load.is_loading() {
+            later.get_or_insert_with(|| client.tallies(now));
         }
-        while let Stage::Loading(load) = &mut self.stage
-            && let Some(command) = load.next_command(now)
-        {
+        while let Some(command) = load.next_command(now) {
             has_done = true;
-            self.submit(command, now);
+            client.submit(command, now);
         }
-        has_done
-    }
-
-    fn tally(&self, now: Instant) -> Vec<(String, Tally)> {
-        let Some(session) = &self.session else {
-            return Vec::new();
-        };
-        let connections = self.config.connections.iter().zip(0..);
-        let tally = |(connection, cid): (&ConnectionConfig, u16)| {
-            (connection.addresses[1].to_string(), session.tally(cid, now))
-        };
-        connections.map(tally).collect()
-    }
-
-    fn submit(&mut self, command: Command, now: Instant) {
-        let Some(session) = &self.session else { return };
-        let whole = self
-            .splitter
-            .submit(command, session.parameters())
-            .expect("it has room for the load's I/Os");
-        match whole {
-            Some(whole) => self.enqueue(whole, now),
-            None => self.hand_over(now),
-        }
-    }
-
-    fn hand_over(&mut self, now: Instant) {
-        while let Some(part) = self.splitter.poll_command() {
-            self.enqueue(part, now);
-        }
-    }
-
-    fn enqueue(&mut self, command: Command, now: Instant) {
-        if let Some(session) = &mut self.session {
-            session
-                .submit(command, now, &mut self.config.trace)
-                .expect("the session was made for as many tasks as the splitter gives it");
-        }
-    }
-
-    fn completion(&mut self, now: Instant) -> Option<wansan_iscsi::initiator::Completion> {
-        loop {
-            let session = self.session.as_mut()?;
-            let completion = session.poll_completion(now, &mut self.config.trace)?;
-            let completion = self.splitter.completed(completion);
-            self.hand_over(now);
-            if completion.is_some() {
-                return completion;
+        if load.is_draining() {
+            let since = *self.draining_since.get_or_insert(now);
+            let (cut_off, attempt) = client.cut_off(now);
+            let patience = client.config.load.drain.map(|drain| drain + attempt);
+            if patience.is_some_and(|patience| cut_off.min(now.since(since)) > patience) {
+                let ios = load.in_flight();
+                return Err(InitiatorError::CutOff { ios, cut_off });
             }
         }
-    }
-
-    /// Writes what the machines have to send; whether anything was taken.
-    fn transmit(&mut self, sockets: &mut Sockets) -> bool {
-        let now = sockets.now();
-        let mut has_sent = false;
-        match &mut self.stage {
-            Stage::Leading(handshake) => has_sent |= answer(handshake, self.ends[0], sockets),
-            Stage::Joining(handshakes) => {
-                for (place, handshake) in handshakes {
-                    has_sent |= answer(handshake, self.ends[*place], sockets);
-                }
-            }
-            _ => {}
+        if load.is_over()
+            && let Stage::Loading(mut client, load) =
+                std::mem::replace(&mut self.stage, Stage::Nothing)
+        {
+            client.log_out(now);
+            self.stage = Stage::Leaving(client, load, now + FAREWELL);
+            has_done = true;
         }
-        let Some(session) = &mut self.session else {
-            return has_sent;
-        };
-        session.pump(now, &mut self.config.trace);
-        for (place, &end) in self.places.iter().enumerate() {
-            let connection = &mut session.connections()[place];
-            if connection.pending().is_empty() {
-                continue;
-            }
-            let taken = sockets.write(end, connection.pending());
-            if taken > 0 {
-                has_sent = true;
-                connection.sent(taken, now, &mut self.config.trace);
-            }
-        }
-        has_sent
+        Ok(has_done)
     }
 
     /// Records the state of TCP on all its connections.
     pub(super) fn record_tcp(&mut self, sockets: &Sockets) {
-        let Some(session) = &mut self.session else {
-            return;
-        };
-        let id = session.id();
-        for (connection, &end) in session.connections().iter().zip(&self.places) {
-            sockets.record_tcp(end, (id, connection.id()), &mut self.config.trace);
+        if let Some(client) = self.client() {
+            client.record_tcp(sockets);
         }
     }
 
     /// What it measured, and its records.
     pub(super) fn end(self) -> (BenchReport, Recorder) {
-        let report = match &self.stage {
-            Stage::Loading(load) => load.report(),
-            _ => BenchReport::default(),
-        };
         let connections = match &self.tallies {
             [Some(earlier), Some(later)] => connections_between(earlier, later),
             _ => Vec::new(),
         };
-        let report = BenchReport {
-            connections,
-            ..report
-        };
-        (report, self.config.trace)
+        match self.stage {
+            Stage::Loading(client, load) | Stage::Leaving(client, load, _) => {
+                let recoveries = client.recoveries();
+                let report = BenchReport {
+                    recoveries: recoveries.sessions + recoveries.connections,
+                    lost_s: recoveries.lost.as_secs_f64(),
+                    connections,
+                    ..load.report()
+                };
+                (report, client.into_records())
+            }
+            Stage::Asking(client) | Stage::Ready(client, _) => {
+                (BenchReport::default(), client.into_records())
+            }
+            Stage::Leading(config, _) => (BenchReport::default(), config.trace),
+            Stage::Joining(joining) => (BenchReport::default(), joining.config.trace),
+            Stage::Nothing => (BenchReport::default(), Recorder::off()),
+        }
     }
 }
 
-/// Reads for a login; whether there was anything.
-fn log_in(
-    handshake: &mut Handshake,
-    end: u32,
-    sockets: &mut Sockets,
-) -> Result<bool, HandshakeError> {
-    if handshake.is_done() {
-        return Ok(false);
-    }
-    let bytes = sockets.read(end, handshake.space());
-    if bytes > 0 {
-        handshake.filled(bytes);
-        handshake.receive()?;
-    }
-    Ok(bytes > 0)
-}
-
-/// Writes for a login; whether anything was taken.
-fn answer(handshake: &mut Handshake, end: u32, sockets: &mut Sockets) -> bool {
-    let taken = match handshake.pending() {
-        [] => 0,
-        pending => sockets.write(end, pending),
+fn ask_for_capacity(client: &mut Client, now: Instant) {
+    let command = Command {
+        lun: client.config.lun,
+        cdb: cdb::read_capacity_16(CAPACITY_BYTES),
+        attribute: TaskAttribute::Simple,
+        transfer: Transfer::Read(vec![0; CAPACITY_BYTES as usize]),
+        user: 0,
     };
-    handshake.sent(taken);
-    taken > 0
+    client.submit(command, now);
+}
+
+fn is_unit_attention(done: &Completion) -> bool {
+    let answer = done.outcome.as_ref().ok();
+    let sense = answer.and_then(|answer| Sense::parse(&answer.sense).ok());
+    sense.is_some_and(|sense| sense.key == SenseKey::UnitAttention)
 }

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use wansan_trace::event;
+use wansan_split::Memory;
+use wansan_trace::event::{self, Role, Tcp};
 use wansan_trace::{ConnectionId, Instant, Recorder, SessionId};
 
 use crate::network::{Network, Program};
@@ -27,20 +29,32 @@ pub struct EndConfig {
     pub quick_acks: bool,
 }
 
-/// A connection between an initiator and its target, in this order in each pair.
+/// A connection between whoever begins it and whoever takes it, in this order in each pair. It is taken by what
+/// listens at its second address: a relay, a receiver of streams, or else the target.
 #[derive(Debug, Clone)]
 pub struct ConnectionConfig {
     /// Both ends.
     pub ends: [EndConfig; 2],
-    /// The links towards the target, and back.
+    /// The links to the end that takes it, and back.
     pub routes: [Vec<u32>; 2],
     /// The addresses of both.
     pub addresses: [SocketAddr; 2],
 }
 
+/// Whose an end of a connection is: the program's at that place among those of its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    Target,
+    Initiator(usize),
+    Sender(usize),
+    Receiver(usize),
+    Relay(usize),
+}
+
 /// One end.
 #[derive(Debug)]
 struct Socket {
+    owner: Owner,
     peer: u32,
     /// What the peer has written and this end has not read.
     coming: VecDeque<u8>,
@@ -57,6 +71,10 @@ struct Socket {
 pub(super) struct Sockets {
     pub(super) network: Network,
     sockets: Vec<Socket>,
+    /// Who takes connections to an address; those to others are the target's.
+    listeners: Vec<(SocketAddr, Owner)>,
+    /// Ends of connections that were not taken yet.
+    waiting: VecDeque<u32>,
 }
 
 impl Sockets {
@@ -64,7 +82,36 @@ impl Sockets {
         Sockets {
             network,
             sockets: Vec::new(),
+            listeners: Vec::new(),
+            waiting: VecDeque::new(),
         }
+    }
+
+    /// Has connections to these addresses taken by that program.
+    pub(super) fn listen(&mut self, addresses: &[SocketAddr], owner: Owner) {
+        let each = addresses.iter().map(|&address| (address, owner));
+        self.listeners.extend(each);
+    }
+
+    /// The next end of a connection that is to be taken, and whose it is.
+    pub(super) fn accept(&mut self) -> Option<(u32, Owner)> {
+        let end = self.waiting.pop_front()?;
+        Some((end, self.owner(end)))
+    }
+
+    /// Whose an end is.
+    pub(super) fn owner(&self, end: u32) -> Owner {
+        self.sockets[end as usize].owner
+    }
+
+    /// The address of an end, and of its peer.
+    pub(super) fn addresses(&self, end: u32) -> [SocketAddr; 2] {
+        self.sockets[end as usize].addresses
+    }
+
+    /// The congestion control of an end, by the kernel's name for it.
+    pub(super) fn law_name(&self, end: u32) -> &str {
+        &self.sockets[end as usize].law_name
     }
 
     /// Now.
@@ -72,8 +119,8 @@ impl Sockets {
         Instant::from_ns(self.network.now_ns())
     }
 
-    /// Connects now; the initiator's end, and the target's.
-    pub(super) fn connect(&mut self, config: &ConnectionConfig) -> [u32; 2] {
+    /// A program connects now; its end. The other one waits to be [accepted](Self::accept).
+    pub(super) fn connect(&mut self, config: &ConnectionConfig, owner: Owner) -> u32 {
         let now_ns = self.network.now_ns();
         let openings = [Opening::Active, Opening::Passive];
         let [near, far] = [0, 1].map(|place| {
@@ -89,10 +136,15 @@ impl Sockets {
         });
         let ends = self.network.connect([near, far], now_ns);
         let [local, remote] = config.addresses;
-        for (place, addresses) in [[local, remote], [remote, local]].into_iter().enumerate() {
+        let mut listeners = self.listeners.iter();
+        let listener = listeners.find(|(address, _)| *address == remote);
+        let taker = listener.map_or(Owner::Target, |(_, owner)| *owner);
+        let each = [(owner, [local, remote]), (taker, [remote, local])];
+        for (place, (owner, addresses)) in each.into_iter().enumerate() {
             debug_assert_eq!(ends[place] as usize, self.sockets.len());
             self.network.set_addresses(ends[place], addresses);
             self.sockets.push(Socket {
+                owner,
                 peer: ends[1 - place],
                 coming: VecDeque::new(),
                 quick_acks: config.ends[place].quick_acks,
@@ -105,7 +157,8 @@ impl Sockets {
                 addresses,
             });
         }
-        ends
+        self.waiting.push_back(ends[1]);
+        ends[0]
     }
 
     /// Reads into `space`; how many bytes.
@@ -129,14 +182,68 @@ impl Sockets {
 
     /// Writes as much as fits; returns the number of bytes.
     pub(super) fn write(&mut self, end: u32, bytes: &[u8]) -> usize {
-        let taken = self.network.write(end, bytes.len() as u64) as usize;
+        let taken = self.write_more(end, bytes);
         if taken > 0 {
-            let peer = self.sockets[end as usize].peer;
-            self.sockets[peer as usize].coming.extend(&bytes[..taken]);
             // Each call goes to TCP by itself, which may have it leave as a segment of its own.
             self.network.send(end);
         }
         taken
+    }
+
+    /// The same for bytes that others are to follow at once (MSG_MORE).
+    pub(super) fn write_more(&mut self, end: u32, bytes: &[u8]) -> usize {
+        let taken = self.network.write(end, bytes.len() as u64) as usize;
+        let peer = self.sockets[end as usize].peer;
+        self.sockets[peer as usize].coming.extend(&bytes[..taken]);
+        taken
+    }
+
+    /// Whether the handshake is over.
+    pub(super) fn is_connected(&self, end: u32) -> bool {
+        self.network.end(end).is_established()
+    }
+
+    /// Whether a read gives something, or the news that the peer has sent all.
+    pub(super) fn is_readable(&self, end: u32) -> bool {
+        self.network.is_readable(end)
+    }
+
+    /// Whether a write may take something.
+    pub(super) fn is_writable(&self, end: u32) -> bool {
+        self.network.is_writable(end)
+    }
+
+    /// What is taken of the receive buffer of an end.
+    pub(super) fn memory(&self, end: u32) -> Memory {
+        let receiver = self.network.end(end).receiver();
+        let info = receiver.info();
+        let narrow = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        Memory {
+            unread_bytes: receiver.readable_bytes(),
+            taken_bytes: narrow(info.memory_bytes),
+            buffer_bytes: narrow(info.buffer_bytes),
+        }
+    }
+
+    /// Whether the peer has sent all, and all of it was read.
+    pub(super) fn has_ended(&mut self, end: u32) -> bool {
+        self.network.has_ended(end)
+    }
+
+    /// Ends a connection at once.
+    pub(super) fn abort(&mut self, end: u32) {
+        self.network.abort(end);
+        self.sockets[end as usize].coming = VecDeque::new();
+    }
+
+    /// Whether the peer has ended the connection at once.
+    pub(super) fn is_lost(&mut self, end: u32) -> bool {
+        self.network.is_lost(end)
+    }
+
+    /// Writes no more.
+    pub(super) fn shut(&mut self, end: u32) {
+        self.network.shut(end);
     }
 
     /// Records that a connection carries one of a session, of which `known` is known.
@@ -170,16 +277,16 @@ impl Sockets {
         trace.connection(record);
     }
 
-    /// Records the state of TCP at an end.
-    pub(super) fn record_tcp(
-        &self,
-        end: u32,
-        (session, connection): (SessionId, ConnectionId),
-        trace: &mut Recorder,
-    ) {
-        if trace.tcp.is_kept() {
-            let sender = self.network.end(end).sender();
-            trace.tcp(sender.record(self.network.now_ns(), session, connection));
-        }
+    /// How many bytes of an end its peer's TCP has taken, and how long a round trip takes; 0 before it was measured.
+    pub(super) fn progress(&self, end: u32) -> (u64, Duration) {
+        let sender = self.network.end(end).sender();
+        let (srtt_us, _) = sender.round_trip();
+        (sender.acknowledged_bytes(), Duration::from_micros(srtt_us))
+    }
+
+    /// The state of TCP at an end, as a record.
+    pub(super) fn tcp(&self, end: u32, (session, connection): (SessionId, ConnectionId)) -> Tcp {
+        let sender = self.network.end(end).sender();
+        sender.record(self.network.now_ns(), session, connection)
     }
 }

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::login::Accepted;
-use wansan_iscsi::target::{
-    Desk, Done, Handshake, HandshakeError, Session, SessionConfig, SessionDirectory, Work,
-};
 use wansan_iscsi::record::keys_record;
+use wansan_iscsi::target::{
+    Close, Connection, Desk, Done, Handshake, Remains, Session, SessionConfig, SessionDirectory, Work,
+};
 use wansan_trace::event::{self, Role};
 use wansan_trace::{Instant, Recorder, SessionId, TaskTag};
 use wansan_workload::service::{Servers, Service, Visit};
 
+use super::medium::Medium;
 use super::socket::Sockets;
 
 /// The settings of a target.
@@ -32,12 +33,9 @@ pub struct TargetConfig {
 /// Why a target ended.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// A login failed.
-    #[error("{0}")]
-    Login(#[from] HandshakeError),
     /// It closed a connection of a session, of which simulated ones only fail.
     #[error("the target closed a connection: {0}")]
-    Closed(String),
+    Closed(Close),
     /// A command needs an operation that simulated stores lack.
     #[error("simulated stores read, write and flush only")]
     Medium,
@@ -49,11 +47,20 @@ enum Seat {
     LoggingIn(Box<Handshake>),
     /// Of a session.
     Of(usize),
+    /// It is ended once this was sent.
+    Closing(Vec<u8>),
+    Closed,
 }
 
 #[derive(Debug)]
 struct Served {
-    session: Session,
+    id: SessionId,
+    /// `None` once it has ended.
+    session: Option<Session>,
+    /// What is left of one that has ended while stores work for it.
+    remains: Option<Remains>,
+    /// Its operations at stores.
+    at_stores: usize,
     /// The end at each place.
     ends: Vec<u32>,
 }
@@ -63,9 +70,17 @@ struct Served {
 struct AtStore {
     session: usize,
     task: TaskTag,
+    unit: usize,
     visit: Visit,
-    /// Bytes of a read; `None` of the others.
-    read_bytes: Option<usize>,
+    operation: Operation,
+}
+
+/// What it does there.
+#[derive(Debug)]
+enum Operation {
+    Read { offset_bytes: u64, len_bytes: usize },
+    Write { offset_bytes: u64, data: Vec<u8> },
+    Flush,
 }
 
 /// A target.
@@ -81,8 +96,10 @@ pub(super) struct Target {
     at_stores: Vec<Option<AtStore>>,
     free: Vec<usize>,
     asked: u64,
-    /// What reads find.
-    zeros: Vec<u8>,
+    /// What is in each unit, where that matters; the others give zeros.
+    mediums: Vec<Option<Medium>>,
+    /// What a read finds.
+    found: Vec<u8>,
 }
 
 impl Target {
@@ -97,9 +114,15 @@ impl Target {
             at_stores: Vec::new(),
             free: Vec::new(),
             asked: 0,
-            zeros: Vec::new(),
+            mediums: config.services.iter().map(|_| None).collect(),
+            found: Vec::new(),
             config,
         }
+    }
+
+    /// Has a unit keep what is written, over the content of that seed or zeros.
+    pub(super) fn keep(&mut self, unit: usize, seed: Option<u64>) {
+        self.mediums[unit] = Some(Medium::new(seed));
     }
 
     /// Somebody connects.
@@ -123,13 +146,91 @@ impl Target {
         let Some(seat) = self.seat(end) else {
             return Ok(());
         };
+        if sockets.is_lost(end) {
+            return self.hang_up(seat, sockets);
+        }
         if let Seat::LoggingIn(_) = self.seats[seat].1 {
-            self.log_in(seat, sockets)?;
+            self.log_in(seat, sockets);
         }
         if let Seat::Of(session) = self.seats[seat].1 {
             self.serve(session, sockets)?;
         }
+        self.close(seat, sockets);
         Ok(())
+    }
+
+    /// Sends what a connection that has left its session had still to send, and ends it.
+    fn close(&mut self, seat: usize, sockets: &mut Sockets) {
+        let (end, seat) = &mut self.seats[seat];
+        let Seat::Closing(rest) = seat else {
+            return;
+        };
+        if !rest.is_empty() {
+            let sent = sockets.write(*end, rest);
+            rest.drain(..sent);
+        }
+        if rest.is_empty() {
+            *seat = Seat::Closed;
+            sockets.shut(*end);
+        }
+    }
+
+    /// A connection was reset by its initiator.
+    fn hang_up(&mut self, seat: usize, sockets: &mut Sockets) -> Result<(), TargetError> {
+        let now = sockets.now();
+        let (end, seat) = &mut self.seats[seat];
+        let end = *end;
+        let Seat::Of(number) = std::mem::replace(seat, Seat::Closed) else {
+            return Ok(());
+        };
+        let served = &mut self.sessions[number];
+        let place = served.ends.iter().position(|&other| other == end);
+        if let (Some(session), Some(place)) = (&mut served.session, place) {
+            session.leave(place, now, &mut self.config.trace);
+        }
+        served.end_if_over();
+        self.retire(number);
+        self.serve(number, sockets)
+    }
+
+    /// Ends the session whose place a new one of its initiator and ISID takes (RFC 7143 §6.3.5).
+    fn replace(&mut self, replaced: SessionId, sockets: &mut Sockets) {
+        let now = sockets.now();
+        let Some(number) = self.sessions.iter().position(|served| served.id == replaced) else {
+            // Its login never came to its end.
+            self.directory.quiet(replaced);
+            return;
+        };
+        let served = &mut self.sessions[number];
+        for (place, &end) in served.ends.iter().enumerate() {
+            if let Some(session) = &mut served.session
+                && session.connection(place).is_some()
+            {
+                session.leave(place, now, &mut self.config.trace);
+                sockets.abort(end);
+            }
+        }
+        served.end();
+        self.retire(number);
+        for (_, seat) in &mut self.seats {
+            if let Seat::Of(number) = seat
+                && let Some(served) = self.sessions.get(*number)
+                && served.session.is_none()
+            {
+                *seat = Seat::Closed;
+            }
+        }
+    }
+
+    /// Takes a session that has ended out of the directory.
+    fn retire(&mut self, number: usize) {
+        let Served { id, session: None, at_stores, .. } = &self.sessions[number] else {
+            return;
+        };
+        self.directory.leave(*id);
+        if *at_stores == 0 {
+            self.directory.quiet(*id);
+        }
     }
 
     /// What stores have served until now is answered.
@@ -143,24 +244,41 @@ impl Target {
                 continue;
             };
             self.free.push(place);
+            self.sessions[done.session].at_stores -= 1;
             self.answer(&done);
             self.serve(done.session, sockets)?;
+            self.retire(done.session);
+            if self.sessions[done.session].forget_remains() {
+                self.review(sockets)?;
+            }
         }
         Ok(())
     }
 
-    fn log_in(&mut self, seat: usize, sockets: &mut Sockets) -> Result<(), TargetError> {
+    /// What an ended session has had at the stores is over: others may have waited for that.
+    fn review(&mut self, sockets: &mut Sockets) -> Result<(), TargetError> {
+        let now = sockets.now();
+        for number in 0..self.sessions.len() {
+            if let Some(session) = &mut self.sessions[number].session {
+                session.review(now, &mut self.config.trace);
+                self.serve(number, sockets)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn log_in(&mut self, seat: usize, sockets: &mut Sockets) {
         loop {
             let (end, Seat::LoggingIn(handshake)) = &mut self.seats[seat] else {
-                return Ok(());
+                return;
             };
             let end = *end;
             let bytes = sockets.read(end, handshake.space());
             handshake.filled(bytes);
             let sessions = &self.sessions;
             let session = |id: SessionId| {
-                let served = sessions.iter().find(|it| it.session.id() == id)?;
-                Some(&served.session)
+                let served = sessions.iter().find(|served| served.id == id)?;
+                served.session.as_ref()
             };
             let mut desk = Desk {
                 directory: &mut self.directory,
@@ -171,49 +289,69 @@ impl Target {
                 entered: None,
                 replaced: None,
             };
-            let accepted = handshake.receive(&mut desk)?;
-            if let Some(accepted) = accepted {
-                self.admit(seat, *accepted, sockets);
-                return Ok(());
+            let received = handshake.receive(&mut desk);
+            let replaced = desk.replaced;
+            if let Some(known) = replaced {
+                self.replace(known.session, sockets);
             }
+            match received {
+                Ok(None) => {}
+                Ok(Some(accepted)) => {
+                    self.admit(seat, *accepted, sockets);
+                    return;
+                }
+                Err(_) => {
+                    let (_, seat) = &mut self.seats[seat];
+                    if let Seat::LoggingIn(handshake) = seat {
+                        // The answer, if there is one, says why.
+                        *seat = Seat::Closing(handshake.pending().to_vec());
+                    }
+                    return;
+                }
+            }
+            let (_, Seat::LoggingIn(handshake)) = &mut self.seats[seat] else {
+                return;
+            };
             let sent = match handshake.pending() {
                 [] => 0,
                 pending => sockets.write(end, pending),
             };
             handshake.sent(sent);
             if bytes == 0 && sent == 0 {
-                return Ok(());
+                return;
             }
         }
     }
 
-    fn admit(&mut self, seat: usize, accepted: Accepted, sockets: &Sockets) {
+    fn admit(&mut self, seat: usize, accepted: Accepted, sockets: &mut Sockets) {
         let end = self.seats[seat].0;
         let id = SessionId::new(accepted.isid, accepted.tsih);
-        let known = self.sessions.iter().position(|it| it.session.id() == id);
+        let known = self.sessions.iter().position(|served| served.id == id);
         let session = known.unwrap_or(self.sessions.len());
         let logged_in = std::mem::replace(&mut self.seats[seat].1, Seat::Of(session));
         let Seat::LoggingIn(handshake) = logged_in else {
             return;
         };
+        let cid = accepted.cid;
         match known {
-            Some(session) => {
-                let served = &mut self.sessions[session];
-                let place = served.session.join(handshake.into_connection(&accepted));
-                debug_assert_eq!(place, served.ends.len());
-                served.ends.push(end);
-            }
+            Some(number) => self.join(number, end, handshake.into_connection(&accepted), sockets),
             None => {
                 let config = self.config.session.clone();
                 self.sessions.push(Served {
-                    session: handshake.into_session(accepted, config, Arc::new([])),
+                    id,
+                    session: Some(handshake.into_session(accepted, config, Arc::new([]))),
+                    remains: None,
+                    at_stores: 0,
                     ends: vec![end],
                 });
             }
         }
-        let Served { session, ends, .. } = &mut self.sessions[session];
+        let Some(session) = &mut self.sessions[session].session else {
+            return;
+        };
         let keys = *session.parameters();
-        if let Some(connection) = session.connection(ends.len() - 1) {
+        let place = session.place_of(cid);
+        if let Some(connection) = place.and_then(|place| session.connection(place)) {
             let known = event::Connection {
                 session: id,
                 connection: connection.id(),
@@ -224,6 +362,34 @@ impl Target {
         }
     }
 
+    /// Gives a session another connection, in place of one that had its CID (RFC 7143 §6.3.4).
+    fn join(&mut self, number: usize, end: u32, connection: Connection, sockets: &mut Sockets) {
+        let now = sockets.now();
+        let served = &mut self.sessions[number];
+        let Some(session) = &mut served.session else {
+            return;
+        };
+        let old = session.place_of(connection.id().0);
+        if let Some(old) = old {
+            session.reinstated(old);
+        }
+        let place = session.join(connection);
+        let old = old.map(|old| (old, served.ends[old]));
+        if place == served.ends.len() {
+            served.ends.push(end);
+        } else {
+            served.ends[place] = end;
+        }
+        // After the new one has come, or the session might end with its only connection.
+        if let Some((old, end)) = old {
+            session.leave(old, now, &mut self.config.trace);
+            sockets.abort(end);
+            if let Some(seat) = self.seat(end) {
+                self.seats[seat].1 = Seat::Closed;
+            }
+        }
+    }
+
     /// Serves a session until nothing is left to be done now.
     fn serve(&mut self, session: usize, sockets: &mut Sockets) -> Result<(), TargetError> {
         let now = sockets.now();
@@ -231,28 +397,46 @@ impl Target {
             let mut has_done = false;
             for place in 0..self.sessions[session].ends.len() {
                 has_done |= self.receive(session, place, sockets);
-                while let Some(work) =
-                    self.sessions[session]
-                        .session
-                        .poll_work(place, now, &mut self.config.trace)
+                while let Some(session_here) = &mut self.sessions[session].session
+                    && let Some(work) = session_here.poll_work(place, now, &mut self.config.trace)
                 {
                     has_done = true;
-                    self.ask(session, &work, now)?;
+                    self.ask(session, work, now)?;
                 }
                 has_done |= self.transmit(session, place, sockets);
             }
-            if let Some((_, close)) = self.sessions[session].session.poll_end() {
-                return Err(TargetError::Closed(format!("{close:?}")));
-            }
+            self.end_connections(session, sockets)?;
             if !has_done {
                 return Ok(());
             }
         }
     }
 
-    fn receive(&mut self, session: usize, place: usize, sockets: &mut Sockets) -> bool {
+    /// Ends connections of a session that are to be ended.
+    fn end_connections(&mut self, number: usize, sockets: &mut Sockets) -> Result<(), TargetError> {
         let now = sockets.now();
-        let Served { session, ends, .. } = &mut self.sessions[session];
+        while let Some(session) = &mut self.sessions[number].session
+            && let Some((place, close)) = session.poll_end()
+        {
+            if close != Close::LoggedOut {
+                return Err(TargetError::Closed(close));
+            }
+            let rest = session.leave(place, now, &mut self.config.trace);
+            let end = self.sessions[number].ends[place];
+            if let Some(seat) = self.seat(end) {
+                self.seats[seat].1 = Seat::Closing(rest);
+                self.close(seat, sockets);
+            }
+            self.sessions[number].end_if_over();
+            self.retire(number);
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, number: usize, place: usize, sockets: &mut Sockets) -> bool {
+        let now = sockets.now();
+        let Served { session, ends, .. } = &mut self.sessions[number];
+        let Some(session) = session else { return false };
         let Some(connection) = session.connection(place) else {
             return false;
         };
@@ -268,9 +452,10 @@ impl Target {
         bytes > 0
     }
 
-    fn transmit(&mut self, session: usize, place: usize, sockets: &mut Sockets) -> bool {
-        let Served { session, ends, .. } = &mut self.sessions[session];
-        let Some(connection) = session.connection(place) else {
+    fn transmit(&mut self, number: usize, place: usize, sockets: &mut Sockets) -> bool {
+        let Served { session, ends, .. } = &mut self.sessions[number];
+        let connection = session.as_mut().and_then(|it| it.connection(place));
+        let Some(connection) = connection else {
             return false;
         };
         let taken = match connection.pending() {
@@ -284,15 +469,28 @@ impl Target {
     }
 
     /// A session asks a store.
-    fn ask(&mut self, session: usize, work: &Work, now: Instant) -> Result<(), TargetError> {
-        let (task, unit, read_bytes) = match *work {
+    fn ask(&mut self, session: usize, work: Work, now: Instant) -> Result<(), TargetError> {
+        let (task, unit, operation) = match work {
             Work::Read {
                 task,
                 unit,
+                offset_bytes,
                 len_bytes,
+            } => {
+                let read = Operation::Read {
+                    offset_bytes,
+                    len_bytes,
+                };
+                (task, unit, read)
+            }
+            Work::Write {
+                task,
+                unit,
+                offset_bytes,
+                data,
                 ..
-            } => (task, unit, Some(len_bytes)),
-            Work::Write { task, unit, .. } | Work::Flush { task, unit } => (task, unit, None),
+            } => (task, unit, Operation::Write { offset_bytes, data }),
+            Work::Flush { task, unit } => (task, unit, Operation::Flush),
             Work::Medium { .. } => return Err(TargetError::Medium),
         };
         let servers = self.servers.get_mut(unit).and_then(Option::as_mut);
@@ -300,11 +498,12 @@ impl Target {
         let at_store = AtStore {
             session,
             task,
+            unit,
             visit: visit.unwrap_or(Visit {
                 began: now,
                 finished: now,
             }),
-            read_bytes,
+            operation,
         };
         if visit.is_none() {
             self.answer(&at_store);
@@ -318,35 +517,58 @@ impl Target {
                 self.at_stores.len() - 1
             }
         };
+        self.sessions[session].at_stores += 1;
         self.at_stores[place] = Some(at_store);
         self.due.push(Reverse((due, self.asked, place)));
         self.asked += 1;
         Ok(())
     }
 
-    /// Answers an operation that its store has served.
+    /// Carries out an operation that its store has served, and answers it.
     fn answer(&mut self, done: &AtStore) {
-        let bytes = done.read_bytes.unwrap_or(0);
-        if self.zeros.len() < bytes {
-            self.zeros.resize(bytes, 0);
-        }
-        let result = match done.read_bytes {
-            Some(bytes) => Done::Read(&self.zeros[..bytes]),
-            None => Done::Status,
+        let medium = self.mediums.get_mut(done.unit).and_then(Option::as_mut);
+        let result = match (&done.operation, medium) {
+            (
+                Operation::Read {
+                    offset_bytes,
+                    len_bytes,
+                },
+                medium,
+            ) => {
+                if self.found.len() < *len_bytes {
+                    self.found.resize(*len_bytes, 0);
+                }
+                let found = &mut self.found[..*len_bytes];
+                if let Some(medium) = medium {
+                    medium.read(*offset_bytes, found);
+                }
+                Done::Read(found)
+            }
+            (Operation::Write { offset_bytes, data }, Some(medium)) => {
+                medium.write(*offset_bytes, data);
+                Done::Status
+            }
+            (Operation::Write { .. } | Operation::Flush, _) => Done::Status,
         };
         let times = (done.visit.began, done.visit.finished);
-        let session = &mut self.sessions[done.session].session;
-        session.complete(done.task, Ok(result), times, &mut self.config.trace);
+        if let Some(session) = &mut self.sessions[done.session].session {
+            session.complete(done.task, Ok(result), times, &mut self.config.trace);
+        }
     }
 
     /// Records the state of TCP on all its connections.
     pub(super) fn record_tcp(&mut self, sockets: &Sockets) {
+        if !self.config.trace.tcp.is_kept() {
+            return;
+        }
         for served in &mut self.sessions {
-            let id = served.session.id();
+            let Some(session) = &mut served.session else {
+                continue;
+            };
             for (place, &end) in served.ends.iter().enumerate() {
-                if let Some(connection) = served.session.connection(place) {
-                    let ids = (id, connection.id());
-                    sockets.record_tcp(end, ids, &mut self.config.trace);
+                if let Some(connection) = session.connection(place) {
+                    let ids = (served.id, connection.id());
+                    self.config.trace.tcp(sockets.tcp(end, ids));
                 }
             }
         }
@@ -355,5 +577,25 @@ impl Target {
     /// Its records.
     pub(super) fn into_records(self) -> Recorder {
         self.config.trace
+    }
+}
+
+impl Served {
+    /// Ends it, if it has no connection.
+    fn end_if_over(&mut self) {
+        if self.session.as_ref().is_some_and(Session::is_over) {
+            self.end();
+        }
+    }
+
+    /// Ends it: what it has at the stores is waited for by others.
+    fn end(&mut self) {
+        self.remains = self.session.take().map(Session::end);
+        self.forget_remains();
+    }
+
+    /// Whether something was left of one that has ended, and is no more.
+    fn forget_remains(&mut self) -> bool {
+        self.at_stores == 0 && self.remains.take().is_some()
     }
 }

@@ -1,0 +1,341 @@
+//! An initiator's session over simulated connections: the bytes between its machines and its sockets, and what is done
+//! when these fail.
+
+use std::time::Duration;
+
+use wansan_iscsi::initiator::{
+    Command, Completion, Event, Lost, NotBack, Recoveries, Recovery, Session, Splitter, Tally,
+    attempt_time,
+};
+use wansan_iscsi::record::keys_record;
+use wansan_trace::event::{self, Role};
+use wansan_trace::{Instant, Recorder};
+
+use super::dial::{Dial, Dials, Line};
+use super::initiator::{InitiatorConfig, InitiatorError};
+use super::socket::{Owner, Sockets};
+
+/// How soon what is due and could not be done is tried again.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// The longest time between two looks after silent connections.
+const LONGEST_WAIT: Duration = Duration::from_millis(250);
+
+/// A session in full feature phase.
+#[derive(Debug)]
+pub(super) struct Client {
+    owner: Owner,
+    pub(super) config: InitiatorConfig,
+    session: Session,
+    splitter: Splitter,
+    /// Each at the place of its connection.
+    lines: Vec<Line>,
+    recovery: Recovery<Dial, Line, InitiatorError>,
+    /// As TCP last measured it; 0 before it has.
+    round_trip: Duration,
+    /// When silent connections are looked after again.
+    next_look: Instant,
+    /// When it last did all that could be done.
+    turned: Instant,
+    /// The session is being left: what fails now is not set up again.
+    is_leaving: bool,
+}
+
+impl Client {
+    /// Over connections that have logged in.
+    pub(super) fn over(
+        owner: Owner,
+        config: InitiatorConfig,
+        session: Session,
+        lines: Vec<Line>,
+        sockets: &Sockets,
+    ) -> Client {
+        let mut client = Client {
+            owner,
+            splitter: Splitter::new(config.load.parallel.max(1)),
+            config,
+            session,
+            lines,
+            recovery: Recovery::default(),
+            round_trip: Duration::ZERO,
+            next_look: sockets.now(),
+            turned: sockets.now(),
+            is_leaving: false,
+        };
+        client.look_at_new_lines(sockets);
+        client
+    }
+
+    /// Records connections that are new, and begins what is to be known of them.
+    fn look_at_new_lines(&mut self, sockets: &Sockets) {
+        let (id, keys) = (self.session.id(), *self.session.parameters());
+        for (line, connection) in self.lines.iter_mut().zip(self.session.connections()) {
+            if !std::mem::replace(&mut line.is_recorded, true) {
+                let known = event::Connection {
+                    session: id,
+                    connection: connection.id(),
+                    role: Role::Initiator,
+                    ..keys_record(&keys, connection.parameters())
+                };
+                sockets.record_connection(line.end, known, &mut self.config.trace);
+            }
+        }
+        self.look_at_tcp(sockets);
+    }
+
+    /// Whether TCP has heard of the target: what it has taken is a sign of life of a connection that only sends.
+    fn look_at_tcp(&mut self, sockets: &Sockets) {
+        let now = sockets.now();
+        for (line, connection) in self.lines.iter_mut().zip(self.session.connections()) {
+            let (acked_bytes, round_trip) = sockets.progress(line.end);
+            if std::mem::replace(&mut line.acked_bytes, acked_bytes) != acked_bytes {
+                connection.heard(now);
+            }
+            if !round_trip.is_zero() {
+                connection.round_trip_measured(round_trip);
+                self.round_trip = round_trip;
+            }
+        }
+    }
+
+    /// When it has something to do by itself.
+    pub(super) fn wakes_at(&self) -> Instant {
+        if self.is_leaving {
+            return Instant::FAR_FUTURE;
+        }
+        // What is due and was not done waits for something that comes.
+        let recovery = self.recovery.wakes_at::<Dials<'_>>();
+        self.next_look.min(recovery.max(self.turned + RETRY))
+    }
+
+    /// Does what can be done now; whether anything was.
+    pub(super) fn turn(&mut self, sockets: &mut Sockets) -> Result<bool, InitiatorError> {
+        self.turned = sockets.now();
+        let mut has_done = self.recover(sockets)?;
+        let mut place = 0;
+        while place < self.lines.len() {
+            match self.receive(place, sockets) {
+                Ok(has_read) => {
+                    has_done |= has_read;
+                    place += 1;
+                }
+                Err(error) => {
+                    self.lose(place, error, sockets)?;
+                    has_done = true;
+                }
+            }
+        }
+        self.look_after_silent_ones(sockets)?;
+        Ok(has_done | self.transmit(sockets))
+    }
+
+    /// Goes on with the recovery of connections; whether one came up.
+    fn recover(&mut self, sockets: &mut Sockets) -> Result<bool, InitiatorError> {
+        if self.recovery.is_idle() {
+            return Ok(false);
+        }
+        let (up, now) = (self.lines.len(), sockets.now());
+        let settings = self.config.recovery();
+        let mut dials = Dials {
+            config: &mut self.config,
+            owner: self.owner,
+            sockets,
+        };
+        let (session, lines) = (&mut self.session, &mut self.lines);
+        let round_trip = self.round_trip;
+        let advanced = self
+            .recovery
+            .advance(&settings, round_trip, session, lines, &mut dials, now);
+        advanced.map_err(
+            |NotBack {
+                 cause,
+                 last_failure,
+             }| InitiatorError::NotBack {
+                cause: Box::new(cause),
+                timeout: settings.replacement_timeout,
+                last_failure: last_failure.map(Box::new),
+            },
+        )?;
+        let has_come_up = self.lines.len() > up;
+        if has_come_up {
+            self.look_at_new_lines(sockets);
+        }
+        Ok(has_come_up)
+    }
+
+    /// Reads what has come on the connection at `place`; whether there was anything.
+    fn receive(&mut self, place: usize, sockets: &mut Sockets) -> Result<bool, InitiatorError> {
+        let now = sockets.now();
+        let end = self.lines[place].end;
+        let connection = &mut self.session.connections()[place];
+        let bytes = sockets.read(end, connection.space());
+        if bytes > 0 {
+            connection.filled(bytes, now);
+            self.session.receive(place, now, &mut self.config.trace)?;
+        } else if !self.is_leaving && (sockets.is_lost(end) || sockets.has_ended(end)) {
+            return Err(InitiatorError::Closed);
+        }
+        Ok(bytes > 0)
+    }
+
+    /// Goes on without the connection, or without the session, if the caller has the patience.
+    fn lose(
+        &mut self,
+        place: usize,
+        error: InitiatorError,
+        sockets: &mut Sockets,
+    ) -> Result<(), InitiatorError> {
+        let settings = self.config.recovery();
+        let is_patient = !settings.replacement_timeout.is_zero() && !self.is_leaving;
+        if !is_patient || !error.is_of_the_path() {
+            return Err(error);
+        }
+        let now = sockets.now();
+        let lost = Lost {
+            place: Some(place),
+            ends_session: error.ends_session(),
+            error,
+        };
+        let mut dials = Dials {
+            config: &mut self.config,
+            owner: self.owner,
+            sockets,
+        };
+        let (session, lines) = (&mut self.session, &mut self.lines);
+        self.recovery
+            .lose(&settings, session, lines, lost, &mut dials, now);
+        Ok(())
+    }
+
+    /// Pings connections that owe an answer and have been silent, and gives up one that has been for too long.
+    fn look_after_silent_ones(&mut self, sockets: &mut Sockets) -> Result<(), InitiatorError> {
+        let now = sockets.now();
+        if now < self.next_look || self.is_leaving {
+            return Ok(());
+        }
+        if self.keep_alive(now).is_ok() {
+            return Ok(());
+        }
+        self.look_at_tcp(sockets);
+        // Only what TCP has not heard of either is lost.
+        match self.keep_alive(now) {
+            Ok(()) => Ok(()),
+            Err(place) => self.lose(place, InitiatorError::Silent, sockets),
+        }
+    }
+
+    fn keep_alive(&mut self, now: Instant) -> Result<(), usize> {
+        let next = self.session.keep_alive(now, &mut self.config.trace)?;
+        self.next_look = next.min(now + LONGEST_WAIT);
+        Ok(())
+    }
+
+    /// Writes what the session has to send; whether anything was taken.
+    fn transmit(&mut self, sockets: &mut Sockets) -> bool {
+        let now = sockets.now();
+        let trace = &mut self.config.trace;
+        let mut has_sent = false;
+        self.session.pump(now, trace);
+        for (line, connection) in self.lines.iter().zip(self.session.connections()) {
+            if connection.pending().is_empty() {
+                continue;
+            }
+            let taken = sockets.write(line.end, connection.pending());
+            if taken > 0 {
+                has_sent = true;
+                connection.sent(taken, now, trace);
+            }
+        }
+        has_sent
+    }
+
+    /// Queues a command.
+    pub(super) fn submit(&mut self, command: Command, now: Instant) {
+        let whole = self
+            .splitter
+            .submit(command, self.session.parameters())
+            .expect("it has room for the load's I/Os");
+        match whole {
+            Some(whole) => self.enqueue(whole, now),
+            None => self.hand_over(now),
+        }
+    }
+
+    fn hand_over(&mut self, now: Instant) {
+        while let Some(part) = self.splitter.poll_command() {
+            self.enqueue(part, now);
+        }
+    }
+
+    fn enqueue(&mut self, command: Command, now: Instant) {
+        self.session
+            .submit(command, now, &mut self.config.trace)
+            .expect("the session was made for as many tasks as the splitter gives it");
+    }
+
+    /// The next completion.
+    pub(super) fn poll_completion(&mut self, now: Instant) -> Option<Completion> {
+        loop {
+            let trace = &mut self.config.trace;
+            let completion = self.session.poll_completion(now, trace)?;
+            let completion = self.splitter.completed(completion);
+            self.hand_over(now);
+            if completion.is_some() {
+                return completion;
+            }
+        }
+    }
+
+    /// Counters of each connection up to `now`, with its portal, in the order of the CIDs.
+    pub(super) fn tallies(&self, now: Instant) -> Vec<(String, Tally)> {
+        let connections = self.config.connections.iter().zip(0..);
+        let each = connections.map(|(connection, cid)| {
+            let portal = connection.addresses[1].to_string();
+            (portal, self.session.tally(cid, now))
+        });
+        each.collect()
+    }
+
+    /// Recoveries of the session.
+    pub(super) fn recoveries(&self) -> Recoveries {
+        self.recovery.totals()
+    }
+
+    /// How long the session has been without any connection, and how long an attempt to come back may take.
+    pub(super) fn cut_off(&self, now: Instant) -> (Duration, Duration) {
+        (self.recovery.cut_off(now), attempt_time(self.round_trip))
+    }
+
+    /// Logs out.
+    pub(super) fn log_out(&mut self, now: Instant) {
+        self.is_leaving = true;
+        self.session.logout(now, &mut self.config.trace);
+    }
+
+    /// Ends the connections once the target has answered the logout; whether all have ended.
+    pub(super) fn has_left(&mut self, sockets: &mut Sockets) -> bool {
+        if self.session.poll_event() == Some(Event::LoggedOut) {
+            for line in &self.lines {
+                sockets.shut(line.end);
+            }
+        }
+        self.lines.iter().all(|line| sockets.has_ended(line.end))
+    }
+
+    /// Records the state of TCP on all its connections.
+    pub(super) fn record_tcp(&mut self, sockets: &Sockets) {
+        let trace = &mut self.config.trace;
+        if !trace.tcp.is_kept() {
+            return;
+        }
+        let (id, keys) = (self.session.id(), *self.session.parameters());
+        for (line, connection) in self.lines.iter().zip(self.session.connections()) {
+            trace.tcp(sockets.tcp(line.end, (id, connection.id())));
+        }
+    }
+
+    /// Its records.
+    pub(super) fn into_records(self) -> Recorder {
+        self.config.trace
+    }
+}
