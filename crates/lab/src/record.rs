@@ -33,7 +33,7 @@ pub use report::page;
 pub(crate) use results::{add_netem, add_paths, add_reports, add_routers, add_streams, apart};
 pub use results::{cell_result, results};
 pub use stored::{StoredError, StoredRun, list};
-pub(crate) use stream::{add_relay_records, relay_result, stream_result};
+pub(crate) use stream::{add_relay_records, recorded_as, relay_result, stream_result};
 
 /// The run folder could not be written: a matter of the disk or of its rights.
 #[derive(Debug, thiserror::Error)]

@@ -1,21 +1,28 @@
 //! Cells in virtual time: the plan's hosts, paths and programs as machines in this process.
 
+mod ends;
 mod hosts;
 mod network;
+mod ports;
+mod relays;
+mod streams;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use wansan_path::Change;
-use wansan_schema::{BenchReport, PathChange, PathResult};
+use wansan_schema::{BenchReport, PathChange, PathResult, RelayResult, StreamReport, StreamResult};
 use wansan_sim::network::{Latency, Network};
-use wansan_sim::storage::{Storage, StorageError};
+use wansan_sim::storage::{Ended, LoadPlace, Storage, StorageError};
 use wansan_trace::file::{self, FileError};
 use wansan_trace::time::duration_ns;
 use wansan_trace::{Budget, Instant, Kinds, Recorder};
 
+use self::ports::Ports;
 use crate::patience;
 use crate::plan::{Cell, Moment, RecordKind};
+use crate::record::{recorded_as, relay_result, stream_result};
 
 /// The host name of the records of paths.
 const WAN: &str = "wan";
@@ -28,11 +35,11 @@ pub enum SimulationError {
     /// Its simulation ended before its loads did.
     #[error("the simulation failed: {0}")]
     Storage(#[from] StorageError),
-    /// The I/Os of an initiator failed.
-    #[error("the initiator on `{host}`: {problem}")]
+    /// An initiator, or a sender of streams, failed.
+    #[error("{load}: {problem}")]
     Load {
-        /// Its host.
-        host: String,
+        /// Which, such as "the initiator on `a`".
+        load: String,
         /// How.
         problem: String,
     },
@@ -60,6 +67,10 @@ pub enum SimulationError {
 pub(crate) struct Simulated {
     /// What each initiator measured, with its host.
     pub(crate) reports: Vec<BenchReport>,
+    /// What each stream measured, by its name.
+    pub(crate) streams: BTreeMap<String, StreamResult>,
+    /// What each relay did, by its name.
+    pub(crate) relays: BTreeMap<String, RelayResult>,
     /// What each direction of each path did.
     pub(crate) paths: Vec<PathResult>,
     /// What was changed of them.
@@ -74,24 +85,40 @@ pub(crate) fn run(
     folder: &Path,
     watch: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Option<Simulated>, SimulationError> {
-    let document = &cell.document;
+    let (document, scenario) = (&cell.document, &cell.scenario);
     let kinds = kinds(&document.trace.kinds);
     let memory = Budget::of(usize::try_from(document.trace.memory.0).unwrap_or(usize::MAX));
     let recorder = || Recorder::within(kinds, &memory);
     let mut network = Network::recording(recorder());
     network.set_latency(Latency::default(), seed);
-    let directions = network::build(&mut network, &cell.scenario, seed)?;
-    let target = hosts::target(document, recorder())?;
-    let mut storage = Storage::new(network, target, SAMPLE_INTERVAL);
-    for place in 0..cell.scenario.initiators.len() {
-        let recorder = recorder();
-        storage.add(hosts::initiator(
-            cell,
-            place,
-            &directions,
-            seed + 1,
-            recorder,
-        ))?;
+    let directions = network::build(&mut network, scenario, seed)?;
+    let mut storage = Storage::new(network, SAMPLE_INTERVAL);
+    if let (Some(_), Some(table)) = (&scenario.target_host, &document.target) {
+        storage.serve(hosts::target(document, table, recorder())?);
+        if document.workload.load.verify {
+            for (unit, content) in hosts::contents(document, table, seed + 1) {
+                storage.keep(unit, content);
+            }
+        }
+    }
+    for receiver in &scenario.receivers {
+        storage.receive(&streams::receiver(cell, receiver));
+    }
+    let mut ports = Ports::new(scenario.topology.nodes.len());
+    for relay in &scenario.relays {
+        let trace = recorder();
+        let config = relays::relay(cell, relay, &directions, &mut ports, seed + 1, trace);
+        storage.relay(config);
+    }
+    for place in 0..scenario.initiators.len() {
+        let trace = recorder();
+        let config = hosts::initiator(cell, place, &directions, &mut ports, seed + 1, trace);
+        storage.add(config)?;
+    }
+    for place in 0..scenario.streams.len() {
+        let trace = recorder();
+        let config = streams::sender(cell, place, &directions, &mut ports, seed + 1, trace);
+        storage.send(config)?;
     }
     for (moment, direction, change) in timeline(cell)? {
         if let Some(link) = directions.link(&direction) {
@@ -103,53 +130,90 @@ pub(crate) fn run(
         return Ok(None);
     };
     let paths = directions.results(&mut ended.network);
-    let mut reports = Vec::new();
-    let of_network = ended.network.into_records();
-    let mut recorders = vec![(WAN, &of_network)];
-    if let Some(host) = &cell.scenario.target_host {
-        recorders.push((host, &ended.target));
-    }
-    for (initiator, (report, records)) in cell.scenario.initiators.iter().zip(&ended.initiators) {
-        recorders.push((&initiator.host, records));
-        reports.push(BenchReport {
-            records_dropped: records.dropped(),
-            host: initiator.host.clone(),
-            ..report.clone()
-        });
-    }
-    file::write_merged(folder, &recorders)?;
-    if let Some((report, problem)) = reports.iter().find_map(|it| Some((it, it.problem()?))) {
-        let host = report.host.clone();
-        return Err(SimulationError::Load { host, problem });
-    }
     let timeline = cell.timeline.iter();
     let timeline = timeline.map(|moment| made(moment, ended.began)).collect();
+    let (reports, streams, relays) = write(cell, ended, folder)?;
+    let problems = reports.iter().map(BenchReport::problem);
+    let mut each = scenario.initiators.iter().zip(problems);
+    if let Some((initiator, problem)) = each.find_map(|(it, problem)| Some((it, problem?))) {
+        let load = initiator.title();
+        return Err(SimulationError::Load { load, problem });
+    }
     Ok(Some(Simulated {
         reports,
+        streams,
+        relays,
         paths,
         timeline,
     }))
 }
 
-/// An error that names the initiator's host.
+/// What the initiators say, what the streams measured, and what the relays did, by their names.
+type Reports = (
+    Vec<BenchReport>,
+    BTreeMap<String, StreamResult>,
+    BTreeMap<String, RelayResult>,
+);
+
+/// Writes the records of all; what they measured.
+fn write(cell: &Cell, ended: Ended, folder: &Path) -> Result<Reports, FileError> {
+    let scenario = &cell.scenario;
+    let (mut reports, mut streams, mut relays) = Reports::default();
+    let mut recorders = vec![(WAN.to_owned(), ended.network.into_records())];
+    if let (Some(host), Some(records)) = (&scenario.target_host, ended.target) {
+        recorders.push((host.clone(), records));
+    }
+    for (initiator, (report, records)) in scenario.initiators.iter().zip(ended.initiators) {
+        reports.push(BenchReport {
+            records_dropped: records.dropped(),
+            host: initiator.host.clone(),
+            ..report
+        });
+        recorders.push((initiator.host.clone(), records));
+    }
+    for (stream, (report, records)) in scenario.streams.iter().zip(ended.streams) {
+        let name = &stream.table.name;
+        let report = StreamReport {
+            records_dropped: records.dropped(),
+            ..report
+        };
+        streams.insert(name.clone(), stream_result(stream, report));
+        recorders.push((recorded_as(&stream.host, name), records));
+    }
+    for (relay, (done, law, records)) in scenario.relays.iter().zip(ended.relays) {
+        let name = &relay.table.name;
+        relays.insert(name.clone(), relay_result(relay, Some(law.name()), done));
+        recorders.push((recorded_as(&relay.host, name), records));
+    }
+    let recorders: Vec<_> = recorders
+        .iter()
+        .map(|(host, records)| (host.as_str(), records))
+        .collect();
+    file::write_merged(folder, &recorders)?;
+    Ok((reports, streams, relays))
+}
+
+/// An error that names the host.
 fn of_host(cell: &Cell, error: StorageError) -> SimulationError {
     let (place, problem) = match &error {
-        StorageError::Initiator { place, source } => (*place, source.to_string()),
-        StorageError::Late {
-            place,
-            stage,
-            limit,
-        } => {
+        StorageError::Initiator { place, source } => {
+            (LoadPlace::Initiator(*place), source.to_string())
+        }
+        StorageError::Stream { place, source } => (LoadPlace::Sender(*place), source.to_string()),
+        StorageError::Late { load, stage, limit } => {
             let limit_s = limit.as_secs_f64();
             let late = format!(
                 "still {stage} after {limit_s} s of virtual time; is the path too lossy, or too slow for so many I/Os?"
             );
-            (*place, late)
+            (*load, late)
         }
         _ => return error.into(),
     };
-    let host = cell.scenario.initiators[place].host.clone();
-    SimulationError::Load { host, problem }
+    let load = match place {
+        LoadPlace::Initiator(place) => cell.scenario.initiators[place].title(),
+        LoadPlace::Sender(place) => cell.scenario.streams[place].title(),
+    };
+    SimulationError::Load { load, problem }
 }
 
 /// The changes of the plan's timeline: when each is made, of which direction of a path, and what.

@@ -212,7 +212,10 @@ fn laws_that_signal_have_the_client_slow_down_by_ece() {
         let share = report.bytes_per_s.expect("marks came") / CAPACITY;
         assert!((0.5..1.01).contains(&share), "{law}: {share}");
         assert!(done.ece_signals > 5, "{law}: {done:?}");
-        assert!(done.fallbacks.values().all(|times| *times == 0), "{law}: {done:?}");
+        assert!(
+            done.fallbacks.values().all(|times| *times == 0),
+            "{law}: {done:?}"
+        );
         assert_eq!(done.finished, 1, "{law}: {done:?}");
         let latency_ms = report.latency_ns.expect("marks came").mean / 1e6;
         assert!(latency_ms < 400.0, "{law}: {latency_ms}");

@@ -87,7 +87,25 @@ pub struct Connection {
     pub port: u16,
 }
 
+impl Initiator {
+    /// What it is called in messages.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("the initiator on `{}`", self.host)
+    }
+}
+
 impl Scenario {
+    /// The place of a host or router among the topology's nodes.
+    ///
+    /// # Panics
+    /// For a name that the plan does not have.
+    #[must_use]
+    pub fn node(&self, name: &str) -> usize {
+        let place = self.topology.nodes.iter().position(|it| it.name == name);
+        place.expect("the topology has all of the scenario's hosts")
+    }
+
     /// Resolves names and checks what serde cannot. Mistakes stand on lines of the plan's `text`, if
     /// there is one; the files that it names are in `folder`.
     pub(super) fn resolve(

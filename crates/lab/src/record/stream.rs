@@ -62,3 +62,11 @@ pub(crate) fn add_relay_records(relay: &mut RelayResult, backlog: &BacklogUse, e
     relay.backlog_max_ns = Some(backlog.max_ns as f64);
     relay.ece_signals = Some(ece_signals);
 }
+
+/// The name in records of a relay or stream on a host. Neither name has an underscore.
+pub(crate) fn recorded_as(host: &str, name: &str) -> String {
+    // Records take 64 letters, names have 32 at most.
+    let mut whole = format!("{host}_{name}");
+    whole.truncate(64);
+    whole
+}

@@ -115,7 +115,7 @@ pub(super) fn measure(
         let host = world.node(name).expect("the world has all its hosts");
         let program = programs.bench(initiator, host, place as u64);
         program.note(facts, name);
-        let title = format!("the initiator on `{name}`");
+        let title = initiator.title();
         let process = program.start_held(host, &title)?;
         processors.watch(name, "initiator", Role::Initiator, process.id());
         clients.push(Client {
@@ -128,7 +128,7 @@ pub(super) fn measure(
         let (name, host) = (&stream.table.name, &stream.host);
         let program = programs.sender(stream);
         program.note(facts, &format!("{host}, {name}"));
-        let title = format!("[[stream]] `{name}` on `{host}`");
+        let title = stream.title();
         let host = world.node(host).expect("as above");
         clients.push(Client {
             process: program.start_held(host, &title)?,

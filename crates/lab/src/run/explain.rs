@@ -14,9 +14,8 @@ use wansan_schema::{Advised, CellResult};
 use wansan_trace::event::Tcp;
 use wansan_trace::file;
 
-use super::program::recorded_as;
 use crate::plan::Cell;
-use crate::record::add_relay_records;
+use crate::record::{add_relay_records, recorded_as};
 
 /// What a cell's records say of it, and its charts.
 pub(super) type Explained = (Observed, CellCharts);

@@ -26,6 +26,7 @@ use wansan_workload::sequence::Operation;
 use super::CellError;
 use crate::patience;
 use crate::plan::{Document, Initiator, Receiver, RecordKind, Relay, Stream, TargetTable};
+use crate::record::recorded_as;
 use crate::world::{Node, Process, ProcessError};
 
 /// What the programs of a cell need to know.
@@ -280,14 +281,6 @@ impl Programs<'_> {
             memory: self.document.trace.memory,
         }
     }
-}
-
-/// The name in records of a relay or stream on a host. Neither name has an underscore.
-pub(super) fn recorded_as(host: &str, name: &str) -> String {
-    // Records take 64 letters, names have 32 at most.
-    let mut whole = format!("{host}_{name}");
-    whole.truncate(64);
-    whole
 }
 
 /// Reads the line by which a program says that it is that far.

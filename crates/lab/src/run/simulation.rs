@@ -194,6 +194,8 @@ fn simulate(
     result.timeline = simulated.timeline;
     let measured = Measured {
         reports: simulated.reports,
+        streams: simulated.streams,
+        relays: simulated.relays,
         ..Measured::default()
     };
     let explained = conclude(cell, folder, detail, measured, &mut result)?;

@@ -1,4 +1,4 @@
-//! The programs of a plan's hosts as simulated ones.
+//! The target and the initiators of a plan as simulated ones.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
@@ -7,40 +7,33 @@ use wansan_iscsi::initiator::LoginSettings;
 use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::scsi::{Geometry, Identity, LogicalUnit, TargetDevice};
 use wansan_iscsi::target::{Memory, SessionConfig, UNSOLICITED_BYTES};
+use wansan_iscsi::text::send_targets::ISCSI_PORT;
 use wansan_iscsi::wire::Lun;
-use wansan_san::DelayedAck;
-use wansan_san::settings::AckSettings;
+use wansan_san::settings::InitiatorSettings;
 use wansan_san::store::Backing;
-use wansan_sim::storage::{ConnectionConfig, EndConfig, InitiatorConfig, TargetConfig};
-use wansan_sim::tcp::congestion::Law;
-use wansan_sim::tcp::jiffies::Hz;
-use wansan_sim::tcp::receive::ReceiveConfig;
-use wansan_sim::tcp::send::{BufferConfig, SendConfig};
+use wansan_san::url::IscsiUrl;
+use wansan_sim::storage::{ConnectionConfig, InitiatorConfig, Patience, TargetConfig};
 use wansan_trace::Recorder;
+use wansan_workload::sequence::Operation;
 use wansan_workload::service::Service;
 use wansan_workload::{Limit, LoadConfig};
 
 use super::SimulationError;
+use super::ends::Socket;
 use super::network::Directions;
+use super::ports::Ports;
 use crate::patience;
-use crate::plan::{Cell, Document};
+use crate::plan::{Cell, Document, TargetTable};
 
-/// Where ports that no plan chose begin.
-const FIRST_PORT: u16 = 40_000;
-/// Bytes of the headers of IPv4 and TCP with timestamps.
-const HEADER_BYTES: u64 = 20 + 20 + 12;
 /// Memory for the sessions of a target.
 const TARGET_MEMORY_BYTES: usize = 1 << 30;
 
 /// The target of a plan.
 pub(super) fn target(
     document: &Document,
+    table: &TargetTable,
     trace: Recorder,
 ) -> Result<TargetConfig, SimulationError> {
-    let table = document
-        .target
-        .as_ref()
-        .expect("a simulated plan has initiators");
     let session = &document.session;
     let wanted = Wanted {
         max_connections: u16::MAX,
@@ -83,11 +76,47 @@ pub(super) fn target(
     })
 }
 
+/// The time limits of `wansan bench`, of which plans have the usual ones.
+fn patience(table: &TargetTable) -> Patience {
+    let usual = InitiatorSettings::new(IscsiUrl {
+        host: table.host.clone(),
+        port: ISCSI_PORT,
+        target: table.name.clone(),
+        lun: 0,
+    });
+    Patience {
+        login: usual.patience.0,
+        replacement: usual.connections.replacement_timeout.0,
+    }
+}
+
+/// What each unit of a target contains at first: the seed of its content, or zeros. What reads are compared with is that
+/// of `seed`, as the loads' is.
+pub(super) fn contents(
+    document: &Document,
+    table: &TargetTable,
+    seed: u64,
+) -> Vec<(usize, Option<u64>)> {
+    let is_compared = document.workload.load.op == Operation::Read;
+    let units = table.luns.iter().enumerate();
+    let contents = units.map(|(unit, lun)| {
+        let own = match lun.backing {
+            Backing::Memory { content_seed, .. } => content_seed,
+            _ => None,
+        };
+        // The loads go to the first one.
+        let loaded = (unit == 0 && is_compared).then_some(seed);
+        (unit, own.or(loaded))
+    });
+    contents.collect()
+}
+
 /// The initiator at a place among the cell's.
 pub(super) fn initiator(
     cell: &Cell,
     place: usize,
     directions: &Directions,
+    ports: &mut Ports,
     seed: u64,
     trace: Recorder,
 ) -> InitiatorConfig {
@@ -97,27 +126,22 @@ pub(super) fn initiator(
         .target
         .as_ref()
         .expect("there is one for initiators");
-    let nodes = &scenario.topology.nodes;
-    let host = nodes.iter().position(|node| node.name == initiator.host);
-    let host = host.expect("the scenario has all its hosts");
-    let sending = table.sending.sending();
-    let connections = initiator.connections.iter().zip(0..);
+    let host = scenario.node(&initiator.host);
+    let connections = initiator.connections.iter();
     let connections: Vec<ConnectionConfig> = connections
-        .map(|(connection, number)| {
+        .map(|connection| {
             let source = match connection.source.port() {
-                0 => SocketAddrV4::new(*connection.source.ip(), FIRST_PORT + number),
+                0 => SocketAddrV4::new(*connection.source.ip(), ports.next(host)),
                 _ => connection.source,
             };
+            let to = SocketAddr::from((connection.target, connection.port));
             ConnectionConfig {
                 ends: [
-                    end(document, true, initiator.acks, seed),
-                    end(document, !sending.nagle, table.sending.acks, seed),
+                    Socket::iscsi(true, initiator.acks).end(document, seed),
+                    Socket::accepted(cell, to).end(document, seed),
                 ],
                 routes: directions.routes(scenario, host, connection),
-                addresses: [
-                    SocketAddr::V4(source),
-                    SocketAddr::from((connection.target, connection.port)),
-                ],
+                addresses: [SocketAddr::V4(source), to],
             }
         })
         .collect();
@@ -140,6 +164,7 @@ pub(super) fn initiator(
         connections,
         schedule: initiator.schedule.schedule,
         lun: Lun::default(),
+        patience: patience(table),
         load: LoadConfig {
             operation: load.op,
             pattern: load.pattern,
@@ -154,34 +179,5 @@ pub(super) fn initiator(
             verify: load.verify,
         },
         trace,
-    }
-}
-
-/// One end of a connection.
-fn end(document: &Document, nodelay: bool, acks: AckSettings, seed: u64) -> EndConfig {
-    let tcp = &document.tcp;
-    let mss = u32::try_from(document.world.mtu.0.saturating_sub(HEADER_BYTES)).unwrap_or(u32::MAX);
-    let bytes = |sizes: [crate::plan::Size; 3]| sizes.map(|size| size.0);
-    let name = &tcp.congestion_control;
-    EndConfig {
-        send: SendConfig {
-            mss,
-            buffer: BufferConfig {
-                wmem_bytes: bytes(tcp.wmem.0),
-                ..BufferConfig::default()
-            },
-            nodelay,
-            ecn: tcp.ecn,
-            ..SendConfig::default()
-        },
-        receive: ReceiveConfig {
-            rmem_bytes: bytes(tcp.rmem.0),
-            mss,
-            ecn: tcp.ecn,
-            ..ReceiveConfig::default()
-        },
-        law: Law::named(name, Hz::default(), seed).expect("plans are checked for it"),
-        law_name: name.clone(),
-        quick_acks: acks.delayed_ack == DelayedAck::Quick,
     }
 }

@@ -1,5 +1,7 @@
 //! The paths of a scenario as links of a simulated network.
 
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
 use wansan_path::Effects;
 use wansan_schema::PathResult;
 use wansan_sim::network::Network;
@@ -7,7 +9,8 @@ use wansan_trace::time::duration_ns;
 
 use super::SimulationError;
 use crate::emulator::{ElementStatistics, PathStatistics};
-use crate::plan::{Connection, Scenario, Side};
+use crate::plan::{Connection, Link, Scenario, Side};
+use crate::world::Topology;
 
 /// The links of each path: forward and back.
 pub(super) struct Directions {
@@ -87,6 +90,28 @@ impl Directions {
                 }
             }
         }
+        self.both_ways(&there)
+    }
+
+    /// The links from a host straight to an address of another one, and back; and the host's own address there.
+    pub(super) fn straight(
+        &self,
+        scenario: &Scenario,
+        host: usize,
+        to: Ipv4Addr,
+    ) -> ([Vec<u32>; 2], Ipv4Addr) {
+        let leads = |(place, link): &(usize, &Link)| {
+            let mut members = link.members();
+            members.any(|member| Topology::address(*place, member) == to)
+        };
+        let found = scenario.links.iter().enumerate().find(leads);
+        let (place, link) = found.expect("plans are checked for a path to where streams go");
+        let is_forward = link.near.contains(&host);
+        let routes = self.both_ways(&[(place, usize::from(!is_forward))]);
+        (routes, Topology::address(place, host))
+    }
+
+    fn both_ways(&self, there: &[(usize, usize)]) -> [Vec<u32>; 2] {
         let forth = there.iter().map(|&(path, side)| self.links[path][side]);
         let back = there.iter().rev();
         let back = back.map(|&(path, side)| self.links[path][1 - side]);
@@ -118,4 +143,13 @@ impl Directions {
         });
         statistics.map(|it| PathResult::from(&it)).collect()
     }
+}
+
+/// The addresses at which a program on a host listens: at all of its own, with that port.
+pub(super) fn addresses(scenario: &Scenario, host: &str, listen: SocketAddrV4) -> Vec<SocketAddr> {
+    let host = scenario.node(host);
+    let links = scenario.links.iter().enumerate();
+    let own = links.filter(|(_, link)| link.members().any(|member| member == host));
+    own.map(|(place, _)| SocketAddr::from((Topology::address(place, host), listen.port())))
+        .collect()
 }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use wansan_schema::RelayEnd;
 use wansan_split::{
-    Bound, CLIENT, Carrier, Direction, End, Fallback, Governor, Law, Memory, Order, Reading, Sides, Signals,
-    TARGET, Taken, Turn,
+    Bound, CLIENT, Carrier, Direction, End, Fallback, Governor, Law, Memory, Order, Reading, Sides,
+    Signals, TARGET, Taken, Turn,
 };
 use wansan_trace::event::{self, Ecn, Role, Tcp};
 use wansan_trace::{ConnectionId, Recorder, SessionId};

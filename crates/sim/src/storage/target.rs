@@ -8,7 +8,8 @@ use wansan_iscsi::keys::Wanted;
 use wansan_iscsi::login::Accepted;
 use wansan_iscsi::record::keys_record;
 use wansan_iscsi::target::{
-    Close, Connection, Desk, Done, Handshake, Remains, Session, SessionConfig, SessionDirectory, Work,
+    Close, Connection, Desk, Done, Handshake, Remains, Session, SessionConfig, SessionDirectory,
+    Work,
 };
 use wansan_trace::event::{self, Role};
 use wansan_trace::{Instant, Recorder, SessionId, TaskTag};
@@ -196,7 +197,11 @@ impl Target {
     /// Ends the session whose place a new one of its initiator and ISID takes (RFC 7143 §6.3.5).
     fn replace(&mut self, replaced: SessionId, sockets: &mut Sockets) {
         let now = sockets.now();
-        let Some(number) = self.sessions.iter().position(|served| served.id == replaced) else {
+        let Some(number) = self
+            .sessions
+            .iter()
+            .position(|served| served.id == replaced)
+        else {
             // Its login never came to its end.
             self.directory.quiet(replaced);
             return;
@@ -224,7 +229,13 @@ impl Target {
 
     /// Takes a session that has ended out of the directory.
     fn retire(&mut self, number: usize) {
-        let Served { id, session: None, at_stores, .. } = &self.sessions[number] else {
+        let Served {
+            id,
+            session: None,
+            at_stores,
+            ..
+        } = &self.sessions[number]
+        else {
             return;
         };
         self.directory.leave(*id);

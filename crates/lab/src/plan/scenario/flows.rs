@@ -55,6 +55,14 @@ pub struct Stream {
     pub to: SocketAddrV4,
 }
 
+impl Stream {
+    /// What it is called in messages.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("[[stream]] `{}` on `{}`", self.table.name, self.host)
+    }
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Flows {

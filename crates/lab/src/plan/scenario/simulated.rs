@@ -4,10 +4,13 @@ use wansan_mistake::{Mistake, nearest};
 use wansan_san::store::Backing;
 use wansan_settings::usual;
 use wansan_sim::tcp::congestion::Law;
+use wansan_tcp::control::Algorithm;
 
 use super::link::Link;
 use super::route::PlannedRoute;
-use crate::plan::document::{ControlTable, Document, EmulatorKind, RecordKind, WorldKind};
+use crate::plan::document::{
+    ControlTable, Document, EmulatorKind, RecordKind, RelayTable, WorldKind,
+};
 
 /// Fails with the first of it, if the plan is for a simulated world.
 pub(super) fn check(
@@ -30,29 +33,25 @@ pub(super) fn check(
     if document.world.emulator != EmulatorKind::User {
         return Err(section("world", "emulator", "netem does not run"));
     }
-    let goes_down = |statement: &String| statement.trim_end().ends_with(" down");
-    if let Some(place) = document.timeline.iter().position(goes_down) {
-        // An initiator there does not recover what it has lost.
-        return Err(mistake("timeline", "paths do not go down").in_list(text, "timeline", place));
-    }
-    if !document.relay.is_empty() {
-        return Err(mistake("relay", "relays do not run").in_table(text, "relay", 0, "name"));
-    }
-    if !document.stream.is_empty() {
-        return Err(mistake("stream", "streams do not run").in_table(text, "stream", 0, "name"));
-    }
     if let Some(place) = routes.iter().position(|route| route.tunnel.is_some()) {
         return Err(
             mistake("route.vpn", "tunnels do not run").in_table(text, "route", place, "vpn")
         );
     }
-    let control = &document.tcp.congestion_control;
-    if !Law::NAMES.contains(&control.as_str()) {
-        let what = format!(
-            "`tcp.congestion_control`: a simulated world has no `{control}`; {}",
-            nearest(control, &Law::NAMES)
-        );
+    if let Err(what) = check_control("tcp.congestion_control", &document.tcp.congestion_control) {
         return Err(Mistake::new(what).in_section(text, "tcp", "congestion_control"));
+    }
+    for (place, relay) in document.relay.iter().enumerate() {
+        check_relay(relay)
+            .map_err(|(side, what)| Mistake::new(what).in_table(text, "relay", place, side))?;
+    }
+    for (place, stream) in document.stream.iter().enumerate() {
+        let control = stream.stream.congestion_control.as_deref();
+        let key = format!("stream.{}.congestion_control", stream.name);
+        if let Some(Err(what)) = control.map(|control| check_control(&key, control)) {
+            let mistake = Mistake::new(what);
+            return Err(mistake.in_table(text, "stream", place, "congestion_control"));
+        }
     }
     if document.tcp.control != usual::<ControlTable>() {
         return Err(section(
@@ -60,9 +59,6 @@ pub(super) fn check(
             "control",
             "congestion controls take no settings",
         ));
-    }
-    if document.workload.load.verify {
-        return Err(section("workload", "verify", "stores keep no data"));
     }
     if document.trace.kinds.contains(&RecordKind::Stamp) {
         return Err(section(
@@ -92,4 +88,39 @@ pub(super) fn check(
         }
     }
     Ok(())
+}
+
+/// That the sides of a relay can be had there; the side, and what is wrong with it.
+fn check_relay(relay: &RelayTable) -> Result<(), (&'static str, String)> {
+    let flow = &relay.flow;
+    for (name, side) in [("in", &flow.r#in), ("out", &flow.out)] {
+        let key = format!("relay.{}.{name}", relay.name);
+        if let Some(control) = &side.congestion_control {
+            let checked = check_control(&format!("{key}.congestion_control"), control);
+            checked.map_err(|what| (name, what))?;
+        }
+        if side.user_timeout.is_some() {
+            let what = format!(
+                "`{key}.user_timeout`: connections are never given up in a simulated world; `world.kind = \"netns\"` can"
+            );
+            return Err((name, what));
+        }
+    }
+    Ok(())
+}
+
+/// That a congestion control runs there.
+fn check_control(key: &str, control: &str) -> Result<(), String> {
+    if Law::NAMES.contains(&control) {
+        return Ok(());
+    }
+    Err(match Algorithm::by_name(control) {
+        Some(_) => format!(
+            "`{key}`: `{control}`, a program in the kernel, does not run in a simulated world; `world.kind = \"netns\"` can"
+        ),
+        None => {
+            let near = nearest(control, &Law::NAMES);
+            format!("`{key}`: a simulated world has no `{control}`; {near}")
+        }
+    })
 }

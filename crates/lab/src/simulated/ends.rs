@@ -1,0 +1,125 @@
+//! Ends of connections as the programs' sockets are set up.
+
+use std::net::SocketAddr;
+
+use wansan_san::DelayedAck;
+use wansan_san::settings::AckSettings;
+use wansan_sim::storage::EndConfig;
+use wansan_sim::tcp::congestion::Law;
+use wansan_sim::tcp::jiffies::Hz;
+use wansan_sim::tcp::receive::ReceiveConfig;
+use wansan_sim::tcp::send::{BufferConfig, SendConfig};
+
+use super::network::addresses;
+use crate::plan::{Cell, Document, Receiver, Relay, Size};
+
+/// Bytes of the headers of IPv4 and TCP with timestamps.
+const HEADER_BYTES: u64 = 20 + 20 + 12;
+
+/// Bytes of timestamps in each segment (RFC 7323 §3.2).
+const TIMESTAMP_BYTES: u32 = 12;
+
+/// What a program sets of its socket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Socket<'a> {
+    /// Its congestion control; `None` for that of its host.
+    pub(super) control: Option<&'a str>,
+    /// TCP_NODELAY.
+    pub(super) nodelay: bool,
+    /// TCP_QUICKACK at each read.
+    pub(super) quick_acks: bool,
+    /// SO_SNDBUF.
+    pub(super) send_buffer: Option<Size>,
+    /// SO_RCVBUF.
+    pub(super) receive_buffer: Option<Size>,
+    /// TCP_NOTSENT_LOWAT.
+    pub(super) unsent: Option<Size>,
+    /// TCP_MAXSEG.
+    pub(super) mss: Option<u16>,
+}
+
+impl Socket<'_> {
+    /// Of a program that sets nothing but TCP_NODELAY.
+    pub(super) const PLAIN: Socket<'static> = Socket {
+        control: None,
+        nodelay: true,
+        quick_acks: false,
+        send_buffer: None,
+        receive_buffer: None,
+        unsent: None,
+        mss: None,
+    };
+
+    /// Of iSCSI.
+    pub(super) fn iscsi(nodelay: bool, acks: AckSettings) -> Socket<'static> {
+        Socket {
+            nodelay,
+            quick_acks: acks.delayed_ack == DelayedAck::Quick,
+            ..Socket::PLAIN
+        }
+    }
+
+    /// The one with which whoever listens at an address takes connections.
+    pub(super) fn accepted<'a>(cell: &'a Cell, at: SocketAddr) -> Socket<'a> {
+        let (scenario, document) = (&cell.scenario, &cell.document);
+        let mut receivers = scenario.receivers.iter();
+        let listens = |it: &&Receiver| addresses(scenario, &it.host, it.listen).contains(&at);
+        if let Some(receiver) = receivers.find(listens) {
+            return Socket {
+                receive_buffer: receiver.buffer.receive_buffer,
+                ..Socket::PLAIN
+            };
+        }
+        let mut relays = scenario.relays.iter();
+        let listens = |it: &&Relay| addresses(scenario, &it.host, it.listen).contains(&at);
+        if let Some(relay) = relays.find(listens) {
+            let side = &relay.table.flow.r#in;
+            return Socket::of_relay(side);
+        }
+        let table = document.target.as_ref();
+        table.map_or(Socket::PLAIN, |table| {
+            Socket::iscsi(!table.sending.sending().nagle, table.sending.acks)
+        })
+    }
+
+    /// The end that has this socket, on a host of the plan.
+    pub(super) fn end(&self, document: &Document, seed: u64) -> EndConfig {
+        let tcp = &document.tcp;
+        let mss = document.world.mtu.0.saturating_sub(HEADER_BYTES);
+        let mss = u32::try_from(mss).unwrap_or(u32::MAX);
+        // The option counts what timestamps take.
+        let own = self
+            .mss
+            .map(|mss| u32::from(mss).saturating_sub(TIMESTAMP_BYTES));
+        let mss = own.map_or(mss, |own| own.min(mss));
+        let bytes = |sizes: [Size; 3]| sizes.map(|size| size.0);
+        let name = self.control.unwrap_or(&tcp.congestion_control);
+        let so_rcvbuf_bytes = self.receive_buffer.map(|size| size.0);
+        let usual = ReceiveConfig::default();
+        EndConfig {
+            send: SendConfig {
+                mss,
+                buffer: BufferConfig {
+                    wmem_bytes: bytes(tcp.wmem.0),
+                    so_sndbuf_bytes: self.send_buffer.map(|size| size.0),
+                },
+                nodelay: self.nodelay,
+                most_unsent_bytes: self.unsent.map(|size| size.0),
+                ecn: tcp.ecn,
+                ..SendConfig::default()
+            },
+            receive: ReceiveConfig {
+                rmem_bytes: bytes(tcp.rmem.0),
+                // Programs of the lab have the right to more.
+                rmem_max_bytes: usual.rmem_max_bytes.max(so_rcvbuf_bytes.unwrap_or(0)),
+                so_rcvbuf_bytes,
+                mss,
+                ecn: tcp.ecn,
+                ..usual
+            },
+            law: Law::named(name, Hz::default(), seed).expect("plans are checked for it"),
+            law_name: name.to_owned(),
+            quick_acks: self.quick_acks,
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What a simulated world refuses of a plan, in a line that names the key, and what it takes.
+
+use super::{is_refused, parse};
+
+const PLAN: &str = r#"
+title = "A stream through a relay"
+timeline = ["at 1s wan down", "at 2s wan up"]
+
+[world]
+kind = "sim"
+
+[[host]]
+name = "client"
+
+[[host]]
+name = "edge"
+
+[[host]]
+name = "storage"
+
+[[path]]
+name = "lan"
+between = ["client", "edge"]
+delay = "1ms"
+
+[[path]]
+name = "wan"
+between = ["edge", "storage"]
+delay = "10ms"
+
+[[relay]]
+name = "relay"
+host = "edge"
+to = "storage"
+out = { congestion_control = "highspeed" }
+
+[[stream]]
+name = "data"
+from = "client"
+to = "storage"
+through = "relay"
+congestion_control = "reno"
+
+[workload]
+time = "1s"
+"#;
+
+#[test]
+fn streams_and_relays_over_paths_that_go_down_are_taken() {
+    parse(PLAN).unwrap();
+}
+
+#[test]
+fn congestion_controls_and_time_outs_that_it_does_not_have_are_refused_by_their_keys() {
+    for (from, to, said) in [
+        (
+            "\"highspeed\"",
+            "\"wansan_hstcp\"",
+            "`relay.relay.out.congestion_control`: `wansan_hstcp`, a program in the kernel, does not run in a simulated world; `world.kind = \"netns\"` can",
+        ),
+        (
+            "\"reno\"",
+            "\"wansan_reno\"",
+            "`stream.data.congestion_control`: `wansan_reno`, a program in the kernel",
+        ),
+        (
+            "\"reno\"",
+            "\"illinois\"",
+            "`stream.data.congestion_control`: a simulated world has no `illinois`",
+        ),
+        (
+            "out = { ",
+            "out = { user_timeout = \"5s\", ",
+            "`relay.relay.out.user_timeout`: connections are never given up in a simulated world",
+        ),
+    ] {
+        is_refused(PLAN, from, to, &[said]);
+    }
+}
