@@ -8,7 +8,7 @@ use wansan_settings::quantity::Size;
 use super::Setting;
 
 /// A change for each of the values that is another than now, each once.
-pub(super) fn one_each<T: Display + PartialEq, const N: usize>(
+pub(super) fn one_each<T: Display + PartialEq + Copy, const N: usize>(
     name: &str,
     values: [T; N],
     now: T,
