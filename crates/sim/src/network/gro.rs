@@ -2,13 +2,11 @@
 
 use wansan_path::Ecn;
 
+use super::IP_BYTES;
 use crate::tcp::segment::Segment;
 
 /// IP and TCP headers with the data of all: more does not become one packet (GRO_LEGACY_MAX_SIZE).
 const MOST_BYTES: u32 = 65_535;
-
-/// Bytes of an IPv4 header.
-const IP_BYTES: u32 = super::IP_BYTES;
 
 /// Whether a packet has become part of the one before it, of the same flow. It does where it goes on where that ends,
 /// says the same of all else, and that one is made of full packets only: a smaller packet, PSH and FIN end one.
