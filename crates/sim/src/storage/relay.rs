@@ -168,6 +168,15 @@ impl Relay {
 impl Flow {
     /// Does all that can be done now, and counts it.
     fn advance(&mut self, buffer_bytes: usize, sockets: &mut Sockets, done: &mut RelayEnd) {
+        for side in [CLIENT, TARGET] {
+            if sockets.is_lost(self.ends[side]) {
+                // What happens to one side happens to the other.
+                sockets.abort(self.ends[1 - side]);
+                self.is_over = true;
+                done.lost += 1;
+                return;
+            }
+        }
         if !sockets.is_connected(self.ends[TARGET]) {
             return;
         }

@@ -3,7 +3,8 @@
  * until the sender answers with CWR. What the socket sends itself is governed by Reno, the kernel's.
  *
  * The kernel tells of arriving segments (`cwnd_event`) only those that need ECN, and only where ECN
- * was negotiated. The law, and why it spares a window, is in docs/internals/relay-control.md. */
+ * was negotiated. The law, and why it spares a window, is in docs/internals/relay-control.md. The simulator, which
+ * has no kernel, has it from crates/split/src/ece.rs: both are changed together. */
 #include "control.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
