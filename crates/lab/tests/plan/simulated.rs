@@ -4,7 +4,7 @@ use super::{is_refused, parse};
 
 const PLAN: &str = r#"
 title = "A stream through a relay"
-timeline = ["at 1s wan down", "at 2s wan up"]
+timeline = ["at 500ms wan down", "at 1s wan up"]
 
 [world]
 kind = "sim"
