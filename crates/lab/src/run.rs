@@ -128,7 +128,7 @@ fn also(others: &[u64]) -> String {
     match others.len() {
         0 => String::new(),
         1 => format!("; so did cell {listed}"),
-        ..=LISTED => format!("; so did cells {listed}"),
+        2..=LISTED => format!("; so did cells {listed}"),
         all => format!("; so did cells {listed} and {} more", all - LISTED),
     }
 }

@@ -131,7 +131,7 @@ impl Case {
         });
         sent.expect("it connects");
         let ended = storage.run(Duration::from_secs(60), &mut |_| true);
-        let ended = ended.expect("it runs");
+        let ended = ended.expect("it runs").expect("nobody ends it");
         let (report, _) = &ended.streams[0];
         let (done, law, _) = &ended.relays[0];
         assert_eq!(*law, self.bound.map_or(Law::None, |bound| bound.law));

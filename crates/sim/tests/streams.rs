@@ -86,7 +86,8 @@ impl Case {
             time: Duration::from_secs(20),
             trace,
         })?;
-        storage.run(Duration::from_secs(60), &mut |_| true)
+        let ended = storage.run(Duration::from_secs(60), &mut |_| true)?;
+        Ok(ended.expect("nobody ends it"))
     }
 
     fn report(&self) -> StreamReport {

@@ -13,7 +13,7 @@ use wansan_path::rate::Rate;
 use wansan_path::{Capacity, Effects, EffectsError};
 use wansan_sim::network::{Latency, Network};
 use wansan_sim::storage::{
-    ConnectionConfig, EndConfig, InitiatorConfig, Storage, StorageError, TargetConfig,
+    ConnectionConfig, EndConfig, InitiatorConfig, Patience, Storage, StorageError, TargetConfig,
 };
 use wansan_sim::tcp::congestion::Law;
 use wansan_sim::tcp::jiffies::Hz;
@@ -98,7 +98,8 @@ pub fn replay(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Re
     let mut network = Network::recording(recorder());
     network.set_latency(Latency::default(), seed);
     let links = links(&mut network, setup, seed)?;
-    let mut storage = Storage::new(network, target(setup, recorder())?, SAMPLE_INTERVAL);
+    let mut storage = Storage::new(network, SAMPLE_INTERVAL);
+    storage.serve(target(setup, recorder())?);
     for place in 0..setup.initiators.len() {
         storage.add(initiator(setup, place, &links, seed, recorder())?)?;
     }
@@ -120,7 +121,8 @@ pub fn replay(setup: &Setup, seed: u64, goes_on: &dyn Fn() -> bool) -> Result<Re
     let hosts: Vec<String> = initiators
         .map(|(_, place)| format!("initiator-{place}"))
         .collect();
-    let mut recorders = vec![("target", &ended.target), ("wan", &network)];
+    let mut recorders = vec![("wan", &network)];
+    recorders.extend(ended.target.iter().map(|records| ("target", records)));
     for (host, (_, records)) in hosts.iter().zip(&ended.initiators) {
         recorders.push((host.as_str(), records));
     }
@@ -241,6 +243,11 @@ fn initiator(
         connections,
         schedule: initiator.schedule,
         lun: Lun::default(),
+        // No connection of what was recorded was lost.
+        patience: Patience {
+            login: END_LIMIT,
+            replacement: END_LIMIT,
+        },
         load: LoadConfig {
             limit: Limit::Time(setup.time),
             warmup: setup.warmup,

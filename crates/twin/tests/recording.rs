@@ -63,6 +63,7 @@ impl World<'_> {
             program: "none runs in a simulated world".into(),
             out: scratch.path().to_owned(),
             rights: Rights::Unneeded,
+            budget: None,
             stop: &AtomicBool::new(false),
         };
         let outcome = run(&self.plan(), &options, &mut Silent).unwrap();

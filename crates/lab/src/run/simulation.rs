@@ -224,13 +224,16 @@ mod tests {
         [workload]\nop = \"read\"\nblock = \"4KiB\"\ntime = \"500ms\"\n\
         [trace]\nkinds = [\"io\"]\n[sweep]\nworkload.parallel = [1, 2, 3, 4]\n";
 
-    /// What came of the cells of a plan, by their numbers, and which of them have a folder. The events are told to
+    /// What came of cells, by their numbers.
+    type Outcomes = Vec<(usize, Result<Ended, CellError>)>;
+
+    /// What came of the cells of a plan, and which of them have a folder. The events are told to
     /// `act` before they are taken.
     fn simulated(
         text: &str,
         bounds: &Bounds<'_>,
         mut act: impl FnMut(&Event),
-    ) -> (Vec<(usize, Result<Ended, CellError>)>, Vec<bool>) {
+    ) -> (Outcomes, Vec<bool>) {
         let root = tempfile::tempdir().unwrap();
         let plan = Plan::parse(Path::new("trial.toml"), text).unwrap();
         let cells = plan.cells(Phase::Planned, &[]).unwrap();

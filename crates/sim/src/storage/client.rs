@@ -328,7 +328,7 @@ impl Client {
         if !trace.tcp.is_kept() {
             return;
         }
-        let (id, keys) = (self.session.id(), *self.session.parameters());
+        let id = self.session.id();
         for (line, connection) in self.lines.iter().zip(self.session.connections()) {
             trace.tcp(sockets.tcp(line.end, (id, connection.id())));
         }

@@ -162,8 +162,6 @@ pub(super) struct Initiator {
     stage: Stage,
     /// Counters when the measurement began, and what followed.
     tallies: [Option<Vec<(String, Tally)>>; 2],
-    /// Since when the last I/Os have been waited for.
-    draining_since: Option<Instant>,
     /// All its connections have ended.
     has_left: bool,
 }
@@ -188,7 +186,6 @@ impl Initiator {
             owner,
             stage: Stage::Leading(Box::new(config), Box::new(dial)),
             tallies: [None, None],
-            draining_since: None,
             has_left: false,
         })
     }
@@ -416,14 +413,10 @@ impl Initiator {
             has_done = true;
             client.submit(command, now);
         }
-        if load.is_draining() {
-            let since = *self.draining_since.get_or_insert(now);
-            let (cut_off, attempt) = client.cut_off(now);
-            let patience = client.config.load.drain.map(|drain| drain + attempt);
-            if patience.is_some_and(|patience| cut_off.min(now.since(since)) > patience) {
-                let ios = load.in_flight();
-                return Err(InitiatorError::CutOff { ios, cut_off });
-            }
+        let (cut_off, attempt) = client.cut_off(now);
+        if load.gives_up(now, cut_off, attempt) {
+            let ios = load.in_flight();
+            return Err(InitiatorError::CutOff { ios, cut_off });
         }
         if load.is_over()
             && let Stage::Loading(mut client, load) =

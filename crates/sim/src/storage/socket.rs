@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use wansan_split::Memory;
-use wansan_trace::event::{self, Role, Tcp};
+use wansan_trace::event::{self, Tcp};
 use wansan_trace::{ConnectionId, Instant, Recorder, SessionId};
 
 use crate::network::{Network, Program};
