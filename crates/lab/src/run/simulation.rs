@@ -219,7 +219,7 @@ mod tests {
     use crate::record::RunFolder;
 
     const PLAN: &str = "title = \"t\"\n[world]\nkind = \"sim\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
-        [[path]]\nbetween = [\"a\", \"b\"]\ndelay = \"5ms\"\n\
+        [[path]]\nname = \"wan\"\nbetween = [\"a\", \"b\"]\ndelay = \"5ms\"\n\
         [target]\nhost = \"a\"\nluns = [\"memory:1MiB\"]\n[[initiator]]\nhost = \"b\"\n\
         [workload]\nop = \"read\"\nblock = \"4KiB\"\ntime = \"500ms\"\n\
         [trace]\nkinds = [\"io\"]\n[sweep]\nworkload.parallel = [1, 2, 3, 4]\n";
@@ -268,10 +268,10 @@ mod tests {
             stop: &stop,
             budget: None,
         };
-        // There is no room for a block in the unit of the second cell.
+        // Nothing passes the path of the second cell.
         let text = PLAN.replace(
             "workload.parallel = [1, 2, 3, 4]",
-            "target.luns = [[\"memory:1MiB\"], [\"memory:2KiB\"], [\"memory:2MiB\"]]",
+            "path.wan.loss = [\"0%\", \"100%\", \"0.1%\"]",
         );
         let (taken, folders) = simulated(&text, &bounds, |_| {});
         let failed: Vec<bool> = taken.iter().map(|(_, outcome)| outcome.is_err()).collect();
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(folders, [true, false, true]);
         let error = taken[1].1.as_ref().err().expect("it failed").to_string();
         assert!(
-            error.starts_with("the initiator on `b`: I/Os of 4096 bytes"),
+            error.starts_with("the initiator on `b`: login did not complete"),
             "{error}"
         );
     }
