@@ -77,8 +77,8 @@ pub(crate) struct Simulated {
     pub(crate) timeline: Vec<PathChange>,
 }
 
-/// Simulates a cell and writes its records to `folder`; `seed` is where its losses begin. `watch` is told from time
-/// to time how much is done, from 0 to 1, and says whether to go on. `None` when it was not to.
+/// Simulates a cell and writes its records to `folder`; `seed` is where its losses begin. `watch` gets the
+/// share that is done from time to time, from 0 to 1, and returns whether to go on. `None` when it was not to.
 pub(crate) fn run(
     cell: &Cell,
     seed: u64,

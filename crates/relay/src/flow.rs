@@ -148,7 +148,7 @@ impl Flow {
     fn connected(&self, side: usize) {
         let asked = self.governor.as_ref().and_then(Governor::asked_side);
         if let (Some(signal), true) = (self.signal(), asked == Some(side)) {
-            // Where it cannot be had there is no ECN, which is told, or the connection is gone.
+            // Where it cannot be set, the connection is gone or has no ECN, which is reported.
             let _ = signal.attach(&self.sides[side]);
         }
     }

@@ -163,7 +163,7 @@ fn a_relay_adds_nothing_to_a_stream_that_does_not_fill_it() {
     };
     let (share, latency_ms) = case.measure();
     assert!((share * CAPACITY / 1e6 - 1.0).abs() < 0.01, "{share}");
-    // Both round trips, and up to 50 ms of a mark's distance do not count: a mark is told at its first byte.
+    // Both round trips, and up to 50 ms of a mark's distance do not count: a mark is reported at its first byte.
     assert!((42.0..44.0).contains(&latency_ms), "{latency_ms}");
 }
 
@@ -186,7 +186,7 @@ fn without_a_law_the_relay_s_buffer_is_the_latency() {
     assert!((0.85..1.15).contains(&difference), "{large_ms} {small_ms}");
 }
 
-/// Beside the path's round trip and its queue, a byte waits no longer than was asked for, and the client's own queue.
+/// Beside the path's round trip and its queue, a byte waits no longer than the configured bound, and the client's own queue.
 #[test]
 fn the_window_law_holds_the_backlog_to_a_time_and_keeps_the_throughput() {
     let (_, free_ms) = Case::default().measure();

@@ -116,7 +116,7 @@ struct Missing<D> {
 #[derive(Debug)]
 struct Attempt<D> {
     dial: D,
-    /// It leads a session, and does not join the one that there is.
+    /// It is the leading connection of a new session, and does not join the present one.
     leads: bool,
 }
 
@@ -134,7 +134,7 @@ struct Outage<E> {
 
 /// The connections that are not up, and the outage if none is.
 ///
-/// [`lose`](Self::lose) is told of what fails. While it is not [idle](Self::is_idle), [`advance`](Self::advance) is
+/// [`lose`](Self::lose) takes what fails. While it is not [idle](Self::is_idle), [`advance`](Self::advance) is
 /// called when something has come for one of its [dials](Self::dials), and when it [wakes](Self::wakes_at).
 #[derive(Debug)]
 pub struct Recovery<D, L, E> {

@@ -1,4 +1,4 @@
-//! Which sessions a target has, and what a login is told of them.
+//! The sessions of a target, and what its login responses say of them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -161,7 +161,7 @@ impl<O: Copy> SessionDirectory<O> {
 }
 
 impl Session {
-    /// What a login is told of the session that it is to join.
+    /// The keys and the command window that a login response gives for a session that a connection joins.
     #[must_use]
     pub fn announced(&self) -> (SessionParameters, AnnouncedWindow) {
         (*self.parameters(), self.window())
@@ -186,7 +186,7 @@ impl Session {
 }
 
 impl SessionConfig {
-    /// What a login is told of the session that it begins.
+    /// What a login response gives for a new session.
     #[must_use]
     pub fn begin(
         &self,

@@ -227,8 +227,8 @@ mod tests {
     /// What came of cells, by their numbers.
     type Outcomes = Vec<(usize, Result<Ended, CellError>)>;
 
-    /// What came of the cells of a plan, and which of them have a folder. The events are told to
-    /// `act` before they are taken.
+    /// What came of the cells of a plan, and which of them have a folder. `act` sees the events
+    /// before they are taken.
     fn simulated(
         text: &str,
         bounds: &Bounds<'_>,

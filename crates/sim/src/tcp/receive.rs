@@ -639,7 +639,7 @@ impl Receiver {
         self.next.saturating_sub(1)
     }
 
-    /// The MSS that the peer was told, less timestamps.
+    /// The MSS advertised to the peer, less timestamps.
     #[must_use]
     pub fn advertised_mss(&self) -> u32 {
         self.buffer.mss()

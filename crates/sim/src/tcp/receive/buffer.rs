@@ -49,7 +49,7 @@ pub(super) struct Buffer {
     pub(super) ssthresh: u64,
     /// The window scale of this end.
     pub(super) scale: u8,
-    /// The MSS that the peer was told, less timestamps (`advmss`).
+    /// The MSS advertised to the peer, less timestamps (`advmss`).
     mss: u64,
 }
 
@@ -101,7 +101,7 @@ impl Buffer {
         self.ssthresh = self.ssthresh.min(self.clamp);
     }
 
-    /// The MSS that the peer was told, less timestamps.
+    /// The MSS advertised to the peer, less timestamps.
     pub(super) fn mss(&self) -> u32 {
         self.mss as u32
     }
