@@ -733,7 +733,10 @@ fn settings_on_standard_input_are_checked_like_a_file() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        writeln!(child.stdin.take().unwrap(), "{line}").unwrap();
+        // In one write: the program ends at the mistake, and leaves unread what follows.
+        let mut settings = child.stdin.take().unwrap();
+        settings.write_all(format!("{line}\n").as_bytes()).unwrap();
+        drop(settings);
         let ended = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(2), "{line}: {said}");
